@@ -1,10 +1,10 @@
-"""Ripieno: collectives for iterative analytics, and the algorithms that live on them.
+"""Ripieno: collectives for iterative analytics, and algorithms based on them.
 
 import ripieno as rp
 
-model = rp.KMeans(n_clusters=1000, workers=4).fit("vectors/*.npy")     # an estimator; workers start by themselves
+model = rp.KMeans(n_clusters=1000, workers=4).fit("vectors/*.npy")     # an estimator, which starts its workers
 
-with rp.launch(workers=4) as job:                                      # one function, every rank runs it
+with rp.launch(workers=4) as job:                                      # one function that every rank runs
     results = job.run(program, data)
 
 comm = rp.init()                                                       # a script:  ripieno run -n 4 script.py
@@ -123,7 +123,7 @@ __all__ = [
     "wait_any",
 ]
 
-# These bring scikit-learn and PyArrow with them, which take a second to import and which no plain program needs.
+# These modules import scikit-learn and PyArrow, which takes a second and is not needed by plain programs.
 _LATE = {
     "KeyedFrame": "ripieno.keyed.frame",
     "Graph": "ripieno.graph",
@@ -155,12 +155,12 @@ _LATE = {
 )
 
 
-# Likewise. Not in __all__: they have the names of a built-in function, of an engine and of frameworks.
+# Imported late as well. Not in __all__, because they have the names of a built-in function, an engine and frameworks.
 _LATE_MODULES = ("input", "lightgbm", "mpi", "spark", "xgboost")
 
 
 if not TYPE_CHECKING:
-    # To type checkers any name would be one of these.
+    # Type checkers would accept any name.
     def __getattr__(name: str) -> Any:
         if name in _LATE:
             return getattr(import_module(_LATE[name]), name)

@@ -1,4 +1,4 @@
-"""`python -m ripieno` is `ripieno`; ranks of a launcher run it by this name."""
+"""`python -m ripieno` runs the command `ripieno`; launchers start ranks by this name."""
 
 import sys
 

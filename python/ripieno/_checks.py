@@ -1,4 +1,4 @@
-"""A check of numbers that users pass, in words that name the parameter and its value."""
+"""Checks of numbers that users pass; errors name the parameter and its value."""
 
 from __future__ import annotations
 
@@ -15,9 +15,9 @@ def check_count(name: str, value: object, expected: str = "expected a whole numb
 
 
 def whole(name: str, value: Any, least: int, most: int, expected: str | None = None) -> int:
-    """`value` as an int; InputError, naming the parameter, unless it is a whole number `least` … `most`."""
+    """Return `value` as an int; raise InputError with the name unless it is a whole number `least` … `most`."""
     if type(value) is int and least <= value <= most:
-        # To ask an abstract class takes longer than a short call.
+        # The abstract class below is slower to check than a short call takes.
         return value
     if isinstance(value, bool) or not isinstance(value, Integral) or not least <= int(value) <= most:
         raise InputError(f"{name}={value!r}: {expected or f'expected a whole number, {least} … {most}'}")
@@ -25,14 +25,14 @@ def whole(name: str, value: Any, least: int, most: int, expected: str | None = N
 
 
 def number(name: str, value: Any, expected: str) -> float:
-    """`value` as a float; InputError, naming the parameter, unless it is a number."""
+    """Return `value` as a float; raise InputError with the parameter's name unless it is a number."""
     if isinstance(value, bool) or not isinstance(value, Real):
         raise InputError(f"{name}={value!r}: {expected}")
     return float(value)
 
 
 def text(name: str, value: Any, expected: str) -> str | None:
-    """`value`; InputError, naming the parameter, unless it is a string or None."""
+    """Return `value`; raise InputError with the parameter's name unless it is a string or None."""
     if value is not None and not isinstance(value, str):
         raise InputError(f"{name}={value!r}: {expected}")
     return value

@@ -1,4 +1,4 @@
-"""Packages that not everybody has: what is missing is told with the extra that brings it."""
+"""Optional packages: an error for a missing package names the extra that installs it."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from ripieno.errors import MissingExtra
 
 @contextmanager
 def needs(extra: str) -> Iterator[None]:
-    """Around imports of packages of an extra: `MissingExtra` if one is not there."""
+    """Wrap imports of an extra's packages: raise `MissingExtra` if one is missing."""
     try:
         yield
     except ModuleNotFoundError as error:

@@ -1,4 +1,4 @@
-"""Items worked on by the threads of a rank."""
+"""Parallel processing of items by the threads of a rank."""
 
 from __future__ import annotations
 
@@ -10,12 +10,12 @@ from typing import TypeVar
 Item = TypeVar("Item")
 Result = TypeVar("Result")
 
-#: Items that are worked on, or done and not yet taken, for each thread.
+#: Maximum number of items per thread that are in progress, or done and not yet read.
 AHEAD = 2
 
 
 def mapped(work: Callable[[Item], Result], items: Iterable[Item], threads: int) -> Iterator[Result]:
-    """What `work` makes of each item, in their order; after an error no further item is begun."""
+    """Yield the result of `work` for each item, in order; after an error no further item is started."""
     if threads == 1:
         yield from map(work, items)
         return

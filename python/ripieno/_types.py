@@ -1,4 +1,4 @@
-"""Types that the signatures of several rooms name."""
+"""Types for the signatures of several packages."""
 
 from __future__ import annotations
 
@@ -8,30 +8,30 @@ from typing import Any, Literal, Protocol, TypeAlias, TypeVar
 
 import numpy as np
 
-#: An array and what comes of it, of the same dtype.
+#: An array, and a result of the same dtype.
 Array = TypeVar("Array", bound=np.ndarray[Any, Any])
 
 #: The name of an operation that combines two elements.
 OpName = Literal["sum", "prod", "min", "max", "and", "or", "xor"]
-#: A function that combines two values; ``sum`` and ``np.max`` mean operations, but take other arguments.
+#: A function that combines two values. ``sum`` and ``np.max`` stand for operations, but take other arguments.
 Combining = Callable[..., Any]
-#: How two elements become one, where functions are those that mean an operation.
+#: An operation on two elements: its name, or a function.
 Op = OpName | Combining
-#: How rows of equal keys become one; not "concat", which keeps them all.
+#: An operation that combines rows with equal keys; not "concat", which keeps all rows.
 CombineOne = OpName | Literal["mul"] | Combining
 
-#: What a job does when a rank is lost: tell the caller, or begin the program again with the others, or with new ones.
+#: Policy for a rank that is lost: raise, restart the program on the survivors, or restart it with replacements.
 OnFailure = Literal["raise", "shrink", "respawn"]
 
 
 class SharesByDlpack(Protocol):
-    """What other libraries have for arrays."""
+    """An object that exports its memory by DLPack."""
 
     def __dlpack__(self, *args: Any, **kwargs: Any) -> Any: ...
 
 
-#: What is no array of NumPy, but becomes one on the same memory.
+#: An object other than a NumPy array that can be viewed as one without a copy.
 Foreign: TypeAlias = "array[Any] | memoryview | SharesByDlpack"
 
-#: Whose rows ranks give that fit together: each has its own, or all have the same.
+#: Rows of ranks in a common fit: each rank has its own, or all have the same.
 Rows = Literal["own", "shared"]

@@ -1,3 +1,3 @@
-"""Which Ripieno this is: as the native module was built, for what is installed would take long to look up."""
+"""The version of Ripieno, as compiled into the native module: package metadata take longer to look up."""
 
 from ripieno._native import __version__ as __version__

@@ -1,4 +1,4 @@
-"""Everything that Ripieno raises: one tree under `RipienoError`.
+"""All exceptions of Ripieno, in one tree under `RipienoError`.
 
 Every class keeps its fields in ``args``, so each survives pickling between processes unchanged.
 """
@@ -7,27 +7,27 @@ from __future__ import annotations
 
 
 class RipienoError(Exception):
-    """The root: ``except RipienoError`` catches whatever this package raises on purpose."""
+    """Base class of all exceptions that this package raises on purpose."""
 
 
 class RankFailed(RipienoError):
-    """A rank ended, fell silent or raised; raised on every other rank and, if nothing better is known, to the caller.
+    """A rank ended, fell silent or raised. Raised on all other ranks and, without a better report, in the caller.
 
     Parameters
     ----------
     rank : int
-        The rank that failed first, not the one that noticed.
+        The rank that failed first, not the rank that detected the failure.
     host : str
-        Where it ran.
+        Host of that rank.
     cause : str
-        Why, in one line: ``"killed by SIGKILL"``, ``"ValueError: x"``, ``"no heartbeat for 10.0 s"``.
+        Cause in one line: ``"killed by SIGKILL"``, ``"ValueError: x"``, ``"no heartbeat for 10.0 s"``.
     traceback : str
-        The Python traceback of the failed rank, if it could still send one.
+        The Python traceback of the failed rank, if the rank has sent one.
 
     Attributes
     ----------
     results : dict of int to object, or None
-        The results of the ranks that did return, by rank, if `Job.run` raised this error or has it as a cause.
+        The results of the ranks that returned, by rank, if `Job.run` raised this error or has it as a cause.
     """
 
     def __init__(self, rank: int, host: str = "", cause: str = "", traceback: str = "") -> None:
@@ -40,7 +40,7 @@ class RankFailed(RipienoError):
 
     @property
     def was_silent(self) -> bool:
-        """Whether the others have not heard of it for too long; it may be stopped, or cut off, and live."""
+        """Whether the rank's heartbeats were missing for too long. It may be alive, but stopped or disconnected."""
         return self.cause.startswith("no heartbeat")
 
     def __str__(self) -> str:
@@ -52,28 +52,28 @@ class RankFailed(RipienoError):
 
 
 class CollectiveMismatch(RipienoError):
-    """Ranks called different collectives, or gave other sizes, types, shapes, keys or roots; lists the ranks' calls."""
+    """Ranks called different collectives, or passed other sizes, types, shapes, keys or roots; lists the calls."""
 
 
 class RendezvousError(RipienoError):
-    """The ranks could not meet: an address out of reach, a wrong token, a rank that never came."""
+    """The ranks could not join: an unreachable address, a wrong token, or a missing rank."""
 
 
 class EngineError(RipienoError):
-    """An engine cannot run the ranks: too few slots, no session, another version there, tasks that it has ended."""
+    """An engine cannot run the ranks: too few slots, no session, a different version, or tasks that it has ended."""
 
 
 class TooFewSlots(EngineError):
-    """An engine has no room for the ranks of a job.
+    """An engine has too few slots for the ranks of a job.
 
     Parameters
     ----------
     engine : str
-        Its name.
+        Name of the engine.
     needed, free, total : int
-        Slots that the job takes, that are free, and that there are in all.
+        Slots that the job needs, free slots, and all slots.
     advice : str
-        How to get more, in the words of the engine.
+        How to get more slots, in the engine's terms.
     """
 
     def __init__(self, engine: str, needed: int, free: int, total: int, advice: str) -> None:
@@ -92,7 +92,7 @@ class TooFewSlots(EngineError):
 
 
 class BroadcastError(RipienoError):
-    """The value of a broadcast variable will not come: its root is lost, and parts of it with the root.
+    """The value of a broadcast variable is no longer available: its root was lost, and with it parts of the value.
 
     Its ``__cause__`` is the `RankFailed` of the root, if the root is lost.
     """
@@ -103,18 +103,18 @@ class CommunicatorClosed(RipienoError):
 
 
 class InputError(RipienoError, ValueError):
-    """An argument or an input file is wrong; the message names it and the expected value."""
+    """An argument or an input file is invalid; the message names it and the expected value."""
 
 
 class MissingExtra(RipienoError, ImportError):
-    """A package is not installed that only some calls need.
+    """An optional package is not installed.
 
     Parameters
     ----------
     package : str
-        Which one.
+        Name of the package.
     extra : str
-        What ``pip install "ripieno[…]"`` brings it with.
+        The extra in ``pip install "ripieno[…]"`` that installs it.
     """
 
     def __init__(self, package: str, extra: str) -> None:
@@ -127,18 +127,18 @@ class MissingExtra(RipienoError, ImportError):
 
 
 class SpillError(RipienoError, OSError):
-    """Keyed data beyond the memory limit could not be written to a file or read back; says where, how much and why."""
+    """Keyed data beyond the memory limit could not be written or read; the message has the file, size and cause."""
 
 
 class MissingIndicesError(RipienoError, KeyError):
-    """A sparse reduction wants indices that no rank contributes; the same on every rank.
+    """A sparse reduction requests indices that no rank contributes. Raised on every rank.
 
     Parameters
     ----------
     count : int
-        How many different indices.
+        Number of missing indices.
     examples : list of int
-        The smallest of them, ascending.
+        The smallest missing indices, ascending.
     """
 
     def __init__(self, count: int, examples: list[int]) -> None:
@@ -156,12 +156,12 @@ class MissingIndicesError(RipienoError, KeyError):
 
 
 class SerializationError(RipienoError, TypeError):
-    """A program, an argument or a result cannot travel between processes."""
+    """A program, an argument or a result cannot be pickled for another process."""
 
 
 class CheckpointError(RipienoError):
-    """A checkpoint is torn, foreign or in use, or cannot be written; the message names the file and says what to do."""
+    """A checkpoint is incomplete, foreign, in use or not writable; the message names the file and a remedy."""
 
 
 class LabError(RipienoError):
-    """An emulated cluster cannot be made here, or is not in the state that a command needs; says what to do."""
+    """An emulated cluster cannot be created here, or is in the wrong state for a command; the message has a remedy."""

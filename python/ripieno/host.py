@@ -1,4 +1,4 @@
-"""What this process may use of its machine."""
+"""The resources of this machine that this process may use."""
 
 from __future__ import annotations
 
@@ -17,14 +17,14 @@ _MEMORY = Path("/proc/meminfo")
 
 @dataclass(frozen=True, order=True)
 class Core:
-    """A physical core, as far as this process may use it.
+    """A physical core, restricted to the hardware threads that this process may use.
 
     Attributes
     ----------
     socket, number
-        As the kernel numbers them; the number of a core is its socket's own.
+        Numbers of the kernel; core numbers are unique within a socket.
     cpus
-        Its hardware threads, ascending, as the kernel schedules on them.
+        Numbers of its hardware threads, ascending.
     """
 
     socket: int
@@ -33,19 +33,19 @@ class Core:
 
 
 def usable_cores() -> int:
-    """Cores that this process may compute on: its affinity, cut down to its container's CPU quota; at least 1."""
+    """Return the number of usable cores: the affinity, limited by the container's CPU quota; at least 1."""
     cores = len(os.sched_getaffinity(0))
     quota = cpu_quota()
     return cores if quota is None else max(1, min(cores, int(quota)))
 
 
 def numa_nodes() -> int:
-    """Into how many parts the memory of this machine falls; a kernel that tells nothing has one."""
+    """Return the number of NUMA nodes of this machine; 1 if the kernel does not report any."""
     return max(1, len(list(_NODES.glob("node[0-9]*"))))
 
 
 def available_bytes() -> int:
-    """Memory of this machine that is to be had without swapping; all of it where the kernel does not tell."""
+    """Return the memory that is available without swapping; all memory if the kernel does not report it."""
     with suppress(OSError, ValueError, IndexError, StopIteration):
         lines = _MEMORY.read_text().splitlines()
         return int(next(line for line in lines if line.startswith("MemAvailable:")).split()[1]) * 1024
@@ -53,7 +53,7 @@ def available_bytes() -> int:
 
 
 def cores() -> list[Core]:
-    """The cores that the calling thread may use, socket by socket; a kernel that tells nothing has one socket."""
+    """Return the cores that the calling thread may use, socket by socket; one socket if the kernel reports none."""
     found: dict[tuple[int, int], list[int]] = {}
     for cpu in sorted(os.sched_getaffinity(0)):
         folder = _CPUS / f"cpu{cpu}/topology"
@@ -64,18 +64,18 @@ def cores() -> list[Core]:
 
 @dataclass(frozen=True)
 class ThreadUsage:
-    """What the kernel has counted of a thread since it began; None where it does not tell.
+    """Kernel counters of a thread since its start; None if the kernel does not report them.
 
     Attributes
     ----------
     running_s, runnable_s
-        Seconds on a core, and seconds of waiting for one.
+        Seconds on a core, and seconds of waiting for a core.
     voluntary_switches, involuntary_switches
-        How often it has let go of its core, and how often that was taken from it.
+        Number of voluntary and involuntary context switches.
     migrations
-        How often it came to another core.
+        Number of migrations to another core.
     minor_faults, major_faults
-        Pages that it has touched first, and those that were read from a disk.
+        Number of page faults without and with disk access.
     """
 
     running_s: float | None
@@ -88,11 +88,11 @@ class ThreadUsage:
 
 
 def thread_usage(tid: int) -> ThreadUsage:
-    """What a thread of this process has used; nothing is known of one that has ended."""
+    """Return the counters of a thread of this process; all None if the thread has ended."""
     folder = _THREADS / str(tid)
     times = [int(word) / 1e9 for word in _read(folder / "schedstat").split()]
     counts = _fields(folder / "status") | _fields(folder / "sched")
-    # Behind the name, which may hold anything, come the state, then numbers: faults are the 8th and the 10th word.
+    # The thread name may contain any character. Behind it follow the state and numbers: faults are words 8 and 10.
     words = _read(folder / "stat").rpartition(")")[2].split()
     return ThreadUsage(
         running_s=times[0] if len(times) > 1 else None,
@@ -106,13 +106,13 @@ def thread_usage(tid: int) -> ThreadUsage:
 
 
 def cpu_quota() -> float | None:
-    """CPU seconds per second that the tightest enclosing cgroup grants, or None if none limits it."""
+    """Return the smallest CPU quota of all enclosing cgroups in CPU seconds per second; None without a limit."""
     quotas = [quota for folder in _cgroup_folders() if (quota := _quota_of(folder)) is not None]
     return min(quotas, default=None)
 
 
 def memory_limit_bytes() -> int:
-    """Memory of the machine, or of the tightest enclosing cgroup if that is less."""
+    """Return the memory of the machine, or the smallest limit of all enclosing cgroups if it is lower."""
     limits = [os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")]
     for folder in _cgroup_folders():
         for name in ("memory.max", "memory.limit_in_bytes"):
@@ -123,7 +123,7 @@ def memory_limit_bytes() -> int:
 
 
 def _cgroup_folders() -> list[Path]:
-    """The cgroup of this process and all above it, in version 2 or in the CPU and memory trees of version 1."""
+    """Return the cgroup of this process and all its parents, in version 2 or in version 1 (CPU and memory)."""
     folders = []
     for line in _read(_OWN_CGROUPS).splitlines():
         _, controllers, path = line.split(":", 2)
@@ -132,7 +132,7 @@ def _cgroup_folders() -> list[Path]:
             continue
         root = _CGROUP / controllers if controllers else _CGROUP
         inner = root / path.lstrip("/")
-        # Inside a container the path may be the host's; the mount point itself is then the container's own group.
+        # Inside a container the path may refer to the host. The mount point is then the container's own group.
         folders += [each for each in (inner, *inner.parents) if each == root or root in each.parents]
     return folders
 
@@ -148,13 +148,13 @@ def _quota_of(folder: Path) -> float | None:
 
 
 def _fields(path: Path) -> dict[str, int]:
-    """The whole numbers of lines such as ``name : 7``."""
+    """Return the whole numbers in lines of the form ``name : 7``."""
     pairs = (line.split(":") for line in _read(path).splitlines() if line.count(":") == 1)
     return {name.strip(): int(value) for name, value in pairs if value.strip().isdigit()}
 
 
 def _number(path: Path, default: int) -> int:
-    """The number in a file; `default` if there is none, or -1, which says that nobody knows."""
+    """Return the number in a file; `default` if it is missing or -1 (unknown)."""
     text = _read(path)
     return int(text) if text.isdigit() else default
 

@@ -1,7 +1,7 @@
-"""The log: what Ripieno says by Python's `logging`, under "ripieno", and how commands and workers show it.
+"""Logging of Ripieno under the logger "ripieno", and its output in commands and workers.
 
-Loggers have the names of rooms: ripieno.launch, ripieno.comm, ripieno.algorithms, ripieno.files and so on. Programs set
-them up as any others. Commands show them with -v, and so does RIPIENO_LOG in the environment of any process of ranks.
+Loggers are named after packages: ripieno.launch, ripieno.comm, ripieno.algorithms, ripieno.files and so on. Programs
+can configure them as usual. Commands print them with -v, and all processes of ranks if RIPIENO_LOG is set.
 """
 
 from __future__ import annotations
@@ -15,24 +15,24 @@ from contextlib import contextmanager
 
 from ripieno.errors import InputError
 
-#: The level at which commands and workers show what is logged.
+#: Environment variable with the log level of commands and workers.
 VARIABLE = "RIPIENO_LOG"
 LEVELS = ("DEBUG", "INFO", "WARNING", "ERROR")
 
 root = logging.getLogger("ripieno")
-#: Told of notes, by whoever watches this process: the logger's name, the text, and the rank if it is of one.
+#: Called with each note: the logger's name, the text, and the rank if the note concerns one.
 listeners: list[Callable[[str, str, int | None], None]] = []
 
 
 def note(name: str, text: str, rank: int | None = None) -> None:
-    """Log something that has happened to this process or a rank of it, and tell who watches, whatever is shown."""
+    """Log an event of this process or of one of its ranks, and call all listeners regardless of the log level."""
     logging.getLogger(name).info("%s", text if rank is None else f"rank {rank} {text}")
     for listener in list(listeners):
         listener(name, text, rank)
 
 
 class StderrHandler(logging.StreamHandler):  # type: ignore[type-arg]  # it is generic to type checkers only
-    """On the standard error that there is when a line comes."""
+    """A handler that writes each record to the standard error of that moment."""
 
     def __init__(self, who: str) -> None:
         super().__init__()
@@ -44,12 +44,12 @@ class StderrHandler(logging.StreamHandler):  # type: ignore[type-arg]  # it is g
 
 
 def show(level: str, who: str = "") -> None:
-    """Show what is logged on stderr, of this process, said by `who`, and of those that it starts.
+    """Print log records of this process, and of its child processes, on stderr, prefixed with the process's name.
 
     Raises
     ------
     InputError
-        There is no such level.
+        If the level is unknown.
     """
     if level.upper() not in LEVELS:
         raise InputError(f"{VARIABLE}={level}: expected one of {', '.join(LEVELS)}")
@@ -57,12 +57,12 @@ def show(level: str, who: str = "") -> None:
     root.setLevel(level.upper())
     if not any(isinstance(handler, StderrHandler) for handler in root.handlers):
         root.addHandler(StderrHandler(who))
-        # Handlers of the program itself would show it once more.
+        # Otherwise handlers of the program would print the record again.
         root.propagate = False
 
 
 def show_as_told(who: str = "") -> None:
-    """As `show`, if the environment says so."""
+    """Call `show` if RIPIENO_LOG is set."""
     level = os.environ.get(VARIABLE)
     if level:
         show(level, who)
@@ -70,14 +70,14 @@ def show_as_told(who: str = "") -> None:
 
 @contextmanager
 def warn_on_failure(name: str, what: str) -> Iterator[None]:
-    """Turn an error of the block into a warning and a log line: it makes a page or picture of a result that is kept.
+    """Turn an error in the block into a warning and a log line, for output that is less important than the result.
 
     Parameters
     ----------
     name : str
-        The logger's.
+        Name of the logger.
     what : str
-        The page or picture, for the warning.
+        Name of the page or picture in the warning.
     """
     try:
         yield
@@ -88,7 +88,7 @@ def warn_on_failure(name: str, what: str) -> Iterator[None]:
 
 
 def is_notebook() -> bool:
-    """Whether what is displayed goes to a notebook; IPython on a terminal is none."""
+    """Return whether output is displayed in a notebook, as opposed to IPython on a terminal."""
     ipython = sys.modules.get("IPython")
     shell = None if ipython is None else ipython.get_ipython()
     return shell is not None and "IPKernelApp" in getattr(shell, "config", {})

@@ -1,4 +1,4 @@
-"""Results of programs: files and folders that are there as a whole or not at all, also at URLs."""
+"""Results of programs: files and folders, also at URLs, that appear complete or not at all."""
 
 from ripieno.files.results import new_file, new_folder, save_array
 

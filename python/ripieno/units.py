@@ -1,4 +1,4 @@
-"""Sizes and durations in the units that suit them."""
+"""Parsing and formatting of sizes, rates and durations with units."""
 
 from __future__ import annotations
 
@@ -19,12 +19,12 @@ _EXPONENTS = {"s": "", "ms": "e-3", "us": "e-6", "µs": "e-6", "ns": "e-9"}
 
 
 def bits_per_s(name: str, rate: object, least: int = 10**5, most: int = 10**12) -> int:
-    """``100mbit`` as a number; `name` is the parameter's, for the error.
+    """Parse a rate such as ``100mbit``; `name` is the parameter's name for the error.
 
     Raises
     ------
     InputError
-        If it is no rate, or less or more than may be.
+        If it is no rate, or is outside `least` … `most`.
     """
     match = _RATE.fullmatch(rate) if isinstance(rate, str) else None
     number = int(float(match[1]) * _RATE_FACTORS[match[2]]) if match else 0
@@ -44,7 +44,7 @@ def _rate_text(rate_bits_per_s: int) -> str:
 
 
 def seconds_of(name: str, text: str) -> float:
-    """``5us`` or ``0.2 s`` in seconds, a bare number too; `name` is the parameter's, for the error.
+    """Parse a duration such as ``5us``, ``0.2 s`` or a number of seconds; `name` is used for the error.
 
     Raises
     ------
@@ -58,7 +58,7 @@ def seconds_of(name: str, text: str) -> float:
 
 
 def size_of(name: str, text: str) -> int:
-    """``500MB`` or ``2GiB`` in bytes, a bare number too; `name` is the parameter's, for the error.
+    """Parse a size such as ``500MB``, ``2GiB`` or a number of bytes; `name` is used for the error.
 
     Raises
     ------
@@ -73,7 +73,7 @@ def size_of(name: str, text: str) -> int:
 
 
 def size_text(size_bytes: int) -> str:
-    """``65536`` as ``64 KiB``; a number that is round in tens in decimal units."""
+    """Format ``65536`` as ``64 KiB``; round decimal numbers use decimal units."""
     units = (("GiB", 1 << 30), ("GB", 10**9), ("MiB", 1 << 20), ("MB", 10**6), ("KiB", 1 << 10), ("KB", 10**3))
     for unit, factor in units:
         if size_bytes >= factor and size_bytes % factor == 0:
@@ -82,18 +82,18 @@ def size_text(size_bytes: int) -> str:
 
 
 def bytes_text(count: float) -> str:
-    """Bytes that were computed, not chosen: ``5015379.2`` as ``5.02 MB``."""
+    """Format a computed number of bytes with three digits: ``5015379.2`` as ``5.02 MB``."""
     unit, factor = next((each for each in (("GB", 1e9), ("MB", 1e6), ("KB", 1e3)) if count >= each[1]), ("B", 1.0))
     return f"{count / factor:.3g} {unit}" if count < 999.5 * factor else f"{count / factor:.0f} {unit}"
 
 
 def duration_text(seconds: float) -> str:
-    """Seconds in the unit that suits them."""
+    """Format a duration with a suitable unit."""
     unit, factor = unit_of(seconds)
     return f"{seconds / factor:.3g} {unit}"
 
 
 def unit_of(seconds: float) -> tuple[str, float]:
-    """The unit that suits a duration, and its seconds."""
+    """Return a suitable unit for a duration, and its length in seconds."""
     units = (("s", 1.0), ("ms", 1e-3), ("µs", 1e-6))
     return next(((unit, factor) for unit, factor in units if seconds >= factor), ("ns", 1e-9))

@@ -1,4 +1,4 @@
-"""The dashboard of jobs: a page that the launching process serves while their programs run."""
+"""The dashboard of jobs: a web page that the launching process serves while programs run."""
 
 from ripieno.dashboard.dashboard import Dashboard, current, wanted
 

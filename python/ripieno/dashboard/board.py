@@ -1,4 +1,4 @@
-"""The board: what a dashboard knows of a job, told by those who launch it, asked by those who look."""
+"""The board: the state of a job for its dashboard, updated by the launcher and read by the server."""
 
 from __future__ import annotations
 
@@ -12,9 +12,9 @@ from typing import Any
 from ripieno.dashboard.history import MetricHistory
 from ripieno.dashboard.iterations import Iterations
 
-#: Lines that are kept; of more the latest.
+#: Maximum number of lines; older ones are dropped.
 LINE_COUNT = 1000
-#: Waits between pairs of ranks are kept for so many ranks; of more only whom they waited for.
+#: Waits are recorded per pair of ranks up to this number of ranks; above it, only per rank that caused them.
 PAIRED_COUNT = 256
 
 COUNTERS = ("call_count", "bytes_sent", "bytes_received", "called_s", "waited_s", "busy_s", "cpu_s")
@@ -22,20 +22,20 @@ COUNTERS = ("call_count", "bytes_sent", "bytes_received", "called_s", "waited_s"
 
 @dataclass(frozen=True)
 class BoardEvent:
-    """Something that happened.
+    """A log line, a note or a line of output.
 
     Attributes
     ----------
     at_s
-        When, since the board began.
+        Time in seconds since the board began.
     kind
         "error", "warning", "info", "debug", "note" or "output".
     rank
-        On which rank; None in the launching process.
+        The rank, or None for the launching process.
     source
-        Which logger.
+        Name of the logger.
     text
-        What.
+        The text.
     """
 
     at_s: float
@@ -45,24 +45,24 @@ class BoardEvent:
     text: str
 
     def told(self) -> list[Any]:
-        """For the page."""
+        """Return the event as JSON for the page."""
         return [round(self.at_s, 2), self.kind, self.rank, self.source, self.text]
 
 
 @dataclass
 class RankState:
-    """What is known of a rank.
+    """The state of a rank.
 
     Attributes
     ----------
     sums
-        Since the board began, also over several worlds: see `COUNTERS`.
+        Totals since the board began, across all worlds: see `COUNTERS`.
     """
 
     rank: int
     host: str = ""
     lost: str | None = None
-    #: When it was last heard of, on the board's clock.
+    #: Time of the last message, on the board's clock.
     heard_s: float | None = None
     state: str = "starting"
     collective: str | None = None
@@ -74,7 +74,7 @@ class RankState:
 
 
 class Board:
-    """Safe for any thread; nothing in it grows with time."""
+    """The state of a job. Thread-safe; its size is bounded."""
 
     def __init__(self) -> None:
         self.lock = threading.RLock()
@@ -87,27 +87,27 @@ class Board:
         self.iterations = Iterations()
         self.lines: deque[BoardEvent] = deque(maxlen=LINE_COUNT)
         self.line_count = 0
-        #: By collective and algorithm: calls of all ranks, and bytes that they sent.
+        #: By collective and algorithm: number of calls on all ranks, and bytes sent.
         self.usage: dict[tuple[str, str], list[float]] = {}
         self.waited_for_s: dict[int, float] = {}
         self.pairs_s: dict[tuple[int, int], float] = {}
         self.links_bytes: dict[tuple[int, int], float] = {}
-        # By who has told it, whose rank may change: what the last pulse said.
+        # The last pulse by its sender, because the rank of a sender may change.
         self._last: dict[str, dict[str, Any]] = {}
         self._usage_before: dict[str, dict[tuple[str, str], tuple[float, float]]] = {}
 
     def now_s(self) -> float:
-        """Since it began."""
+        """Return the time in seconds since the board began."""
         return time.monotonic() - self._begun_s
 
     def tell_job(self, **facts: Any) -> None:
-        """Something of the job has changed."""
+        """Record changed facts about the job."""
         with self.lock:
             self.job.update(facts)
             self.version += 1
 
     def tell_ranks(self, hosts: list[str]) -> None:
-        """These ranks have met, perhaps instead of others."""
+        """Record the ranks that have joined. They may replace earlier ranks."""
         with self.lock:
             for rank, host in enumerate(hosts):
                 known = self.ranks.setdefault(rank, RankState(rank))
@@ -117,27 +117,27 @@ class Board:
             self.tell_job(workers=len(hosts))
 
     def tell_loss(self, rank: int, cause: str) -> None:
-        """A rank is lost."""
+        """Record the loss of a rank."""
         with self.lock:
             known = self.ranks.setdefault(rank, RankState(rank))
             known.lost, known.state, known.waits_for, known.collective = cause, "lost", None, None
             self.line("error", "ripieno.launch", f"rank {rank} is lost: {cause}", rank=rank)
 
     def line(self, kind: str, source: str, text: str, *, rank: int | None = None, ago_s: float = 0.0) -> None:
-        """Something has happened."""
+        """Record a line."""
         with self.lock:
             self.lines.append(BoardEvent(max(self.now_s() - ago_s, 0.0), kind, rank, source, text))
             self.line_count += 1
             self.version += 1
 
     def event(self, event: Mapping[str, Any], *, ago_s: float = 0.0) -> None:
-        """A program has emitted something, which has the rank in it."""
+        """Record an event that a program has emitted. The event contains the rank."""
         with self.lock:
             self.iterations.take(event, self.now_s() - ago_s)
             self.version += 1
 
     def rest(self) -> None:
-        """No program runs any more."""
+        """Record that no program runs."""
         with self.lock:
             for known in self.ranks.values():
                 if known.state not in ("lost", "gone"):
@@ -145,7 +145,7 @@ class Board:
             self.version += 1
 
     def pulse(self, rank: int, told: Mapping[str, Any]) -> None:
-        """A rank has told how it fares."""
+        """Record the pulse of a rank."""
         now_s = self.now_s()
         with self.lock:
             known = self.ranks.setdefault(rank, RankState(rank))
@@ -186,7 +186,7 @@ class Board:
             "communicating": called_s - waited_s,
             "cpu": growth["cpu_s"],
         }
-        # A rank that was idle for most of the time was busy at the end of it.
+        # A rank that was idle for most of the interval was busy at its end.
         self.history.add(known.rank, max(now_s - min(passed_s, busy_s), 0.0), now_s, sums, told["memory_bytes"])
 
     def _take_traffic(self, rank: int, told: Mapping[str, Any]) -> None:
@@ -201,7 +201,7 @@ class Board:
         for collective, algorithm, calls, sent_bytes in told.get("usage", ()):
             key = (collective, algorithm)
             was = before.get(key, (0, 0))
-            # Less than before is of another communicator.
+            # A decrease means another communicator.
             was = was if was[0] <= calls else (0, 0)
             sums = self.usage.setdefault(key, [0, 0])
             sums[0] += calls - was[0]
@@ -210,7 +210,7 @@ class Board:
 
 
 def _growth(name: str, last: Mapping[str, Any], told: Mapping[str, Any]) -> float:
-    """What has been added since the last pulse; all, if that was of another communicator or there was none."""
+    """Return the increase since the last pulse; the whole value for another communicator or the first pulse."""
     if name not in told:
         return 0.0
     now, before = float(told[name]), float(last.get(name, 0.0))

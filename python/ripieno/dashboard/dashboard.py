@@ -1,4 +1,4 @@
-"""`Dashboard`: a board and its server, for one job or for all that a command starts."""
+"""`Dashboard`: a board and its server, for one job or for all jobs of a command."""
 
 from __future__ import annotations
 
@@ -21,34 +21,34 @@ TOKEN_BYTES = 16
 logger = logging.getLogger("ripieno.dashboard")
 
 _lock = threading.Lock()
-# What commands want for all jobs of this process, once one of them has begun.
+# One entry per active `wanted` block: None until its first job begins, then the dashboard.
 _wanted: list[Dashboard | None] = []
-# The last one whose job is over: its page stays until there is another one.
+# The dashboard of the last job that has ended. Its page stays available until the next dashboard starts.
 _over: list[Dashboard] = []
 
 
 class Dashboard:
-    """A page about a job; `link` opens it, while the job runs and after it, as long as this process lives.
+    """A web page about a job. `link` opens it during the job and afterwards, until this process ends.
 
     Attributes
     ----------
     link : str
-        With a token: who has it sees the page. Add ``metrics`` for OpenMetrics text, ``trace.json`` for a trace.
+        URL with a token, which grants access. Append ``metrics`` for OpenMetrics text, ``trace.json`` for a trace.
 
     Raises
     ------
     InputError
-        RIPIENO_DASHBOARD_ADDRESS is none, or in use; or RIPIENO_DASHBOARD_LINK cannot be filled in.
+        If RIPIENO_DASHBOARD_ADDRESS is invalid or in use, or RIPIENO_DASHBOARD_LINK names unknown variables.
     """
 
     def __init__(self) -> None:
-        # Imported late: most jobs have none.
+        # Imported late: most jobs have no dashboard.
         from ripieno.dashboard.server import DashboardServer
 
         self.board = Board()
         host, port = address()
         token = secrets.token_urlsafe(TOKEN_BYTES)
-        # A template that cannot be filled in is told before anything listens.
+        # An invalid template is reported before the server listens.
         link(host, port, token)
         try:
             self._server = DashboardServer((host, port), self.board, token)
@@ -74,7 +74,7 @@ class Dashboard:
         return f'<a href="{shown}" target="_blank" rel="noreferrer">Dashboard of the job</a>'
 
     def end(self) -> None:
-        """The job is over. The page stays, until there is another dashboard or this process ends."""
+        """Mark the job as over. The page stays until another dashboard starts or this process ends."""
         self.board.rest()
         self.board.tell_job(state="over")
         with _lock:
@@ -82,20 +82,20 @@ class Dashboard:
                 _over.append(self)
 
     def close(self) -> None:
-        """Serve the page no more. May be called again."""
+        """Stop the server. Repeated calls have no effect."""
         with _lock:
             if self in _over:
                 _over.remove(self)
         self._server.close()
 
     def note(self, kind: str, text: str, *, rank: int | None = None, source: str = "ripieno.launch") -> None:
-        """Something has happened, in words."""
+        """Record an event as text."""
         self.board.line(kind, source, text, rank=rank)
 
 
 @contextmanager
 def wanted(is_wanted: bool = True) -> Iterator[None]:
-    """Within the ``with`` statement one dashboard shows all jobs of this process; it begins with the first."""
+    """Show all jobs of this process on one dashboard within the ``with`` statement; it starts with the first job."""
     if not is_wanted:
         yield
         return
@@ -110,7 +110,7 @@ def wanted(is_wanted: bool = True) -> Iterator[None]:
 
 
 def current(is_asked: bool) -> tuple[Dashboard | None, bool]:
-    """The dashboard for a job that begins now, if it is to have one, and whether that ends with it."""
+    """Return the dashboard for a new job, if it has one, and whether the dashboard ends with the job."""
     if is_asked:
         return Dashboard(), True
     if not _wanted:

@@ -1,7 +1,7 @@
-"""What the ranks of a job did over time, in memory that does not grow: time is cut into bins, and bins are merged.
+"""The activity of a job's ranks over time, in bounded memory: time is divided into bins, and bins are merged.
 
-When the last bin is full, each two become one, twice as long: so the whole of a job is always there, as finely as the
-memory allows. Cost: 24 bytes for each rank and bin, of which there are 256 to 512 at a time.
+When the last bin is full, adjacent bins are merged in pairs, and the bin width doubles. The history thus always covers
+the whole job. Cost: 24 bytes per rank and bin, with 256 to 512 bins in use.
 """
 
 from __future__ import annotations
@@ -13,33 +13,33 @@ import numpy as np
 from numpy.typing import NDArray
 
 BIN_COUNT = 512
-#: Of the first bins.
+#: Initial width of bins in seconds.
 WIDTH_S = 0.5
-#: Seconds that a rank did each of these, and seconds of the processor.
+#: Quantities per bin: seconds that a rank spent on each activity, and seconds of processor time.
 SUMS = ("computing", "waiting", "communicating", "cpu")
-#: A share of a bin is told in so many steps; one more says that nothing is known.
+#: Shares are encoded in this many steps; `UNKNOWN` marks a bin without data.
 STEPS = 250
 UNKNOWN = 255
 
 
 class MetricHistory:
-    """By rank and bin.
+    """Sums by rank and bin.
 
     Attributes
     ----------
     width_s
-        How long a bin is.
+        Width of a bin in seconds.
     """
 
     def __init__(self, bin_count: int = BIN_COUNT, width_s: float = WIDTH_S) -> None:
         self.width_s = width_s
         self._bin_count = bin_count
-        # By sum, rank and bin.
+        # Axes: quantity, rank, bin.
         self._sums = np.zeros((len(SUMS), 0, bin_count), np.float32)
         self._memory = np.zeros((0, bin_count), np.float32)
 
     def add(self, rank: int, since_s: float, until_s: float, sums: dict[str, float], memory_bytes: float) -> None:
-        """What a rank did between two times, which are spread evenly over the bins between."""
+        """Add the activity of a rank between two times, spread evenly over the bins."""
         self._make_room(rank)
         self.reach(until_s)
         first, last = int(since_s / self.width_s), int(until_s / self.width_s)
@@ -56,22 +56,22 @@ class MetricHistory:
 
     @property
     def rank_count(self) -> int:
-        """Of which something is known."""
+        """Number of ranks with data."""
         return self._sums.shape[1]
 
     def share(self, name: str) -> NDArray[np.float64]:
-        """By rank and bin: which part of what is known was spent so; not a number where nothing is."""
+        """Return by rank and bin the share of one activity in the recorded time; NaN without data."""
         busy_s = self._sums[:3].sum(axis=0)
         sums = self._sums[SUMS.index(name)]
         shares: NDArray[np.float64] = np.divide(sums, busy_s, out=np.full(sums.shape, np.nan), where=busy_s > 0)
         return shares
 
     def memory(self) -> NDArray[np.float32]:
-        """By rank and bin: bytes, 0 where nothing is known."""
+        """Return the memory in bytes by rank and bin; 0 without data."""
         return self._memory
 
     def coded(self, first: int, until: int) -> dict[str, Any]:
-        """Bins from `first` to `until` for the page: shares as bytes, rank by rank, in base64; memory of all ranks."""
+        """Encode bins `first` to `until` for the page: shares as base64 bytes, rank by rank; memory of all ranks."""
         shares = {name: self.share(name)[:, first:until] for name in ("waiting", "communicating")}
         memory = self._memory[:, first:until].sum(axis=0, dtype=np.float64)
         return {
@@ -89,7 +89,7 @@ class MetricHistory:
             self._memory = np.pad(self._memory, ((0, more), (0, 0)))
 
     def reach(self, until_s: float) -> None:
-        """Have bins until then."""
+        """Merge bins until they cover the time `until_s`."""
         while until_s >= self._bin_count * self.width_s:
             self._merge()
 

@@ -1,4 +1,4 @@
-"""The iterations of the fit that runs: what was measured in each, and when it may end."""
+"""The iterations of the current fit: their measures, and an estimate of the remaining time."""
 
 from __future__ import annotations
 
@@ -9,25 +9,25 @@ from itertools import pairwise
 from statistics import median
 from typing import Any
 
-#: Iterations that are kept; each second one is let go of when there are more.
+#: Maximum number of stored iterations; above it, every second one is dropped.
 KEPT_COUNT = 400
-#: So many of the latest say how long one takes.
+#: The time per iteration is the median over this many of the latest iterations.
 LATEST_COUNT = 9
-#: What an iteration is called by, if there is one of these: it is drawn first.
+#: Names of objectives. The first one that an iteration has is drawn first.
 OBJECTIVES = ("inertia", "objective", "loss", "stress", "rmse", "error", "residual", "energy")
-#: Not of the fit, but of the machine.
+#: Fields that describe the run rather than the fit.
 _OF_THE_RUN = ("rank", "iteration", "run", "compute_s", "communication_s", "rows_per_s", "edges_per_s", "goal")
 
 
 class Iterations:
-    """Told by events of rank 0, as estimators emit them.
+    """The iterations, collected from the events that rank 0 of an estimator emits.
 
     Attributes
     ----------
     name
-        Of the estimator, if it is known.
+        Name of the estimator, if known.
     most
-        How many iterations there are at most, if that is known.
+        Maximum number of iterations, if known.
     """
 
     def __init__(self) -> None:
@@ -40,17 +40,17 @@ class Iterations:
         self._ends_s: deque[float] = deque(maxlen=LATEST_COUNT)
 
     def begin(self, name: str, most: int | None) -> None:
-        """A fit begins."""
-        self.__init__()  # type: ignore[misc]  # nothing of the fit before stays
+        """Begin a fit and drop the data of the previous one."""
+        self.__init__()  # type: ignore[misc]  # resets all fields
         self.name, self.most = name, most
 
     def take(self, event: Mapping[str, Any], at_s: float) -> None:
-        """An event; of others than iterations nothing is kept."""
+        """Record an event if it describes an iteration."""
         number = event.get("iteration")
         if event.get("event") != "iteration" or not isinstance(number, int):
             return
         if number <= self._number:
-            # Another run, or a fit that has begun again.
+            # Another run, or a fit that has restarted.
             self._taken.clear()
             self._ends_s.clear()
             self._every = 1
@@ -66,28 +66,28 @@ class Iterations:
 
     @property
     def number(self) -> int:
-        """The latest."""
+        """Number of the latest iteration."""
         return self._number
 
     @property
     def latest(self) -> dict[str, float]:
-        """What was measured in the latest that is kept."""
+        """Measures of the latest stored iteration."""
         return self._taken[-1][2] if self._taken else {}
 
     @property
     def objective(self) -> str | None:
-        """The measure that tells how far the fit is."""
+        """Name of the measure that shows the progress of the fit."""
         names = self.latest
         return next((name for name in OBJECTIVES if name in names), next(iter(names), None))
 
     @property
     def seconds(self) -> float | None:
-        """How long one takes."""
+        """Median time of an iteration in seconds."""
         steps = [later - earlier for earlier, later in pairwise(self._ends_s)]
         return median(steps) if steps else None
 
     def eta_s(self, at_s: float) -> float | None:
-        """Until the end: the goal, if the error falls towards one, else the last iteration that there may be."""
+        """Estimate the remaining time: to the goal if the error decreases towards one, else to the last iteration."""
         each_s = self.seconds
         if each_s is None:
             return None
@@ -107,7 +107,7 @@ class Iterations:
         return max(0, math.ceil(math.log(self._goal / now) / rate)) if now > self._goal else 0
 
     def told(self, at_s: float) -> dict[str, Any]:
-        """For the page."""
+        """Return the iterations as JSON for the page."""
         names = list(self.latest)
         return {
             "name": self.name,
@@ -131,5 +131,5 @@ def _measures(event: Mapping[str, Any]) -> dict[str, float]:
 
 
 def _finite(value: float | None) -> float | None:
-    """JSON knows no other numbers."""
+    """Return None for a number that JSON cannot represent."""
     return value if value is not None and math.isfinite(value) else None

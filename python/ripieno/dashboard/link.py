@@ -1,4 +1,4 @@
-"""The link of a dashboard: the address by which its user's browser reaches it, also through proxies."""
+"""The link of a dashboard: the URL at which its user's browser reaches it, directly or through proxies."""
 
 from __future__ import annotations
 
@@ -7,22 +7,22 @@ from collections.abc import Mapping
 
 from ripieno.errors import InputError
 
-#: What the link is made by, if it is not that of the listener.
+#: Environment variable with a template of the link, if it differs from the server's address.
 TEMPLATE_VARIABLE = "RIPIENO_DASHBOARD_LINK"
-#: Where to listen: a host, a port, or both.
+#: Environment variable with the address to listen on: a host, a port, or both.
 ADDRESS_VARIABLE = "RIPIENO_DASHBOARD_ADDRESS"
-#: What JupyterHub sets: the path under which jupyter-server-proxy passes requests on.
+#: Set by JupyterHub: the path under which jupyter-server-proxy forwards requests.
 PREFIX_VARIABLE = "JUPYTERHUB_SERVICE_PREFIX"
 LOOPBACK = "127.0.0.1"
 
 
 def address(environment: Mapping[str, str] = os.environ) -> tuple[str, int]:
-    """Where to listen: this machine alone and a free port, unless the environment says otherwise.
+    """Return the address to listen on: by default loopback and a free port.
 
     Raises
     ------
     InputError
-        What it says is no address.
+        If the variable contains no address.
     """
     text = environment.get(ADDRESS_VARIABLE, "").strip()
     host, _, port = text.rpartition(":") if ":" in text else ("", "", text) if text.isdigit() else (text, "", "")
@@ -33,12 +33,12 @@ def address(environment: Mapping[str, str] = os.environ) -> tuple[str, int]:
 
 
 def link(host: str, port: int, token: str, environment: Mapping[str, str] = os.environ) -> str:
-    """By which the page is opened.
+    """Return the URL of the page.
 
     Raises
     ------
     InputError
-        The template names something that is not there.
+        If the template contains an unknown name.
     """
     template = environment.get(TEMPLATE_VARIABLE)
     if template:

@@ -1,4 +1,4 @@
-"""The board as OpenMetrics text, for Prometheus and whatever else reads it: by rank, never by pairs of ranks.
+"""The board as OpenMetrics text, for Prometheus and other readers: by rank, never by pairs of ranks.
 
 Source: "OpenMetrics, a cloud-native, highly scalable metrics protocol", version 1.0.
 """
@@ -15,12 +15,12 @@ CONTENT_TYPE = "application/openmetrics-text; version=1.0.0; charset=utf-8"
 
 Sample = tuple[Mapping[str, Any], float]
 
-#: Of ranks that are there: name, unit, help, and the value.
+#: Gauges of live ranks: name, unit, help, and the value.
 _GAUGES: tuple[tuple[str, str, str, Callable[[RankState], float]], ...] = (
     ("ripieno_memory_bytes", "bytes", "Memory of the rank's process.", lambda rank: rank.memory_bytes),
     ("ripieno_cores", "", "Cores that the rank's process kept busy lately.", lambda rank: rank.cores),
 )
-#: Of all ranks: name, unit, help, and the sum.
+#: Counters of all ranks: name, unit, help, and the sum.
 _COUNTERS = (
     ("ripieno_calls", "", "Collectives and messages that ended well.", "call_count"),
     ("ripieno_sent_bytes", "bytes", "Payload that left the rank.", "bytes_sent"),
@@ -33,7 +33,7 @@ _COUNTERS = (
 
 
 def text_of(board: Board) -> str:
-    """All metrics."""
+    """Return all metrics as text."""
     with board.lock:
         lines = [line for family in _families(board) for line in family]
     return "\n".join([*lines, "# EOF", ""])
@@ -102,6 +102,6 @@ def _escaped(text: str) -> str:
 
 
 def _number(value: float) -> str:
-    """As OpenMetrics writes numbers: NaN, +Inf and -Inf among them."""
+    """Format a number for OpenMetrics, including NaN, +Inf and -Inf."""
     text = repr(float(value))
     return {"nan": "NaN", "inf": "+Inf", "-inf": "-Inf"}.get(text, text)

@@ -1,7 +1,7 @@
 """The history of a job as a file in Chrome's trace event format, which ui.perfetto.dev opens.
 
-Shares of time are counters, one track for each rank; what happened are instants. Single collectives are not in it:
-those a trace of the flight recorder has.
+Shares of time are counters, one track per rank; log lines are instants. Only a trace of the flight recorder contains
+single collectives.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ Event = dict[str, Any]
 
 
 def picture(board: Board) -> dict[str, Any]:
-    """Times in microseconds since the board began."""
+    """Return the history; times are in microseconds since the board began."""
     with board.lock:
         events = [*_names(board), *_counters(board), *_instants(board)]
         return {"traceEvents": events, "displayTimeUnit": "ms", "otherData": {"job": dict(board.job)}}

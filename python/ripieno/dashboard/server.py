@@ -1,7 +1,7 @@
-"""The server of a dashboard: its page, what the page asks for, metrics and the trace, to those who know the token.
+"""The server of a dashboard: serves the page, its data, metrics and the trace to clients that know the token.
 
-The page listens to server-sent events and, where a proxy holds these back, asks again and again. All its links are
-relative, and it fetches nothing from elsewhere.
+The page uses server-sent events. If a proxy delays them, it polls. All its links are relative, and it loads nothing
+from other sites.
 """
 
 from __future__ import annotations
@@ -27,19 +27,19 @@ from ripieno.dashboard.board import Board
 from ripieno.dashboard.picture import picture
 from ripieno.dashboard.state import Teller
 
-#: Between two things that a page is told.
+#: Interval between two updates of a page.
 PERIOD_S = 1.0
-#: Connections that are open at once, and of the descriptors that this process may have at most this share: 1/8.
+#: Maximum number of open connections. They use at most 1/8 of this process's limit of descriptors.
 CONNECTIONS_MAX = 64
 LIMIT_SHARE = 8
-#: Connections that the kernel keeps until they are accepted.
+#: Backlog of the listening socket.
 BACKLOG = 128
-#: Seconds until a connection has sent a whole request, and the bytes of it.
+#: Time limit in seconds, and size limit, of a request.
 HEADER_S = 5.0
 HEADER_BYTES_MAX = 16_384
-#: Seconds until a page has taken an answer.
+#: Time limit in seconds for a client to receive an answer.
 PATIENCE_S = 30.0
-#: After so many connections `accept` pauses, in seconds, so that a flood costs at most 100 wake-ups per second.
+#: After this many connections `accept` pauses for `PAUSE_S` seconds, so a flood causes at most 100 wake-ups per second.
 ACCEPTS_PER_PAUSE = 16
 PAUSE_S = 0.01
 
@@ -61,7 +61,7 @@ HEADERS = {
 
 
 class DashboardServer:
-    """Listens from the beginning, and answers once `start` was called.
+    """Listens on creation, and answers after `start`.
 
     One thread runs an event loop for all connections. A connection has `HEADER_S` to send a request with the token. At
     most `connections_max` are open, so that the job keeps its descriptors; beyond that the oldest connection without
@@ -70,9 +70,9 @@ class DashboardServer:
     Parameters
     ----------
     address
-        Host and port; port 0 is a free one.
+        Host and port; port 0 selects a free one.
     board
-        What to tell of.
+        The board to serve.
     token
         The first part of every path.
     """
@@ -91,7 +91,7 @@ class DashboardServer:
             self._socket.close()
             raise
         self.server_port = int(self._socket.getsockname()[1])
-        # Connections that have not shown the token, oldest first, and the others.
+        # Connections that have not sent the token yet, oldest first, and authenticated connections.
         self._waiting: dict[asyncio.Task[None], None] = {}
         self._known: set[asyncio.Task[None]] = set()
         self._listener_count = 0
@@ -101,15 +101,15 @@ class DashboardServer:
 
     @property
     def takes_listener(self) -> bool:
-        """Whether one more page may listen; half of the connections are left for those that ask."""
+        """Whether another page may receive events. Half of the connections are reserved for polling."""
         return self._listener_count < self.connections_max // 2
 
     def start(self) -> None:
-        """Answer."""
+        """Start to answer requests."""
         self._thread.start()
 
     def close(self) -> None:
-        """Answer no more."""
+        """Stop the server."""
         if self._thread.is_alive():
             self._loop.call_soon_threadsafe(self._over.set)
             self._thread.join()
@@ -126,7 +126,7 @@ class DashboardServer:
         for each in (accepting, *self._waiting):
             each.cancel()
         if self._known:
-            # Pages that listen get the last state.
+            # Pages with open event streams receive the last state.
             await asyncio.wait(self._known, timeout=PERIOD_S)
         rest = asyncio.all_tasks() - {asyncio.current_task()}
         for each in rest:
@@ -138,7 +138,7 @@ class DashboardServer:
             try:
                 connection, _ = await self._loop.sock_accept(self._socket)
             except OSError:
-                # This process has no descriptor left.
+                # The process has no free descriptor.
                 await asyncio.sleep(PAUSE_S)
                 continue
             task = asyncio.create_task(self._answer(connection))
@@ -155,7 +155,7 @@ class DashboardServer:
         self._known.discard(task)
 
     async def _answer(self, connection: socket.socket) -> None:
-        """Answer the one request of a connection."""
+        """Answer the single request of a connection."""
         writer = None
         try:
             reader, writer = await asyncio.open_connection(sock=connection, limit=HEADER_BYTES_MAX)
@@ -173,7 +173,7 @@ class DashboardServer:
                 writer.close()
                 await writer.wait_closed()
         except (OSError, EOFError, asyncio.LimitOverrunError):
-            # The browser has gone, was silent, or is none.
+            # The client has closed the connection, timed out, or does not speak HTTP.
             pass
         finally:
             if writer is None:
@@ -182,7 +182,7 @@ class DashboardServer:
                 writer.transport.abort()
 
     async def _tell(self, writer: asyncio.StreamWriter) -> None:
-        """Send the state again and again, until the server is closed."""
+        """Send the state repeatedly until the server is closed."""
         self._listener_count += 1
         try:
             teller, is_over = Teller(self.board), False
@@ -205,14 +205,14 @@ class _Request(BaseHTTPRequestHandler):
     head
         The request, up to the empty line.
     server
-        Whose board it asks for.
+        The server with the requested board.
 
     Attributes
     ----------
     is_known : bool
-        Whether it has the token.
+        Whether the request contains the token.
     listens : bool
-        Whether events follow the answer.
+        Whether an event stream follows the answer.
     """
 
     server: DashboardServer  # type: ignore[assignment]  # the base class has a server that starts it
@@ -228,7 +228,7 @@ class _Request(BaseHTTPRequestHandler):
 
     @property
     def answer(self) -> bytes:
-        """What to send."""
+        """The bytes to send."""
         return cast("io.BytesIO", self.wfile).getvalue()
 
     def do_GET(self) -> None:
@@ -237,7 +237,7 @@ class _Request(BaseHTTPRequestHandler):
         if not self.is_known:
             self._answer("Open the whole link that was printed: it has a token in it.\n", status=HTTPStatus.FORBIDDEN)
         elif not path and not self.path.partition("?")[0].endswith("/"):
-            # Links of the page are relative to the folder that it is in.
+            # The links of the page are relative to its folder.
             self._answer("", status=HTTPStatus.MOVED_PERMANENTLY, more={"Location": f"{token}/"})
         elif path in FILES:
             name, kind = FILES[path]
@@ -293,7 +293,7 @@ class _Request(BaseHTTPRequestHandler):
         self.end_headers()
 
     def log_message(self, format: str, *args: Any) -> None:
-        """Who looks is nothing to the user of the job."""
+        """Log nothing: requests do not concern the user of the job."""
 
 
 _json = partial(json.dumps, separators=(",", ":"))

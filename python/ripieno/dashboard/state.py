@@ -1,4 +1,4 @@
-"""What the page is told: the state of a board as JSON, whole to who comes, and then what has changed."""
+"""The state of a board as JSON for the page: first the whole state, then changes."""
 
 from __future__ import annotations
 
@@ -9,21 +9,21 @@ import numpy as np
 from ripieno.dashboard.board import Board, RankState
 from ripieno.flight.waiting import DISTINCT, caused
 
-#: Of longer lists the page has no room for more.
+#: Maximum length of lists on the page.
 SHOWN_COUNT = 24
-#: Blame is passed on among so many ranks; that takes the third power of their number.
+#: Waits are attributed among at most this many ranks, because the cost grows with the cube of their number.
 BLAMED_COUNT = 128
-#: A bin that has ended may still be told of by a rank that was slow.
+#: Number of past bins that are sent again, because a slow rank may still report them.
 LATE_BINS = 2
 
 
 class Teller:
-    """What one page that listens has been told already.
+    """Tracks the data that one page with an event stream has received.
 
     Parameters
     ----------
     board
-        Whose state it is.
+        The board to serve.
     """
 
     def __init__(self, board: Board) -> None:
@@ -33,7 +33,7 @@ class Teller:
         self._known_lines = 0
 
     def told(self) -> dict[str, Any]:
-        """What is new; the first time all."""
+        """Return the changes since the last call; on the first call, the whole state."""
         board = self._board
         with board.lock:
             now_s = board.now_s()
@@ -79,7 +79,7 @@ def _rank(known: RankState) -> list[Any]:
 
 
 def _waiting(board: Board) -> dict[str, Any]:
-    """Pairs of ranks, the longest waits first, and who made the others wait."""
+    """Return pairs of ranks with the longest waits first, and the ranks that have caused the waits."""
     pairs = sorted(board.pairs_s.items(), key=lambda each: -each[1])
     count = max((max(pair) + 1 for pair in board.pairs_s), default=0)
     by_rank = dict(board.waited_for_s)
@@ -97,7 +97,7 @@ def _waiting(board: Board) -> dict[str, Any]:
 
 
 def _links(board: Board) -> dict[str, Any]:
-    """Bytes by pairs of ranks, and within and between hosts."""
+    """Return bytes by pair of ranks, and totals within and between hosts."""
     pairs = sorted(board.links_bytes.items(), key=lambda each: -each[1])
     host = {rank: known.host for rank, known in board.ranks.items()}
     within = sum(size for (sender, receiver), size in pairs if host.get(sender) == host.get(receiver))

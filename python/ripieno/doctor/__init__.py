@@ -1,1 +1,1 @@
-"""What works here, and in an engine, and what to do about the rest."""
+"""Checks of this machine and of engines, with advice for each problem."""

@@ -1,4 +1,4 @@
-"""``ripieno doctor --engine``: has an engine slots, does it have what ranks need, and do all reach each other there."""
+"""``ripieno doctor --engine``: checks an engine's slots, its versions, and the connections between its hosts."""
 
 from __future__ import annotations
 
@@ -16,17 +16,17 @@ from ripieno.launch.engine.contract import Engine
 from ripieno.launch.engine.survey import Site, UnreachedHost
 from ripieno.launch.engines import check_installed, engine_of
 
-# What makes values travel or not; other differences only change what programs find.
+# Values can only travel if these versions are equal. Other differences only affect programs.
 MUST_BE_EQUAL = ("Python", "ripieno")
 WHERE = "start it, or say where it is: --address"
 STAYS = "start one that stays, as ray start --head does, or say where it is: --address"
 LOGS = "ripieno must be installed where tasks run, and they must reach this process; their logs may tell more"
-# Of each kind of finding so many are named.
+# Maximum number of examples per kind of finding.
 NAMED_COUNT = 5
 
 
 def examine(name: str, address: str | None = None) -> list[Finding]:
-    """Start tasks, then ranks, in the engine of that name, at `address` or where its own settings say."""
+    """Start tasks, then ranks, in the named engine, at `address` or where its settings point."""
     try:
         with _connection(name, address) as options:
             return _examined(name, options)
@@ -36,7 +36,7 @@ def examine(name: str, address: str | None = None) -> list[Finding]:
 
 def _examined(name: str, options: Mapping[str, Any]) -> list[Finding]:
     def engine() -> Engine:
-        # An engine may let go of its connection when a job ends, so each has one of its own.
+        # An engine may close its connection when a job ends, so each job gets its own engine.
         return engine_of(name, options)[0]
 
     here = engine()
@@ -60,7 +60,7 @@ def _whereabouts(name: str, engine: Engine) -> Finding:
 
 @contextmanager
 def _connection(name: str, address: str | None) -> Iterator[dict[str, Any]]:
-    """The options of an engine that say where it is; what is opened here is closed here."""
+    """Yield the options of an engine that locate it, and close connections that were opened here."""
     check_installed(name)
     if name == "spark":
         with _spark_session(address) as session:
@@ -74,13 +74,13 @@ def _connection(name: str, address: str | None) -> Iterator[dict[str, Any]]:
         yield {} if address is None else {"address": address}
 
 
-# How long Spark has to bring an executor.
+# How long Spark may take to start an executor.
 EXECUTORS_S = 30.0
 
 
 @contextmanager
 def _spark_session(master: str | None) -> Iterator[Any]:
-    """The active session, or one of this program's own."""
+    """Return the active session, or a new one that ends with the context."""
     from py4j.protocol import Py4JJavaError
     from pyspark.errors import PySparkException
     from pyspark.sql import SparkSession
@@ -91,7 +91,7 @@ def _spark_session(master: str | None) -> Iterator[Any]:
     if there is not None:
         yield there
         return
-    # The first job waits until executors are there.
+    # The first job waits until executors have registered.
     builder = SparkSession.builder.appName("ripieno doctor")
     builder = builder.config("spark.scheduler.minRegisteredResourcesRatio", "1.0")
     for loud in ("spark.ui.enabled", "spark.ui.showConsoleProgress"):
@@ -103,7 +103,7 @@ def _spark_session(master: str | None) -> Iterator[Any]:
         raise EngineError(f"Spark{where} cannot be started: {error}".partition("\n")[0]) from error
     try:
         session.sparkContext.setLogLevel("ERROR")
-        # Spark waits for its first executor for ever.
+        # Spark itself waits for its first executor without a time limit.
         await_slots(session.sparkContext, 1, EXECUTORS_S)
         session.sparkContext.parallelize([0], 1).count()
         yield session
@@ -112,7 +112,7 @@ def _spark_session(master: str | None) -> Iterator[Any]:
 
 
 def _surveyed(engine: Callable[[], Engine], total: int) -> tuple[list[Site], list[UnreachedHost], list[Finding]]:
-    """What tasks in all free slots say, and what there is to say of the slots."""
+    """Return the sites of tasks in all free slots, failed connections, and findings about the slots."""
     free = total
     slots = Finding("slots", f"{total} in all, all of them free")
     try:
@@ -138,7 +138,7 @@ def _token(engine: Engine) -> Finding:
 
 
 def _versions(sites: list[Site]) -> Iterator[Finding]:
-    """One for each thing that has a version."""
+    """Yield a finding for each versioned package."""
     for what, here in survey.versions().items():
         others = [site for site in sites if not _same(what, site.versions[what], here)]
         found = f"{here} here"
@@ -153,7 +153,7 @@ def _versions(sites: list[Site]) -> Iterator[Finding]:
 
 
 def _same(what: str, one: str, other: str) -> bool:
-    # Of Python the last number does not matter.
+    # The patch level of Python does not matter.
     return one.split(".")[:2] == other.split(".")[:2] if what == "Python" else one == other
 
 

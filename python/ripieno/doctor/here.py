@@ -1,4 +1,4 @@
-"""``ripieno doctor``: can workers start, meet and talk here, with what, how fast, and what to do if not."""
+"""``ripieno doctor``: checks whether workers can start, join and communicate here, and measures how fast."""
 
 from __future__ import annotations
 
@@ -32,16 +32,16 @@ _MARKS = {GOOD: "[green]✓[/]", WARNING: "[yellow]![/]", BAD: "[red]✗[/]"}
 
 @dataclass(frozen=True)
 class Finding:
-    """One thing looked at.
+    """The result of one check.
 
     Attributes
     ----------
     name, found
-        What it is, and what was found.
+        Name of the check, and its result.
     outcome
-        "good"; "warning" if workers can do with it, only not as well as they could; or "bad".
+        "good"; "warning" if workers run, but not optimally; or "bad".
     advice
-        What to do about it, unless it is good.
+        How to fix it, unless the outcome is good.
     """
 
     name: str
@@ -50,12 +50,12 @@ class Finding:
     advice: str = ""
 
     def as_dict(self) -> dict[str, str]:
-        """For JSON."""
+        """Return the finding as JSON."""
         return asdict(self)
 
 
 def examine() -> list[Finding]:
-    """Look at everything, and start two workers per kind of link."""
+    """Run all checks, and start two workers per kind of link."""
     findings: list[Finding] = []
     for look in (_versions, _machine, _network, _links):
         try:
@@ -67,7 +67,7 @@ def examine() -> list[Finding]:
 
 
 def show(findings: list[Finding]) -> None:
-    """Print a table, and below it what to do about each problem."""
+    """Print a table, and below it advice for each problem."""
     from rich.console import Console
     from rich.markup import escape
     from rich.table import Table
@@ -90,7 +90,7 @@ def _versions() -> Iterator[Finding]:
 
     yield Finding("Python", f"{platform.python_version()} ({platform.python_implementation()})")
     installed = package_version("ripieno")
-    # A source tree need not be installed.
+    # A source tree may be used without installation.
     if installed in (__version__, MISSING):
         yield Finding("ripieno", __version__)
     else:
@@ -115,7 +115,7 @@ def _machine() -> Iterator[Finding]:
 
 
 def _network() -> Iterator[Finding]:
-    """What the native module tries out before anything is started."""
+    """Run the checks of the native module, which start no process."""
     import ripieno._native as _native
 
     report = _native.doctor(1)
@@ -132,7 +132,7 @@ def _network() -> Iterator[Finding]:
 def _links() -> Iterator[Finding]:
     for links in LINKS:
         other = next(each for each in LINKS if each != links)
-        # Shared memory needs no encryption; TCP is tried out below with and without.
+        # Shared memory needs no encryption. The check below tests encrypted TCP.
         yield work(
             f"2 workers over {links}", f"the other kind of link may do: pass links={other!r}", links=links, tls=False
         )
@@ -141,7 +141,7 @@ def _links() -> Iterator[Finding]:
 
 
 def _encryption() -> Finding:
-    """What is encrypted of a job that says nothing of it, and by what."""
+    """Describe the default encryption of a job, and its implementation."""
     wanted = wants_tls(os.environ)
     if wanted is False:
         advice = f"leave {TLS_VARIABLE}=0 out, unless nobody else listens to the network"
@@ -153,14 +153,14 @@ def _encryption() -> Finding:
 
 
 def encrypted() -> str:
-    """What encrypted connections are, by name."""
+    """Return the name of the encryption."""
     import ripieno._native as _native
 
     return f"TLS 1.3 ({_native.tls_cipher()})"
 
 
 def work(name: str, advice: str, **options: Any) -> Finding:
-    """Whether two workers launched with `options` compute the right thing, and how fast they talk."""
+    """Check that two workers launched with `options` compute a correct result, and measure their communication."""
     from ripieno.launch import launch
 
     started = time.monotonic()
@@ -177,7 +177,7 @@ def work(name: str, advice: str, **options: Any) -> Finding:
 
 
 def _talk(comm: Communicator) -> tuple[bool, float, float]:
-    """On both workers: whether a sum is right, seconds per small allreduce, bytes per second of a large message."""
+    """Return, on both workers: whether a sum is correct, seconds per small allreduce, bytes per second of a message."""
     ramp = np.arange(100_000, dtype=np.float64)
     right = bool(np.array_equal(comm.allreduce(ramp + comm.rank), 2 * ramp + 1))
 

@@ -1,8 +1,8 @@
-"""The flight recorder: what the last collectives of a rank were, on errors and in files.
+"""The flight recorder: the last collectives of a rank, attached to errors and written to files.
 
-The native module keeps the records and calls `attach` with every error of a blocking collective, handles call
-`attach_latest` with theirs. With RIPIENO_FLIGHT=<folder> in the environment every call is timed, more records are kept,
-and each rank leaves a file there when it closes or fails; `ripieno.flight.trace` makes one picture of them.
+The native module keeps the records and calls `attach` with every error of a blocking collective; handles call
+`attach_latest` with their errors. With RIPIENO_FLIGHT=<folder> in the environment, every call is timed, and more
+records are kept. Each rank then writes a file when it closes or fails. `ripieno.flight.trace` combines the files.
 """
 
 from __future__ import annotations
@@ -21,16 +21,16 @@ from ripieno.files.results import explain, new_file
 if TYPE_CHECKING:
     from ripieno._native import Communicator as NativeCommunicator
 
-# Names the folder for the files of all ranks.
+# Environment variable with the folder for the files of all ranks.
 VARIABLE = "RIPIENO_FLIGHT"
 SUFFIX = ".flight.json"
-# Records that an error carries, and those that are shown with it.
+# Number of records that an error carries, and number of records shown with it.
 CARRIED_COUNT = 64
 SHOWN_COUNT = 3
 
 
 def prepared(options: Mapping[str, Any]) -> dict[str, Any]:
-    """Options of a communicator, with the folder that the environment names; `InputError` if it cannot be made."""
+    """Return communicator options with the folder that the environment sets; raise `InputError` if it is unusable."""
     folder = options.get("flight_folder") or os.environ.get(VARIABLE)
     if not folder:
         return dict(options)
@@ -42,7 +42,7 @@ def prepared(options: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def attach(error: BaseException, flight: Mapping[str, Any]) -> None:
-    """Give an error of a collective what its rank did before: ``error.flight``, and the latest as text below it."""
+    """Attach a rank's records to an error of a collective: all as ``error.flight``, the latest as notes."""
     error.flight = flight["records"][-CARRIED_COUNT:]  # type: ignore[attr-defined]
     for line in lines(flight["rank"], flight["records"]):
         error.add_note(line)
@@ -51,7 +51,7 @@ def attach(error: BaseException, flight: Mapping[str, Any]) -> None:
 
 
 def attach_latest(error: BaseException, native: NativeCommunicator | None) -> None:
-    """As `attach`, for an error that a handle raises; nothing if it has its own, or the communicator is closed."""
+    """Attach records like `attach` to an error of a handle, unless it has some or the communicator is closed."""
     if native is not None and not hasattr(error, "flight"):
         with suppress(CommunicatorClosed):
             is_written = native.flight(0)["folder"] is not None
@@ -59,12 +59,12 @@ def attach_latest(error: BaseException, native: NativeCommunicator | None) -> No
 
 
 def lines(rank: int, records: Sequence[Mapping[str, Any]]) -> list[str]:
-    """The latest records of a rank for people, the very latest last."""
+    """Return the latest records of a rank as text, in order."""
     return [f"rank {rank}: {record['text']}" for record in records[-SHOWN_COUNT:]]
 
 
 def leave_file(native: NativeCommunicator) -> None:
-    """Write all records to the folder, if there is one."""
+    """Write all records to the folder, if one is set."""
     if native.flight(0)["folder"] is not None:
         _write(native.flight())
 
@@ -75,13 +75,13 @@ def _write(flight: Mapping[str, Any]) -> None:
         with new_file(path) as part:
             part.write_text(json.dumps({**flight, "clock": _clock()}))
     except (OSError, InputError) as error:
-        # Records end no job.
+        # A failure to write records must not end the job.
         text = explain(error) if isinstance(error, OSError) else str(error)
         warnings.warn(f"the records of rank {flight['rank']} are lost: {text}", stacklevel=2)
 
 
 def _clock() -> str:
-    """Equal for processes whose monotonic clocks are one."""
+    """Return an identity of the clock, equal for processes with the same monotonic clock."""
     parts = [Path("/proc/sys/kernel/random/boot_id").read_text().strip()]
     with suppress(OSError):  # time namespaces came with Linux 5.6
         parts.append(os.readlink("/proc/self/ns/time"))

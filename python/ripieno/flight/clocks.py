@@ -1,10 +1,9 @@
-"""Clocks of several hosts brought together, by the collectives that both took part in.
+"""Offsets between the clocks of several hosts, estimated from collectives of both hosts.
 
-No rank leaves an allreduce or a barrier before the last rank has come. So for every such collective, with times on the
-clocks of two hosts A and B that differ by an unknown offset, ``end on B - offset >= start on A`` and the other way
-round: each bounds the offset from one side, and the tightest of all bounds leave an interval. Its middle is the
-estimate and half its width the error, as with pings, of which every collective here is one. Hosts whose clocks drift
-make the bounds cross; then half the crossing is the error.
+No rank leaves an allreduce or a barrier before the last rank has entered. Let the clocks of hosts A and B differ by an
+unknown offset. Every such collective gives ``end on B - offset >= start on A``, and the same with A and B exchanged.
+Each inequality bounds the offset from one side. The tightest bounds form an interval: its middle is the estimate, and
+half its width the error, as with pings. If clocks drift, the bounds may cross; then half the crossing is the error.
 """
 
 from __future__ import annotations
@@ -20,14 +19,14 @@ Dump = dict[str, Any]
 
 @dataclass(frozen=True)
 class Offset:
-    """What to subtract from a clock's times to get the reference's.
+    """The value to subtract from a clock's times to obtain times of the reference clock.
 
     Attributes
     ----------
     seconds
-        The estimate; 0 for the reference, and where nothing is known.
+        The estimate; 0 for the reference clock, and without data.
     error_s
-        It is off by at most so much; None if the ranks never met.
+        Maximum error of the estimate; None if the ranks share no collective.
     """
 
     seconds: float
@@ -35,7 +34,7 @@ class Offset:
 
 
 def offsets(dumps: Sequence[Dump]) -> dict[str, Offset]:
-    """The offset of every clock among the files of ranks; the reference is the clock of the first."""
+    """Return the offset of every clock in the files of ranks, relative to the clock of the first file."""
     reference = dumps[0]["clock"]
     known = {reference: Offset(0.0, 0.0)}
     latest_start, earliest_end = {}, {}
@@ -51,7 +50,7 @@ def offsets(dumps: Sequence[Dump]) -> dict[str, Offset]:
 
 
 def _extreme(dumps: Iterable[Dump], field: str, pick: Any) -> dict[tuple[str, int], float]:
-    """Per meeting of all ranks, the last or first of these times."""
+    """Return, per collective of all ranks, the latest or earliest of these times."""
     found: dict[tuple[str, int], float] = {}
     for dump in dumps:
         for record in dump["records"]:

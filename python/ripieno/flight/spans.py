@@ -1,6 +1,6 @@
-"""Flight records as spans of OpenTelemetry. Needs ``pip install 'ripieno[opentelemetry]'``.
+"""Export of flight records as OpenTelemetry spans. Requires ``pip install 'ripieno[opentelemetry]'``.
 
-Records have times of the monotonic clock; spans those of the wall clock, by what both say now.
+Records use the monotonic clock. Spans use the wall clock, converted by the current difference of both clocks.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from ripieno._extras import needs
 if TYPE_CHECKING:
     from opentelemetry.trace import TracerProvider
 
-#: What spans tell besides their times, as ``ripieno.NAME``.
+#: Attributes of spans, named ``ripieno.NAME``.
 ATTRIBUTES = (
     *("number", "communicator", "sequence", "algorithm", "dtype", "op", "bytes", "peer_count"),
     *("waiting_s", "waited_for", "outcome"),
@@ -24,28 +24,28 @@ ATTRIBUTES = (
 def export(
     records: Sequence[Mapping[str, Any]], *, rank: int, provider: TracerProvider | None = None, since: int = 0
 ) -> int:
-    """Make a span of each collective that has times.
+    """Create a span for each collective with recorded times.
 
     Parameters
     ----------
     records : sequence of dict
-        As `Communicator.flight` gives them, or the "records" of a file that a rank has left.
+        Records from `Communicator.flight`, or the "records" of a rank's file.
     rank : int
-        Whose they are.
+        The rank of the records.
     provider : TracerProvider, optional
-        By default the one that the program has set up.
+        The provider; by default the provider that the program has set up.
     since : int
-        Records with smaller numbers are left out: those that have been exported already.
+        Skip records with smaller numbers, which have already been exported.
 
     Returns
     -------
     int
-        The number after that of the last record, to go on from.
+        The number after the last record, for the next call.
 
     Raises
     ------
     MissingExtra
-        OpenTelemetry is not installed.
+        If OpenTelemetry is not installed.
     """
     with needs("opentelemetry"):
         from opentelemetry import trace

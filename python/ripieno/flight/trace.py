@@ -1,7 +1,7 @@
-"""One picture of all ranks: their records as a file in Chrome's trace event format, which Perfetto opens.
+"""A trace of all ranks: their records as a file in Chrome's trace event format, which Perfetto opens.
 
-A process of the picture is a host, a thread a rank. A slice is a collective, the slices inside it are waits, the gap
-between two is computation. Collectives that are in flight together lie on separate tracks of their rank.
+A process of the trace is a host, and a thread is a rank. A slice is a collective, slices inside it are waits, and the
+gap between two collectives is computation. Concurrent collectives lie on separate tracks of their rank.
 """
 
 from __future__ import annotations
@@ -25,12 +25,12 @@ ARGUMENTS = ("sequence", "communicator", "algorithm", "dtype", "op", "bytes", "p
 
 
 class Trace:
-    """A folder for the files of a job's ranks, and the picture that is made of them.
+    """A folder for the files of a job's ranks, and the trace made from them.
 
     Parameters
     ----------
     path
-        The file to write; `InputError` if it cannot be made.
+        The file to write; `InputError` if it cannot be created.
     """
 
     def __init__(self, path: str | os.PathLike[str]) -> None:
@@ -40,11 +40,11 @@ class Trace:
 
     @property
     def folder(self) -> str:
-        """Where the ranks leave their files."""
+        """The folder for the files of the ranks."""
         return self._folder.name
 
     def finish(self) -> None:
-        """Write the picture; a failure is a warning. May be called again."""
+        """Write the trace; a failure raises a warning only. Repeated calls have no effect."""
         folder = Path(self.folder)
         if not folder.exists():
             return
@@ -58,7 +58,7 @@ class Trace:
 
 @contextmanager
 def traced(path: str | os.PathLike[str] | None) -> Iterator[None]:
-    """Trace whatever jobs this process runs meanwhile; nothing for None."""
+    """Trace all jobs that this process runs meanwhile; None traces nothing."""
     if path is None:
         yield
         return
@@ -75,7 +75,7 @@ def traced(path: str | os.PathLike[str] | None) -> Iterator[None]:
 
 
 def read(places: Sequence[str | os.PathLike[str]]) -> list[Dump]:
-    """The files of ranks in these folders, in order of rank."""
+    """Return the contents of the ranks' files in these folders, in order of rank."""
     paths = [path for place in places for path in sorted(Path(place).glob(f"*{flight.SUFFIX}"))]
     if not paths:
         names = ", ".join(map(str, places))
@@ -84,13 +84,13 @@ def read(places: Sequence[str | os.PathLike[str]]) -> list[Dump]:
 
 
 def write(dumps: Sequence[Dump], path: str | os.PathLike[str]) -> None:
-    """Write the picture; the file appears as a whole or not at all."""
+    """Write the trace; the file appears complete or not at all."""
     with new_file(Path(path)) as part, open(part, "w") as file:
         json.dump(picture(dumps), file)
 
 
 def picture(dumps: Sequence[Dump]) -> dict[str, Any]:
-    """The picture of these ranks, times in microseconds since the first of them did something."""
+    """Return the trace of these ranks, with times in microseconds since their first activity."""
     clocks = offsets(dumps)
     starts = [
         record["start_s"] - clocks[dump["clock"]].seconds
@@ -116,14 +116,14 @@ def picture(dumps: Sequence[Dump]) -> dict[str, Any]:
 
 
 class _Tracks:
-    """The tracks of one rank: the first, and one more for each collective that is in flight beside others."""
+    """The tracks of one rank: the first, and one more for each additional concurrent collective."""
 
     def __init__(self, pid: int, rank: int, rank_count: int) -> None:
         self._pid, self._rank, self._rank_count = pid, rank, rank_count
         self._free_at_us: list[float] = []
 
     def place(self, start_us: float, end_us: float) -> dict[str, int]:
-        """The first track that is free from then on; collectives come in the order in which they started."""
+        """Return the first track that is free from `start_us` on; collectives must be added in order of start."""
         level = next((at for at, free_us in enumerate(self._free_at_us) if free_us <= start_us), None)
         if level is None:
             level = len(self._free_at_us)
@@ -148,7 +148,7 @@ class _Tracks:
 
 
 def _slices(dump: Dump, tracks: _Tracks, zero_s: float) -> Iterator[Event]:
-    """A slice for every collective whose times are known, and the waits inside it."""
+    """Yield a slice for every collective with known times, and for the waits inside it."""
     waits: dict[int, list[Sequence[Any]]] = {}
     for wait in dump["waits"]:
         waits.setdefault(wait[0], []).append(wait)

@@ -1,7 +1,7 @@
-"""Who made the others wait: the waits of all ranks, and a verdict.
+"""Attribution of waits: which ranks made the others wait.
 
-A rank that is late makes its neighbours wait, they make theirs wait, and so on. What a rank j was waited for counts
-against j only as far as j did not itself wait; the rest is passed on to those that j waited for.
+A late rank delays its neighbors, which delay their neighbors, and so on. Waits for rank j count against j only for the
+part of the time that j did not wait itself. The rest is passed on to the peers of j that j waited for.
 """
 
 from __future__ import annotations
@@ -12,22 +12,22 @@ from dataclasses import dataclass, field
 import numpy as np
 from numpy.typing import NDArray
 
-# A rank stands out if it made others wait so many times longer than any other did.
+# A rank stands out if it caused this many times more waiting than any other rank.
 DISTINCT = 2.0
 
 
 @dataclass(frozen=True)
 class Waiting:
-    """Who waited for whom.
+    """Waits between ranks, and their causes.
 
     Attributes
     ----------
     seconds : (world_size, world_size) float64 ndarray
-        In row i and column j, how long rank i waited for rank j.
+        Entry (i, j) is the time that rank i waited for rank j.
     caused_s : (world_size,) float64 ndarray
-        How long each rank made others wait, directly and through ranks that waited themselves.
+        Waiting that each rank caused, directly and through ranks that waited themselves.
     verdict : str
-        The same in a sentence.
+        A summary in one sentence.
     """
 
     seconds: NDArray[np.float64]
@@ -47,16 +47,16 @@ class Waiting:
 
 
 def caused(seconds: NDArray[np.float64]) -> NDArray[np.float64]:
-    """How long each rank made others wait."""
+    """Return how much waiting each rank caused."""
     own = seconds.sum(axis=1)
-    # To whom a rank passes on what it was waited for while it waited itself.
+    # Row j: shares in which rank j passes blame on to the ranks that it waited for.
     passed_to = np.divide(seconds, own[:, None], out=np.zeros_like(seconds), where=own[:, None] > 0)
     found = np.zeros(len(own))
-    # Per rank that waited and rank that is held responsible so far; each round passes blame one rank on.
+    # Entry (i, j): waiting of rank i attributed to rank j so far. Each round passes blame on by one rank.
     blamed = seconds.copy()
     for _ in range(len(own)):
         passed = np.minimum(blamed, own)
-        # What comes back to the rank that waited stays with the peer that it waited for.
+        # Blame that returns to the waiting rank stays with the peer that it waited for.
         returned = passed * passed_to.T
         found += (blamed - passed + returned).sum(axis=0)
         blamed = passed @ passed_to

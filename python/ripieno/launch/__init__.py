@@ -1,4 +1,4 @@
-"""Launching: worker ranks as processes of this machine, or in whatever engine there is."""
+"""Launching of worker ranks, as processes of this machine or as tasks of an engine."""
 
 from __future__ import annotations
 
@@ -47,68 +47,68 @@ def launch(
     dashboard: bool = False,
     **options: Any,
 ) -> Job:
-    """Start worker ranks and let them meet.
+    """Start worker ranks and wait until they have joined.
 
     Parameters
     ----------
     workers : int, optional
-        How many; by default one per usable core, or per slot of an engine. A single local one runs in this process and
-        starts nothing.
+        Number of ranks; by default one per usable core, or per slot of an engine. A single local worker runs in this
+        process.
     engine : {"local", "spark", "dask", "ray", "slurm", "mpirun"} or Engine
-        Where they run. "local" workers are processes of this machine; others are tasks of an engine that runs already.
+        Where the ranks run. "local" workers are processes of this machine; others are tasks of a running engine.
         docs/engines describes the engines, and how to write one.
     threads : int, optional
-        Threads that each computes with; by default the usable cores divided among the workers, at least one, or the
-        cores of an engine's slot.
+        Threads of each rank; by default the usable cores divided among the workers, at least one, or the cores of an
+        engine's slot.
     on_event : callable, optional
-        Gets every dict that a rank emits, with its "rank", in the calling process while `Job.run` waits.
+        Called in the calling process, while `Job.run` waits, with every dict that a rank emits and its "rank".
     replicas : int
-        How many replicas there are of each logical rank: workers ``i`` and ``i + workers / replicas`` are replicas.
-        Programs that communicate by ``comm.replicate(replicas)`` go on while one replica of each lives. `Job.run`
-        returns one result for each logical rank.
+        Number of replicas of each logical rank: workers ``i`` and ``i + workers / replicas`` are replicas. Programs
+        that communicate through ``comm.replicate(replicas)`` continue while one replica of each logical rank lives.
+        `Job.run` returns one result per logical rank.
     on_failure : {"raise", "shrink", "respawn"}, optional
-        What happens if a rank dies or falls silent while a program runs. "raise", the default without `spares`, tells
-        the caller. Otherwise the others meet anew, in milliseconds where they are local, and the program begins again
-        with its arguments: with "shrink" on the ranks that are left, numbered anew, with "respawn" on as many as
-        before, up to 3 times. What it has kept by a checkpoint it goes on from. In an engine all ranks are started
-        anew. A program that raises something of its own has failed, whatever is said here.
+        What to do if a rank dies or falls silent while a program runs. "raise", the default without `spares`, raises
+        an error. Otherwise the remaining ranks join again, locally within milliseconds, and the program restarts with
+        its arguments. "shrink" restarts it on the remaining ranks, with new numbers. "respawn" restarts it on as many
+        ranks as before, up to 3 times. The program can continue from its checkpoints. An engine restarts all ranks. An
+        exception of the program itself always ends the run.
     spares : int
-        So many local processes more, which wait to take the place of ranks that have died: that saves the second in
-        which a process starts. Only for "respawn", which is the default then.
+        Number of additional local processes that wait to replace dead ranks, which saves about a second of start-up.
+        Only for "respawn", which is then the default.
     bind : {"core", "socket", "none"}
-        What each local worker is bound to: as many cores as it has threads, a socket, or nothing. A single worker that
-        is bound, or pins its threads, is a process of its own.
+        CPUs of each local worker: as many cores as it has threads, a socket, or all. A single worker that is bound, or
+        pins its threads, runs in its own process.
     thread_affinity : {"inherit", "pin"}
-        Whether threads of a local worker may be wherever it may, or each thread of its kernels and teams has a core of
-        its own. In engines, set the variables of docs/environment.md for the ranks.
+        Whether threads of a local worker may use all its CPUs, or each thread of its kernels and teams has its own
+        core. For engines, set the variables of docs/environment.md on the ranks.
     prefix_output : bool
-        Mark each line that a worker prints with ``[rank 1]``, and write it to this process's ``sys.stdout`` and
-        ``sys.stderr``, which in a notebook is the cell. By default workers write to the terminal themselves.
+        Prefix each line that a worker prints with ``[rank 1]``, and write it to this process's ``sys.stdout`` and
+        ``sys.stderr``, which in a notebook is the cell. By default workers write to the terminal directly.
     trace : path, optional
-        A file to write when the job ends, well or not: the collectives of every rank over time, for ui.perfetto.dev.
+        A file to write at the end of the job, even after an error: a timeline of all collectives for ui.perfetto.dev.
     dashboard : bool
-        Serve a page that shows the job while it runs, and print its link, which is in ``job.dashboard.link``, too. See
+        Serve a page that shows the running job, and print its link, which is also in ``job.dashboard.link``. See
         docs/dashboard.md.
     **options
         ``links`` ("auto", "tcp", "shared-memory"), ``rendezvous_timeout_s``, ``heartbeat_timeout_s``, ``bind_host``,
-        ``ports``; ``racks``, a file or a dict of the hosts of each rack, see `ripieno.launch.racks`; ``tls``, whether
-        all TCP connections are encrypted, or none; by default what RIPIENO_TLS says, else those between hosts are, see
-        docs/security.md; and the options of an engine, see docs/engines.
+        ``ports``; ``racks``, a file or a dict of the hosts of each rack, see `ripieno.launch.racks`; ``tls``: whether
+        to encrypt all TCP connections, or none. By default RIPIENO_TLS decides; without it, connections between hosts
+        are encrypted, see docs/security.md. Also the options of an engine, see docs/engines.
 
     Returns
     -------
     Job
-        To be used in a ``with`` statement.
+        The job, for use in a ``with`` statement.
 
     Raises
     ------
     InputError
-        There are not enough cores to bind workers to, or to pin their threads to; or the memory of this machine does
-        not suffice for so many local workers.
+        If there are too few cores to bind workers or to pin their threads, or too little memory for that many local
+        workers.
     EngineError
-        The engine has too few free slots, or cannot be used; the message has the numbers.
+        If the engine has too few free slots, or is unavailable; the message contains the numbers.
     RendezvousError, RankFailed
-        The workers could not meet, or one ended before.
+        If the workers could not join, or one ended before.
 
     Examples
     --------
@@ -154,7 +154,7 @@ def launch(
             raise InputError(f"{binding}: is for local workers; for ranks of an engine set {instead}")
         where, options = engine_of(engine, options) if isinstance(engine, str) else (engine, options)
         _check_options(options, where.NAME, where.OPTIONS)
-        # Where there is no room at all the engine says so.
+        # If the engine has no slots at all, its start reports that.
         workers = workers or max(1, where.slots())
         return _watched(
             dashboard,
@@ -172,7 +172,7 @@ def launch(
     threads = threads or max(1, usable_cores() // workers)
     replicas = checked_replicas(replicas, workers)
     check_room(workers, spares)
-    # Too few cores are told before anything starts.
+    # Too few cores are reported before any process starts.
     places(binding, [threads] * workers, cores())
     if workers == 1 and not binding.is_asked:
         if spares:
@@ -194,7 +194,7 @@ def launch(
 
 
 def _watched(is_asked: bool, make: Callable[..., Job], *args: Any, **options: Any) -> Job:
-    """The job that is made, with a dashboard if it is to have one."""
+    """Create the job, with a dashboard if requested."""
     watch = JobWatch(is_asked)
     try:
         return make(*args, watch=watch, **options)
@@ -204,7 +204,7 @@ def _watched(is_asked: bool, make: Callable[..., Job], *args: Any, **options: An
 
 
 def _check_options(options: Mapping[str, Any], engine: str, own: frozenset[str]) -> None:
-    """Raise `InputError` if there is one that ranks do not have, or a number of seconds that is none."""
+    """Raise `InputError` for an unknown option, or an invalid number of seconds."""
     for name, value in options.items():
         if name in own:
             raise InputError(f"{name}={value!r}: give it to the engine {engine} when you make it")
@@ -231,7 +231,7 @@ def _is_range(value: Any) -> bool:
     return are_ports and len(value) == 2 and value[0] <= value[1]
 
 
-# Of the ranks, in every engine: whether a value will do, and what is expected.
+# Options of ranks in every engine: a check of the value, and a description of valid values.
 _OPTIONS: dict[str, tuple[Callable[[Any], bool], str]] = {
     "bind_host": (lambda value: value is None or _is_text(value), "a name or an address"),
     "heartbeat_timeout_s": (_is_duration, "a positive number of seconds"),

@@ -1,13 +1,13 @@
-"""Binding: on which cores a rank computes, and whether each of its threads has one of its own.
+"""Binding: assigns cores to ranks, and optionally one core to each of their threads.
 
 |  | bind="core" | bind="socket" | bind="none" |
 |---|---|---|---|
 | thread_affinity="inherit" | Q | R | U |
 | thread_affinity="pin" | T | V | S |
 
-The letters are those of Ekanayake et al., "Java thread and process performance for parallel machine learning on
-multicore HPC clusters", table I. Ranks take the cores that they may use (of a cgroup's cpuset, of taskset) in their
-order, socket by socket. With more threads than cores, hardware threads count as cores.
+The letters follow Ekanayake et al., "Java thread and process performance for parallel machine learning on multicore HPC
+clusters", table I. Ranks use the available cores (of a cgroup's cpuset, of taskset) in order, socket by socket. With
+more threads than cores, hardware threads count as cores.
 """
 
 from __future__ import annotations
@@ -33,14 +33,14 @@ PATTERNS = dict(zip(((bind, threads) for threads in THREAD_AFFINITIES for bind i
 
 @dataclass(frozen=True)
 class Binding:
-    """A pattern.
+    """A pattern of core and thread binding.
 
     Attributes
     ----------
     bind : {"core", "socket", "none"}
-        What each rank is bound to: as many cores as it has threads, a socket, or nothing.
+        The CPUs of each rank: as many cores as it has threads, a socket, or all.
     thread_affinity : {"inherit", "pin"}
-        Whether its threads may be wherever it may, or each has a core of its own.
+        Whether its threads may use all CPUs of the rank, or each has its own core.
     """
 
     bind: str = "none"
@@ -56,7 +56,7 @@ class Binding:
 
     @classmethod
     def of(cls, variables: Mapping[str, str]) -> Binding:
-        """What the environment says."""
+        """Return the binding that the environment requests."""
         bind, affinity = (variables.get(name, "") for name in VARIABLES)
         try:
             return cls(bind or "none", affinity or "inherit")
@@ -65,7 +65,7 @@ class Binding:
 
     @classmethod
     def taken_from(cls, variables: MutableMapping[str, str]) -> Binding:
-        """The same. It is taken out: processes that a rank starts are no ranks."""
+        """Like `of`, but remove the variables: processes that a rank starts are no ranks."""
         found = cls.of(variables)
         for name in VARIABLES:
             variables.pop(name, None)
@@ -73,17 +73,17 @@ class Binding:
 
     @property
     def environment(self) -> dict[str, str]:
-        """What says it to a rank; nothing of the pattern that asks for nothing."""
+        """Return the environment variables for this binding; none for the default binding."""
         return dict(zip(VARIABLES, (self.bind, self.thread_affinity), strict=True)) if self.is_asked else {}
 
     @property
     def is_asked(self) -> bool:
-        """Whether it asks for anything."""
+        """Return whether the binding differs from the default."""
         return self != Binding()
 
     @property
     def letter(self) -> str:
-        """Q, R, U, T, V or S."""
+        """Return the letter of the pattern: Q, R, U, T, V or S."""
         return PATTERNS[self.bind, self.thread_affinity]
 
     def __str__(self) -> str:
@@ -92,23 +92,23 @@ class Binding:
 
 @dataclass(frozen=True)
 class BindingPlace:
-    """Where a rank computes.
+    """The CPUs of a rank.
 
     Attributes
     ----------
     cpus
-        Where all its threads may be.
+        CPUs that all its threads may use.
     pins
-        The CPU of each thread of its kernels; empty if they may be on all of them.
+        The CPU of each kernel thread; empty if threads are not pinned.
     """
 
     cpus: frozenset[int]
     pins: tuple[int, ...] = ()
 
     def take(self) -> None:
-        """Bring all threads of this process there."""
+        """Bind all threads of this process to these CPUs."""
         for tid in map(int, os.listdir("/proc/self/task")):
-            # One that has ended meanwhile needs no place.
+            # The thread may have ended meanwhile.
             with suppress(ProcessLookupError):
                 os.sched_setaffinity(tid, self.cpus)
         self.pin()
@@ -116,7 +116,7 @@ class BindingPlace:
     def pin(self) -> None:
         """Pin the threads of kernels."""
         if self.pins:
-            # Imported late: a script that asks for no pins need not load it before its first line.
+            # Imported late, so that scripts without pins do not load the native module early.
             import ripieno._native as _native
 
             _native.pin_threads(self.pins)
@@ -125,14 +125,14 @@ class BindingPlace:
 def places(
     binding: Binding, threads: Sequence[int], cores: Sequence[Core], host_name: str = "this host"
 ) -> list[BindingPlace]:
-    """The place of each rank of a host that computes with so many threads, if all may use `cores`.
+    """Return the place of each rank of a host, for `threads` threads per rank, if all ranks may use `cores`.
 
     Raises
     ------
     InputError
-        There are not enough cores.
+        If there are too few cores.
     """
-    # Each part: its cores, the ranks that have them, and what it is called.
+    # Each part: its cores, the thread counts of its ranks, and its name in messages.
     parts = [(list(cores), list(threads), host_name)]
     if binding.bind == "socket":
         sockets = sorted({core.socket for core in cores})
@@ -159,15 +159,15 @@ def places(
 
 
 def bind_together(comm: Communicator, binding: Binding, *, whole_process: bool) -> None:
-    """Bind every rank, whoever has started it. Ranks of a host that may use the same cores divide them.
+    """Bind every rank, independent of its launcher. Ranks of a host with the same usable cores divide them.
 
-    It is a collective if anything is asked for, which is to be the same on all ranks.
-    `whole_process` binds the threads that there are already, too; else the calling one and those that it starts.
+    This call is a collective unless the binding is the default; the binding must be equal on all ranks.
+    `whole_process` also binds existing threads; otherwise only the calling thread and threads that it starts are bound.
 
     Raises
     ------
     InputError
-        On every rank: the cores of a host are not enough, or ranks that are threads of one process pin theirs.
+        On every rank: if a host has too few cores, or ranks that are threads of one process pin their threads.
     """
     if not binding.is_asked:
         return
@@ -190,7 +190,7 @@ def bind_together(comm: Communicator, binding: Binding, *, whole_process: bool) 
 
 @contextmanager
 def lent_thread() -> Iterator[None]:
-    """For ranks in threads that somebody else goes on to use: they may be where they might before, afterwards."""
+    """Restore the CPU affinity of the calling thread at the end, for ranks in threads that belong to other code."""
     import ripieno._native as _native
 
     cpus, pins = os.sched_getaffinity(0), _native.pinned_cores()
@@ -203,7 +203,7 @@ def lent_thread() -> Iterator[None]:
 
 
 def _dealt(binding: Binding, threads: Sequence[int], cores: Sequence[Core], where: str) -> list[list[tuple[int, ...]]]:
-    """For each thread of each rank the CPUs of a core of its own, or a hardware thread if cores are not enough."""
+    """Return, for each thread of each rank, the CPUs of its own core, or one hardware thread if cores are too few."""
     needed, cpu_count = sum(threads), sum(len(core.cpus) for core in cores)
     if needed > cpu_count:
         ranks = f"{len(threads)} rank{'s' if len(threads) > 1 else ''}"

@@ -1,4 +1,4 @@
-"""Which connections between ranks are encrypted, where nobody says so in the program."""
+"""Default encryption of the connections between ranks, from the environment."""
 
 from __future__ import annotations
 
@@ -10,12 +10,12 @@ TLS_VARIABLE = "RIPIENO_TLS"
 
 
 def wants_tls(variables: Mapping[str, str]) -> bool | None:
-    """What RIPIENO_TLS says: all TCP connections, or none; None, if it is not set, is those between hosts.
+    """Return the value of RIPIENO_TLS: encrypt all TCP connections, or none; None (not set) means between hosts.
 
     Raises
     ------
     InputError
-        If it is neither 0 nor 1.
+        If the variable is neither 0 nor 1.
     """
     text = variables.get(TLS_VARIABLE)
     if not text:

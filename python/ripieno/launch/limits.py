@@ -1,22 +1,22 @@
-"""How long ranks may take, however they are started, and how many there may be on a machine."""
+"""Default timeouts of ranks for all launchers, and the limit of ranks per machine."""
 
 from __future__ import annotations
 
 from ripieno.errors import InputError
 from ripieno.host import memory_limit_bytes, usable_cores
 
-# How long ranks wait for each other, unless told otherwise.
+# Default time that ranks wait for each other to join.
 MEETING_S = 60
-# How long the others of a rank wait for a sign of life, unless told otherwise.
+# Default timeout for heartbeats of a rank, in seconds.
 HEARTBEAT_S = 10.0
-# A process that is to become a rank may be stopped for so long.
+# How long a process that is to become a rank may be stopped.
 STILL_S = 5.0
-# A process with Python, NumPy and this package has at least so much memory of its own.
+# Lower bound of the private memory of a process with Python, NumPy and this package.
 WORKER_BYTES = 20 * 2**20
 
 
 def check_room(workers: int, spares: int = 0) -> None:
-    """Raise `InputError` if the processes of so many local ranks cannot fit into the memory of this machine."""
+    """Raise `InputError` if the processes of `workers` local ranks and `spares` exceed the memory of this machine."""
     memory_bytes, count = memory_limit_bytes(), workers + spares
     most = max(1, memory_bytes // WORKER_BYTES)
     if count > most:

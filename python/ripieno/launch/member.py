@@ -1,4 +1,4 @@
-"""`serve`: a task of an engine as a rank of a job."""
+"""`serve`: runs a task of an engine as a rank of a job."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ from ripieno.wire.arrays import empty
 
 __all__ = ["Here", "serve"]
 
-# A member server that listens answers at once.
+# A running member server answers within this time.
 HUB_S = 10.0
 
 
@@ -47,36 +47,36 @@ def serve(
     local: dict[str, Any] | None = None,
     hung_up: Callable[[], None] | None = None,
 ) -> None:
-    """Be rank `rank` of the job that `invitation` is to, until it is over.
+    """Run rank `rank` of the job that sent `invitation`, until the job is over.
 
-    Every socket is closed when it returns or raises. It may run in any thread.
+    All sockets are closed when the call returns or raises. It may run in any thread.
 
     Parameters
     ----------
     invitation : Invitation
     rank : int
     exchange : callable, optional
-        The engine's own exchange: it gives a string and gets those of all ranks, in order of rank. By default ranks use
-        the member server's. With an exchange ranks meet before they join the member server, so that ranks of different
-        attempts never mix.
+        The engine's own exchange: takes a string, and returns the strings of all ranks, in order of rank. By default
+        ranks exchange through the member server. With an exchange, ranks join each other before they join the member
+        server, so that ranks of different attempts never mix.
     attempt : str
-        Tells tasks that are started again from those before, if there is no `exchange`.
+        Distinguishes restarted tasks from earlier ones, if there is no `exchange`.
     bind_host : str, optional
-        The address to listen on for the other ranks, unless the job's options name one. By default it is the address by
-        which the server is reached, or with an `exchange` all addresses.
+        Address on which to listen for the other ranks, unless the job's options set one. By default it is the local
+        address of the connection to the server, or with an `exchange` all addresses.
     rack : str, optional
-        The rack of this host as the engine knows it, on all ranks or on none.
+        The rack of this host as known to the engine, on all ranks or on none.
     local : dict, optional
-        The values that `Here` stands for.
+        The values of `Here` by name.
     hung_up : callable, optional
-        Called in another thread once the connection to the launcher has ended, for any reason.
+        Called in another thread after the connection to the launcher has ended, for any reason.
 
     Raises
     ------
     RendezvousError
-        The member server cannot be reached, has begun without this task, or is over; or the ranks cannot meet.
+        If the member server is unreachable, has started without this task, or is closed; or if the ranks cannot join.
     EngineError
-        The job has failed, and its caller knows why, or the launching process is gone.
+        If the job has failed, and its caller has the error, or if the launching process has ended.
     """
     if invitation.is_survey:
         _answer(invitation, rank, attempt, bind_host)
@@ -97,7 +97,7 @@ def serve(
 
 
 def _answer(invitation: Invitation, rank: int, attempt: str, bind_host: str | None) -> None:
-    # Imported late: only `ripieno doctor` asks.
+    # Imported late: only `ripieno doctor` runs a survey.
     from ripieno.launch.engine import survey
 
     with _joined(invitation, rank, attempt) as channel:
@@ -137,7 +137,7 @@ def _by_engine(
 
     def noting(text: str) -> list[str]:
         texts = exchange(text)
-        # What rank 0 says holds a nonce of its own.
+        # The text of rank 0 contains its nonce.
         attempts.append(hashlib.sha256(texts[0].encode()).hexdigest())
         return texts
 
@@ -167,7 +167,7 @@ def _meet(
         **options,
     )
     try:
-        # The engine uses the process again: what the environment says stays there.
+        # The engine reuses the process, so the variables stay in the environment.
         bind_together(comm, Binding.of(os.environ), whole_process=False)
     except BaseException:
         comm.close()
@@ -177,7 +177,7 @@ def _meet(
 
 @contextmanager
 def _joined(invitation: Invitation, rank: int, attempt: str) -> Iterator[RemoteChannel]:
-    """The channel to the member server, once all ranks have one."""
+    """Open the channel to the member server, and return it when all ranks have joined."""
     where = f"the member server at {invitation.host}:{invitation.port}"
     try:
         channel = remote.connect(invitation.host, invitation.port, invitation.token, HUB_S, tls=invitation.tls)
@@ -213,13 +213,13 @@ def _serve(
     local: dict[str, Any] | None,
     hung_up: Callable[[], None] | None,
 ) -> None:
-    """Serve as `comm.rank`, at the end of which whatever communicator there is then is closed."""
+    """Serve as `comm.rank`; finally close the latest communicator."""
 
     def meet(rank: int, world_size: int) -> Communicator:
-        # An engine's own exchange is for the beginning; now there is the launching process to ask.
+        # The engine's own exchange works only at the start; later the launching process exchanges.
         return _meet(replace(invitation, world_size=world_size), rank, programs.through(channel), events, options)
 
-    # Programs, which have events, run only now.
+    # Events come only from programs, which start now.
     events.send = channel.send
     seat = programs.RankSession(comm, meet, events=events)
     watch = threading.Thread(target=_abort_with_launcher, args=(channel, seat, hung_up), daemon=True)
@@ -236,7 +236,7 @@ def _serve(
 
 
 class _Relayed:
-    """A channel whose large programs came to rank 0 only, and go from there to all."""
+    """A channel for rank 0 and the others: large programs arrive on rank 0 only, which broadcasts them."""
 
     def __init__(self, channel: RemoteChannel, seat: programs.RankSession) -> None:
         self._channel = channel
@@ -253,7 +253,7 @@ class _Relayed:
             blob = empty(size_bytes, np.uint8)
             self._seat.comm.broadcast(out=blob)
             kind = "run"
-        # As with local workers, what many ranks get is not theirs to change.
+        # As with local workers, arguments that several ranks receive are read-only.
         blob.flags.writeable = False
         return kind, packing.read_blob(blob)
 
@@ -261,7 +261,7 @@ class _Relayed:
 def _abort_with_launcher(
     channel: RemoteChannel, seat: programs.RankSession, hung_up: Callable[[], None] | None
 ) -> None:
-    """Fail the calls of this rank when the launcher hangs up, whatever the program is doing."""
+    """Abort the calls of this rank when the launcher hangs up, in any state of the program."""
     watch = select.poll()
     watch.register(channel.fileno(), select.POLLRDHUP)
     watch.poll()

@@ -1,4 +1,4 @@
-"""Racks: which rack this host stands in, from a small TOML file or the environment.
+"""Racks: finds the rack of this host, from a small TOML file or the environment.
 
 ```toml
 [racks]
@@ -6,10 +6,9 @@ north = ["node1", "node2"]
 south = ["node3", "gpu-*"]
 ```
 
-Host names may hold ``*``, ``?`` and ``[…]``. A rank looks, in this order, at what it was given (``racks=``), at the
-variable RACK (the rack's name), at the file that the variable RIPIENO_RACKS names, and at SLURM_TOPOLOGY_ADDR, by which
-Slurm's tree topology tells of the switches above a node; then an engine may know. Without any of them nobody knows of
-racks.
+Host names may contain ``*``, ``?`` and ``[…]``. Sources, in order of precedence: the argument ``racks=``; the variable
+RACK (the rack's name); the file named by the variable RIPIENO_RACKS; the variable SLURM_TOPOLOGY_ADDR, in which Slurm's
+tree topology lists the switches above a node; and the engine. Without any of them racks are unknown.
 """
 
 from __future__ import annotations
@@ -28,12 +27,12 @@ Racks = Mapping[str, Sequence[str]] | str | os.PathLike[str]
 def rack_of_this_host(
     racks: Racks | None = None, variables: Mapping[str, str] = os.environ, *, by_engine: str | None = None
 ) -> str | None:
-    """The name of the rack that this host stands in; None if nothing tells of racks, not even the engine.
+    """Return the name of this host's rack; None if no source, including the engine, provides racks.
 
     Raises
     ------
     InputError
-        If there is a file or mapping, but it is no such thing, or this host stands in none or several of its racks.
+        If the file or mapping is invalid, or lists this host in no rack or in several racks.
     """
     if racks is None and variables.get("RACK"):
         return variables["RACK"]
@@ -45,17 +44,17 @@ def rack_of_this_host(
 
 
 def _switch_of_slurm(variables: Mapping[str, str]) -> str | None:
-    """The leaf switch of this node, such as s1 of s0.s1.node7, where the pattern says that there are switches."""
+    """Return the leaf switch of this node, such as s1 of s0.s1.node7, if the pattern contains switches."""
     address = variables.get("SLURM_TOPOLOGY_ADDR", "").split(".")
     pattern = variables.get("SLURM_TOPOLOGY_ADDR_PATTERN", "").split(".")
     if len(pattern) < 2 or pattern[-2:] != ["switch", "node"] or len(address) < len(pattern):
         return None
-    # Names of nodes may have dots, those of switches have none.
+    # Node names may contain dots; switch names contain none.
     return address[len(pattern) - 2] or None
 
 
 def read(path: str | os.PathLike[str]) -> dict[str, list[str]]:
-    """The racks of a file: host names and patterns by the rack's name."""
+    """Return the racks of a file: host names and patterns by rack name."""
     try:
         with open(path, "rb") as file:
             racks = tomllib.load(file).get("racks")

@@ -1,9 +1,9 @@
-"""LightGBM whose workers are ranks: histograms and splits travel by a communicator, without ports or lists of machines.
+"""Distributed LightGBM on ranks: histograms and splits travel over a communicator, without ports or machine lists.
 
 with rp.lightgbm.network(comm) as net:                                 # in a program, on every rank
     booster = lgb.train(params | net.params, data)                     # data: this rank's rows
 
-model = rp.lightgbm.LGBMClassifier(workers=4).fit(X, y)                # workers start by themselves, in any engine
+model = rp.lightgbm.LGBMClassifier(workers=4).fit(X, y)                # starts its workers, in any engine
 """
 
 from ripieno.lightgbm.estimators import LGBMClassifier, LGBMRanker, LGBMRegressor

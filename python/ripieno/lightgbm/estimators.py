@@ -1,4 +1,4 @@
-"""LightGBM's estimators, trained by ranks that start by themselves."""
+"""LightGBM's estimators, trained on ranks that they start themselves."""
 
 from __future__ import annotations
 
@@ -16,14 +16,14 @@ from ripieno.lightgbm.exchange import LEARNERS, network
 with needs("lightgbm"):
     import lightgbm
 
-#: What is ours among the parameters of an estimator.
+#: Parameters of an estimator that LightGBM's class does not have.
 _OWN = ("workers", "engine", "threads", "tree_learner")
-#: What `fit` takes one value of per row.
+#: Arguments of `fit` with one value per row.
 _PER_ROW = ("sample_weight", "init_score")
 
 
 class _Distributed:
-    """What an estimator needs to train on ranks; the class of LightGBM comes after it."""
+    """Mixin that trains an estimator on ranks; LightGBM's class comes after it in the bases."""
 
     def __init__(
         self,
@@ -45,28 +45,28 @@ class _Distributed:
         return sorted({*_OWN, *super()._get_param_names()})  # type: ignore[misc]  # of scikit-learn's BaseEstimator
 
     def _process_params(self, stage: str) -> dict[str, Any]:
-        # What LightGBM itself is told, to predict.
+        # Parameters for LightGBM itself, for predictions.
         params: dict[str, Any] = super()._process_params(stage)  # type: ignore[misc]  # of LightGBM's own class
         return {name: value for name, value in params.items() if name not in _OWN}
 
     def fit(self, X: Any, y: Any, **options: Any) -> Self:
-        """Train on ranks, which share the rows among them.
+        """Train on ranks, which divide the rows among them.
 
         Parameters
         ----------
         X : array, sparse matrix or DataFrame of shape (n_samples, n_features)
-            Row i goes to rank i modulo `workers`; whole groups of rows where there are groups.
+            Row i goes to rank i modulo `workers`; with groups, whole groups of rows are assigned to ranks.
         y : array of shape (n_samples,)
-            Labels, targets or relevances. Each class has at least as many rows as there are workers.
+            Labels, targets or relevances. Each class must have at least as many rows as there are workers.
         **options
-            As of LightGBM's own class: "sample_weight", "init_score", "group", "eval_set" and what belongs to it,
-            "callbacks", "categorical_feature" … Every rank evaluates on the whole of the evaluation sets, so that all
-            stop early together.
+            As in LightGBM's own class: "sample_weight", "init_score", "group", "eval_set" and related options,
+            "callbacks", "categorical_feature" … Every rank evaluates the complete evaluation sets, so early stopping
+            ends all ranks in the same round.
 
         Returns
         -------
         self
-            As LightGBM's own class leaves it.
+            The fitted estimator, with the attributes of LightGBM's own class.
         """
         if self.tree_learner not in LEARNERS:
             raise InputError(f"tree_learner={self.tree_learner!r}: expected one of {', '.join(LEARNERS)}")
@@ -78,7 +78,7 @@ class _Distributed:
         else:
             with launch(self.workers, engine=self.engine, threads=self.threads) as job:
                 fitted = job.run(_train, *arguments)[0]
-        # Parameters stay as they were given, without those of the network.
+        # Parameters keep the user's values; network parameters are not copied.
         kept = {*params, *fitted.get_params(), "_other_params"}
         self.__dict__.update({name: value for name, value in fitted.__dict__.items() if name not in kept})
         return self
@@ -90,15 +90,15 @@ class LGBMClassifier(_Distributed, lightgbm.LGBMClassifier):
     Parameters
     ----------
     workers : int
-        How many ranks train.
+        Number of ranks.
     engine : str or object
-        Where they run, as of `ripieno.launch`: "local", a SparkSession, a Dask client …, or a `Job`.
+        Where the ranks run, as in `ripieno.launch`: "local", a SparkSession, a Dask client …, or a `Job`.
     threads : int, optional
         Threads of each rank; by default its share of the cores.
     tree_learner : {"data", "voting"}
-        As of `network`.
+        Distribution of the work, as in `network`.
     **params
-        Those of LightGBM's class.
+        Parameters of LightGBM's class.
 
     Examples
     --------
@@ -111,17 +111,17 @@ class LGBMClassifier(_Distributed, lightgbm.LGBMClassifier):
 
 
 class LGBMRegressor(_Distributed, lightgbm.LGBMRegressor):
-    """`lightgbm.LGBMRegressor` on `workers` ranks; parameters as of `LGBMClassifier`."""
+    """`lightgbm.LGBMRegressor` on `workers` ranks; parameters as in `LGBMClassifier`."""
 
 
 class LGBMRanker(_Distributed, lightgbm.LGBMRanker):
-    """`lightgbm.LGBMRanker` on `workers` ranks; parameters as of `LGBMClassifier`. Groups are never divided."""
+    """`lightgbm.LGBMRanker` on `workers` ranks; parameters as in `LGBMClassifier`. Groups are never divided."""
 
 
 def _train(
     comm: Communicator, kind: Any, params: dict[str, Any], tree_learner: Any, X: Any, y: Any, options: dict[str, Any]
 ) -> Any:
-    """Train on this rank's rows; the estimator, from rank 0."""
+    """Train on this rank's rows; return the estimator on rank 0."""
     group = options.get("group")
     rows, groups = _rows_of(comm, len(y), group)
     mine = options | {name: _taken(options[name], rows) for name in _PER_ROW if options.get(name) is not None}
@@ -136,7 +136,7 @@ def _train(
 
 
 def _rows_of(comm: Communicator, row_count: int, group: Any) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
-    """The rows of this rank, and its groups of rows."""
+    """Return the rows of this rank, and the sizes of its groups."""
     if group is None:
         return np.arange(comm.rank, row_count, comm.world_size), np.empty(0, np.int64)
     sizes = np.asarray(group, np.int64)
@@ -159,7 +159,7 @@ def _taken(values: Any, rows: NDArray[np.int64]) -> Any:
 
 
 def _check_classes(comm: Communicator, labels: NDArray[Any], part: NDArray[Any]) -> None:
-    """Each rank numbers the classes that it sees, so all have to see all."""
+    """Raise unless this rank has rows of all classes: LightGBM numbers the classes that a rank has."""
     missing = np.setdiff1d(np.unique(labels), np.unique(part))
     if len(missing):
         raise InputError(

@@ -1,4 +1,4 @@
-"""LightGBM's network by a communicator, for as long as a ``with`` block."""
+"""LightGBM's network over a communicator, for the duration of a ``with`` block."""
 
 from __future__ import annotations
 
@@ -11,26 +11,26 @@ import ripieno._native as _native
 from ripieno.comm.communicator import Communicator
 from ripieno.errors import InputError
 
-#: What LightGBM knows as distributed learners, and its functions can carry.
+#: LightGBM's distributed learners that work with its network functions.
 LEARNERS = ("data", "voting")
 
 
 class _Stopped(BaseException):
-    """Ends the training of a thread. Never seen by a program: the failure takes its place."""
+    """Ends the training in a thread. Programs never see it: the cause of the failure replaces it."""
 
 
 class Network:
-    """LightGBM's network, as `network` makes it.
+    """LightGBM's network, created by `network`.
 
     Attributes
     ----------
     params : dict
-        What training needs beside the user's parameters: "tree_learner", "num_machines", "pre_partition" and
+        Parameters for training in addition to the user's: "tree_learner", "num_machines", "pre_partition" and
         "num_threads".
     calls : int
-        How often LightGBM has exchanged something, once the block is over.
+        Number of exchanges of LightGBM, set at the end of the block.
     bytes : int
-        How many bytes it has given then.
+        Number of bytes that this rank has sent, set at the end of the block.
     """
 
     def __init__(self, comm: Communicator, tree_learner: str) -> None:
@@ -78,33 +78,33 @@ class Network:
 
 
 def network(comm: Communicator, tree_learner: Literal["data", "voting"] = "data") -> Network:
-    """Let LightGBM, on the thread that calls this, exchange histograms and splits by `comm`. Every rank does so.
+    """Let LightGBM on the calling thread exchange histograms and splits over `comm`. Every rank must call it.
 
     Parameters
     ----------
     comm : Communicator
-        Of the ranks that train together. Each has rows of its own, and the same parameters; inside the block it makes
-        no other calls on the communicator while LightGBM trains.
+        Communicator of the ranks that train together. Each has its own rows and equal parameters. Inside the block it
+        must make no other calls on the communicator while LightGBM trains.
     tree_learner : {"data", "voting"}
-        How LightGBM divides the work; see its documentation. Feature-parallel learning needs its own sockets.
+        How LightGBM divides the work; see its documentation. Feature-parallel learning requires LightGBM's own sockets.
 
     Returns
     -------
     Network
-        A context manager. Its ``params`` go to LightGBM beside the user's.
+        A context manager. Pass its ``params`` to LightGBM together with your own.
 
     Raises
     ------
     RankFailed, CollectiveMismatch
-        At the end of the block, instead of what training has raised: a rank has failed, or ranks have trained
-        otherwise. Training stops on all of them.
+        At the end of the block, instead of the error of the training: if a rank has failed, or ranks have trained
+        differently. Training stops on all ranks.
     InputError
-        At the end of the block: ranks have trained apart, as ``params`` were not given.
+        At the end of the block: if ranks have trained separately because ``params`` were not passed.
 
     Notes
     -----
-    With equal rows on each rank the model is that of LightGBM's own sockets. Metrics are of the rank's own evaluation
-    data, as LightGBM has it: for early stopping give each rank the same.
+    With equal rows on each rank the model equals the model of LightGBM's own sockets. As in LightGBM, metrics refer to
+    the rank's own evaluation data: for early stopping pass the same data on each rank.
 
     Examples
     --------

@@ -1,7 +1,7 @@
-"""The part of mpi4py's face that maps well on ranks of Ripieno: ``from ripieno import mpi as MPI``.
+"""A subset of mpi4py's interface on ranks of Ripieno: ``from ripieno import mpi as MPI``.
 
-``ripieno run -n 4 -m ripieno.mpi script.py`` runs a script as it is, whose ``from mpi4py import MPI`` gives this
-module. The ranks meet when the module is imported. What is missing is listed on the page "From mpi4py".
+``ripieno run -n 4 -m ripieno.mpi script.py`` runs an unchanged script, in which ``from mpi4py import MPI`` imports this
+module. The ranks join when the module is imported. The page "From mpi4py" lists missing functions.
 """
 
 from __future__ import annotations
@@ -170,70 +170,70 @@ Wtime = time.perf_counter
 
 
 def Wtick() -> float:
-    """The resolution of `Wtime`, in seconds."""
+    """Return the resolution of `Wtime` in seconds."""
     return time.get_clock_info("perf_counter").resolution
 
 
 def Get_processor_name() -> str:
-    """The host of this rank."""
+    """Return the host name of this rank."""
     return COMM_WORLD._comm.hosts[COMM_WORLD.rank]
 
 
 def Get_version() -> tuple[int, int]:
-    """The version of the standard whose names these are; little of it is there."""
+    """Return the version of the MPI standard that defines these names; only a part of it is implemented."""
     return (4, 0)
 
 
 def Get_library_version() -> str:
-    """What answers to these names."""
+    """Return the name and version of this implementation."""
     return f"Ripieno {__version__}"
 
 
 def get_vendor() -> tuple[str, tuple[int, int, int]]:
-    """The name and version of what answers."""
+    """Return the name of this implementation, and its version as a tuple."""
     major, minor, patch, *_ = (int(part) for part in [*__version__.partition("+")[0].split("."), "0", "0"])
     return "Ripieno", (major, minor, patch)
 
 
 def Init() -> None:
-    """Nothing: importing the module has met the others."""
+    """Do nothing: the ranks have joined at the import of the module."""
 
 
 def Is_initialized() -> bool:
-    """Whether the ranks have met."""
+    """Return whether the ranks have joined."""
     return True
 
 
 def Is_finalized() -> bool:
-    """Whether this rank has left."""
+    """Return whether this rank has left."""
     return COMM_WORLD._comm.closed
 
 
 def Finalize() -> None:
-    """Leave the others."""
+    """Close the communicator of all ranks."""
     COMM_WORLD._comm.close()
 
 
 def Query_thread() -> int:
-    """Threads may call, one at a time."""
+    """Return the thread level: any thread may make calls, one at a time."""
     return THREAD_SERIALIZED
 
 
 def Alloc_mem(size: int, info: None = None) -> bytearray:
-    """Memory of `size` bytes."""
+    """Allocate `size` bytes."""
     return bytearray(size)
 
 
 def Free_mem(memory: bytearray) -> None:
-    """Nothing: memory goes with its last reference."""
+    """Do nothing: memory is freed with its last reference."""
 
 
 def Pcontrol(level: int) -> None:
-    """Nothing: no profiler listens."""
+    """Do nothing: profiling is not supported."""
 
 
 def as_mpi4py() -> None:
-    """From now on ``from mpi4py import MPI`` gives this module, in this process."""
+    """Make ``from mpi4py import MPI`` import this module in this process from now on."""
     import types
 
     package = types.ModuleType("mpi4py")

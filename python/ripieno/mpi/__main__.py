@@ -1,4 +1,4 @@
-"""``python -m ripieno.mpi script.py …``: a script of mpi4py as it is, on ranks of Ripieno."""
+"""``python -m ripieno.mpi script.py …``: runs an unchanged mpi4py script on ranks of Ripieno."""
 
 import runpy
 import sys

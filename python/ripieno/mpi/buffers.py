@@ -1,6 +1,6 @@
-"""Buffers as calls are given them: memory, the type of its elements, and which of them belong to each rank.
+"""Parsing of buffer arguments: memory, element type, and the elements of each rank.
 
-Elements travel in the byte order of this machine. `Buffer.put` converts what came to the byte order of the memory.
+Elements travel in the byte order of this machine. `Buffer.put` converts received elements to the memory's byte order.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from ripieno.mpi.constants import IN_PLACE
 from ripieno.mpi.datatypes import Datatype
 from ripieno.wire.arrays import as_array
 
-#: Types that stand for the bytes of any other.
+#: NumPy type codes that represent raw bytes of any type.
 _BYTES = frozenset("BbSV")
 
 
@@ -30,9 +30,9 @@ class Buffer(NamedTuple):
     memory : ndarray of one axis
         All elements, in the byte order of the memory.
     counts : None, int, or list of int
-        The elements of the message, or of each block; all that there are if None.
+        Number of elements of the message, or of each block; None means all.
     starts : None, int, or list of int
-        Where the message begins, in elements; or where each block does.
+        Offset of the message, or of each block, in elements.
     """
 
     call: str
@@ -42,14 +42,14 @@ class Buffer(NamedTuple):
 
     @property
     def elements(self) -> NDArray[Any]:
-        """The elements of one message, a view."""
+        """A view of the elements of one message."""
         if isinstance(self.counts, list) or isinstance(self.starts, list):
             raise InputError(f"{self.call}: counts={self.counts}: expected one number of elements")
         start = self.starts or 0
         return self._view(start, self.memory.size - start if self.counts is None else self.counts)
 
     def blocks(self, rank_count: int) -> list[NDArray[Any]]:
-        """The elements of each rank, views; one number of elements is that of each block."""
+        """Return views of the elements of each rank; a single count applies to every block."""
         if isinstance(self.counts, list):
             return self._listed(rank_count, self.counts)
         if isinstance(self.starts, list):
@@ -64,7 +64,7 @@ class Buffer(NamedTuple):
         return [self._view(start + rank * count, count) for rank in range(rank_count)]
 
     def put(self, view: NDArray[Any], came: Any, *, is_whole: bool = True) -> None:
-        """Write what came into a view of the memory; a message may be shorter than the view unless `is_whole`."""
+        """Write received elements into a view of the memory; unless `is_whole`, they may be fewer than the view's."""
         line = np.asarray(came).reshape(-1)
         if line.dtype != view.dtype.newbyteorder("="):
             line = self._reread(line, view.dtype)
@@ -93,17 +93,17 @@ class Buffer(NamedTuple):
         return [self._view(start, count) for start, count in zip(starts, counts, strict=True)]
 
     def _reread(self, line: NDArray[Any], dtype: np.dtype[Any]) -> NDArray[Any]:
-        """Read elements as another type, which is possible only if one of the types stands for bytes."""
+        """Reinterpret elements as another type. One of the types must represent bytes."""
         is_bytes = line.dtype.char in _BYTES or dtype.char in _BYTES
         if not is_bytes or (line.nbytes and line.nbytes % max(dtype.itemsize, 1)):
             raise InputError(f"{self.call}: elements of {line.dtype} came: expected {dtype}, as in the buffer")
-        # Bytes are those that the sender has; they are in the byte order of the memory.
+        # The sender's bytes are interpreted in the byte order of the memory.
         reread: NDArray[Any] = np.ascontiguousarray(line).view(np.uint8).view(dtype)
         return reread
 
 
 def is_in_place(given: Any) -> bool:
-    """Whether a call is given no buffer: the elements lie where the result comes."""
+    """Return whether a call operates in place: its input lies in the result buffer."""
     return given is None or given is IN_PLACE
 
 
@@ -113,7 +113,7 @@ def outgoing(given: Any, call: str) -> NDArray[Any]:
 
 
 def incoming(given: Any, call: str) -> Buffer:
-    """Return a buffer that can be written to."""
+    """Return a writable buffer."""
     buffer = buffer_of(given, call)
     if not buffer.memory.flags.writeable:
         raise InputError(f"{call}: expected memory that can be written to")
@@ -126,10 +126,10 @@ def native(elements: NDArray[Any]) -> NDArray[Any]:
 
 
 def buffer_of(given: Any, call: str) -> Buffer:
-    """Return the description of a buffer: an array, or a list of it with counts, displacements and a type.
+    """Parse a buffer argument: an array, or a list of an array with counts, displacements and a type.
 
     Lists are ``[memory, type]``, ``[memory, counts, type]``, ``[memory, (counts, displacements), type]`` and ``[memory,
-    counts, displacements, type]``. The type may be left out. Displacements count elements.
+    counts, displacements, type]``. The type may be omitted. Displacements are in elements.
     """
     if given is None:
         return Buffer(call, np.empty(0, np.uint8))
@@ -150,7 +150,7 @@ def buffer_of(given: Any, call: str) -> Buffer:
 
 
 def _is_pair(numbers: Any) -> bool:
-    """Whether this is a tuple of counts and displacements, not a list of two counts."""
+    """Return whether `numbers` is a tuple of counts and displacements rather than a list of two counts."""
     if len(numbers) != 2:
         return False
     return isinstance(numbers, tuple) or any(each is None or np.ndim(each) for each in numbers)
@@ -166,7 +166,7 @@ def _numbers(given: Any, call: str) -> int | list[int] | None:
 
 
 def _memory(given: Any, call: str) -> NDArray[Any]:
-    """Return all elements of an array, a buffer or a DLPack object in the order of the memory."""
+    """Return all elements of an array, a buffer or a DLPack object in memory order."""
     array = given if isinstance(given, np.ndarray) else as_array(given)
     if array is None:
         try:

@@ -1,4 +1,4 @@
-"""Collectives: of objects by the names in small letters, of buffers by those in capitals."""
+"""Collectives: lower-case names operate on objects, upper-case names on buffers."""
 
 from __future__ import annotations
 
@@ -17,67 +17,67 @@ from ripieno.wire.arrays import is_plain, is_seen
 
 
 class _Box(NamedTuple):
-    """An object on its way: what is in it comes out as it was, lists and tuples too."""
+    """A wrapper for an object in transit, so that lists and tuples are not treated as tables or arrays."""
 
     value: Any
 
 
 class MpiCollectiveCalls(MpiRank):
-    """The calls of a communicator that all its ranks make."""
+    """The collective calls of a communicator."""
 
     # Objects
 
     def barrier(self) -> None:
-        """Return when all have come."""
+        """Return when all ranks have called it."""
         self._comm.barrier()
 
     Barrier = barrier
 
     def bcast(self, obj: Any = None, root: int = 0) -> Any:
-        """The object of the root."""
+        """Return the object of the root."""
         boxed: _Box = self._comm.broadcast(_Box(obj) if self.rank == root else None, root)
         return obj if self.rank == root else boxed.value
 
     def gather(self, sendobj: Any, root: int = 0) -> list[Any] | None:
-        """The objects of all, at the root."""
+        """Return the objects of all ranks at the root, and None elsewhere."""
         boxes = self._comm.gather(_Box(sendobj), root)
         return None if boxes is None else [box.value for box in boxes]
 
     def allgather(self, sendobj: Any) -> list[Any]:
-        """The objects of all."""
+        """Return the objects of all ranks."""
         return [box.value for box in self._comm.allgather(_Box(sendobj))]
 
     def scatter(self, sendobj: Any = None, root: int = 0) -> Any:
-        """This rank's object of the root's."""
+        """Return this rank's item of the root's list."""
         boxes = [_Box(each) for each in sendobj] if self.rank == root else None
         return self._comm.scatter(boxes, root).value
 
     def alltoall(self, sendobj: Any) -> list[Any]:
-        """From each rank the object that it has for this one."""
+        """Return, from each rank, its item for this rank."""
         return [box.value for box in self._comm.alltoall([_Box(each) for each in sendobj])]
 
     def reduce(self, sendobj: Any, op: Op = SUM, root: int = 0) -> Any:
-        """The combination of all objects, in the order of the ranks, at the root."""
+        """Return the combination of all objects, in order of rank, at the root, and None elsewhere."""
         gathered = self.gather(sendobj, root)
         return None if gathered is None else reduce(op, gathered)
 
     def allreduce(self, sendobj: Any, op: Op = SUM) -> Any:
-        """The combination of all objects, in the order of the ranks."""
+        """Return the combination of all objects, in order of rank."""
         return reduce(op, self.allgather(sendobj))
 
     def scan(self, sendobj: Any, op: Op = SUM) -> Any:
-        """The combination of the objects of the ranks up to this one."""
+        """Return the combination of the objects of ranks 0 to this rank, inclusive."""
         return reduce(op, self.allgather(sendobj)[: self.rank + 1])
 
     def exscan(self, sendobj: Any, op: Op = SUM) -> Any:
-        """The combination of the objects of the ranks before this one; None of the first."""
+        """Return the combination of the objects of lower ranks; None on rank 0."""
         before = self.allgather(sendobj)[: self.rank]
         return reduce(op, before) if before else None
 
     # Buffers
 
     def Bcast(self, buf: Any, root: int = 0) -> None:
-        """The buffer of the root."""
+        """Broadcast the buffer of the root."""
         if _is_line(buf):
             self._comm.broadcast(buf if self.rank == root else None, root, out=buf)
             return
@@ -92,7 +92,7 @@ class MpiCollectiveCalls(MpiRank):
             into.put(view, came.view(elements.dtype))
 
     def Gather(self, sendbuf: Any, recvbuf: Any, root: int = 0) -> None:
-        """The buffers of all, at the root; those of ranks may differ in length."""
+        """Gather the buffers of all ranks, possibly of different lengths, at the root."""
         if self.rank != root:
             self._comm.gather(outgoing(sendbuf, "Gather"), root)
             return
@@ -104,7 +104,7 @@ class MpiCollectiveCalls(MpiRank):
     Gatherv = Gather
 
     def Allgather(self, sendbuf: Any, recvbuf: Any) -> None:
-        """The buffers of all; those of ranks may differ in length."""
+        """Gather the buffers of all ranks, possibly of different lengths, on every rank."""
         into = incoming(recvbuf, "Allgather")
         blocks = into.blocks(self.size)
         mine = native(blocks[self.rank]).copy() if is_in_place(sendbuf) else outgoing(sendbuf, "Allgather")
@@ -113,7 +113,7 @@ class MpiCollectiveCalls(MpiRank):
     Allgatherv = Allgather
 
     def Scatter(self, sendbuf: Any, recvbuf: Any, root: int = 0) -> None:
-        """This rank's part of the root's buffer."""
+        """Receive this rank's part of the root's buffer."""
         keeps = self.rank == root and is_in_place(recvbuf)
         into = None if keeps else incoming(recvbuf, "Scatter")
         parts = None
@@ -126,7 +126,7 @@ class MpiCollectiveCalls(MpiRank):
     Scatterv = Scatter
 
     def Alltoall(self, sendbuf: Any, recvbuf: Any) -> None:
-        """From each rank the part that it has for this one."""
+        """Receive, from each rank, its part for this rank."""
         into = incoming(recvbuf, "Alltoall")
         blocks = into.blocks(self.size)
         if is_in_place(sendbuf):
@@ -138,7 +138,7 @@ class MpiCollectiveCalls(MpiRank):
     Alltoallv = Alltoall
 
     def Reduce(self, sendbuf: Any, recvbuf: Any, op: Op = SUM, root: int = 0) -> None:
-        """The combination of all buffers, at the root."""
+        """Combine all buffers at the root."""
         if self.rank != root:
             self._comm.reduce(_paired(outgoing(sendbuf, "Reduce"), op), op.combine, root)
             return
@@ -146,29 +146,29 @@ class MpiCollectiveCalls(MpiRank):
         into.put(into.elements, self._comm.reduce(_paired(given, op), op.combine, root))
 
     def Allreduce(self, sendbuf: Any, recvbuf: Any, op: Op = SUM) -> None:
-        """The combination of all buffers."""
+        """Combine all buffers on every rank."""
         mine = recvbuf if is_in_place(sendbuf) else sendbuf
         if type(op.combine) is str and _is_line(recvbuf) and (mine is recvbuf or _is_like(mine, recvbuf)):
-            # The common case, in which no array need be made.
+            # The common case needs no conversion to arrays.
             self._comm.allreduce(mine, op.combine, out=recvbuf)
             return
         into, given = _both(sendbuf, recvbuf, "Allreduce")
         into.put(into.elements, self._comm.allreduce(_paired(given, op), op.combine))
 
     def Scan(self, sendbuf: Any, recvbuf: Any, op: Op = SUM) -> None:
-        """The combination of the buffers of the ranks up to this one."""
+        """Combine the buffers of ranks 0 to this rank, inclusive."""
         into, given = _both(sendbuf, recvbuf, "Scan")
         into.put(into.elements, self._comm.scan(_paired(given, op), op.combine))
 
     def Exscan(self, sendbuf: Any, recvbuf: Any, op: Op = SUM) -> None:
-        """The combination of the buffers of the ranks before this one; that of the first stays as it is."""
+        """Combine the buffers of lower ranks; the result buffer of rank 0 is unchanged."""
         into, given = _both(sendbuf, recvbuf, "Exscan")
         result = self._comm.exscan(_paired(given, op), op.combine)
         if self.rank > 0:
             into.put(into.elements, result)
 
     def Reduce_scatter_block(self, sendbuf: Any, recvbuf: Any, op: Op = SUM) -> None:
-        """This rank's part of the combination of all buffers."""
+        """Receive this rank's block of the combination of all buffers. All blocks have equal sizes."""
         into = incoming(recvbuf, "Reduce_scatter_block")
         size = into.elements.size
         count, rest = divmod(size, self.size) if is_in_place(sendbuf) else (size, 0)
@@ -177,9 +177,9 @@ class MpiCollectiveCalls(MpiRank):
         self._scatter_sums(into, sendbuf, [count] * self.size, op)
 
     def Reduce_scatter(self, sendbuf: Any, recvbuf: Any, recvcounts: Sequence[int] | None = None, op: Op = SUM) -> None:
-        """This rank's part, of so many elements, of the combination of all buffers.
+        """Receive this rank's part, of `recvcounts` elements, of the combination of all buffers.
 
-        Without counts each rank gets as many elements as it has room for.
+        Without counts each rank gets as many elements as its result buffer has.
         """
         into = incoming(recvbuf, "Reduce_scatter")
         if recvcounts is None:
@@ -197,7 +197,7 @@ class MpiCollectiveCalls(MpiRank):
 
 
 def _both(sendbuf: Any, recvbuf: Any, call: str) -> tuple[Buffer, NDArray[Any]]:
-    """Return where the result of a reduction comes, and as many elements of the same type that this rank gives."""
+    """Return the result buffer of a reduction, and this rank's input with the same type and number of elements."""
     into = incoming(recvbuf, call)
     given = native(into.elements) if is_in_place(sendbuf) else outgoing(sendbuf, call)
     _check_type(into, given)
@@ -217,7 +217,7 @@ def _put_all(into: Buffer, blocks: list[NDArray[Any]], came: list[Any]) -> None:
 
 
 def _is_line(buffer: Any) -> bool:
-    """Whether it can be received into as it is, and has one axis, as buffers have between ranks."""
+    """Return whether a buffer can receive without conversion, and has one axis like buffers in transit."""
     return is_plain(buffer) and buffer.ndim == 1
 
 
@@ -226,7 +226,7 @@ def _is_like(buffer: Any, line: NDArray[Any]) -> bool:
 
 
 def _paired(array: NDArray[Any], op: Op) -> NDArray[Any]:
-    """For operations on pairs: rows of a value and a place, which are never cut."""
+    """Return the input for operations on pairs as rows of value and location, which are never split."""
     if op.name not in ("MINLOC", "MAXLOC") or array.dtype.names:
         return array
     if array.size % 2:

@@ -1,4 +1,4 @@
-"""Communicators, and groups of ranks."""
+"""Communicators and groups of ranks."""
 
 from __future__ import annotations
 
@@ -13,51 +13,51 @@ from ripieno.mpi.messages import MpiMessageCalls
 
 
 class Group:
-    """Ranks of the world, in an order."""
+    """An ordered set of ranks of the world."""
 
     def __init__(self, ranks: Sequence[int], own: int) -> None:
         self.ranks = list(ranks)
         self._own = own
 
     def Get_size(self) -> int:
-        """How many."""
+        """Return the number of ranks."""
         return len(self.ranks)
 
     def Get_rank(self) -> int:
-        """The place of this process, or `UNDEFINED`."""
+        """Return the rank of this process in the group, or `UNDEFINED`."""
         return self.ranks.index(self._own) if self._own in self.ranks else UNDEFINED
 
     size = property(Get_size)
     rank = property(Get_rank)
 
     def Incl(self, ranks: Sequence[int]) -> Group:
-        """Of those at these places."""
+        """Return the group of the ranks at these positions."""
         return Group([self.ranks[rank] for rank in ranks], self._own)
 
     def Excl(self, ranks: Sequence[int]) -> Group:
-        """Of all but those at these places."""
+        """Return the group without the ranks at these positions."""
         return Group([each for place, each in enumerate(self.ranks) if place not in set(ranks)], self._own)
 
     def Free(self) -> None:
-        """Nothing: it goes with its last reference."""
+        """Do nothing: the group is freed with its last reference."""
 
 
 class Comm(MpiMessageCalls, MpiCollectiveCalls):
-    """A communicator by the names of MPI."""
+    """A communicator with the method names of MPI."""
 
     def Split(self, color: int = 0, key: int = 0) -> Self | None:
-        """Those of one color; None, which is COMM_NULL, with the color `UNDEFINED`."""
+        """Return the communicator of the ranks with the same color; None (COMM_NULL) for the color `UNDEFINED`."""
         part = self._comm.split(None if color == UNDEFINED else color, key)
         return None if part is None else self._of(part)
 
     def Split_type(self, split_type: int, key: int = 0, info: Any = None) -> Self | None:
-        """Those that can share memory with this rank."""
+        """Return the communicator of the ranks that can share memory with this rank."""
         if split_type not in (COMM_TYPE_SHARED, UNDEFINED):
             raise InputError(f"Split_type({split_type}): expected COMM_TYPE_SHARED")
         return self.Split(UNDEFINED if split_type == UNDEFINED else self._comm.nodes[self.rank], key)
 
     def Dup(self, info: Any = None) -> Self:
-        """One more of the same ranks."""
+        """Return a new communicator with the same ranks."""
         copy = self.Split(0, self.rank)
         assert copy is not None
         return copy
@@ -65,35 +65,35 @@ class Comm(MpiMessageCalls, MpiCollectiveCalls):
     Clone = Dup
 
     def Get_group(self) -> Group:
-        """Its ranks."""
+        """Return the group of its ranks."""
         return Group(self._comm.first_ranks, self._comm.first_ranks[self.rank])
 
     group = property(Get_group)
 
     def Create_group(self, group: Group, tag: int = 0) -> Self:
-        """The communicator of a group, which its members alone call."""
+        """Return the communicator of a group; only its members call this."""
         return self._of(self._comm.group([self._comm.first_ranks.index(rank) for rank in group.ranks]))
 
     def Create(self, group: Group) -> Self | None:
-        """The communicator of a group, which all ranks call; None for those outside."""
+        """Return the communicator of a group. All ranks call this; ranks outside of the group get None."""
         place = group.Get_rank()
         return self.Split(UNDEFINED if place == UNDEFINED else 0, max(place, 0))
 
     def Free(self) -> None:
-        """Close it."""
+        """Close the communicator, unless it is COMM_WORLD or COMM_SELF."""
         if not self._comm.closed and self._comm._parent is not None:
             self._comm.close()
 
     Disconnect = Free
 
     def Abort(self, errorcode: int = 0) -> None:
-        """End all ranks, and say so on stderr."""
+        """End all ranks, and print a message to stderr."""
         print(f"Abort({errorcode}) of rank {self.rank}", file=sys.stderr, flush=True)
         self._comm.abort(f"Abort({errorcode})")
         raise SystemExit(errorcode or 1)
 
     def Get_attr(self, keyval: int) -> Any:
-        """`TAG_UB`: the largest tag; None of any other attribute."""
+        """Return the largest tag for `TAG_UB`; None for any other attribute."""
         return LARGEST_TAG if keyval == TAG_UB else None
 
     def __bool__(self) -> bool:
@@ -101,4 +101,4 @@ class Comm(MpiMessageCalls, MpiCollectiveCalls):
 
 
 class Intracomm(Comm):
-    """A communicator of one group of ranks: every one here is."""
+    """A communicator of one group of ranks. All communicators of this module are intracommunicators."""

@@ -1,4 +1,4 @@
-"""Numbers and marks that calls take."""
+"""Constants and markers for calls."""
 
 from __future__ import annotations
 
@@ -26,15 +26,15 @@ BOTTOM: Any = None
 
 
 class _InPlace:
-    """The only `IN_PLACE`."""
+    """The type of `IN_PLACE`."""
 
     def __repr__(self) -> str:
         return "IN_PLACE"
 
 
-#: Instead of a buffer: what is given lies where the result comes.
+#: Replaces a buffer argument: the input lies in the result buffer.
 IN_PLACE: Final = _InPlace()
 
 
-#: Whatever a call raises on purpose: a wrong argument, ranks that call something else, a rank that died.
+#: Base class of all errors that calls raise: invalid arguments, mismatched calls, failed ranks.
 Exception = RipienoError

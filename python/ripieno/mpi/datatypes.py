@@ -1,4 +1,4 @@
-"""Types of elements."""
+"""Element types of buffers."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from numpy.typing import DTypeLike
 
 
 class Datatype:
-    """The type of an element; derived types are not there."""
+    """The type of an element. Derived types are not supported."""
 
     def __init__(self, code: DTypeLike) -> None:
         self.dtype = np.dtype(code)
@@ -19,22 +19,22 @@ class Datatype:
         return hash(self.dtype)
 
     def Get_size(self) -> int:
-        """Bytes of an element."""
+        """Return the size of an element in bytes."""
         return self.dtype.itemsize
 
     def Get_extent(self) -> tuple[int, int]:
-        """Where an element begins, and how far the next one is."""
+        """Return the lower bound and the extent of an element in bytes."""
         return 0, self.dtype.itemsize
 
     @property
     def size(self) -> int:
-        """Bytes of an element."""
+        """Size of an element in bytes."""
         return self.dtype.itemsize
 
     extent = size
 
     def tocode(self) -> str:
-        """What NumPy calls it."""
+        """Return NumPy's name of the type."""
         return self.dtype.str
 
     def __repr__(self) -> str:
@@ -57,7 +57,7 @@ BOOL = C_BOOL = Datatype("?")
 
 
 def _located(code: str) -> Datatype:
-    """Return the type of a value and its place, as a C compiler lays it out."""
+    """Return the type of a value with its location, in the memory layout of C."""
     return Datatype(np.dtype([("value", code), ("place", "i4")], align=True))
 
 

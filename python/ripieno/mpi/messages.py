@@ -1,4 +1,4 @@
-"""Messages: objects by the names in small letters, buffers by those in capitals."""
+"""Point-to-point messages: lower-case names send objects, upper-case names buffers."""
 
 from __future__ import annotations
 
@@ -16,12 +16,12 @@ from ripieno.mpi.place import MpiRank
 from ripieno.mpi.requests import Request
 from ripieno.mpi.status import Status, noted
 
-#: How long a blocking send waits between two looks at receives that were begun.
+#: Interval at which a blocking send progresses pending receives.
 _LOOK_S = 0.0002
 
 
 class MpiMessageCalls(MpiRank):
-    """The calls of a communicator that concern two ranks. Every message has a tag."""
+    """The point-to-point calls of a communicator. Every message has a tag."""
 
     # Objects
 
@@ -32,7 +32,7 @@ class MpiMessageCalls(MpiRank):
     ssend = bsend = send
 
     def isend(self, obj: Any, dest: int, tag: int = 0) -> Request:
-        """Begin to send an object."""
+        """Start to send an object."""
         if dest == PROC_NULL:
             return _done()
         if dest == self.rank:
@@ -41,7 +41,7 @@ class MpiMessageCalls(MpiRank):
         handle = self._comm.send_async(obj, dest, tag=tag)
 
         def attempt(timeout_s: float | None, status: Status | None) -> tuple[bool, None]:
-            # Who waits to send goes on with receives that were begun: the other side may be sending, too.
+            # A blocking send progresses pending receives, because the other rank may be sending as well.
             while not handle.done and timeout_s is None and self._waiting:
                 for request in list(self._waiting):
                     request.test()
@@ -55,11 +55,11 @@ class MpiMessageCalls(MpiRank):
     issend = ibsend = isend
 
     def recv(self, buf: Any = None, source: int = ANY_SOURCE, tag: int = ANY_TAG, status: Status | None = None) -> Any:
-        """The object that comes."""
+        """Receive an object."""
         return None if source == PROC_NULL else self._taken(source, tag, status, None)
 
     def irecv(self, buf: Any = None, source: int = ANY_SOURCE, tag: int = ANY_TAG) -> Request:
-        """A receive of an object, made when it is waited for."""
+        """Return a receive of an object, which is performed by its wait."""
         return self._later(source, tag, lambda value: value)
 
     def sendrecv(
@@ -72,18 +72,18 @@ class MpiMessageCalls(MpiRank):
         recvtag: int = ANY_TAG,
         status: Status | None = None,
     ) -> Any:
-        """Send an object, and receive one."""
+        """Send an object, and receive another one."""
         leaving = self.isend(sendobj, dest, sendtag)
         came = self.recv(None, source, recvtag, status)
         leaving.wait()
         return came
 
     def probe(self, source: int = ANY_SOURCE, tag: int = ANY_TAG, status: Status | None = None) -> bool:
-        """Return when a message is there, which stays."""
+        """Return when a message is available, without receiving it."""
         return self._looked(source, tag, status, None)
 
     def iprobe(self, source: int = ANY_SOURCE, tag: int = ANY_TAG, status: Status | None = None) -> bool:
-        """Whether a message is there."""
+        """Return whether a message is available."""
         return self._looked(source, tag, status, 0.0)
 
     Probe, Iprobe = probe, iprobe
@@ -97,7 +97,7 @@ class MpiMessageCalls(MpiRank):
     Ssend = Bsend = Rsend = Send
 
     def Isend(self, buf: Any, dest: int, tag: int = 0) -> Request:
-        """Begin to send a buffer, which stays as it is until that is done."""
+        """Start to send a buffer, which must not change until the send has completed."""
         return self.isend(outgoing(buf, "Isend"), dest, tag)
 
     Issend = Ibsend = Irsend = Isend
@@ -109,7 +109,7 @@ class MpiMessageCalls(MpiRank):
             _put(into, self._taken(source, tag, status, None))
 
     def Irecv(self, buf: Any, source: int = ANY_SOURCE, tag: int = ANY_TAG) -> Request:
-        """A receive into a buffer, made when it is waited for, or when this rank waits to send."""
+        """Return a receive into a buffer, which is performed by its wait, or by a blocking send of this rank."""
         into = incoming(buf, "Irecv")
         return self._later(source, tag, lambda value: _put(into, value))
 
@@ -123,7 +123,7 @@ class MpiMessageCalls(MpiRank):
         recvtag: int = ANY_TAG,
         status: Status | None = None,
     ) -> None:
-        """Send a buffer, and receive into another."""
+        """Send a buffer, and receive into another one."""
         leaving = self.Isend(sendbuf, dest, sendtag)
         self.Recv(recvbuf, source, recvtag, status)
         leaving.wait()
@@ -175,7 +175,7 @@ def _done() -> Request:
 
 
 def _put(into: Buffer, value: Any) -> None:
-    """Fill the beginning of a buffer with the elements that came."""
+    """Copy received elements to the beginning of a buffer."""
     if not isinstance(value, np.ndarray):
         raise InputError(f"{into.call}: a {type(value).__name__} came: expected a buffer; recv receives objects")
     into.put(into.elements, value, is_whole=False)

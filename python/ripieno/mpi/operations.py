@@ -1,4 +1,4 @@
-"""Operations of reductions."""
+"""Operations for reductions."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from ripieno.mpi.datatypes import Datatype
 
 
 class Op:
-    """How two values combine: those of objects by `__call__`, those of buffers by `combine`."""
+    """A binary operation: `__call__` combines objects, `combine` combines buffers."""
 
     def __init__(
         self,
@@ -23,7 +23,7 @@ class Op:
     ) -> None:
         self.name = name
         self._on_objects = on_objects
-        #: What `Communicator.allreduce` combines arrays by.
+        #: The operation as `Communicator.allreduce` accepts it for arrays.
         self.combine = combine
         self._made_of: tuple[Callable[[Any, Any, Any], None], bool] | None = None
 
@@ -32,7 +32,7 @@ class Op:
 
     @classmethod
     def Create(cls, function: Callable[[Any, Any, Any], None], commute: bool = False) -> Self:
-        """An operation by ``function(in, inout, datatype)`` on memory; operands are in the order of the ranks."""
+        """Create an operation from ``function(in, inout, datatype)`` on memory; operands are in order of rank."""
 
         def combine(left: NDArray[Any], right: NDArray[Any]) -> NDArray[Any]:
             result = np.ascontiguousarray(right).copy()
@@ -48,14 +48,14 @@ class Op:
         return (_predefined, (self.name,)) if self._made_of is None else (type(self).Create, self._made_of)
 
     def Free(self) -> None:
-        """Nothing: it goes with its last reference."""
+        """Do nothing: the operation is freed with its last reference."""
 
     def __repr__(self) -> str:
         return f"<Op {self.name}>"
 
 
 def _located(is_better: Callable[[Any, Any], bool]) -> Callable[[Any, Any], Any]:
-    """The better of two pairs of a value and a place; of equal values the smaller place."""
+    """Return a function that selects the better of two (value, location) pairs; ties select the smaller location."""
 
     def choose(left: Any, right: Any) -> Any:
         if left[0] == right[0]:
@@ -66,7 +66,7 @@ def _located(is_better: Callable[[Any, Any], bool]) -> Callable[[Any, Any], Any]
 
 
 def _on_pairs(choose: Callable[[Any, Any], Any]) -> Callable[[NDArray[Any], NDArray[Any]], NDArray[Any]]:
-    """`choose` on a line of values and places by turns."""
+    """Return `choose` for an array of alternating values and locations."""
 
     def combine(left: NDArray[Any], right: NDArray[Any]) -> NDArray[Any]:
         axes = (-1,) if left.dtype.names else (-1, 2)

@@ -1,4 +1,4 @@
-"""What every call of a communicator needs: its place among the others."""
+"""Base class of all calls of a communicator: rank, size and name."""
 
 from __future__ import annotations
 
@@ -7,16 +7,16 @@ from typing import Any, Self
 from ripieno.comm.communicator import Communicator
 from ripieno.errors import InputError
 
-#: Communicators that every rank has: names in `ripieno.mpi`.
+#: Communicators that every rank has, with their names in `ripieno.mpi`.
 _NAMED = {"MPI_COMM_WORLD": "COMM_WORLD", "MPI_COMM_SELF": "COMM_SELF"}
 
 
 class MpiRank:
-    """One rank of a communicator, by the names of MPI."""
+    """One rank of a communicator, with the method names of MPI."""
 
     _comm: Communicator
     name: str
-    #: Receives that were begun and not waited for: a blocking send goes on with them.
+    #: Pending receives, which a blocking send progresses.
     _waiting: list[Any]
 
     def __new__(cls, comm: MpiRank | None = None) -> Self:
@@ -31,11 +31,11 @@ class MpiRank:
         return made
 
     def Get_rank(self) -> int:
-        """This rank."""
+        """Return this rank."""
         return self._comm.rank
 
     def Get_size(self) -> int:
-        """How many ranks."""
+        """Return the number of ranks."""
         return self._comm.world_size
 
     @property
@@ -45,19 +45,19 @@ class MpiRank:
 
     @property
     def size(self) -> int:
-        """How many ranks."""
+        """Number of ranks."""
         return self._comm.world_size
 
     def Get_name(self) -> str:
-        """Its name."""
+        """Return the name of the communicator."""
         return self.name
 
     def Set_name(self, name: str) -> None:
-        """Give it a name."""
+        """Set the name of the communicator."""
         self.name = name
 
     def Is_inter(self) -> bool:
-        """Always False."""
+        """Return False: intercommunicators are not supported."""
         return False
 
     def __reduce__(self) -> tuple[Any, ...]:

@@ -1,4 +1,4 @@
-"""Requests: calls that go on, or receives that are made when they are waited for."""
+"""Requests: pending sends and receives. A receive is performed by its wait."""
 
 from __future__ import annotations
 
@@ -8,18 +8,18 @@ from typing import Any
 
 from ripieno.mpi.status import Status
 
-#: How long a request that is not over sleeps before it is looked at again.
+#: Interval between two tests of a pending request.
 _LOOK_S = 0.0005
 
 
 class Request:
-    """Something that ends later.
+    """A pending call.
 
     Parameters
     ----------
     attempt : callable
-        Tries to bring it to its end, not longer than the seconds it is given, None without a limit, and fills in a
-        status; whether that is done, and the result.
+        Tries to complete the call within the given number of seconds (None: without limit), and fills in a status.
+        Returns whether the call is complete, and the result.
     """
 
     def __init__(self, attempt: Callable[[float | None, Status | None], tuple[bool, Any]]) -> None:
@@ -31,55 +31,55 @@ class Request:
         return not self._is_over
 
     def __eq__(self, other: object) -> bool:
-        """Whether it is the same, or both are over and so `REQUEST_NULL`."""
+        """Return whether both are the same request, or both are complete and thus equal `REQUEST_NULL`."""
         return self is other or (isinstance(other, Request) and self._is_over and other._is_over)
 
     def __hash__(self) -> int:
-        # The state changes, so requests that are over differ in their hashes.
+        # The state changes, so the hash must not depend on it. Complete requests are equal but differ in their hashes.
         return id(self)
 
     def wait(self, status: Status | None = None) -> Any:
-        """The object that came, once it has; None of what is sent."""
+        """Wait for completion, and return the received object; None for a send."""
         if not self._is_over:
             self._is_over, self._result = self._attempt(None, status)
         return self._result
 
     def test(self, status: Status | None = None) -> tuple[bool, Any]:
-        """Whether it is over, and what `wait` would give."""
+        """Return whether the call is complete, and the result of `wait`."""
         if not self._is_over:
             self._is_over, self._result = self._attempt(0.0, status)
         return self._is_over, self._result
 
     def Wait(self, status: Status | None = None) -> bool:
-        """Return when it is over."""
+        """Return when the call is complete."""
         self.wait(status)
         return True
 
     def Test(self, status: Status | None = None) -> bool:
-        """Whether it is over."""
+        """Return whether the call is complete."""
         return self.test(status)[0]
 
     def Free(self) -> None:
-        """Nothing: what is in flight goes on to its end."""
+        """Do nothing: a call in flight continues to its end."""
 
     def Cancel(self) -> None:
-        """Nothing: a receive that is not waited for takes nothing."""
+        """Do nothing: a receive without a wait receives no message."""
 
     @staticmethod
     def waitall(requests: Sequence[Request], statuses: Sequence[Status] | None = None) -> list[Any]:
-        """The results of all."""
+        """Wait for all requests, and return their results."""
         each = statuses or [None] * len(requests)  # type: ignore[list-item]
         return [request.wait(status) for request, status in zip(requests, each, strict=False)]
 
     @staticmethod
     def Waitall(requests: Sequence[Request], statuses: Sequence[Status] | None = None) -> bool:
-        """Return when all are over."""
+        """Return when all requests are complete."""
         Request.waitall(requests, statuses)
         return True
 
     @staticmethod
     def waitany(requests: Sequence[Request], status: Status | None = None) -> tuple[int, Any]:
-        """The place of one that is over and that was not waited for before, and its result."""
+        """Return the index and the result of a completed request that was not returned before."""
         while True:
             for index, request in enumerate(requests):
                 if not request._is_over and request.test(status)[0]:
@@ -92,19 +92,19 @@ class Request:
 
     @staticmethod
     def Waitany(requests: Sequence[Request], status: Status | None = None) -> int:
-        """The place of one that is over and that was not waited for before."""
+        """Return the index of a completed request that was not returned before."""
         return Request.waitany(requests, status)[0]
 
     @staticmethod
     def testall(requests: Sequence[Request]) -> tuple[bool, list[Any] | None]:
-        """Whether all are over, and their results."""
-        # Each is looked at, whatever the others are.
+        """Return whether all requests are complete, and their results."""
+        # Every request is tested, even after an incomplete one.
         done = not [request for request in requests if not request.test()[0]]
         return done, [request._result for request in requests] if done else None
 
     @staticmethod
     def Testall(requests: Sequence[Request]) -> bool:
-        """Whether all are over."""
+        """Return whether all requests are complete."""
         return Request.testall(requests)[0]
 
 

@@ -1,4 +1,4 @@
-"""What is known of a message that was received."""
+"""The status of a received message."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from ripieno.wire.packing import pack
 
 
 class Status:
-    """Whose message it was, its tag, and how long it was."""
+    """Sender, tag and length of a received message."""
 
     def __init__(self) -> None:
         self.source = ANY_SOURCE
@@ -25,19 +25,19 @@ class Status:
         self._length_bytes = value.nbytes if isinstance(value, np.ndarray) else _pickled_bytes(value)
 
     def Get_source(self) -> int:
-        """The sender."""
+        """Return the sender."""
         return self.source
 
     def Get_tag(self) -> int:
-        """The tag."""
+        """Return the tag."""
         return self.tag
 
     def Get_error(self) -> int:
-        """Always `SUCCESS`: what fails raises."""
+        """Return `SUCCESS`: failures raise exceptions."""
         return self.error
 
     def Get_count(self, datatype: Datatype = BYTE) -> int:
-        """How many elements came, those of the pickle of an object; `UNDEFINED` if bytes are left over."""
+        """Return the number of received elements, for an object of its pickle; `UNDEFINED` if bytes are left over."""
         count, rest = divmod(self._length_bytes, datatype.size)
         return UNDEFINED if rest else count
 
@@ -45,12 +45,12 @@ class Status:
 
     @property
     def count(self) -> int:
-        """How many bytes came."""
+        """Number of received bytes."""
         return self._length_bytes
 
 
 def noted(status: Status | None, source: int, tag: int, value: Any) -> None:
-    """Fill in a status, where one is asked for."""
+    """Fill in a status, if one was passed."""
     if status is not None:
         status._note(source, tag, value)
 

@@ -1,4 +1,4 @@
-"""networkx's functions that Ripieno computes: ``nx.pagerank(G, backend="ripieno", workers=8)``."""
+"""A backend of networkx: ``nx.pagerank(G, backend="ripieno", workers=8)``."""
 
 from ripieno.networkx.listing import about
 

@@ -1,4 +1,4 @@
-"""The functions of networkx that Ripieno computes, and the graphs that they take."""
+"""The functions of networkx that Ripieno implements, and conversions of graphs."""
 
 from __future__ import annotations
 
@@ -19,12 +19,12 @@ from sklearn.exceptions import ConvergenceWarning
 from ripieno.algorithms import BFS, ConnectedComponents, PageRank
 from ripieno.graph import Graph
 
-#: With fewer edges networkx has its result before ours has begun, so it is asked for nothing by itself.
+#: With fewer edges networkx is faster, so calls without a named backend are declined.
 EDGES_WORTH_IT = 10_000
 
 
 class ConvertedGraph:
-    """A graph of networkx as arrays, which networkx keeps until the graph changes.
+    """A graph of networkx as arrays. networkx caches it until the graph changes.
 
     Parameters
     ----------
@@ -39,7 +39,7 @@ class ConvertedGraph:
         self._weighted: dict[str | None, Graph] = {}
         self.nodes: list[Any] = list(original)
         self.number: dict[Any, int] = {node: number for number, node in enumerate(self.nodes)}
-        # Rows of views of multigraphs do not know their lengths.
+        # Rows of multigraph views have no length.
         rows = [list(neighbours) for neighbours in original._adj.values()]
         degrees = np.fromiter(map(len, rows), np.int64, len(rows))
         self.sources: NDArray[np.int64] = np.repeat(np.arange(len(rows)), degrees)
@@ -47,11 +47,11 @@ class ConvertedGraph:
         self.targets: NDArray[np.int64] = np.fromiter(ends, np.int64, len(self.sources))
 
     def is_directed(self) -> bool:
-        """Whether the graph is."""
+        """Return whether the graph is directed."""
         return bool(self.original.is_directed())
 
     def is_multigraph(self) -> bool:
-        """Whether the graph is."""
+        """Return whether the graph is a multigraph."""
         return bool(self.original.is_multigraph())
 
     def __len__(self) -> int:
@@ -65,11 +65,11 @@ class ConvertedGraph:
 
     @cached_property
     def plain(self) -> Graph:
-        """The edges, which count alike."""
+        """The edges without weights."""
         return Graph((self.sources, self.targets), vertex_count=len(self.nodes))
 
     def weighted(self, weight: str | None) -> Graph:
-        """The edges with the weights that an attribute has; without it, or without any, 1 each; parallel ones added."""
+        """Return the edges with an attribute as weight, 1 by default; weights of parallel edges are added."""
         if weight not in self._weighted:
             values = self._weights(weight)
             self._weighted[weight] = (
@@ -94,17 +94,17 @@ def _one(edge: Mapping[str, Any]) -> float:
 
 
 def convert_from_nx(graph: nx.Graph, **_: Any) -> ConvertedGraph:
-    """A graph of networkx, with all that it has."""
+    """Convert a graph of networkx with all its attributes."""
     return ConvertedGraph(graph)
 
 
 def convert_to_nx(found: Any, **_: Any) -> Any:
-    """What networkx knows."""
+    """Return the original graph of networkx; other results are returned unchanged."""
     return found.original if isinstance(found, ConvertedGraph) else found
 
 
 def can_run(name: str, args: tuple[Any, ...], kwargs: dict[str, Any]) -> bool | str:
-    """Whether a call can be computed, or why not: then networkx computes it itself, or says what is wrong with it."""
+    """Return whether a call is supported, or the reason why not; networkx then computes the result or the error."""
     given = inspect.signature(globals()[name]).bind_partial(*args, **kwargs).arguments
     graph = given["G"]
     if not len(graph):
@@ -129,7 +129,7 @@ def _why_not_ranked(given: Mapping[str, Any]) -> bool | str:
 
 
 def should_run(name: str, args: tuple[Any, ...], kwargs: dict[str, Any]) -> bool | str:
-    """Whether a call that names no backend is worth it."""
+    """Return whether a call without a named backend should run here."""
     graph = args[0] if args else kwargs["G"]
     edges = len(graph.targets) if isinstance(graph, ConvertedGraph) else graph.number_of_edges()
     return edges >= EDGES_WORTH_IT or f"fewer than {EDGES_WORTH_IT:,} edges"
@@ -148,7 +148,7 @@ def pagerank(
     workers: int | None = None,
     threads: int | None = None,
 ) -> dict[Any, float]:
-    """`networkx.pagerank` by `PageRank`."""
+    """Compute `networkx.pagerank` with `PageRank`."""
     model = PageRank(
         alpha,
         tol=tol,
@@ -169,7 +169,7 @@ def pagerank(
 def connected_components(
     G: ConvertedGraph, *, workers: int | None = None, threads: int | None = None
 ) -> Iterator[set[Any]]:
-    """`networkx.connected_components` by `ConnectedComponents`, in the order of their first nodes."""
+    """Compute `networkx.connected_components` with `ConnectedComponents`, in the order of their first nodes."""
     labels = _components(G, workers, threads).labels_
     order = np.argsort(labels, kind="stable")
     for part in np.split(order, np.flatnonzero(np.diff(labels[order])) + 1):
@@ -177,16 +177,16 @@ def connected_components(
 
 
 def number_connected_components(G: ConvertedGraph, *, workers: int | None = None, threads: int | None = None) -> int:
-    """`networkx.number_connected_components` by `ConnectedComponents`."""
+    """Compute `networkx.number_connected_components` with `ConnectedComponents`."""
     return int(_components(G, workers, threads).n_components_)
 
 
 def is_connected(G: ConvertedGraph, *, workers: int | None = None, threads: int | None = None) -> bool:
-    """`networkx.is_connected` by `ConnectedComponents`."""
+    """Compute `networkx.is_connected` with `ConnectedComponents`."""
     return number_connected_components(G, workers=workers, threads=threads) == 1
 
 
-# An edge of a directed graph connects its ends there, too.
+# `ConnectedComponents` ignores the direction of edges.
 weakly_connected_components = connected_components
 number_weakly_connected_components = number_connected_components
 is_weakly_connected = is_connected
@@ -200,9 +200,9 @@ def single_source_shortest_path_length(
     workers: int | None = None,
     threads: int | None = None,
 ) -> dict[Any, int]:
-    """`networkx.single_source_shortest_path_length` by `BFS`, nearest first."""
+    """Compute `networkx.single_source_shortest_path_length` with `BFS`, nearest nodes first."""
     distances = BFS(G.number[source], **_placed(workers, threads)).fit(G.plain).distances_
-    # networkx takes the last step that begins before the cutoff.
+    # networkx includes the last step that begins before the cutoff.
     steps = np.inf if cutoff is None else max(np.ceil(cutoff), 0)
     near = np.flatnonzero((distances >= 0) & (distances <= steps))
     near = near[np.argsort(distances[near], kind="stable")]
@@ -218,5 +218,5 @@ def _placed(workers: int | None, threads: int | None) -> dict[str, Any]:
 
 
 def _by_number(G: ConvertedGraph, values: Mapping[Any, float] | None) -> dict[int, float] | None:
-    """What is given by node, by the numbers of the nodes; networkx passes over those that are none."""
+    """Return values by node as values by node number; like networkx, ignore keys that are no nodes."""
     return None if values is None else {G.number[node]: value for node, value in values.items() if node in G.number}

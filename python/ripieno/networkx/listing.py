@@ -1,4 +1,4 @@
-"""What networkx is told of the backend when it is imported, without importing any of it."""
+"""The description of the backend for networkx, which reads it at import without importing the backend."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ _WORKERS = {
     "workers : int, optional": "Worker processes; by default `nx.config.backends.ripieno.workers`, at first 1.",
     "threads : int, optional": "Threads of each worker; by default an even share of the machine's cores.",
 }
-#: What is computed, and by what.
+#: Supported functions, and the estimator behind each.
 FUNCTIONS = {
     "pagerank": "By `rp.PageRank`.",
     "connected_components": "By `rp.ConnectedComponents`.",
@@ -22,7 +22,7 @@ FUNCTIONS = {
 
 
 def about() -> dict[str, Any]:
-    """What networkx shows of the backend, and its settings."""
+    """Return the documentation of the backend, and its settings."""
     return {
         "backend_name": "ripieno",
         "project": "ripieno",

@@ -2,9 +2,9 @@
 
 | | |
 |---|---|
-| `run` | a program on the rows of a DataFrame |
-| `Batches` | the rows that a rank has, as Arrow batches and as arrays |
-| `ship` | give this package to the executors |
+| `run` | runs a program on the rows of a DataFrame |
+| `Batches` | the rows of a rank, as Arrow batches and as arrays |
+| `ship` | sends this package to the executors |
 | `KMeans`, `KMeansModel` | K-means as a stage of Spark ML |
 """
 
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
 __all__ = ["Batches", "KMeans", "KMeansModel", "run", "ship"]
 
-# These bring pyspark.sql and PyArrow with them, which take a while to import and which ranks without data do without.
+# These modules import pyspark.sql and PyArrow, which takes a while and is not needed on ranks without data.
 _LATE = {
     "Batches": "ripieno.launch.engine.batches",
     "KMeans": "ripieno.spark.kmeans",
@@ -33,7 +33,7 @@ _LATE = {
 
 
 if not TYPE_CHECKING:
-    # To type checkers any name would be one of these.
+    # Type checkers would accept any name.
     def __getattr__(name: str) -> Any:
         if name in _LATE:
             return getattr(import_module(_LATE[name]), name)

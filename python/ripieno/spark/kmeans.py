@@ -1,4 +1,4 @@
-"""K-means as a Spark ML estimator: rows stay in the executors, where ranks run the same program as `ripieno.KMeans`."""
+"""K-means as a Spark ML estimator. Rows stay in the executors, where ranks run the program of `ripieno.KMeans`."""
 
 from __future__ import annotations
 
@@ -34,40 +34,40 @@ LARGEST_SEED = 2**32 - 1
 class KMeans(KMeansParams, Estimator, DefaultParamsWritable, DefaultParamsReadable):
     """K-means by Lloyd's iteration, on the rows of a DataFrame.
 
-    A fit needs a free slot for every rank at once. It gives the bits that `ripieno.KMeans` gives for the same
-    rows in the same order, if a rank has as many of them as a worker has there; otherwise sums are rounded differently.
-    Parameters may have the names of Spark, too (``maxIter=20``), and so may accessors (``setMaxIter``, ``getMaxIter``).
+    A fit needs free slots for all ranks at the same time. The result is bit-identical to `ripieno.KMeans` for equal
+    rows in equal order, if ranks and workers have equal numbers of rows; otherwise sums are rounded differently.
+    Parameters also accept the names of Spark (``maxIter=20``), and so do accessors (``setMaxIter``, ``getMaxIter``).
 
     Parameters
     ----------
     k : int, default=2
-        How many clusters.
+        Number of clusters.
     max_iter : int, default=20
-        Iterations, at most.
+        Maximum number of iterations.
     tol : float, default=1e-4
         The fit ends when the squared Frobenius norm of the centres' shift is at most `tol` times the mean variance of
-        the columns, or earlier, when no row changes its cluster. Spark's own K-means compares each centre's shift with
+        the columns, or earlier when no row changes its cluster. Spark's own K-means compares each centre's shift with
         `tol` itself.
     seed : int, default=0
-        Source of the first centres; the same one gives the same centres.
+        Seed of the first centres; equal seeds give equal centres.
     init_mode : {"k-means||", "k-means++", "random"}, default="k-means||"
-        How these are chosen.
+        Selection of the first centres.
     initial_centers : array-like of shape (k, n), optional
-        The first centres; `init_mode` and `seed` do not count then.
+        The first centres; `init_mode` and `seed` are then ignored.
     features_col : str, default="features"
-        The column of the points: Spark ML vectors, or arrays of numbers, of one length. Distances of arrays of float
-        are computed in float32, all others in float64; sparse vectors become dense.
+        The column of the points: Spark ML vectors, or arrays of numbers, all of equal length. Distances of arrays of
+        float are computed in float32, all others in float64; sparse vectors are converted to dense ones.
     prediction_col : str, default="prediction"
-        The column that the model adds: the number of the nearest centre, an int.
+        The column that the model adds, with the number of the nearest centre as int.
     weight_col : str, optional
-        A column of weights, numbers >= 0; by default each row has weight 1.
+        A column of weights >= 0; by default each row has weight 1.
     workers : int, optional
-        Ranks; by default one for each slot of the executors.
+        Number of ranks; by default one per slot of the executors.
     threads : int, optional
-        Threads that each rank computes with; by default as many as Spark gives cores to a task.
+        Threads of each rank; by default the cores that Spark gives to a task.
     slots_timeout_s : float, default=10
-        How long a fit waits until enough slots are free, or executors with enough of them have registered. Fits beside
-        each other, as of a `CrossValidator` with ``parallelism=2``, wait for each other's.
+        How long a fit waits until enough slots are free, or until executors with enough slots have registered.
+        Concurrent fits, as in a `CrossValidator` with ``parallelism=2``, wait for each other's slots.
 
     Examples
     --------
@@ -116,21 +116,21 @@ class KMeans(KMeansParams, Estimator, DefaultParamsWritable, DefaultParamsReadab
         threads: int | None = None,
         slots_timeout_s: float | None = None,
     ) -> KMeans:
-        """Set the parameters that are given."""
+        """Set the given parameters."""
         return self
 
     def _fit(self, dataset: DataFrame) -> KMeansModel:
-        """What `fit` does with the parameters settled.
+        """Implement `fit` with the resolved parameters.
 
         Raises
         ------
         InputError
-            A parameter or a column is wrong, a row has a null, another length or a value that is not finite, or there
-            are fewer rows than clusters; a ValueError that says which.
+            If a parameter or a column is invalid, a row has a null, another length or a non-finite value, or there are
+            fewer rows than clusters. The message names the cause.
         EngineError
-            There are fewer free slots than workers.
+            If fewer slots are free than workers are requested.
         RankFailed
-            An executor was lost.
+            If an executor was lost.
         """
         begin = time.perf_counter()
         options = self._options()

@@ -1,4 +1,4 @@
-"""`KMeansModel`: centres that assign the rows of DataFrames, saved and loaded as Spark ML does."""
+"""`KMeansModel`: assigns the rows of DataFrames to centres; saved and loaded like models of Spark ML."""
 
 from __future__ import annotations
 
@@ -22,22 +22,22 @@ from ripieno.spark.kmeans_params import KMeansParams, with_accessors
 from ripieno.spark.kmeans_ranks import labels_of, points_of
 from ripieno.spark.kmeans_rows import arrays, check_features
 
-# Below the folder of a saved model.
+# Name of the subfolder with the centres in a saved model.
 CENTERS = "centers"
 
 
 @dataclass(frozen=True)
 class KMeansSummary:
-    """What a fit has found, under the names that Spark has for it.
+    """The results of a fit, under Spark's names.
 
     Parameters
     ----------
     k
-        How many clusters.
+        Number of clusters.
     trainingCost
         Weighted sum of the squared distances of the rows to their centres.
     report
-        Seconds of reading, of choosing the first centres and of everything, and what ranks did where.
+        Seconds of reading, of choosing the first centres and in total, and the activity of each rank with its host.
     """
 
     k: int
@@ -46,30 +46,30 @@ class KMeansSummary:
 
     @property
     def numIter(self) -> int:
-        """How many iterations there were."""
+        """Number of iterations."""
         return len(self.report.iterations)
 
     @property
     def clusterSizes(self) -> list[int]:
-        """Rows of each cluster."""
+        """Number of rows in each cluster."""
         sizes: list[int] = self.report.cluster_sizes.tolist()
         return sizes
 
     @property
     def iterations(self) -> Sequence[KMeansIteration]:
-        """Seconds of computation and of communication of each rank, cost and shift, for each iteration."""
+        """For each iteration: seconds of computation and communication per rank, cost and shift."""
         return self.report.iterations
 
 
 @with_accessors("featuresCol", "predictionCol")
 class KMeansModel(KMeansParams, Model, MLWritable, MLReadable):
-    """The centres that a fit has found. It has the parameters of the fit; those of the two columns may be set.
+    """The centres of a fit. The model has the parameters of the fit; only the two column names can be changed.
 
     Parameters
     ----------
     centers : ndarray of shape (k, n), float32 or float64
     summary : KMeansSummary, optional
-        What the fit has to tell.
+        The summary of the fit.
 
     Attributes
     ----------
@@ -84,35 +84,35 @@ class KMeansModel(KMeansParams, Model, MLWritable, MLReadable):
         self._summary = summary
 
     def clusterCenters(self) -> list[NDArray[np.float32]] | list[NDArray[np.float64]]:
-        """The centres, (n,) each."""
+        """Return the centres, each of shape (n,)."""
         return list(self.centers)
 
     @property
     def numFeatures(self) -> int:
-        """Values per row."""
+        """Number of values per row."""
         width: int = self.centers.shape[1]
         return width
 
     @property
     def hasSummary(self) -> bool:
-        """Whether this model comes from a fit, not from a file."""
+        """Whether this model was fitted here, not loaded from a file."""
         return self._summary is not None
 
     @property
     def summary(self) -> KMeansSummary:
-        """What the fit has to tell.
+        """The summary of the fit.
 
         Raises
         ------
         InputError
-            The model was loaded.
+            If the model was loaded.
         """
         if self._summary is None:
             raise InputError(f"{self.uid} was loaded, and a summary is not saved: see hasSummary")
         return self._summary
 
     def predict(self, value: Vector | ArrayLike) -> int:
-        """The number of the centre that is nearest to one point, a vector or (n,) numbers."""
+        """Return the number of the centre nearest to one point, a vector or (n,) numbers."""
         numbers = value.toArray() if isinstance(value, Vector) else value
         point = np.array(numbers, np.float64, ndmin=1)
         if point.ndim != 1 or not np.isfinite(point).all():
@@ -120,12 +120,12 @@ class KMeansModel(KMeansParams, Model, MLWritable, MLReadable):
         return int(labels_of(point[None].astype(self.centers.dtype), self.centers)[0])
 
     def _transform(self, dataset: DataFrame) -> DataFrame:
-        """What `transform` does: the rows with the number of the nearest centre.
+        """Implement `transform`: add the number of the nearest centre to the rows.
 
         Raises
         ------
         InputError
-            There is no such column of points, or one of the name of the prediction already.
+            If the column of points is missing, or the name of the prediction column is taken.
         """
         names, centers = dataset.schema.names, self.centers
         features, prediction = self.getFeaturesCol(), self.getPredictionCol()
@@ -133,7 +133,7 @@ class KMeansModel(KMeansParams, Model, MLWritable, MLReadable):
         if prediction in names:
             raise InputError(f"prediction_col={prediction!r}: there is such a column already")
 
-        @F.arrow_udf(IntegerType())  # type: ignore[untyped-decorator]  # PySpark is not looked into
+        @F.arrow_udf(IntegerType())  # type: ignore[untyped-decorator]  # mypy skips PySpark
         def assigned(points: pa.Array) -> pa.Array:
             batch = pa.record_batch([points], names=[features])
             found = points_of(Batches([batch], batch.schema), features)
@@ -142,17 +142,17 @@ class KMeansModel(KMeansParams, Model, MLWritable, MLReadable):
         return dataset.select("*", assigned(arrays(dataset, features)).alias(prediction))
 
     def write(self) -> MLWriter:
-        """What saves this model."""
+        """Return a writer for this model."""
         return _Writer(self)
 
     @classmethod
     def read(cls) -> MLReader[KMeansModel]:
-        """What loads a model."""
+        """Return a reader for models."""
         return _Reader()
 
 
 class _Writer(MLWriter):
-    """Parameters as JSON and centres as Parquet, in a folder of any file system that Spark writes to."""
+    """Writes parameters as JSON and centres as Parquet, into a folder of any file system that Spark supports."""
 
     def __init__(self, model: KMeansModel) -> None:
         super().__init__()
@@ -169,7 +169,7 @@ class _Writer(MLWriter):
 
 class _Reader(MLReader[KMeansModel]):
     def load(self, path: str) -> KMeansModel:
-        """Read what `_Writer` has written."""
+        """Read a model written by `_Writer`."""
         metadata = DefaultParamsReader.loadMetadata(path, self.sparkSession, f"{__name__}.{KMeansModel.__name__}")
         rows = self.sparkSession.read.parquet(f"{path}/{CENTERS}").orderBy("cluster").toArrow()
         model = KMeansModel(Batches(rows.to_batches(), rows.schema).to_numpy("center"))

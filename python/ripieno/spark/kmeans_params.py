@@ -1,4 +1,4 @@
-"""Parameters of `KMeans` and its model, as Spark ML has them, under both their names: ``maxIter`` and ``max_iter``."""
+"""Spark ML parameters of `KMeans` and its model, under both names: ``maxIter`` and ``max_iter``."""
 
 from __future__ import annotations
 
@@ -23,12 +23,12 @@ Owner = TypeVar("Owner", bound=type)
 
 
 def snake_case(name: str) -> str:
-    """Spark's name of a parameter as ours: ``maxIter`` as ``max_iter``."""
+    """Convert Spark's name of a parameter to snake case: ``maxIter`` to ``max_iter``."""
     return re.sub("[A-Z]", lambda found: f"_{found[0].lower()}", name)
 
 
 def sets_parameters(method: Callable[..., Any]) -> Callable[..., Any]:
-    """Let a method set the parameters that its caller names, in snake_case or as Spark does; None sets none."""
+    """Make a method set the parameters that its caller names, in snake_case or as in Spark; None sets no value."""
 
     @functools.wraps(method)
     def wrapped(self: Params, **given: Any) -> Any:
@@ -44,7 +44,7 @@ def sets_parameters(method: Callable[..., Any]) -> Callable[..., Any]:
 
 
 def with_accessors(*settable: str) -> Callable[[Owner], Owner]:
-    """Give a class Spark's ``getK`` for each of its parameters, and ``setK`` for those named; by default for all."""
+    """Add Spark's ``getK`` for each parameter of a class, and ``setK`` for the named ones; by default for all."""
 
     def added(owner: Owner) -> Owner:
         for name in dir(owner):
@@ -70,7 +70,7 @@ def _add_accessors(owner: type, name: str, doc: str, is_settable: bool) -> None:
 
 
 class KMeansParams(HasFeaturesCol, HasPredictionCol, HasWeightCol, HasMaxIter, HasTol, HasSeed):
-    """What an estimator and its model share; defaults are those of `pyspark.ml.clustering.KMeans`, but for `seed`."""
+    """Parameters shared by estimator and model; the defaults of `pyspark.ml.clustering.KMeans`, except for `seed`."""
 
     k: Param[int] = Param(Params._dummy(), "k", "how many clusters, at least 1.", TypeConverters.toInt)
     initMode: Param[str] = Param(

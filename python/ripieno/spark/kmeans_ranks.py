@@ -1,6 +1,6 @@
-"""What executors run for K-means: ranks for a fit, tasks for a transformation.
+"""Code of K-means that runs on executors: ranks for a fit, tasks for a transformation.
 
-Nothing here needs pyspark.ml, which takes a while to import.
+This module does not import pyspark.ml, which takes a while.
 """
 
 from __future__ import annotations
@@ -26,19 +26,19 @@ POINT_DTYPES = (np.float32, np.float64)
 
 
 def points_of(batches: Batches, column: str) -> NDArray[np.float32] | NDArray[np.float64]:
-    """A column as (n, d), float32 if it is that, otherwise float64.
+    """Return a column as an (n, d) array, float32 if the column is float32, otherwise float64.
 
     Raises
     ------
     InputError
-        A row is null or of another length than the others, or has a null.
+        If a row is null, contains a null, or differs in length.
     """
     points = batches.to_numpy(column)
     return points if points.dtype in POINT_DTYPES else points.astype(np.float64)
 
 
 def labels_of(points: NDArray[np.floating[Any]], centers: NDArray[np.floating[Any]]) -> NDArray[np.int32]:
-    """The nearest centre of each point, (n,)."""
+    """Return the nearest centre of each point, shape (n,)."""
     if len(points) and points.shape[1] != centers.shape[1]:
         raise InputError(f"points have {points.shape[1]} values, but the model was fitted on {centers.shape[1]}")
     labels = np.empty(len(points), np.int32)
@@ -48,15 +48,15 @@ def labels_of(points: NDArray[np.floating[Any]], centers: NDArray[np.floating[An
 
 
 def fit_rows(comm: Communicator, batches: Batches, options: KMeansOptions) -> KMeansPart:
-    """What every rank runs for a fit; the first column has the points, a second one their weights.
+    """Run a fit on every rank; the first column has the points, an optional second one their weights.
 
-    It uses the batches up, so that a rank has its rows only once meanwhile.
+    The batches are cleared during the fit, so that a rank holds its rows only once.
 
     Raises
     ------
     InputError
-        On every rank: a column is not what it should be, ranks have points of different lengths, or what
-        `ripieno.algorithms.kmeans.program.fit` says.
+        On every rank: if a column is invalid, if ranks have points of different lengths, or for the reasons of
+        `ripieno.algorithms.kmeans.program.fit`.
     """
     name, *weight_names = batches.schema.names
     with agreement(comm):
@@ -64,7 +64,7 @@ def fit_rows(comm: Communicator, batches: Batches, options: KMeansOptions) -> KM
         weights = batches.to_numpy(weight_names[0]) if weight_names else None
         if weights is not None and not (np.isfinite(weights).all() and (weights >= 0).all()):
             raise InputError(f"weight_col={weight_names[0]!r}: expected finite numbers >= 0")
-    # These ranks have no other program; what the arrays are views of stays.
+    # These ranks run no other program. Memory with array views stays alive.
     batches.clear()
     width = _agreed_width(comm, name, points)
     start = options.starts[0]
@@ -74,7 +74,7 @@ def fit_rows(comm: Communicator, batches: Batches, options: KMeansOptions) -> KM
         raise InputError(f"weight_col={weight_names[0]!r}: expected numbers >= 0, not all of them 0")
     rows = LocalRows(RowsInMemory(points.reshape(-1, width)), weights, f"partition {comm.rank} of {name!r}")
     part = program.fit(comm, rows, None, options)
-    # Labels and distances stay here, they are as many as the rows; centres are equal on all ranks.
+    # Labels and distances are not returned: there is one per row. Centres are equal on all ranks.
     clustering = replace(part.clustering, labels=part.clustering.labels[:0], squared_distances=np.empty(0))
     if comm.rank > 0:
         clustering = replace(clustering, centroids=clustering.centroids[:0])
@@ -82,7 +82,7 @@ def fit_rows(comm: Communicator, batches: Batches, options: KMeansOptions) -> KM
 
 
 def _agreed_width(comm: Communicator, name: str, points: NDArray[np.floating[Any]]) -> int:
-    """Values per row; ranks without rows do not know it."""
+    """Return the number of values per row, which ranks without rows learn from the others."""
     mine: int | None = points.shape[1] if len(points) else None
     widths = {width for width in comm.allgather(mine) if width is not None}
     if not widths:

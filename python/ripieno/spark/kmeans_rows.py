@@ -1,4 +1,4 @@
-"""The columns of a DataFrame that K-means takes: what they must hold, and how ranks get them."""
+"""Selection and checks of the DataFrame columns for K-means."""
 
 from __future__ import annotations
 
@@ -12,12 +12,12 @@ from ripieno.errors import InputError
 
 
 def selected(dataset: DataFrame, features: str, weight: str | None) -> DataFrame:
-    """The column of points, as arrays, and, if there is one, that of weights as double.
+    """Return the column of points as arrays and, if given, the column of weights as double.
 
     Raises
     ------
     InputError
-        There is no such column, or it holds something else.
+        If a column is missing or has another type.
     """
     check_features(dataset.schema, features)
     columns = [arrays(dataset, features)]
@@ -29,16 +29,16 @@ def selected(dataset: DataFrame, features: str, weight: str | None) -> DataFrame
 
 
 def arrays(dataset: DataFrame, features: str) -> Column:
-    """The column of points as arrays: a vector, with its list of indices that most have not, takes longer to send."""
+    """Return the column of points as arrays. Vectors take longer to send because of their (mostly null) index lists."""
     points = _column(dataset, features)
     if not isinstance(dataset.schema[features].dataType, VectorUDT):
         return points
-    # Of a null `vector_to_array` makes an error of its own.
+    # `vector_to_array` fails on nulls with an error of its own.
     return F.when(points.isNotNull(), vector_to_array(points)).alias(features)
 
 
 def check_features(schema: StructType, name: str) -> None:
-    """Raise InputError if there is no column of points of this name."""
+    """Raise InputError unless `name` is a column of points."""
     kind = _type_of(schema, "features_col", name)
     element = kind.elementType if isinstance(kind, ArrayType) else None
     is_number = isinstance(element, NumericType) and not isinstance(element, DecimalType)

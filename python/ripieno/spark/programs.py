@@ -1,4 +1,4 @@
-"""`run`: a program on the rows of a DataFrame, once, in ranks that end with it."""
+"""`run`: runs a program once on the rows of a DataFrame, in ranks that end with it."""
 
 from __future__ import annotations
 
@@ -37,37 +37,37 @@ def run(
     Parameters
     ----------
     df : pyspark.sql.DataFrame
-        Its partitions are the ranks' rows if there are as many as workers; otherwise it is repartitioned.
+        If it has one partition per worker, these are the ranks' rows; otherwise it is repartitioned.
     program : callable
-        Gets a `Communicator`, `Batches`, and `args`.
+        Takes a `Communicator`, `Batches`, and `args`.
     workers : int, optional
-        How many ranks; by default one in every slot.
+        Number of ranks; by default one per slot.
     schema : pyspark.sql.types.StructType or str, optional
-        Of rows that the program returns: as a `pyarrow.RecordBatch`, a `pyarrow.Table`, an iterable of these, or None
-        for no rows. A str is as in ``"id long, vector array<double>"``. Timestamps without a zone count as those of the
-        session's, ``spark.sql.session.timeZone``.
+        Schema of the rows that the program returns, as a `pyarrow.RecordBatch`, a `pyarrow.Table`, an iterable of
+        these, or None for no rows. A str has the form ``"id long, vector array<double>"``. Timestamps without a time
+        zone are in the session's zone, ``spark.sql.session.timeZone``.
     threads : int, optional
-        That each rank computes with; by default ``spark.task.cpus``.
+        Threads of each rank; by default ``spark.task.cpus``.
     on_event : callable, optional
-        Gets the events of ranks, see `ripieno.launch`.
+        Called with the events of ranks, see `ripieno.launch`.
     **options
         ``slots_timeout_s`` and other options of `ripieno.launch`.
 
     Returns
     -------
     pyspark.sql.DataFrame or list
-        With `schema`, a DataFrame of the rows that the ranks have returned, those of each rank one partition. They stay
-        at the executors, as after `DataFrame.localCheckpoint`: no use of it runs the program again, nor do they pass
-        through the driver. Otherwise what each rank returned, in order of rank.
+        With `schema`, a DataFrame of the returned rows, with one partition per rank. The rows stay on the executors, as
+        after `DataFrame.localCheckpoint`: later uses do not run the program again, and rows do not pass through the
+        driver. Otherwise the return value of each rank, in order of rank.
 
     Raises
     ------
     InputError
-        If an option is wrong, or the program returns other rows than those of `schema`.
+        If an option is invalid, or the program returns rows that do not match `schema`.
     EngineError
-        If there is no room for the ranks.
+        If too few slots are free.
     Exception
-        The error of the program, see `Job.run`.
+        Raised by the program, see `Job.run`.
     """
     frames.check(df)
     names = SparkEngine.OPTIONS & options.keys()
@@ -88,7 +88,7 @@ def run(
         if output is None:
             return job.run(program, df, *args)
         arrow = frames.arrow_schema(output, df.sparkSession)
-        # On a rank it is the list that stands there.
+        # On a rank the stand-in becomes the rank's output list.
         output_there: Any = Here(task.OUTPUT)
         job.run(_returning, output_there, arrow, program, df, *args)
         return job.returned()
@@ -102,12 +102,12 @@ def _returning(
     batches: Batches,
     *args: Any,
 ) -> None:
-    """Leave what the program returns for Spark to take."""
+    """Append the rows that the program returns to the output for Spark."""
     output += _as_batches(program(comm, batches, *args), schema)
 
 
 def _as_batches(rows: Any, schema: pa.Schema) -> list[pa.RecordBatch]:
-    """Of what a program has returned: a batch or a table, or an iterable of these."""
+    """Return the result of a program, a batch, a table or an iterable of these, as batches."""
     found = rows if isinstance(rows, Iterable) and not isinstance(rows, (pa.RecordBatch, pa.Table)) else [rows]
     batches: list[pa.RecordBatch] = []
     for each in found:
@@ -138,7 +138,7 @@ def _conforming(rows: pa.RecordBatch | pa.Table, schema: pa.Schema) -> list[pa.R
 
 
 def _zoned(name: str, column: pa.ChunkedArray, kind: pa.DataType) -> pa.ChunkedArray:
-    """Timestamps without a zone as those of the session's, which `kind` has: a cast would take them for UTC."""
+    """Interpret timestamps without a zone in the session's zone, which `kind` has: a cast would assume UTC."""
     if not _lacks_zone(column.type, kind):
         return column
     if not pa.types.is_timestamp(kind):
@@ -146,7 +146,7 @@ def _zoned(name: str, column: pa.ChunkedArray, kind: pa.DataType) -> pa.ChunkedA
             f"the program has returned timestamps without a time zone inside of column {name!r}: make them with one "
             "(pyarrow.timestamp('us', 'UTC')), or name their type timestamp_ntz in schema="
         )
-    # Of an hour that comes twice, PySpark takes the second, too.
+    # Like PySpark, take the second of two possible times when clocks are set back.
     return pc.assume_timezone(column, kind.tz, ambiguous="latest")
 
 

@@ -1,4 +1,4 @@
-"""Which hosts share a rack: told by a file or a launcher, or found by probes."""
+"""Racks of hosts: given by a file or a launcher, or measured by probes."""
 
 from ripieno.topology.found import Host, Topology
 from ripieno.topology.search import Racks, search

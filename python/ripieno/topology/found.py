@@ -1,4 +1,4 @@
-"""What is known of the hosts of ranks: racks, cores, NUMA nodes; as a tree, and as a file of racks."""
+"""Known facts about the hosts of ranks: racks, cores, NUMA nodes; as a tree, and as a rack file."""
 
 from __future__ import annotations
 
@@ -14,18 +14,18 @@ Source = Literal["given", "measured", "too few"]
 
 @dataclass(frozen=True)
 class Host:
-    """A host.
+    """A host of ranks.
 
     Attributes
     ----------
     name
-        As it calls itself.
+        Its own host name.
     ranks
-        How many ranks run there.
+        Number of ranks on the host.
     cores
-        How many cores these may use.
+        Number of cores that these ranks may use.
     numa_nodes
-        How many parts its memory has.
+        Number of NUMA nodes.
     """
 
     name: str
@@ -43,13 +43,13 @@ class Topology:
     hosts
         All hosts, in the order of their first ranks.
     racks
-        Of each host the name of its rack.
+        Name of each host's rack.
     source
         Whether racks were "given" by a file, an option or a launcher, or "measured"; one or two hosts are "too few".
     sure
-        If measured, the probability that the least certain host stands in its rack; else None.
+        If measured, the probability of the least certain host's rack; else None.
     rounds, probes
-        How much was measured for it.
+        Number of measurement rounds and probes.
     """
 
     hosts: Sequence[Host]
@@ -68,19 +68,19 @@ class Topology:
         return found
 
     def as_json(self) -> dict[str, Any]:
-        """Everything as JSON has it."""
+        """Return all fields as JSON."""
         return asdict(self)
 
     def toml(self) -> str:
-        """A file of racks, as ``ripieno run --racks`` reads it."""
-        # Strings of JSON are strings of TOML.
+        """Return a rack file for ``ripieno run --racks``."""
+        # A JSON string is also a TOML string.
         lines = [
             f"{json.dumps(rack)} = {json.dumps([host.name for host in hosts])}" for rack, hosts in self.by_rack.items()
         ]
         return "\n".join(["[racks]", *lines, ""])
 
     def picture(self) -> str:
-        """The racks and their hosts as an SVG picture."""
+        """Return the racks and their hosts as an SVG picture."""
         by_rack = {rack: [(host.name, _told(host)) for host in hosts] for rack, hosts in self.by_rack.items()}
         return pictures.racks(self._heading(len(by_rack)), by_rack)
 

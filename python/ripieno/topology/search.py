@@ -1,12 +1,13 @@
-"""Which hosts share a rack, by how fast pairs of them are while all others are busy, too.
+"""Detection of racks from the transfer rates of host pairs while all other hosts are busy.
 
-In a round every host exchanges bytes with one other. Within a rack a pair has its cables for itself; pairs of several
-racks share uplinks, and are slower where these are full. So a slow pair stands in two racks, and a fast one in one, the
-surer the more pairs of its round were slow. The first rounds are random. Later ones let most hosts exchange with hosts
-of other supposed racks, which fills the uplinks. A round has p/2 probes, and there are O(log p) rounds.
+In a round every host exchanges data with one other host. A pair within a rack has its links to itself. Pairs in
+different racks share uplinks, and are slower if these are full. A slow pair therefore indicates two racks, and a fast
+pair one rack; a fast pair is stronger evidence the more pairs of its round were slow. The first rounds are random. In
+later rounds most hosts exchange with hosts of other assumed racks, which fills the uplinks. A round has p/2 probes, and
+the search takes O(log p) rounds.
 
-The racks are those that make what was seen likeliest: each host is moved, and racks are merged, while that helps.
-Networks whose uplinks are never full show no racks, and need none.
+The result is the assignment with the highest likelihood: the search moves single hosts and merges racks while that
+increases it. Networks with uplinks that are never full show no racks, and need none.
 """
 
 from __future__ import annotations
@@ -20,41 +21,41 @@ import numpy as np
 from numpy.typing import NDArray
 
 Pair = tuple[int, int]
-#: A pair is slow below this share of what its hosts have reached at best.
+#: A pair is slow below this share of its hosts' best rates.
 SLOW_SHARE = 0.85
-#: How often a pair of one rack is slow all the same, because hosts were busy.
+#: Probability that a pair within a rack is slow because its hosts were busy.
 NOISE = 0.03
-#: Up to this share of slow pairs, nothing but noise made them slow.
+#: Up to this share of slow pairs, noise alone explains them.
 FLAT_SHARE = 0.08
-#: What share of the pairs of different racks is slow at least.
+#: Minimum share of slow pairs among pairs across racks.
 FULL_SHARE = 0.4
-#: Of the first rounds, which are random, what share of pairs is taken to stand in two racks.
+#: Assumed share of pairs across racks in the random first rounds.
 CROSSING_SHARE = 0.8
-#: Odds against the next best place of a host with which the search ends.
+#: The search ends when the odds of each host's rack against its next best rack reach this value.
 SURE_ODDS = 1e3
-#: For so many rounds nothing may have changed.
+#: The assignment must also be unchanged for this many rounds.
 KEPT_ROUNDS = 2
-#: The logarithm of how much likelier a slow pair is to stand in one rack than in two.
+#: Log-likelihood ratio of one rack against two racks for a slow pair.
 SLOW_GAIN = -3.0
-#: One host in so many is tested in a round, at most; the others fill the uplinks.
+#: At most one in this many hosts is tested per round; the others fill the uplinks.
 TESTED = 8
 ROUNDING = 1e-9
-#: Rounds, at most, times log2 of the hosts.
+#: Maximum number of rounds, divided by log2 of the number of hosts.
 ROUNDS_MAX = 10
 
 
 @dataclass(frozen=True)
 class Racks:
-    """What a search has found.
+    """The result of a search.
 
     Attributes
     ----------
     numbers
-        Of each host the number of its rack, by first appearance.
+        Rack number of each host, in order of first appearance.
     sure
-        The probability of the least certain host's place.
+        The probability of the least certain host's rack.
     round_count, probe_count
-        How much was measured.
+        Number of measurement rounds and probes.
     """
 
     numbers: list[int]
@@ -64,16 +65,16 @@ class Racks:
 
 
 def search(host_count: int, *, seed: int = 0) -> Generator[list[Pair], Sequence[float], Racks]:
-    """Yields the pairs of each round, and is sent their rates; returns the racks.
+    """Yield the pairs of each round, receive their rates by `send`, and return the racks.
 
-    The same rates lead to the same rounds, so every rank can search by itself.
+    Equal rates lead to equal rounds, so every rank can run the search independently.
 
     Parameters
     ----------
     host_count
-        How many hosts: three or more, for of two there is nothing to compare.
+        Number of hosts, at least three: two hosts allow no comparison.
     seed
-        Of what is drawn.
+        Seed of the random choices.
     """
     draw = random.Random(seed)
     seen = _Seen(host_count)
@@ -89,7 +90,7 @@ def search(host_count: int, *, seed: int = 0) -> Generator[list[Pair], Sequence[
         before = labels
         labels, odds, rivals = seen.racks(None if number < 2 * log2 else labels)
         kept = kept + 1 if labels == before else 0
-        # Sure, and so for some rounds.
+        # The assignment is certain, and has been stable for some rounds.
         if kept >= KEPT_ROUNDS and odds.min() >= math.log(SURE_ODDS):
             break
     sure = 1 / (1 + math.exp(-min(float(odds.min()), 700.0)))
@@ -98,7 +99,7 @@ def search(host_count: int, *, seed: int = 0) -> Generator[list[Pair], Sequence[
 
 
 class _Seen:
-    """All rounds so far. What is slow is so beside the median of what hosts have reached at best."""
+    """All rounds so far. A pair is slow relative to the median of the hosts' best rates."""
 
     def __init__(self, host_count: int) -> None:
         self.host_count = host_count
@@ -107,7 +108,7 @@ class _Seen:
         self.best = np.zeros(host_count)
 
     def note(self, pairs: list[Pair], rates: Sequence[float]) -> None:
-        """What a round has shown."""
+        """Add the results of a round."""
         self.rounds.append(pairs)
         self.rates.append(np.asarray(rates, np.float64))
         for pair, rate in zip(pairs, rates, strict=True):
@@ -115,12 +116,12 @@ class _Seen:
                 self.best[host] = max(self.best[host], rate)
 
     def racks(self, labels: list[int] | None) -> tuple[list[int], NDArray[np.float64], list[int]]:
-        """The likeliest racks, and the logarithm of the odds of each host's; `labels` were the likeliest before."""
+        """Return the likeliest racks, the log odds of each host's rack, and its rival; `labels` are the last result."""
         limit = SLOW_SHARE * float(np.median(self.best))
         slow = [rates < limit for rates in self.rates]
         total, count = sum(int(each.sum()) for each in slow), sum(len(each) for each in slow)
         if total <= FLAT_SHARE * count:
-            # Behind full uplinks most pairs would have been slow, so each round of a host speaks for one rack.
+            # Full uplinks would slow most pairs, so each round of a host is evidence for a single rack.
             return self._one_rack(count - total)
         gains = np.zeros((self.host_count, self.host_count))
         for pairs, is_slow in zip(self.rounds, slow, strict=True):
@@ -136,18 +137,18 @@ class _Seen:
             if found[one] != found[other]
         ]
         if sum(crossing) < FULL_SHARE * len(crossing):
-            # Any noise has racks that explain it best. But uplinks that are full slow most pairs that cross them.
+            # Some assignment always fits noise best. But full uplinks slow most pairs that cross them.
             return self._one_rack(count - total)
         return found, *_odds(gains, found)
 
     def _one_rack(self, quick_count: int) -> tuple[list[int], NDArray[np.float64], list[int]]:
-        """All hosts in one; each pair that was not slow speaks for it."""
+        """Return a single rack with all hosts; each pair that was not slow is evidence for it."""
         found = [0] * self.host_count
         return found, np.full(self.host_count, float(quick_count) / self.host_count), found
 
 
 def _fullness(pairs: list[Pair], slow: NDArray[np.bool_], labels: list[int] | None) -> list[float]:
-    """Per pair, how often it would have been slow if it stood in two racks, for their uplinks were full."""
+    """Return, per pair, the probability that it would have been slow across racks, because uplinks were full."""
     usual = min(1.0, float(slow.mean()) / CROSSING_SHARE)
     if labels is None:
         return [usual] * len(pairs)
@@ -164,21 +165,21 @@ def _fullness(pairs: list[Pair], slow: NDArray[np.bool_], labels: list[int] | No
         shares = []
         for host in (one, other):
             slow_count, all_count = crossed.get(labels[host], [0, 0])
-            # The others of its racks tell, not itself, and what is usual in this round counts as two of them.
+            # The other pairs of its racks count, not the pair itself. The average of the round counts as two pairs.
             shares.append((slow_count - own * int(was_slow) + 2 * usual) / (all_count - own + 2))
         found.append(max(shares))
     return found
 
 
 def _likeliest(gains: NDArray[np.float64]) -> list[int]:
-    """Labels of hosts that make the sum of the gains within racks great: hosts move, then racks merge."""
+    """Return labels of hosts that maximize the sum of gains within racks locally: hosts move, then racks merge."""
     count = len(gains)
     labels = np.arange(count)
     for _ in range(count):
         for _ in range(count):
             has_moved = False
             for host in range(count):
-                # A label that nobody has is a rack of its own, which gains nothing.
+                # An unused label is a new rack of one host, with gain 0.
                 sums = np.bincount(labels, weights=gains[host], minlength=count)
                 best = int(np.argmax(sums))
                 if sums[best] > sums[labels[host]] + ROUNDING:
@@ -197,7 +198,7 @@ def _likeliest(gains: NDArray[np.float64]) -> list[int]:
 
 
 def _odds(gains: NDArray[np.float64], labels: list[int]) -> tuple[NDArray[np.float64], list[int]]:
-    """Per host, the logarithm of the odds of its rack against the next best one, or one of its own; and that one."""
+    """Return, per host, the log odds of its rack against the next best or a new rack, and that rack."""
     count, array = len(labels), np.asarray(labels)
     found, others, rivals = np.zeros(count), sorted(set(labels)), list(labels)
     for host in range(count):
@@ -206,21 +207,21 @@ def _odds(gains: NDArray[np.float64], labels: list[int]) -> tuple[NDArray[np.flo
         rival = max((label for label in others if label != own), key=lambda label: sums[label], default=own)
         best = -math.inf if rival == own else float(sums[rival])
         if not is_alone and best < 0:
-            # The next best is a rack of its own: what its own rack shows decides.
+            # The next best is a rack of its own, so only the evidence for the current rack counts.
             rival, best = own, 0.0
         found[host], rivals[host] = sums[own] - best, rival
     return found, rivals
 
 
 def _matching(count: int, draw: random.Random) -> list[Pair]:
-    """Every host with another one, at random; of an odd number one rests."""
+    """Pair all hosts at random; with an odd number, one host is left out."""
     hosts = list(range(count))
     draw.shuffle(hosts)
     return list(zip(hosts[::2], hosts[1::2], strict=False))
 
 
 def _crossing(labels: list[int], odds: NDArray[np.float64], rivals: list[int], draw: random.Random) -> list[Pair]:
-    """Most hosts with one of another rack, and the least certain ones with one of the rack that they may belong to."""
+    """Pair most hosts across racks, and the least certain hosts with a host of their rival rack."""
     racks = {rack: [host for host, label in enumerate(labels) if label == rack] for rack in dict.fromkeys(labels)}
     for hosts in racks.values():
         draw.shuffle(hosts)
@@ -232,7 +233,7 @@ def _crossing(labels: list[int], odds: NDArray[np.float64], rivals: list[int], d
             pairs.append((host, rival.pop()))
     left = list(racks.values())
     draw.shuffle(left)
-    # The fullest rack gives one host, and the next fullest the other, so that as few as may be are left over.
+    # The two largest racks give one host each, so that few hosts are left over.
     while len(left := sorted(filter(None, left), key=len, reverse=True)) > 1:
         pairs.append((left[0].pop(), left[1].pop()))
     if left:

@@ -1,8 +1,8 @@
 """A backend of `torch.distributed` for tensors on CPUs: ``dist.init_process_group("ripieno")``.
 
-After ``import ripieno.torch`` the ranks of a job, or those that `ripieno run` or another launcher has started, are
-those of the process group, and nothing else is to be said. `DistributedDataParallel`, FSDP2, device meshes, DTensor and
-checkpoints call it as they call Gloo.
+After ``import ripieno.torch`` the ranks of a job, or the ranks that `ripieno run` or another launcher has started, form
+the process group without further options. `DistributedDataParallel`, FSDP2, device meshes, DTensor and checkpoints use
+it like Gloo.
 """
 
 from ripieno.torch.meeting import register

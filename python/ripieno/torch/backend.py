@@ -1,4 +1,4 @@
-"""The backend: each call of a process group is one of a communicator, and its end a `RipienoWork`."""
+"""The backend: maps each call of a process group to a call of a communicator, and returns a `RipienoWork`."""
 
 from __future__ import annotations
 
@@ -20,16 +20,16 @@ from ripieno.wire.calls import Handle
 
 
 class RipienoBackend(dist.distributed_c10d.C10DBackend):
-    """One rank's part in a process group.
+    """The backend of one rank in a process group.
 
     Parameters
     ----------
     comm
-        Of the ranks of the group.
+        Communicator of the group.
     name
-        Of the group.
+        Name of the group.
     timeout
-        How long a call may take, from its begin. Then the ranks are given up: each raises, and the job ends.
+        Time limit of a call from its start. After it, every rank raises, and the job ends.
     """
 
     supports_splitting = True
@@ -41,9 +41,9 @@ class RipienoBackend(dist.distributed_c10d.C10DBackend):
         self._name = name
         self._limit_s = timeout.total_seconds()
         self._threads = WorkThreads(self._give_up)
-        # Works that are begun while PyTorch brings several calls together.
+        # Works started while PyTorch coalesces several calls.
         self._together: list[RipienoWork] | None = None
-        # How many calls of all ranks have begun.
+        # Number of calls of all ranks that have started.
         self._sequence_number = 0
 
     def name(self) -> str:
@@ -63,7 +63,7 @@ class RipienoBackend(dist.distributed_c10d.C10DBackend):
         self._threads.close()
 
     def _set_sequence_number_for_group(self) -> None:
-        """Nothing: numbers begin at 0 on every rank."""
+        """Do nothing: numbers start at 0 on every rank."""
 
     def _get_sequence_number_for_group(self) -> int:
         return self._sequence_number
@@ -73,12 +73,12 @@ class RipienoBackend(dist.distributed_c10d.C10DBackend):
         return dist.distributed_c10d.C10DBackend.Options("ripieno", timedelta(seconds=self._limit_s))
 
     def split(self, store: dist.Store, ranks: list[int], opts: Any) -> RipienoBackend | None:
-        """The backend of some ranks of this group; None on a rank that is not one of them."""
+        """Return the backend of some ranks of this group; None on a rank outside of them."""
         if self.rank() not in ranks:
             return None
         return RipienoBackend(self._comm.group(ranks), opts.group_name or self._name, opts._timeout)
 
-    # One rank's tensors to all, or all ranks' to one or all
+    # From one rank to all, and from all ranks to one or all
 
     def broadcast(self, tensors: list[Tensor], opts: Any) -> RipienoWork:
         places = InPlace(tensors)
@@ -96,7 +96,7 @@ class RipienoBackend(dist.distributed_c10d.C10DBackend):
         return self._begun("allgather", handles, finish, [part for parts in outputs for part in parts])
 
     def allgather_coalesced(self, outputs: list[list[Tensor]], inputs: list[Tensor], opts: Any = None) -> RipienoWork:
-        # Outputs are one list per rank here.
+        # Here, outputs are one list per rank.
         return self.allgather([list(parts) for parts in zip(*outputs, strict=True)], inputs, opts)
 
     def all_gather_single(self, output: Tensor, given: Tensor, opts: Any = None) -> RipienoWork:
@@ -140,7 +140,7 @@ class RipienoBackend(dist.distributed_c10d.C10DBackend):
         return self.allreduce(tensors, opts)
 
     def allreduce_sparse(self, tensors: list[Tensor], opts: Any) -> RipienoWork:
-        """Of sparse tensors: the ranks tell each other their indices, and then reduce rows of equal ones."""
+        """Reduce sparse tensors: the ranks exchange their indices, and then reduce rows with equal indices."""
         op = op_of(opts.reduceOp, tensors[0].dtype)
         results = [sparse_sum(self._comm, tensor, _summed(op)) for tensor in tensors]
 
@@ -213,7 +213,7 @@ class RipienoBackend(dist.distributed_c10d.C10DBackend):
         return self._begun("barrier", [self._comm.barrier_async()], _nothing, [])
 
     def monitored_barrier(self, opts: Any, wait_all_ranks: bool = False) -> None:
-        """Return once every rank has come; `TimeoutError` if that takes too long."""
+        """Return when every rank has called it; raise `TimeoutError` after the time limit."""
         work = self.barrier()
         work.wait(opts.timeout)
 
@@ -232,7 +232,7 @@ class RipienoBackend(dist.distributed_c10d.C10DBackend):
 
         return self._begun("coalesced calls", [], finish, result)
 
-    # What all calls share
+    # Shared by all calls
 
     def _begun(
         self, what: str, handles: Sequence[Handle[Any]], finish: Callable[[], None], result: Sequence[Tensor]
@@ -280,4 +280,4 @@ def _summed(op: OpName | Literal["avg"]) -> OpName:
 
 
 def _nothing() -> None:
-    """All is where it belongs."""
+    """Do nothing: the result is already in place."""

@@ -1,4 +1,4 @@
-"""How `torch.distributed` finds the backend, the ranks and a store."""
+"""Registration of the backend, its ranks and a store with `torch.distributed`."""
 
 from __future__ import annotations
 
@@ -27,34 +27,34 @@ _HANDLERS: dict[str, Any] = _rendezvous_handlers
 
 
 def register() -> None:
-    """Tell PyTorch of the backend, and of the ranks of a job where no variables of the environment do. May be repeated.
+    """Register the backend with PyTorch, and the ranks of a job where the environment sets none. Can be repeated.
 
-    PyTorch calls it by itself when a process group names the backend.
+    PyTorch calls it when a process group names the backend.
     """
     dist.Backend.register_backend(_NAME, _create, extended_api=True, devices=["cpu"])
     if _NAME not in _HANDLERS:
         dist.register_rendezvous_handler(_NAME, _meet)
-        # ``init_process_group("ripieno")`` asks the environment, where programs of a job have nothing.
+        # ``init_process_group("ripieno")`` reads the environment, which has no variables in programs of a job.
         by_environment = _HANDLERS["env"]
         _HANDLERS["env"] = lambda url, **options: _meet_or(by_environment, url, **options)
-        # With ``TORCH_DISTRIBUTED_DEBUG=DETAIL`` PyTorch compares the ranks' calls by a second process group, of Gloo.
+        # With ``TORCH_DISTRIBUTED_DEBUG=DETAIL`` PyTorch compares the ranks' calls through a second group (Gloo).
         wrap = distributed_c10d._create_process_group_wrapper
         distributed_c10d._create_process_group_wrapper = partial(_wrapped_unless_ours, wrap)
 
 
 def _wrapped_unless_ours(wrap: Any, wrapped_pg: Any, **options: Any) -> Any:
-    """Ripieno's backend itself, whose ranks compare their calls in any case; others as PyTorch wraps them."""
+    """Return Ripieno's backend unwrapped, because it always compares calls; wrap others as PyTorch does."""
     return wrapped_pg if isinstance(wrapped_pg, RipienoBackend) else wrap(wrapped_pg=wrapped_pg, **options)
 
 
 def _meet_or(by_environment: Any, url: str, **options: Any) -> Iterator[Meeting]:
-    """torchrun's own store where it has one. Others would listen on the port at which the ranks meet."""
+    """Use torchrun's own store if it has one. Other stores would listen on the rendezvous port of the ranks."""
     has_store = os.environ.get("TORCHELASTIC_USE_AGENT_STORE") == "True"
     return by_environment(url, **options) if has_store else _meet(url, **options)
 
 
 def _meet(url: str, timeout: timedelta | None = None, **_: Any) -> Iterator[Meeting]:
-    """The ranks of the job, and a store of PyTorch's: a file that only they can read, or on several nodes a server."""
+    """Yield the ranks of the job with a PyTorch store: a private file, or on several nodes a server."""
     comm = init()
     if comm.world_size == 1:
         yield dist.HashStore(), 0, 1

@@ -1,4 +1,4 @@
-"""Reductions of sparse tensors, in which ranks have different rows."""
+"""Reductions of sparse tensors with different rows on each rank."""
 
 from __future__ import annotations
 
@@ -11,12 +11,12 @@ from ripieno.torch.tensors import array_of, tensor_like
 
 
 def sparse_sum(comm: Communicator, tensor: torch.Tensor, op: OpName) -> torch.Tensor:
-    """The combination of all ranks' sparse tensors, coalesced: ranks tell their indices, then rows of equal ones meet.
+    """Return the coalesced combination of all ranks' sparse tensors. Ranks exchange indices, then reduce equal rows.
 
     Raises
     ------
     RankFailed, CollectiveMismatch
-        As of `Communicator.sparse_reduce`.
+        As in `Communicator.sparse_reduce`.
     """
     tensor = tensor.coalesce()
     shape, depth = tensor.shape, tensor.sparse_dim()

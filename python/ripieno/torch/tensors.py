@@ -1,4 +1,4 @@
-"""Tensors as arrays on the same memory, and what PyTorch calls operations."""
+"""Views of tensors as arrays, and the names of PyTorch's operations."""
 
 from __future__ import annotations
 
@@ -23,17 +23,17 @@ _OPS: dict[Any, OpName | Literal["avg"]] = {
     dist.ReduceOp.BOR: "or",
     dist.ReduceOp.BXOR: "xor",
 }
-# Of booleans: what is true of a sum is that one of them is.
+# Booleans: their sum is true if any of them is true.
 _OPS_OF_BOOLEANS: dict[str, OpName] = {"sum": "or", "max": "or", "prod": "and", "min": "and"}
 
 
 def array_of(tensor: torch.Tensor) -> NDArray[Any]:
-    """A contiguous tensor's memory as an array of its shape, complex numbers as pairs along one axis more.
+    """Return a contiguous tensor's memory as an array of its shape, with complex numbers as pairs along one more axis.
 
     Raises
     ------
     InputError
-        Its elements are of a kind that arrays do not have.
+        If NumPy has no type for its elements.
     """
     tensor = tensor.detach()
     if tensor.is_complex():
@@ -49,24 +49,24 @@ def array_of(tensor: torch.Tensor) -> NDArray[Any]:
 
 
 def moved(tensor: torch.Tensor) -> NDArray[Any]:
-    """A contiguous tensor's memory as a row of bytes or numbers, for calls that combine nothing."""
+    """Return a contiguous tensor's memory as one axis of bytes or numbers, for calls without reductions."""
     return array_of(tensor).reshape(-1)
 
 
 def length(tensor: torch.Tensor) -> int:
-    """How many numbers it has in `moved`."""
+    """Return the number of elements of the tensor in `moved`."""
     return int(tensor.numel()) * (2 if tensor.is_complex() else 1)
 
 
 def op_of(op: Any, dtype: torch.dtype) -> OpName | Literal["avg"]:
-    """The name of an operation for elements of a kind; "avg" is a sum that is divided in the end.
+    """Return the name of an operation for a dtype; "avg" is a sum that is divided at the end.
 
     Raises
     ------
     InputError
-        Nobody combines such elements so.
+        If no operation combines such elements.
     """
-    # A ReduceOp equals its kind, but has another hash.
+    # A ReduceOp equals its kind, but has a different hash.
     name = next((name for kind, name in _OPS.items() if op == kind), None)
     if name is None:
         raise InputError(f"{op}: expected SUM, AVG, PRODUCT, MIN, MAX, BAND, BOR or BXOR")
@@ -80,7 +80,7 @@ def op_of(op: Any, dtype: torch.dtype) -> OpName | Literal["avg"]:
 
 
 class InPlace:
-    """Tensors with the memory in which their call works: their own, or that of a copy where it lies apart."""
+    """Tensors with the memory for their call: their own, or a copy if they are not contiguous."""
 
     def __init__(self, tensors: Sequence[torch.Tensor]) -> None:
         self._given = list(tensors)
@@ -94,13 +94,13 @@ class InPlace:
 
 
 def deal(flat: torch.Tensor, parts: Sequence[torch.Tensor]) -> None:
-    """Copy the rows of a tensor into others, each of the shape that it has."""
+    """Copy the rows of a tensor into other tensors, reshaped to their shapes."""
     for part, came in zip(parts, flat, strict=True):
         part.copy_(came.view(part.shape))
 
 
 def tensor_like(array: NDArray[Any], tensor: torch.Tensor) -> torch.Tensor:
-    """An array, as `array_of` gives them, as a tensor of the dtype of another."""
+    """Return an array from `array_of` as a tensor with the dtype of `tensor`."""
     if tensor.is_complex():
         return torch.view_as_complex(torch.from_numpy(array))
     if tensor.dtype == torch.bfloat16:

@@ -1,4 +1,4 @@
-"""`RipienoWork`: what a call of a process group gives back, and the threads that end it and limit its time."""
+"""`RipienoWork`: the result of a process group's call, and the threads that complete it and limit its time."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from torch.futures import Future
 
 from ripieno.wire.calls import Handle
 
-# What PyTorch hands over where nobody has said how long to wait.
+# PyTorch passes this value if the caller sets no timeout.
 _NO_TIMEOUT = timedelta(0)
 
 
@@ -28,15 +28,15 @@ class RipienoWork(dist.Work):
     Parameters
     ----------
     what
-        The call, for errors.
+        Name of the call, for errors.
     handles
-        Its parts.
+        Handles of its parts.
     finish
-        Moves what came to where it belongs, once.
+        Copies received data to its destination. Called once.
     result
-        The tensors that hold the result then.
+        The tensors with the result afterwards.
     threads
-        Those of its process group.
+        Threads of the process group.
     """
 
     def __init__(
@@ -60,7 +60,7 @@ class RipienoWork(dist.Work):
         self._late: TimeoutError | None = None
 
     def wait(self, timeout: timedelta = _NO_TIMEOUT) -> bool:
-        """True at the end of the call; `TimeoutError` if it takes longer than that, or than its group allows."""
+        """Return True at the end of the call; raise `TimeoutError` after `timeout` or the time limit of the group."""
         if timeout > _NO_TIMEOUT:
             self._threads.limit(self, timeout.total_seconds())
         self.end()
@@ -88,7 +88,7 @@ class RipienoWork(dist.Work):
         return self._future
 
     def end(self) -> None:
-        """Wait for the parts and finish; raises whatever the call has ended with, each time."""
+        """Wait for the parts and finish; raise the error of the call, on each call."""
         with self._lock:
             if not self._has_ended:
                 try:
@@ -107,7 +107,7 @@ class RipienoWork(dist.Work):
             raise self._error
 
     def expire(self, limit_s: float) -> str | None:
-        """Note that the time is over; the reason, or None if the call has ended before."""
+        """Mark the call as expired; return the reason, or None if the call has already ended."""
         if self._has_ended:
             return None
         reason = f"{self.what} has taken longer than its timeout of {limit_s:g} s"
@@ -116,25 +116,25 @@ class RipienoWork(dist.Work):
 
 
 class WorkThreads:
-    """The threads of a process group: some end works that have futures, one looks at the clock.
+    """The threads of a process group: some complete works with futures, one enforces time limits.
 
     One thread at a time waits for the next work. Before it runs the callbacks of a future, another thread takes over.
-    So a callback may wait for the future of another work.
+    A callback may therefore wait for the future of another work.
 
     Parameters
     ----------
     give_up
-        Called with the reason if a work takes too long: ends all calls of the ranks.
+        Called with the reason if a work exceeds its time limit: ends all calls of the ranks.
     """
 
     def __init__(self, give_up: Callable[[str], None]) -> None:
         self._give_up = give_up
         self._promised: deque[tuple[RipienoWork, Future[list[torch.Tensor]]]] = deque()
         self._may_take = threading.Condition()
-        # Whether a thread waits for a work, and how many threads have nothing to do.
+        # Whether a thread waits for a work, and the number of idle threads.
         self._is_waiting = False
         self._idle_count = 0
-        # A work that nobody has any more is of no concern, and keeps no tensors.
+        # Weak references: a work without other references needs no limit, and must not keep tensors alive.
         self._limits: list[tuple[float, int, float, weakref.ref[RipienoWork]]] = []
         self._count = itertools.count()
         self._changed = threading.Condition()
@@ -142,13 +142,13 @@ class WorkThreads:
         self._is_closed = False
 
     def fulfil(self, work: RipienoWork, future: Future[list[torch.Tensor]]) -> None:
-        """Let the future be done when the work is."""
+        """Complete the future when the work ends."""
         with self._may_take:
             self._promised.append((work, future))
             self._call_a_thread()
 
     def limit(self, work: RipienoWork, limit_s: float) -> None:
-        """Give the ranks up if the work has not ended by then."""
+        """Abort the ranks if the work has not ended after `limit_s`."""
         entry = (time.monotonic() + limit_s, next(self._count), limit_s, weakref.ref(work))
         with self._changed:
             self._forget_ended()
@@ -160,7 +160,7 @@ class WorkThreads:
                 self._changed.notify()
 
     def close(self) -> None:
-        """End the threads, once all futures are done."""
+        """End the threads after all futures are complete."""
         with self._may_take:
             self._is_closed = True
             self._may_take.notify_all()
@@ -168,7 +168,7 @@ class WorkThreads:
             self._changed.notify()
 
     def _call_a_thread(self) -> None:
-        """Let an idle thread, or a new one, take the next work, unless another one waits for a work."""
+        """Let an idle or new thread take the next work, unless another thread waits for a work."""
         if self._is_waiting or not self._promised:
             return
         if self._idle_count:
@@ -187,17 +187,17 @@ class WorkThreads:
             with self._may_take:
                 self._is_waiting = False
                 self._call_a_thread()
-            # Both run callbacks, which may wait.
+            # Both calls run callbacks, which may wait.
             if error is not None:
                 future.set_exception(error)
             else:
                 future.set_result(work.result())
 
     def _next_promised(self) -> tuple[RipienoWork, Future[list[torch.Tensor]]] | None:
-        """The next work, which this thread is to wait for; None if the thread is to end."""
+        """Return the next work to wait for; None if the thread is to end."""
         with self._may_take:
             self._idle_count += 1
-            # One thread that has nothing to do is enough.
+            # One idle thread is enough.
             self._may_take.wait_for(lambda: self._may_end() or (self._promised and not self._is_waiting))
             self._idle_count -= 1
             if not self._promised or self._is_waiting:

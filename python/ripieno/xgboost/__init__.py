@@ -1,7 +1,7 @@
 """XGBoost on the ranks of a job: `train`, and `network` for programs that call XGBoost themselves.
 
-XGBoost has collectives of its own, over TCP connections that nobody authenticates. Here the ranks start and join them,
-so that there is no tracker to run and no list of machines to write.
+XGBoost has its own collectives, over TCP connections without authentication. Here the ranks start and join them, so no
+separate tracker and no list of machines is needed.
 """
 
 from ripieno.xgboost.network import network

@@ -1,4 +1,4 @@
-"""`network`: XGBoost's own collectives among the ranks of a communicator."""
+"""`network`: runs XGBoost's own collectives among the ranks of a communicator."""
 
 from __future__ import annotations
 
@@ -9,30 +9,30 @@ from typing import Any
 from ripieno.comm.communicator import Communicator
 from ripieno.errors import RipienoError
 
-#: How long ranks and their tracker wait for each other, in seconds.
+#: How long ranks and the tracker wait for each other, in seconds.
 TIMEOUT_S = 300
 
 
 @contextmanager
 def network(comm: Communicator, *, host: str | None = None, timeout_s: int = TIMEOUT_S) -> Iterator[None]:
-    """Within it XGBoost trains on the rows of all ranks; a collective.
+    """Let XGBoost train on the rows of all ranks within the ``with`` statement; a collective.
 
-    Rank 0 runs XGBoost's tracker on a free port, and tells the others where. Ranks have the same numbers there as here.
+    Rank 0 runs XGBoost's tracker on a free port, and broadcasts the address. Ranks keep their numbers in XGBoost.
 
     Parameters
     ----------
     comm
-        The ranks.
+        Communicator of the ranks.
     host
-        Under which name or address the others reach rank 0; by default loopback where all are of one host, and that
-        host's name otherwise.
+        Name or address at which the others reach rank 0; by default loopback if all ranks run on one host, else the
+        name of rank 0's host.
     timeout_s
-        How long they wait for each other.
+        How long the ranks wait for each other, in seconds.
 
     Raises
     ------
     RipienoError
-        The tracker cannot start, or the ranks do not meet at it.
+        If the tracker cannot start, or the ranks do not join it.
     """
     from xgboost import collective
     from xgboost.core import XGBoostError
@@ -45,7 +45,7 @@ def network(comm: Communicator, *, host: str | None = None, timeout_s: int = TIM
     if isinstance(where, str):
         raise RipienoError(f"XGBoost's tracker on {comm.hosts[0]}: {where}")
     try:
-        # XGBoost numbers ranks by their names, as a sorted list has them.
+        # XGBoost numbers ranks in the order of their sorted task ids.
         collective.init(**where, dmlc_task_id=f"{comm.rank:010d}", dmlc_timeout=timeout_s)
     except XGBoostError as error:
         raise RipienoError(f"rank {comm.rank} on {comm.hosts[comm.rank]} does not meet the others: {error}") from error
@@ -58,7 +58,7 @@ def network(comm: Communicator, *, host: str | None = None, timeout_s: int = TIM
 
 
 def _tracker(comm: Communicator, host: str | None, timeout_s: int) -> tuple[Any, dict[str, Any] | str]:
-    """A tracker that listens, and what leads to it; or why there is none."""
+    """Return a listening tracker and its connection parameters, or the reason why it cannot start."""
     from xgboost.core import XGBoostError
     from xgboost.tracker import RabitTracker
 

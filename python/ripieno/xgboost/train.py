@@ -1,4 +1,4 @@
-"""`train`: XGBoost's training with the rows divided among workers."""
+"""`train`: XGBoost training on rows that are divided among workers."""
 
 from __future__ import annotations
 
@@ -24,24 +24,24 @@ if TYPE_CHECKING:
     from ripieno.launch import Job
     from ripieno.launch.engine.contract import Engine
 
-# Trees whose splits are found by histograms, which ranks can add up.
+# Tree methods based on histograms, which ranks can add up.
 _METHODS = ("auto", "approx", "hist")
 
 
 @dataclass(frozen=True)
 class LabelledRows:
-    """Rows for XGBoost: where they are, and what is known of each.
+    """The source of rows for XGBoost, with labels and weights.
 
     Parameters
     ----------
     source
         The rows.
     labels
-        Of all rows, or the name of the column of files that holds them.
+        Labels of all rows, or the name of the label column in files.
     weights
-        Of all rows, or None.
+        Weights of all rows, or None.
     name
-        What evaluations call them.
+        Name of the rows in evaluations.
     """
 
     source: Dataset | RowsInMemory
@@ -51,7 +51,7 @@ class LabelledRows:
 
     @classmethod
     def of(cls, X: Any, y: Any, weights: ArrayLike | None, name: str) -> LabelledRows:
-        """What a user gives, with InputErrors that name it."""
+        """Create the rows from a user's arguments; an `InputError` names the argument."""
         if is_path_like(X):
             source: Dataset | RowsInMemory = open_source(X)
         else:
@@ -70,7 +70,7 @@ class LabelledRows:
         return cls(source, labels, _one_each(weights, source, f"weights of {name}"), name)
 
     def of_rank(self, comm: Communicator) -> DMatrix:
-        """A rank's share, which may be empty, cut into bins alike on all ranks."""
+        """Return a rank's share, which may be empty, with equal bins on all ranks."""
         import xgboost
 
         with agreement(comm):
@@ -112,46 +112,46 @@ def train(
     Parameters
     ----------
     params
-        Those of XGBoost. ``nthread`` is the worker's own share of cores, unless it is given.
+        Parameters of XGBoost. ``nthread`` defaults to the worker's share of cores.
     X : array-like of shape (n_samples, n_features), path, glob or list of paths
-        Rows; NaN is a missing value. Of files, each worker reads its own share: .npy, .npz, .csv and .parquet.
+        Rows; NaN is a missing value. From files (.npy, .npz, .csv, .parquet) each worker reads its own share.
     y : array-like of shape (n_samples,), or str
-        Labels; of files with names of columns, the name of the one that holds them.
+        Labels; for files with named columns, the name of the label column.
     num_boost_round : int
-        How many rounds at most.
+        Maximum number of rounds.
     weights : array-like of shape (n_samples,), optional
-        Of the rows.
+        Weights of the rows.
     evals : sequence of (X, y, name)
-        Rows on which each round is evaluated, divided like the others.
+        Rows for evaluation after each round, divided like the training rows.
     evals_result : dict, optional
-        Receives what the evaluations have found, by name and metric.
+        Receives the results of evaluations, by name and metric.
     early_stopping_rounds : int, optional
-        After so many rounds without an improvement on the last of `evals` it ends.
+        Stop after this many rounds without an improvement on the last of `evals`.
     maximize : bool, optional
-        Whether more is better there.
+        Whether larger values of the metric are better.
     workers, threads, engine, on_failure
-        As of estimators; see `ripieno.launch`.
+        As in estimators; see `ripieno.launch`.
     comm : Communicator, optional
-        Ranks that all make this call with the same rows. They replace workers; all get the booster.
+        Ranks that all make this call with equal rows, instead of workers. Every rank gets the booster.
 
     Returns
     -------
     xgboost.Booster
-        The same on every rank.
+        The trained booster, equal on every rank.
 
     Raises
     ------
     InputError
-        Bad input, or parameters under which no ranks can work together.
+        If an argument is invalid, or the parameters do not support several workers.
     RankFailed
-        A worker died.
+        If a worker died.
     RipienoError
-        XGBoost's ranks did not meet.
+        If XGBoost's ranks did not join.
 
     Notes
     -----
-    Splits come from histograms over quantiles of all rows, which depend a little on how rows are divided. So trees are
-    equal from run to run for one number of workers, and as good for another.
+    Splits come from histograms over quantiles of all rows, which depend slightly on the division of the rows. For a
+    fixed number of workers, repeated runs give equal trees. Other numbers of workers give trees of equal quality.
     """
     import xgboost
 
@@ -191,7 +191,7 @@ def _train(
 
 
 def _checked(name: str) -> str:
-    """A name of evaluations that XGBoost finds again in its own lines."""
+    """Return the name of an evaluation if XGBoost can parse it in its own log lines."""
     if not isinstance(name, str) or not name or any(letter.isspace() or letter in ":-" for letter in name):
         raise InputError(f"evals: name {name!r}: expected a word without spaces, colons and dashes")
     return name

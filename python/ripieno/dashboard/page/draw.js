@@ -17,7 +17,7 @@ function sheet(id, height) {
 }
 
 function resolved(name) {
-  // A custom property may stand for another one.
+  // A custom property may refer to another one.
   let value = colour(name);
   for (let depth = 0; value.startsWith("var(") && depth < 4; depth++) value = colour(value.slice(4, -1).trim());
   return value;
@@ -122,7 +122,7 @@ function drawLine(id, xs, ys, { log = false, fill = false, label = number, axis 
   if (last > first) { pen.textAlign = "right"; pen.fillText(String(last), width - 8, height - BOTTOM + 5); }
 }
 
-// Pairs of ranks as a square; darker is more. What rank i did stands in row i.
+// Pairs of ranks as a square; darker is more. Row i shows the activity of rank i.
 function drawPairs(id, pairs, count, down, across) {
   const canvas = document.getElementById(id);
   canvas.hidden = !pairs.length || count < 2;

@@ -1,4 +1,4 @@
-// What the launching process tells, as a page. It listens to events; where these do not come through, it asks.
+// The page that shows the state from the launching process. It listens to events; where a proxy blocks them, it polls.
 "use strict";
 
 const byId = id => document.getElementById(id);
@@ -234,7 +234,7 @@ async function ask() {
 function listen() {
   const source = new EventSource("events");
   let heard = 0;
-  // A proxy that holds events back passes on nothing for long; then asking does.
+  // A proxy that buffers events delivers nothing for long. Then the page polls.
   const patience = setTimeout(() => { if (!heard) { source.close(); ask(); } }, 5000);
   source.onopen = () => { heard = 0; };
   source.onmessage = message => {
@@ -263,5 +263,5 @@ byId("time").addEventListener("pointermove", tip);
 byId("time").addEventListener("pointerleave", () => { byId("tip").hidden = true; });
 addEventListener("resize", draw);
 matchMedia("(prefers-color-scheme: dark)").addEventListener("change", draw);
-// With #once it shows how things stand, and asks no more: to print it, or to make a picture of it.
+// With #once the page fetches the state once, for printing or for a screenshot.
 "EventSource" in window && location.hash !== "#once" ? listen() : ask();

@@ -1,4 +1,4 @@
-"""Ranks in an engine that runs already: what it must supply, and what runs in its tasks."""
+"""Ranks in an existing engine: the interface that an engine implements, and the code that runs in its tasks."""
 
 from ripieno.launch.engine.contract import Engine, Run
 

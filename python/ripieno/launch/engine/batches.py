@@ -1,7 +1,7 @@
-"""`Batches`: the rows that a rank has of a DataFrame, as Arrow batches and as NumPy arrays.
+"""`Batches`: a rank's rows of a DataFrame, as Arrow batches and as NumPy arrays.
 
-One batch with one column of numbers, or of lists of one length, is seen as an array where Arrow has it. Everything else
-takes one copy, from the batches straight to its place in the array; sparse vectors are made dense before that.
+A single batch with one column of numbers, or of lists of equal length, becomes a view of Arrow's memory. Other data is
+copied once, from the batches directly to its place in the array. Sparse vectors are converted to dense ones first.
 """
 
 from __future__ import annotations
@@ -22,14 +22,14 @@ _DENSE = 1
 
 
 class Batches(Sequence[pa.RecordBatch]):
-    """The rows of one rank, in the order in which Spark handed them over.
+    """The rows of one rank, in the order in which Spark delivers them.
 
     Parameters
     ----------
     batches : iterable of pyarrow.RecordBatch
-        All with `schema`; those without rows are dropped.
+        All with `schema`; empty batches are dropped.
     schema : pyarrow.Schema
-        Known even if there is no row.
+        Known even without rows.
 
     Attributes
     ----------
@@ -61,37 +61,36 @@ class Batches(Sequence[pa.RecordBatch]):
         return f"Batches({self.row_count} rows in {len(self)} batches; {columns})"
 
     def clear(self) -> None:
-        """Let the rows go, whose memory is free then unless arrays or tables see it: this has none any more."""
+        """Drop the rows. Their memory is freed when no array or table refers to it."""
         self._batches = []
         self.row_count = 0
 
     def to_table(self) -> pa.Table:
-        """All rows as one table, without a copy."""
+        """Return all rows as one table, without a copy."""
         return pa.Table.from_batches(self._batches, self.schema)
 
     def to_numpy(self, columns: str | Sequence[str] | None = None) -> NDArray[Any]:
-        """Numbers of some columns as one array.
+        """Return the numbers of some columns as one array.
 
         Parameters
         ----------
         columns : str or sequence of str, optional
-            One column by its name, or several, which are put side by side; by default all. A column holds numbers or
-            booleans, lists of numbers that are equally long in every row, or Spark ML vectors, dense and sparse ones,
-            of one size.
+            One column by name, or several, which are concatenated horizontally; by default all. A column holds numbers,
+            booleans, lists of numbers of equal length, or Spark ML vectors (dense and sparse) of equal size.
 
         Returns
         -------
         numpy.ndarray
-            Shape (rows,) of one column of numbers, (rows, values per row) of anything else; a column of lists without
-            a row has 0 values per row. One batch and one column, not of booleans nor with a sparse vector, give a
-            read-only view of Arrow's memory; otherwise it is a new array in C order, of the type that holds the values
-            of all columns. Sparse vectors take as much room in it as dense ones.
+            Shape (rows,) for one column of numbers, (rows, values per row) otherwise. A column of lists without rows
+            has 0 values per row. One batch with one column gives a read-only view of Arrow's memory, except for
+            booleans and sparse vectors. Otherwise the result is a new array in C order, of the type that holds the
+            values of all columns. Sparse vectors take as much memory in it as dense ones.
 
         Raises
         ------
         InputError
-            If there is no such column, it holds something else, or has a null, or a list or vector of another length,
-            and in which row of this rank.
+            If a column is missing or holds another type, a null, or a list or vector of another length. The message
+            names the row of this rank.
         """
         names = list(self.schema.names) if columns is None else [columns] if isinstance(columns, str) else list(columns)
         if not names:
@@ -121,7 +120,7 @@ class Batches(Sequence[pa.RecordBatch]):
 
 
 class _Column:
-    """Views of one column, one for each batch: (rows,) or, of lists, (rows, values per row)."""
+    """Views of one column, one per batch: shape (rows,), or (rows, values per row) for lists."""
 
     def __init__(self, name: str, kind: pa.DataType) -> None:
         self._name = name
@@ -132,15 +131,15 @@ class _Column:
         if not (pa.types.is_integer(number) or pa.types.is_floating(number) or pa.types.is_boolean(number)):
             raise InputError(f"column {name!r} is {kind}: expected numbers, lists of numbers, or vectors")
         self.dtype = np.dtype(number.to_pandas_dtype())
-        # Booleans are bits, of which NumPy has no view.
+        # Arrow packs booleans into bits, which NumPy cannot view.
         self.is_packed = pa.types.is_boolean(number)
-        # Of lists it is that of the first row.
+        # For lists without a fixed size, the length of the first row.
         self.width = 1 if self.is_flat else values.list_size if pa.types.is_fixed_size_list(values) else 0
         self._row_count = 0
         self.parts: list[NDArray[Any]] = []
 
     def add(self, array: pa.Array) -> None:
-        """The next rows."""
+        """Add the next rows."""
         self._refuse_nulls(array)
         if self._is_vector and pc.any(pc.not_equal(array.field("type"), _DENSE)).as_py():
             part = self._densified(array)
@@ -151,7 +150,7 @@ class _Column:
         self._row_count += len(array)
 
     def _densified(self, vectors: pa.StructArray) -> NDArray[Any]:
-        """Vectors of which some are sparse, as (rows, values per row)."""
+        """Return vectors, some of them sparse, as a dense array of shape (rows, values per row)."""
         is_dense = pc.equal(vectors.field("type"), _DENSE)
         values, indices = vectors.field("values"), vectors.field("indices")
         self._agree(pc.if_else(is_dense, pc.list_value_length(values), vectors.field("size")))
@@ -164,7 +163,7 @@ class _Column:
         return array
 
     def _values(self, lists: pa.Array) -> pa.Array:
-        """The values of all rows, one after another."""
+        """Return the values of all rows, concatenated."""
         self._refuse_nulls(lists)
         if _is_list(lists.type):
             self._agree(pc.list_value_length(lists))
@@ -173,7 +172,7 @@ class _Column:
         return values
 
     def _agree(self, lengths: pa.Array) -> None:
-        """Refuse rows of another length than the first one."""
+        """Raise if a row has another length than the first one."""
         if not self.parts:
             self.width = lengths[0].as_py()
         is_other = pc.not_equal(lengths, self.width)

@@ -1,4 +1,4 @@
-"""`Engine`: a system that runs ranks as its tasks, and `EngineJob`, the job whose ranks run there."""
+"""`Engine`: the interface to a system that runs ranks as its tasks; `EngineJob`: a job with ranks in an engine."""
 
 from __future__ import annotations
 
@@ -33,25 +33,25 @@ from ripieno.launch.process.interruption import held_back, interruptible
 from ripieno.launch.process.parcel import pack
 from ripieno.wire import packing
 
-# Larger programs and arguments go to rank 0 only, and from there to the others.
+# Larger programs and arguments are sent to rank 0 only, which relays them to the others.
 RELAYED_FROM_BYTES = 1 << 18
-# Whoever waits for something else than the ranks looks after them so often.
+# Interval at which the ranks are checked during waits for other events.
 LOOK_S = 0.5
 
 
 class Engine(ABC):
-    """A system with slots for ranks. A subclass connects to one that runs already.
+    """A system with slots for ranks. A subclass connects to a running system.
 
     Attributes
     ----------
     NAME : str
-        As in ``launch(engine=NAME)``.
+        The name for ``launch(engine=NAME)``.
     OPTIONS : frozenset of str
-        Options of `launch` that `__init__` takes by keyword.
+        Options of `launch` that `__init__` accepts as keywords.
     threads : int
-        Threads of each rank, unless the caller gives another number.
+        Threads per rank, unless the caller sets another number.
     is_own : bool
-        Whether the system did not run already, but was started for this process, and ends with it.
+        Whether this process has started the system, which then ends with the process.
     """
 
     NAME: ClassVar[str]
@@ -64,11 +64,11 @@ class Engine(ABC):
 
     @abstractmethod
     def slots(self) -> int:
-        """How many ranks there is room for in all."""
+        """Return the total number of slots."""
 
     @abstractmethod
     def host(self) -> str:
-        """The address of this process by which tasks reach it."""
+        """Return the address at which tasks reach this process."""
 
     @abstractmethod
     def start(self, workers: int, invitation: Invitation) -> Run:
@@ -77,34 +77,34 @@ class Engine(ABC):
         Raises
         ------
         TooFewSlots
-            If there is no room, within seconds. It has the numbers of needed, free and all slots, and an advice.
+            If the slots stay occupied for some seconds. It holds the needed, free and total slots, and advice.
         """
 
     def handover(self) -> Handover:
-        """How invitations, and with them tokens, travel to tasks."""
+        """Return how invitations, which contain the token, travel to tasks."""
         return Handover(f"as {self.NAME} sends its tasks", False, False, f"see how {self.NAME} can be made to encrypt")
 
     def job(self, workers: int, **options: Any) -> EngineJob:
-        """A job of `workers` ranks in this engine."""
+        """Return a job of `workers` ranks in this engine."""
         return EngineJob(self, workers, **options)
 
     def __deepcopy__(self, memo: dict[int, Any]) -> Engine:
-        # Estimators that are cloned share it.
+        # Cloned estimators share the engine.
         return self
 
 
 @dataclass(frozen=True)
 class Handover:
-    """Who could read a token on its way, or send a task another one.
+    """Security of the connection that carries tokens from the engine to its tasks.
 
     Attributes
     ----------
     way : str
-        By what it travels.
+        Name of the connection.
     is_authentic, is_encrypted : bool
-        Whether both ends know each other, and nobody between them can read it.
+        Whether both ends authenticate each other, and whether the connection is encrypted.
     advice : str
-        What to do for what is missing, in the words of the engine.
+        How to add the missing properties, in the engine's terms.
     """
 
     way: str
@@ -119,7 +119,7 @@ class Run(ABC):
     Attributes
     ----------
     failure : tuple of (int or None, str), or None
-        The first failure that the engine reported: the rank, if it is known, and the cause in one line.
+        The first failure that the engine reported: the rank, if known, and the cause in one line.
     """
 
     def __init__(self) -> None:
@@ -133,11 +133,11 @@ class Run(ABC):
         return f"<{type(self).__name__}, {'started' if self.failure is None else f'failed: {self.failure[1]}'}>"
 
     def fileno(self) -> int:
-        """Readable once the engine has said that something failed."""
+        """Return a descriptor that is readable after the engine has reported a failure."""
         return self._heard
 
     def failed(self, rank: int | None, cause: str) -> None:
-        """Note a failure that the engine reports; only the first one is kept."""
+        """Record a failure that the engine reports. Only the first one is kept."""
         with self._lock:
             if self.failure is None and self._unheard.alive:
                 self.failure = (rank, cause)
@@ -145,27 +145,27 @@ class Run(ABC):
                 os.eventfd_write(self._heard, 1)
 
     def wait(self, timeout_s: float) -> tuple[int | None, str] | None:
-        """The failure that the engine reports, if it does so in time."""
+        """Wait for a failure that the engine reports, and return it, or None after `timeout_s`."""
         self._said.wait(timeout_s)
         return self.failure
 
     def close(self) -> None:
-        """End the tasks, and listen no more. May be called again."""
+        """End the tasks and stop listening. Repeated calls have no effect."""
         self.end()
         with self._lock:
             self._unheard()
 
     @abstractmethod
     def end(self) -> None:
-        """Give all slots back: members know that the job is over, and those that do not leave now are cancelled.
+        """Return all slots. Members are notified that the job is over, and members that do not exit are cancelled.
 
-        It takes 15 s at most, may be called again, and raises nothing.
+        Takes at most 15 s, may be called again, and raises nothing.
         """
 
 
 @dataclass
 class _Hold:
-    """What must be given back, whatever becomes of the job."""
+    """Resources that must be released, whatever the state of the job."""
 
     server: MemberServer | None = None
     run: Run | None = None
@@ -173,21 +173,21 @@ class _Hold:
 
 @dataclass(eq=False)
 class RemoteMember(RankConnection):
-    """A rank at the other end of a network."""
+    """A rank that is connected over a network."""
 
     channel: RemoteChannel
 
 
 class EngineJob(ProcessJob[RemoteMember]):
-    """Ranks that are tasks of an engine.
+    """A job with ranks that are tasks of an engine.
 
     Parameters
     ----------
     engine : Engine
     workers, threads, on_event, trace, replicas, watch
-        As of `ripieno.launch.launch`.
+        As in `ripieno.launch.launch`.
     **options
-        For the native communicator; ``rendezvous_timeout_s`` is also the time that tasks have to join.
+        For the native communicator; ``rendezvous_timeout_s`` also limits the time that tasks may take to join.
     """
 
     _SHARES_FILES = False
@@ -227,7 +227,7 @@ class EngineJob(ProcessJob[RemoteMember]):
         return self.engine.start(self.workers, invitation)
 
     def _patience_s(self) -> float:
-        """How long tasks have to join."""
+        """Return how long tasks may take to join."""
         return self._meeting_s()
 
     @property
@@ -251,14 +251,14 @@ class EngineJob(ProcessJob[RemoteMember]):
         invitation = Invitation(host, server.port, token, self.workers, self.threads, self._options, _own_folders())
         self._hold.run = self._start(invitation)
         self.members[:] = self._gathered(server, self._hold.run)
-        # Whoever comes later belongs to no rank of this job.
+        # Later connections belong to no rank of this job.
         server.close()
         for member in self.members:
             tell(member, "welcome")
         self._replies("ready", self._meeting_s())
 
     def _gathered(self, server: MemberServer, run: Run) -> list[RemoteMember]:
-        """A member for every rank, all of one attempt."""
+        """Return a member for every rank, all from one attempt."""
         patience_s = self._patience_s()
         deadline = time.monotonic() + patience_s
         attempts: dict[str, dict[int, RemoteMember]] = {}
@@ -335,7 +335,7 @@ class EngineJob(ProcessJob[RemoteMember]):
         size_bytes = packing.blob_bytes(packed)
         relayed = self.workers > 1 and size_bytes >= RELAYED_FROM_BYTES
         for member in self.members:
-            # If it has ended, that is noticed later, with the cause.
+            # If the member has ended, a later receive reports it with the cause.
             with suppress(HungUp):
                 if not relayed:
                     member.channel.send_packed("run", packed)
@@ -352,7 +352,7 @@ class EngineJob(ProcessJob[RemoteMember]):
         rank, cause = said
         if rank is not None and rank != member.rank:
             other = self.members[rank]
-            # An engine may name who failed because of another one; but that one has said so itself.
+            # The engine may name a rank that failed because of another one. That rank's own report takes precedence.
             if rank in self._heard.reports or other.channel.has_message():
                 return member, member.ending()
             member = other
@@ -363,12 +363,12 @@ class EngineJob(ProcessJob[RemoteMember]):
 
     @property
     def _started(self) -> Run:
-        """The tasks of the ranks."""
+        """Return the tasks of the ranks."""
         assert self._hold.run is not None, "ranks are heard of once tasks were started"
         return self._hold.run
 
     def _check_ranks(self) -> None:
-        """While something else than the ranks is waited for: raise what has become of them."""
+        """Raise the failure of a rank, if one has failed, during a wait for another event."""
         if self._was_closed or self._started.failure is not None:
             with self._recovering():
                 raise CommunicatorClosed("the job was closed") if self._was_closed else self._alarmed()
@@ -393,7 +393,7 @@ class EngineJob(ProcessJob[RemoteMember]):
         return self._hold.run is not None and self._hold.run.failure is None
 
     def _say_goodbye(self) -> None:
-        """Let the members leave; one that is hung up on takes it for the end of the launching process."""
+        """Ask the members to exit. A member with a broken connection assumes that the launching process died."""
         for member in self.members:
             tell(member, "close")
         deadline = time.monotonic() + GOODBYE_S
@@ -408,7 +408,7 @@ class EngineJob(ProcessJob[RemoteMember]):
 
 
 def _own_folders() -> tuple[str, ...]:
-    """Where this process finds modules that belong to no installation: those of a script or a notebook."""
+    """Return the folders of modules that belong to no installation, such as the folder of a script or notebook."""
     folders = [Path(folder).absolute() for folder in sys.path]
     paths = sysconfig.get_paths()
     installed = (paths["stdlib"], paths["platstdlib"], *site.getsitepackages(), site.getusersitepackages())
@@ -416,9 +416,9 @@ def _own_folders() -> tuple[str, ...]:
 
 
 def _end_members(members: list[Any], hold: _Hold, owner_pid: int) -> None:
-    """Leave no connection, task or thread behind. May be called again."""
+    """Close all connections, tasks and threads. Repeated calls have no effect."""
     if os.getpid() != owner_pid:
-        return  # a fork of the launcher, whose ranks these are not
+        return  # a fork of the launcher owns no ranks
     for member in members:
         member.channel.close()
     members.clear()

@@ -1,4 +1,4 @@
-"""The member server: where the members of a job in an engine report to the process that launched it."""
+"""The member server: accepts the connections of a job's members in the process that launched it."""
 
 from __future__ import annotations
 
@@ -16,30 +16,30 @@ from ripieno._version import __version__
 from ripieno.launch.engine.remote import MemberReception, RemoteChannel
 from ripieno.launch.process.channel import HungUp
 
-# Who has proved that it knows the token has this long to say who it is.
+# After a peer has proved that it knows the token, it has this long to send its `Join` message.
 JOIN_S = 10.0
-# What a member says first is not longer than this.
+# Maximum size of the `Join` message.
 JOIN_BYTES = 1 << 16
 
 
 @dataclass(frozen=True)
 class Invitation:
-    """What a task of an engine needs to become a rank; it holds the token, so it travels by the engine's own channel.
+    """The data that a task needs to become a rank. It contains the token, so the engine's own channel carries it.
 
     Attributes
     ----------
     host, port
-        Where the member server listens.
+        Address of the member server.
     token
         The job's secret, 32 bytes.
     world_size, threads
-        How many ranks there will be, and how many threads each computes with.
+        Number of ranks, and number of threads of each rank.
     options
-        Of the native communicator: ``links``, ``heartbeat_timeout_s`` …
+        Options of the native communicator: ``links``, ``heartbeat_timeout_s`` …
     sys_path
-        Folders of modules that programs may come from, for members that can see them, too.
+        Module folders of the launching process, for members that can read them.
     is_survey
-        Whether tasks do not become ranks, but only say where they are.
+        Whether tasks only report their location instead of becoming ranks.
     """
 
     host: str
@@ -53,23 +53,23 @@ class Invitation:
 
     @property
     def tls(self) -> bool | None:
-        """Whether all connections are encrypted, or none; None is those between hosts."""
+        """Return whether connections are encrypted: all (True), none (False), or between hosts (None)."""
         tls: bool | None = self.options.get("tls")
         return tls
 
 
 @dataclass(frozen=True)
 class Join:
-    """What a member says first.
+    """The first message of a member.
 
     Attributes
     ----------
     rank, host, pid
-        Who it is.
+        Rank, host name and process id of the member.
     attempt
-        The same for ranks that were started together: an engine may start tasks again.
+        Equal for ranks that were started together: an engine may start tasks again.
     versions
-        Of what must be equal for values to travel.
+        Versions that must be equal so that values can be exchanged.
     """
 
     rank: int
@@ -80,17 +80,17 @@ class Join:
 
 
 def versions() -> dict[str, str]:
-    """Of what must be equal in all processes of a job: ripieno, and Python but for its last number."""
+    """Return the versions that must be equal in all processes: ripieno, and Python without the patch level."""
     return {"ripieno": __version__, "Python": ".".join(platform.python_version_tuple()[:2])}
 
 
 class MemberServer:
-    """A listener on `host`, for members of the same `tls`. Use ``joined`` when its descriptor is readable.
+    """A listener on `host` for members with the same `tls`. Call ``joined`` when its descriptor is readable.
 
     Attributes
     ----------
     port : int
-        Where it listens.
+        Listening port.
     """
 
     def __init__(self, host: str, token: bytes, *, tls: bool | None = None) -> None:
@@ -102,35 +102,35 @@ class MemberServer:
         self._reception: MemberReception | None = MemberReception(self._listener, token, tls=tls)
         self._heard = os.eventfd(0, os.EFD_NONBLOCK | os.EFD_CLOEXEC)
         self._lock = threading.Lock()
-        # Who have proved that they know the token, and have not said yet who they are.
+        # Peers that have proved that they know the token, but have not sent `Join` yet.
         self._newcomers: set[RemoteChannel] = set()
         threading.Thread(target=self._receive, name="ripieno-members", daemon=True).start()
 
     def fileno(self) -> int:
-        """Readable when somebody has joined."""
+        """Return a descriptor that is readable after a member has joined."""
         return self._heard
 
     @property
     def lack(self) -> str | None:
-        """What this process has lacked for a while to let anybody in."""
+        """Return the resource that has been missing for a while to accept connections, or None."""
         reception = self._reception
         return None if reception is None else reception.lack
 
     def joined(self) -> Iterator[tuple[Join, RemoteChannel]]:
-        """Who has joined since the last call."""
+        """Yield the members that have joined since the last call."""
         with suppress(BlockingIOError):
             os.eventfd_read(self._heard)
         while self._joined:
             yield self._joined.popleft()
 
     def close(self) -> None:
-        """Refuse whoever comes now. May be called again."""
+        """Refuse new connections. Repeated calls have no effect."""
         with self._lock:
             if self._closed:
                 return
             self._closed = True
             os.close(self._heard)
-            # Each wakes the thread that waits for it.
+            # Each shutdown wakes the thread that waits on the socket.
             with suppress(OSError):
                 self._listener.shutdown(socket.SHUT_RDWR)
             for channel in self._newcomers:
@@ -144,7 +144,7 @@ class MemberServer:
         with self._listener:
             for channel in reception.members():
                 self._hear(channel)
-        # Closes upon all who have proved nothing.
+        # Closes all connections that are not authenticated.
         self._reception = None
 
     def _hear(self, channel: RemoteChannel) -> None:
@@ -158,7 +158,7 @@ class MemberServer:
                 thread.start()
                 return
         except RuntimeError:
-            # No more threads: a member that is sent away comes again.
+            # The thread limit is reached. The rejected member connects again.
             pass
         self._send_away(channel)
 
@@ -166,7 +166,7 @@ class MemberServer:
         try:
             kind, join = channel.receive(JOIN_S, JOIN_BYTES)
         except HungUp:
-            # No member; it learns of that by the end of the connection.
+            # The peer is no member. It sees the end of the connection.
             self._send_away(channel)
             return
         except BaseException:

@@ -1,8 +1,8 @@
-"""A channel over TCP: what passes is copied into the socket and out of it, and nothing else.
+"""A channel over TCP with no copies besides the copies into and out of the socket.
 
-Before anything is read both ends prove that they know the job's token, without sending it. With TLS all of it passes
-through a tunnel: a thread of the native module encrypts what is written into a Unix socket, and decrypts what comes.
-Without, what passes is neither encrypted nor signed.
+Before any message is read, both ends prove that they know the job's token, without sending it. With TLS, all data
+passes through a tunnel: a thread of the native module encrypts the data written into a Unix socket, and decrypts
+received data. Without TLS, data is neither encrypted nor signed.
 """
 
 from __future__ import annotations
@@ -24,36 +24,36 @@ from ripieno.launch.process.parcel import pack
 from ripieno.wire import packing
 from ripieno.wire.arrays import empty
 
-# A silent host is noticed after this long: idle seconds, seconds between probes, probes.
+# A silent host is detected after this long: idle seconds, seconds between probes, probes.
 KEEP_ALIVE = (10, 5, 4)
 KEEP_ALIVE_OPTIONS = (socket.TCP_KEEPIDLE, socket.TCP_KEEPINTVL, socket.TCP_KEEPCNT)
 
-# What was said before a channel is closed has so long to get on its way.
+# Data sent before a channel is closed has this long to leave the process.
 FAREWELL_S = 5.0
 
-# Before a member that was sent away comes again.
+# Pause before a rejected member connects again.
 RETRY_S = 0.02
 
 _HEADER = struct.Struct("<16sQ")  # kind, bytes of the blob
 
 
 class NotAuthentic(Exception):
-    """The other end does not know the token."""
+    """Raised if the other end does not know the token."""
 
 
 class RemoteChannel(Channel):
-    """One end of an authenticated connection; large values are packed without a copy.
+    """One end of an authenticated connection. Large values are packed without a copy.
 
     Parameters
     ----------
     end : socket.socket
     send_s : float or None
-        For how long the other end may take nothing of what is sent: a member waits for the launching process, which
-        hears one rank after the other, as long as it takes; the launching process does not wait for a member.
+        How long to wait for the other end to accept sent data. A member passes None and waits without limit, because
+        the launching process serves one rank after another. The launching process does not wait for a member.
     address : str
-        That of this end, if it has one.
+        Address of this end, if it has one.
     tunnel : optional
-        What carries an encrypted connection, of which `end` is the near end.
+        Tunnel of an encrypted connection; `end` is its near end.
     """
 
     def __init__(
@@ -62,25 +62,25 @@ class RemoteChannel(Channel):
         super().__init__(end)
         self._address = address
         self._tunnel = tunnel
-        # Waiting is done apart: a timeout of the socket would be that of a thread that sends and of one that receives.
+        # Waits use poll: a socket timeout would apply to both the sending and the receiving thread.
         end.setblocking(False)
         self._send_s = send_s
 
     def own_address(self) -> str:
-        """The address of this end."""
+        """Return the address of this end."""
         return self._address
 
     def close(self) -> None:
         super().close()
         if self._tunnel is not None and self._send_s is None:
-            # A member's process may end next, and the tunnel with it. The launching process waits for its members.
+            # A member's process may exit next, which ends the tunnel. The launching process waits for its members.
             self._tunnel.wait(FAREWELL_S)
 
     def send(self, kind: str, value: Any = None) -> None:
         self.send_packed(kind, pack(value, files_by_name=False))
 
     def send_packed(self, kind: str, packed: packing.PackedValue) -> None:
-        """Send what was packed, to this member and perhaps to others, too."""
+        """Send a packed value, which may be sent to other members as well."""
         with self._sending:
             try:
                 size_bytes = packing.blob_bytes(packed)
@@ -111,8 +111,8 @@ class RemoteChannel(Channel):
         return kind, partial(packing.read_blob, blob)
 
     def receive_blob(self, patience_s: float | None = None, most_bytes: int | None = None) -> tuple[str, NDArray[Any]]:
-        """The next message, not unpickled yet; its bytes lie where ranks of a host can read them without a copy."""
-        # A peer may be silent between messages, by default for ever, but not within one.
+        """Return the next message, still packed, in memory that ranks of the same host can read without a copy."""
+        # A peer may be silent between messages, by default without limit, but not within a message.
         header = bytearray(_HEADER.size)
         self._fill(memoryview(header), patience_s)
         kind, size_bytes = _HEADER.unpack(header)
@@ -144,14 +144,14 @@ class RemoteChannel(Channel):
 
 
 def connect(host: str, port: int, token: bytes, timeout_s: float, *, tls: bool | None = None) -> RemoteChannel:
-    """A member's channel to a member server, encrypted as `tls` says: always, never, or between hosts.
+    """Return a member's channel to a member server; `tls` encrypts it always, never, or between hosts.
 
     Raises
     ------
     OSError
-        If nobody listens there, or who listens says nothing within `timeout_s`.
+        If no process listens there, or the listener sends nothing within `timeout_s`.
     NotAuthentic
-        If who listens does not know the token.
+        If the listener does not know the token.
     """
     deadline = time.monotonic() + timeout_s
     while True:
@@ -162,7 +162,7 @@ def connect(host: str, port: int, token: bytes, timeout_s: float, *, tls: bool |
             end.close()
             raise NotAuthentic(f"{host}:{port} does not know this job's token") from error
         except (ConnectionAbortedError, ConnectionResetError, BrokenPipeError):
-            # Sent away among a crowd of strangers, it may be; a server that is closed refuses.
+            # The server may reject connections while many unauthenticated peers connect. A closed server refuses them.
             end.close()
             if time.monotonic() + RETRY_S >= deadline:
                 raise
@@ -173,15 +173,15 @@ def connect(host: str, port: int, token: bytes, timeout_s: float, *, tls: bool |
 
 
 class MemberReception:
-    """Where members connect: by `listener`, until that is shut down. One thread at a time may receive.
+    """Accepts members on `listener` until it is shut down. Only one thread may receive at a time.
 
-    Whoever connects is heard without waiting for it, by the native module, as at the ports of ranks: a stranger costs
-    some µs, and no thread.
+    The native module authenticates all connections without blocking, as on the ports of ranks. An unauthenticated peer
+    costs some µs, and no thread.
 
     Attributes
     ----------
     lack : str or None
-        What this process has lacked for a while to let anybody in.
+        The resource that has been missing for a while to accept connections.
     """
 
     def __init__(self, listener: socket.socket, token: bytes, *, tls: bool | None = None) -> None:
@@ -190,7 +190,7 @@ class MemberReception:
         self._native = _native.Reception(listener.fileno(), token, tls)
 
     def members(self) -> Iterator[RemoteChannel]:
-        """The channels to those who have proved that they know the token, as they come."""
+        """Yield the channels of peers that have proved that they know the token."""
         watch = select.poll()
         watch.register(self._native.fileno(), select.POLLIN)
         while self._listener.getsockopt(socket.SOL_SOCKET, socket.SO_ACCEPTCONN):
@@ -199,7 +199,7 @@ class MemberReception:
                 try:
                     channel = _channel(end, MESSAGE_S, member[1])
                 except OSError:
-                    # It has gone again.
+                    # The peer has closed the connection.
                     end.close()
                     continue
                 yield channel
@@ -219,6 +219,6 @@ def _channel(end: socket.socket, send_s: float | None, tunneled: tuple[_native.T
         near.close()
         raise
     if near is not end:
-        # The tunnel has the connection.
+        # The tunnel owns the connection.
         end.close()
     return RemoteChannel(near, send_s, address, tunnel)

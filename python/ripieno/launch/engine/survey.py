@@ -1,6 +1,6 @@
-"""A survey of an engine: tasks, started as those of a job are, say what they run on and which others they can reach.
+"""A survey of an engine: tasks, started like the tasks of a job, report their environment and test their connections.
 
-Nothing is computed and no rank meets another: it shows what would keep a job from starting.
+The tasks compute nothing and do not join each other. The survey finds problems that would keep a job from starting.
 """
 
 from __future__ import annotations
@@ -25,28 +25,28 @@ from ripieno.launch.engine.remote import NotAuthentic, RemoteChannel
 from ripieno.launch.job.conversation import tell
 
 PACKAGES = ("numpy", "pyarrow")
-# The version of what is not installed.
+# Reported as the version of a package that is not installed.
 MISSING = "missing"
-# Who can be reached answers within this.
+# Timeout of one connection attempt.
 REACH_S = 3.0
-# How many others a task tries at once.
+# Number of concurrent connection attempts of a task.
 TRIES_AT_ONCE = 16
 
 
 @dataclass(frozen=True)
 class Site:
-    """What a task says of where it is.
+    """The location and environment of a task.
 
     Attributes
     ----------
     rank, host
-        Which task, and the name of its host.
+        Number of the task, and name of its host.
     address, port
-        Where it listens for the others.
+        Address at which it listens for the other tasks.
     python
-        The interpreter.
+        Path of the interpreter.
     versions
-        Of Python, ripieno and `PACKAGES`; `MISSING` for what is not installed.
+        Versions of Python, ripieno and `PACKAGES`; `MISSING` for a package that is not installed.
     """
 
     rank: int
@@ -70,7 +70,7 @@ class UnreachedHost:
 
 
 def versions() -> dict[str, str]:
-    """Of what a program may depend on, here."""
+    """Return the versions of the packages that a program may depend on, in this process."""
     return {
         "Python": platform.python_version(),
         "ripieno": __version__,
@@ -79,7 +79,7 @@ def versions() -> dict[str, str]:
 
 
 def package_version(package: str) -> str:
-    """Of what pip has installed here, or `MISSING`."""
+    """Return the installed version of a package, or `MISSING`."""
     try:
         return version(package)
     except PackageNotFoundError:
@@ -87,21 +87,21 @@ def package_version(package: str) -> str:
 
 
 def take(engine: Engine, workers: int, *, tls: bool | None = None) -> tuple[list[Site], list[UnreachedHost]]:
-    """Start so many tasks in `engine`: where they are, and who cannot reach whom.
+    """Start `workers` tasks in `engine`; return their locations, and the connections that failed.
 
-    Every task tries one task at each address, its own included, encrypted as `tls` says.
+    Every task connects to one task at each address, its own included, encrypted as `tls` requests.
 
     Raises
     ------
     EngineError, RankFailed
-        The engine has too few free slots, or its tasks cannot run or cannot reach this process.
+        If the engine has too few free slots, or its tasks cannot run or cannot reach this process.
     """
     with _Survey(engine, workers, threads=1, on_event=None, trace=None, tls=tls) as survey:
         return survey.result()
 
 
 def answer(channel: RemoteChannel, invitation: Invitation, rank: int, bind_host: str | None) -> None:
-    """In a task: take part in the survey of the process at the other end of `channel`."""
+    """Take part, in a task, in the survey of the process at the other end of `channel`."""
     address = bind_host or channel.own_address()
     with _listening(address, invitation) as port:
         channel.send("ready")
@@ -111,7 +111,7 @@ def answer(channel: RemoteChannel, invitation: Invitation, rank: int, bind_host:
         with ThreadPoolExecutor(TRIES_AT_ONCE) as pool:
             causes = pool.map(lambda target: _try(target, invitation), targets)
             channel.send("tried", list(zip(targets, causes, strict=True)))
-        # The others may still be trying this one.
+        # The other tasks may still connect to this one.
         channel.receive()
 
 
@@ -120,7 +120,7 @@ class _Survey(EngineJob):
         return self.engine.start(self.workers, replace(invitation, is_survey=True))
 
     def _check(self, join: Join) -> None:
-        """Versions that differ are what is looked for."""
+        """Accept all versions: the survey reports differences."""
 
     def result(self) -> tuple[list[Site], list[UnreachedHost]]:
         with self._recovering():
@@ -146,7 +146,7 @@ def _one_at_each_address(sites: Sequence[Site]) -> list[Site]:
 
 @contextmanager
 def _listening(address: str, invitation: Invitation) -> Iterator[int]:
-    """A port where whoever knows the token is greeted meanwhile."""
+    """Provide a port that answers peers that know the token."""
     family = socket.AF_INET6 if ":" in address else socket.AF_INET
     with socket.create_server((address, 0), family=family, backlog=1024) as listener:
         greeter = threading.Thread(target=_greet, args=(listener, invitation), name="ripieno-survey", daemon=True)
@@ -154,7 +154,7 @@ def _listening(address: str, invitation: Invitation) -> Iterator[int]:
         try:
             yield listener.getsockname()[1]
         finally:
-            # Wakes the thread that accepts.
+            # The shutdown wakes the thread that accepts connections.
             listener.shutdown(socket.SHUT_RDWR)
             greeter.join()
 
@@ -165,7 +165,7 @@ def _greet(listener: socket.socket, invitation: Invitation) -> None:
 
 
 def _try(target: Site, invitation: Invitation) -> str:
-    """Why `target` cannot be reached; nothing if it can."""
+    """Return why `target` is unreachable, or an empty string."""
     try:
         remote.connect(target.address, target.port, invitation.token, REACH_S, tls=invitation.tls).close()
     except (OSError, NotAuthentic) as error:

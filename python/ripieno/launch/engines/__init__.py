@@ -1,4 +1,4 @@
-"""The engines that ranks can run in, by name; each is imported when it is first asked for."""
+"""The engines that run ranks, by name; each module is imported on first use."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from ripieno.errors import EngineError
 if TYPE_CHECKING:
     from ripieno.launch.engine.contract import Engine
 
-# The class of each, and the package that it needs, if any; the extra of that name installs it.
+# Class of each engine, and the package that it requires, if any; the extra with the engine's name installs the package.
 _CLASSES = {
     "spark": ("ripieno.launch.engines.spark.engine:SparkEngine", "pyspark"),
     "dask": ("ripieno.launch.engines.dask.engine:DaskEngine", "distributed"),
@@ -25,12 +25,12 @@ ENGINES = ("local", *_CLASSES)
 
 
 def engine_of(name: str, options: Mapping[str, Any]) -> tuple[Engine, dict[str, Any]]:
-    """The engine, made with those of `options` that are its own, and the others.
+    """Return the engine, created with its own options, and the remaining options.
 
     Raises
     ------
     EngineError
-        If its package is not installed, or it cannot be reached.
+        If its package is not installed, or the engine is unreachable.
     """
     check_installed(name)
     module, kind = _CLASSES[name][0].split(":")
@@ -40,7 +40,7 @@ def engine_of(name: str, options: Mapping[str, Any]) -> tuple[Engine, dict[str, 
 
 
 def check_installed(name: str) -> None:
-    """Raise `EngineError` if the package that an engine needs is not there."""
+    """Raise `EngineError` if the package that an engine requires is missing."""
     _, package = _CLASSES[name]
     if package is not None and find_spec(package) is None:
         raise EngineError(f"engine={name!r} needs {package}, which is not installed: pip install 'ripieno[{name}]'")

@@ -1,8 +1,8 @@
-"""MPI launchers: the processes of one `mpirun` or `mpiexec`, without MPI.
+"""MPI launchers as an engine: the processes of one `mpirun` or `mpiexec`, without MPI.
 
-The launcher brings the invitation in the environment of its processes, and ends all when one has failed; ranks meet by
-way of the member server.
-Needs Open MPI's mpirun or MPICH's mpiexec.hydra, and the same Python and ripieno, at the same place, on all hosts.
+The launcher passes the invitation in the environment of its processes, and ends all of them after a failure. Ranks join
+through the member server.
+Requires Open MPI's mpirun or MPICH's mpiexec.hydra, and the same Python and ripieno, at the same path, on all hosts.
 """
 
 from __future__ import annotations
@@ -20,9 +20,9 @@ from ripieno.launch.engine.member_server import Invitation
 from ripieno.launch.engines import started
 
 _FAILURE = r"process rank (?P<rank>\d+) with PID \d+ on node \S+ exited on (?P<cause>.*)"
-# What Open MPI has to be told so that all ranks get the invitation, and may outnumber its cores.
+# Options of Open MPI that pass the invitation to all ranks, and allow more ranks than cores.
 _OPEN_MPI = [*(word for name in started.VARIABLES for word in ("-x", name)), "--oversubscribe"]
-# Hydra ends all others with the first that fails, and does not tell which one that was: a shell around each rank does.
+# Hydra ends all ranks after a failure without naming the failed rank. A shell around each rank prints it.
 _HYDRA_FAILURE = r"^ripieno: rank (?P<rank>\d+): (?P<cause>killed by signal \d+)$"
 _HYDRA_WRAPPER = [
     "sh",
@@ -34,23 +34,23 @@ _HYDRA_WRAPPER = [
 
 
 class MpirunEngine(Engine):
-    """Ranks as processes of an MPI launcher.
+    """Runs ranks as processes of an MPI launcher.
 
     Parameters
     ----------
     command : str
-        The launcher.
+        Program of the launcher.
     arguments : sequence of str
-        More options of it: ``["--hostfile", "hosts"]``.
+        Additional options of the launcher: ``["--hostfile", "hosts"]``.
     host : str
-        The address of this process that the hosts reach; the default is for this host alone.
+        Address at which the hosts reach this process; the default works on this host only.
     slots : int, optional
-        How many ranks there is room for; by default one per core of this host.
+        Number of slots; by default one per core of this host.
 
     Raises
     ------
     EngineError
-        If there is no such launcher, or it is neither Open MPI's nor hydra.
+        If the launcher is missing, or is neither Open MPI's nor hydra.
     """
 
     NAME: ClassVar[str] = "mpirun"
@@ -73,25 +73,25 @@ class MpirunEngine(Engine):
         self._is_hydra = _is_hydra(self._command)
 
     def slots(self) -> int:
-        """As told, or the cores of this host."""
+        """Return the given number of slots, or the cores of this host."""
         return self._slots
 
     def host(self) -> str:
-        """As told, or loopback."""
+        """Return the given address, or loopback."""
         return self._host
 
     def handover(self) -> Handover:
-        """By the launcher, which reaches other hosts by ssh first and by connections of its own then."""
+        """Return the security of the launcher, which reaches hosts by ssh and then uses its own connections."""
         advice = "MPI launchers do not encrypt: keep the hosts in a network that you trust"
         return Handover("in the environment of the launcher's processes", False, False, advice)
 
     def start(self, workers: int, invitation: Invitation) -> Run:
-        """Processes of one launcher.
+        """Start the processes of one launcher.
 
         Raises
         ------
         TooFewSlots
-            If more workers are asked for than there are slots. What else runs there a launcher does not know.
+            If `workers` exceeds the slots. The launcher does not know of other processes there.
         """
         if workers > self._slots:
             advice = "launch fewer workers, or say how many there is room for: slots=…"
@@ -103,7 +103,7 @@ class MpirunEngine(Engine):
 
 
 class _OpenMpiRun(started.StartedRun):
-    """With a session folder of its own: of two mpirun of Open MPI 4 that make the same one at once, both may fail."""
+    """A run with its own session folder: if two mpirun of Open MPI 4 create the same folder together, both may fail."""
 
     def __init__(self, command: Sequence[str], invitation: Invitation) -> None:
         self._folder = tempfile.TemporaryDirectory(prefix="ripieno-mpirun-", ignore_cleanup_errors=True)
@@ -111,13 +111,13 @@ class _OpenMpiRun(started.StartedRun):
         super().__init__(command, invitation, started.matching(_FAILURE), variables=variables)
 
     def end(self) -> None:
-        """As of others, and nothing is left in the folder."""
+        """End the run like `StartedRun`, and remove the session folder."""
         super().end()
         self._folder.cleanup()
 
 
 def _is_hydra(command: str) -> bool:
-    """Whether the launcher is hydra, and not Open MPI's."""
+    """Return whether the launcher is hydra rather than Open MPI's."""
     version = subprocess.run([command, "--version"], capture_output=True, text=True, timeout=started.ANSWER_S).stdout
     if "HYDRA" in version:
         return True

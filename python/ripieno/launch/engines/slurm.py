@@ -1,8 +1,8 @@
-"""Slurm: the tasks of one `srun`, in the allocation that this process is in, or in one of their own.
+"""Slurm engine: the tasks of one `srun`, in the allocation of this process or in a new one.
 
-srun brings the invitation in the environment of its tasks and says which task has failed; ranks meet
-by way of the member server.
-Needs srun, sinfo, squeue and scontrol, and the same Python and ripieno, at the same place, on all nodes.
+srun delivers the invitation in the environment of its tasks and reports failed tasks. Ranks join through the member
+server.
+Requires srun, sinfo, squeue and scontrol, and the same Python and ripieno, at the same path, on all nodes.
 """
 
 from __future__ import annotations
@@ -22,38 +22,38 @@ from ripieno.launch.engine.member_server import Invitation
 from ripieno.launch.engines import started
 from ripieno.launch.script import launchers
 
-# Nobody tells when Slurm has CPUs free again: the pause between two questions.
+# Slurm does not report when CPUs become free: pause between two queries.
 _PAUSE_S = 0.1
-# How long nodes may take to clear up behind a job of this user, of whose room another one is sure.
+# How long nodes may take to clean up after a job of this user; the CPUs are free for this user afterwards.
 _COMPLETING_S = 30.0
-# Other errors srun may survive; if not, it ends, and its last line is told.
+# srun may survive other errors. If it does not, it exits, and its last line is reported.
 _FAILURE = r"^srun: error: \S+: tasks? (?:(?P<rank>\d+)|[\d,-]+): (?P<cause>.*)"
-# Of a partition, the default one with an asterisk, nodes in one state: CPUs that are allocated, idle, other, and all.
+# Nodes of a partition (the default one has an asterisk) in one state: allocated, idle, other and total CPUs.
 _PARTITION = r"^(?P<name>\S+?)(?P<default>\*?)\s+(?P<state>\S+)\s+\d+/(?P<idle>\d+)/\d+/(?P<total>\d+)$"
-# Nodes that clear up behind a job, some with others beside it: they take no new one, though their CPUs count as idle.
+# States of nodes that clean up after a job. They accept no new job, but their CPUs count as idle.
 _COMPLETING = re.compile(r"comp\*?|.*\+")
 
 
 class SlurmEngine(Engine):
-    """Ranks as tasks of a step.
+    """Runs ranks as tasks of a Slurm step.
 
     Parameters
     ----------
     cpus_per_worker : int
-        CPUs of each task, which computes with as many threads.
+        CPUs of each task, and threads of each rank.
     partition : str, optional
-        Where, if not in Slurm's default.
+        The partition; by default Slurm's default partition.
     arguments : sequence of str
-        More options of srun: ``["--time=10", "--mem-per-cpu=2G"]``.
+        Further options of srun: ``["--time=10", "--mem-per-cpu=2G"]``.
     immediate_s : int
-        How long to wait until Slurm has room for all tasks; while nodes clear up behind this user's jobs up to 30 s.
+        How long to wait until all tasks can start; while nodes clean up after this user's jobs, up to 30 s.
     host : str, optional
-        The address of this process that nodes reach; by default the one that it reaches Slurm's controller from.
+        Address at which nodes reach this process; by default the local address on the route to Slurm's controller.
 
     Raises
     ------
     EngineError
-        If there is no Slurm.
+        If Slurm is not available.
     """
 
     NAME: ClassVar[str] = "slurm"
@@ -71,7 +71,7 @@ class SlurmEngine(Engine):
         check_count("cpus_per_worker", cpus_per_worker)
         check_count("immediate_s", immediate_s)
         self.threads = cpus_per_worker
-        # As for srun, the variable is the weaker one.
+        # The argument takes precedence over the variable, as in srun.
         self._partition = partition or os.environ.get("SLURM_PARTITION")
         self._arguments = list(arguments)
         self._immediate_s = immediate_s
@@ -79,25 +79,25 @@ class SlurmEngine(Engine):
         self._srun = started.program("srun", self.NAME)
 
     def slots(self) -> int:
-        """CPUs of the allocation, or of the partition, divided by those of a worker."""
+        """Return the CPUs of the allocation or partition, divided by the CPUs per worker."""
         return self._cpus()[1] // self.threads
 
     def host(self) -> str:
-        """The address of this process that leads to Slurm's controller, unless told otherwise."""
+        """Return the given address, or the local address on the route to Slurm's controller."""
         return self._host or _address_towards(_controller())
 
     def handover(self) -> Handover:
-        """By srun, to tasks of this user that Slurm's credentials vouch for."""
+        """Return the security of srun, which starts tasks of this user only, authenticated by Slurm's credentials."""
         advice = "Slurm does not encrypt: keep its nodes in a network that you trust"
         return Handover("in the environment of srun's tasks", True, False, advice)
 
     def start(self, workers: int, invitation: Invitation) -> Run:
-        """A step of `workers` tasks, which Slurm starts within `immediate_s` or not at all.
+        """Start a step of `workers` tasks, which Slurm starts within `immediate_s` or not at all.
 
         Raises
         ------
         TooFewSlots
-            If there are fewer CPUs free than the tasks take.
+            If fewer CPUs are free than the tasks need.
         """
         began = time.monotonic()
         while (free := self._cpus()[0] // self.threads) < workers:
@@ -106,7 +106,7 @@ class SlurmEngine(Engine):
             if total < workers or is_over:
                 raise TooFewSlots(self.NAME, workers, free, total, self._advice())
             time.sleep(_PAUSE_S)
-        # Steps share the CPUs of an allocation only if each says what it takes.
+        # Steps share the CPUs of an allocation only with --exact.
         own = ["--exact"] if _in_allocation() else []
         options = ["--kill-on-bad-exit", f"--immediate={self._immediate_s}", "--export=ALL"]
         size = [f"--ntasks={workers}", f"--cpus-per-task={self.threads}"]
@@ -118,7 +118,7 @@ class SlurmEngine(Engine):
         )
 
     def _cpus(self) -> tuple[int, int]:
-        """CPUs that are free, as far as Slurm tells, and in all."""
+        """Return the free CPUs, as reported by Slurm, and the total CPUs."""
         if _in_allocation():
             total = sum(launchers.counts_of_nodes(os.environ["SLURM_JOB_CPUS_PER_NODE"]))
             return total, total
@@ -132,7 +132,7 @@ class SlurmEngine(Engine):
         if not found:
             where = "default partition" if wanted is None else f"partition {self._partition}"
             raise EngineError(f"Slurm has no {where} (sinfo): say partition=…")
-        # Of several, srun takes one.
+        # srun uses one of several partitions.
         return max(found.values())
 
     def _advice(self) -> str:
@@ -148,12 +148,12 @@ def _in_allocation() -> bool:
 
 
 def _is_completing() -> bool:
-    """Whether nodes clear up behind a job of this user."""
+    """Return whether nodes clean up after a job of this user."""
     return bool(_answer(["squeue", "--noheader", f"--user={os.getuid()}", "--states=COMPLETING"]).strip())
 
 
 def _controller() -> str:
-    """The address of Slurm's controller."""
+    """Return the address of Slurm's controller."""
     line = re.search(
         r"^SlurmctldHost\[0\]\s*=\s*([^\s(]+)(?:\(([^)]+)\))?", _answer(["scontrol", "show", "config"]), re.M
     )
@@ -165,7 +165,7 @@ def _controller() -> str:
 
 
 def _address_towards(host: str) -> str:
-    """The address of this machine from which packets go to `host`; nothing is sent."""
+    """Return the local address on the route to `host`, without sending anything."""
     try:
         family, kind, *_, address = socket.getaddrinfo(host, 9, type=socket.SOCK_DGRAM)[0]
         with socket.socket(family, kind) as probe:

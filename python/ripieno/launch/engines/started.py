@@ -1,8 +1,8 @@
-"""Ranks that a launcher's program starts: `srun` or `mpirun` as an engine's hand.
+"""Ranks started by an external launcher, `srun` or `mpirun`, on behalf of an engine.
 
-The program runs ``python -m ripieno.launch.engines.started`` once per rank, and passes its environment on to all of
-them, the invitation in it, which a rank takes out first of all. The program's end is the end of all; what it says of a
-rank that has failed is on its standard error.
+The launcher runs ``python -m ripieno.launch.engines.started`` once per rank and passes on its environment. The
+environment contains the invitation, which a rank removes first. All ranks end with the launcher. The launcher reports a
+failed rank on its standard error.
 """
 
 from __future__ import annotations
@@ -25,22 +25,22 @@ from ripieno.launch.member import serve
 from ripieno.launch.process import processes
 from ripieno.launch.script import environment, launchers
 
-#: The invitation, pickled, in base64.
+#: Environment variable with the invitation, pickled, in base64.
 VARIABLE = "RIPIENO_INVITATION"
-#: What ranks find in their environment that this module has put there.
+#: Environment variables that this module sets for the ranks.
 VARIABLES = (VARIABLE, *processes.THREAD_VARIABLES)
-# Ranks that were told to leave, or whose job is gone, have this long to do so, and then the launcher to end them.
+# After the end of a job, ranks have `LEAVE_S` to exit. Then the launcher has `END_S` to end them.
 LEAVE_S = 2.0
 END_S = 5.0
-# Commands that only ask the launcher, or what stands behind it, are answered within this.
+# Timeout for queries to the launcher or to its resource manager.
 ANSWER_S = 20.0
 
-#: Rank and cause in a line of a launcher's, or None if it tells of nothing.
+#: Returns the rank and the cause from a line of a launcher's output, or None if the line reports no failure.
 Account = Callable[[str], tuple[int | None, str] | None]
 
 
 def program(name: str, engine: str) -> str:
-    """The path of a launcher's program."""
+    """Return the path of a launcher's program."""
     found = shutil.which(name)
     if found is None:
         raise EngineError(f"engine={engine!r} needs {name}, which is not on the path of this process")
@@ -48,20 +48,20 @@ def program(name: str, engine: str) -> str:
 
 
 class StartedRun(Run):
-    """A launcher's process, and the ranks that it has started.
+    """The process of a launcher, and the ranks that it has started.
 
     Parameters
     ----------
     command : sequence of str
-        The launcher with its options, to which the command of a rank is added.
+        Command line of the launcher. The command of a rank is appended.
     invitation : Invitation
     account_of : callable
-        What a line on the launcher's standard error says of a rank that has failed.
+        Parses a line of the launcher's standard error.
     wrapper : sequence of str
-        A command that runs a rank, whose own command is added. It may give the rank an argument: the number of the
-        process that it ends with.
+        Command that runs a rank; the rank's own command is appended. It may append an argument for the rank: the id of
+        the process with which the rank ends.
     variables : mapping of str to str, optional
-        More of the launcher's environment.
+        Additional environment variables of the launcher.
     """
 
     def __init__(
@@ -76,7 +76,7 @@ class StartedRun(Run):
         self._name = os.path.basename(command[0])
         self._account_of = account_of
         text = base64.b64encode(pickle.dumps(invitation)).decode()
-        # What this process may be itself, as a rank of another job, its ranks are not.
+        # If this process is a rank of another job, its ranks must not inherit the variables of that job.
         own = (*environment.VARIABLES, *launchers.MPI_VARIABLES)
         kept = {name: value for name, value in os.environ.items() if name not in own}
         threads = processes.thread_environment(invitation.threads)
@@ -87,14 +87,14 @@ class StartedRun(Run):
             stdin=subprocess.DEVNULL,
             stderr=subprocess.PIPE,
             env=environ,
-            # Ctrl-C is for this process, which ends the launcher.
+            # Ctrl-C reaches this process only, which then ends the launcher.
             start_new_session=True,
         )
         self._watch = threading.Thread(target=self._listen, name=f"ripieno-{self._name}", daemon=True)
         self._watch.start()
 
     def end(self) -> None:
-        """Wait for the launcher; one that does not end is told to end its ranks, and then killed."""
+        """Wait for the launcher; if it does not exit, ask it to end its ranks, then kill it."""
         processes.end([self._process], patience_s=LEAVE_S, step_s=END_S)
         self._watch.join(END_S)
 
@@ -108,7 +108,7 @@ class StartedRun(Run):
                 if account is not None:
                     self.failed(*account)
                 last = text.strip(" -\n") or last
-                # Whoever has none, or has closed it, does not want to read it; the ranks must not be held up.
+                # Standard error may be missing or closed. The ranks must not be held up by that.
                 with suppress(AttributeError, OSError, ValueError):
                     sys.stderr.write(text)
         status = processes.wait_for_end(self._process)
@@ -117,7 +117,7 @@ class StartedRun(Run):
 
 
 def matching(pattern: str) -> Account:
-    """An account by a regular expression with the groups ``rank`` and ``cause``."""
+    """Return an `Account` from a regular expression with the groups ``rank`` and ``cause``."""
 
     def account_of(line: str) -> tuple[int | None, str] | None:
         found = re.search(pattern, line)
@@ -129,7 +129,7 @@ def matching(pattern: str) -> Account:
 
 
 def main() -> None:
-    """Be a rank of the job that the invitation in the environment is to."""
+    """Run a rank of the job that sent the invitation in the environment."""
     if len(sys.argv) > 1:
         processes.die_with(int(sys.argv[1]))
     place = launchers.detect(os.environ)
@@ -140,7 +140,7 @@ def main() -> None:
     left = threading.Event()
 
     def hung_up() -> None:
-        # Whatever the program is doing: this process is the rank's own.
+        # This process belongs to the rank alone, so it may exit in any state of the program.
         if not left.wait(LEAVE_S):
             os._exit(1)
 
@@ -149,7 +149,7 @@ def main() -> None:
     except RendezvousError as error:
         sys.exit(f"ripieno: {error}")
     except EngineError:
-        # The caller of the job knows.
+        # The caller of the job gets the error.
         sys.exit(1)
     finally:
         left.set()

@@ -1,1 +1,1 @@
-"""Worker ranks that stand ready to run programs, here or elsewhere, and the conversation with them."""
+"""Jobs of worker ranks that run programs, and the communication of the launcher with them."""

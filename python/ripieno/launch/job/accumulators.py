@@ -1,6 +1,6 @@
-"""Accumulators: programs or tasks add, the caller or driver reads.
+"""Accumulators: values that programs or tasks add to and that the caller or driver reads.
 
-What is added is combined task by task, ranks in order, so a sum has the same bits whichever was faster.
+Amounts are combined task by task, in order of rank, so a sum has the same bits for any timing.
 """
 
 from __future__ import annotations
@@ -24,14 +24,14 @@ _numbers = itertools.count()
 
 
 class Accumulator:
-    """A value that `map` and `reduce` add to, wherever they refer to it, and that only the driver reads.
+    """A value that `map` and `reduce` add to through any reference, and that only the driver reads.
 
-    `MapReduce.accumulator` makes one. In a task it has but one method, ``add(amount)``.
+    Created by `MapReduce.accumulator`. In a task its only method is ``add(amount)``.
 
     Attributes
     ----------
     value : number or ndarray
-        The initial value, combined with the additions of all steps that have ended well.
+        The initial value, combined with the amounts of all successful steps.
     """
 
     def __init__(self, number: int, initial: Any, op: Op) -> None:
@@ -51,24 +51,24 @@ class Accumulator:
 
 
 class JobAccumulator(Accumulator):
-    """A value that programs add to, wherever they refer to it, and that the caller reads; `Job.accumulator` makes it.
+    """A value that programs add to through any reference, and that the caller reads; created by `Job.accumulator`.
 
     Attributes
     ----------
     value : number or ndarray
-        The initial value, combined with the additions of all programs that have ended well.
+        The initial value, combined with the amounts of all successful programs.
     """
 
     def __init__(self, initial: Any, op: Op) -> None:
         super().__init__(next(_numbers), initial, op)
 
     def add(self, amount: Any) -> None:
-        """In a program: combine `amount`, a number or an array of the shape of the initial value, with it.
+        """Combine, in a program, the value with `amount`, a number or an array of the shape of the initial value.
 
         Raises
         ------
         InputError
-            Not a number, or of another shape; or not in the thread that runs a program.
+            If `amount` is no number or has another shape, or if the thread does not run a program.
         """
         PROGRAMS.adder(self.number, np.shape(self.value), self.op).add(amount)
 
@@ -77,7 +77,7 @@ class JobAccumulator(Accumulator):
 
 
 class Adder:
-    """What a task sees of an accumulator."""
+    """An accumulator as seen by a task."""
 
     def __init__(self, ledger: AccumulatorTotals, number: int, shape: tuple[int, ...], op: str) -> None:
         self._ledger = ledger
@@ -92,24 +92,24 @@ class Adder:
             raise InputError(f"accumulator.add: the shape is {np.shape(amount)}: expected {self._shape}")
         amounts = self._ledger.amounts()
         before = amounts.get(self._number)
-        # An array is copied, as the task may go on to change it.
+        # An array is copied, because the task may modify it later.
         amounts[self._number] = np.array(amount) if before is None and self._shape else amount
         if before is not None:
             amounts[self._number] = combined(self._op, before, amount)
 
     @property
     def value(self) -> NoReturn:
-        """Not here."""
+        """Raise `InputError`: a task cannot read the value."""
         raise InputError(f"{self._ledger.rule}: read it where it was made, later")
 
 
 class AccumulatorTotals:
-    """What the tasks of one rank add: each thread writes on the page of the task that it is running.
+    """Amounts that the tasks of one rank add. Each thread records them separately for the task that it runs.
 
     Parameters
     ----------
     where : str
-        Which code adds to these accumulators.
+        Names the code that adds to these accumulators.
     """
 
     def __init__(self, where: str = "map and reduce, by the thread that calls them") -> None:
@@ -117,14 +117,14 @@ class AccumulatorTotals:
         self.rule = f"an accumulator can only be added to in {where}"
 
     def adder(self, number: int, shape: tuple[int, ...], op: str) -> Adder:
-        """The rank's end of an accumulator."""
+        """Return the rank's side of an accumulator."""
         return Adder(self, number, shape, op)
 
     @contextmanager
     def page(self) -> Iterator[Amounts]:
-        """Collects what this thread adds meanwhile, by the number of the accumulator."""
+        """Collect the amounts that this thread adds meanwhile, by the number of the accumulator."""
         amounts: Amounts = {}
-        # A program that runs in the calling process may itself run others.
+        # A program that runs in the calling process may itself run other programs.
         before = getattr(self._thread, "amounts", None)
         self._thread.amounts = amounts
         try:
@@ -133,14 +133,14 @@ class AccumulatorTotals:
             self._thread.amounts = before
 
     def amounts(self) -> Amounts:
-        """The page that this thread writes on."""
+        """Return the amounts of the task that this thread runs."""
         amounts: Amounts | None = getattr(self._thread, "amounts", None)
         if amounts is None:
             raise InputError(self.rule)
         return amounts
 
 
-#: Where ranks are threads of a process each has pages of its own.
+#: Amounts of programs. If ranks are threads of a process, each has its own amounts.
 PROGRAMS = AccumulatorTotals("programs, by the thread that runs them")
 
 
@@ -149,7 +149,7 @@ def _adder(number: int, shape: tuple[int, ...], op: str) -> Adder:
 
 
 def combined(op: str, left: Any, right: Any) -> Any:
-    """Two values of an accumulator made one."""
+    """Return the combination of two values of an accumulator."""
     scalar, elementwise = PAIRWISE[op]
     if isinstance(left, np.generic | np.ndarray) or isinstance(right, np.generic | np.ndarray):
         return elementwise(left, right)
@@ -157,7 +157,7 @@ def combined(op: str, left: Any, right: Any) -> Any:
 
 
 def fold(into: Amounts, amounts: Amounts, ops: Mapping[int, str]) -> None:
-    """Combine the amounts of a later task, or of a later rank, with those `into` which they go."""
+    """Combine the amounts of a later task or rank with `into`, in place."""
     for number, amount in amounts.items():
         into[number] = combined(ops[number], into[number], amount) if number in into else amount
 

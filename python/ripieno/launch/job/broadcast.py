@@ -1,7 +1,7 @@
 """`Broadcast`: a value for the ranks of a job, fetched when a program first uses it, and kept until it is released.
 
-The caller gives it to rank 0 only, whence it goes by the machines of `Communicator.broadcast_variable`. They do not end
-with a communicator: what has been fetched, or is still to be, outlives the failure of programs.
+The caller sends it to rank 0 only, which distributes it by `Communicator.broadcast_variable`. The transfers do not
+depend on a communicator: fetched values, and transfers in progress, survive failures of programs.
 """
 
 from __future__ import annotations
@@ -29,14 +29,14 @@ _numbers = itertools.count()
 
 
 class Broadcast(Generic[T]):
-    """What `Job.broadcast` returns; among a program's arguments it costs a few bytes.
+    """The handle returned by `Job.broadcast`; as an argument of a program it costs a few bytes.
 
     Attributes
     ----------
     value : object
-        The value. On a rank the first access waits for it, the others return the same object. Its arrays, also those in
-        lists and dicts, are read-only, and lie in memory that the ranks of a host share. In the launching process it is
-        the value itself.
+        The value. On a rank the first access waits for it, and later accesses return the same object. Its arrays, also
+        in lists and dicts, are read-only, in memory that the ranks of a host share. In the launching process it is the
+        original value.
     """
 
     def __init__(self, job: Job, value: T, strategy: str, places: Place | Sequence[Place]) -> None:
@@ -46,14 +46,14 @@ class Broadcast(Generic[T]):
         self._job: Job | None = job
         self._value: T | None = value
         self._strategy = strategy
-        # It only notes the name: it may run anywhere, at any time.
+        # The finalizer only records the name, so it may run on any thread at any time.
         self._dropping = weakref.finalize(self, job._dropped.append, self._key)
         self._dropping.atexit = False
         try:
             program, args, kwargs = self.sent_again()
             job.run(program, *args, **kwargs)
         except BaseException as error:
-            # Some ranks may have begun it.
+            # Some ranks may have received the value.
             job._broadcast_generation += 1
             if isinstance(error, SerializationError):
                 raise SerializationError(
@@ -69,9 +69,9 @@ class Broadcast(Generic[T]):
         return self._value  # type: ignore[return-value]  # it is None once released, or if the value is
 
     def release(self) -> None:
-        """Let the ranks forget it, at the latest before their next program; the same when the handle is let go of.
+        """Delete the value on the ranks, at the latest before their next program, as when the handle is deleted.
 
-        May be called again, and after the job's end.
+        May be called repeatedly, and after the job's end.
         """
         job, self._job, self._value = self._job, None, None
         if job is not None:
@@ -80,10 +80,10 @@ class Broadcast(Generic[T]):
             job._forget_now()
 
     def sent_again(self) -> tuple[Any, ...]:
-        """What ranks, also those that come in the place of others, are to run, with its arguments."""
+        """Return the program, with its arguments, that stores the value on all ranks, including replacements."""
         assert self._job is not None, "a value that was released is not sent"
         job, kind = self._job, type(self._value).__name__
-        # Where there is nobody to hand it on to, each rank is given the value itself.
+        # A single rank, or ranks with replicas, receive the value itself: they do not relay it.
         sealed = job._sealed(self._value) if job.workers > 1 and job.replicas == 1 else None
         if sealed is None:
             return _keep, (self._key, kind, self._value), {}
@@ -108,14 +108,14 @@ class Broadcast(Generic[T]):
 
 
 class Received:
-    """A `Broadcast` as programs see it."""
+    """A `Broadcast` as seen by programs."""
 
     def __init__(self, kind: str, value: Any = None, variable: BroadcastVariable[Any] | None = None) -> None:
         self._kind = kind
         self._value = value
         self._variable = variable
         self._is_released = False
-        # What the value refers to is found by any thread that first uses it.
+        # Objects that the value refers to are resolved by the first thread that uses it.
         self._local = {} if variable is None else local()
 
     @property
@@ -128,7 +128,7 @@ class Received:
             return self._variable.value
 
     def release(self) -> None:
-        """Let go of it on this rank, for this program and those to come. May be called again."""
+        """Free the value on this rank, for this and later programs. Repeated calls have no effect."""
         variable, self._variable, self._value, self._is_released = self._variable, None, None, True
         if variable is not None:
             variable.release()
@@ -168,5 +168,5 @@ def _expect(
 
 
 def _cause(error: SerializationError) -> BaseException:
-    """Why the value cannot be sent, without that of the program which was to take it."""
+    """Return why the value cannot be sent, without the outer error about the program that receives it."""
     return error.__cause__ if isinstance(error.__cause__, SerializationError) else error

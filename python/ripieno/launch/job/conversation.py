@@ -1,4 +1,4 @@
-"""What the members of a job say to its launcher while that waits for one reply of each, and who is lost meanwhile."""
+"""The result collector: receives one reply of each member of a job and detects members that are lost meanwhile."""
 
 from __future__ import annotations
 
@@ -16,33 +16,33 @@ from ripieno.launch.job.replicas import replicas_of
 from ripieno.launch.process.channel import Channel, HungUp
 from ripieno.launch.process.report import FailureReport
 
-# Once a rank says that another one failed, that one has this long to give its own account.
+# After a rank has reported the failure of another rank, that rank has this long to send its own report.
 CULPRIT_S = 2.0
-# Who is said to have failed, and says nothing when all others have spoken, has this long left.
+# A rank reported as failed that stays silent when all others have replied has this long left.
 SILENT_S = 0.3
-# Whoever has not spoken when others have failed is looked after so often.
+# Interval at which ranks that have not replied are checked after others have failed.
 LOOK_S = 0.5
 
-#: The messages that a member waits after, for the next program, and their names in error messages.
+#: The kinds of messages that end a member's program, and their names in error messages.
 _LAST_MESSAGES = {"result": "the result", "returned": "the result", "error": "the exception"}
 
 
 @dataclass(eq=False)
 class RankConnection:
-    """A rank as its launcher knows it.
+    """A rank as seen by its launcher.
 
     Attributes
     ----------
     rank, host
-        Which, and where.
+        Current rank and host name.
     channel
-        The way to it.
+        Channel to the rank.
     number
-        Its rank when it began; its rank changes if those below it are lost, this does not.
+        Initial rank. The current rank changes when lower ranks are lost; this number does not.
     can_read
-        Whether it can read this process's memory, as it has told.
+        Whether the rank can read this process's memory, as it has reported.
     loss
-        Why the job goes on without it, if so.
+        Cause of the loss, if the job continues without the rank.
     """
 
     rank: int
@@ -57,54 +57,54 @@ class RankConnection:
 
     @property
     def sources(self) -> list[Any]:
-        """What there is to listen to."""
+        """Return the objects to poll for messages of this rank."""
         return [self.channel]
 
     def ending(self) -> str:
-        """Why it has hung up, in one line; may wait a little for somebody who knows."""
+        """Return in one line why the rank has hung up; may wait briefly for the cause."""
         return "its process closed the connection to its launcher"
 
     def stands_still(self) -> bool:
-        """Whether it is known to do nothing at all, so that nothing will come from it."""
+        """Return whether the process is known to be stopped, so that it cannot send anything."""
         return False
 
 
 def tell(member: RankConnection, kind: str, value: Any = None) -> None:
-    """Send a message; whoever listens to `member` learns of its end there."""
+    """Send a message. A broken connection is ignored here and detected by the receiving side."""
     with suppress(HungUp):
         member.channel.send(kind, value)
 
 
 class ResultCollector:
-    """What the members have said so far.
+    """Collects the replies and failures of the members while a program runs.
 
     Parameters
     ----------
     awaited
-        The kind of message that each is to send.
+        The kind of message that each member is to send.
     members, replicas
-        Of the job.
+        The members of the job, and the number of replicas of each logical rank.
     ending_of
-        Who has ended first, and why, now that a member has hung up without a word.
+        Returns the member that ended first and the cause, after a member has hung up without a report.
     on_failure
-        What the job does when a member is lost; unless it is "raise" the others are heard to the end.
+        The job's policy for lost members; unless it is "raise", the collector waits for all other members.
     within_s
-        How long they have.
+        Time limit for all replies in seconds.
     still_s
-        How long one may stand still, if it can be seen.
+        How long a process may be stopped, in seconds, if the launcher can detect it.
     on_pulse
-        Gets the rank of a member that tells how it fares, and what it tells.
+        Called with the rank and the contents of each pulse.
 
     Attributes
     ----------
     replies : dict of int to object
         By rank.
     reports : dict of int to FailureReport
-        Of ranks that have failed.
+        Reports of failed ranks.
     added : dict of int to object
-        What ranks have added to accumulators.
+        Values that ranks have added to accumulators.
     apart : list of Returned
-        Who has returned, but could not end the program together with the others.
+        Returns of ranks that could not end the program together with the others.
     """
 
     def __init__(
@@ -130,19 +130,19 @@ class ResultCollector:
         self._on_pulse = on_pulse
         self._deadline = None if within_s is None else time.monotonic() + within_s
         self._exchange: dict[int, str] = {}
-        # What is raised unless somebody gives a better account in time.
+        # Raises the error, unless a better report arrives in time.
         self._verdict: Callable[[], NoReturn] | None = None
         self._verdict_by = 0.0
         self._blamed: int | None = None
         self._silent: set[int] = set()
-        # Since when members that are to come forward are seen to stand still.
+        # For each awaited member that is stopped: the time since which it is.
         self._still_since: dict[int, float] = {}
-        # What ranks say of others that have failed; and when only of such nothing has come yet.
+        # Failures that ranks report about other ranks, and the time since which only accused ranks are missing.
         self._accused: dict[int, RankFailed] = {}
         self._silent_since: float | None = None
-        # Who was lost first, when the others are heard to the end.
+        # The first loss, if the collector waits for all other members.
         self._loss: RankFailed | None = None
-        # Of each rank that has returned: those that it has gone on without.
+        # For each rank that has returned: the ranks without which it has continued.
         self._without: dict[int, Iterable[int]] = {}
         self.replies: dict[int, Any] = {}
         self.reports: dict[int, FailureReport] = {}
@@ -151,31 +151,31 @@ class ResultCollector:
 
     @property
     def spoken(self) -> set[int]:
-        """The ranks that have given their last word, and wait."""
+        """Return the ranks that have sent their last message and wait."""
         return self.replies.keys() | self.reports.keys()
 
     @property
     def has_culprit(self) -> bool:
-        """Whether a rank has failed on its own account: its program has raised something."""
+        """Return whether a program has raised an error that no other rank caused."""
         return any(report.victim is None for report in self.reports.values())
 
     def is_silent(self, member: RankConnection) -> bool:
-        """Whether others have said of it that it is."""
+        """Return whether other ranks have reported the member as silent."""
         return member.rank in self._silent
 
     @property
     def complete(self) -> bool:
-        """Whether nothing more is to come."""
+        """Return whether no further message is expected."""
         heard = self.spoken if self._outlives else self.replies
         return all(member.rank in heard or member.loss is not None for member in self._members)
 
     def results(self) -> list[Any]:
-        """The reply of every logical rank: of the first of its replicas that has replied; without those done without.
+        """Return one reply per logical rank, from its first replica that has replied; skip ranks that were lost.
 
         Raises
         ------
         RankFailed
-            Somebody was lost, and others did not go on without it.
+            If a rank was lost and the others did not continue without it.
         """
         self._note_left_behind()
         if self._loss is not None:
@@ -184,20 +184,20 @@ class ResultCollector:
             if self.reports or not self.replies or not went_on or self._on_failure == "respawn":
                 raise self._loss
         elif any(self._members[rank].loss is None for rank in self.reports):
-            # All live, but one was taken for dead.
+            # All ranks live, but one was reported as failed.
             min(self.reports.values(), key=lambda report: report.rank).throw()
         by_rank = [self._replicas_of(logical) for logical in range(len(self._members) // self._replicas)]
         kept = ([rank for rank in replicas if rank in self.replies] for replicas in by_rank)
         return [self.replies[replicas[0]] for replicas in kept if replicas]
 
     def _note_left_behind(self) -> None:
-        """Who lives, but has failed, and all that have returned went on without it, is lost."""
+        """Mark a live rank as lost if it has failed and all ranks that returned continued without it."""
         for rank in list(self.reports):
             if self._outlives and self.replies and all(rank in self._without.get(each, ()) for each in self.replies):
                 self._lose(self._members[rank], self.reports.pop(rank).cause)
 
     def check_mismatch(self) -> None:
-        """Raise if the ranks have made different calls, and no program has met that: it came out in the end."""
+        """Raise if ranks made different calls and no program saw the error: the final collective detected it."""
         if not any(each.was_known for each in self.apart):
             for each in self.apart:
                 if each.failure is not None and each.failure.victim is None:
@@ -207,23 +207,23 @@ class ResultCollector:
         return replicas_of(rank, len(self._members), self._replicas)
 
     def expect(self, verdict: Callable[[], NoReturn], within_s: float = CULPRIT_S) -> None:
-        """Somebody has failed: call `verdict`, the first one, unless the culprit comes forward in time."""
+        """Schedule `verdict`, if it is the first, to be called unless the culprit reports in time."""
         if self._verdict is None:
             self._verdict = verdict
             self._verdict_by = time.monotonic() + within_s
 
     def patience_s(self) -> float | None:
-        """How long to wait for the next message; raises the verdict if no culprit has come forward in time."""
+        """Return how long to wait for the next message; call the verdict if no culprit has reported in time."""
         now = time.monotonic()
         silent = [member for member in self._members if member.loss is None and member.rank not in self.spoken]
         if self._still_s is not None:
             self._look_after(silent, now, self._still_s)
             silent = [member for member in silent if member.loss is None]
         if self._blamed in self.replies:
-            # It lives, and others that have gone on may still compute.
+            # The accused rank lives, and ranks that have continued may still compute.
             self._verdict = self._blamed = None
         if self._verdict is not None:
-            # Nobody else can come forward once all have spoken.
+            # If all ranks have replied, no other report can arrive.
             if now >= self._verdict_by or not silent:
                 self._verdict()
             return self._verdict_by - now
@@ -242,7 +242,7 @@ class ResultCollector:
         return min(waits, default=None)
 
     def _look_after(self, awaited: list[RankConnection], now: float, still_s: float) -> None:
-        """Whoever has stood still for a while is lost, also if none of the others waits for it."""
+        """Mark members as lost that have been stopped for `still_s` seconds, even if no other member waits for them."""
         still = {member.rank: member for member in awaited if member.stands_still()}
         self._still_since = {rank: self._still_since.get(rank, now) for rank in still}
         for rank, since in self._still_since.items():
@@ -250,9 +250,9 @@ class ResultCollector:
                 self._lose(still[rank], f"its process has been stopped for {still_s:g} s")
 
     def hear(self, member: RankConnection) -> dict[str, Any] | None:
-        """Take one message from `member`, whose channel or whose end has shown up; an event is returned."""
+        """Handle one message of `member`, or its end; return the message if it is an event."""
         try:
-            # A process that has ended may still have left messages, and must be heard before it is called dead.
+            # A process that has ended may have left messages. Read them before the process is declared dead.
             if not _readable(member.channel):
                 self._dead(member)
                 return None
@@ -285,7 +285,7 @@ class ResultCollector:
         return None
 
     def hear_witness(self, member: RankConnection) -> bool:
-        """As `hear`, once there is an error to raise; whether that was its last word."""
+        """Handle one message like `hear` while an error is pending; return whether it was the member's last message."""
         try:
             kind, load = member.channel.receive_packed()
         except HungUp:
@@ -305,12 +305,12 @@ class ResultCollector:
         return True
 
     def _unreadable(self, member: RankConnection, kind: str, error: Exception) -> None:
-        """The launching process cannot unpickle a message: that is a failure of the program."""
+        """Treat a message that the launching process cannot unpickle as a failure of the program."""
         report = _unreadable_report(member, kind, error)
         if kind in _LAST_MESSAGES:
             self.reports[member.rank] = report
         if kind == "returned":
-            # The member knows that another rank has failed, whose own report is the better account.
+            # The member knows of another failed rank. The report of that rank explains more.
             self.expect(report.throw)
         else:
             report.throw()
@@ -330,23 +330,23 @@ class ResultCollector:
             self._accused.setdefault(failed.rank, failed)
 
     def _spares(self, rank: int) -> bool:
-        """Whether a rank, if there is such a one, is not needed."""
+        """Return whether the job contains `rank` and does not need it."""
         return any(each.rank == rank and self._is_spared(each) for each in self._members)
 
     def _is_spared(self, member: RankConnection) -> bool:
-        """Whether a replica of it lives and has not failed, which goes on in its place."""
+        """Return whether a live replica that has not failed continues in place of the member."""
         others = (self._members[rank] for rank in self._replicas_of(member.rank) if rank != member.rank)
         return self._awaited == "result" and any(each.loss is None and each.rank not in self.reports for each in others)
 
     def _do_without_failed(self) -> None:
-        """Whoever has failed because another rank has is lost when a replica of it has returned."""
+        """Mark ranks as lost that failed because of another rank, if one of their replicas has returned."""
         for rank, report in self.reports.items():
             member, replicas = self._members[rank], self._replicas_of(rank)
             if member.loss is None and any(replica in self.replies for replica in replicas if replica != rank):
                 self._lose(member, report.cause)
 
     def _until_silence_counts(self, silent: list[RankConnection], now: float) -> float:
-        """How long to wait; whoever was to speak and did not in time is lost."""
+        """Return how long to wait; mark accused ranks as lost that stay silent for too long."""
         if any(member.rank not in self._accused for member in silent):
             self._silent_since = None
             for member in silent:
@@ -362,7 +362,7 @@ class ResultCollector:
         return max(left_s, 0.0)
 
     def _lose(self, member: RankConnection, cause: str) -> None:
-        """Go on without a member, or raise if that cannot be."""
+        """Continue without a member, or raise `RankFailed` if the job cannot."""
         if not (self._outlives or self._is_spared(member)):
             member.loss = cause
             raise RankFailed(member.rank, member.host, cause + self._lost_before(member)) from None
@@ -389,13 +389,13 @@ class ResultCollector:
             report.throw()
         self._blame(member, report, victim)
         if victim.rank == member.rank and self._is_spared(member):
-            # It lives, but the others have gone on without it.
+            # The member lives, but the other ranks have continued without it.
             self._lose(member, victim.cause)
 
     def _blame(
         self, member: RankConnection, report: FailureReport, victim: RankFailed, *, unless_it_returns: bool = False
     ) -> None:
-        """Another rank has failed, as this one tells, which may have gone on itself."""
+        """Handle a member's report that another rank has failed. The member itself may have continued."""
         if victim.was_silent:
             self._silent.add(victim.rank)
         goes_on = unless_it_returns or self._is_spared(member)

@@ -1,7 +1,7 @@
-"""A task farm: items that ranks take one by one as they become free, and results that come as they are found.
+"""A task farm: ranks take items one by one as they become free, and results are returned as they are found.
 
-Rank 0 works as the others do. A thread of it gives out the numbers of the items, those of the lowest first. What a rank
-has found goes to the launching process at once.
+All ranks compute, including rank 0. A thread on rank 0 hands out item numbers in ascending order. Each rank sends a
+result to the launching process at once.
 """
 
 from __future__ import annotations
@@ -29,10 +29,10 @@ if TYPE_CHECKING:
 Item = TypeVar("Item")
 Result = TypeVar("Result")
 
-#: So many items per rank are in flight by default.
+#: Default number of items in flight per rank.
 IN_FLIGHT_PER_RANK = 64
 
-#: Whoever has no more to do is told this number.
+#: The item number that ends the work of a rank.
 _NO_MORE = -1
 
 _REQUEST, _GRANT = 1, 2
@@ -41,7 +41,7 @@ _REQUEST, _GRANT = 1, 2
 def results_of(
     job: Job, function: Callable[[Item], Result], items: Iterable[Item], in_flight: int, as_completed: bool
 ) -> Generator[Any, None, None]:
-    """The results, in the order of the items or, with their numbers, as they come."""
+    """Yield the results in the order of the items or, with their numbers, as they arrive."""
     remaining, first = iter(items), 0
     while wave := list(itertools.islice(remaining, in_flight)):
         found: dict[int, Any] = {}
@@ -60,7 +60,7 @@ def results_of(
 def _wave(
     job: Job, function: Callable[[Item], Result], items: Sequence[Item], first: int
 ) -> Generator[tuple[int, Any], None, None]:
-    """Some items, all of which are in flight: number and result of each as they come."""
+    """Process `items`, all of them in flight; yield the number and the result of each as they arrive."""
     came: queue.SimpleQueue[dict[str, Any] | None] = queue.SimpleQueue()
     failure: list[BaseException] = []
 
@@ -83,7 +83,7 @@ def _wave(
     try:
         while (event := _next_event(job, came)) is not None:
             index = event[_KEY]
-            # What begins again on fewer ranks finds some results once more.
+            # A program that restarts on fewer ranks computes some results again.
             if index in seen or failed is not None:
                 continue
             seen.add(index)
@@ -125,12 +125,12 @@ def _next_event(job: Job, came: queue.SimpleQueue[dict[str, Any] | None]) -> dic
     return came.get()
 
 
-#: In the events of a farm: which item it is.
+#: The key of the item number in the events of a farm.
 _KEY = "ripieno.map.item"
 
 
 def _work(comm: Communicator, function: Callable[[Any], Any], items: Sequence[Any]) -> None:
-    """Take items until there are none."""
+    """Process items until none is left."""
     counter = _Counter(len(items))
     server = None
     if comm.rank == 0 and comm.world_size > 1:
@@ -143,7 +143,7 @@ def _work(comm: Communicator, function: Callable[[Any], Any], items: Sequence[An
             value = _sealed(function(items[index]))
         except Exception as error:
             has_failed = True
-            # Its traceback begins in the function.
+            # The traceback starts in the user's function.
             inner = error.__traceback__ and error.__traceback__.tb_next
             value = FailureReport.of(error.with_traceback(inner), comm.rank, comm.hosts[comm.rank])
         comm.emit({_KEY: index, "failed": has_failed, "value": value})
@@ -155,14 +155,14 @@ def _work(comm: Communicator, function: Callable[[Any], Any], items: Sequence[An
 
 
 def _asked_for(comm: Communicator, has_failed: bool) -> int:
-    """The next item of a rank that has nothing to do."""
+    """Request the next item for an idle rank."""
     comm.send(has_failed, 0, tag=_REQUEST)
     index: int = comm.recv(0, tag=_GRANT)
     return index
 
 
 class _Counter:
-    """Which items are given out, at rank 0."""
+    """The counter of items on rank 0."""
 
     def __init__(self, count: int) -> None:
         self._next = 0
@@ -171,7 +171,7 @@ class _Counter:
         self._error: BaseException | None = None
 
     def take(self) -> int:
-        """The next one."""
+        """Return the next item number."""
         with self._lock:
             if self._next >= self._count:
                 return _NO_MORE
@@ -179,12 +179,12 @@ class _Counter:
             return self._next - 1
 
     def stop(self) -> None:
-        """Give out no more."""
+        """Stop handing out items."""
         with self._lock:
             self._next = self._count
 
     def serve(self, comm: Communicator) -> None:
-        """Answer the other ranks until each has been told that there is nothing left."""
+        """Answer requests of the other ranks until each has received `_NO_MORE`."""
         try:
             waiting = comm.world_size - 1
             while waiting:
@@ -199,7 +199,7 @@ class _Counter:
             self.stop()
 
     def check(self) -> None:
-        """Raise what has ended the service."""
+        """Raise the error that has ended the service, if any."""
         if self._error is not None:
             raise self._error
 
@@ -212,7 +212,7 @@ def _sealed(value: Any) -> NDArray[Any]:
 
 
 def check_in_flight(in_flight: Any, workers: int) -> int:
-    """How many items are in flight."""
+    """Return the number of items in flight, checked or by default."""
     if in_flight is None:
         return IN_FLIGHT_PER_RANK * workers
     if not isinstance(in_flight, int) or isinstance(in_flight, bool) or in_flight < 1:

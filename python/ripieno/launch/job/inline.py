@@ -1,4 +1,4 @@
-"""The job of a single rank: it runs in the calling process, with all its cores, and starts nothing."""
+"""The job of a single rank, which runs in the calling process with all its cores."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ from ripieno.launch.racks import rack_of_this_host
 
 
 class InlineJob(Job):
-    """`workers=1`."""
+    """A job of one rank in the calling process."""
 
     def __init__(
         self,
@@ -108,7 +108,7 @@ def _raise_as_of_a_rank(error: BaseException) -> NoReturn:
 def single_rank(
     *, threads: int, on_event: Callable[[dict[str, Any]], None] | None = None, **options: Any
 ) -> Communicator:
-    """A communicator of one rank."""
+    """Return a communicator of one rank."""
     import ripieno._native as _native
 
     options["rack"] = rack_of_this_host(options.pop("racks", None))

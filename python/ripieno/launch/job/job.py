@@ -1,4 +1,4 @@
-"""`launch` and `Job`: worker ranks that stand ready to run programs."""
+"""`launch` and `Job`: worker ranks that run programs."""
 
 from __future__ import annotations
 
@@ -33,36 +33,36 @@ P = ParamSpec("P")
 R = TypeVar("R")
 T = TypeVar("T")
 
-# A thread that runs a program which was made to fail has this long to end the workers.
+# If a program of another thread is aborted, that thread has this long to end the workers.
 CLOSING_S = 20.0
 
 EventListener = Callable[[dict[str, Any]], None]
 
-#: The jobs that this process has launched. A process that is forked from it owns none of them.
+#: The jobs that this process has launched. A forked process owns none of them.
 _launched: WeakSet[Job] = WeakSet()
 
 
 class Job(ABC):
-    """Worker ranks that have met. Use it in a ``with`` statement, so that they end with it.
+    """Worker ranks that have joined. Use it in a ``with`` statement, which ends them.
 
     Attributes
     ----------
     workers : int
-        How many ranks there are.
+        Number of ranks.
     threads : int
-        Threads that each should compute with.
+        Threads of each rank.
     replicas : int
-        How many replicas there are of each logical rank.
+        Number of replicas of each logical rank.
     lost : dict of int to str
-        Ranks that have died while a replica lives, and why; empty once new ranks have been started. With
-        ``on_failure="shrink"`` or "respawn" all that the job has gone on without, by the ranks that they began with.
+        Ranks that have died while a replica lives, and the cause; empty after new ranks have started. With
+        ``on_failure="shrink"`` or "respawn": all ranks that the job has lost, by their initial numbers.
     epoch : int
-        Grows whenever the ranks lose their communicators, and `Communicator.kept` with them.
+        Increases when the ranks lose their communicators and `Communicator.kept`.
     """
 
-    #: What happens if a rank is lost while a program runs.
+    #: Policy for ranks that are lost while a program runs.
     _on_failure: OnFailure = "raise"
-    #: Whether its ranks find files by the names that this process has for them.
+    #: Whether ranks find files by the same paths as this process.
     _SHARES_FILES = True
 
     def __init__(
@@ -78,22 +78,22 @@ class Job(ABC):
         self.threads = threads
         self.replicas = replicas
         self.lost: dict[int, str] = {}
-        # The values that the ranks keep.
+        # The broadcast values that the ranks keep.
         self._kept: WeakSet[Broadcast[Any]] = WeakSet()
-        # Grows whenever ranks may have begun different ones of them.
+        # Increases when the ranks may hold different broadcast values.
         self._broadcast_generation = 0
         self.epoch = 0
         self._owner_pid = os.getpid()
         self._trace = trace
         self._watch = watch or JobWatch()
         self._listeners = [] if on_event is None else [on_event]
-        # By number; and what each rank has added to them in the program that ran last.
+        # Accumulators by number, and the amounts that each rank has added in the last program.
         self._accumulators: WeakValueDictionary[int, JobAccumulator] = WeakValueDictionary()
         self._added: dict[int, Amounts] = {}
-        # What no handle stands for any more, and ranks still keep.
+        # Broadcast values without a handle that the ranks still keep.
         self._dropped: deque[str] = deque()
         self._over: str | None = None
-        # Who holds it runs a program, or several, while others wait.
+        # The holder of the lock runs one or more programs, while other threads wait.
         self._turn = threading.RLock()
         self._running = False
         self._was_closed = False
@@ -105,21 +105,20 @@ class Job(ABC):
         """Call ``program(comm, *args, **kwargs)`` on every rank.
 
         Programs run one after the other: a call in another thread waits for its turn. Functions and classes of
-        ``__main__`` and of notebooks travel by value; in local workers `pickle` finds them by their names, too.
-        Programs get arguments of their own, and the caller results of its own. Local workers run a program in the
+        ``__main__`` and of notebooks travel by value; in local workers `pickle` also finds them by name. Programs
+        receive their own arguments, and the caller receives its own results. Local workers run a program in the
         caller's current directory.
 
-        Arrays among the arguments, however deeply nested, are read-only, of any size and for any number of workers;
-        large ones are views of memory that all workers of a machine share, a `numpy.memmap` is opened anew by each. The
-        caller may go on to write to its own arrays once the program has ended. Other objects are copies. A single
-        worker is the calling process, and differs in two ways. The program itself is no copy, so variables that it has
-        closed over are the caller's own. The result is the very object that it returned, which need not be able to
-        travel.
+        Arrays among the arguments, at any nesting depth, are read-only, for any size and number of workers. Large
+        arrays are views of memory that all workers of a machine share; each worker opens a `numpy.memmap` anew. The
+        caller may write to its own arrays again after the program has ended. Other objects are copies. A single worker
+        is the calling process, and differs in two ways. The program itself is not copied, so its closure refers to the
+        caller's variables. The result is the returned object itself, which need not be picklable.
 
         Parameters
         ----------
         program : callable
-            The same for every rank; its first argument is the rank's `Communicator`.
+            Runs on every rank; its first argument is the rank's `Communicator`.
 
         Returns
         -------
@@ -132,28 +131,28 @@ class Job(ABC):
         Exception
             The exception of the program on the rank that failed first, from a `RankFailed` with the rank and its host.
         RankFailed
-            If a rank died, even if others went on without it, or if its exception cannot travel.
+            If a rank died, even if others continued without it, or if the exception cannot be pickled.
         CollectiveMismatch
-            If ranks made different calls and no program has noticed; or as an exception of the program.
+            If ranks made different calls and no program has caught the error; or as an exception of the program.
         SerializationError
-            If the program, an argument or a result cannot travel.
+            If the program, an argument or a result cannot be pickled.
         CommunicatorClosed
             If the job is over.
 
         Notes
         -----
-        If all ranks return, their results are returned, also those of programs that have caught a `CollectiveMismatch`
-        or `RankFailed`, or closed the communicator. If a rank fails, others may still return within a second, for
-        instance because they have caught `RankFailed`. Their results are in `RankFailed.results` of the error, or of
-        its cause.
+        If all ranks return, `run` returns their results. This includes programs that have caught a `CollectiveMismatch`
+        or `RankFailed`, or have closed the communicator. If a rank fails, others may still return within a second, for
+        instance because they have caught `RankFailed`. The attribute `RankFailed.results` of the error, or of its
+        cause, holds their results.
 
-        With ``on_failure="shrink"`` or "respawn" (see `ripieno.launch`) the program begins again if ranks were lost,
-        and a `RuntimeWarning` says so.
+        With ``on_failure="shrink"`` or "respawn" (see `ripieno.launch`) the program restarts if ranks were lost, and a
+        `RuntimeWarning` reports it.
 
-        After a failure the job goes on. Ranks that wait for the next program keep their process, with all modules and
-        broadcast values, and meet anew before it. If one has died, still computes, or has a copy that died, all are
-        ended. The next program then gets new ranks, to which broadcast values are sent again. Either way it gets a new
-        communicator, whose ``kept`` is empty.
+        After a failure the job continues. Ranks that wait for the next program keep their process, with all modules and
+        broadcast values, and join again before it. If a rank has died, still computes, or has a replica that died, all
+        ranks are ended. The next program then gets new ranks, which receive broadcast values again. In both cases the
+        next program gets a new communicator with an empty ``kept``.
         """
         if not callable(program):
             raise InputError(f"program: a {type(program).__name__}: expected a function of a communicator")
@@ -191,37 +190,36 @@ class Job(ABC):
         as_completed: bool = False,
         in_flight: int | None = None,
     ) -> Iterator[Any]:
-        """Call ``function(item)`` for every item, on whichever rank is free; results as they are found.
+        """Call ``function(item)`` for every item, each on a free rank, and yield the results as they are found.
 
         Parameters
         ----------
         function : callable
-            Gets an item. It runs on one rank, and makes no collective calls.
+            Takes an item. It runs on one rank, and must not make collective calls.
         items : iterable
-            What there is to do. It is read as far as items are in flight.
+            The items. They are read only as far as items are in flight.
         as_completed : bool
-            Give pairs of the number of an item and its result, in the order in which they are found, instead of
-            results in the order of the items.
+            Yield pairs of item number and result as they are found, instead of results in the order of the items.
         in_flight : int, optional
-            So many items are given to the ranks together, and their results kept until they are taken; the next ones
-            follow once all of these are done. 64 for each rank by default.
+            Number of items that are sent to the ranks together; results are kept until they are read. The next items
+            follow after all of these are done. 64 per rank by default.
 
         Returns
         -------
         iterator
-            Of results, or of pairs (int, result). The ranks begin when it is first asked; one that is dropped ends
-            with the items in flight.
+            Yields results, or pairs (int, result). The work starts with the first read. If the iterator is deleted,
+            the work ends with the items in flight.
 
         Raises
         ------
         Exception
-            That of the first item found to fail, with a note of its number and rank. No more items are begun then.
+            Raised by the first item found to fail, with a note of its number and rank. No further items start then.
         RankFailed
-            The exception of an item cannot travel, or a rank has died. With ``on_failure="shrink"`` or "respawn" the
-            items in flight that a dead rank had, and others whose results were not yet there, are done again, so that
-            `function` may see an item more than once.
+            If the exception of an item cannot be pickled, or a rank has died. With ``on_failure="shrink"`` or "respawn"
+            the items in flight on a dead rank, and others without a result, are computed again. `function` may
+            therefore see an item more than once.
         SerializationError
-            An item, or the function, cannot travel; or a result cannot, which is an error of its item.
+            If an item or the function cannot be pickled; if a result cannot, it is an error of its item.
 
         Examples
         --------
@@ -239,25 +237,25 @@ class Job(ABC):
         return farm.results_of(self, function, items, farm.check_in_flight(in_flight, self.workers), as_completed)
 
     def resize(self, workers: int) -> None:
-        """Go on with another number of ranks, between two programs.
+        """Change the number of ranks between two programs.
 
-        Ranks whose number is not below `workers` end. Others are started where that is more; in an engine, all of them.
-        All ranks meet anew, so `kept` is empty then; broadcast values are given to all again. Each computes with as
-        many threads as before.
+        Ranks numbered `workers` or higher end. Additional ranks are started; an engine restarts all ranks. All ranks
+        join again, so `kept` is empty afterwards, and broadcast values are sent again. The number of threads per rank
+        does not change.
 
         Parameters
         ----------
         workers : int
-            How many ranks there are to be.
+            New number of ranks.
 
         Raises
         ------
         InputError
             While a program runs, with replicas, or for a job of a single worker, which is the calling process.
         TooFewSlots
-            The engine has no room for so many. The next program gets new ranks, as many as before.
+            If the engine has too few slots. The next program gets new ranks, as many as before.
         RendezvousError, RankFailed
-            They could not meet, or one ended before; likewise.
+            If the ranks could not join, or one ended before. The next program gets new ranks, as many as before.
         """
         check_count("workers", workers)
         with self._turn:
@@ -278,41 +276,41 @@ class Job(ABC):
 
     @property
     def _place(self) -> str:
-        """Where its ranks are, for people."""
+        """Return a description of the location of the ranks for messages."""
         return "this process"
 
     def broadcast(self, value: T, strategy: str = "auto", *, places: Place | Sequence[Place] = ()) -> Broadcast[T]:
-        """Give all ranks `value`, to fetch when a program first uses it, until the handle is released or collected.
+        """Send `value` to all ranks when a program first uses it, until the handle is released or collected.
 
         Parameters
         ----------
         value : object
-            As an argument of `run`. It is sent to rank 0, once, and goes from there to the other hosts, once to each.
-            The ranks of a host share its memory.
+            Any argument of `run`. It is sent to rank 0 once, and from there once to each other host. The ranks of a
+            host share its memory.
         strategy : {"auto", "chain", "splitstream", "tree", "flat", "csb", "csb-llcf", "bittorrent", "shared-file"}
-            How it finds its way from rank 0, as of `Communicator.broadcast_variable`. By trees ("chain",
-            "splitstream", "tree", "flat") all hosts fetch at once. "auto" is "csb".
+            Distribution from rank 0, as in `Communicator.broadcast_variable`. With trees ("chain", "splitstream",
+            "tree", "flat") all hosts fetch together. "auto" is "csb".
         places : path or URL, or sequence of these
-            Of "shared-file", and seen by all ranks: rank 0 writes the value to the first three.
+            For "shared-file", accessible on all ranks: rank 0 writes the value to the first three.
 
         Returns
         -------
         Broadcast
-            To pass to programs, which find the value in its ``value``. Their arrays are read-only. ``release()``, there
-            or here, lets go of it: on that rank, or on all.
+            A handle to pass to programs, which read the value from ``value``. Their arrays are read-only. ``release()``
+            frees the value: in a program on that rank, here on all ranks.
 
         Raises
         ------
         InputError
-            The strategy is none.
+            If the strategy is unknown.
         SerializationError
-            The value cannot travel.
+            If the value cannot be pickled.
 
         Notes
         -----
-        What was sent outlives failures of programs; new ranks are sent the values again. Where the bytes cannot come
-        any more, ``value`` raises `BroadcastError`. A single rank has the caller's own arrays, and ranks with replicas
-        are given the value all at once: there is nobody to fetch from, or each would have to fetch for itself.
+        Sent values outlive failures of programs; new ranks receive the values again. If the data is no longer
+        available, ``value`` raises `BroadcastError`. A single rank uses the caller's own arrays. Ranks with replicas
+        receive the complete value from the caller, because each replica would have to fetch it separately.
 
         Examples
         --------
@@ -327,21 +325,21 @@ class Job(ABC):
         return Broadcast(self, value, strategy, places)
 
     def accumulator(self, initial: Any, op: Op = "sum") -> JobAccumulator:
-        """A value that programs of this job add to, and that the caller reads.
+        """Create a value that programs of this job add to, and that the caller reads.
 
         Parameters
         ----------
         initial : number or ndarray
-            Its value at first; its shape is that of what is added.
+            Initial value; added amounts have the same shape.
         op : {"sum", "prod", "min", "max"}, or a function that means one, such as ``max``
-            How it is combined with what is added.
+            Combines the value with added amounts.
 
         Returns
         -------
         JobAccumulator
             A program that refers to it, or gets it as an argument, calls its ``add(amount)``. Its ``value`` changes
-            when the program has ended well on all ranks: rank by rank, so that a sum has the same bits in every run.
-            What a program that fails has added does not count.
+            when the program has succeeded on all ranks. Amounts are added in order of rank, so a sum has the same bits
+            in every run. Amounts of a failed program are dropped.
 
         Examples
         --------
@@ -359,7 +357,7 @@ class Job(ABC):
         return made
 
     def _add_up(self) -> None:
-        """Combine what the ranks have added, of each logical rank once, with the accumulators."""
+        """Combine the amounts that the ranks have added, once per logical rank, with the accumulators."""
         added, self._added = self._added, {}
         by_rank = {rank % (self.workers // self.replicas): added[rank] for rank in sorted(added, reverse=True)}
         amounts: Amounts = {}
@@ -373,12 +371,12 @@ class Job(ABC):
 
     @contextmanager
     def telling(self, listener: EventListener | None) -> Iterator[None]:
-        """Within the ``with`` statement `listener` gets what ranks emit, besides those that get it already.
+        """Pass the events of ranks to `listener` within the ``with`` statement, in addition to existing listeners.
 
         Parameters
         ----------
         listener : callable or None
-            As ``on_event=`` of `ripieno.launch`; with None nothing changes.
+            Like ``on_event=`` of `ripieno.launch`; None changes nothing.
 
         Examples
         --------
@@ -389,7 +387,7 @@ class Job(ABC):
         [None]
         """
         listeners = [] if listener is None else [listener]
-        # What ranks emit for other threads is not for this listener.
+        # Events of other threads' programs are not for this listener.
         with self._turn:
             self._listeners.extend(listeners)
             try:
@@ -399,21 +397,21 @@ class Job(ABC):
                     self._listeners.remove(each)
 
     def announce(self, name: str, max_iter: int | None = None) -> None:
-        """Say what is fitted by the next program, and in how many iterations at most: a dashboard shows that."""
+        """Report to the dashboard the name of the next fit and its maximum number of iterations."""
         self._watch.fit(name, max_iter)
 
     @property
     def dashboard(self) -> Dashboard | None:
-        """The page that shows the job, if there is one; its ``link`` opens it."""
+        """The dashboard of the job, if it has one; its ``link`` opens the page."""
         return self._watch.dashboard
 
     @property
     def over(self) -> bool:
-        """Whether it was closed, or never stood."""
+        """Whether the job was closed or could not be formed."""
         return self._over is not None
 
     def close(self) -> None:
-        """End the workers. May be called again."""
+        """End the workers. Repeated calls have no effect."""
         self._close_once()
 
     def __enter__(self) -> Self:
@@ -425,7 +423,7 @@ class Job(ABC):
         self._close_once()
 
     def _forget_now(self) -> None:
-        """Let the ranks forget what was dropped, if they wait for a program; otherwise before the next one."""
+        """Delete dropped values on the ranks if they wait for a program; otherwise leave it to the next program."""
         if self._turn.acquire(blocking=False):
             try:
                 if not self._running and self._over is None:
@@ -447,33 +445,33 @@ class Job(ABC):
             self._over = "it was closed"
             self._was_closed = True
             is_running = self._running
-        # Another thread that waits for a program is made to fail, and ends the workers.
+        # If another thread waits for a program, abort the program. That thread then ends the workers.
         if is_running and self._hang_up() and self._idle.wait(CLOSING_S):
             return
         self._close()
         self._finish()
 
     def _finish(self) -> None:
-        """Once no rank will leave a file any more, or tell anything."""
+        """Close the watch and the trace, after the last rank has ended."""
         self._watch.close()
         if self._trace is not None:
             self._trace.finish()
 
     def _tell_all(self, event: dict[str, Any]) -> None:
-        """Pass on what a rank has emitted."""
+        """Pass an event of a rank to all listeners."""
         self._watch.event(event)
         for listener in self._listeners:
             listener(event)
 
     def _disown(self) -> None:
-        """In a forked process: the job is over here, and goes on in the process that launched it."""
+        """Mark the job as over in a forked process. It continues in the process that launched it."""
         self._over = self._over or "it belongs to the process from which this one was forked"
         self._running = False
-        # Other threads, which do not exist here, may hold these.
+        # Threads that do not exist in this process may hold the old locks.
         self._turn, self._lock = threading.RLock(), threading.Lock()
 
     def __deepcopy__(self, memo: dict[int, Any]) -> Job:
-        # There is one job: estimators that are cloned share it.
+        # Cloned estimators share the job.
         return self
 
     def __reduce__(self) -> NoReturn:
@@ -485,22 +483,22 @@ class Job(ABC):
     def _run(self, program: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any]) -> list[Any]: ...
 
     def _sealed(self, value: Any) -> PackedValue:
-        """The value as rank 0 hands it on, or `SerializationError`."""
+        """Pack a value as rank 0 relays it, or raise `SerializationError`."""
         return parcel.pack(value, files_by_name=self._SHARES_FILES, read_only=True)
 
     @abstractmethod
     def _resize(self, workers: int) -> None:
-        """Have so many ranks, which wait; or, if that fails, as many as before."""
+        """Change to `workers` waiting ranks; restore the previous number on failure."""
 
     @abstractmethod
     def _forget(self, names: list[str]) -> None:
-        """Let the ranks, which wait for a program, forget broadcast values."""
+        """Delete broadcast values on the ranks, which wait for a program."""
 
     @abstractmethod
     def _close(self) -> None: ...
 
     def _hang_up(self) -> bool:
-        """Let the program that another thread waits for fail, if there is such a thread, and a way."""
+        """Abort the program that another thread waits for; return whether that was possible."""
         return False
 
 
@@ -513,12 +511,12 @@ os.register_at_fork(after_in_child=_disown_all)
 
 
 def name_of(program: Callable[..., Any]) -> str:
-    """What a program is called in a sentence: what a partial function is of, and of other objects their class."""
+    """Return the name of a program in messages: the wrapped function of a partial, the class of other objects."""
     while isinstance(program, partial):
         program = program.func
     return str(getattr(program, "__qualname__", type(program).__qualname__))
 
 
 def unsendable(program: Callable[..., Any], error: SerializationError) -> SerializationError:
-    """What to raise if a program does not reach its ranks."""
+    """Return the error for a program that cannot be sent to its ranks."""
     return SerializationError(f"{name_of(program)} or its arguments cannot be sent to workers: {error}")

@@ -1,6 +1,6 @@
-"""The local engine: worker processes on this machine, each a fresh Python, heard and ended by this one.
+"""The local engine: worker processes on this machine, each a new Python process, controlled by this process.
 
-Every worker holds one end of a socket pair: nothing is found by polling, or named in the file system.
+Each worker holds one end of a socket pair. Nothing is polled, and nothing appears in the file system.
 """
 
 from __future__ import annotations
@@ -38,10 +38,10 @@ from ripieno.launch.process.output import LinePump
 from ripieno.launch.process.parcel import SharedMessage
 from ripieno.wire.borrowed import Borrowed
 
-# Workers try whether they can read this process's memory.
+# Workers use this array to test whether they can read this process's memory.
 _PROBE = np.frombuffer(secrets.token_bytes(16), np.uint8)
 
-# How long workers take to begin, on a busy machine; then they have `MEETING_S` to meet.
+# How long workers may take to start on a busy machine; then they have `MEETING_S` to join.
 START_S = 60.0
 
 
@@ -65,7 +65,7 @@ class _Worker(RankConnection):
 
 
 class LocalJob(ProcessJob[_Worker]):
-    """Worker processes, each in a place of its own if they are bound."""
+    """A job with worker processes on this machine. If bound, each worker has its own cores."""
 
     _SURVIVES = True
 
@@ -98,19 +98,19 @@ class LocalJob(ProcessJob[_Worker]):
         self._prefix_output = prefix_output
         self._binding = Binding() if binding is None else binding
         self._options = options
-        # Of the members that were started last.
+        # Output pumps of the members that were started last.
         self._pumps: list[LinePump] = []
-        # Processes that wait for a rank.
+        # Processes without a rank, which replace lost members.
         self._spare_count = spares
         self._spares: list[_Worker] = []
-        # What all members begin with.
+        # Initial options of all members.
         self._setup: dict[str, Any] = {}
         weakref.finalize(self, _end_workers, self.members, self._spares, self._pumps, self._owner_pid)
         self._form_first()
 
     @property
     def pids(self) -> list[int]:
-        """The process of every rank; after a failure, of those that have ended until others take their place."""
+        """Process ids of all ranks. After a failure, ended processes are listed until they are replaced."""
         return [worker.process.pid for worker in self.members]
 
     @property
@@ -144,7 +144,7 @@ class LocalJob(ProcessJob[_Worker]):
         return START_S
 
     def _keep_spares(self) -> None:
-        """As many as there are to be, of which each lives."""
+        """Keep the requested number of live spare processes."""
         self._spares[:] = [spare for spare in self._spares if spare.process.poll() is None]
         self._start("spare", range(len(self._spares), self._spare_count), self._spares)
 
@@ -166,14 +166,14 @@ class LocalJob(ProcessJob[_Worker]):
         return True
 
     def _take_places(self, members: list[_Worker]) -> None:
-        """Let these be the members, and number them."""
+        """Make `members` the members of the job, and number them."""
         self.members[:] = members
         for rank, member in enumerate(members):
             member.rank = rank
 
     def _resize(self, workers: int) -> None:
         check_room(workers, self._spare_count)
-        # Too few cores are told before anybody leaves.
+        # Too few cores are reported before any member leaves.
         places(self._binding, [self.threads] * workers, host.cores())
         if self._state not in (JobState.READY, JobState.APART):
             super()._resize(workers)
@@ -200,7 +200,7 @@ class LocalJob(ProcessJob[_Worker]):
         return meeting_s
 
     def _start(self, name: str, numbers: Iterable[int], workers: list[_Worker]) -> None:
-        """Start one worker for each number, and add it to the others."""
+        """Start one worker per number, and append it to `workers`."""
         pump = LinePump(self._watch.output) if self._prefix_output else None
         for number in numbers:
             workers.append(self._start_one(f"{name} {number}", number, pump))
@@ -238,7 +238,7 @@ class LocalJob(ProcessJob[_Worker]):
         lend = all(worker.can_read for worker in self._living())
         with SharedMessage(request, lend=lend) as parcel:
             for worker in self._living():
-                # If it has ended, that is noticed later, with the cause.
+                # If the member has ended, a later receive reports it with the cause.
                 with suppress(HungUp):
                     worker.channel.send_parcel("run", parcel)
 
@@ -260,7 +260,7 @@ class LocalJob(ProcessJob[_Worker]):
 
 
 def _open_pid(pid: int) -> int | None:
-    """A descriptor that tells of the process's end even if a grandchild holds its channel; from Linux 5.3 on."""
+    """Return a pidfd, which signals the end of a process even if a grandchild holds its channel; Linux 5.3 or later."""
     try:
         return os.pidfd_open(pid)
     except OSError:
@@ -268,9 +268,9 @@ def _open_pid(pid: int) -> int | None:
 
 
 def _end_workers(members: list[_Worker], spares: list[_Worker], pumps: list[LinePump], owner_pid: int) -> None:
-    """Leave no process, descriptor or thread behind. May be called again."""
+    """Close all processes, descriptors and threads. Repeated calls have no effect."""
     if os.getpid() != owner_pid:
-        return  # a fork of the launcher, whose workers these are not
+        return  # a fork of the launcher owns no workers
     workers = [*members, *spares]
     for worker in workers:
         worker.channel.close()

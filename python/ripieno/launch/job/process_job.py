@@ -1,6 +1,6 @@
-"""`ProcessJob`: a job whose ranks are processes elsewhere, each with a channel to this one.
+"""`ProcessJob`: a job with ranks in other processes, each with a channel to this process.
 
-Programs, exchanged addresses, events, results and reports pass there, and the end of either side is noticed there.
+The channels carry programs, exchanged addresses, events, results and reports. Their end signals the end of a process.
 """
 
 from __future__ import annotations
@@ -27,11 +27,11 @@ from ripieno.launch.job.watch import JobWatch
 from ripieno.launch.process.interruption import held_back, interruptible
 from ripieno.launch.process.report import other_rank
 
-# After a failure the other ranks have this long to report what they were at, or to return.
+# After a failure the other ranks have this long to report their state, or to return.
 WITNESSES_S = 1.0
-# Members of a job that has done its work get this long to leave.
+# At the end of a job the members have this long to exit.
 GOODBYE_S = 5.0
-# With on_failure="respawn" a program whose ranks die begins again so often, before it is taken for their end.
+# With on_failure="respawn" a program restarts at most this often after losses. Then the program counts as their cause.
 RESPAWNS = 3
 
 
@@ -39,7 +39,7 @@ M = TypeVar("M", bound=RankConnection)
 
 
 class JobState(Enum):
-    """What a job's ranks are ready for."""
+    """State of a job's ranks."""
 
     READY = "its ranks wait for programs"
     BUSY = "its ranks run a program or meet, and have not all replied"
@@ -48,7 +48,7 @@ class JobState(Enum):
 
 
 class ProcessJob(Job, Generic[M]):
-    """Ranks that live and die together.
+    """A job that starts and ends all its ranks together.
 
     Attributes
     ----------
@@ -56,7 +56,7 @@ class ProcessJob(Job, Generic[M]):
         In order of rank.
     """
 
-    #: Whether members live on when one of them has died.
+    #: Whether the other members survive the death of a member.
     _SURVIVES = False
 
     def __init__(
@@ -73,43 +73,43 @@ class ProcessJob(Job, Generic[M]):
         super().__init__(workers, threads, trace, on_event, replicas, watch)
         self.members: list[M] = []
         self._on_failure = on_failure
-        # The thread that waits, or has waited last, for a program.
+        # The thread that waits, or last waited, for a program.
         self._runner = 0
         self._state = JobState.GONE
-        # Whether ranks have taken the place of others, which had the values that are kept.
+        # Whether new ranks have replaced ranks that held kept values.
         self._has_others = False
-        # Of the program that runs, or ran last.
+        # Collector of the current or last program.
         self._heard = ResultCollector("result", self.members, replicas, self._ending_of)
 
     @abstractmethod
     def _form(self) -> None:
-        """Start the members and let them meet."""
+        """Start the members and let them join."""
 
     @abstractmethod
     def _send(self, request: RunRequest) -> None:
-        """Send a program to all members that live; `SerializationError` only if nobody has got any of it."""
+        """Send a program to all live members; raise `SerializationError` only if no member has received any part."""
 
     @abstractmethod
     def _say_goodbye(self) -> None:
-        """Let the members that wait leave by themselves."""
+        """Ask the waiting members to exit."""
 
     @abstractmethod
     def _end(self) -> None:
-        """End all members, whatever they are at, and leave nothing behind. May be called again."""
+        """End all members in any state and release all resources. Repeated calls have no effect."""
 
     @abstractmethod
     def _meeting_s(self) -> float:
-        """How long members that live may take to meet."""
+        """Return how long live members may take to join."""
 
     def _close_ranks(self, lost: list[M]) -> bool:
-        """Do without members that are lost, whose rank others get if there are any; False if all must be started anew.
+        """Replace lost members or renumber the others, as configured; return False if all must be restarted.
 
-        All others wait, and meet next.
+        All other members wait, and join again next.
         """
         return False
 
     def _conversation(self, awaited: str, within_s: float | None = None) -> ResultCollector:
-        # Elsewhere an engine ends all ranks with the first.
+        # An engine ends all its ranks when the first one ends.
         on_failure = self._on_failure if awaited == "result" and self._SURVIVES else "raise"
         return ResultCollector(
             awaited,
@@ -123,11 +123,11 @@ class ProcessJob(Job, Generic[M]):
         )
 
     def _still_s(self, awaited: str) -> float | None:
-        """How long members may stand still that are to send such a message; None where that cannot be seen."""
+        """Return how long members may be stopped before they send `awaited`; None if the launcher cannot detect it."""
         return None
 
     def _form_first(self) -> None:
-        """Form, or be over."""
+        """Form the job, or end it."""
         try:
             self._form()
         except BaseException as error:
@@ -158,7 +158,7 @@ class ProcessJob(Job, Generic[M]):
         raise AssertionError("one attempt returns or raises")
 
     def _begins_again(self, attempt: int) -> bool:
-        """After a failure: whether ranks were lost, none has failed on its own account, and some are left."""
+        """Return, after a failure, whether the program may restart: only losses have occurred, and ranks are left."""
         if self._on_failure == "raise" or self._was_closed or self._heard.has_culprit:
             return False
         if self.workers == 0:
@@ -169,7 +169,7 @@ class ProcessJob(Job, Generic[M]):
     def _ask(
         self, program: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any], *, goes_on: bool = True
     ) -> list[Any]:
-        """What members that are ready return; they keep checkpoints in memory if the program goes on from them."""
+        """Return the results of ready members; with `goes_on` they keep checkpoints of earlier programs in memory."""
         with self._recovering():
             try:
                 hearing = self._watch.hearing(bool(self._listeners), self.workers)
@@ -182,13 +182,13 @@ class ProcessJob(Job, Generic[M]):
                 unsent = error
             if unsent is None:
                 return self._replies("result")
-        # Nothing has begun.
+        # No member has started the program.
         raise unsendable(program, unsent) from unsent
 
     def _come_together(self) -> None:
-        """Be ready: members that live meet anew, others are started in the place of those that have ended."""
+        """Make the job ready: live members join again, and new members replace ended ones."""
         if self._state is JobState.APART:
-            # One may have died since.
+            # A member may have died since.
             self._state = JobState.BUSY
             with suppress(RankFailed, RendezvousError):
                 for member in self.members:
@@ -201,7 +201,7 @@ class ProcessJob(Job, Generic[M]):
             self._form_again()
 
     def _give_again(self, are_others: bool) -> None:
-        """Send the values that `broadcast` gave to those before, if ranks are others than those."""
+        """Send broadcast values again if any rank was replaced."""
         if are_others:
             self._broadcast_generation += 1
             self._has_others = False
@@ -209,15 +209,15 @@ class ProcessJob(Job, Generic[M]):
                 self._ask(*each.sent_again())
 
     def _tell_hosts(self) -> None:
-        """The members have met."""
+        """Report that the members have joined."""
         self._watch.begins(type(self).__name__, self._place, self.threads, [member.host for member in self.members])
 
     def _starting_s(self) -> float:
-        """How long members may take to begin, before they meet."""
+        """Return how long members may take to start, before they join."""
         return 0.0
 
     def _form_again(self) -> None:
-        """End the members and start others, which get the values that `broadcast` gave to those before."""
+        """End the members and start new ones, which receive the values that `broadcast` has sent before."""
         self.epoch += 1
         with held_back():
             if self._state is JobState.READY:
@@ -237,16 +237,16 @@ class ProcessJob(Job, Generic[M]):
 
     @contextmanager
     def _recovering(self) -> Iterator[None]:
-        """An error within tells what the ranks were at and have returned, and leaves a job that can go on."""
+        """On an error, collect what the ranks were doing, and leave a job that can run the next program."""
         try:
             yield
         except BaseException as error:
             if self._state is not JobState.GONE and any(member.channel.closed for member in self._living()):
-                # Another thread has ended the members while this one waited.
+                # Another thread has closed the members' channels during the wait.
                 self._state = JobState.GONE
                 raise CommunicatorClosed("the job was closed: its process ends") from None
             if self._state is not JobState.GONE:
-                # Whatever happens here, no reply of this program may be taken for one of the next.
+                # In any case, no reply of this program may be taken for a reply of the next one.
                 try:
                     if isinstance(error, Exception) and not self._was_closed:
                         self._hear_witnesses()
@@ -256,7 +256,7 @@ class ProcessJob(Job, Generic[M]):
             raise
 
     def _part(self) -> None:
-        """Ranks have failed: those that live can meet again if all do, and wait; otherwise they are ended."""
+        """Handle failed ranks: live members can join again if all of them wait; otherwise they are ended."""
         self.epoch += 1
         lost = [member for member in self.members if member.loss is not None]
         all_wait = all(member.rank in self._heard.spoken for member in self._living())
@@ -271,7 +271,7 @@ class ProcessJob(Job, Generic[M]):
         self._heard.replies.clear()
 
     def _note_lost(self) -> None:
-        """Tell of those that are lost; those that the job goes on without will not come back."""
+        """Report lost members. Members without which the job continues do not return."""
         for member in self.members:
             if member.loss is not None:
                 self._watch.lost(member.rank, member.loss)
@@ -282,11 +282,11 @@ class ProcessJob(Job, Generic[M]):
                     self._dismiss(member)
 
     def _dismiss(self, member: M) -> None:
-        """End a member whatever it is at, also one that stands still. May be called again."""
+        """End a member in any state, also a stopped one. Repeated calls have no effect."""
         member.channel.hang_up()
 
     def _is_whole(self) -> bool:
-        """Whether nobody but the members has told of the end of one."""
+        """Return whether no source other than the members has reported the end of a member."""
         return True
 
     def _add_what_is_known(self, error: Exception) -> None:
@@ -329,21 +329,21 @@ class ProcessJob(Job, Generic[M]):
         return [member for member in self.members if member.loss is None]
 
     def _alarm(self) -> Any:
-        """What else to listen to, or None; when it is ready, `_alarmed` is called."""
+        """Return another object to poll, or None; when it is ready, `_alarmed` is called."""
         return None
 
     def _alarmed(self) -> BaseException:
-        """What to raise if no member gives a better account within `CULPRIT_S`."""
+        """Return the exception to raise if no member sends a better report within `CULPRIT_S`."""
         raise AssertionError("a job that has an alarm says what it means")
 
     def _ending_of(self, member: M) -> tuple[M, str]:
-        """Who has ended first, and why, now that `member` has hung up without a word."""
+        """Return the member that ended first and the cause, after `member` has hung up without a report."""
         return member, member.ending()
 
     def _hear_witnesses(self) -> None:
-        """Wait for those that fail now, or return, because another rank has failed.
+        """Wait for ranks that fail or return now because another rank has failed.
 
-        Who reports has left its records by then.
+        A rank writes its flight records before it reports.
         """
         deadline = time.monotonic() + WITNESSES_S
         with selectors.DefaultSelector() as selector, interruptible(selector) as ready:
@@ -356,11 +356,11 @@ class ProcessJob(Job, Generic[M]):
                         selector.unregister(key.fileobj)
 
     def _flight_lines(self) -> list[str]:
-        """What the ranks that have reported did last."""
+        """Return the last flight records of the ranks that have reported."""
         return [line for _, report in sorted(self._heard.reports.items()) for line in report.flight]
 
     def _replies(self, kind: str, within_s: float | None = None) -> list[Any]:
-        """One message of `kind` from every member; serves exchanges and events until then, and raises on failure."""
+        """Return one message of `kind` from every member; serve exchanges and events meanwhile; raise on failure."""
         self._heard = conversation = self._conversation(kind, within_s)
         self._added = conversation.added
         try:
@@ -374,19 +374,19 @@ class ProcessJob(Job, Generic[M]):
             self._part()
         elif self._state is JobState.BUSY:
             self._state = JobState.READY
-        # They are the caller's, who may let go of them before the next program.
+        # The replies belong to the caller, which may free them before the next program.
         conversation.replies.clear()
         return results
 
     def _listen(self, conversation: ResultCollector) -> None:
-        """Until it is complete."""
+        """Receive messages until the conversation is complete."""
         with selectors.DefaultSelector() as selector, interruptible(selector) as ready:
             for member in self._living():
                 for source in member.sources:
                     try:
                         selector.register(source, selectors.EVENT_READ, member)
                     except ValueError:
-                        # Another thread has closed it: this process ends.
+                        # Another thread has closed the channel because this process exits.
                         raise CommunicatorClosed("the job was closed") from None
             alarm = self._alarm()
             if alarm is not None:

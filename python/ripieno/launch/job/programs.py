@@ -1,4 +1,4 @@
-"""What a rank does for its launcher, wherever it runs: it meets its peers, then runs the programs that come."""
+"""The part of a rank that its launcher controls: it joins its peers, then runs the programs that it receives."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ from ripieno.launch.process.report import FailureReport
 from ripieno.launch.process.running import running
 from ripieno.launch.racks import rack_of_this_host
 
-# What ranks do together after a program. No program does the same, so those that still wait for one another are told.
+# The collective that ends a program. No program makes this call, so ranks that still wait in another call get an error.
 _END = np.zeros(11, np.uint8)
 _END_IS_CALLED = re.compile(r"called allreduce\(uint8 × 11, xor\b[^)]*\)(?: as its collective \d+)?")
 
@@ -31,7 +31,7 @@ Exchange = Callable[[str], list[str]]
 
 
 class ProgramSource(Protocol):
-    """Where programs come from and what they say goes to: a channel."""
+    """Source of programs and destination of replies, usually a channel."""
 
     def send(self, kind: str, value: Any = None) -> None: ...
 
@@ -39,7 +39,7 @@ class ProgramSource(Protocol):
 
 
 def through(channel: Channel) -> Exchange:
-    """The exchange that the launcher at the other end of `channel` answers."""
+    """Return an exchange that the launcher at the other end of `channel` answers."""
 
     def exchange(text: str) -> list[str]:
         channel.send("exchange", text)
@@ -60,7 +60,7 @@ def meet(
     on_event: Callable[[dict[str, Any]], None],
     **options: Any,
 ) -> Communicator:
-    """The communicator of this rank, once it has met the others; `options` are those of the native module."""
+    """Join the other ranks and return this rank's communicator; `options` are passed to the native module."""
     import ripieno._native as _native
 
     options["rack"] = rack_of_this_host(options.pop("racks", None), by_engine=options.pop("rack_by_engine", None))
@@ -70,18 +70,18 @@ def meet(
 
 @dataclass(frozen=True)
 class Returned:
-    """What a rank has returned from a program that did not end as programs do, with all ranks.
+    """Result of a program on a rank that could not end the program together with all ranks.
 
     Attributes
     ----------
     value
-        What it has returned.
+        Return value of the program.
     failure
-        Why its communicator cannot be used any more, if so.
+        Why the communicator is unusable, if it is.
     was_known
-        Whether the program met that failure, or closed the communicator itself, and went on.
+        Whether the program saw that failure, or closed the communicator itself, and continued.
     without
-        The ranks that it has gone on without.
+        The ranks without which the program has continued.
     """
 
     value: Any
@@ -91,34 +91,34 @@ class Returned:
 
 
 class EventOptions(NamedTuple):
-    """Who hears of a program while it runs.
+    """Which events of a running program the ranks send to the launcher.
 
     Attributes
     ----------
     is_heard
-        Whether somebody listens to what ranks emit.
+        Whether the launcher listens to emitted events.
     pulse_s
-        How often each rank is to tell how it fares; None if nobody watches.
+        Interval between pulses of each rank in seconds; None without a dashboard.
     """
 
     is_heard: bool
     pulse_s: float | None = None
 
 
-#: A program, its arguments by place and by name, who hears of it, whether ranks keep what programs before it have put
-#: by, and the directory of the caller, if ranks find files by its names.
+#: A program, its positional and keyword arguments, the events to send, whether ranks keep values that earlier programs
+#: have stored, and the caller's directory if ranks find files by the caller's names.
 RunRequest = tuple[Callable[..., Any], tuple[Any, ...], dict[str, Any], EventOptions, bool, str | None]
 
 
 @dataclass(frozen=True)
 class ForRank0:
-    """Among a program's arguments, by place, it holds what rank 0 needs; to the others an engine sends it empty."""
+    """A positional argument of a program that only rank 0 needs. An engine sends it empty to the other ranks."""
 
     value: Any
 
 
 def elsewhere(request: RunRequest) -> RunRequest:
-    """What the ranks other than 0 get of a program that rank 0 has something of its own for; else the very same."""
+    """Return the request for ranks other than 0: without values for rank 0, or unchanged if it has none."""
     program, args, kwargs, hearing, goes_on, directory = request
     if not any(isinstance(each, ForRank0) for each in args):
         return request
@@ -127,14 +127,14 @@ def elsewhere(request: RunRequest) -> RunRequest:
 
 
 class Events:
-    """What ranks emit, handed on to the launcher while somebody listens there: it would have to wake up for each.
+    """Forwards events of a rank to the launcher, but only while the launcher listens: each event wakes it up.
 
     Attributes
     ----------
     send : callable
         Sends a message of a kind to the launcher.
     hearing : Hearing
-        Who listens.
+        Which events the launcher listens to.
     """
 
     send: Callable[[str, Any], None]
@@ -151,7 +151,7 @@ class Events:
 
     @contextmanager
     def of_program(self, comm: Communicator, hearing: EventOptions) -> Iterator[None]:
-        """A program runs, of which `hearing` says who hears."""
+        """Forward events while a program runs, as `hearing` requests."""
         end = self.begin(comm, hearing)
         try:
             yield
@@ -159,7 +159,7 @@ class Events:
             end()
 
     def begin(self, comm: Communicator, hearing: EventOptions) -> Callable[[], None]:
-        """As `of_program`, whose end is what is returned."""
+        """Begin to forward events like `of_program`, and return the function that ends it."""
         self.hearing = hearing
         if hearing.pulse_s is None:
             return _nothing
@@ -169,29 +169,29 @@ class Events:
 
 
 def _nothing() -> None:
-    """Nobody watches."""
+    """Do nothing, as no dashboard exists."""
 
 
 class RankSession:
-    """A rank's place among the others, where it stays while programs come and go.
+    """State of a rank that lasts from one program to the next: its communicator and its directory.
 
     Parameters
     ----------
     comm : Communicator
-        By which it has met them.
+        Communicator of the first rendezvous.
     meet : callable
-        Meets others; its arguments are those of `meet_again`.
+        Joins other ranks; takes the arguments of `meet_again`.
     replicas : int
-        How many replicas there are of each rank.
+        Number of replicas of each logical rank.
     events : Events, optional
-        Where its events go, unless it is in the launching process.
+        Destination of the rank's events; not needed in the launching process.
     begins_again : bool
-        Whether programs begin again on ranks that have lost others.
+        Whether programs restart on the ranks that survive a failure.
 
     Attributes
     ----------
     comm : Communicator
-        By which programs talk now.
+        Communicator of the current program.
     """
 
     def __init__(
@@ -206,14 +206,14 @@ class RankSession:
         self._meet = meet
         self._replicas = replicas
         self._begins_again = begins_again
-        # The directory of the caller, as far as this rank knows.
+        # The caller's directory, as last received.
         self._directory = current_directory()
         self._take(comm)
 
     def meet_again(self, *place: int) -> None:
-        """Leave the others, whatever has become of them, and meet anew; broadcast values and checkpoints are kept.
+        """Close the communicator in any state and join again; keep broadcast values and checkpoints.
 
-        The place, where there is more than one, is the rank there and the number of ranks.
+        `place` is the new rank and the number of ranks, unless the job has only one rank.
         """
         self.comm.close()
         lasting, memory = self.comm._lasting, self.comm._memory
@@ -221,29 +221,29 @@ class RankSession:
         self.comm._lasting, self.comm._memory = lasting, memory
 
     def enter(self, directory: str | None) -> None:
-        """Change to the caller's directory, if the caller has changed it. A program may leave it."""
+        """Change to the caller's directory if it differs from the last one. A program may change it too."""
         if directory is not None and directory != self._directory:
             os.chdir(directory)
             self._directory = directory
 
     def close(self) -> None:
-        """Leave the others for good. Values that come from here are given to those that fetch them, 10 s at most."""
+        """Close the communicator. Values stored here remain available to other ranks for at most 10 s."""
         self.comm.close()
         while self.comm._lasting:
             self.comm._lasting.pop()[1].close()
 
     def end_program(self) -> None:
-        """Return when all ranks have returned from the program; one that still waits for this rank is told here."""
+        """Return when all ranks have returned from the program. A rank that waits in another call gets an error."""
         self.follow()
         self._together.allreduce(_END, op="xor")
 
     def follow(self) -> None:
-        """Be where the program is, which may have gone on with those who were left of a world that failed."""
+        """Switch to the program's latest communicator, if the program has continued after a failure."""
         if self.comm._successor is not None:
             self._take(self.comm._latest)
 
     def knew_of_failure(self) -> bool:
-        """After `end_program` has failed: whether the program had seen that, or had closed the communicator."""
+        """Return, after `end_program` has failed, whether the program saw the failure or closed the communicator."""
         if self.comm.closed:
             return True
         records = self.comm.flight(2)
@@ -252,7 +252,7 @@ class RankSession:
     def _take(self, comm: Communicator) -> None:
         self.comm = comm
         comm.begins_again = self._begins_again
-        # Of all ranks, whoever has died, where ranks have replicas.
+        # With replicas, this communicator spans all ranks, also after some have died.
         self._together = comm if self._replicas == 1 else comm.replicate(self._replicas)
 
 
@@ -265,7 +265,7 @@ def current_directory() -> str | None:
 
 
 def serve(channel: ProgramSource, seat: RankSession) -> None:
-    """Do what comes over `channel` until it says that this is all; `HungUp` if it ends before."""
+    """Handle messages from `channel` until one ends the service; raise `HungUp` if the channel closes before."""
     _ready(channel, seat)
     while _serve_one(channel, seat):
         flush_output()
@@ -276,7 +276,7 @@ def _ready(channel: ProgramSource, seat: RankSession) -> None:
 
 
 def _serve_one(channel: ProgramSource, seat: RankSession) -> bool:
-    """Do what comes next; False if that is the end. What came, and what became of it, is let go of then."""
+    """Handle one message; return False if it ends the service. Drop the request and its result before returning."""
     try:
         kind, value = channel.receive()
         if kind == "close":
@@ -328,7 +328,7 @@ def _run(
 
 
 def _call(program: Callable[..., Any], *args: Any, **kwargs: Any) -> Any:
-    """Call the program. A process that it forks ends with the program there, and reports nothing."""
+    """Call the program. If the program forks, the child process ends with the program and reports nothing."""
     rank_pid = os.getpid()
     try:
         result = program(*args, **kwargs)
@@ -350,7 +350,7 @@ def _send_result(channel: ProgramSource, rank: int, kind: str, result: Any, mess
 
 
 def _in_terms_of_programs(error: BaseException) -> BaseException:
-    """An error that names what ranks do together after a program says instead that they have returned from it."""
+    """Replace the name of the final collective in an error message by a statement that ranks have returned."""
     if isinstance(error, CollectiveMismatch):
         error.args = tuple(_END_IS_CALLED.sub("has returned from its program", str(each)) for each in error.args)
     return error
@@ -360,11 +360,11 @@ def _fail(channel: ProgramSource, comm: Communicator, error: BaseException) -> N
     inner = error.__traceback__
     while inner is not None and inner.tb_frame.f_globals is globals():
         inner = inner.tb_next
-    # A program's traceback begins in the program.
+    # The traceback starts in the program, not in this module.
     rank, host = comm.first_ranks[comm.rank], comm.hosts[comm.rank]
     report = FailureReport.of(error.with_traceback(inner), rank, host)
     if comm.first_ranks != list(range(comm.world_size)):
-        # Whom it blames has another number here. And it is up to a program that shrinks to go on once more.
+        # After a shrink, ranks have other numbers than the report uses. The program decides whether to continue again.
         report = replace(report, victim=None)
     report = report.told_to_all(comm)
     comm._withdraw()

@@ -1,4 +1,4 @@
-"""Stand-ins for what lies on a rank already: pickled, they are names; on a rank they become what it has there."""
+"""Stand-ins for values that a rank already holds: pickled by name, and replaced by the value on the rank."""
 
 from __future__ import annotations
 
@@ -13,12 +13,12 @@ _place = threading.local()
 
 
 class Here:
-    """Among a program's arguments it becomes ``local[name]`` of the rank that receives it.
+    """An argument of a program that becomes ``local[name]`` of the rank that receives it.
 
     Parameters
     ----------
     name : str
-        The same on every rank.
+        Name of the value, equal on every rank.
     """
 
     def __init__(self, name: str) -> None:
@@ -33,7 +33,7 @@ class Here:
 
 @contextmanager
 def standing_for(local: dict[str, Any]) -> Iterator[None]:
-    """Meanwhile this thread, a rank's own, unpickles stand-ins as what `local` has under their names."""
+    """Unpickle stand-ins in this thread, which belongs to one rank, as the values of `local`."""
     before = getattr(_place, "local", None)
     _place.local = local
     try:
@@ -43,7 +43,7 @@ def standing_for(local: dict[str, Any]) -> Iterator[None]:
 
 
 def local() -> dict[str, Any]:
-    """What the rank that this thread serves has under names."""
+    """Return the named values of the rank that this thread serves."""
     found: dict[str, Any] | None = getattr(_place, "local", None)
     if found is None:
         raise SerializationError("this value belongs to the ranks of a job, and was unpickled outside of them")
@@ -51,7 +51,7 @@ def local() -> dict[str, Any]:
 
 
 def forget(names: list[str]) -> None:
-    """Let the rank that this thread serves have nothing under `names` any more."""
+    """Delete the values under `names` of the rank that this thread serves."""
     for name in names:
         local().pop(name, None)
 

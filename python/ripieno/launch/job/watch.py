@@ -1,4 +1,4 @@
-"""What a job tells of itself: to the log, and to a dashboard if there is one."""
+"""Reports the events of a job to the log and, if there is one, to the dashboard."""
 
 from __future__ import annotations
 
@@ -14,25 +14,25 @@ from ripieno.launch.process.pulse import PULSE_VARIABLE, LogLines
 
 logger = logging.getLogger("ripieno.launch")
 
-#: Ranks tell how they fare so often at most; and so that all pulses together cost this machine half a percent.
+#: Pulses of one rank are at least this far apart. All pulses together use at most half a percent of this machine.
 PULSE_S = 0.5
 PULSE_COST_S = 0.6e-3
 SHARE = 0.005
 
 
 class JobWatch:
-    """Of one job.
+    """Reports the events of one job.
 
     Parameters
     ----------
     is_asked
-        Whether the job is to have a dashboard of its own.
+        Whether to open a dashboard for this job.
     """
 
     def __init__(self, is_asked: bool = False) -> None:
         self.dashboard, self._is_own = current(is_asked)
         self._lines = LogLines()
-        # Of those that have met last.
+        # Lost ranks since the last rendezvous.
         self._lost: set[int] = set()
         if self.dashboard is not None:
             self._lines.begin()
@@ -42,17 +42,17 @@ class JobWatch:
         return None if self.dashboard is None else self.dashboard.board
 
     def hearing(self, is_heard: bool, workers: int) -> EventOptions:
-        """Who hears of a program on so many ranks."""
+        """Return which events a program on `workers` ranks is to send."""
         if self.dashboard is None:
             return EventOptions(is_heard)
         return EventOptions(is_heard, pulse_s(workers))
 
     def environment(self, workers: int) -> dict[str, str]:
-        """What tells so many scripts that somebody watches."""
+        """Return the environment variables that request pulses from the ranks of a script."""
         return {} if self.dashboard is None else {PULSE_VARIABLE: str(pulse_s(workers))}
 
     def begins(self, job: str, place: str, threads: int, hosts: list[str]) -> None:
-        """Ranks have met."""
+        """Report that ranks have joined."""
         self._lost.clear()
         ranks = "1 rank is" if len(hosts) == 1 else f"{len(hosts)} ranks have met"
         logger.info("%s: %s in %s", job, ranks, place)
@@ -63,7 +63,7 @@ class JobWatch:
 
     @contextmanager
     def program(self, name: str) -> Iterator[None]:
-        """A program runs."""
+        """Report the run of a program."""
         logger.debug("%s begins", name)
         if self.dashboard is None:
             yield
@@ -80,45 +80,45 @@ class JobWatch:
             self._board.tell_job(state="ready")
 
     def fit(self, name: str, most: int | None) -> None:
-        """A fit begins, of so many iterations at most."""
+        """Report the start of a fit with at most `most` iterations."""
         if self.dashboard is not None:
             self._board.iterations.begin(name, most)
 
     def pulse(self, rank: int, told: Mapping[str, Any]) -> None:
-        """A rank has told how it fares."""
+        """Report the pulse of a rank."""
         if self.dashboard is not None:
             self._board.pulse(rank, told)
             self._take_lines()
 
     def event(self, event: Mapping[str, Any]) -> None:
-        """A rank has emitted something."""
+        """Report an event that a rank has emitted."""
         if self.dashboard is not None:
             self._board.event(event)
 
     def output(self, name: str, text: str) -> None:
-        """A rank, by its name, has printed a line."""
+        """Report a line that the rank named `name` has printed."""
         if self.dashboard is not None:
             self.dashboard.note("output", text, source=name)
 
     def lost(self, rank: int, cause: str) -> None:
-        """The job goes on without a rank, or has failed because of it. May be told again."""
+        """Report that the job continues without a rank, or has failed because of it. Repeated calls have no effect."""
         if rank in self._lost:
             return
         self._lost.add(rank)
         first_line = cause.strip().partition("\n")[0]
-        # No warning: the caller is told by an error, or goes on, as it has wished.
+        # Not a warning: the caller gets an exception, or has requested that the job continue.
         logger.info("rank %d is lost: %s", rank, first_line)
         if self.dashboard is not None:
             self._board.tell_loss(rank, first_line)
 
     def note(self, text: str) -> None:
-        """Something has happened, in words."""
+        """Report an event as text."""
         logger.info("%s", text)
         if self.dashboard is not None:
             self.dashboard.note("info", text)
 
     def close(self) -> None:
-        """The job is over. May be called again."""
+        """Report the end of the job. Repeated calls have no effect."""
         if self.dashboard is not None:
             self._take_lines()
             self._lines.end()
@@ -127,16 +127,16 @@ class JobWatch:
                 self.dashboard.end()
 
     def leave_lines(self) -> None:
-        """What this process logs is told by its rank."""
+        """Stop collecting log lines here: the rank in this process reports them."""
         self._lines.end()
 
     def _take_lines(self) -> None:
         for ago_s, kind, source, text in self._lines.taken_now():
-            # What the job itself has logged it has told already.
+            # The job's own log lines were reported when they were logged.
             if source != logger.name:
                 self._board.line(kind, source, text, ago_s=ago_s)
 
 
 def pulse_s(workers: int) -> float:
-    """How often each of so many ranks is to tell how it fares."""
+    """Return the interval in seconds between two pulses of each of `workers` ranks."""
     return max(PULSE_S, workers * PULSE_COST_S / (SHARE * usable_cores()))

@@ -1,6 +1,6 @@
 """A worker process of the local engine: ``python -m ripieno.launch.job.worker <descriptor>``.
 
-It meets its peers with the launcher's help, then runs programs until the launcher says that it is over, or is gone.
+It joins its peers through the launcher, then runs programs until the launcher ends the job or hangs up.
 """
 
 from __future__ import annotations
@@ -50,7 +50,7 @@ def _serve(
     events.send = channel.send
 
     def meet(rank: int, world_size: int) -> Communicator:
-        # As many as there are now deal the cores anew.
+        # The cores are divided anew among the current number of ranks.
         if binding.is_asked:
             places(binding, [options["threads"]] * world_size, cores)[rank].take()
         return programs.meet(
@@ -69,7 +69,7 @@ def _serve(
         comm = meet(*place)
     except Exception as error:
         channel.send("error", FailureReport.of(error, place[0], socket.gethostname()))
-        # The launcher ends this process: an end of its own could be taken for the cause.
+        # The launcher ends this process. An exit of its own could be taken for the cause of the failure.
         threading.Event().wait()
         return
     seat = programs.RankSession(comm, meet, replicas, events, begins_again)
@@ -79,7 +79,7 @@ def _serve(
 
 
 def _end_with_launcher(channel: Channel) -> None:
-    """End this process when the launcher hangs up, whatever the program is doing."""
+    """End this process when the launcher hangs up, in any state of the program."""
     watch = select.poll()
     watch.register(channel.fileno(), select.POLLRDHUP)
     watch.poll()

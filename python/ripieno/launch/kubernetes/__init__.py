@@ -1,1 +1,1 @@
-"""Ranks in the pods of a Kubernetes Job: the manifest."""
+"""Manifests that run ranks in the pods of a Kubernetes Job."""

@@ -1,7 +1,7 @@
-"""Manifests for Kubernetes: a program as an Indexed Job, or a JobSet, of one pod per rank.
+"""Manifests for Kubernetes: a program as an Indexed Job, or a JobSet, with one pod per rank.
 
-Pods find rank 0 by the name that a headless Service gives it. A pod's index is its rank; the token comes from a Secret
-and has the Job's UID added, so that pods of a Job that is gone never meet those of one that takes its place.
+Pods find rank 0 by a DNS name from a headless Service. A pod's index is its rank. The token consists of a Secret and
+the Job's UID, so pods of a deleted Job never join pods of its successor.
 """
 
 from __future__ import annotations
@@ -16,15 +16,15 @@ from ripieno.launch.kubernetes import names
 from ripieno.launch.script.run import threads_environment
 
 JOB_SET_API = "jobset.x-k8s.io/v1alpha2"
-# Where a pod has the script that came with the manifest.
+# Mount path of a script that is part of the manifest.
 SCRIPTS = "/mnt/ripieno"
 TOKEN_KEY = "token"
-# The container, and in a JobSet the one Job.
+# Name of the container, and of the only Job of a JobSet.
 RANK = "rank"
-# What Kubernetes writes on the pods of a Job.
+# Labels that Kubernetes sets on the pods of a Job.
 UID = "metadata.labels['batch.kubernetes.io/controller-uid']"
 JOB_NAME = "batch.kubernetes.io/job-name"
-# Variables that this module sets, and those of launchers: Kubernetes sets JOB_COMPLETION_INDEX, which is the rank.
+# Variables of this module and of launchers. Kubernetes itself sets JOB_COMPLETION_INDEX, the rank.
 OWN_VARIABLES = frozenset(
     [
         "JOB_COMPLETION_INDEX",
@@ -45,52 +45,52 @@ Resource = dict[str, Any]
 
 @dataclass(frozen=True, kw_only=True)
 class Manifest:
-    """What Kubernetes shall run.
+    """The description of a program and its pods.
 
     Attributes
     ----------
     name
-        Of the Job or JobSet, and of what belongs to it: a DNS label.
+        Name of the Job or JobSet and its resources: a DNS label.
     image
-        In which `ripieno` is installed.
+        Container image with `ripieno`.
     workers
-        How many pods, one rank each.
+        Number of pods, each with one rank.
     target, arguments, module
-        What every rank runs: a file of the image or, with `module`, the name of a module; and its arguments.
+        The program of every rank: a file of the image or, with `module`, the name of a module; and its arguments.
     script
-        Instead of a file of the image: the text of a file `target`, which comes with the manifest.
+        Text of the file `target`, which is then part of the manifest instead of the image.
     namespace
-        By default that of its creator.
+        Namespace; by default the namespace in use when the manifest is applied.
     cpu, memory
-        Of a pod, requested and at most, as Kubernetes writes them: ``"2"``, ``"500m"``; ``"4Gi"``.
+        Request and limit of a pod, in Kubernetes notation: ``"2"``, ``"500m"``; ``"4Gi"``.
     threads
-        Of each rank; by default as many as the pod may use cores.
+        Threads of each rank; by default the number of cores of the pod.
     port
-        At which rank 0 listens while the ranks meet.
+        Port on which rank 0 listens while the ranks join.
     pull_policy
-        ``Always``, ``IfNotPresent`` or ``Never``; by default what Kubernetes does for the image's tag.
+        ``Always``, ``IfNotPresent`` or ``Never``; by default Kubernetes decides by the image's tag.
     environment
-        More variables of every rank.
+        Additional variables of every rank.
     node_selector
-        Labels that a node must have.
+        Required labels of nodes.
     spread
-        Labels of nodes over whose values the pods are spread as evenly as is possible.
+        Keys of node labels. Kubernetes spreads the pods as evenly as possible over the values of each label.
     rack_label
-        A label of pods that names the rack.
+        A label of pods with the name of the rack.
     claims
-        Where the volumes of these claims are mounted, by the claim's name.
+        Mount paths of volumes by the names of their claims.
     secret
-        A Secret that holds the token, as ``token``; by default the manifest has one, with a new random token.
+        A Secret with the token under ``token``; by default the manifest contains one with a new random token.
     meet_within_s
-        How many seconds the ranks wait for each other; pods may have to wait for a node, and pull their image.
+        How long the ranks wait for each other, in seconds. Pods may have to wait for a node, and pull their image.
     restarts
-        How often the whole gang may be started anew, by a JobSet; None for a plain Job, which is not.
+        Maximum number of restarts of all ranks by a JobSet; None for a plain Job, which never restarts.
 
     Raises
     ------
     InputError
-        If Kubernetes would not take it: names that are no DNS labels, a script of more than 1 MiB, and the like; in
-        the words of the command's options.
+        If Kubernetes would reject the manifest, for example names that are no DNS labels or a script above 1 MiB. The
+        message names the command's options.
     """
 
     name: str
@@ -142,7 +142,7 @@ class Manifest:
             names.check_script(self.target, self.script)
 
     def resources(self) -> list[Resource]:
-        """All resources, in the order in which they are needed."""
+        """Return all resources, in the order of their dependencies."""
         return list(self._resources())
 
     def _resources(self) -> Iterator[Resource]:
@@ -157,7 +157,7 @@ class Manifest:
         if self.restarts is not None:
             yield {**self._head(JOB_SET_API, "JobSet"), "spec": self._job_set()}
             return
-        # A JobSet brings a Service of its own.
+        # A JobSet creates its own Service.
         yield {**self._head("v1", "Service"), "spec": self._service()}
         yield {**self._head("batch/v1", "Job"), "spec": self._job()}
 
@@ -175,9 +175,9 @@ class Manifest:
 
     def _service(self) -> Resource:
         return {
-            # Without an address of its own the Service is just the names of its pods ...
+            # A headless Service only provides DNS names for its pods ...
             "clusterIP": "None",
-            # ... which must find each other before they are ready.
+            # ... which must resolve before the pods are ready.
             "publishNotReadyAddresses": True,
             "selector": {JOB_NAME: self._job_name},
             "ports": [{"name": "rendezvous", "port": self.port}],
@@ -195,7 +195,7 @@ class Manifest:
             "completionMode": "Indexed",
             "completions": self.workers,
             "parallelism": self.workers,
-            # A rank cannot come back alone. The rules add to the Job's status which pod failed, and how.
+            # A single rank cannot be restarted. The rules record in the Job's status which pod failed, and how.
             "backoffLimit": 0,
             "podFailurePolicy": {
                 "rules": [
@@ -211,12 +211,12 @@ class Manifest:
 
     def _pod(self) -> Resource:
         pod: Resource = {
-            # A JobSet sets its own.
+            # A JobSet sets its own subdomain.
             **({"subdomain": self.name} if self.restarts is None else {}),
             "restartPolicy": "Never",
-            # So that a script needs no handler of SIGTERM, which the first process of a namespace otherwise ignores.
+            # Scripts then need no handler for SIGTERM, which the first process of a namespace otherwise ignores.
             "shareProcessNamespace": True,
-            # Nothing in the pod talks to Kubernetes, and variables of Services are not for ranks.
+            # No process in the pod uses the Kubernetes API, and ranks do not need the variables of Services.
             "automountServiceAccountToken": False,
             "enableServiceLinks": False,
         }
@@ -255,7 +255,7 @@ class Manifest:
         return container
 
     def _volumes(self) -> list[tuple[Resource, Resource]]:
-        """Volumes, and where each is mounted."""
+        """Return pairs of a volume and its mount."""
         volumes: list[tuple[Resource, Resource]] = []
         if self.script is not None:
             mount = {"name": "script", "mountPath": SCRIPTS, "readOnly": True}
@@ -290,10 +290,10 @@ class Manifest:
 
     @property
     def _longest_pod_name(self) -> str:
-        # JobSet checks the name of the pod, a Job only that of its host.
+        # JobSet checks the length of the pod's name, a Job only the length of its host name.
         return f"{self._job_name}-{self.workers - 1}" + ("" if self.restarts is None else "-abcde")
 
 
 def _literally(text: str) -> str:
-    """Kubernetes puts variables in place of ``$(NAME)``, in commands and in values."""
+    """Escape ``$(NAME)``, which Kubernetes otherwise replaces by variables in commands and values."""
     return text.replace("$", "$$")

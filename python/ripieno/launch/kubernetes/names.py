@@ -1,4 +1,4 @@
-"""What Kubernetes takes: names, quantities, labels, variables and scripts, checked before it sees them."""
+"""Checks of the names, quantities, labels, variables and scripts in a manifest against the rules of Kubernetes."""
 
 from __future__ import annotations
 
@@ -9,12 +9,12 @@ from pathlib import PurePosixPath
 
 from ripieno.errors import InputError
 
-#: Of a DNS label (RFC 1123), such as a host name.
+#: Maximum length of a DNS label (RFC 1123), such as a host name.
 LABEL_MAX = 63
 SUBDOMAIN_MAX = 253
-#: Pods of an Indexed Job.
+#: Maximum number of pods of an Indexed Job.
 PODS_MAX = 100_000
-#: All that a ConfigMap holds.
+#: Maximum size of a ConfigMap.
 CONFIG_MAP_BYTES_MAX = 1 << 20
 
 _WORD = r"[a-z0-9]([-a-z0-9]*[a-z0-9])?"
@@ -28,7 +28,7 @@ _QUANTITY = re.compile(r"(\d+(?:\.\d*)?|\.\d+)(m|[kMGTPE]|[KMGTPE]i)?", re.ASCII
 
 
 def check_label(option: str, name: str) -> None:
-    """A name that is part of host names; Services want a letter first (RFC 1035)."""
+    """Check a name that is part of host names; Services require a letter first (RFC 1035)."""
     letter = option != "--name" or name[:1].isalpha()
     if not _LABEL.fullmatch(name) or not letter:
         first = "a letter first" if option == "--name" else "no hyphen first"
@@ -37,20 +37,20 @@ def check_label(option: str, name: str) -> None:
 
 
 def check_length(option: str, name: str, longest: str) -> None:
-    """The longest name that is made of `name` must be a DNS label."""
+    """Check that the longest name derived from `name` is a DNS label."""
     if len(longest) > LABEL_MAX:
         made = "" if longest == name else f" makes the name of a pod, {longest}, which"
         raise InputError(f"{option}={name!r}{made} has {len(longest)} characters; expected at most {LABEL_MAX}")
 
 
 def check_image(option: str, image: str) -> None:
-    """The name of an image, of which Kubernetes leaves all but spaces around it to the node."""
+    """Check the name of an image. Kubernetes only rejects surrounding spaces; the node checks the rest."""
     if not image or image != image.strip():
         raise InputError(f"{option}={image!r}: expected the name of an image")
 
 
 def check_subdomain(option: str, name: str) -> None:
-    """A name of a Secret or a claim."""
+    """Check the name of a Secret or a claim."""
     if not _SUBDOMAIN.fullmatch(name) or len(name) > SUBDOMAIN_MAX:
         raise InputError(
             f"{option}={name!r}: expected at most {SUBDOMAIN_MAX} small letters, digits, hyphens and dots, "
@@ -59,7 +59,7 @@ def check_subdomain(option: str, name: str) -> None:
 
 
 def check_claims(claims: Mapping[str, str], scripts: str) -> None:
-    """Claims, and where each is mounted, beside the folder of the script."""
+    """Check the names of claims, and that their mount paths do not overlap the folder of the script."""
     places = [PurePosixPath(scripts)]
     for claim, path in claims.items():
         check_subdomain("--claim", claim)
@@ -72,13 +72,13 @@ def check_claims(claims: Mapping[str, str], scripts: str) -> None:
 
 
 def check_label_key(option: str, key: str) -> None:
-    """The name of a label, such as ``topology.kubernetes.io/zone``."""
+    """Check the name of a label, such as ``topology.kubernetes.io/zone``."""
     if not _KEY.fullmatch(key):
         raise InputError(f"{option}={key!r}: expected the name of a label, such as topology.kubernetes.io/zone")
 
 
 def check_label_value(option: str, key: str, value: str) -> None:
-    """The value of a label."""
+    """Check the value of a label."""
     if not _VALUE.fullmatch(value):
         raise InputError(
             f"{option}={key}={value}: expected at most {LABEL_MAX} letters, digits, hyphens, dots and underscores"
@@ -86,14 +86,14 @@ def check_label_value(option: str, key: str, value: str) -> None:
 
 
 def check_quantity(option: str, quantity: str) -> None:
-    """An amount of CPU or memory."""
+    """Check an amount of CPU or memory."""
     found = _QUANTITY.fullmatch(quantity)
     if found is None or not Decimal(found[1]):
         raise InputError(f"{option}={quantity!r}: expected an amount as Kubernetes writes it, such as 2, 500m or 4Gi")
 
 
 def check_variables(environment: Mapping[str, str], own: frozenset[str]) -> None:
-    """Variables of the caller, which must not be our own."""
+    """Check that the caller's variables have valid names and do not replace the variables of this package."""
     for name in environment:
         if name in own:
             raise InputError(f"--env={name}: that variable tells the ranks how to meet, and is set by this command")
@@ -102,13 +102,13 @@ def check_variables(environment: Mapping[str, str], own: frozenset[str]) -> None
 
 
 def check_number(option: str, number: int | None, largest: int | None) -> None:
-    """A whole number from 1, if any."""
+    """Check that a number, if given, is at least 1 and at most `largest`."""
     if number is not None and not 1 <= number <= (largest or number):
         raise InputError(f"{option}={number}: expected " + (">= 1" if largest is None else f"1 to {largest}"))
 
 
 def check_script(name: str, text: str) -> None:
-    """A script that is to lie in a ConfigMap under its name."""
+    """Check the name and size of a script that is stored in a ConfigMap."""
     if not _FILE.fullmatch(name):
         raise InputError(
             f"{name!r}: the name of a script that comes with the manifest may have letters, digits, hyphens, dots and "

@@ -1,1 +1,1 @@
-"""Processes of this machine: start them, talk with them, end them."""
+"""Processes of this machine: start, communication and end."""

@@ -1,6 +1,6 @@
 """Messages between a launcher and a worker, over the socket pair that the worker inherits.
 
-A message is a kind and a value. Cost: one copy through the socket for small ones; large values pass as a descriptor.
+A message has a kind and a value. Cost: one copy through the socket for small values; large values pass as a descriptor.
 """
 
 from __future__ import annotations
@@ -17,24 +17,24 @@ from typing import Any
 from ripieno.launch.process.parcel import SharedMessage, open_inline, open_shared
 from ripieno.launch.process.processes import fill_standard_descriptors
 
-# Who has begun a message, or whom the launching process sends one, may stand still for this long.
+# Timeout within a message, for its sender and for a receiver of a message from the launching process.
 MESSAGE_S = 60.0
 
-# Kind, bytes of the parcel, whether it lies in shared memory, whether its arrays may be written to.
+# Kind, bytes of the message, whether it lies in shared memory, whether its arrays are writable.
 _HEADER = struct.Struct("<16sQ??")
 
 
 class HungUp(Exception):
-    """The process at the other end has ended, or has closed the channel."""
+    """Raised if the process at the other end has ended, or has closed the channel."""
 
 
 class Channel:
-    """One end. Sending is safe from any thread, receiving is for one thread.
+    """One end of a channel. Sending is thread-safe; only one thread may receive.
 
     Parameters
     ----------
     end : socket.socket
-        A connected Unix stream socket; its timeout bounds every step.
+        A connected Unix stream socket; its timeout applies to every system call.
     """
 
     def __init__(self, end: socket.socket) -> None:
@@ -42,7 +42,7 @@ class Channel:
         self._sending = threading.Lock()
 
     def fileno(self) -> int:
-        """The descriptor, for selectors."""
+        """Return the descriptor, for selectors."""
         return self._socket.fileno()
 
     def send(self, kind: str, value: Any = None) -> None:
@@ -51,7 +51,7 @@ class Channel:
             self.send_parcel(kind, parcel)
 
     def send_parcel(self, kind: str, parcel: SharedMessage) -> None:
-        """Send a parcel that may go to others too."""
+        """Send a packed message, which may be sent to other receivers as well."""
         header = _HEADER.pack(kind.encode(), parcel.size_bytes, parcel.fd is not None, parcel.writable)
         with self._sending:
             try:
@@ -60,7 +60,7 @@ class Channel:
                 raise HungUp(f"the other process no longer listens: {error}") from error
 
     def receive(self) -> tuple[str, Any]:
-        """The next message, or `HungUp`; whatever unpickling it raises passes through."""
+        """Return the next message, or raise `HungUp`. Exceptions of unpickling are passed on."""
         kind, load = self.receive_packed()
         return kind, load()
 
@@ -80,24 +80,24 @@ class Channel:
         return name, partial(open_inline, self._exactly(size_bytes), writable=writable)
 
     def has_message(self) -> bool:
-        """Whether something has come that was not received yet."""
+        """Return whether unread data has arrived."""
         try:
             return bool(self._socket.recv(1, socket.MSG_PEEK | socket.MSG_DONTWAIT))
         except OSError:
             return False
 
     def hang_up(self) -> None:
-        """Let both ends notice the end, even if a forked process still holds this one."""
+        """Shut down the connection for both ends, even if a forked process still holds this end."""
         with suppress(OSError):
             self._socket.shutdown(socket.SHUT_RDWR)
 
     @property
     def closed(self) -> bool:
-        """Whether this end has given up its descriptor."""
+        """Whether this end has closed its descriptor."""
         return self._socket.fileno() < 0
 
     def close(self) -> None:
-        """Hang up, and give up the descriptor."""
+        """Hang up and close the descriptor."""
         self.hang_up()
         self._socket.close()
 
@@ -124,7 +124,7 @@ class Channel:
 
 
 def pair(timeout_s: float) -> tuple[Channel, socket.socket]:
-    """This process's channel, bounded by `timeout_s` once a message has begun, and the socket that a child inherits."""
+    """Return this process's channel, with `timeout_s` within a message, and the socket that a child inherits."""
     fill_standard_descriptors()
     mine, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_STREAM)
     mine.settimeout(timeout_s)
@@ -132,6 +132,6 @@ def pair(timeout_s: float) -> tuple[Channel, socket.socket]:
 
 
 def inherited(fd: int) -> Channel:
-    """The channel on an inherited descriptor, which is not passed on to this process's own children."""
+    """Return the channel on an inherited descriptor, which this process's own children do not inherit."""
     os.set_inheritable(fd, False)
     return Channel(socket.socket(fileno=fd))

@@ -1,8 +1,8 @@
-"""Waiting that every signal ends.
+"""Waits that every signal interrupts.
 
-Python runs a signal's handler between two instructions of the main thread. A signal that comes after the last of them,
-before the system call that waits, or that the kernel gives to another thread, is noted but heard only when the wait
-ends. Here a pipe to which Python writes the number of every signal is waited for, too.
+Python runs signal handlers between two instructions of the main thread. A signal may arrive after the last instruction
+before a blocking system call, or the kernel may deliver it to another thread. Its handler then runs only when the wait
+ends. The waits in this module therefore also poll a pipe to which Python writes the number of every signal.
 """
 
 from __future__ import annotations
@@ -22,9 +22,9 @@ Wait = Callable[[float | None], list[tuple[selectors.SelectorKey, Any]]]
 
 @contextmanager
 def interruptible(selector: selectors.DefaultSelector) -> Iterator[Wait]:
-    """What takes the place of ``selector.select``, at most for the given seconds: it returns early after any signal."""
+    """Yield a replacement for ``selector.select`` with the same timeout that returns early after any signal."""
     if not processes.on_main_thread():
-        # Others run no handlers.
+        # Other threads run no handlers.
         yield selector.select
         return
     heard, written = os.pipe2(os.O_NONBLOCK | os.O_CLOEXEC)
@@ -51,7 +51,7 @@ def interruptible(selector: selectors.DefaultSelector) -> Iterator[Wait]:
 
 @contextmanager
 def held_back() -> Iterator[None]:
-    """Let Ctrl-C wait until what must not be left half done, and is soon over, is done."""
+    """Defer Ctrl-C until a short critical section has ended."""
     before = signal.getsignal(signal.SIGINT)
     if not processes.on_main_thread() or not callable(before):
         yield

@@ -1,8 +1,8 @@
-"""`__main__` of the process that launches, in the processes of its ranks.
+"""`__main__` of the launching process, in the processes of its ranks.
 
-What is defined there travels by value. On a rank whose process is its own it gets its name in `__main__`, too: `pickle`
-finds it by that name, be it that of a program, of joblib or of multiprocessing. In a process that ranks of several jobs
-share, as a worker of Dask, one name could stand for two things, so there it gets none.
+Objects defined in `__main__` travel by value. If a rank has its own process, they are also set as attributes of
+`__main__` there: `pickle` finds them by name, as programs, joblib and multiprocessing require. A process that serves
+several jobs, such as a Dask worker, sets no attributes, because a name could have two meanings there.
 """
 
 from __future__ import annotations
@@ -16,22 +16,22 @@ from typing import Any, NamedTuple
 
 import cloudpickle
 
-# What multiprocessing calls the main module in the children that it starts.
+# Name of the main module in child processes of multiprocessing.
 _OF_MULTIPROCESSING = "__mp_main__"
-# What has got its name from here, by name: the next definition of it, as of a notebook, takes its place. None in a
-# process that is not one rank's own.
+# Attributes set by this module, by name. A later definition, as in a notebook, replaces an earlier one. None in a
+# process that does not belong to one rank.
 _named: dict[str, Any] | None = None
 
 
 class MainModule(NamedTuple):
-    """Where `__main__` comes from: a file, or the name of a module; neither in a notebook."""
+    """Origin of `__main__`: a file, or the name of a module; neither in a notebook."""
 
     file: str | None
     name: str | None
 
 
 def of_this_process() -> MainModule:
-    """Its own."""
+    """Return the main module of this process."""
     main = sys.modules["__main__"]
     spec, file = getattr(main, "__spec__", None), getattr(main, "__file__", None)
     path = os.path.abspath(file) if file is not None and os.path.isfile(file) else None
@@ -39,9 +39,9 @@ def of_this_process() -> MainModule:
 
 
 def stand_in(launching: MainModule) -> None:
-    """Let `__main__` of this process, a rank's own, be an empty one that says that it is the launching one's.
+    """Replace `__main__` of a rank's own process by an empty module that names the launching main module as its origin.
 
-    So a child of multiprocessing, which imports the main script of its parent, finds that of the launching process.
+    A child process of multiprocessing imports its parent's main script, and thus finds the launching script.
     """
     global _named
     _named = {}
@@ -53,14 +53,14 @@ def stand_in(launching: MainModule) -> None:
 
 
 def by_value() -> None:
-    """Let what is defined in the main module of a child of multiprocessing travel by value, as that of `__main__`."""
+    """Make objects of the main module of a multiprocessing child travel by value, like objects of `__main__`."""
     main = sys.modules.get(_OF_MULTIPROCESSING)
     if main is not None and _OF_MULTIPROCESSING not in cloudpickle.list_registry_pickle_by_value():
         cloudpickle.register_pickle_by_value(main)
 
 
 def named(obj: Any, reduced: Any) -> Any:
-    """`reduced`, how cloudpickle makes `obj` again, so that it gets its name on a rank if it is of `__main__`."""
+    """Extend `reduced`, cloudpickle's reduction of `obj`, so that objects of `__main__` are set by name on a rank."""
     is_of_main = getattr(obj, "__module__", None) in ("__main__", _OF_MULTIPROCESSING)
     if not isinstance(obj, type | FunctionType) or not is_of_main or obj.__qualname__ != obj.__name__:
         return reduced
@@ -77,7 +77,7 @@ def _make_named(module: str, name: str, make: Callable[..., Any], args: tuple[An
     main = sys.modules["__main__"]
     if module == _OF_MULTIPROCESSING:
         sys.modules.setdefault(module, main)
-    # A name of somebody else stays his.
+    # Do not replace an attribute that other code has set.
     if getattr(main, name, None) is _named.get(name):
         setattr(main, name, obj)
         _named[name] = obj

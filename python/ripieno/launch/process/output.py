@@ -1,4 +1,4 @@
-"""Passing on what workers print, each line marked with its rank."""
+"""Forwarding of the workers' output, with each line prefixed by the rank."""
 
 from __future__ import annotations
 
@@ -12,14 +12,14 @@ from typing import IO, TextIO
 
 
 class LinePump:
-    """A thread that reads the workers' output and writes whole lines, ``[rank 1] text``, or whatever they are named.
+    """A thread that reads the workers' output and writes complete lines, ``[rank 1] text``, or with another name.
 
     It ends when every worker has closed its output; `close` waits for that.
 
     Parameters
     ----------
     on_line
-        Gets each line, too, and the name of who has written it.
+        Also receives each line, with the name of its worker.
     """
 
     def __init__(self, on_line: Callable[[str, str], None] | None = None) -> None:
@@ -28,17 +28,17 @@ class LinePump:
         self._thread = threading.Thread(target=self._run, daemon=True)
 
     def add(self, name: str, process: subprocess.Popen[bytes]) -> None:
-        """Read this process's stdout and stderr, both pipes."""
+        """Read the stdout and stderr of this process, which must be pipes."""
         for pipe, sink in ((process.stdout, sys.stdout), (process.stderr, sys.stderr)):
             assert pipe is not None, "a pumped process is started with pipes"
             self._selector.register(pipe, selectors.EVENT_READ, _Lines(name, pipe, sink, self._on_line))
 
     def start(self) -> None:
-        """Begin, after the last `add`."""
+        """Start the thread, after the last `add`."""
         self._thread.start()
 
     def close(self, timeout_s: float = 1.0) -> None:
-        """Write what is left. A grandchild that keeps a pipe open is not waited for."""
+        """Write the remaining output. Do not wait for grandchildren that keep a pipe open."""
         if self._thread.is_alive():
             self._thread.join(timeout_s)
 
@@ -50,7 +50,7 @@ class LinePump:
                         self._selector.unregister(key.fileobj)
                         key.data.pipe.close()
         except BrokenPipeError:
-            # Whoever read this process's output has gone: workers that print are told so, as if they wrote to it.
+            # The reader of this process's output has closed it. Workers get the same error when they print.
             for key in list(self._selector.get_map().values()):
                 key.data.pipe.close()
         self._selector.close()
@@ -65,7 +65,7 @@ class _Lines:
         self.pipe = pipe
 
     def forward(self) -> bool:
-        """Pass on complete lines; at the end the rest, and False."""
+        """Write complete lines and return True; at the end of the output, write the rest and return False."""
         data = os.read(self.pipe.fileno(), 1 << 16)
         *lines, self._begun = (self._begun + data).split(b"\n")
         if not data and self._begun:

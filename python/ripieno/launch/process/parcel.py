@@ -1,8 +1,8 @@
-"""Parcels: values on their way between the processes of one machine, large ones in memory that both sides see.
+"""Messages between the processes of one machine, with large values in shared memory.
 
-A parcel is made once and may be sent to many. From `SHARED_FROM_BYTES` on it lies in a memfd, one copy for all
-receivers, that vanishes with the last process which holds it. An array that is a view of a file goes as the file's name
-and offset. The rows of an estimator's fit may stay where they are, for the receivers to read.
+A message is packed once and may be sent to several receivers. From `SHARED_FROM_BYTES` on it lies in a memfd, with one
+copy for all receivers, which is freed with the last process that holds it. A view of a file is sent as the file's name
+and an offset. The rows of an estimator's fit may stay in place for the receivers to read.
 """
 
 from __future__ import annotations
@@ -35,11 +35,11 @@ class SharedMessage:
     Parameters
     ----------
     value : object
-        Anything that cloudpickle takes, functions of ``__main__`` among it.
+        Anything that cloudpickle supports, including functions of ``__main__``.
     writable : bool
-        Whether a receiver may write to the arrays inside, which is only sensible if there is just one.
+        Whether a receiver may write to the arrays inside. This is only safe with a single receiver.
     lend : bool
-        Whether receivers can read this process's memory, and it waits until they have.
+        Whether receivers can read this process's memory. The sender waits until they have read it.
     """
 
     def __init__(self, value: Any, *, writable: bool = False, lend: bool = False) -> None:
@@ -56,7 +56,7 @@ class SharedMessage:
             self.fd = _in_memory(packed, self.size_bytes, writable)
 
     def close(self) -> None:
-        """Give up this process's hold on the shared memory; receivers keep theirs."""
+        """Close this process's descriptor of the shared memory; receivers keep theirs."""
         fd, self.fd = self.fd, None
         if fd is not None:
             os.close(fd)
@@ -69,18 +69,18 @@ class SharedMessage:
 
 
 def open_inline(blob: bytearray, *, writable: bool) -> Any:
-    """The value of a parcel that came inline."""
+    """Return the value of an inline message."""
     array = np.frombuffer(blob, np.uint8)
     array.flags.writeable = writable
     return packing.read_blob(array)
 
 
 def open_shared(fd: int, size_bytes: int) -> Any:
-    """The value of a parcel in shared memory; takes over `fd`. Its arrays are views that keep the memory alive."""
+    """Return the value of a message in shared memory; takes ownership of `fd`. Its arrays are views of the memory."""
     try:
         sealed = fcntl.fcntl(fd, fcntl.F_GET_SEALS) & fcntl.F_SEAL_WRITE
         access = mmap.ACCESS_READ if sealed else mmap.ACCESS_WRITE
-        # Where Python can do without a descriptor per mapping, results that are kept do not use up the limit.
+        # Without a descriptor per mapping (Python 3.13), kept results do not use up the limit of descriptors.
         options = {"trackfd": False} if sys.version_info >= (3, 13) else {}
         memory = mmap.mmap(fd, size_bytes, access=access, **options)
     finally:
@@ -96,11 +96,11 @@ def pack(
     read_only: bool = False,
     lend: bool = False,
 ) -> packing.PackedValue:
-    """Pickle `value` for another process, leaving the memory of its arrays where it is.
+    """Pickle `value` for another process, without copying the memory of its arrays.
 
-    `persistent_id` is that of `pickle.Pickler`: what it names is left out, for the receiver to put in. A process of
-    another machine may not find files by their names, and gets what is in them. With `read_only` no array can be
-    written to if the buffers cannot, whatever its kind. With `lend` rows stay in this process.
+    `persistent_id` is defined in `pickle.Pickler`: named objects are left out, and the receiver inserts them. A process
+    on another machine may not find files by name, and receives their contents. With `read_only` the receiver cannot
+    write to arrays in read-only buffers, whatever their kind. With `lend` rows stay in this process.
     """
     buffers: list[pickle.PickleBuffer] = []
     stream = io.BytesIO()
@@ -117,12 +117,12 @@ def pack(
 
 
 def handed_over(value: Any) -> Any:
-    """`value` as another process would get it, in this one: a copy of all but arrays, of which it has read-only views.
+    """Return `value` as another process would receive it: a copy, but with read-only views of arrays.
 
     Raises
     ------
     SerializationError
-        If it could not travel.
+        If it cannot be pickled.
     """
     arrays: list[NDArray[Any]] = []
 
@@ -138,7 +138,7 @@ def handed_over(value: Any) -> Any:
     for buffer in packed.buffers:
         buffer.flags.writeable = False
     opener = pickle.Unpickler(io.BytesIO(packed.pickled), buffers=packed.buffers)
-    opener.persistent_load = arrays.__getitem__  # type: ignore[method-assign]  # as the docs of pickle have it
+    opener.persistent_load = arrays.__getitem__  # type: ignore[method-assign]  # as in pickle's documentation
     return opener.load()
 
 
@@ -159,7 +159,7 @@ def _in_memory(packed: packing.PackedValue, size_bytes: int, writable: bool) -> 
     return fd
 
 
-class _Pickler(cloudpickle.Pickler):  # type: ignore[misc]  # cloudpickle says nothing of its types
+class _Pickler(cloudpickle.Pickler):  # type: ignore[misc]  # cloudpickle has no types
     files_by_name = True
     read_only = False
     lend = False
@@ -174,14 +174,14 @@ class _Pickler(cloudpickle.Pickler):  # type: ignore[misc]  # cloudpickle says n
         return main_module.named(obj, super().reducer_override(obj))
 
     def _array(self, array: NDArray[Any]) -> tuple[Any, ...] | None:
-        """How `array` is made again; None to leave it to NumPy."""
+        """Return the reduction of `array`; None leaves it to NumPy."""
         if type(array) in (np.ndarray, np.memmap) and not array.dtype.hasobject:
             in_file = _file_view(array) if self.files_by_name else None
             if in_file is not None:
                 return _open_file_view, in_file
             array = np.asarray(array if array.flags.forc else np.ascontiguousarray(array))
             if array.dtype.kind in "mM":
-                # NumPy lends no buffer of times.
+                # NumPy exports no buffer of dates and times.
                 return _viewed, (array.view(np.int64), array.dtype)
         reduced: Any = array.__reduce_ex__(5)
         if self.read_only and not any(isinstance(each, pickle.PickleBuffer) for each in reduced[1]):
@@ -202,7 +202,7 @@ def _locked(make: Callable[..., NDArray[Any]], args: tuple[Any, ...], state: Any
 
 
 def _file_view(array: NDArray[Any]) -> tuple[Any, ...] | None:
-    """File name, first byte, length, and the array's place in that window, if it is a view of a mapped file."""
+    """Return, for a view of a mapped file, the file name, first byte and length, and the array's position there."""
     mapped: Any = array
     while isinstance(mapped, np.ndarray) and not isinstance(mapped.base, mmap.mmap):
         mapped = mapped.base
@@ -210,7 +210,7 @@ def _file_view(array: NDArray[Any]) -> tuple[Any, ...] | None:
     if not isinstance(mapped, np.memmap) or mapped.mode == "c" or not mapped.filename or array.size == 0:
         return None
     name = os.fspath(mapped.filename)
-    # NumPy 1 has it elsewhere.
+    # NumPy 1 has the function in another module.
     bounds: Any = getattr(np, "byte_bounds", None) or np.lib.array_utils.byte_bounds
     low, high = bounds(array)
     base = mapped.__array_interface__["data"][0]

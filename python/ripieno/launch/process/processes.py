@@ -1,6 +1,6 @@
-"""Starting and ending Python processes so that nothing outlives the one who started them.
+"""Start and end of Python child processes that never outlive their launcher.
 
-A child ignores Ctrl-C (its launcher ends it), dies with its launcher, and finds this package wherever the launcher did.
+A child ignores Ctrl-C (its launcher ends it), dies with its launcher, and imports this package from the same path.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from typing import Any, NoReturn
 
 from ripieno.errors import RipienoError
 
-# An ending child is asked ever more firmly, with this long to comply at each step.
+# A child is ended in steps: request, SIGTERM, SIGKILL. This is the time for each step.
 STEP_S = 1.0
 _PR_SET_PDEATHSIG = 1
 THREAD_VARIABLES = ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS", "NUMEXPR_NUM_THREADS")
@@ -37,7 +37,7 @@ def start(
     flags: Sequence[str] = (),
     **options: Any,
 ) -> subprocess.Popen[bytes]:
-    """Start ``python flags -m module arguments`` with `environment` added to this process's own."""
+    """Start ``python flags -m module arguments``, with `environment` added to the environment of this process."""
     if not sys.executable:
         raise RipienoError("sys.executable is not set: this Python is embedded and cannot start worker processes")
     with _interrupt_held_back():
@@ -50,44 +50,44 @@ def start(
 
 
 def fill_standard_descriptors() -> None:
-    """Open /dev/null as each of the descriptors 0–2 that is closed, and give Python the stream that it lacks then.
+    """Open /dev/null as each closed descriptor 0–2, and give Python the missing stream.
 
-    A socket or memory of this package that got such a number would receive what this process, or a child of it, prints.
+    Otherwise a socket or shared memory could get such a number and receive the output of this process or its children.
     """
     for number, name in enumerate(("stdin", "stdout", "stderr")):
         try:
             os.fstat(number)
         except OSError:
-            # The lowest free number, which is this one.
+            # The lowest free number is this descriptor.
             opened = os.open(os.devnull, os.O_RDWR)
             os.set_inheritable(opened, True)
         if getattr(sys, name) is None:
-            # Python has no stream on a descriptor that was closed when it started.
+            # Python creates no stream for a descriptor that was closed at its start.
             setattr(sys, name, os.fdopen(number, "w" if number else "r", closefd=False))
 
 
 def flush_output() -> None:
-    """Flush what Python has buffered of standard output and error, if they are open."""
+    """Flush Python's buffers of standard output and error, if they are open."""
     for stream in (sys.stdout, sys.stderr):
         with suppress(OSError, ValueError):
             stream.flush()
 
 
 def thread_environment(threads: int) -> dict[str, str]:
-    """Variables that keep NumPy's libraries from starting more than `threads` threads."""
+    """Return the variables that limit NumPy's libraries to `threads` threads."""
     return dict.fromkeys(THREAD_VARIABLES, str(threads))
 
 
 def ignore_interrupts() -> None:
-    """In a child, first of all: leave Ctrl-C, which the terminal sends to everyone, to the launcher."""
+    """Ignore Ctrl-C in a child, as its first action: the terminal sends SIGINT to all, and the launcher handles it."""
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     signal.pthread_sigmask(signal.SIG_UNBLOCK, {signal.SIGINT})
 
 
 def die_with(launcher_pid: int) -> None:
-    """In a child: be killed by the kernel when the launcher is.
+    """Request, in a child, that the kernel kill it when the launcher dies.
 
-    The kernel watches the *thread* that started the child: only for children of a launcher's main thread.
+    The kernel watches the *thread* that started the child, so this works only for children of the main thread.
     """
     ctypes.CDLL(None, use_errno=True).prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)
     if os.getppid() != launcher_pid:
@@ -95,9 +95,9 @@ def die_with(launcher_pid: int) -> None:
 
 
 def ended_with_this(command: Sequence[str]) -> list[str]:
-    """`command` as a command that gets SIGTERM when this process dies; as it is, if this is not its main thread.
+    """Wrap `command` so that it gets SIGTERM when this process dies; unchanged unless called on the main thread.
 
-    For programs that cannot call `die_with`: the kernel keeps the wish when a process becomes another program.
+    For programs that cannot call `die_with`: the kernel keeps the setting across exec.
     """
     if not on_main_thread():
         return list(command)
@@ -109,14 +109,14 @@ def ended_with_this(command: Sequence[str]) -> list[str]:
 
 
 def on_main_thread() -> bool:
-    """Whether this is the thread whose end is the process's end."""
+    """Return whether this is the main thread, which lives as long as the process."""
     return threading.current_thread() is threading.main_thread()
 
 
 def end(processes: Iterable[subprocess.Popen[bytes]], *, patience_s: float = STEP_S, step_s: float = STEP_S) -> None:
-    """Wait for `patience_s`, then SIGTERM, after `step_s` SIGKILL; every process is gone and reaped afterwards.
+    """Wait for `patience_s`, then send SIGTERM, and after `step_s` SIGKILL; afterwards all processes are reaped.
 
-    An exception, such as a second Ctrl-C, shortens the wait but lets nobody live.
+    An exception, such as a second Ctrl-C, shortens the wait, but all processes still end.
     """
     remaining = list(processes)
     try:
@@ -130,8 +130,8 @@ def end(processes: Iterable[subprocess.Popen[bytes]], *, patience_s: float = STE
 def _end_gently(
     processes: list[subprocess.Popen[bytes]], patience_s: float, step_s: float
 ) -> list[subprocess.Popen[bytes]]:
-    """Who is left after that."""
-    # Patience does not end whoever is stopped.
+    """Return the processes that are left after the wait and SIGTERM."""
+    # A stopped process does not exit during the wait.
     _terminate(process for process in processes if is_stopped(process.pid))
     remaining = _running(processes, patience_s)
     _terminate(remaining)
@@ -140,30 +140,30 @@ def _end_gently(
 
 def _terminate(processes: Iterable[subprocess.Popen[bytes]]) -> None:
     for process in processes:
-        # A stopped process would sleep through SIGTERM.
+        # A stopped process handles SIGTERM only after SIGCONT.
         process.send_signal(signal.SIGCONT)
         process.terminate()
 
 
 def is_stopped(pid: int) -> bool:
-    """Whether the process is stopped, as by SIGSTOP or a debugger, and goes on only if somebody lets it."""
+    """Return whether the process is stopped, as by SIGSTOP or a debugger, until another process resumes it."""
     try:
         stat = Path(f"/proc/{pid}/stat").read_text()
     except OSError:
         return False
-    # The name before the state may hold anything.
+    # The process name before the state may contain any character.
     return stat.rpartition(")")[2].split()[0] in "Tt"
 
 
 def wait_for_end(process: subprocess.Popen[bytes], timeout_s: float | None = None) -> int | None:
-    """Return the status that `process` ends with, or None if the system does not keep it for this process.
+    """Return the exit status of `process`, or None if the system does not keep it for this process.
 
-    `subprocess` takes that for status 0.
+    `subprocess` reports such a status as 0.
 
     Raises
     ------
     subprocess.TimeoutExpired
-        The process still runs.
+        If the process still runs.
     """
     if process.returncode is not None:
         return process.returncode
@@ -173,7 +173,7 @@ def wait_for_end(process: subprocess.Popen[bytes], timeout_s: float | None = Non
         process.poll()
         return None
     except OSError:
-        # Linux before 5.3.
+        # Linux before 5.3 has no pidfd_open.
         return process.wait(timeout_s)
     try:
         watch = select.poll()
@@ -191,7 +191,7 @@ def wait_for_end(process: subprocess.Popen[bytes], timeout_s: float | None = Non
 
 
 def ending(status: int | None) -> str:
-    """What a return code says, as a cause: ``killed by SIGKILL``, ``exited with status 3``."""
+    """Describe a return code as a cause: ``killed by SIGKILL``, ``exited with status 3``."""
     if status is None:
         return (
             "its process ended with an unknown status, because the launching process ignores SIGCHLD or waits for all "
@@ -219,7 +219,7 @@ def _running(processes: Iterable[subprocess.Popen[bytes]], timeout_s: float) -> 
 
 
 def end_fork(error: BaseException | None) -> NoReturn:
-    """End a process that was forked from a rank, as Python would with `error`, but with no exit handler of the rank."""
+    """End a process forked from a rank, as Python would with `error`, but without the exit handlers of the rank."""
     status: Any = 0
     if isinstance(error, SystemExit):
         status = 0 if error.code is None else error.code
@@ -255,7 +255,7 @@ def _interrupt_held_back() -> Iterator[None]:
 
 
 def package_path() -> dict[str, str]:
-    """PYTHONPATH with the folder of this package, unless Python looks there anyway."""
+    """Return PYTHONPATH with the folder of this package, or nothing if Python searches there by default."""
     folder = str(Path(__file__).resolve().parents[3])
     if folder in (*site.getsitepackages(), site.getusersitepackages()):
         return {}

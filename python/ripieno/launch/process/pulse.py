@@ -1,7 +1,7 @@
-"""The pulse of a rank: how it fares, told to the launcher now and then while a program runs and somebody watches.
+"""The pulse of a rank: statistics sent to the launcher at intervals while a program runs and a dashboard is open.
 
-What happens in between, events and lines of the log, waits for the next pulse: a watched rank sends no more messages
-than these, whatever its program does. Cost: one message of some hundred bytes, 0.2 ms of the processor, per pulse.
+Events and log lines are collected and sent with the next pulse, so a program cannot increase the number of messages.
+Cost: one message of a few hundred bytes and 0.2 ms of processor time per pulse.
 """
 
 from __future__ import annotations
@@ -24,14 +24,14 @@ from ripieno.launch.process.channel import HungUp
 if TYPE_CHECKING:
     from ripieno.comm.communicator import Communicator
 
-#: What a pulse tells at most of each; of more only the last.
+#: Limits of one pulse: the newest events, the newest log lines, and the length of a line.
 EVENT_COUNT = 200
 LINE_COUNT = 100
 LINE_CHARACTERS = 500
-#: Of peers it names those that changed most.
+#: Number of peers in a pulse: the peers with the largest changes.
 PEER_COUNT = 8
 
-#: Says to a script under a launcher that is watched how often it is to tell.
+#: Environment variable with the interval between pulses, for scripts under a launcher with a dashboard.
 PULSE_VARIABLE = "RIPIENO_PULSE_S"
 
 PULSE_THREAD = "ripieno-pulse"
@@ -43,12 +43,12 @@ Send = Callable[[str, Any], None]
 
 
 class Telemetry:
-    """A rank's, from its first program that is watched on.
+    """Collects and sends the pulses of a rank, from the first watched program on.
 
     Parameters
     ----------
     send
-        Sends a message of a kind to the launcher, from any thread.
+        Sends a message of a kind to the launcher. Callable from any thread.
     """
 
     def __init__(self, send: Send) -> None:
@@ -56,25 +56,25 @@ class Telemetry:
         self._changed = threading.Condition()
         self._comm: Communicator | None = None
         self._interval_s = 1.0
-        # Who tells: its rank may change, and others may be given that.
+        # Identifies the sender: its rank may change, and another process may get that rank.
         self._teller = secrets.token_hex(8)
         self._begun_s = self._told_s = 0.0
         self._cpu_s = time.process_time()
-        # Inside programs that have ended.
+        # Time inside programs that have ended.
         self._busy_s = 0.0
         self._thread: threading.Thread | None = None
         self._events: deque[tuple[float, dict[str, Any]]] = deque(maxlen=EVENT_COUNT)
         self._lines = LogLines()
-        # What pulses have told of each peer.
+        # Sums per peer as of the last pulse.
         self._told: dict[str, dict[int, float]] = {"waited_for_s": {}, "sent_to": {}}
 
     def begin(self, comm: Communicator, interval_s: float) -> None:
-        """A program begins, which talks by `comm`."""
+        """Start pulses for a program that communicates over `comm`."""
         with self._changed:
             self._comm, self._interval_s, self._begun_s = comm, interval_s, time.monotonic()
             self._lines.begin()
             log.listeners.append(self.note)
-            # From now on calls are counted.
+            # The first reading enables the call counters.
             self._reading(self._begun_s)
             if self._thread is None:
                 self._thread = threading.Thread(target=self._run, name=PULSE_THREAD, daemon=True)
@@ -82,10 +82,10 @@ class Telemetry:
             self._changed.notify()
 
     def end(self) -> None:
-        """The program is over; nothing is sent after that until another one begins."""
+        """End the pulses of the program. Nothing is sent until another program begins."""
         with self._changed:
             now = time.monotonic()
-            # Of a crowd of short programs not each is told of; of a long one all is.
+            # Pulses skip some of many short programs, but cover a long program completely.
             is_long = now - self._begun_s >= self._interval_s
             if self._comm is not None and (is_long or now - self._told_s >= self._interval_s / 2):
                 self._tell(now)
@@ -96,11 +96,11 @@ class Telemetry:
             self._changed.notify()
 
     def event(self, event: dict[str, Any]) -> None:
-        """Something that the program emits."""
+        """Add an event that the program emits to the next pulse."""
         self._events.append((time.monotonic(), event))
 
     def note(self, name: str, text: str, rank: int | None) -> None:
-        """Something that has happened, in words, perhaps to another rank of this process."""
+        """Add a note to the next pulse, unless it belongs to another rank of this process."""
         if rank is None or self._comm is None or rank == self._comm.rank:
             self._lines.add("note", name, text)
 
@@ -126,7 +126,7 @@ class Telemetry:
             "broadcasts": under_way(),
             **self._reading(now),
         }
-        # Who is to hear it has ended: that ends this process, too.
+        # If the launcher has ended, this process ends as well.
         with suppress(HungUp):
             self._send("pulse", told)
 
@@ -145,53 +145,53 @@ class Telemetry:
 
 
 class LogLines:
-    """Lines of the log of this process, noted while they are made: handlers stay as the program sets them up."""
+    """Log lines of this process, recorded as they are created. Logging handlers remain unchanged."""
 
     def __init__(self) -> None:
         self._lines: deque[tuple[float, str, str, str]] = deque(maxlen=LINE_COUNT)
         self._factory = logging.getLogRecordFactory()
 
     def begin(self) -> None:
-        """Note what is logged from now on."""
+        """Start recording."""
         before = logging.getLogRecordFactory()
         if before != self._record:
             self._factory = before
             logging.setLogRecordFactory(self._record)
 
     def end(self) -> None:
-        """Note nothing more, unless another one does."""
+        """Stop recording, unless another recorder was installed later."""
         if logging.getLogRecordFactory() == self._record:
             logging.setLogRecordFactory(self._factory)
 
     def add(self, level: str, name: str, text: str) -> None:
-        """Note a line."""
+        """Record a line."""
         self._lines.append((time.monotonic(), level, name, text[:LINE_CHARACTERS]))
 
     def taken_now(self) -> list[tuple[float, str, str, str]]:
-        """As `taken`."""
+        """Call `taken` with the current time."""
         return self.taken(time.monotonic())
 
     def taken(self, now: float) -> list[tuple[float, str, str, str]]:
-        """What was noted: how many seconds ago, how weighty, by which logger, and the text."""
+        """Return and remove the recorded lines: age in seconds, level, logger name, text."""
         return [(now - at, level, name, text) for at, level, name, text in _emptied(self._lines)]
 
     def _record(self, *args: Any, **kwargs: Any) -> logging.LogRecord:
         record = self._factory(*args, **kwargs)
-        # A message that does not fit its arguments is the program's own, whose handlers tell.
+        # A message that does not fit its arguments is an error of the program. Its handlers report it.
         with suppress(Exception):
             self.add(record.levelname.lower(), record.name, record.getMessage())
         return record
 
 
 def _emptied(notes: deque[T]) -> list[T]:
-    """What was in it; other threads may add to it meanwhile."""
+    """Return and remove the current contents of `notes`. Other threads may append meanwhile."""
     return [notes.popleft() for _ in range(len(notes))]
 
 
 def _most_grown(told: dict[int, float], sums: list[float]) -> dict[int, float]:
-    """By how much those have grown, by place, that have grown most since they were told, which they are now."""
+    """Return the increases since the last pulse of the peers with the largest increases, and update `told`."""
     if any(sums[place] < before for place, before in told.items() if place < len(sums)):
-        # They are of another communicator.
+        # The sums belong to another communicator.
         told.clear()
     grown = sorted(((now - told.get(place, 0), place) for place, now in enumerate(sums)), reverse=True)
     most = {place: growth for growth, place in grown[:PEER_COUNT] if growth > 0}
@@ -200,7 +200,7 @@ def _most_grown(told: dict[int, float], sums: list[float]) -> dict[int, float]:
 
 
 def _memory_bytes() -> int:
-    """What this process has in memory; 0 where the system does not tell."""
+    """Return the resident memory of this process in bytes; 0 if the system does not provide it."""
     try:
         with open("/proc/self/statm", "rb") as file:
             return int(file.read().split()[1]) * _PAGE_BYTES

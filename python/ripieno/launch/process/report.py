@@ -1,4 +1,4 @@
-"""How a rank's failure is told: what happened, and whether it was this rank's own fault."""
+"""Failure reports of ranks: the exception, and whether another rank has caused it."""
 
 from __future__ import annotations
 
@@ -16,20 +16,20 @@ from ripieno.errors import RankFailed
 
 @dataclass(frozen=True)
 class FailureReport:
-    """A rank's account of an exception.
+    """A rank's report of an exception.
 
     Attributes
     ----------
     rank, host
-        Who reports.
+        The reporting rank.
     cause, traceback
-        The exception in one line, and in full.
+        The exception in one line, and its traceback.
     victim
-        The rank that failed first, if the exception came of another rank's failure.
+        The rank that failed first, if the exception is a consequence of its failure.
     pickled
-        The exception itself, or None if it cannot travel.
+        The exception itself, or None if it cannot be pickled.
     flight
-        The latest collectives of the rank, a line each.
+        The latest collectives of the rank, one per line.
     """
 
     rank: int
@@ -42,21 +42,21 @@ class FailureReport:
 
     @classmethod
     def of(cls, error: BaseException, rank: int, host: str) -> FailureReport:
-        """The report of `rank` about `error`."""
+        """Return the report of `rank` about `error`."""
         cause, text = describe(error)
         return cls(rank, host, cause, text, other_rank(error), _pickled(error))
 
     def told_to_all(self, comm: Communicator | None) -> FailureReport:
-        """With what the rank did over `comm`, after its other ranks were told of a failure of this rank's own."""
+        """Abort `comm` if the failure is this rank's own; return the report with the rank's flight records."""
         if comm is None or comm.closed:
             return self
         if self.victim is None:
-            # First: while a call is in flight its records can only be had when it ends, and this ends it.
+            # Abort first: it ends calls in flight, and their records are only available afterwards.
             comm.abort(self.cause, self.traceback)
         return replace(self, flight=tuple(flight.lines(self.rank, comm.flight(flight.SHOWN_COUNT))))
 
     def throw(self) -> NoReturn:
-        """Raise the exception itself where possible, from a `RankFailed` that says where it happened."""
+        """Raise the exception itself where possible, from a `RankFailed` with the rank and host."""
         if self.victim is not None:
             raise self.victim
         failed = RankFailed(self.rank, self.host, self.cause, self.traceback)
@@ -67,7 +67,7 @@ class FailureReport:
 
 
 def other_rank(error: BaseException) -> RankFailed | None:
-    """The `RankFailed` that `error` is, or was raised because of; not one of a job that this process has launched."""
+    """Return the `RankFailed` that is, or has caused, `error`; not one from a job that this process has launched."""
     seen: set[int] = set()
     link: BaseException | None = error
     while link is not None and id(link) not in seen:
@@ -79,14 +79,14 @@ def other_rank(error: BaseException) -> RankFailed | None:
 
 
 def _pickled(error: BaseException) -> bytes | None:
-    # SystemExit and KeyboardInterrupt would end the caller instead of telling it something.
+    # SystemExit and KeyboardInterrupt would end the caller instead of reporting an error.
     if not isinstance(error, Exception):
         return None
     try:
         pickled = cloudpickle.dumps(error)
     except Exception:
         return None
-    # Exceptions whose __init__ takes other arguments than it passes on only fail when they are loaded.
+    # An exception whose __init__ takes other arguments than its args fails only when it is unpickled.
     return pickled if _unpickled(pickled) is not None else None
 
 

@@ -1,4 +1,4 @@
-"""Which programs run in this process: a program that calls `init` gets its rank's communicator."""
+"""Registry of the programs that run in this process. `init` returns a program's communicator from it."""
 
 from __future__ import annotations
 
@@ -13,13 +13,13 @@ if TYPE_CHECKING:
     from ripieno.comm.communicator import Communicator
 
 _lock = threading.Lock()
-# By thread; programs of single workers may run others.
+# Communicators by thread. Programs of single workers may run other programs.
 _running: dict[int, list[Communicator]] = {}
 
 
 @contextmanager
 def running(comm: Communicator) -> Iterator[None]:
-    """Within the ``with`` statement this thread runs a program that has got `comm`."""
+    """Register, within the ``with`` statement, that this thread runs a program with `comm`."""
     thread = threading.get_ident()
     with _lock:
         _running.setdefault(thread, []).append(comm)
@@ -33,19 +33,19 @@ def running(comm: Communicator) -> Iterator[None]:
 
 
 def of_this_thread() -> Communicator | None:
-    """What the program got that this thread runs, if it runs one."""
+    """Return the communicator of the program that this thread runs, or None."""
     with _lock:
         stack = _running.get(threading.get_ident())
         return stack[-1]._latest if stack else None
 
 
 def of_this_process() -> Communicator | None:
-    """What the program got that this process runs, if it runs one; for threads that programs start.
+    """Return the communicator of the program that this process runs, or None; for threads that programs start.
 
     Raises
     ------
     InputError
-        If it runs several.
+        If the process runs several programs.
     """
     with _lock:
         found = [stack[-1]._latest for stack in _running.values()]

@@ -1,1 +1,1 @@
-"""Scripts that a launcher starts once per rank: what it says of them, where they meet, how their ends are told."""
+"""Scripts that a launcher starts once per rank: detection of the launcher, rendezvous, and reports of failures."""

@@ -1,7 +1,7 @@
-"""`init`: a communicator for a script, from the environment that a launcher has set.
+"""`init`: creates a communicator for a script, from the environment of its launcher.
 
-Rank and world size are what the launcher says, see `ripieno.launch.script.launchers`; where the ranks meet and which
-token they share, `ripieno.launch.script.meeting`. All that may be set is in docs/environment.md.
+`ripieno.launch.script.launchers` reads rank and world size. `ripieno.launch.script.meeting` selects the rendezvous and
+the token. docs/environment.md lists all variables.
 """
 
 from __future__ import annotations
@@ -28,42 +28,42 @@ from ripieno.launch.racks import rack_of_this_host
 from ripieno.launch.script import exit_message, launchers, meeting
 from ripieno.launch.script.host_names import await_name
 
-# What only ranks find in the environment.
+# Environment variables that only ranks have.
 VARIABLES = ("RANK", "WORLD_SIZE", "MASTER_ADDR", "MASTER_PORT", "RIPIENO_DIRECTORY", "RIPIENO_TOKEN")
 
-# The one communicator of this process that `init` made.
+# The communicator that `init` has created in this process.
 _current: Communicator | None = None
-# What that emits goes to the launcher, if it is one that shows it.
+# Sends the communicator's events to the launcher, if it has a dashboard.
 _events: Events | None = None
 _pulse_s = 0.0
-# How the launcher is told anything, if it wants to be.
+# Sends messages to the launcher, if it listens.
 _send: Callable[[str, Any], None] | None = None
 
 
 def init(*, threads: int | None = None, **options: Any) -> Communicator:
-    """The communicator of a script under a launcher: ``ripieno run``, ``srun``, ``mpirun``, ``mpiexec``, ``torchrun``.
+    """Return the communicator of a script under ``ripieno run``, ``srun``, ``mpirun``, ``mpiexec`` or ``torchrun``.
 
-    In a program of `Job.run`, and in threads that it starts, this is the communicator that the program got. Without a
-    launcher, or as the only rank of one, the script is on its own, a world of one rank. Called again, it returns the
-    same communicator. It is closed when the script ends; an exception that nobody catches is told to the
-    other ranks first. RIPIENO_TOKEN is taken out of the environment: what the script starts does not inherit it.
+    In a program of `Job.run`, and in threads that it starts, this is the communicator of the program. Without a
+    launcher, or as the only rank, the script gets a world of one rank. Repeated calls return the same communicator. It
+    is closed when the script ends; an uncaught exception is first reported to the other ranks. The call removes
+    RIPIENO_TOKEN from the environment, so child processes do not inherit it.
 
     Parameters
     ----------
     threads : int, optional
-        Threads that this rank should compute with; by default its even share of the host's cores.
+        Threads of this rank; by default its even share of the host's cores.
     **options
         ``replicas``, ``bind_host``, ``ports``, ``links``, ``racks``, ``rendezvous_timeout_s``,
-        ``heartbeat_timeout_s``, and ``tls``, whether all TCP connections are encrypted or none, by default what
-        RIPIENO_TLS says, else those between hosts.
+        ``heartbeat_timeout_s``, and ``tls``: whether all TCP connections are encrypted, or none. By default
+        RIPIENO_TLS decides; without it, connections between hosts are encrypted.
 
     Raises
     ------
     RendezvousError
-        If variables are missing or wrong, or the ranks cannot meet.
+        If variables are missing or invalid, or the ranks cannot join.
     InputError
-        A thread calls it in a process in which several ranks run programs; or cores are not enough for what
-        RIPIENO_BIND and RIPIENO_THREAD_AFFINITY ask for; or RIPIENO_TLS is neither 0 nor 1.
+        If a thread calls it in a process in which several ranks run programs, if there are too few cores for
+        RIPIENO_BIND and RIPIENO_THREAD_AFFINITY, or if RIPIENO_TLS is neither 0 nor 1.
     """
     global _current
     own = running.of_this_thread() or current() or running.of_this_process()
@@ -78,7 +78,7 @@ def init(*, threads: int | None = None, **options: Any) -> Communicator:
     if _send is not None:
         _send("met", None)
     if _events is not None:
-        # Before the communicator is closed.
+        # Exit handlers run in reverse order, so events end before the communicator is closed.
         atexit.register(_events.begin(_current, EventOptions(False, _pulse_s)))
     _tell_peers_of_uncaught_exceptions()
     bind_together(_current, Binding.taken_from(os.environ), whole_process=True)
@@ -86,7 +86,7 @@ def init(*, threads: int | None = None, **options: Any) -> Communicator:
 
 
 def watched(send: Callable[[str, Any], None], pulse_s: str | None) -> None:
-    """The script's launcher is told when it waits for the others, when it has met them, and how it fares, so often."""
+    """Report to the script's launcher: the wait for other ranks, the end of the wait, and pulses at this interval."""
     global _events, _pulse_s, _send
     _send = send
     if pulse_s is not None:
@@ -95,18 +95,18 @@ def watched(send: Callable[[str, Any], None], pulse_s: str | None) -> None:
 
 
 def current() -> Communicator | None:
-    """The communicator that `init` made, or `Communicator.shrink` in its place, if it is open."""
+    """Return the communicator of `init`, or its successor after `Communicator.shrink`, if it is open."""
     latest = None if _current is None else _current._latest
     return latest if latest is not None and not latest.closed else None
 
 
 def has_met() -> bool:
-    """Return whether `init` was called here."""
+    """Return whether `init` was called in this process."""
     return _current is not None
 
 
 def _close() -> None:
-    """At the end of the script."""
+    """Close the communicator at the end of the script."""
     comm = current()
     if comm is not None:
         comm.close()
@@ -115,7 +115,7 @@ def _close() -> None:
 def from_environment(
     variables: Mapping[str, str], *, threads: int | None, on_event: Events | None = None, **options: Any
 ) -> Communicator:
-    """A new communicator as `variables` say."""
+    """Create a communicator from `variables`."""
     place = launchers.detect(variables)
     options = flight.prepared(options)
     if options.get("tls") is None:

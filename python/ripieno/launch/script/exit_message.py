@@ -1,7 +1,7 @@
-"""What a rank says when it ends because another one has failed, where a launcher brings the words of all to one place.
+"""Selects which ranks print an error at exit, if the launcher collects the output of all ranks.
 
-The culprit's own error is told once, by the culprit; if it was killed, one other rank names it. The rest end without a
-word, and leave it to the launcher to end them first: its exit code is that of the rank that it has seen fail first.
+The failed rank prints its own error. If it was killed, one other rank reports it. The remaining ranks print nothing and
+wait for the launcher to end them: its exit code is the exit code of the first rank that it sees fail.
 """
 
 from __future__ import annotations
@@ -15,14 +15,14 @@ from ripieno.launch.process import processes
 from ripieno.launch.process.report import other_rank
 from ripieno.launch.script import launchers
 
-# How long a rank that ends because of another one waits for the launcher to end it.
+# How long a rank that ends because of another rank waits until the launcher ends it.
 LAUNCHER_S = 1.0
-# How long one that ends over what all find waits for the one that says it, which may have started later.
+# How long a rank with an error common to all ranks waits for the rank that prints it, which may have started later.
 SPEAKER_S = 5.0
 
 
 def said_by(error: BaseException) -> bool:
-    """Whether all has been said about an `error` that ends this rank, because it is another rank's failure."""
+    """Return whether another rank reports the `error` that ends this rank, because that rank has failed."""
     failed = other_rank(error)
     place = launchers.detect(launchers.own_variables())
     if failed is None or place is None or not place.one_terminal:
@@ -35,7 +35,7 @@ def said_by(error: BaseException) -> bool:
 
 
 def said_by_first() -> bool:
-    """Whether another rank, the first of this host, says what all of this host find, and has had the time to."""
+    """Return whether the first rank of this host reports an error common to the host, after giving it time to do so."""
     if is_first_here():
         return False
     _leave_to_launcher(SPEAKER_S)
@@ -43,7 +43,7 @@ def said_by_first() -> bool:
 
 
 def is_first_here() -> bool:
-    """Whether this is no rank of a launcher, or the first one of this host."""
+    """Return whether this process is no rank of a launcher, or is the first rank of this host."""
     with suppress(RendezvousError):
         place = launchers.detect(launchers.own_variables())
         return place is None or place.local_rank == 0
@@ -51,7 +51,7 @@ def is_first_here() -> bool:
 
 
 def _leave_to_launcher(wait_s: float) -> None:
-    """Wait until the launcher ends this process, or until the time is up."""
+    """Wait until the launcher ends this process, at most `wait_s` seconds."""
     if processes.on_main_thread():
         before = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGTERM})
         signal.sigtimedwait({signal.SIGTERM}, wait_s)

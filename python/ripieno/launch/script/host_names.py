@@ -1,6 +1,6 @@
-"""Waiting until the name of the host at which ranks meet is known: where hosts come and go, name services learn late.
+"""Waits for a host name to resolve, because name services learn of new hosts with a delay.
 
-Ranks that look for rank 0 try again anyway; this is for rank 0, which listens at its own name.
+Only rank 0 needs this, as it listens at its own name. The other ranks retry their connections anyway.
 """
 
 from __future__ import annotations
@@ -10,18 +10,18 @@ import time
 
 from ripieno.errors import RendezvousError
 
-# Nobody tells when a name becomes known: the pauses between questions, from the first to the longest.
+# Name services do not notify of new names: shortest and longest pause between two queries.
 FIRST_PAUSE_S = 0.02
 LONGEST_PAUSE_S = 0.5
 
 
 def await_name(host: str, timeout_s: float) -> None:
-    """Return as soon as `host`, a name or an address, stands for an address.
+    """Return as soon as `host`, a name or an address, resolves to an address.
 
     Raises
     ------
     RendezvousError
-        If it does not within `timeout_s` seconds.
+        If it does not resolve within `timeout_s` seconds.
     """
     deadline = time.monotonic() + timeout_s
     pause_s = FIRST_PAUSE_S

@@ -1,4 +1,4 @@
-"""``ripieno run python script.py``, as one types it behind mpirun: the interpreter's name and options come first."""
+"""Parser for ``ripieno run python script.py``, the form used with mpirun: an interpreter and its options come first."""
 
 from __future__ import annotations
 
@@ -10,13 +10,13 @@ from typing import NamedTuple
 
 from ripieno.errors import InputError
 
-# Options that ranks may be started with; those of the second kind have a value.
+# Interpreter options that ranks accept; options of the second kind take a value.
 _FLAGS = re.compile(r"-[uOBbqsvd]+")
 _VALUED = ("-W", "-X")
 
 
 class Target(NamedTuple):
-    """What to run: options of the interpreter, a file or the name of a module, its arguments."""
+    """A parsed command: options of the interpreter, a file or the name of a module, and its arguments."""
 
     flags: tuple[str, ...]
     module: bool
@@ -25,18 +25,18 @@ class Target(NamedTuple):
 
 
 def is_python(word: str) -> bool:
-    """Whether `word` is the name of a Python, not of a script in this folder."""
+    """Return whether `word` names a Python interpreter and not a script in this folder."""
     named = re.fullmatch(r"python(\d+(\.\d+)?)?", os.path.basename(word)) is not None
     return named and (os.path.dirname(word) != "" or not os.path.isfile(word))
 
 
 def target_of(python: str, words: Sequence[str]) -> Target:
-    """What ``python words`` would run.
+    """Return the target of the command ``python words``.
 
     Raises
     ------
     InputError
-        If it is not this Python, or what it is to run is no script or module.
+        If it names another Python, or has no script or module.
     """
     _check_is_this(python)
     flags: list[str] = []

@@ -1,17 +1,17 @@
-"""Which launcher has started this process as one of its ranks, and what it says of it: read from the environment.
+"""Detection of the launcher that has started this process as a rank, from environment variables.
 
-| launcher | known by | identity of the job |
+| launcher | detected by | identity of the job |
 |---|---|---|
 | torchrun | RANK, WORLD_SIZE, TORCHELASTIC_RUN_ID | run id, count of restarts, MASTER_PORT |
-| ripieno run | RANK, WORLD_SIZE, RIPIENO_TOKEN | none: it gives the token itself |
+| ripieno run | RANK, WORLD_SIZE, RIPIENO_TOKEN | none: it provides the token itself |
 | Open MPI | OMPI_COMM_WORLD_RANK, OMPI_COMM_WORLD_SIZE | PMIX_NAMESPACE and the key of its transports |
 | MPICH, Intel MPI | PMI_RANK, PMI_SIZE | none; the step, on several hosts of Slurm |
 | Slurm | SLURM_PROCID, SLURM_STEP_ID and more of a step of srun | job, step and count of restarts |
 | Kubernetes | JOB_COMPLETION_INDEX, WORLD_SIZE | none |
 | any other | RANK, WORLD_SIZE | none |
 
-The upper ones come first: launchers stand inside each other (torchrun in srun, mpirun in a batch script), and the
-variables of the outer one are inherited.
+Upper rows take precedence: launchers may be nested (torchrun in srun, mpirun in a batch script), and the inner ranks
+inherit the variables of the outer launcher.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ TORCHRUN, RIPIENO, OPEN_MPI, PMI, SLURM, KUBERNETES, OTHER = (
     "Kubernetes",
     "the environment",
 )
-# What makes a process a rank of an MPI launcher, and is passed on to whatever it starts.
+# Variables that identify a rank of an MPI launcher. Its child processes inherit them.
 MPI_VARIABLES = (
     "OMPI_COMM_WORLD_RANK",
     "OMPI_COMM_WORLD_SIZE",
@@ -41,31 +41,31 @@ MPI_VARIABLES = (
     "MPI_LOCALRANKID",
     "MPI_LOCALNRANKS",
 )
-# What a rank alone is to know, not what it starts.
+# Variables that child processes of a rank must not inherit.
 _SECRETS = ("RIPIENO_TOKEN", "RIPIENO_SECRET")
 _taken: dict[str, str] = {}
-# Steps above are not srun's: the batch script, the job's container, an interactive shell of salloc.
+# Larger step ids are not from srun: the batch script, the job's container, an interactive shell of salloc.
 _LAST_STEP = 0xFFFFFFF0
 
 
 @dataclass(frozen=True)
 class LaunchedRank:
-    """What a launcher says of one of its ranks.
+    """A rank as described by its launcher.
 
     Attributes
     ----------
     launcher
         The launcher's name.
     rank, world_size
-        This rank, and how many there are.
+        This rank, and the number of ranks.
     local_rank, local_size
-        The same among the ranks of this host; the size is None if the launcher does not tell.
+        The same within this host; the size is None if the launcher does not provide it.
     job
-        What only the ranks of this job, and of this attempt at it, share; None if the launcher has no such thing.
+        An identity shared only by the ranks of this attempt of the job; None if the launcher has none.
     root
-        The host of rank 0, if the launcher tells.
+        The host of rank 0, if the launcher provides it.
     cores
-        Cores of this host that the job may use, if the ranks are bound to some of them.
+        Number of this host's cores that the job may use, if the ranks are bound to some of them.
     has_store
         Whether the launcher itself listens on MASTER_PORT.
     """
@@ -82,41 +82,41 @@ class LaunchedRank:
 
     @property
     def is_alone(self) -> bool:
-        """Whether this is the only rank: a process like any other, which needs nobody to meet."""
+        """Return whether this is the only rank, which needs no rendezvous."""
         return self.world_size == 1 and self.launcher != RIPIENO
 
     @property
     def on_one_host(self) -> bool:
-        """Whether all ranks are known to run on this host."""
+        """Return whether all ranks are known to run on this host."""
         return self.local_size == self.world_size
 
     @property
     def one_terminal(self) -> bool:
-        """Whether the launcher brings what its ranks print to one place, and ends the others when one has failed."""
+        """Return whether the launcher collects the output of its ranks, and ends all ranks after a failure."""
         return self.launcher in (TORCHRUN, OPEN_MPI, PMI, SLURM)
 
     def threads(self, usable_cores: int) -> int:
-        """This rank's share of the cores of its host, at least 1, if it may use `usable_cores` of them itself."""
+        """Return this rank's share of its host's cores, at least 1, if it may use `usable_cores` of them itself."""
         return max(1, min(usable_cores, (self.cores or usable_cores) // (self.local_size or 1)))
 
 
 def take_secrets() -> None:
-    """Take the job's secrets out of the environment, so that no process that this one starts finds them there."""
+    """Remove the job's secrets from the environment, so that child processes do not inherit them."""
     _taken.update((name, os.environ.pop(name)) for name in _SECRETS if name in os.environ)
 
 
 def own_variables() -> Mapping[str, str]:
-    """The environment of this process as its launcher made it, with the secrets that were taken out of it."""
+    """Return the environment as set by the launcher, including the removed secrets."""
     return {**_taken, **os.environ}
 
 
 def detect(variables: Mapping[str, str]) -> LaunchedRank | None:
-    """What a launcher says of this process in `variables`; None if none has started it as a rank.
+    """Return the rank that the launcher's `variables` describe; None if no launcher has started this process.
 
     Raises
     ------
     RendezvousError
-        If a variable is no number, or a rank is beyond the world's size.
+        If a variable is no number, or the rank exceeds the world size.
     """
     present = {name: value for name, value in variables.items() if value}
     for known_by, place_of in _LAUNCHERS:
@@ -128,19 +128,19 @@ def detect(variables: Mapping[str, str]) -> LaunchedRank | None:
 
 
 def first_host(nodelist: str) -> str:
-    """The first host of a list as Slurm writes it: ``gpu[007-009,12],login1`` begins with ``gpu007``."""
+    """Return the first host of a Slurm host list: ``gpu[007-009,12],login1`` begins with ``gpu007``."""
     first = re.match(r"(?:[^,\[]|\[[^\]]*\])+", nodelist)
     return re.sub(r"\[([^\],-]+)[^\]]*\]", r"\1", first[0]) if first else ""
 
 
 def counts_of_nodes(text: str) -> list[int]:
-    """What Slurm tells of each node, tasks or CPUs, in a text such as ``2(x3),1``."""
+    """Return the numbers of tasks or CPUs per node from Slurm's notation ``2(x3),1``."""
     groups = re.findall(r"(\d+)(?:\(x(\d+)\))?", text)
     return [int(count) for count, times in groups for _ in range(int(times or 1))]
 
 
 def number(variables: Mapping[str, str], name: str, default: int | None = None) -> int:
-    """The number that a variable holds, or `default` if it is not set."""
+    """Return the number in a variable, or `default` if it is not set."""
     text = variables.get(name) or default
     try:
         return int(text)  # type: ignore[arg-type]
@@ -177,7 +177,7 @@ def _numbered(
 
 
 def _open_mpi(variables: Mapping[str, str]) -> LaunchedRank:
-    # The namespace counts up from the number of a process; the key is drawn at random for each job.
+    # The namespace is derived from a process id; the key is random for each job.
     names = ("PMIX_NAMESPACE", "OMPI_MCA_orte_precondition_transports")
     job = " ".join(variables[name] for name in names if name in variables)
     return LaunchedRank(
@@ -193,9 +193,9 @@ def _open_mpi(variables: Mapping[str, str]) -> LaunchedRank:
 
 def _pmi(variables: Mapping[str, str]) -> LaunchedRank | None:
     if "SLURM_STEP_ID" in variables and "MPI_LOCALRANKID" not in variables:
-        # srun --mpi=pmi2, which tells more itself.
+        # Under srun --mpi=pmi2, Slurm's own variables provide more.
         return None
-    # On several hosts of Slurm its processes are a step; steps that came before are no part of a world of one host.
+    # On several Slurm hosts the processes form a step. On one host, the variables may belong to an earlier step.
     step = [variables[name] for name in ("SLURM_JOB_ID", "SLURM_STEP_ID") if name in variables]
     local_size, world_size = _optional(variables, "MPI_LOCALNRANKS"), number(variables, "PMI_SIZE")
     return LaunchedRank(
@@ -211,7 +211,7 @@ def _pmi(variables: Mapping[str, str]) -> LaunchedRank | None:
 def _slurm(variables: Mapping[str, str]) -> LaunchedRank | None:
     tasks, node = counts_of_nodes(variables["SLURM_STEP_TASKS_PER_NODE"]), number(variables, "SLURM_NODEID")
     here = variables["SLURM_GTIDS"].count(",") + 1
-    # A batch script that was submitted in a step inherits the variables of that one, but has tasks of its own.
+    # A batch script submitted within a step inherits that step's variables, but has other tasks.
     is_inherited = node >= len(tasks) or here != tasks[node]
     if number(variables, "SLURM_STEP_ID") >= _LAST_STEP or is_inherited:
         return None

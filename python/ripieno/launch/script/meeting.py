@@ -1,13 +1,13 @@
-"""Where the ranks of a launcher meet, and which token they share.
+"""Rendezvous of ranks under a launcher: selects the place and the shared token.
 
-| what is known | they meet | the token |
+| given | rendezvous | token |
 |---|---|---|
-| RIPIENO_DIRECTORY | in that directory | RIPIENO_TOKEN, or by a file in it |
+| RIPIENO_DIRECTORY | in that directory | RIPIENO_TOKEN, or from a file in it |
 | RIPIENO_TOKEN, and the host of rank 0 | at rank 0's port | RIPIENO_TOKEN |
-| all ranks are on one host | in a directory of their own under TMPDIR | by a file in it, always |
-| an identity of the job | in a directory of their own in the user's home, which hosts share | by a file in it, always |
+| all ranks are on one host | in a directory of the job under TMPDIR | from a file in it, always |
+| an identity of the job | in a directory of the job in the user's home, which hosts share | from a file in it, always |
 
-The host of rank 0 is MASTER_ADDR, or what the launcher says; its port is MASTER_PORT, or made of the job's identity.
+The host of rank 0 is MASTER_ADDR, or given by the launcher. Its port is MASTER_PORT, or derived from the identity.
 """
 
 from __future__ import annotations
@@ -31,14 +31,14 @@ from ripieno.launch.script import launchers, token_file
 from ripieno.launch.script.launchers import LaunchedRank
 from ripieno.launch.script.tokens import MAKE_TOKEN, check_token
 
-# Below the ports that systems give to outgoing connections, above those of most services.
+# Below the ephemeral ports of operating systems, above the ports of most services.
 _FIRST_PORT = 20_000
 _PORT_COUNT = 10_000
 
 
 @dataclass(frozen=True)
 class MeetingPlace:
-    """Where ranks meet: at a store (host and port of rank 0), or else in a directory, which may be the job's own."""
+    """The rendezvous of ranks: a store (host and port of rank 0), or a directory, which may belong to the job."""
 
     directory: Path = Path()
     own: bool = False
@@ -46,12 +46,12 @@ class MeetingPlace:
 
 
 def choose(place: LaunchedRank, variables: Mapping[str, str], job: str | None) -> MeetingPlace:
-    """Where the ranks of `job` meet, the same on all of them.
+    """Return where the ranks of `job` join; equal on all ranks.
 
     Raises
     ------
     RendezvousError
-        If the variables do not tell; says what to set.
+        If the variables are insufficient; the message names the missing ones.
     """
     has_token = bool(variables.get("RIPIENO_TOKEN"))
     if variables.get("RIPIENO_DIRECTORY"):
@@ -63,21 +63,21 @@ def choose(place: LaunchedRank, variables: Mapping[str, str], job: str | None) -
         raise RendezvousError(_what_is_missing(place, variables))
     if not place.on_one_host:
         return MeetingPlace(Path.home() / f"{_prefix(place)}{_digest(place, job).hex()[:16]}", own=True)
-    # Other users can make folders there, and know how jobs are named: the name of the next one must not be computable.
+    # Other users can create folders there and know the job names. The name of the next folder must be unpredictable.
     digest = hmac.digest(token_file.secret_of_user(), _digest(place, job), "sha256")
     return MeetingPlace(Path(tempfile.gettempdir()) / f"{_prefix(place)}{digest.hex()[:16]}", own=True)
 
 
 @contextmanager
 def arranged(place: LaunchedRank, variables: Mapping[str, str], timeout_s: float) -> Iterator[dict[str, Any]]:
-    """What `Communicator.connect` is to be told of the meeting; to be left when the ranks have met."""
+    """Yield the rendezvous options of `Communicator.connect`; leave the context after the ranks have joined."""
     job = place.job or (_ancestor() if place.launcher == launchers.PMI and place.on_one_host else None)
     meeting = choose(place, variables, job)
     token, secret = variables.get("RIPIENO_TOKEN", ""), variables.get("RIPIENO_SECRET", "")
     if token:
         check_token(token)
     if secret and token.startswith(f"{secret}."):
-        # In pods the token is the secret and the number of the attempt, which is known.
+        # In pods the token consists of the secret and the known number of the attempt.
         check_token(secret, "RIPIENO_SECRET")
     with ExitStack() as stack:
         if meeting.store is not None:
@@ -113,7 +113,7 @@ def _port(place: LaunchedRank, variables: Mapping[str, str], job: str | None) ->
 
 @contextmanager
 def _leaving_on_sigterm() -> Iterator[None]:
-    """Let a launcher's SIGTERM end this process as an exception does, so that no file of the meeting is left."""
+    """Turn a launcher's SIGTERM into an exception, so that all files of the rendezvous are removed."""
     if not processes.on_main_thread() or signal.getsignal(signal.SIGTERM) is not signal.SIG_DFL:
         yield
         return
@@ -125,7 +125,7 @@ def _leaving_on_sigterm() -> Iterator[None]:
 
 
 def _prefix(place: LaunchedRank) -> str:
-    """What the names of directories of one job alone begin with."""
+    """Return the prefix of the names of directories that belong to one job."""
     return f"{'' if place.on_one_host else '.'}ripieno-{os.geteuid()}-"
 
 
@@ -144,7 +144,7 @@ def _what_is_missing(place: LaunchedRank, variables: Mapping[str, str]) -> str:
 
 
 def _ancestor() -> str | None:
-    """A launcher without an identity of jobs: its process, the nearest ancestor that is no rank itself, if it shows."""
+    """Identify a launcher without job ids by its process: the nearest ancestor that is no rank, if visible."""
     pid = os.getppid()
     try:
         while _is_rank(pid):
@@ -162,6 +162,6 @@ def _is_rank(pid: int) -> bool:
 
 
 def _fields(pid: int) -> list[Any]:
-    """What /proc says of a process, from its state on: the second is its parent, the twentieth when it began."""
+    """Return the fields of /proc/PID/stat from the state on: field 1 is the parent, field 19 the start time."""
     state, *rest = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
     return [state, *map(int, rest)]

@@ -1,7 +1,7 @@
-"""Ranks on hosts of a list, started by a remote shell: this process is rank 0, and each host has one more.
+"""Ranks on listed hosts, started by a remote shell: this process is rank 0, and each host runs one further rank.
 
-The hosts are tried first, all at once; who does not answer is left out. What runs there is the same Python as here, by
-the same path. The token goes through the shell's input, which no process list shows.
+All hosts are probed concurrently, and hosts that do not answer are left out. They run the same Python at the same path.
+The token is passed on the shell's input, which no process list shows.
 """
 
 from __future__ import annotations
@@ -21,23 +21,23 @@ from ripieno.errors import InputError
 from ripieno.launch.encryption import TLS_VARIABLE
 from ripieno.launch.process import processes as process
 
-#: Without a terminal nobody can type a password.
+#: Batch mode: without a terminal a password cannot be entered.
 SHELL = "ssh -o BatchMode=yes -o ConnectTimeout=10"
-#: A host that has not answered by then is left out.
+#: Timeout of a probe. Hosts that have not answered are left out.
 ANSWER_S = 60.0
-#: So many are asked at once.
+#: Number of concurrent probes.
 ASKED_MAX = 64
-#: Once rank 0 is through, the others get so long to end.
+#: Once rank 0 has finished, the other ranks have this long to exit.
 STRAGGLERS_S = 5.0
 
 
 def read_hosts(path: str) -> list[str]:
-    """The hosts of a file, one a line; blank lines and what follows ``#`` are left out.
+    """Return the hosts of a file, one per line, without blank lines and comments that start with ``#``.
 
     Raises
     ------
     InputError
-        If there is no such file, nothing in it, or a host twice.
+        If the file is missing or empty, or lists a host twice.
     """
     try:
         text = Path(path).read_text()
@@ -53,7 +53,7 @@ def read_hosts(path: str) -> list[str]:
 
 
 def who_answers(hosts: Sequence[str], shell: str, python: str) -> dict[str, str]:
-    """Of each host why it cannot be used: "" if it can."""
+    """Return for each host why it is unusable, or an empty string."""
 
     shell_words = _split(shell)
 
@@ -79,18 +79,18 @@ def _split(shell: str) -> list[str]:
 
 
 def own_address(host: str) -> str:
-    """The address under which `host` sees this one.
+    """Return the local address that `host` can reach.
 
     Raises
     ------
     InputError
-        If its name tells no address.
+        If the name of the host cannot be resolved.
     """
     name = host.rpartition("@")[2]
     try:
         family, _, _, _, there = socket.getaddrinfo(name, 9, type=socket.SOCK_DGRAM)[0]
         with socket.socket(family, socket.SOCK_DGRAM) as ours:
-            # Nothing is sent: the kernel chooses the address from which it would be.
+            # Nothing is sent: the kernel selects the source address.
             ours.connect(there)
             return str(ours.getsockname()[0])
     except OSError as error:
@@ -101,13 +101,13 @@ def own_address(host: str) -> str:
 def ranks_on(
     hosts: Sequence[str], words: Sequence[str], *, shell: str, python: str, address: str | None
 ) -> Iterator[None]:
-    """Run ``python -m ripieno WORDS`` on each of `hosts` while this process is rank 0 of them all.
+    """Run ``python -m ripieno WORDS`` on each of `hosts` while this process is rank 0.
 
-    Inside, the environment says so to `ripieno.init`. At the end the others get a while to end, too.
+    Inside the context, the environment configures `ripieno.init`. At the end the other ranks have a grace period.
     """
     address = address or own_address(hosts[0])
     with socket.socket(socket.AF_INET6 if ":" in address else socket.AF_INET) as reservation:
-        # Bound but not listening, this socket keeps the port from everyone but rank 0.
+        # The socket is bound but does not listen. It reserves the port for rank 0.
         reservation.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
         reservation.bind((address, 0))
         world = {
@@ -116,7 +116,7 @@ def ranks_on(
             "LOCAL_WORLD_SIZE": "1",
             "MASTER_ADDR": address,
             "MASTER_PORT": str(reservation.getsockname()[1]),
-            # What one host knows of racks the others do not: the list is in their order.
+            # Racks must be known on all hosts or on none. The list determines the order of ranks.
             "RACK": "",
             "RIPIENO_RACKS": "",
         }
@@ -149,13 +149,13 @@ def _start(
         child.stdin.write(f"{token}\n".encode())
         child.stdin.close()
     except BrokenPipeError:
-        pass  # The rank will be missed, and named, when all meet.
+        pass  # The rendezvous reports the missing rank.
     return child
 
 
 @contextmanager
 def _environment(variables: Mapping[str, str]) -> Iterator[None]:
-    # A directory would come before the address.
+    # RIPIENO_DIRECTORY would take precedence over the address.
     before = {name: os.environ.pop(name, None) for name in (*variables, "RIPIENO_DIRECTORY")}
     os.environ.update(variables)
     try:

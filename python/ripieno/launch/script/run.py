@@ -1,4 +1,4 @@
-"""``ripieno run``: a script as several ranks of this machine, which live and die together."""
+"""``ripieno run``: runs a script as several ranks on this machine. All ranks end with the run."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ from ripieno.launch.process.output import LinePump
 from ripieno.launch.script import launchers
 from ripieno.launch.script.vigil import REPORT_S, ScriptRank, Supervisor, named
 
-# How often to start anew because somebody else took the port that rank 0 was to listen on.
+# Number of attempts if another process takes the port reserved for rank 0.
 PORT_ATTEMPT_COUNT = 3
 
 INTERRUPTED = 130
@@ -31,7 +31,7 @@ INTERRUPTED = 130
 
 @dataclass(frozen=True)
 class Script:
-    """What to run, and how.
+    """A script and the options of its run.
 
     Attributes
     ----------
@@ -40,22 +40,22 @@ class Script:
     flags
         Options of the interpreter.
     prefix
-        Whether to mark lines of output with their rank.
+        Whether to prefix lines of output with the rank.
     threads
-        For the libraries under NumPy, and `Communicator.threads`; None is an even share of the cores.
+        Threads of NumPy's libraries, and `Communicator.threads`; None divides the cores evenly.
     racks
-        A file that says which hosts stand in which rack, see `ripieno.launch.racks`.
+        Path of a file with the racks of hosts, see `ripieno.launch.racks`.
     replicas
-        How many replicas there are of each logical rank, see `ripieno.launch.job.replicas`.
+        Number of replicas of each logical rank, see `ripieno.launch.job.replicas`.
     binding
-        On which cores ranks and their threads are, see `ripieno.launch.binding`.
+        Cores of ranks and their threads, see `ripieno.launch.binding`.
     independent
-        Whether ranks go on when another one fails. When rank 0 ends by itself, it knows that all is over.
+        Whether ranks continue when another one fails. If rank 0 exits, the run ends.
     tls
-        Whether all TCP connections of ranks are encrypted, or none; None is what RIPIENO_TLS says, else those between
-        hosts.
+        Whether to encrypt all TCP connections of ranks (True) or none (False). None follows RIPIENO_TLS; without it,
+        connections between hosts are encrypted.
     on_failure
-        With "shrink" ranks that die, or are left behind, are done without as long as one goes on.
+        With "shrink" the run continues without ranks that die or are left behind, as long as one rank continues.
     """
 
     target: str
@@ -73,8 +73,8 @@ class Script:
 
     @property
     def environment(self) -> dict[str, str]:
-        """What its ranks find in the environment, whoever starts them."""
-        # Without a name in RACK, which would be stronger than the file.
+        """Return the environment variables for the ranks, independent of their launcher."""
+        # RACK is cleared because it takes precedence over the file.
         racks = {} if self.racks is None else {"RIPIENO_RACKS": os.path.abspath(self.racks), "RACK": ""}
         replicas = {} if self.replicas == 1 else {"RIPIENO_REPLICAS": str(self.replicas)}
         threads = {} if self.threads is None else threads_environment(self.threads)
@@ -90,36 +90,36 @@ class Script:
 
 
 def under_launcher(asks_for_workers: bool = False) -> bool:
-    """Whether a launcher has started this process as a rank.
+    """Return whether a launcher has started this process as a rank.
 
-    The only task of a launcher, such as an interactive shell of srun, is no rank to one who asks for workers.
+    The only task of a launcher, such as an interactive shell of srun, is no rank if the user requests workers.
     """
     place = launchers.detect(launchers.own_variables())
     return place is not None and not (asks_for_workers and place.is_alone)
 
 
 def run_here(script: Script) -> None:
-    """Become the script: this process is a rank already."""
+    """Replace this process, which is a rank already, by the script."""
     sys.stdout.flush()
     target = ["-m", script.target] if script.module else [script.target]
     place = launchers.detect(launchers.own_variables())
     share = usable_cores() if place is None else place.threads(usable_cores())
-    # What a launcher or user has said of threads is left as it is.
+    # Thread variables that the launcher or the user has set take precedence.
     environment = {**process.thread_environment(share), **os.environ, **script.environment}
     os.execve(sys.executable, [sys.executable, *script.flags, *target, *script.arguments], environment)
 
 
 def run(script: Script, world_size: int, watch: JobWatch | None = None) -> int:
-    """Run `script` as `world_size` ranks; returns the exit code.
+    """Run `script` as `world_size` ranks; return the exit code.
 
-    It is 0 if all ranks end well, else that of the rank that failed first (128 + signal if it was killed). With
-    replicas a rank may die without a word as long as one of its replicas does not. No rank outlives the call, whatever
-    ends it.
+    It is 0 if all ranks succeed, else the exit code of the rank that failed first (128 + signal if it was killed). With
+    replicas a rank may die without a report as long as one of its replicas lives. No rank outlives the call, even if an
+    exception ends it.
 
     Raises
     ------
     InputError
-        The cores are not enough for what the ranks are to be bound to.
+        If there are too few cores for the binding.
     """
     places(script.binding, [script.threads or max(1, usable_cores() // world_size)] * world_size, cores())
     watch = watch or JobWatch()
@@ -135,14 +135,14 @@ def run(script: Script, world_size: int, watch: JobWatch | None = None) -> int:
 
 
 def threads_environment(threads: int) -> dict[str, str]:
-    """Variables for a rank that computes with so many threads."""
+    """Return the variables for a rank with `threads` threads."""
     return {**process.thread_environment(threads), "RIPIENO_THREADS": str(threads)}
 
 
 def _run_once(script: Script, world_size: int, ranks: list[ScriptRank], watch: JobWatch) -> ScriptRank | None:
-    """Run all ranks, which are added to `ranks`, to their end; the one that failed first, if any."""
+    """Run all ranks to their end and append them to `ranks`; return the rank that failed first, if any."""
     pump = LinePump(watch.output) if script.prefix else None
-    # Bound but not listening, this socket keeps the port from everyone but rank 0.
+    # The socket is bound but does not listen. It reserves the port for rank 0.
     with socket.socket() as reservation:
         reservation.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
         reservation.bind(("127.0.0.1", 0))
@@ -184,7 +184,7 @@ def _start(script: Script, rank: int, common: dict[str, str], pump: LinePump | N
             environment={**common, **unbuffered, "RANK": str(rank), "LOCAL_RANK": str(rank)},
             flags=script.flags,
             pass_fds=[theirs.fileno()],
-            # As under mpirun, what is typed goes to rank 0.
+            # As with mpirun, rank 0 reads standard input.
             stdin=None if rank == 0 else subprocess.DEVNULL,
             **pipes,
         )
@@ -198,7 +198,7 @@ def _port_was_taken(failed: ScriptRank) -> bool:
 
 
 def _explain(failed: ScriptRank, ranks: list[ScriptRank], script: Script) -> int:
-    """Say once what went wrong, and what the ranks were at; returns the exit code."""
+    """Print the first failure and the last operations of the ranks; return the exit code."""
     report, status = failed.report, failed.status
     if report is None:
         assert status, "a rank that failed without a report has ended with a status"

@@ -1,9 +1,9 @@
-"""One rank of ``ripieno run``.
+"""The main program of one rank of ``ripieno run``.
 
-Its command line: ``python -m ripieno.launch.script.script <descriptor> <launcher> file|module <target> [args]``.
+Command line: ``python -m ripieno.launch.script.script <descriptor> <launcher> file|module <target> [args]``.
 
-Runs the target as ``__main__``. An exception that leaves it is told to the other ranks and to the launcher, which
-prints the first rank's own; printing it here would bury it among those of all who heard of it.
+Runs the target as ``__main__``. An uncaught exception is reported to the other ranks and to the launcher, which prints
+the exception of the first failed rank only. Other ranks fail as a consequence, and their exceptions would hide it.
 """
 
 from __future__ import annotations
@@ -24,12 +24,12 @@ from ripieno.launch.process.pulse import PULSE_VARIABLE
 from ripieno.launch.process.report import FailureReport
 from ripieno.launch.script import environment
 
-# Whose frames come before those of the script.
+# Modules of frames that precede the frames of the script.
 _STARTING = ("runpy", "importlib", "importlib._bootstrap", "importlib._bootstrap_external", "pkgutil")
 
 
 def main(channel: Channel, launcher_pid: int, kind: str, target: str, arguments: list[str]) -> None:
-    """Run `target`, reporting a failure over `channel`."""
+    """Run `target` and report a failure over `channel`."""
     processes.ignore_interrupts()
     processes.die_with(launcher_pid)
     log.show_as_told()
@@ -59,7 +59,7 @@ def main(channel: Channel, launcher_pid: int, kind: str, target: str, arguments:
 
 
 def _bind() -> None:
-    """Go to this rank's cores, before any thread or array is made; the launcher has seen that there are enough."""
+    """Bind this rank to its cores, before threads or arrays exist. The launcher has checked the number of cores."""
     wanted = Binding.taken_from(os.environ)
     if wanted.is_asked:
         threads = [int(os.environ["RIPIENO_THREADS"])] * int(os.environ["LOCAL_WORLD_SIZE"])
@@ -67,7 +67,7 @@ def _bind() -> None:
 
 
 def _warn_of_separate_worlds(kind: str, target: str) -> None:
-    """Print a warning, on rank 0, if the script used mpi4py, to which each process is a world of its own."""
+    """Print a warning on rank 0 if the script used mpi4py, where each process is a world of its own."""
     count = os.environ["WORLD_SIZE"]
     is_first_of_several = os.environ["RANK"] == "0" and count != "1"
     if is_first_of_several and "mpi4py.MPI" in sys.modules and not environment.has_met():
@@ -92,18 +92,18 @@ def _tell(channel: Channel, report: FailureReport) -> None:
 
 
 def _from_target(trace: TracebackType | None) -> TracebackType | None:
-    """The part of a traceback that begins in the script; None if it has not begun, as when it is no Python."""
+    """Return the part of a traceback that starts in the script; None if the script has not started."""
     while trace is not None and _is_of_the_start(trace.tb_frame.f_globals):
         trace = trace.tb_next
     return trace
 
 
 def _is_of_the_start(variables: dict[str, Any]) -> bool:
-    # This module has the name of the script's own, "__main__".
+    # The script also has the name "__main__", so this module is recognized by its globals.
     return variables is globals() or variables.get("__name__") in _STARTING
 
 
 if __name__ == "__main__":
-    # Its end is this process's end to the launcher, so it stays open while threads of the target run on.
+    # The end of the channel means the end of this process, so it stays open while threads of the target run.
     channel = inherited(int(sys.argv[1]))
     main(channel, int(sys.argv[2]), sys.argv[3], sys.argv[4], sys.argv[5:])

@@ -1,8 +1,8 @@
-"""The token of a job goes from rank 0 to the others by a file that only their user can read.
+"""Transfer of a job's token from rank 0 to the other ranks, in a file that only their user can read.
 
-Rank 0 holds a lock on the file while the ranks meet, so the file of an earlier job, whose rank 0 is gone, is never
-taken. It appears whole, and is removed when the ranks have met.
-Needs a file system with locks (`flock`) and hard links: every local one, NFS, Lustre, GPFS.
+Rank 0 holds a lock on the file while the ranks join. The lock of an earlier job ends with its rank 0, so its file is
+never used. The file appears complete, and is removed after the ranks have joined.
+Requires a file system with locks (`flock`) and hard links: every local one, NFS, Lustre, GPFS.
 """
 
 from __future__ import annotations
@@ -26,24 +26,24 @@ from ripieno.files.owners import ANY_ACCESS, why_foreign
 
 logger = logging.getLogger("ripieno.launch")
 
-# The pauses between two looks at the directory: a shared one tells nobody of new files.
+# Pauses between two reads of the directory: a shared file system does not notify of new files.
 _FIRST_PAUSE_S = 0.002
 _LONGEST_PAUSE_S = 0.2
-# Longer than another job takes to remove a folder that nobody uses.
+# Longer than another job takes to remove an unused folder.
 _SWEEPING_S = 5.0
-# What a job has in a directory that others use, too: its token, under its identity, and the native exchange's folder.
+# Names of a job's entries in a shared directory: its token, under its identity, and the folder of the native exchange.
 _TOKEN = re.compile("token-[0-9a-f]{16}")
 _FOLDER = re.compile("ripieno-[0-9a-f]{16}-[0-9a-f]{16}")
 
 
 @contextmanager
 def directory_of_job(path: Path) -> Iterator[None]:
-    """Rank 0's part: a directory that only this user can look into, removed in the end with all that is in it.
+    """Create, on rank 0, a directory that only this user can access, and remove it with its contents at the end.
 
     Raises
     ------
     RendezvousError
-        If it is there already, and another user's, open to others, or of a rank 0 that lives.
+        If the directory exists and belongs to another user, is open to others, or belongs to a live rank 0.
     """
     descriptor = _locked_folder(path)
     try:
@@ -54,7 +54,7 @@ def directory_of_job(path: Path) -> Iterator[None]:
 
 
 def _locked_folder(path: Path) -> int:
-    """A descriptor of the folder, made if it is not there. Where folders have locks it is locked while rank 0 lives."""
+    """Return a descriptor of the folder, created if missing. If the file system has locks, rank 0 holds one on it."""
     deadline = time.monotonic() + _SWEEPING_S
     while True:
         with suppress(FileExistsError):
@@ -65,7 +65,7 @@ def _locked_folder(path: Path) -> int:
                 _check_unused(token)
             descriptor = os.open(path, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW)
         except FileNotFoundError:
-            # Another job has found nobody here, and has removed it.
+            # Another job has found the folder unused and removed it.
             continue
         try:
             fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
@@ -76,7 +76,7 @@ def _locked_folder(path: Path) -> int:
             time.sleep(_FIRST_PAUSE_S)
             continue
         except OSError:
-            # A network's folders have no locks, and then nobody removes them without a token.
+            # A network file system may not support locks on folders. Then folders without a token are never removed.
             return descriptor
         with suppress(FileNotFoundError):
             if os.path.samestat(path.lstat(), os.fstat(descriptor)):
@@ -85,7 +85,7 @@ def _locked_folder(path: Path) -> int:
 
 
 def check_private(path: Path) -> None:
-    """Raise `RendezvousError` unless `path` is a directory that only this user can look into."""
+    """Raise `RendezvousError` unless `path` is a directory that only this user can access."""
     found = path.lstat()
     reason = why_foreign(found, ANY_ACCESS) if stat.S_ISDIR(found.st_mode) else "is no directory"
     if reason is not None:
@@ -96,12 +96,12 @@ def check_private(path: Path) -> None:
 
 
 def secret_of_user() -> bytes:
-    """Return random bytes that only this user can read, the same each time; none if the user has no place for files.
+    """Return random bytes that only this user can read, equal on each call; empty if the user has no place for files.
 
     Raises
     ------
     RendezvousError
-        Other users may read or have written the file.
+        If other users can read or may have written the file.
     """
     try:
         folder = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "ripieno"
@@ -132,7 +132,7 @@ def _make_secret(path: Path) -> None:
 
 
 def sweep(parent: Path, prefix: str) -> None:
-    """Remove what jobs of this user have left in `parent` whose ranks were killed while they met."""
+    """Remove entries in `parent` that jobs of this user have left because their ranks were killed while joining."""
     for path in parent.glob(f"{prefix}*"):
         with suppress(OSError, RendezvousError):
             tokens = [each for each in path.iterdir() if each.name.startswith("token")]
@@ -144,7 +144,7 @@ def sweep(parent: Path, prefix: str) -> None:
 
 
 def _remove_unlocked(path: Path) -> None:
-    """Remove a folder whose rank 0 has died before it had a token; OSError if it lives, or if folders have no locks."""
+    """Remove a folder without a token after its rank 0 has died; raise OSError if it lives or folders have no locks."""
     descriptor = os.open(path, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW)
     try:
         fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
@@ -154,7 +154,7 @@ def _remove_unlocked(path: Path) -> None:
 
 
 def sweep_shared(directory: Path) -> None:
-    """The same in a directory that others use, too: what has a job's name and locks that nobody holds any more."""
+    """Remove, like `sweep`, entries of a shared directory that have a job's name and a lock without a holder."""
     for path in directory.iterdir():
         with suppress(OSError, RendezvousError):
             if _TOKEN.fullmatch(path.name) and not _is_held(path):
@@ -165,14 +165,14 @@ def sweep_shared(directory: Path) -> None:
 
 @contextmanager
 def token_through(path: Path, rank: int, timeout_s: float, *, own: bool = False) -> Iterator[str]:
-    """The token that rank 0 makes, handed over by the file `path`; it is there until rank 0 leaves the context.
+    """Yield the token that rank 0 creates and passes on in the file `path`, which rank 0 removes at the end.
 
-    With `own` the folder is the job's own, and must be this user's alone.
+    With `own` the folder belongs to this job, and only its user may access it.
 
     Raises
     ------
     RendezvousError
-        If no token has come within `timeout_s`, or the file is another user's or another job's.
+        If no token has arrived within `timeout_s`, or the file belongs to another user or job.
     """
     if rank == 0:
         with _handed_over(path) as token:
@@ -190,7 +190,7 @@ def _handed_over(path: Path) -> Iterator[str]:
         try:
             fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
             os.write(descriptor, token.encode())
-            # A network file system may show the name before what is in the file.
+            # A network file system may show the name before the contents.
             os.fsync(descriptor)
             _show(hidden, path)
         finally:
@@ -243,7 +243,7 @@ def _awaited(path: Path, rank: int, timeout_s: float, *, own: bool) -> str:
 
 
 def _is_listed(path: Path) -> bool:
-    # A network file system looks at lists afresh, and takes for absent what it did not find a moment ago.
+    # A network file system reads directory lists anew, but caches that a name was missing a moment ago.
     try:
         return path.name in os.listdir(path.parent)
     except FileNotFoundError:
@@ -251,7 +251,7 @@ def _is_listed(path: Path) -> bool:
 
 
 def _is_left(folder: Path) -> bool:
-    """Whether it is this user's, and rank 0, which locks a file there first of all, is dead, and so are the others."""
+    """Return whether the folder belongs to this user and all its ranks have died. Rank 0 locks a file there first."""
     if folder.lstat().st_uid != os.geteuid():
         return False
     locks = [path for path in folder.iterdir() if path.suffix == ".lock"]
@@ -272,7 +272,7 @@ def _is_held(path: Path) -> bool:
 
 
 def _token_in(path: Path) -> str | None:
-    """The token in a file whose rank 0 lives, or None; nothing as yet, if a network file system has but its name."""
+    """Return the token in a file with a live rank 0, or None; empty if the file system shows only the name yet."""
     try:
         descriptor = os.open(path, os.O_RDONLY | os.O_NOFOLLOW)
     except FileNotFoundError:

@@ -1,4 +1,4 @@
-"""How strong a token is that a user has chosen: an unauthenticated peer can test guesses on what ranks send."""
+"""Strength check of tokens chosen by users: an unauthenticated peer can test guesses against messages of ranks."""
 
 from __future__ import annotations
 
@@ -7,9 +7,9 @@ import string
 
 from ripieno.errors import RendezvousError
 
-#: What a token must have, as if each character were drawn at random from the smallest usual alphabet that fits.
+#: Minimum entropy, computed for characters drawn at random from the smallest usual alphabet that contains them.
 BITS_MIN = 128
-#: A random token of that many bits repeats fewer characters than this only once in a billion times.
+#: A random token of that many bits has fewer distinct characters only once in a billion times.
 DISTINCT_MIN = 6
 MAKE_TOKEN = "export RIPIENO_TOKEN=$(python -c 'import secrets; print(secrets.token_hex(32))')"
 
@@ -31,7 +31,7 @@ def check_token(token: str, name: str = "RIPIENO_TOKEN") -> None:
     token : str
         The secret of a job.
     name : str
-        The variable that holds it, for the error.
+        Name of the variable with the token, for the error.
     """
     alphabet = next((each for each in _ALPHABETS if set(token) <= set(each)), string.printable)
     bits = len(token) * math.log2(len(alphabet))

@@ -1,4 +1,4 @@
-"""The ranks of a script on this machine, watched until all have ended: who fails first, is lost, or stands still."""
+"""The supervisor of a script: waits for its ranks on this machine and detects failed, lost and stopped ranks."""
 
 from __future__ import annotations
 
@@ -23,40 +23,40 @@ from ripieno.launch.process.report import FailureReport
 if TYPE_CHECKING:
     from ripieno.launch.script.run import Script
 
-# After the first failure the other ranks have this long to report, tidy up and end by themselves.
+# After the first failure the other ranks have this long to report, clean up and exit by themselves.
 LAST_WORDS_S = 1.5
-# The one that they name as the first gets this long to end, for its exit code is that of the run.
+# If reports name a rank as the cause, that rank has this long to exit: the run returns its exit code.
 CULPRIT_S = 5.0
-# A rank that has begun to report, or closed its channel, gets this long to go on, or to end.
+# A rank that has begun to report, or has closed its channel, has this long to continue or to exit.
 REPORT_S = 10.0
-# A rank whose script is done, and that has closed its channel, gets this long to end.
+# After its script has finished and its channel is closed, a rank has this long to exit.
 END_S = 60.0
-# Of ranks that are independent, those that stand still get this long to end once rank 0 has.
+# With independent ranks, ranks that stand still have this long to exit after rank 0 has exited.
 STRAGGLERS_S = 5.0
-# A rank that is stopped while others wait to meet it is told to go on by nobody.
+# A stopped process is not resumed by the launcher. It fails after this time if other ranks wait for it to join.
 STOPPED_S = 5.0
-# It is looked so often who is stopped.
+# Interval between two checks for stopped processes.
 LOOK_S = 0.5
 
 
 @dataclass
 class ScriptRank:
-    """A rank of the script, and what is known of it.
+    """State of one rank of the script.
 
     Attributes
     ----------
     is_meeting, has_met
-        Whether it waits to meet the others, and whether it has met them.
+        Whether the rank waits for the initial rendezvous, and whether it has completed it.
     stopped_at
-        Since when it is stopped while others wait to meet it.
+        Time since which the rank is stopped while other ranks wait for it to join.
     is_done
-        Whether its script has ended well. Its process may still have threads to wait for and memory to free.
+        Whether the script has ended successfully. The process may still join threads and free memory.
     hung_up_at
-        When it closed its channel, which its process outlives for a moment.
+        Time at which the rank closed its channel. The process ends shortly after.
     report
-        How it has failed, in its own words or in those of who noticed.
+        Report of the failure, by the rank itself or by the supervisor.
     status
-        That its process has ended with.
+        Exit status of the process.
     """
 
     rank: int
@@ -76,7 +76,7 @@ class ScriptRank:
 
     @property
     def victim(self) -> bool:
-        """Whether it has failed because another one has."""
+        """Return whether the rank has failed because another rank failed."""
         return self.report is not None and self.report.victim is not None
 
     @property
@@ -85,25 +85,25 @@ class ScriptRank:
 
     @property
     def cause(self) -> str:
-        """Why it has failed."""
+        """Return the cause of the failure."""
         return self.report.cause if self.report is not None else process.ending(self.status or 0)
 
     def note(self, cause: str) -> None:
-        """It has failed, as it does not say itself."""
+        """Record a failure that the rank does not report itself."""
         self.report = FailureReport(self.rank, socket.gethostname(), cause, "")
 
 
 class Supervisor:
-    """Waits for the ranks of a script, and says on stderr who is done without, and who must be let go on.
+    """Waits for the ranks of a script, reports lost and stopped ranks on stderr, and finds the first failure.
 
     Parameters
     ----------
     ranks
-        All of them, started.
+        All ranks, already started.
     script
-        What they run, and how.
+        The script and its options.
     watch
-        Hears of pulses, and of who is lost.
+        Receives pulses and losses.
     """
 
     def __init__(self, ranks: Sequence[ScriptRank], script: Script, watch: JobWatch) -> None:
@@ -112,17 +112,17 @@ class Supervisor:
         self._watch = watch
         self._selector = selectors.DefaultSelector()
         self._first: ScriptRank | None = None
-        # Those that the others go on without.
+        # Ranks that have failed and without which the other ranks continue.
         self._lost: set[int] = set()
         self._failed_at: float | None = None
-        # When rank 0 has ended, of ranks that are independent.
+        # Time at which rank 0 exited, if ranks are independent.
         self._over_at: float | None = None
-        # Since when all are stopped, and of which time this was said.
+        # Time since which all ranks are stopped, and the time of the stop that was last reported.
         self._suspended_at: float | None = None
         self._said_at: float | None = None
 
     def until_the_end(self) -> ScriptRank | None:
-        """Until all have ended, or some time after the first has failed; that one, unless others go on without it."""
+        """Wait until all ranks have ended, or until the grace period after a failure has passed; return the culprit."""
         with self._selector, ExitStack() as ends, interruptible(self._selector) as ready:
             for each in self._ranks:
                 self._selector.register(each.channel, selectors.EVENT_READ, each)
@@ -140,7 +140,7 @@ class Supervisor:
         return self._culprit()
 
     def _left_s(self) -> float | None:
-        """How long ranks have left, or None if nobody has failed."""
+        """Return how long the ranks have left, or None if no rank has failed."""
         if self._over_at is not None:
             return self._over_at + STRAGGLERS_S - time.monotonic()
         if self._failed_at is not None:
@@ -148,15 +148,15 @@ class Supervisor:
         return None
 
     def _patience_s(self) -> float:
-        """How long to wait for the other ranks once one has failed."""
+        """Return how long to wait for the other ranks after a failure."""
         named = None if self._first is None or self._first.report is None else self._first.report.victim
         culprit = None if named is None else self._ranks[named.rank]
-        # Who is stopped does not end by itself.
+        # A stopped process does not exit by itself.
         is_awaited = culprit is not None and not culprit.failed and not culprit.is_stopped
         return CULPRIT_S if is_awaited else LAST_WORDS_S
 
     def _hear(self, key: selectors.SelectorKey, ends: ExitStack) -> None:
-        """Take what a rank says, that it hangs up, or that it has ended."""
+        """Handle one message of a rank, the end of its channel, or the end of its process."""
         rank: ScriptRank = key.data
         if rank.hung_up_at is not None:
             self._selector.unregister(key.fileobj)
@@ -166,7 +166,7 @@ class Supervisor:
             kind, value = rank.channel.receive()
         except HungUp:
             self._selector.unregister(key.fileobj)
-            # Its descriptor is closed when it ends, so there is next to nothing to wait for.
+            # The kernel closes the channel when the process exits, so the wait for the process is short.
             rank.hung_up_at = time.monotonic()
             end = os.pidfd_open(rank.process.pid)
             ends.callback(os.close, end)
@@ -189,7 +189,7 @@ class Supervisor:
             self._over_at = time.monotonic()
 
     def _without_an_end(self) -> list[ScriptRank]:
-        """Those that have hung up without ending, and are not waited for any more."""
+        """Return the ranks that have closed their channels, have not ended, and have used up their time."""
         now, found = time.monotonic(), []
         for end, key in list(self._selector.get_map().items()):
             rank: ScriptRank = key.data
@@ -205,7 +205,7 @@ class Supervisor:
         return found
 
     def _end(self, rank: ScriptRank) -> None:
-        """Kill the process of a rank whose script has ended well, which does not end by itself."""
+        """Kill the process of a rank that does not exit after its script has ended successfully."""
         rank.process.kill()
         rank.process.wait()
         rank.status = 0
@@ -215,7 +215,7 @@ class Supervisor:
         )
 
     def _take_failure(self, rank: ScriptRank) -> None:
-        """A rank has failed that the others do not go on without yet."""
+        """Record the failure of a rank without which the other ranks cannot yet continue."""
         if not rank.victim:
             self._watch.lost(rank.rank, rank.cause)
         if self._failed_at is None:
@@ -223,12 +223,12 @@ class Supervisor:
                 return
             if not self._script.independent:
                 self._failed_at = time.monotonic()
-        # A victim gives way to whoever failed on its own account.
+        # A rank that failed by itself replaces a rank that failed because of another rank.
         if self._first is None or (self._first.victim and not rank.victim):
             self._first = rank
 
     def _is_done_without(self, rank: ScriptRank) -> bool:
-        """Whether the others go on without a rank that has failed; says so."""
+        """Return whether the other ranks continue without a failed rank, and report the loss."""
         going_on = self._replica_of(rank)
         if going_on is not None:
             self._lost.add(rank.rank)
@@ -243,23 +243,23 @@ class Supervisor:
         return True
 
     def _replica_of(self, rank: ScriptRank) -> int | None:
-        """A replica, which has not failed, of a rank that has ended without a word."""
+        """Return a replica that has not failed, if `rank` has ended without a report."""
         if not rank.status or rank.report is not None:
             return None
         replicas = replicas_of(rank.rank, len(self._ranks), self._script.replicas)
         return next((replica for replica in replicas if not self._ranks[replica].failed), None)
 
     def _is_left_behind(self, rank: ScriptRank) -> bool:
-        """Whether those that are left may go on without `rank`: it has died, or others have failed before it.
+        """Return whether the remaining ranks may continue without `rank`: it has died, or failed because others did.
 
-        Before they have met they cannot.
+        They cannot continue before the initial rendezvous.
         """
         return self._script.on_failure == "shrink" and rank.has_met and (rank.report is None or rank.victim)
 
     def _stopped_ahead_of_the_meeting(self) -> list[ScriptRank]:
-        """Those that have just failed because they are stopped, and have been for a while, as others wait to meet them.
+        """Mark ranks as failed that have been stopped for a while although others wait for them, and return them.
 
-        Nobody is looked at unless somebody waits.
+        Processes are only inspected while another rank waits.
         """
         missed = []
         early = [each for each in self._ranks if each.status is None and not each.has_met]
@@ -275,7 +275,7 @@ class Supervisor:
         return missed
 
     def _all_end_without_the_stopped(self) -> bool:
-        """Whether all that have not ended are stopped, and need not end; otherwise says once that they are stopped."""
+        """Return whether all remaining ranks are stopped and need not end; otherwise report the stop once."""
         left = [each for each in self._ranks if each.status is None]
         if not left or not all(each.is_stopped for each in left):
             self._suspended_at = None
@@ -287,7 +287,7 @@ class Supervisor:
             for each in left:
                 self._say(f"{named(each.rank, self._script)}: it is stopped; the others have ended without it")
             return True
-        # As when somebody suspends the job: they may be told to go on. Each time it is said once.
+        # The user may have suspended the job and may resume it. Each suspension is reported once.
         if self._said_at != self._suspended_at:
             self._said_at = self._suspended_at
             pids = " ".join(str(each.process.pid) for each in left)
@@ -296,17 +296,17 @@ class Supervisor:
         return False
 
     def _need_not_end(self, left: list[ScriptRank]) -> bool:
-        """Whether others have ended well in the place of those that are left."""
+        """Return whether other ranks have ended successfully in place of the remaining ranks."""
         if self._script.on_failure == "shrink":
             return any(each.status == 0 for each in self._ranks)
         replicas = [replicas_of(each.rank, len(self._ranks), self._script.replicas) for each in left]
         return all(any(self._ranks[replica].status == 0 for replica in those) for those in replicas)
 
     def _culprit(self) -> ScriptRank | None:
-        """Who failed first, of those that were not done without."""
+        """Return the rank that failed first, except ranks without which the others continued."""
         first = self._first
         if first is not None and first.report is not None and first.report.victim is not None:
-            # Its replicas could go on without it, but somebody could not.
+            # The replicas could continue without the culprit, but another rank could not.
             culprit = first.report.victim.rank
             return self._ranks[culprit] if culprit in self._lost else first
         return first
@@ -316,5 +316,5 @@ class Supervisor:
 
 
 def named(rank: int, script: Script) -> str:
-    """What a rank is called."""
+    """Return the name of a rank in messages."""
     return f"ripieno: rank {rank} of {script.target} on {socket.gethostname()}"

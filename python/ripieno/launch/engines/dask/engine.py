@@ -1,8 +1,8 @@
-"""Dask: a rank is a task on a worker of its own, in a cluster that runs already.
+"""Dask engine: each rank is a task on its own worker, in an existing cluster.
 
-A task is pinned to its worker, so that Dask never runs it elsewhere, and secedes from the worker's threads, so that
-Dask can compute there what the next program wants. While a job chooses workers and until its tasks have begun there,
-it holds a lock of the cluster: two jobs never take the same worker.
+A task is pinned to its worker, so Dask never moves it. It secedes from the worker's thread pool, so Dask can run other
+tasks there, for example for the next program. A job holds a lock of the cluster while it selects workers and starts its
+tasks, so two jobs never select the same worker.
 """
 
 from __future__ import annotations
@@ -26,9 +26,9 @@ from ripieno.launch.engines.dask.job import DaskJob
 from ripieno.launch.engines.dask.run import RESTART_S, DaskRun
 from ripieno.launch.process.processes import in_this_process
 
-# A scheduler answers within this time, or is not there.
+# A running scheduler answers within this time.
 CONNECT_S = 10.0
-# Others may be choosing workers for this long.
+# Maximum wait for the lock while other jobs select workers.
 CHOOSING_S = 30.0
 
 _KEYS = "ripieno-rank-"
@@ -36,21 +36,21 @@ _ADVICE = "a rank takes a worker; wait until other jobs and tasks have ended, as
 
 
 class DaskEngine(Engine):
-    """The workers of a Dask cluster, each with room for one rank.
+    """The workers of a Dask cluster, each with a slot for one rank.
 
     Parameters
     ----------
     address : str, optional
-        Of the scheduler: ``"tcp://10.0.0.1:8786"``. A client is made, and closed when no job runs.
+        Address of the scheduler: ``"tcp://10.0.0.1:8786"``. The engine creates a client, and closes it without jobs.
     client : distributed.Client, optional
-        By default the current one.
+        Existing client; by default the current one.
 
     Raises
     ------
     EngineError
-        There is no client, or no scheduler answers.
+        If the process has no client, or no scheduler answers.
     InputError
-        Both were given, or the client is asynchronous.
+        If both options are set, or the client is asynchronous.
     """
 
     NAME = "dask"
@@ -102,32 +102,32 @@ class DaskEngine(Engine):
         return run
 
     def job(self, workers: int, **options: Any) -> DaskJob:
-        """The job of so many ranks here; Dask's data among the arguments of its programs come from its workers."""
+        """Return a job of `workers` ranks; its programs read Dask data among their arguments from the workers."""
         return DaskJob(self, workers, self._client, **options)
 
     @property
     def _client(self) -> Client:
-        """The caller's, or one of its own."""
+        """Return the caller's client, or the engine's own."""
         if self._address is not None and self._found.status == "closed":
             self._connect(self._address)
         return self._found
 
     def _connect(self, address: str) -> None:
-        """Have a client until no job runs, or nobody holds this engine."""
+        """Open a client until no job runs, or this engine is deleted."""
         self._found = connected(address)
         self._close = weakref.finalize(self, in_this_process(self._found.close))
 
     def _ended(self) -> None:
-        """One of the jobs has given its workers back."""
+        """Record that a job has released its workers."""
         with self._lock:
             self._job_count -= 1
             if self._job_count == 0 and self._address is not None:
                 self._close()
 
     def _workers(self) -> dict[str, dict[str, Any]]:
-        """What the scheduler knows of those that take tasks, by address."""
+        """Return the scheduler's data on all workers that accept tasks, by address."""
         try:
-            # `scheduler_info` gives out what another thread, which asks for no workers, may have put there meanwhile.
+            # `scheduler_info` may return data that another thread has fetched with `n_workers=0`.
             workers = self._client.sync(self._client.scheduler.identity, n_workers=-1)["workers"]
         except OSError as error:
             raise EngineError(f"the Dask scheduler of this client does not answer: {error}") from error
@@ -135,7 +135,7 @@ class DaskEngine(Engine):
 
     @contextmanager
     def _choosing(self) -> Iterator[None]:
-        """Meanwhile no other job chooses workers of this cluster."""
+        """Hold the cluster's lock, so that no other job selects workers."""
         lock = Lock("ripieno-choosing", scheduler_rpc=self._client.scheduler, loop=self._client.loop)
         try:
             if not lock.acquire(timeout=CHOOSING_S):
@@ -148,14 +148,14 @@ class DaskEngine(Engine):
             finally:
                 lock.release()
         finally:
-            # It would go on extending its lease, and keep the lock in memory.
+            # Otherwise the callback would extend the lease forever and keep the lock in memory.
             if (refresh := getattr(lock, "refresh_callback", None)) is not None:
                 self._client.loop.add_callback(refresh.stop)
 
     def _places(self, needed: int) -> list[str]:
-        """Addresses of workers without a rank, those with the fewest tasks, host by host.
+        """Return the addresses of workers without a rank, with the fewest tasks first, grouped by host.
 
-        Where all threads are busy the rank begins with the next that is free.
+        If all threads of a worker are busy, the rank starts on the next free thread.
         """
         workers = self._workers()
         processing = {worker: set(map(str, keys)) for worker, keys in self._client.processing().items()}
@@ -170,18 +170,18 @@ class DaskEngine(Engine):
         return sorted(sorted(load, key=load.__getitem__)[:needed], key=lambda each: workers[each]["host"])
 
     def _await_workers(self, needed: int) -> None:
-        """Wait a little for workers that are being started again."""
+        """Wait briefly for workers that are restarting."""
         try:
             self._client.wait_for_workers(needed, timeout=RESTART_S)
         except TimeoutError:
-            # Their number is told with what is free.
+            # The error about free slots reports their number.
             return
 
     def _check_versions(self, workers: list[str]) -> None:
-        # A task of ours would end a worker that cannot unpickle it, so what every Python has asks first.
+        # A task of this package would end a worker that cannot unpickle it, so a standard function checks first.
         versions = self._asked(pydoc.locate, workers, "ripieno.__version__")
         found = {f"worker {worker}": version for worker, version in versions.items()}
-        # The scheduler unpickles tasks, too.
+        # The scheduler unpickles tasks as well.
         found["scheduler"] = self._client.run_on_scheduler(pydoc.locate, "ripieno.__version__")
         for who, version in found.items():
             if version != __version__:
@@ -194,7 +194,7 @@ class DaskEngine(Engine):
                 )
 
     def _asked(self, function: Any, workers: list[str], *args: Any) -> dict[str, Any]:
-        """What `function` returns in each worker's process, without waiting for its threads; of those that answer."""
+        """Run `function` in each worker's process, outside of its threads; return the available results."""
         if not workers:
             return {}
         answers = self._client.run(function, *args, workers=workers, on_error="return")
@@ -202,7 +202,7 @@ class DaskEngine(Engine):
 
 
 def connected(address: str) -> Client:
-    """A client of the scheduler there, or `EngineError`."""
+    """Return a client of the scheduler at `address`, or raise `EngineError`."""
     try:
         return Client(address, timeout=CONNECT_S, set_as_default=False)
     except (OSError, TimeoutError) as error:
@@ -232,7 +232,7 @@ def _ranks(keys: Any) -> list[str]:
 
 
 def _tasks(dask_worker: Any) -> tuple[set[str], set[str]]:
-    """The keys of tasks that run on this worker's threads, and of those that have seceded; cancelled ones, too."""
+    """Return the keys of tasks on this worker's threads, and of seceded tasks; both include cancelled tasks."""
     running = dask_worker.state.all_running_tasks
     seceded = {task.key for task in running if "long-running" in (task.state, task.previous)}
     return {str(task.key) for task in running if task.key not in seceded}, set(map(str, seceded))

@@ -1,9 +1,9 @@
-"""Dask data among the arguments of a program: each rank gets the chunks that lie on its worker.
+"""Dask data as arguments of a program: each rank gets the chunks that its worker holds.
 
-A future or a delayed value is the same on every rank. Of an array, a frame, a bag or a list of futures each rank has
-the chunks that lie on its worker, in their order; how they are joined is in docs/engines/dask.md.
-Chunks that lie on no rank's worker go to the ranks with the fewest; a rank whose worker has none takes some of those
-with the most. Only these travel, from worker to worker; the others are read where they are.
+A future or a delayed value is the same on every rank. From an array, a frame, a bag or a list of futures, each rank
+gets the chunks on its worker, in order; docs/engines/dask.md describes how they are joined.
+Chunks on workers without a rank go to the ranks with the fewest chunks. A rank without chunks on its worker takes some
+from the ranks with the most. Only these chunks are transferred between workers; the others are read in place.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ from ripieno.launch.job.stand_ins import local
 
 
 class DaskJob(EngineJob):
-    """Ranks in a Dask cluster; among the arguments of `run` may be Dask arrays, frames, bags, and lists of futures."""
+    """A job in a Dask cluster; `run` accepts Dask arrays, frames, bags, and lists of futures as arguments."""
 
     def __init__(self, engine: Engine, workers: int, client: Client, **options: Any) -> None:
         self._client = client
@@ -44,7 +44,7 @@ class DaskJob(EngineJob):
         return super()._ask(program, args, kwargs, goes_on=goes_on)
 
     def _shared(self, value: Any) -> Any:
-        """`value`, or what becomes a rank's share of it there."""
+        """Return `value`, or for Dask data an object that becomes a rank's share on the rank."""
         is_list = isinstance(value, list | tuple) and value and all(isinstance(each, Future) for each in value)
         if not (is_list or isinstance(value, Future) or is_dask_collection(value)):
             return value
@@ -57,10 +57,10 @@ class DaskJob(EngineJob):
             self._await([future])
             return _Share(itemgetter(0), [[future.key]] * self.workers, [future])
         join = _joining(value)
-        # Asked again, Dask would give chunks that it has new names, and might move them.
+        # If persisted again, Dask would rename the chunks, and might move them.
         if not all(isinstance(chunk, Future) for chunk in dict(value.__dask_graph__()).values()):
             value = self._client.persist(value)
-        # Keys are a name and the place of the chunk.
+        # A key consists of a name and the position of the chunk.
         return self._placed(join, sorted(futures_of(value), key=lambda future: future.key[1:]))
 
     def _placed(self, join: Callable[[list[Any]], Any], futures: list[Future]) -> _Share:
@@ -74,19 +74,19 @@ class DaskJob(EngineJob):
         return _Share(join, chunks, futures)
 
     def _await(self, futures: list[Future]) -> None:
-        """Wait until Dask has computed them, as long as the ranks live; raises what a task has raised."""
+        """Wait until Dask has computed the futures, while the ranks live; raise the exception of a failed task."""
         for future in futures:
             while not future.done():
                 with suppress(TimeoutError):
                     future.exception(timeout=LOOK_S)
                 self._check_ranks()
-            # The result of one that is finished would come here.
+            # `result` of a finished future would transfer the value.
             if future.exception() is not None:
                 future.result()
 
 
 def shares(holders: Sequence[Sequence[int]], rank_count: int) -> list[list[int]]:
-    """Which chunks each rank gets, in ascending order, if ``holders[i]`` are the ranks that have chunk i."""
+    """Return the chunks of each rank, in ascending order; ``holders[i]`` lists the ranks that hold chunk i."""
     given: list[list[int]] = [[] for _ in range(rank_count)]
     for chunk, ranks in enumerate(holders):
         if ranks:
@@ -104,12 +104,12 @@ def shares(holders: Sequence[Sequence[int]], rank_count: int) -> list[list[int]]
 
 
 class _Share:
-    """Among a program's arguments it becomes what a rank's chunks join to."""
+    """An argument that becomes the joined chunks of a rank on the rank."""
 
     def __init__(self, join: Callable[[list[Any]], Any], chunks: list[list[Any]], futures: list[Future]) -> None:
         self._join = join
         self._chunks = chunks
-        # As long as there are futures Dask keeps the chunks.
+        # Dask keeps the chunks as long as futures refer to them.
         self._futures = futures
 
     def __reduce__(self) -> tuple[Any, ...]:
@@ -122,7 +122,7 @@ def _opened(join: Callable[[list[Any]], Any], chunks: list[list[Any]]) -> Any:
 
 
 async def _read(worker: Any, keys: list[Any]) -> list[Any]:
-    """The values under `keys`: those of this worker itself, others as copies from those that have them."""
+    """Return the values under `keys`: local values of this worker, and copies of values on other workers."""
     values = {key: worker.data[key] for key in keys if key in worker.data}
     absent = [key for key in keys if key not in values]
     if absent:
@@ -135,7 +135,7 @@ async def _read(worker: Any, keys: list[Any]) -> list[Any]:
 
 
 def _joining(value: Any) -> Callable[[list[Any]], Any]:
-    """What makes one value of a rank's chunks of `value`."""
+    """Return the function that joins a rank's chunks of `value`."""
     if _is(value, "dask.array", "Array"):
         if not isinstance(value._meta, np.ndarray) or value.ndim == 0:
             raise InputError(f"a Dask array of {type(value._meta).__name__}, ndim={value.ndim}: expected NumPy's rows")
@@ -150,13 +150,13 @@ def _joining(value: Any) -> Callable[[list[Any]], Any]:
 
 
 def _is(value: Any, module: str, *names: str) -> bool:
-    """Whether `value` is one of these, whose module is there if so."""
+    """Return whether `value` is an instance of one of these types. Its module is loaded if so."""
     found = sys.modules.get(module)
     return found is not None and isinstance(value, tuple(getattr(found, name) for name in names))
 
 
 class _Arrays:
-    """Arrays to one, read-only, as it may be the worker's own."""
+    """Joins arrays into one, which is read-only because it may belong to the worker."""
 
     def __init__(self, shape: tuple[int, ...], dtype: np.dtype[Any]) -> None:
         self._shape = shape
@@ -170,7 +170,7 @@ class _Arrays:
 
 
 class _Frames:
-    """Pandas frames or series to one."""
+    """Joins pandas frames or series into one."""
 
     def __init__(self, empty: Any) -> None:
         self._empty = empty

@@ -1,4 +1,4 @@
-"""The tasks of a job in a Dask cluster: as their launcher sees them, and on their workers."""
+"""The tasks of a job in a Dask cluster: their control in the launching process, and their code on the workers."""
 
 from __future__ import annotations
 
@@ -19,17 +19,17 @@ from ripieno.launch.engine.contract import Run
 from ripieno.launch.engine.member_server import Invitation
 from ripieno.launch.member import serve
 
-# Tasks that have not begun after this long wait for a thread that others keep.
+# Tasks that have not begun after this long wait for a thread that other tasks occupy.
 BEGIN_S = 10.0
-# Ranks get this long to leave by themselves, and as long again to leave when they are interrupted.
+# Ranks have this long to exit by themselves, and as long again after they are interrupted.
 LEAVE_S = 1.0
-# Then their workers are ended, and this is how long the launcher waits for all that.
+# Then their workers are ended. The launcher waits this long for all of these steps.
 END_S = 3.0
-# A worker that its nanny starts again is back after this long; a nanny asks in vain for a few seconds first.
+# A nanny needs this long to restart a worker, because it first retries without success for a few seconds.
 RESTART_S = 10.0
-# Before all other tasks that wait for a thread of the worker.
+# Higher than the priority of all other tasks that wait for a thread of the worker.
 PRIORITY = 1_000_000
-# What a task of ours says first, and when its launcher has hung up, for those who listen to its worker.
+# Events of a task for subscribers to its worker: it has begun; its launcher has hung up.
 BEGUN = "ripieno-rank-begun"
 HUNG_UP = "ripieno-rank-hung-up"
 
@@ -37,7 +37,7 @@ logger = logging.getLogger("ripieno.dask")
 
 
 class DaskRun(Run):
-    """A task per rank, each pinned to its worker, under the keys ``name-rank``; `ended` is called when all is over."""
+    """The tasks of a job, each pinned to its worker, under the keys ``name-rank``; calls `ended` after the last one."""
 
     def __init__(self, client: Client, name: str, ended: Callable[[], None]) -> None:
         super().__init__()
@@ -53,7 +53,7 @@ class DaskRun(Run):
         self._change = threading.Condition()
 
     def begin(self, places: list[str], invitation: Invitation) -> int:
-        """Start rank i on the worker ``places[i]``; how many wait for a thread still when others should have begun."""
+        """Start rank i on the worker ``places[i]``; return how many tasks still wait for a thread after `BEGIN_S`."""
         self.places = places
         self._waiting = set(range(len(places)))
         self._staying = set(range(len(places)))
@@ -79,7 +79,7 @@ class DaskRun(Run):
             return len(self._waiting)
 
     def abandon(self) -> None:
-        """End the tasks before there is a job, whose server those that have begun are waiting for."""
+        """End the tasks before the job exists; tasks that have begun wait for its server."""
         with self._change:
             self._staying.clear()
         self.close()
@@ -92,7 +92,7 @@ class DaskRun(Run):
             with self._change:
                 self._change.wait_for(lambda: not self._staying, END_S)
                 still = [self.places[rank] for rank in self._staying]
-            # A process that stands still hears of nothing, and Dask misses it only minutes later; its nanny can end it.
+            # A stopped process receives nothing, and Dask notices after minutes. Its nanny can end it.
             if still and self._client.status == "running":
                 with suppress(Exception):
                     self._client.restart_workers(still, timeout=RESTART_S)
@@ -100,7 +100,7 @@ class DaskRun(Run):
             for subscription in self._subscriptions:
                 subscription.close()
             futures, self._futures = self._futures, []
-            # A client that was closed has let go of them.
+            # A closed client has released the futures.
             with suppress(Exception):
                 self._client.cancel(futures, force=True)
             with suppress(Exception):
@@ -139,15 +139,15 @@ class DaskRun(Run):
     def _left(self, rank: int) -> None:
         with self._change:
             self._staying.discard(rank)
-            # A job of which one rank has left need not wait for others to begin.
+            # Once a rank has left, the job need not wait for others to begin.
             self._waiting.clear()
             self._change.notify_all()
 
 
 class EventSubscription:
-    """Hears what the scheduler knows of a worker, and what the worker's tasks say: both go under its address.
+    """Receives the scheduler's events about a worker, and its tasks' events, under the worker's address as topic.
 
-    A client tells one listener of each address; here are all that this process has.
+    A client supports one handler per topic, so this class forwards events to all subscriptions of the process.
     """
 
     _open: ClassVar[dict[tuple[str, str], list[EventSubscription]]] = {}
@@ -164,14 +164,14 @@ class EventSubscription:
                 client.subscribe_topic(worker, partial(_tell_all, subscriptions))
 
     def close(self) -> None:
-        """Hear no more."""
+        """End the subscription."""
         with self._lock:
             subscriptions = self._open[self._client.id, self._worker]
             subscriptions.remove(self)
             if subscriptions:
                 return
             del self._open[self._client.id, self._worker]
-            # A client that was closed tells nobody.
+            # A closed client receives no events.
             with suppress(Exception):
                 self._client.unsubscribe_topic(self._worker)
 
@@ -185,7 +185,7 @@ def _tell_all(subscriptions: list[EventSubscription], event: tuple[float, Any]) 
 
 
 def _rank(invitation: Invitation, rank: int) -> None:
-    """The task: a rank, on a thread of its own."""
+    """Run a rank on its own thread, as the task."""
     worker = get_worker()
     key = worker.get_current_task()
     worker.log_event(worker.address, {"action": BEGUN, "key": key})
@@ -194,18 +194,18 @@ def _rank(invitation: Invitation, rank: int) -> None:
     try:
         serve(invitation, rank, local={"rank": rank}, hung_up=stay.end)
     except EngineError:
-        # The caller knows why; the worker's log would have a traceback of each rank.
+        # The caller knows the cause. An exception would add a traceback per rank to the worker's log.
         worker.log_event(worker.address, {"action": HUNG_UP, "key": key})
     finally:
         stay.is_over()
 
 
 class _Overdue(BaseException):
-    """Raised in the thread of a rank that computes although its launcher has gone."""
+    """Raised in the thread of a rank that still computes after its launcher has ended."""
 
 
 class _Stay:
-    """A rank's time on this worker's thread, where nothing else ends it."""
+    """Ends a rank that occupies a thread of this worker. Dask itself cannot end a running task."""
 
     def __init__(self, rank: int, *, has_nanny: bool) -> None:
         self._rank = rank
@@ -215,12 +215,12 @@ class _Stay:
         self._lock = threading.Lock()
 
     def is_over(self) -> None:
-        """The rank has left."""
+        """Record that the rank has left."""
         with self._lock:
             self._left.set()
 
     def end(self) -> None:
-        """Called in another thread when the launcher has gone: wait, interrupt, and end the process in the end."""
+        """End the rank after its launcher has ended: wait, interrupt, end the process. Runs in another thread."""
         if self._left.wait(LEAVE_S):
             return
         with self._lock:

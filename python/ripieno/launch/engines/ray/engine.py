@@ -1,8 +1,8 @@
-"""Ray: one actor per rank, in a placement group, so that all ranks are there at once or none is.
+"""Ray engine: one actor per rank, in a placement group, so that Ray starts either all ranks or none.
 
-Ray brings the invitation, says which actor has died and takes everything back at the end; ranks meet
-by way of the member server.
-Needs ``pip install 'ripieno[ray]'``, and the same ripieno where Ray's workers run.
+Ray delivers the invitation, reports dead actors and releases all resources at the end. Ranks join through the member
+server.
+Requires ``pip install 'ripieno[ray]'``, and the same version of ripieno on Ray's workers.
 """
 
 from __future__ import annotations
@@ -31,30 +31,30 @@ _session = Session()
 
 
 class RayEngine(Engine):
-    """Ranks as Ray actors.
+    """Runs ranks as Ray actors.
 
     Parameters
     ----------
     address : str, optional
-        Of the cluster, as `ray.init` takes it: "auto", "10.0.0.1:6379". A Ray that this process has joined already is
-        used as it is; else `ray.init` joins or starts one, which is left or stopped with the last job of this process.
+        Address of the cluster for `ray.init`: "auto", "10.0.0.1:6379". If this process is connected to Ray, that
+        connection is used. Otherwise `ray.init` connects to Ray or starts it, until the last job of this process ends.
     strategy : {"PACK", "SPREAD", "STRICT_PACK", "STRICT_SPREAD"}
-        Of the placement group: on few nodes, on many, on one, on one node each.
+        Strategy of the placement group: few nodes, many nodes, one node, or one node per rank.
     cpus_per_worker : int
-        CPUs that Ray sets aside for each rank, which computes with as many threads.
+        CPUs that Ray reserves for each rank, and threads of each rank.
     resources : dict, optional
-        What else each rank needs: ``{"GPU": 1, "memory": 2 * 1024**3}``.
+        Further resources of each rank: ``{"GPU": 1, "memory": 2 * 1024**3}``.
     runtime_env : dict, optional
-        Ray's runtime environment of the ranks: ``{"env_vars": …}``, ``{"pip": …}``, ``{"working_dir": …}``.
+        Ray's runtime environment for the ranks: ``{"env_vars": …}``, ``{"pip": …}``, ``{"working_dir": …}``.
     placement_timeout_s : float
-        How long to wait until Ray has room for all ranks.
+        How long to wait until Ray can place all ranks.
 
     Raises
     ------
     InputError
-        If an option is wrong.
+        If an option is invalid.
     EngineError
-        If there is no Ray at `address`.
+        If Ray does not run at `address`.
     """
 
     NAME: ClassVar[str] = "ray"
@@ -87,40 +87,40 @@ class RayEngine(Engine):
         self._hold()
 
     def slots(self) -> int:
-        """How many ranks fit if nothing else runs."""
+        """Return how many ranks fit if nothing else runs."""
         self._hold()
         return self._room(node["Resources"] for node in ray.nodes() if node["Alive"])
 
     def host(self) -> str:
-        """The address by which Ray's nodes know this one."""
+        """Return the address by which Ray's nodes reach this node."""
         self._hold()
         address: str = ray.util.get_node_ip_address()
         return address
 
     @property
-    def is_own(self) -> bool:  # type: ignore[override]  # nobody sets it
-        """Whether `ray.init` has found no Ray, and started one for this process."""
+    def is_own(self) -> bool:  # type: ignore[override]  # read-only
+        """Return whether `ray.init` has found no Ray and started one for this process."""
         return _session.is_own
 
     def handover(self) -> Handover:
-        """By Ray's own connections."""
+        """Return the security of Ray's connections, which carry the invitation."""
         variables = {"RAY_AUTH_MODE": "token", "RAY_USE_TLS": "1"}
         is_authentic, is_encrypted = (os.environ.get(name) == value for name, value in variables.items())
         advice = "set RAY_AUTH_MODE=token, and RAY_USE_TLS=1 with certificates, for every process of Ray"
         return Handover("with the calls of Ray's actors", is_authentic or is_encrypted, is_encrypted, advice)
 
     def start(self, workers: int, invitation: Invitation) -> RayRun:
-        """An actor per rank, each in its bundle of a placement group.
+        """Start an actor per rank, each in its bundle of a placement group.
 
         Raises
         ------
         TooFewSlots
-            If Ray has no room for all of them within `placement_timeout_s`.
+            If Ray cannot place all ranks within `placement_timeout_s`.
         InputError
-            If Ray does not take the resources or the runtime environment.
+            If Ray rejects the resources or the runtime environment.
         """
         self._hold()
-        # From here on the job leaves.
+        # From here on the job closes the connection.
         if self._leave is not None:
             self._leave.detach()
         self._leave = None
@@ -141,11 +141,11 @@ class RayEngine(Engine):
             raise
 
     def job(self, workers: int, **options: Any) -> RayJob:
-        """The job of so many ranks here; objects of Ray among the arguments of its programs stay in Ray's store."""
+        """Return a job of `workers` ranks here; Ray objects among the arguments of its programs stay in Ray's store."""
         return RayJob(self, workers, **options)
 
     def _hold(self) -> None:
-        """Be connected, until a job takes that over or nobody holds this engine."""
+        """Connect to Ray until a job takes over the connection or this engine is deleted."""
         if self._leave is None:
             self._actors_env = _session.join(self._address, self._runtime_env)
             self._leave = weakref.finalize(self, in_this_process(_session.leave))
@@ -157,7 +157,7 @@ class RayEngine(Engine):
         return needs | ({"runtime_env": self._actors_env} if self._actors_env else {})
 
     def _room(self, nodes: Iterable[Mapping[str, float]]) -> int:
-        """For how many ranks nodes with these resources have room."""
+        """Return how many ranks fit on nodes with these resources."""
         rooms = [min(int(node.get(name, 0) // count) for name, count in self._bundle.items()) for node in nodes]
         if self._strategy == "STRICT_PACK":
             return max(rooms, default=0)
@@ -178,7 +178,7 @@ class RayEngine(Engine):
 
 
 class RayJob(EngineJob):
-    """Ranks that are Ray actors."""
+    """A job with ranks that are Ray actors."""
 
     def _ask(
         self, program: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any], *, goes_on: bool = True

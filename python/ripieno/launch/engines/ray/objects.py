@@ -1,8 +1,8 @@
-"""Objects of Ray among a program's arguments: each rank takes its own out of Ray's store, and the caller touches none.
+"""Ray objects as arguments of a program: each rank reads its objects from Ray's store, and the caller reads none.
 
-An ``ObjectRef`` is the same value on every rank. A list or tuple of them, one per rank, is one value for each rank. A
-``ray.data.Dataset`` is `ripieno.spark.Batches` for each rank, of whole blocks, in order. Arrays and batches are
-read-only and lie in the store.
+An ``ObjectRef`` is the same value on every rank. A list or tuple of them, one per rank, gives each rank its value. A
+``ray.data.Dataset`` becomes `ripieno.spark.Batches` on each rank, in order and in whole blocks. Arrays and batches are
+read-only and stay in the store.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ _numbers = itertools.count()
 
 @dataclass(frozen=True)
 class _Handout:
-    """What the ranks get for one argument: of each rank, the objects, and whether they are blocks of a table."""
+    """The objects of one argument, per rank, and whether they are blocks of a table."""
 
     name: str
     shares: list[list[ray.ObjectRef]]
@@ -39,18 +39,18 @@ class _Handout:
 def handed_out(
     actors: list[Any], args: tuple[Any, ...], kwargs: Mapping[str, Any], check: Callable[[], None]
 ) -> Iterator[tuple[tuple[Any, ...], dict[str, Any]]]:
-    """The arguments with stand-ins for objects of Ray; meanwhile each actor has under their names what they stand for.
+    """Return the arguments with stand-ins for Ray objects. Meanwhile each actor holds the objects under their names.
 
-    While objects are waited for, `check` is called again and again.
+    During waits for objects, `check` is called repeatedly.
 
     Raises
     ------
     InputError
-        If there are not as many objects, or fewer blocks, than ranks.
+        If the number of objects differs from the number of ranks, or a dataset has fewer blocks than ranks.
     EngineError
-        If objects are not there yet, and all CPUs belong to gangs, so that none is left to make them.
+        If objects are not computed yet, and gangs occupy all CPUs, so that no CPU is left to compute them.
     Exception
-        Of the task that should have made an object.
+        Raised by the task that computes an object.
     """
     handouts: list[_Handout] = []
 
@@ -64,7 +64,7 @@ def handed_out(
     args, kwargs = tuple(map(stand_in, args)), {name: stand_in(value) for name, value in kwargs.items()}
     try:
         _await({ref for handout in handouts for share in handout.shares for ref in share}, check)
-        # Of an actor that has died the job learns better by its own ways.
+        # The job detects dead actors with a better cause by other means.
         with suppress(RayActorError):
             ray.get(
                 [
@@ -75,7 +75,7 @@ def handed_out(
             )
         yield args, kwargs
     finally:
-        # Without it, Ray would start anew with whatever is asked of it.
+        # Without this check, a call after shutdown would start Ray again.
         if ray.is_initialized():
             for handout, actor in itertools.product(handouts, actors):
                 actor.drop.remote(handout.name)
@@ -128,7 +128,7 @@ def _await(refs: set[ray.ObjectRef], check: Callable[[], None]) -> None:
 
 
 def _cpus_outside_of_gangs() -> int:
-    """Whole CPUs on which tasks of no placement group can run, now or later."""
+    """Return the number of whole CPUs on which tasks outside of placement groups can run, now or later."""
     groups = placement_group_table().values()
     taken = sum(
         bundle.get("CPU", 0) for group in groups if group["state"] == "CREATED" for bundle in group["bundles"].values()

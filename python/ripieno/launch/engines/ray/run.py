@@ -1,4 +1,4 @@
-"""The actors of a job in Ray: as the process that launched them sees them, and on their nodes."""
+"""The actors of a job in Ray: their control in the launching process, and their code on the nodes."""
 
 from __future__ import annotations
 
@@ -20,22 +20,22 @@ from ripieno.launch.engine.contract import Run
 from ripieno.launch.engine.member_server import Invitation
 from ripieno.launch.engines.ray.session import one_line
 
-# Actors that were told to leave have this long to do so; then they are killed, and Ray has as long again to say so.
+# Actors have this long to exit; then they are killed, and Ray has as long again to confirm it.
 LEAVE_S = 2.0
 
 
 class RayRun(Run):
-    """An actor in every bundle of a placement group, each of which serves in one long call.
+    """The actors of a job, one in each bundle of a placement group. Each actor serves in one long call.
 
     Parameters
     ----------
     group : PlacementGroup
-        Ready, with a bundle for each rank; it is removed at the end.
+        A ready group, with a bundle for each rank; it is removed at the end.
     options : dict
-        Of every actor.
+        Options of every actor.
     invitation : Invitation
     leave : callable
-        Called at the end, when Ray is needed no more.
+        Called at the end, when Ray is no longer needed.
 
     Attributes
     ----------
@@ -62,7 +62,7 @@ class RayRun(Run):
         super().__init__()
         said = pickle.dumps(invitation)
         calls = [actor.serve.remote(rank, said, __version__) for rank, actor in enumerate(self.actors)]
-        # Who waits by Ray's own means waits for ever once this process has left Ray.
+        # Ray's own wait functions block forever once this process has disconnected from Ray.
         self._serving = [call.future() for call in calls]
         for rank, serving in enumerate(self._serving):
             serving.add_done_callback(partial(self._served, rank))
@@ -72,7 +72,7 @@ class RayRun(Run):
             return
         self._ended = True
         try:
-            # Without it, Ray would start anew with whatever is asked of it.
+            # Without this check, a call after shutdown would start Ray again.
             if ray.is_initialized():
                 with suppress(RayError):
                     self._dismiss()
@@ -80,10 +80,10 @@ class RayRun(Run):
             self._leave()
 
     def _dismiss(self) -> None:
-        """Let actors leave that have served, kill the others, and wait until their bundles are free."""
+        """Let idle actors exit, kill the others, and wait until their bundles are free."""
         try:
             served = wait(self._serving, LEAVE_S).done
-            # An actor's process that is not killed ends as Python does, and runs what is registered for that.
+            # The process of an actor that is not killed exits normally and runs its exit handlers.
             leaving = [
                 actor.__ray_terminate__.remote().future()
                 for actor, serving in zip(self.actors, self._serving, strict=True)
@@ -95,7 +95,7 @@ class RayRun(Run):
                 ray.kill(actor)
             remove_placement_group(self._group)
         wait(self._serving, LEAVE_S)
-        # Ray tells nobody when a node has taken a bundle back, and a job that asks before waits a second for it.
+        # Ray does not report when a node has released a bundle. A job that requests it earlier waits for a second.
         deadline = time.monotonic() + LEAVE_S
         while any(self._group.id.hex() in name for name in ray.cluster_resources()) and time.monotonic() < deadline:
             time.sleep(0.01)
@@ -107,21 +107,21 @@ class RayRun(Run):
 
 
 def _account(error: BaseException) -> str:
-    """What has become of an actor, in one line."""
+    """Return in one line why an actor ended."""
     if isinstance(error, RayTaskError):
         return f"{type(error.cause).__name__}: {one_line(error.cause)}"
     _, found, ending = str(error).partition("The actor is dead because ")
-    # Of what may be the reason Ray lists all that it knows of.
+    # Ray appends a list of all common causes, which is removed.
     return "its actor died: " + one_line(ending.partition(" Some common causes")[0] if found else error)
 
 
 def _member_class() -> Any:
-    """What the actors are. Made in here, so that Ray sends it by value: without ripieno there, it can say so."""
+    """Return the class of the actors. It is local so that Ray sends it by value and it works without ripieno there."""
 
     @ray.remote(concurrency_groups={"objects": 1})
     class RipienoMember:
         def __init__(self) -> None:
-            # What stand-ins among the arguments of programs stand for.
+            # Values of the stand-ins among the arguments of programs.
             self.local: dict[str, Any] = {}
 
         def serve(self, rank: int, invitation: bytes, version: str) -> None:
@@ -144,7 +144,7 @@ def _member_class() -> Any:
 
             serve(pickle.loads(invitation), rank, bind_host=ray.util.get_node_ip_address(), local=self.local)
 
-        @ray.method(concurrency_group="objects")  # type: ignore[untyped-decorator]  # Ray is not looked into
+        @ray.method(concurrency_group="objects")  # type: ignore[untyped-decorator]  # mypy skips Ray
         def take(self, name: str, blocks: bool, *values: Any) -> None:
             if blocks:
                 import pyarrow as pa
@@ -156,7 +156,7 @@ def _member_class() -> Any:
             else:
                 (self.local[name],) = values
 
-        @ray.method(concurrency_group="objects")  # type: ignore[untyped-decorator]  # Ray is not looked into
+        @ray.method(concurrency_group="objects")  # type: ignore[untyped-decorator]  # mypy skips Ray
         def drop(self, name: str) -> None:
             self.local.pop(name, None)
 

@@ -13,33 +13,33 @@ from ray._private import worker
 
 from ripieno.errors import EngineError
 
-# A Ray that runs answers at once.
+# A running Ray answers at once.
 JOIN_S = 5.0
 
 
 class Session:
-    """A connection that was made before is used; one that is made here ends with the last job that needs it.
+    """A connection to Ray. An existing connection is reused; a new one ends with the last job that needs it.
 
     Attributes
     ----------
     is_own : bool
-        Whether making it has started the Ray at its other end, which ends with it.
+        Whether this connection has started Ray, which then ends with it.
     """
 
     def __init__(self) -> None:
-        # A finalizer may leave while this thread joins.
+        # A finalizer may call `leave` while this thread is in `join`.
         self._lock = threading.RLock()
         self._users = 0
         self._made_here = False
         self.is_own = False
 
     def join(self, address: str | None, runtime_env: dict[str, Any]) -> dict[str, Any]:
-        """Be connected until `leave`; returns what of `runtime_env` actors still have to ask for themselves.
+        """Connect until `leave` is called; return the part of `runtime_env` that actors must still request themselves.
 
         Raises
         ------
         EngineError
-            If there is no Ray at `address`, this process is in another one, or outside of any.
+            If Ray does not run at `address`, or this process is in another cluster or outside of any.
         """
         with self._lock:
             if (address or "").startswith("ray://") or ray.util.client.ray.is_connected():
@@ -59,7 +59,7 @@ class Session:
             return runtime_env
 
     def leave(self) -> None:
-        """Once for each `join`."""
+        """End one use of the connection. Must be called once for each `join`."""
         with self._lock:
             self._users -= 1
             if self._made_here and not self._users:
@@ -68,7 +68,7 @@ class Session:
 
 
 def one_line(text: object) -> str:
-    """Without line breaks, tabs and indents."""
+    """Return the text without line breaks, tabs and indents."""
     return " ".join(str(text).split())
 
 
@@ -76,7 +76,7 @@ def _init(address: str | None, runtime_env: dict[str, Any]) -> None:
     where = address or os.environ.get("RAY_ADDRESS", "")
     try:
         if ":" in where:
-            # Ray itself tries for minutes, and then ends the process.
+            # Ray itself retries for minutes, and then ends the process.
             host, port = where.rsplit(":", 1)
             socket.create_connection((host.strip("[]"), int(port)), timeout=JOIN_S).close()
         ray.init(address, runtime_env=runtime_env or None)

@@ -1,4 +1,4 @@
-"""`ship`: give this package, as it is installed here, to executors that lack it."""
+"""`ship`: sends the installed version of this package to Spark executors that lack it."""
 
 from __future__ import annotations
 
@@ -14,19 +14,19 @@ from pyspark.sql import SparkSession
 from ripieno._version import __version__
 from ripieno.launch.engines.spark.internals import folder
 
-# What Spark unpacks is a folder with a name like this, among its files.
+# Prefix of the archive among Spark's files, which executors unpack into a folder of the same name.
 _PREFIX = "ripieno-shipped-"
-# What there is of a package besides its code: caches, and editors' files.
+# Parts of an installation that are not shipped: caches.
 _IGNORED = {"__pycache__"}
-# Zip archives know no earlier time; the same files make the same archive.
+# Earliest time in a zip archive. With a fixed time, equal files make equal archives.
 _WHEN = (1980, 1, 1, 0, 0, 0)
 
 
 def ship(spark: SparkSession) -> str:
-    """Give the executors of `spark` this package, with its native module, for Python tasks that begin from now on.
+    """Send this package, with its native module, to the executors of `spark`, for Python tasks that begin afterwards.
 
-    Where it is installed, that counts. Executors still need the packages that ripieno stands on (NumPy, PyArrow,
-    cloudpickle, fsspec) and the same Python; ``--archives environment.tar.gz#environment`` brings everything.
+    An installed version takes precedence. Executors still need the dependencies of ripieno (NumPy, PyArrow,
+    cloudpickle, fsspec) and the same Python; ``--archives environment.tar.gz#environment`` ships everything.
 
     Parameters
     ----------
@@ -35,7 +35,7 @@ def ship(spark: SparkSession) -> str:
     Returns
     -------
     str
-        The name of the archive among Spark's files; it says what is in it, so shipping again does nothing.
+        The name of the archive among Spark's files. It depends on the contents, so a repeated call does nothing.
     """
     members = _members()
     digest = hashlib.sha256()
@@ -54,7 +54,7 @@ def ship(spark: SparkSession) -> str:
 
 
 def shipped(context: SparkContext) -> str | None:
-    """The name of the latest archive, if there is any."""
+    """Return the name of the latest archive, or None."""
     names = _names(context)
     return names[-1] if names else None
 
@@ -68,7 +68,7 @@ def _members() -> dict[str, bytes]:
     root = Path(str(files("ripieno")))
     found = sorted(path for path in root.rglob("*") if path.is_file() and not _IGNORED & set(path.parts))
     members = {f"ripieno/{path.relative_to(root)}": path.read_bytes() for path in found}
-    # By this file Python knows the version.
+    # Python reads the version from this file.
     members[f"ripieno-{__version__}.dist-info/METADATA"] = (
         f"Metadata-Version: 2.1\nName: ripieno\nVersion: {__version__}\n".encode()
     )

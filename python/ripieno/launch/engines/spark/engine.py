@@ -1,7 +1,7 @@
-"""Spark: ranks as the tasks of a barrier stage, inside a SparkSession that is there already.
+"""Spark engine: ranks as the tasks of a barrier stage, inside an existing SparkSession.
 
-Spark starts all tasks at once, brings them the invitation in their closures, and lets them meet by one ``allGather``.
-The stage runs in a thread for the life of the job. Needs ``pip install 'ripieno[spark]'``.
+Spark starts all tasks together and sends the invitation in their closures. The tasks synchronize by one ``allGather``.
+The stage runs in a thread during the job. Requires ``pip install 'ripieno[spark]'``.
 """
 
 from __future__ import annotations
@@ -23,26 +23,26 @@ from ripieno.launch.engines.spark.internals import check_version, has_pinned_thr
 from ripieno.launch.engines.spark.stage import SLOTS_S, StageRun, await_slots, is_local
 from ripieno.launch.job.stand_ins import Here
 
-# Ranks with rows join once Spark has computed these, from whatever they come.
+# Ranks with rows join after Spark has computed the rows, which may take long.
 ROWS_S = 7 * 24 * 3600.0
-# Of a stage whose tasks return nothing to Spark.
+# Schema of a stage that returns no rows to Spark.
 _NOTHING = StructType([StructField("nothing", BooleanType())])
 
 
 class SparkEngine(Engine):
-    """Ranks as tasks of a Spark application.
+    """Runs ranks as tasks of a Spark application.
 
     Parameters
     ----------
     spark : pyspark.sql.SparkSession, optional
         The session; by default the active one.
     slots_timeout_s : float
-        How long to wait until enough slots are free, or executors with enough of them have registered.
+        How long to wait until enough slots are free, or until executors with enough slots have registered.
 
     Raises
     ------
     EngineError
-        If there is no session, or one in which ranks cannot run: too old, of Spark Connect, with dynamic
+        If no session is active, or ranks cannot run in the session: an old version, Spark Connect, or dynamic
         allocation.
     """
 
@@ -59,15 +59,15 @@ class SparkEngine(Engine):
         return self.session.sparkContext
 
     def slots(self) -> int:
-        """How many tasks its executors can run at once."""
+        """Return how many tasks the executors can run concurrently."""
         return slots(self._context)[1]
 
     def host(self) -> str:
-        """The address by which executors reach the driver."""
+        """Return the address at which executors reach the driver."""
         return str(self._context.getConf().get("spark.driver.host")).strip("[]")
 
     def handover(self) -> Handover:
-        """In the closures of tasks, by Spark's connections between driver and executors."""
+        """Return the security of Spark's connections, which carry the closures of tasks."""
         if is_local(self._context.master):
             return Handover("to the Python processes of this machine's Spark", True, True)
         conf = self._context.getConf()
@@ -96,7 +96,7 @@ class SparkEngine(Engine):
     def start_on(
         self, frame: DataFrame, workers: int, invitation: Invitation, output: StructType | None = None
     ) -> StageRun:
-        """Start ranks that have the rows of `frame`; its result is a DataFrame if they return rows of `output`."""
+        """Start ranks with the rows of `frame`. With `output` they return rows, and the result is a DataFrame."""
         await_slots(self._context, workers, self.slots_timeout_s)
         rows = frames.mapped(frame, workers, invitation, _NOTHING if output is None else output)
         if output is None:
@@ -113,22 +113,22 @@ class SparkEngine(Engine):
         return run
 
     def job(self, workers: int, **options: Any) -> SparkJob:
-        """The job of so many ranks here, which takes DataFrames, too."""
+        """Return a job of `workers` ranks here, which also accepts DataFrames."""
         return SparkJob(self, workers, **options)
 
 
 class SparkJob(EngineJob):
-    """Ranks in executors. A DataFrame among the arguments of `run` is on every rank the `Batches` of its own rows.
+    """A job with ranks in executors. A DataFrame argument of `run` becomes the `Batches` of each rank's own rows.
 
-    The ranks that have its rows keep them: given the same DataFrame again, nothing is read anew. For another one, new
-    ranks are started, whose ``comm.kept`` is empty.
+    The ranks keep these rows: a further program with the same DataFrame reads nothing again. For another DataFrame, new
+    ranks are started, and their ``comm.kept`` is empty.
 
     Parameters
     ----------
     frame : pyspark.sql.DataFrame, optional
-        Start with ranks that have its rows; by default ranks start without any.
+        Start ranks with the rows of this DataFrame; by default without rows.
     output : pyspark.sql.types.StructType, optional
-        Of the rows that ranks return to Spark.
+        Schema of the rows that ranks return to Spark.
     """
 
     engine: SparkEngine
@@ -167,7 +167,7 @@ class SparkJob(EngineJob):
         return super()._run(program, args, kwargs)
 
     def returned(self) -> DataFrame:
-        """Close the job, so that the ranks return their rows; the rows of all, once Spark has them."""
+        """Close the job, so that the ranks return their rows; wait for Spark and return all rows as a DataFrame."""
         run = self._started
         assert isinstance(run, StageRun), "ranks in executors are tasks of Spark"
         run.keep()

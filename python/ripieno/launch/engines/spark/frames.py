@@ -1,4 +1,4 @@
-"""DataFrames for ranks: as many partitions as ranks, in batches that suit arrays; results that outlive the ranks."""
+"""DataFrames for ranks: one partition per rank, in batches that suit arrays; results that outlive the ranks."""
 
 from __future__ import annotations
 
@@ -22,42 +22,42 @@ if TYPE_CHECKING:
 
 
 def mapped(frame: DataFrame, workers: int, invitation: Invitation, output: StructType) -> DataFrame:
-    """What the ranks return that have the rows of `frame`; whoever evaluates it runs them."""
+    """Return the result of ranks with the rows of `frame`. The evaluation of the result runs the ranks."""
     rows = tuned(frame)
     if partition_count(rows) != workers:
         rows = rows.repartition(workers)
     context = frame.sparkSession.sparkContext
-    # The ranks put the names back.
+    # The ranks restore the column names.
     schema = arrow_schema(frame.schema, frame.sparkSession)
     function = task.with_rows(invitation, shipped(context), racks(context), schema)
     return rows.toDF(*numbered(frame.columns)).mapInArrow(function, output, barrier=True)
 
 
 def numbered(columns: Sequence[str]) -> list[str]:
-    """Names for so many columns that Spark's mapInArrow takes, which it does not if one has a dot or two are equal."""
+    """Return generated column names: Spark's mapInArrow rejects names with dots and duplicate names."""
     return [f"c{number}" for number in range(len(columns))]
 
 
 def kept(mapped: DataFrame, workers: int) -> DataFrame:
-    """Run the ranks, once, and keep what they return at the executors: the rows of each as a partition.
+    """Run the ranks once, and keep their results on the executors: one partition per rank.
 
-    A stage of ranks can neither be run in part nor be followed by less partitions, which `first` and `coalesce` would
-    do, so a shuffle stands between it and what is kept.
+    Spark cannot run a barrier stage partially or reduce its partitions in the same stage, as `first` and `coalesce`
+    do. A shuffle therefore separates the stage from the kept result.
     """
-    # No column of the user's has this name.
+    # No user column has this name.
     rank = f"rank {secrets.token_hex(8)}"
     by_rank = mapped.withColumn(rank, F.spark_partition_id()).repartitionById(workers, rank).drop(rank)
     return untuned(by_rank.localCheckpoint(eager=True))
 
 
 def arrow_schema(schema: StructType, session: SparkSession) -> pa.Schema:
-    """As Spark has it in Arrow."""
+    """Return the Arrow schema that Spark uses for `schema`."""
     large = session.conf.get("spark.sql.execution.arrow.useLargeVarTypes") == "true"
     timezone = session.conf.get("spark.sql.session.timeZone")
     return to_arrow_schema(schema, timezone=timezone, prefers_large_types=large)
 
 
 def check(frame: DataFrame) -> None:
-    """Raise `InputError` if ranks cannot have it."""
+    """Raise `InputError` if ranks cannot process the DataFrame."""
     if frame.isStreaming:
         raise InputError("a streaming DataFrame has no end: give ranks the batches of foreachBatch")

@@ -1,6 +1,6 @@
-"""What is used of Spark that Spark promises nobody: classes of its JVM and attributes of PySpark, all of them here.
+"""All uses of Spark internals without a stability guarantee: classes of the JVM and private attributes of PySpark.
 
-A version of Spark that no longer has one of them ends in an `EngineError` that says so.
+If a version of Spark lacks one of them, an `EngineError` names it.
 """
 
 from __future__ import annotations
@@ -20,27 +20,27 @@ from pyspark.sql.types import ArrayType, DataType, MapType, StructType, UserDefi
 from ripieno._version import __version__
 from ripieno.errors import EngineError
 
-# The first version that has all of it.
+# The first supported version.
 OLDEST = (4, 1)
-# Bytes of a batch: an executor needs about thrice as many for every task. Larger ones are not read faster.
+# Bytes per batch. An executor needs about three times as much for every task. Larger batches are not read faster.
 BATCH_BYTES = 64 << 20
-# Spark asks for the size of a batch with every row. Arrow's lists then pass over all rows since the last that is not
-# null: in a batch of many rows that would take minutes. The indices of Spark ML's vectors are such a list, null in
-# all of them that are dense; other lists may be.
+# Spark asks for the size of a batch after every row. Arrow then scans each list column back to its last non-null row,
+# which takes minutes in a batch of many rows. The indices of Spark ML vectors are such a list, and null in all dense
+# vectors; other list columns may be null as well.
 MOST_VECTORS, MOST_LISTS = 1 << 10, 1 << 16
-# Rules of Spark that leave no partition, and so no rank, of rows that turn out to be none.
+# Optimizer rules that remove the partitions, and thus the ranks, of an empty input.
 _NO_ROWS_NO_PARTITIONS = {
     "spark.sql.optimizer.excludedRules": "org.apache.spark.sql.catalyst.optimizer.PropagateEmptyRelation",
     "spark.sql.adaptive.optimizer.excludedRules": "org.apache.spark.sql.execution.adaptive.AQEPropagateEmptyRelation",
 }
-# What Hadoop says of a host of which it was told nothing.
+# Hadoop's name for the rack of a host without topology data.
 _NO_RACK = "/default-rack"
-# Spark starts a stage so often (spark.stage.maxConsecutiveAttempts), if it may at all.
+# Maximum number of attempts of a stage in Spark (spark.stage.maxConsecutiveAttempts), if restarts are allowed.
 _STAGE_ATTEMPTS = 4
 
 
 def check_version(version: str) -> None:
-    """Raise `EngineError` if Spark of this version is too old."""
+    """Raise `EngineError` if this version of Spark is too old."""
     found = re.match(r"(\d+)\.(\d+)", version)
     if found is None or (int(found[1]), int(found[2])) < OLDEST:
         raise EngineError(f"Spark {'.'.join(map(str, OLDEST))} or later is needed, this is {version}")
@@ -48,11 +48,11 @@ def check_version(version: str) -> None:
 
 @contextmanager
 def _known(spark: SparkContext | SparkSession) -> Iterator[None]:
-    """Say of which version of Spark it is that something is missing."""
+    """Convert errors about missing internals to an `EngineError` with the version of Spark."""
     try:
         yield
     except (Py4JError, AttributeError, TypeError) as error:
-        # Kinds of Py4JError are for what Java raises, and for a connection that has ended.
+        # Subclasses of Py4JError report exceptions of Java and lost connections.
         if isinstance(error, Py4JError) and type(error) is not Py4JError:
             raise
         text = str(error)
@@ -64,26 +64,26 @@ def _known(spark: SparkContext | SparkSession) -> Iterator[None]:
 
 
 def is_stopped(context: SparkContext) -> bool:
-    """Whether it was stopped, here or in the JVM."""
+    """Return whether the context was stopped, here or in the JVM."""
     with _known(context):
         return context._jsc is None or context._jsc.sc().isStopped()
 
 
 def has_pinned_threads(context: SparkContext) -> bool:
-    """Whether each thread has one of its own in the JVM, and with it job groups of its own."""
+    """Return whether each Python thread has its own thread in the JVM, and thus its own job groups."""
     with _known(context):
         return isinstance(context._gateway, ClientServer)
 
 
 def folder(context: SparkContext) -> str:
-    """A folder of this machine that ends with the session."""
+    """Return a local folder that is removed with the session."""
     with _known(context):
         temporary: str = context._temp_dir
     return temporary
 
 
 def slots(context: SparkContext) -> tuple[int, int]:
-    """How many tasks could start now, and how many can run in all, on the executors that there are."""
+    """Return the number of free slots, and the total number of slots, on the current executors."""
     with _known(context):
         scala = context._jsc.sc()
         total = scala.maxNumConcurrentTasks(scala.resourceProfileManager().defaultResourceProfile())
@@ -92,7 +92,7 @@ def slots(context: SparkContext) -> tuple[int, int]:
 
 
 def racks(context: SparkContext) -> dict[str, str]:
-    """The racks that Spark knows, by executors' hosts as tasks name them: on YARN those of Hadoop's topology."""
+    """Return the racks by executor host, as tasks name the hosts: on YARN the racks of Hadoop's topology."""
     with _known(context):
         scala = context._jsc.sc()
         executors = scala.getExecutorMemoryStatus().keys().mkString(" ").split()
@@ -103,9 +103,9 @@ def racks(context: SparkContext) -> dict[str, str]:
 
 
 def running_tasks(context: SparkContext, stages: Iterable[int]) -> list[tuple[bool, int]]:
-    """Of each of these stages whose tasks run or wait, whether it is a barrier stage, and how many tasks run.
+    """Return, per stage with running or waiting tasks, whether it is a barrier stage, and its number of running tasks.
 
-    The scheduler knows; the status that Spark shows comes late.
+    The scheduler provides current data; Spark's status tracker lags behind.
     """
     with _known(context):
         scheduler = context._jsc.sc().taskScheduler()
@@ -116,9 +116,9 @@ def running_tasks(context: SparkContext, stages: Iterable[int]) -> list[tuple[bo
 
 
 def tuned(frame: DataFrame) -> DataFrame:
-    """The same query, in a session of the same tables and settings but with larger batches, and partitions of no rows.
+    """Return the same query in a session with the same tables and settings, but larger batches and empty partitions.
 
-    That session is one of Java only: one of Python would be that of ``RDD.toDF`` from then on.
+    This session exists in Java only: a new Python session would become the session of ``RDD.toDF``.
     """
     session = frame.sparkSession
     with _known(session):
@@ -133,7 +133,7 @@ def tuned(frame: DataFrame) -> DataFrame:
 
 
 def most_rows(kind: DataType, *, nullable: bool = False) -> int:
-    """How many rows of this type a batch may have, or 0 for any number."""
+    """Return how many rows of this type a batch may have, or 0 without a limit."""
     if isinstance(kind, UserDefinedType):
         return MOST_VECTORS if most_rows(kind.sqlType(), nullable=nullable) else 0
     if isinstance(kind, StructType):
@@ -145,7 +145,7 @@ def most_rows(kind: DataType, *, nullable: bool = False) -> int:
 
 
 def untuned(frame: DataFrame) -> DataFrame:
-    """The same query, in the session of the user again."""
+    """Return the same query in the user's session."""
     with _known(frame.sparkSession):
         return _in(frame.sparkSession._jsparkSession, frame)
 
@@ -157,7 +157,7 @@ def _in(java_session: Any, frame: DataFrame) -> DataFrame:
 
 
 def partition_count(frame: DataFrame) -> int | None:
-    """How many partitions it has, or None if Spark decides only while it runs, or runs no barrier stage on these."""
+    """Return the number of partitions; None if Spark decides it at run time, or refuses a barrier stage on them."""
     with _known(frame.sparkSession):
         execution = frame._jdf.queryExecution()
         plan = execution.executedPlan()
@@ -169,9 +169,9 @@ def partition_count(frame: DataFrame) -> int | None:
             node = node.children().head()
             counts.add(node.outputPartitioning().numPartitions())
         if node.nodeName().startswith("InMemoryTableScan"):
-            # What is cached, now if not yet, is settled.
+            # The partitions of cached data are fixed, even if the cache is filled later.
             return _common_count(execution.toRdd())
-        # The number that a user has asked for stays as it is; others are changed to suit the amount of data.
+        # Spark keeps a partition count that the user has set. Adaptive execution changes other counts.
         if node.nodeName() == "Exchange" and str(node.shuffleOrigin()) == "REPARTITION_BY_NUM" and len(counts) == 1:
             (count,) = counts
             return int(count)
@@ -179,7 +179,7 @@ def partition_count(frame: DataFrame) -> int | None:
 
 
 def _common_count(rdd: Any) -> int | None:
-    """The partitions of `rdd`, if all that it is made from in the same stage has as many: else Spark refuses ranks."""
+    """Return the partition count of `rdd` if all its parents in the stage have the same; else Spark refuses ranks."""
     count: int = rdd.getNumPartitions()
     seen, left = set(), [rdd]
     while left:

@@ -1,4 +1,4 @@
-"""`StageRun`: the barrier stage whose tasks are the ranks of a job, and the slots that it takes."""
+"""`StageRun`: the barrier stage that runs the ranks of a job as its tasks, and its slots."""
 
 from __future__ import annotations
 
@@ -18,13 +18,13 @@ from ripieno.errors import EngineError, TooFewSlots
 from ripieno.launch.engine.contract import Run
 from ripieno.launch.engines.spark.internals import running_tasks, slots
 
-# Spark tells nobody when tasks begin or end, so it is asked this often.
+# Spark does not report when tasks begin or end, so its status is polled at this interval.
 ASK_S = 0.05
-# Tasks that were told to leave have this long, then they are cancelled, and Spark has this long to say that they are.
+# Tasks have this long to exit by themselves. Then they are cancelled, and Spark has this long to confirm it.
 LEAVE_S = 1.0
 CANCEL_S = 5.0
 
-# By default somebody waits so long for slots.
+# Default wait for free slots.
 SLOTS_S = 10.0
 
 _FAILED_TASK = re.compile(r"(?:ResultTask|ShuffleMapTask)\((\d+), (\d+)\) finished unsuccessfully\.\s*(.*)", re.DOTALL)
@@ -33,22 +33,22 @@ _numbers = itertools.count()
 
 
 class StageRun(Run):
-    """A Spark job that runs in a thread for as long as its ranks do.
+    """A Spark job that runs in a thread as long as its ranks.
 
     Parameters
     ----------
     session : SparkSession
     workers : int
-        How many tasks its barrier stage has.
+        Number of tasks of the barrier stage.
     action : callable
-        Starts the Spark job and returns when it is over.
+        Runs the Spark job and returns at its end.
 
     Attributes
     ----------
     result : object
-        What `action` has returned.
+        Return value of `action`.
     error : Exception or None
-        What it has raised.
+        Exception that `action` has raised.
     """
 
     def __init__(self, session: SparkSession, workers: int, action: Callable[[], Any]) -> None:
@@ -61,7 +61,7 @@ class StageRun(Run):
         self._is_kept = False
         self.result: Any = None
         self.error: Exception | None = None
-        # It begins with the properties of this thread (scheduler pool, tags), and changes only its own.
+        # The thread inherits the properties of this thread (scheduler pool, tags), and changes only its own.
         self._thread = InheritableThread(self._run, session=session, name=self._group, daemon=True)
         self._thread.start()
 
@@ -69,7 +69,7 @@ class StageRun(Run):
         try:
             self._context.setJobGroup(self._group, f"Ripieno: {self._workers} ranks", interruptOnCancel=True)
             self.result = self._action()
-            # Ranks that have left heed it no more.
+            # Ranks that have left ignore this failure.
             self.failed(None, "its job is over, and there were fewer tasks than ranks")
         except Exception as error:
             self.error = error
@@ -78,12 +78,12 @@ class StageRun(Run):
             self._over.set()
 
     def await_tasks(self, timeout_s: float) -> None:
-        """Return once the ranks run, or the job is over.
+        """Return when the ranks run, or the job is over.
 
         Raises
         ------
         TooFewSlots
-            If others have taken the slots meanwhile: none of its tasks has run for longer than `timeout_s`.
+            If other jobs have taken the slots meanwhile: no task has run for longer than `timeout_s`.
         """
         waiting_since = time.monotonic()
         while not self._over.wait(ASK_S):
@@ -97,13 +97,13 @@ class StageRun(Run):
                 raise too_few(self._workers, *slots(self._context))
 
     def _stages(self) -> list[int]:
-        """Those of its Spark jobs."""
+        """Return the ids of the stages of its Spark jobs."""
         tracker = self._context.statusTracker()
         jobs = [tracker.getJobInfo(job) for job in tracker.getJobIdsForGroup(self._group)]
         return [stage for job in jobs if job is not None for stage in job.stageIds]
 
     def finish(self) -> Any:
-        """Wait, for as long as it takes, until Spark has taken what the ranks return; the result of the action."""
+        """Wait without limit until Spark has received the ranks' results, and return the result of the action."""
         try:
             self._over.wait()
         finally:
@@ -114,20 +114,20 @@ class StageRun(Run):
         return self.result
 
     def keep(self) -> None:
-        """Let the tasks that were told to leave do it in their own time: what they return is still needed."""
+        """Do not cancel tasks that are leaving: their results are still needed."""
         self._is_kept = True
 
     def end(self) -> None:
         if self._is_kept or self._over.wait(LEAVE_S):
             return
-        # Spark's side may be gone with its driver.
+        # The driver's JVM may have ended already.
         with suppress(Py4JError, OSError):
             self._context.cancelJobGroup(self._group)
         self._over.wait(CANCEL_S)
 
 
 def account(error: Exception) -> tuple[int | None, str]:
-    """The rank that Spark blames, if it can be told, and why in one line."""
+    """Return the rank that Spark names as failed, if any, and the cause in one line."""
     message = str(error.java_exception.getMessage() if isinstance(error, Py4JJavaError) else error)
     found = _FAILED_TASK.search(message)
     if found is None:
@@ -136,7 +136,7 @@ def account(error: Exception) -> tuple[int | None, str]:
 
 
 def _cause(text: str) -> str:
-    """Of a Python traceback the exception, of a Java one what it says first."""
+    """Return the exception of a Python traceback, or the first line of a Java one."""
     lines = [line for line in text.splitlines() if line.strip() and not line.startswith(("\tat ", "    at "))]
     if any("Traceback (most recent call last)" in line for line in lines):
         ends = [line for line in lines if not line.startswith((" ", "\t", "Driver stacktrace", "Caused by"))]
@@ -145,25 +145,25 @@ def _cause(text: str) -> str:
 
 
 def await_slots(context: Any, workers: int, timeout_s: float) -> None:
-    """Return once so many are free; `TooFewSlots` if they are not within `timeout_s`, in which executors may come."""
+    """Return when `workers` slots are free; raise `TooFewSlots` after `timeout_s`. Executors may register meanwhile."""
     deadline = time.monotonic() + timeout_s
     while True:
         free, total = slots(context)
         if free >= workers:
             return
-        # The slots of a local master do not change.
+        # The number of slots of a local master is constant.
         if time.monotonic() > deadline or (total < workers and is_local(context.master)):
             raise too_few(workers, free, total)
         time.sleep(ASK_S)
 
 
 def is_local(master: str) -> bool:
-    """Whether tasks run in the driver itself."""
+    """Return whether tasks run in the driver process."""
     return master == "local" or master.startswith("local[")
 
 
 def too_few(workers: int, free: int, total: int) -> TooFewSlots:
-    """The error."""
+    """Return the error for missing slots, with advice."""
     if total < workers:
         advice = (
             "ask for fewer workers, or start Spark with more: master local[N], --num-executors, --executor-cores, "

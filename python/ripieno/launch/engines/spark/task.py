@@ -1,7 +1,7 @@
-"""What runs at the executors: functions for the tasks of a barrier stage, each of which becomes a rank.
+"""Code that runs on executors: functions for the tasks of a barrier stage, which become ranks.
 
-They are nested in functions, so that cloudpickle takes them by value, and hold bytes only: an executor can unpickle
-them before it knows where its ripieno is.
+The functions are nested so that cloudpickle sends them by value. They hold bytes only, because an executor unpickles
+them before it can import ripieno.
 """
 
 from __future__ import annotations
@@ -17,14 +17,14 @@ if TYPE_CHECKING:
 
     from ripieno.launch.engine.batches import Batches
 
-# The rows of a rank, and what it returns to Spark, among what its programs find there.
+# Keys of a rank's rows, and of its results for Spark, in the local values of its programs.
 ROWS, OUTPUT = "spark rows", "spark output"
 
 
 def plain(
     invitation: Invitation, archive: str | None, racks: Mapping[str, str]
 ) -> Callable[[Iterable[Any]], Iterable[Any]]:
-    """The task of a rank without data; `archive` is the one that was shipped, `racks` are those of executors' hosts."""
+    """Return the task of a rank without data; `archive` was shipped, `racks` maps executor hosts to racks."""
     pickled = pickle.dumps(invitation)
 
     def be_rank(_: Iterable[Any]) -> Iterable[Any]:
@@ -41,9 +41,9 @@ def plain(
 def with_rows(
     invitation: Invitation, archive: str | None, racks: Mapping[str, str], schema: pa.Schema
 ) -> Callable[[Iterable[Any]], Iterator[Any]]:
-    """The task of a rank that has rows of a DataFrame, and may return others.
+    """Return the task of a rank with rows of a DataFrame. The rank may return other rows.
 
-    `schema` has the names of the columns; Spark may call them as it likes.
+    `schema` has the original column names; Spark may use others.
     """
     pickled, serialized = pickle.dumps(invitation), schema.serialize().to_pybytes()
 
@@ -63,7 +63,7 @@ def with_rows(
 
 
 def named(rows: Iterable[pa.RecordBatch], schema: pa.Schema) -> Batches:
-    """What Spark hands over, under the names that `schema` has."""
+    """Return the batches from Spark with the column names of `schema`."""
     import pyarrow as pa
 
     from ripieno.launch.engine.batches import Batches
@@ -76,7 +76,7 @@ def named(rows: Iterable[pa.RecordBatch], schema: pa.Schema) -> Batches:
 
 
 def serve(invitation: Invitation, racks: Mapping[str, str], local: dict[str, Any]) -> None:
-    """Be the rank with the number of this task's partition, until the job is over."""
+    """Run the rank with the number of this task's partition until the job is over."""
     from pyspark import BarrierTaskContext
 
     from ripieno.launch import member
@@ -84,7 +84,7 @@ def serve(invitation: Invitation, racks: Mapping[str, str], local: dict[str, Any
     context = BarrierTaskContext.get()
     rank = context.partitionId()
     hosts = [each.address.rpartition(":")[0] for each in context.getTaskInfos()]
-    # Executors may have come since the racks were asked for.
+    # Executors may have registered after the racks were read.
     rack = racks[hosts[rank]] if racks.keys() >= set(hosts) else None
     address = hosts[rank].strip("[]")
     member.serve(invitation, rank, exchange=context.allGather, bind_host=address, rack=rack, local=local)
@@ -92,7 +92,7 @@ def serve(invitation: Invitation, racks: Mapping[str, str], local: dict[str, Any
 
 def _finder(archive: str | None) -> Callable[[], None]:
     def find_ripieno() -> None:
-        """Make ``import ripieno`` possible: it is installed here, or was shipped."""
+        """Make ``import ripieno`` work, from an installation or from the shipped archive."""
         import sys
         from importlib.util import find_spec
 
