@@ -78,7 +78,7 @@ class RunReport(FitReport):
     load_s
         Seconds of reading, on the slowest rank.
     total_s
-        Seconds from the call of fit to its end, starting workers included.
+        Seconds from the call of fit to its end, including the start of workers.
     traffic
         Of each rank, what its communicator counted.
     ranks

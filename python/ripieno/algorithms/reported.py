@@ -156,7 +156,7 @@ class PlainReport(ShownReport):
     Parameters
     ----------
     total_s
-        Seconds from the call of fit to its end, starting workers included.
+        Seconds from the call of fit to its end, including the start of workers.
     ranks
         Where the time of each rank went.
     about

@@ -41,9 +41,9 @@ class KMeans(KMeansParams, Estimator, DefaultParamsWritable, DefaultParamsReadab
     Parameters
     ----------
     k : int, default=2
-        How many clusters.
+        Number of clusters.
     max_iter : int, default=20
-        Iterations, at most.
+        Maximum number of iterations.
     tol : float, default=1e-4
         The fit ends when the squared Frobenius norm of the centres' shift is at most `tol` times the mean variance of
         the columns, or earlier, when no row changes its cluster. Spark's own K-means compares each centre's shift with

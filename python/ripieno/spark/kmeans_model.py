@@ -33,7 +33,7 @@ class KMeansSummary:
     Parameters
     ----------
     k
-        How many clusters.
+        Number of clusters.
     trainingCost
         Weighted sum of the squared distances of the rows to their centres.
     report

@@ -92,22 +92,24 @@ class ALS(IterativeEstimator, ObservedEstimator):
     exchange : {"auto", "allgather", "needed"}, default="auto"
         How factors get to the workers: to all of them, to each those that its ratings need, or whatever costs less.
     checkpoint : path, default=None
-        A folder that rank 0 sees. The fit is kept there while it runs, once a second at most, and one of the same
-        ratings and parameters, but for `max_iter`, goes on from there, with any number of workers.
+        Folder for saved state, accessible to rank 0. The running fit saves there, at most once a second. A later fit of
+        the same ratings with the same parameters (except `max_iter`) resumes from it, with any number of workers.
     every : int or None, default=None
-        The fit is kept after every so many iterations, in the folder and, of `on_failure`, in memory; each time costs a
-        write to the disk. None: in the folder once a second at most, in memory after each.
+        Save the fit every this many iterations: to the `checkpoint` folder, and to memory if `on_failure` restarts
+        fits. Each save to the folder costs a disk write. None: save to the folder at most once a second, and to memory
+        after each iteration.
     random_state : int, RandomState or None, default=None
         Of the first factors. With an int the same input gives the same factors, bit for bit, on any number of workers.
     workers : int, default=1
-        How many ranks do the work; a single local one is the calling process.
+        Number of ranks. A single local rank runs in the calling process.
     threads : int or None, default=None
-        Threads of each worker; by default an even share of the machine's cores, or the cores of an engine's slot.
+        Threads per worker. Default: an even share of the machine's cores, or the cores of an engine's slot.
     engine : str, Engine or Job, default="local"
-        Where workers run, as for `ripieno.launch`; or a running job, whose workers then do the work, all of them.
+        Where workers run, as in `ripieno.launch`. If this is a running job, the fit uses all of its workers.
     on_failure : {"raise", "shrink", "respawn"}, default="raise"
-        What becomes of a fit whose workers die or fall silent, as for `ripieno.launch`: it fails, or begins again with
-        those that are left, or with as many as before; and goes on from what it has kept. A running job has its own.
+        What to do when a worker dies or stops responding, as in `ripieno.launch`: raise, restart on the survivors, or
+        restart with replacements. A restarted fit resumes from its last saved state. A running job uses its own
+        setting.
     on_iteration : callable or None, default=None
         Called in the calling process after each iteration with a dict of "event" ("iteration"), "iteration" (from 1),
         "objective", of explicit ratings "rmse", and rank 0's "compute_s" and "communication_s".
@@ -119,13 +121,13 @@ class ALS(IterativeEstimator, ObservedEstimator):
     user_factors_, item_factors_ : ndarray of shape (n_users, rank) and (n_items, rank), float32
         Zeros without ratings.
     objective_ : float
-        What was minimised, at the end.
+        Final value of the objective.
     solver_ : str
-        The solver that was taken.
+        Solver used.
     n_iter_ : int
-        Iterations, those before a checkpoint included.
+        Number of iterations, including iterations before a checkpoint.
     resumed_from_ : int or None
-        After how many iterations the fit went on from a checkpoint.
+        Number of completed iterations at which the fit resumed from a checkpoint; None if it did not resume.
     report_ : ALSReport
         Objective and seconds of each iteration and rank; how factors travelled.
 
@@ -206,7 +208,7 @@ class ALS(IterativeEstimator, ObservedEstimator):
             tables are whole numbers or strings.
         y : ignored
         comm : Communicator, optional
-            Ranks that all make this call, instead of workers that are started for it; all get the result.
+            Ranks that make this call together, instead of newly started workers. All ranks get the result.
         rows : {"own", "shared"}, optional
             With `comm`: whether each rank passes ratings of its own, or all ranks pass the same ones. The users of a
             matrix are numbered after those of lower ranks. By default the ranks compare what they pass; different
@@ -220,9 +222,9 @@ class ALS(IterativeEstimator, ObservedEstimator):
         Raises
         ------
         InputError
-            Bad input or a bad parameter. It is a ValueError whose message says what is wrong.
+            Invalid input or parameter. InputError is a ValueError; its message names the problem.
         CheckpointError
-            The checkpoint is of another fit, in use, or cannot be written.
+            The checkpoint belongs to another fit, is in use, or cannot be written.
         CollectiveMismatch
             The ranks of `comm` make different calls, have different parameters, or pass different rows without `rows`.
         RankFailed

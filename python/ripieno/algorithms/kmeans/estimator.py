@@ -52,7 +52,7 @@ class KMeans(
     Parameters
     ----------
     n_clusters : int, default=8
-        How many clusters.
+        Number of clusters.
     init : {"k-means||", "k-means++", "random"}, array-like of shape (n_clusters, n_features) or callable
         Where to start. The named ones depend on `random_state` and the data only, not on the number of workers.
         "k-means||" draws candidates in a few rounds, of which greedy k-means++ chooses; more than 1,000 clusters it
@@ -72,12 +72,13 @@ class KMeans(
         A folder in which the fit keeps the centroids, once a second at most, and from which the same fit goes on to the
         same bits, also with other numbers of workers and threads.
     every : int or None, default=None
-        The fit is kept after every so many iterations, in the folder and, of `on_failure`, in memory; each time costs a
-        write to the disk. None: in the folder once a second at most, in memory after each.
+        Save the fit every this many iterations: to the `checkpoint` folder, and to memory if `on_failure` restarts
+        fits. Each save to the folder costs a disk write. None: save to the folder at most once a second, and to memory
+        after each iteration.
     workers : int, default=1
-        How many ranks do the work; a single local one is the calling process.
+        Number of ranks. A single local rank runs in the calling process.
     threads : int or None, default=None
-        Threads of each worker; by default an even share of the machine's cores, or the cores of an engine's slot.
+        Threads per worker. Default: an even share of the machine's cores, or the cores of an engine's slot.
     thread_model : {"fork-join", "bsp"}, default="fork-join"
         How a worker's threads go through an iteration, with the same result: they fork for the assignment and again
         for the sums, or go through both with a barrier between.
@@ -98,12 +99,13 @@ class KMeans(
         of the memory that there is for a worker. `bounds` and `thread_model` do nothing for divided ones, and a
         checkpoint of these is of one run; those of `init="k-means++"` or an array are whole at first.
     engine : str, Engine or Job, default="local"
-        Where workers run, as for `ripieno.launch`; or a running job, whose workers then do the work, all of them.
+        Where workers run, as in `ripieno.launch`. If this is a running job, the fit uses all of its workers.
     on_failure : {"raise", "shrink", "respawn"}, default="raise"
-        What becomes of a fit whose workers die or fall silent, as for `ripieno.launch`: it fails, or begins again with
-        those that are left, or with as many as before; and goes on from what it has kept. A running job has its own.
+        What to do when a worker dies or stops responding, as in `ripieno.launch`: raise, restart on the survivors, or
+        restart with replacements. A restarted fit resumes from its last saved state. A running job uses its own
+        setting.
     verbose : int, default=0
-        Above 0, a line per iteration is printed.
+        If above 0, print a line per iteration.
     on_iteration : callable or None, default=None
         Called in the calling process with a dict for each step, whose key "event" says which. "centroids" comes once:
         "divided", whether they are, "whole_bytes", what all would take on a worker, and "free_bytes", what there is for
@@ -131,9 +133,9 @@ class KMeans(
     resumed_from_ : int or None
         After how many iterations of a run the fit went on from a checkpoint.
     n_features_in_ : int
-        Columns of the input.
+        Number of columns of the input.
     first_column_ : int or None
-        What the first of them is counted as in libsvm text, 0 or 1; None of other input.
+        Index of the first column in libsvm text, 0 or 1; None for other input.
     feature_names_in_ : ndarray of shape (n_features_in_,)
         Names of the columns, if the input had them: of frames, CSV with a header and Parquet. Those of later input have
         to be the same.
@@ -244,13 +246,13 @@ class KMeans(
             splits, or a partition file, each worker reads those that are assigned to it.
         y : ignored
         sample_weight : array-like of shape (n_samples,), default=None
-            Weights of the rows, in their order; none may be negative.
+            Weights of the rows, in row order; must not be negative.
         comm : Communicator, optional
-            Ranks that all make this call, instead of workers that are started for it; all get the model.
+            Ranks that make this call together, instead of newly started workers. All ranks get the model.
         rows : {"own", "shared"}, optional
-            With `comm`: whether each rank passes rows of its own, which make up the whole in the order of ranks, or all
-            ranks pass the same rows. By default the ranks compare what they pass; different rows are an error.
-            With own rows `labels_` has the own rows.
+            With `comm`: "own" if each rank passes its own rows, concatenated in rank order; "shared" if all ranks pass
+            the same rows. Default: ranks compare their rows and raise an error if these differ. With `rows="own"`,
+            `labels_` covers the rows of this rank.
 
         Returns
         -------
@@ -260,9 +262,9 @@ class KMeans(
         Raises
         ------
         InputError
-            Bad input or a bad parameter. It is a ValueError whose message says what is wrong.
+            Invalid input or parameter. InputError is a ValueError; its message names the problem.
         CheckpointError
-            The checkpoint is of another fit, in use, or cannot be written.
+            The checkpoint belongs to another fit, is in use, or cannot be written.
         CollectiveMismatch
             The ranks of `comm` make different calls, have different parameters, or pass different rows without `rows`.
         RankFailed

@@ -51,7 +51,7 @@ class KMeansReport(FitReport):
     load_s, seed_s
         Seconds of reading and of choosing the first centroids, on the slowest rank.
     total_s
-        Seconds from the call of fit to its end, starting workers included.
+        Seconds from the call of fit to its end, including the start of workers.
     history
         Inertia and squared shift of each iteration of the run that was kept, also of those before an interruption.
     cluster_sizes : (k,) int64

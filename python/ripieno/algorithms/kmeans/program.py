@@ -117,7 +117,7 @@ def fit(
         On every rank: bad rows (see `ripieno.algorithms.kmeans.rows.load`), fewer rows than clusters, or values
         so large that squared distances between them have no finite sum.
     CheckpointError
-        The checkpoint is of another fit, in use, or cannot be written.
+        The checkpoint belongs to another fit, is in use, or cannot be written.
     """
     begin = time.perf_counter()
     rows = load(comm, source, weights)

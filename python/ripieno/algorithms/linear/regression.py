@@ -76,12 +76,12 @@ class LeastSquares(MultiOutputMixin, RegressorMixin, ObservedEstimator):
         y : array-like of shape (n_samples,) or (n_samples, n_targets), or str
             The targets; of files with names of columns, the name of the one that holds them.
         sample_weight : array-like of shape (n_samples,), default=None
-            Weights of the rows, in their order; none may be negative.
+            Weights of the rows, in row order; must not be negative.
         comm : Communicator, optional
-            Ranks that all make this call, instead of workers that are started for it; all get the model.
+            Ranks that make this call together, instead of newly started workers. All ranks get the model.
         rows : {"own", "shared"}, optional
-            With `comm`: whether each rank passes rows of its own, which make up the whole in the order of ranks, or all
-            ranks pass the same rows. By default the ranks compare what they pass; different rows are an error.
+            With `comm`: "own" if each rank passes its own rows, concatenated in rank order; "shared" if all ranks pass
+            the same rows. Default: ranks compare their rows and raise an error if these differ.
 
         Returns
         -------
@@ -91,7 +91,7 @@ class LeastSquares(MultiOutputMixin, RegressorMixin, ObservedEstimator):
         Raises
         ------
         InputError
-            Bad input or a bad parameter. It is a ValueError whose message says what is wrong.
+            Invalid input or parameter. InputError is a ValueError; its message names the problem.
         CollectiveMismatch
             The ranks of `comm` make different calls, have different parameters, or pass different rows without `rows`.
         RankFailed
@@ -205,14 +205,15 @@ class LinearRegression(LeastSquares):
         "normal" adds up a scatter matrix in one pass; "tsqr" puts QR factors together by a tree, and takes columns that
         depend on each other. "auto" takes the first, and then the second where too many digits would be lost.
     workers : int, default=1
-        How many ranks do the work; a single local one is the calling process.
+        Number of ranks. A single local rank runs in the calling process.
     threads : int or None, default=None
-        Threads of each worker; by default an even share of the machine's cores, or the cores of an engine's slot.
+        Threads per worker. Default: an even share of the machine's cores, or the cores of an engine's slot.
     engine : str, Engine or Job, default="local"
-        Where workers run, as for `ripieno.launch`; or a running job, whose workers then do the work, all of them.
+        Where workers run, as in `ripieno.launch`. If this is a running job, the fit uses all of its workers.
     on_failure : {"raise", "shrink", "respawn"}, default="raise"
-        What becomes of a fit whose workers die or fall silent, as for `ripieno.launch`: it fails, or begins again with
-        those that are left, or with as many as before; and goes on from what it has kept. A running job has its own.
+        What to do when a worker dies or stops responding, as in `ripieno.launch`: raise, restart on the survivors, or
+        restart with replacements. A restarted fit resumes from its last saved state. A running job uses its own
+        setting.
     on_iteration : callable or None, default=None
         Called in the calling process after each stage with a dict of "event" ("iteration"), "iteration" (from 1),
         "stage", and rank 0's "compute_s" and "communication_s".
@@ -230,7 +231,7 @@ class LinearRegression(LeastSquares):
     solver_ : str
         The one that found the solution.
     n_features_in_ : int
-        Columns of the input.
+        Number of columns of the input.
     feature_names_in_ : ndarray of shape (n_features_in_,)
         Names of the columns, if the input had them.
     report_ : RunReport
@@ -288,14 +289,15 @@ class Ridge(FromResult, LeastSquares):
         "normal" adds up a scatter matrix in one pass; "tsqr" puts QR factors together by a tree. "auto" takes the
         first, and then the second where too many digits would be lost.
     workers : int, default=1
-        How many ranks do the work; a single local one is the calling process.
+        Number of ranks. A single local rank runs in the calling process.
     threads : int or None, default=None
-        Threads of each worker; by default an even share of the machine's cores, or the cores of an engine's slot.
+        Threads per worker. Default: an even share of the machine's cores, or the cores of an engine's slot.
     engine : str, Engine or Job, default="local"
-        Where workers run, as for `ripieno.launch`; or a running job, whose workers then do the work, all of them.
+        Where workers run, as in `ripieno.launch`. If this is a running job, the fit uses all of its workers.
     on_failure : {"raise", "shrink", "respawn"}, default="raise"
-        What becomes of a fit whose workers die or fall silent, as for `ripieno.launch`: it fails, or begins again with
-        those that are left, or with as many as before; and goes on from what it has kept. A running job has its own.
+        What to do when a worker dies or stops responding, as in `ripieno.launch`: raise, restart on the survivors, or
+        restart with replacements. A restarted fit resumes from its last saved state. A running job uses its own
+        setting.
     on_iteration : callable or None, default=None
         Called in the calling process after each stage with a dict of "event" ("iteration"), "iteration" (from 1),
         "stage", and rank 0's "compute_s" and "communication_s".
@@ -309,7 +311,7 @@ class Ridge(FromResult, LeastSquares):
     solver_ : str
         The one that found the solution.
     n_features_in_ : int
-        Columns of the input.
+        Number of columns of the input.
     feature_names_in_ : ndarray of shape (n_features_in_,)
         Names of the columns, if the input had them.
     report_ : RunReport

@@ -71,24 +71,26 @@ class LogisticRegression(LinearClassifier, FromResult, IterativeEstimator, Obser
     tol : float, default=1e-4
         It ends when no entry of the gradient of the mean loss, penalty included, is larger.
     max_iter : int, default=100
-        Iterations, at most.
+        Maximum number of iterations.
     warm_start : bool, default=False
         Whether to begin where the last fit has ended.
     checkpoint : path, default=None
         A folder that rank 0 sees. The fit is kept there while it runs, once a second at most, and at its end, and a fit
         of the same rows and parameters goes on from it; `tol` and `max_iter` may be others.
     every : int or None, default=None
-        The fit is kept after every so many iterations, in the folder and, of `on_failure`, in memory; each time costs a
-        write to the disk. None: in the folder once a second at most, in memory after each.
+        Save the fit every this many iterations: to the `checkpoint` folder, and to memory if `on_failure` restarts
+        fits. Each save to the folder costs a disk write. None: save to the folder at most once a second, and to memory
+        after each iteration.
     workers : int, default=1
-        How many ranks do the work; a single local one is the calling process.
+        Number of ranks. A single local rank runs in the calling process.
     threads : int or None, default=None
-        Threads of each worker; by default an even share of the machine's cores, or the cores of an engine's slot.
+        Threads per worker. Default: an even share of the machine's cores, or the cores of an engine's slot.
     engine : str, Engine or Job, default="local"
-        Where workers run, as for `ripieno.launch`; or a running job, whose workers then do the work, all of them.
+        Where workers run, as in `ripieno.launch`. If this is a running job, the fit uses all of its workers.
     on_failure : {"raise", "shrink", "respawn"}, default="raise"
-        What becomes of a fit whose workers die or fall silent, as for `ripieno.launch`: it fails, or begins again with
-        those that are left, or with as many as before; and goes on from what it has kept. A running job has its own.
+        What to do when a worker dies or stops responding, as in `ripieno.launch`: raise, restart on the survivors, or
+        restart with replacements. A restarted fit resumes from its last saved state. A running job uses its own
+        setting.
     on_iteration : callable or None, default=None
         Called in the calling process after each iteration with a dict of "event" ("iteration"), "iteration" (from 1),
         "objective", "gradient" (its largest entry, divided as for `tol`), and rank 0's "compute_s" and
@@ -103,13 +105,13 @@ class LogisticRegression(LinearClassifier, FromResult, IterativeEstimator, Obser
     intercept_ : ndarray of shape (1 or n_classes,), float64
         Constants of the scores.
     objective_ : float
-        What was minimised, at the end.
+        Final value of the objective.
     n_iter_ : int
-        Iterations, those before a checkpoint included.
+        Number of iterations, including iterations before a checkpoint.
     resumed_from_ : int or None
-        After how many iterations the fit went on from a checkpoint.
+        Number of completed iterations at which the fit resumed from a checkpoint; None if it did not resume.
     n_features_in_ : int
-        Columns of the input.
+        Number of columns of the input.
     first_column_ : int
         What the first of them is counted as: 0, but 1 of libsvm text without an index 0.
     feature_names_in_ : ndarray of shape (n_features_in_,)
@@ -197,12 +199,12 @@ class LogisticRegression(LinearClassifier, FromResult, IterativeEstimator, Obser
         y : array-like of shape (n_samples,), str or None
             The class of each row, two at least; of files with names of columns, the name of the one that holds them.
         sample_weight : array-like of shape (n_samples,), default=None
-            Weights of the rows, in their order; none may be negative.
+            Weights of the rows, in row order; must not be negative.
         comm : Communicator, optional
-            Ranks that all make this call, instead of workers that are started for it; all get the model.
+            Ranks that make this call together, instead of newly started workers. All ranks get the model.
         rows : {"own", "shared"}, optional
-            With `comm`: whether each rank passes rows of its own, which make up the whole in the order of ranks, or all
-            ranks pass the same rows. By default the ranks compare what they pass; different rows are an error.
+            With `comm`: "own" if each rank passes its own rows, concatenated in rank order; "shared" if all ranks pass
+            the same rows. Default: ranks compare their rows and raise an error if these differ.
 
         Returns
         -------
@@ -212,9 +214,9 @@ class LogisticRegression(LinearClassifier, FromResult, IterativeEstimator, Obser
         Raises
         ------
         InputError
-            Bad input or a bad parameter. It is a ValueError whose message says what is wrong.
+            Invalid input or parameter. InputError is a ValueError; its message names the problem.
         CheckpointError
-            The checkpoint is of another fit, in use, or cannot be written.
+            The checkpoint belongs to another fit, is in use, or cannot be written.
         CollectiveMismatch
             The ranks of `comm` make different calls, have different parameters, or pass different rows without `rows`.
         RankFailed

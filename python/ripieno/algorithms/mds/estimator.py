@@ -79,17 +79,19 @@ class MDS(IterativeEstimator, ObservedEstimator):
         of the same dissimilarities and parameters goes on from it; of a single start without annealing `max_iter` and
         `eps` may be others.
     every : int or None, default=None
-        The fit is kept after every so many iterations, in the folder and, of `on_failure`, in memory; each time costs a
-        write to the disk. None: in the folder once a second at most, in memory after each.
+        Save the fit every this many iterations: to the `checkpoint` folder, and to memory if `on_failure` restarts
+        fits. Each save to the folder costs a disk write. None: save to the folder at most once a second, and to memory
+        after each iteration.
     workers : int, default=1
-        How many ranks do the work; a single local one is the calling process.
+        Number of ranks. A single local rank runs in the calling process.
     threads : int or None, default=None
-        Threads of each worker; by default an even share of the machine's cores, or the cores of an engine's slot.
+        Threads per worker. Default: an even share of the machine's cores, or the cores of an engine's slot.
     engine : str, Engine or Job, default="local"
-        Where workers run, as for `ripieno.launch`; or a running job, whose workers then do the work, all of them.
+        Where workers run, as in `ripieno.launch`. If this is a running job, the fit uses all of its workers.
     on_failure : {"raise", "shrink", "respawn"}, default="raise"
-        What becomes of a fit whose workers die or fall silent, as for `ripieno.launch`: it fails, or begins again with
-        those that are left, or with as many as before; and goes on from what it has kept. A running job has its own.
+        What to do when a worker dies or stops responding, as in `ripieno.launch`: raise, restart on the survivors, or
+        restart with replacements. A restarted fit resumes from its last saved state. A running job uses its own
+        setting.
     on_iteration : callable or None, default=None
         Called in the calling process after each iteration with a dict of "event" ("iteration"), "iteration" (from 1),
         "stress", "normalized_stress", with several starts "start" (from 1), with annealing "temperature", and rank 0's
@@ -110,7 +112,7 @@ class MDS(IterativeEstimator, ObservedEstimator):
     resumed_from_ : int or None
         After how many iterations of all starts the fit went on from a checkpoint.
     n_features_in_ : int
-        Columns of the input.
+        Number of columns of the input.
     feature_names_in_ : ndarray of shape (n_features_in_,)
         Names of the columns, if the input had them.
     report_ : RunReport
@@ -207,11 +209,11 @@ class MDS(IterativeEstimator, ObservedEstimator):
             Of sequences: strings, two or more, or a path, glob or URL of FASTA files, compressed or not.
         y : ignored
         comm : Communicator, optional
-            Ranks that all make this call, instead of workers that are started for it; all get the model.
+            Ranks that make this call together, instead of newly started workers. All ranks get the model.
         rows : {"own", "shared"}, optional
-            With `comm`: whether each rank passes rows of its own, which make up the whole in the order of ranks, or all
-            ranks pass the same rows. By default the ranks compare what they pass; different rows are an error.
-            With own rows `init`, `weights` and `embedding_` have the own rows.
+            With `comm`: "own" if each rank passes its own rows, concatenated in rank order; "shared" if all ranks pass
+            the same rows. Default: ranks compare their rows and raise an error if these differ. With own rows `init`,
+            `weights` and `embedding_` have the own rows.
 
         Returns
         -------
@@ -221,9 +223,9 @@ class MDS(IterativeEstimator, ObservedEstimator):
         Raises
         ------
         InputError
-            Bad input or a bad parameter. It is a ValueError whose message says what is wrong.
+            Invalid input or parameter. InputError is a ValueError; its message names the problem.
         CheckpointError
-            The checkpoint is of another fit, in use, or cannot be written.
+            The checkpoint belongs to another fit, is in use, or cannot be written.
         CollectiveMismatch
             The ranks of `comm` make different calls, have different parameters, or pass different rows without `rows`.
         RankFailed
@@ -256,7 +258,7 @@ class MDS(IterativeEstimator, ObservedEstimator):
         n_neighbors : int, default=10
             To so many of the fitted points, those that are least dissimilar, distances are to be right.
         max_iter : int, default=300
-            Iterations, at most.
+            Maximum number of iterations.
         eps : float, default=1e-6
             It ends when no point moves by more than this share of the size of the embedding.
 

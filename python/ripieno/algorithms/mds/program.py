@@ -56,7 +56,7 @@ class MDSOptions:
     n_components, method, metric, max_iter, eps
         As for `MDS`.
     init : (n, k), or None
-        Where to begin; None draws positions.
+        Initial positions. None: draw them at random.
     n_init
         How many starts.
     cooling
@@ -125,7 +125,7 @@ def fit(
     InputError
         On every rank: bad dissimilarities, weights or positions to begin with.
     CheckpointError
-        The checkpoint is of another fit, in use, or cannot be written.
+        The checkpoint belongs to another fit, is in use, or cannot be written.
     """
     begin = time.perf_counter()
     rows = load_square(comm, source, weights, options.metric)

@@ -66,7 +66,7 @@ class PageRankReport(ShownReport):
     configure_s
         Seconds of configuring the sparse reduction, likewise.
     total_s
-        Seconds from the call of fit to its end, starting workers included.
+        Seconds from the call of fit to its end, including the start of workers.
     traffic
         Of each rank, what its communicator counted.
     ranks
@@ -105,28 +105,30 @@ class PageRank(IterativeEstimator, ObservedEstimator):
     tol : float, default=1e-12
         It ends when the ranks of all vertices together change by less than `tol` times their number, or not at all.
     max_iter : int, default=1000
-        Iterations, at most.
+        Maximum number of iterations.
     personalization : dict or (vertices, values), default=None
         Where a walk that jumps goes to: a number >= 0 per vertex, in any unit, 0 for those left out. None: anywhere.
     dangling : dict or (vertices, values), default=None
         Where a walk goes on to from a vertex without edges out. None: as `personalization`.
     workers : int, default=1
-        How many ranks do the work; a single local one is the calling process.
+        Number of ranks. A single local rank runs in the calling process.
     threads : int or None, default=None
-        Threads of each worker; by default an even share of the machine's cores, or the cores of an engine's slot.
+        Threads per worker. Default: an even share of the machine's cores, or the cores of an engine's slot.
     engine : str, Engine or Job, default="local"
-        Where workers run, as for `ripieno.launch`; or a running job, whose workers then do the work, all of them.
+        Where workers run, as in `ripieno.launch`. If this is a running job, the fit uses all of its workers.
     checkpoint : path, default=None
-        A folder that rank 0 sees. The fit is kept there while it runs, once a second at most, and one of the same graph
-        and parameters, but for `max_iter`, goes on from there, with any number of workers.
+        Folder for saved state, accessible to rank 0. The running fit saves there, at most once a second. A later fit of
+        the same graph with the same parameters (except `max_iter`) resumes from it, with any number of workers.
     every : int or None, default=None
-        The fit is kept after every so many iterations, in the folder and, of `on_failure`, in memory; each time costs a
-        write to the disk. None: in the folder once a second at most, in memory after each.
+        Save the fit every this many iterations: to the `checkpoint` folder, and to memory if `on_failure` restarts
+        fits. Each save to the folder costs a disk write. None: save to the folder at most once a second, and to memory
+        after each iteration.
     on_failure : {"raise", "shrink", "respawn"}, default="raise"
-        What becomes of a fit whose workers die or fall silent, as for `ripieno.launch`: it fails, or begins again with
-        those that are left, or with as many as before; and goes on from what it has kept. A running job has its own.
+        What to do when a worker dies or stops responding, as in `ripieno.launch`: raise, restart on the survivors, or
+        restart with replacements. A restarted fit resumes from its last saved state. A running job uses its own
+        setting.
     verbose : int, default=0
-        Above 0, a line per iteration is printed.
+        If above 0, print a line per iteration.
     on_iteration : callable or None, default=None
         Called in the calling process with a dict for each iteration: "event" ("iteration"), "iteration" (from 1),
         "error", "goal", "edges_per_s", and rank 0's "compute_s" and "communication_s".
@@ -136,11 +138,12 @@ class PageRank(IterativeEstimator, ObservedEstimator):
     ranks_ : ndarray of shape (n,), float64
         The rank of each vertex; they add up to 1.
     vertices_ : ndarray of shape (n,)
-        Which vertices these are: ids ascending, or the nodes of a networkx graph in their order.
+        The vertices: ids in ascending order, or the nodes of a networkx graph in their order.
     n_iter_ : int
-        Iterations, those before a checkpoint included.
+        Number of iterations, including iterations before a checkpoint.
     resumed_from_ : int or None
-        After how many iterations the fit went on when workers had died, of `on_failure`, or from `checkpoint`.
+        Number of completed iterations at which the fit resumed, after a worker failure or from `checkpoint`; None if it
+        did not resume.
     report_ : PageRankReport
         Error and seconds per iteration and rank.
 
@@ -216,10 +219,10 @@ class PageRank(IterativeEstimator, ObservedEstimator):
         graph : Graph, or whatever a `Graph` can be made of
         y : ignored
         comm : Communicator, optional
-            Ranks that all make this call, instead of workers that are started for it; all get the result.
+            Ranks that make this call together, instead of newly started workers. All ranks get the result.
         rows : {"own", "shared"}, optional
-            With `comm`: whether each rank passes edges of its own, or all ranks pass the same graph. By default the
-            ranks compare what they pass; different graphs are an error. The result is that of all vertices.
+            With `comm`: "own" if each rank passes its own edges; "shared" if all ranks pass the same graph. Default:
+            ranks compare their graphs and raise an error if these differ. The result covers all vertices.
 
         Returns
         -------
@@ -229,7 +232,7 @@ class PageRank(IterativeEstimator, ObservedEstimator):
         Raises
         ------
         InputError
-            Bad input or a bad parameter. It is a ValueError whose message says what is wrong.
+            Invalid input or parameter. InputError is a ValueError; its message names the problem.
         CollectiveMismatch
             The ranks of `comm` make different calls, have different parameters, or pass different rows without `rows`.
         RankFailed

@@ -57,20 +57,22 @@ class PCA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, FromResult, Iterati
     random_state : int, RandomState instance or None, default=None
         Source of the random subspace.
     workers : int, default=1
-        How many ranks do the work; a single local one is the calling process.
+        Number of ranks. A single local rank runs in the calling process.
     threads : int or None, default=None
-        Threads of each worker; by default an even share of the machine's cores, or the cores of an engine's slot.
+        Threads per worker. Default: an even share of the machine's cores, or the cores of an engine's slot.
     engine : str, Engine or Job, default="local"
-        Where workers run, as for `ripieno.launch`; or a running job, whose workers then do the work, all of them.
+        Where workers run, as in `ripieno.launch`. If this is a running job, the fit uses all of its workers.
     checkpoint : path, default=None
         A folder that rank 0 sees. A random subspace is kept there while it is refined, once a second at most, and a fit
         of the same shape and parameters goes on from there, with any number of workers. Other solvers keep nothing.
     every : int or None, default=None
-        The fit is kept after every so many refinements, in the folder and, of `on_failure`, in memory; each time costs
-        a write to the disk. None: in the folder once a second at most, in memory after each.
+        Save the fit every this many refinements: to the `checkpoint` folder, and to memory if `on_failure` restarts
+        fits. Each save to the folder costs a disk write. None: save to the folder at most once a second, and to memory
+        after each refinement.
     on_failure : {"raise", "shrink", "respawn"}, default="raise"
-        What becomes of a fit whose workers die or fall silent, as for `ripieno.launch`: it fails, or begins again with
-        those that are left, or with as many as before; and goes on from what it has kept. A running job has its own.
+        What to do when a worker dies or stops responding, as in `ripieno.launch`: raise, restart on the survivors, or
+        restart with replacements. A restarted fit resumes from its last saved state. A running job uses its own
+        setting.
     on_iteration : callable or None, default=None
         Called in the calling process after each stage with a dict of "event" ("iteration"), "iteration" (from 1),
         "stage", and rank 0's "compute_s" and "communication_s".
@@ -90,7 +92,7 @@ class PCA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, FromResult, Iterati
     feature_names_in_ : ndarray of shape (n_features_in_,)
         Names of the columns, if the input had them.
     solver_ : str
-        The solver that was taken.
+        Solver used.
     resumed_from_ : int or None
         After how many refinements of a random subspace the fit went on when workers had died, of `on_failure`, or from
         `checkpoint`.
@@ -171,10 +173,10 @@ class PCA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, FromResult, Iterati
             .npy, .npz, .csv, .parquet. Of splits, or a partition file, it reads those that are assigned to it.
         y : ignored
         comm : Communicator, optional
-            Ranks that all make this call, instead of workers that are started for it; all get the model.
+            Ranks that make this call together, instead of newly started workers. All ranks get the model.
         rows : {"own", "shared"}, optional
-            With `comm`: whether each rank passes rows of its own, which make up the whole in the order of ranks, or all
-            ranks pass the same rows. By default the ranks compare what they pass; different rows are an error.
+            With `comm`: "own" if each rank passes its own rows, concatenated in rank order; "shared" if all ranks pass
+            the same rows. Default: ranks compare their rows and raise an error if these differ.
 
         Returns
         -------
@@ -184,7 +186,7 @@ class PCA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, FromResult, Iterati
         Raises
         ------
         InputError
-            Bad input or a bad parameter. It is a ValueError whose message says what is wrong.
+            Invalid input or parameter. InputError is a ValueError; its message names the problem.
         CollectiveMismatch
             The ranks of `comm` make different calls, have different parameters, or pass different rows without `rows`.
         RankFailed

@@ -86,20 +86,22 @@ class SparseSGD(LinearClassifier, IterativeEstimator, ObservedEstimator):
         Source of the rows of each step and of the order of steps; with an int, every run on as many workers gives the
         same bits.
     workers : int, default=1
-        How many ranks do the work; a single local one is the calling process.
+        Number of ranks. A single local rank runs in the calling process.
     threads : int or None, default=None
-        Threads of each worker; by default an even share of the machine's cores, or the cores of an engine's slot.
+        Threads per worker. Default: an even share of the machine's cores, or the cores of an engine's slot.
     engine : str, Engine or Job, default="local"
-        Where workers run, as for `ripieno.launch`; or a running job, whose workers then do the work, all of them.
+        Where workers run, as in `ripieno.launch`. If this is a running job, the fit uses all of its workers.
     checkpoint : path, default=None
-        A folder that rank 0 sees. The fit is kept there while it runs, once a second at most, and one of the same rows
-        and parameters, but for `max_iter`, goes on from there, with any number of workers.
+        Folder for saved state, accessible to rank 0. The running fit saves there, at most once a second. A later fit of
+        the same rows with the same parameters (except `max_iter`) resumes from it, with any number of workers.
     every : int or None, default=None
-        The fit is kept after every so many epochs, in the folder and, of `on_failure`, in memory; each time costs a
-        write to the disk. None: in the folder once a second at most, in memory after each.
+        Save the fit every this many epochs: to the `checkpoint` folder, and to memory if `on_failure` restarts fits.
+        Each save to the folder costs a disk write. None: save to the folder at most once a second, and to memory after
+        each epoch.
     on_failure : {"raise", "shrink", "respawn"}, default="raise"
-        What becomes of a fit whose workers die or fall silent, as for `ripieno.launch`: it fails, or begins again with
-        those that are left, or with as many as before; and goes on from what it has kept. A running job has its own.
+        What to do when a worker dies or stops responding, as in `ripieno.launch`: raise, restart on the survivors, or
+        restart with replacements. A restarted fit resumes from its last saved state. A running job uses its own
+        setting.
     on_iteration : callable or None, default=None
         Called in the calling process after each epoch with a dict of "event" ("epoch"), "epoch", from 1, and "loss".
 
@@ -117,11 +119,12 @@ class SparseSGD(LinearClassifier, IterativeEstimator, ObservedEstimator):
     n_iter_ : int
         Epochs, those before a death included.
     report_ : PlainReport
-        Where the time of each rank went; see docs/dashboard.md.
+        Time breakdown of each rank; see docs/dashboard.md.
     resumed_from_ : int or None
-        After how many epochs the fit went on when workers had died, of `on_failure`, or from `checkpoint`.
+        Number of completed epochs at which the fit resumed, after a worker failure or from `checkpoint`; None if it did
+        not resume.
     n_features_in_ : int
-        Columns of the input.
+        Number of columns of the input.
     feature_names_in_ : ndarray of shape (n_features_in_,)
         Names of the columns, if the input had them.
 
@@ -207,10 +210,10 @@ class SparseSGD(LinearClassifier, IterativeEstimator, ObservedEstimator):
         y : array-like of shape (n_samples,)
             The class of each row, two at least; None for files, which have them.
         comm : Communicator, optional
-            Ranks that all make this call, instead of workers that are started for it; all get the result.
+            Ranks that make this call together, instead of newly started workers. All ranks get the result.
         rows : {"own", "shared"}, optional
-            With `comm`: whether each rank passes rows of its own, which make up the whole in the order of ranks, or all
-            ranks pass the same rows. By default the ranks compare what they pass; different rows are an error.
+            With `comm`: "own" if each rank passes its own rows, concatenated in rank order; "shared" if all ranks pass
+            the same rows. Default: ranks compare their rows and raise an error if these differ.
 
         Returns
         -------
@@ -220,7 +223,7 @@ class SparseSGD(LinearClassifier, IterativeEstimator, ObservedEstimator):
         Raises
         ------
         InputError
-            Bad input or a bad parameter. It is a ValueError whose message says what is wrong.
+            Invalid input or parameter. InputError is a ValueError; its message names the problem.
         CollectiveMismatch
             The ranks of `comm` make different calls, have different parameters, or pass different rows without `rows`.
         RankFailed
@@ -256,7 +259,7 @@ class SparseSGD(LinearClassifier, IterativeEstimator, ObservedEstimator):
         Raises
         ------
         InputError
-            Bad input or a bad parameter.
+            Invalid input or parameter.
         CollectiveMismatch
             The ranks of `comm` make different calls, have different parameters, or pass different rows without `rows`.
         RankFailed

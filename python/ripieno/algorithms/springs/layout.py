@@ -54,9 +54,10 @@ def layout(
     fixed : sequence of vertices, default=None
         Vertices that stay where `pos` has them. With some the result is not scaled. A networkx graph may lack some.
     iterations : int, default=50
-        Iterations, at most.
+        Maximum number of iterations.
     threshold : float, default=1e-4
-        It ends when the root of the sum of all squared moves, divided by the number of vertices, is smaller.
+        The fit ends when the square root of the sum of all squared moves, divided by the number of vertices, is below
+        this.
     weight : str or None, default="weight"
         The attribute of a networkx graph's edges by which they pull, 1 where an edge has none; None: all alike. Edges
         of another kind have no names for their weights: "weight" or None.
@@ -83,7 +84,7 @@ def layout(
     Raises
     ------
     InputError
-        Bad input or a bad parameter. It is a ValueError whose message says what is wrong.
+        Invalid input or parameter. InputError is a ValueError; its message names the problem.
     RankFailed
         A worker died.
 

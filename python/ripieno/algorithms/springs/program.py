@@ -58,7 +58,7 @@ class LayoutOptions:
     dim, k, iterations, threshold, approximation, theta
         As for `FruchtermanReingold`.
     init : (n, dim), or None
-        Where to begin; None draws positions.
+        Initial positions. None: draw them at random.
     known : ids and positions, or None
         Where some vertices begin, if not all are told of.
     fixed
@@ -117,7 +117,7 @@ def fit(comm: Communicator, graph: Graph, options: LayoutOptions, emit: Emit | N
     InputError
         On every rank: bad edges, more than can be laid out, or positions for another number of vertices.
     CheckpointError
-        The checkpoint is of another fit, in use, or cannot be written.
+        The checkpoint belongs to another fit, is in use, or cannot be written.
     """
     begin = time.perf_counter()
     ids, matrix = _adjacency(comm, graph)
