@@ -302,8 +302,9 @@ def _is_default(model: Any, name: str, value: Any) -> bool:
 
 
 def _parameters(model: Any) -> dict[str, Any]:
-    """Return all listed parameters. A job or session is replaced by its description, because it may end before the
-    report.
+    """Return all listed parameters.
+
+    A job or session is replaced by its description, because it may end before the report does.
     """
     listed = {name: value for name, value in model.get_params(deep=False).items() if name not in _UNLISTED}
     if not isinstance(listed.get("engine"), str | None):

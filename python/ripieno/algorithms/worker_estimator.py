@@ -34,7 +34,7 @@ class WorkerEstimator(BaseEstimator):
 
     # The decorator `reported` sets this.
     _is_fitting = False
-    # Names of attributes with one entry per row.
+    # Names of attributes with one entry per row. A fit on splits puts these in the order of the splits.
     _of_rows: tuple[str, ...] = ()
     _takes_splits = True
     # Facts of each rank in the last run.

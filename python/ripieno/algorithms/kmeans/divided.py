@@ -50,8 +50,9 @@ class ArrivalOrder:
     starts: NDArray[np.int64]
 
     def cuts(self, count: int) -> NDArray[np.int64]:
-        """Return the starts of `count` blocks and the end of the last; blocks consist of whole groups if groups
-        exist.
+        """Return the starts of `count` blocks and the end of the last one.
+
+        Blocks consist of whole groups if the centroids are grouped.
         """
         even = np.arange(count + 1) * len(self.numbers) // count
         return even if len(self.starts) == 2 else self.starts[np.searchsorted(self.starts, even)]

@@ -38,12 +38,11 @@ BITS = 32
 def fit(
     comm: Communicator, graph: Graph, string_count: int, seed: int, max_iter: int, keeping: Keeping
 ) -> tuple[list[float], bool, int | None]:
-    """Return estimates of the pairs of vertices with a path of at most 0, 1, … steps, and whether no longer path
-    exists.
+    """Estimate the pairs of vertices with a path of at most 0, 1, … steps.
 
-    The third result is the number of steps at which the fit resumed from saved state, or None. Each vertex has
-    `string_count` strings, an even number. At most `max_iter` steps are counted. All ranks get the same result. The fit
-    resumes from saved state if any exists.
+    Returns the estimates, whether no longer path exists, and the number of steps at which the fit resumed, or None.
+    Each vertex has `string_count` strings, an even number. At most `max_iter` steps are counted. All ranks get the same
+    result. The fit resumes from saved state if any exists.
 
     Raises
     ------
