@@ -85,8 +85,8 @@ class Call:
 def same_call(fit: Fit) -> Fit:
     """Compare the calls of `fit` on all ranks of its argument `comm`, and resolve its argument `rows`.
 
-    With `comm`, `fit` receives ``rows="own"`` or ``rows="shared"``. With own rows, `fit` on a rank without rows receives None for
-    them, and empty weights if other ranks have weights.
+    With `comm`, `fit` receives ``rows="own"`` or ``rows="shared"``. With own rows, `fit` on a rank without rows
+    receives None for them, and empty weights if other ranks have weights.
 
     Raises
     ------

@@ -1,4 +1,4 @@
-"""K-means by small batches as a scikit-learn estimator: a first answer early, and rows that keep coming."""
+"""Mini-batch K-means as a scikit-learn estimator, for early results and for rows that arrive over time."""
 
 from __future__ import annotations
 
@@ -30,25 +30,25 @@ if TYPE_CHECKING:
 
 
 class MiniBatchKMeans(KMeans):
-    """K-means by batches of rows, each centroid at the mean of all rows that it has got so far.
+    """Mini-batch K-means: each centroid is the mean of all rows assigned to it so far.
 
     Parameters
     ----------
     n_clusters : int, default=8
         Number of clusters.
     init : {"k-means||", "k-means++", "random"}, array-like of shape (n_clusters, n_features) or callable
-        Where to start, as for `KMeans`; the `cluster_centers_` of another model, to go on from these.
+        Initial centroids, as in `KMeans`. To continue from another model, pass its `cluster_centers_`.
     max_iter : int, default=100
-        Passes over all rows, at most: ``max_iter * n_samples // batch_size`` batches.
+        Maximum number of passes over all rows: ``max_iter * n_samples // batch_size`` batches.
     batch_size : int, default=1024
-        Rows of a batch, of all workers together, drawn with replacement.
+        Rows of a batch over all workers, drawn with replacement.
     tol : float, default=0.0
-        Above 0, a fit ends when a batch shifts the centroids by a squared Frobenius norm of at most `tol` times the
+        If above 0, a fit ends when a batch shifts the centroids by a squared Frobenius norm of at most `tol` times the
         mean variance of the features.
     max_no_improvement : int or None, default=10
-        A fit ends after so many batches in a row without a lower smoothed inertia; None for no such end.
+        A fit ends after this many consecutive batches without a lower smoothed inertia; None disables this rule.
     random_state : int, RandomState instance or None, default=None
-        Source of the start and of the batches; an int makes them repeatable, for any number of workers.
+        Source of the start and of the batches; an int makes them reproducible for any number of workers.
     workers : int, default=1
         Number of ranks. A single local rank runs in the calling process.
     threads : int or None, default=None
@@ -67,25 +67,25 @@ class MiniBatchKMeans(KMeans):
         restart with replacements. A restarted fit resumes from its last saved state. A running job uses its own
         setting.
     on_iteration : callable or None, default=None
-        Called in the calling process with a dict for each batch of `fit`: "event" is "step", "step" counts from 1 to
-        "step_count" at most, "batch_inertia" is the batch's before the move, per weight, and there is "squared_shift".
+        Called in the calling process with a dict for each batch of `fit`: "event" ("step"), "step" (from 1),
+        "step_count" (the maximum), "batch_inertia" (of the batch before the move, per weight) and "squared_shift".
 
     Attributes
     ----------
     cluster_centers_ : ndarray of shape (n_clusters, n_features)
         The centroids: float64 for float64 input, float32 for float32 and uint8, sparse or not.
     counts_ : ndarray of shape (n_clusters,), float64
-        The weight of the rows that each centroid has got, in all batches.
+        Weight of the rows assigned to each centroid, over all batches.
     labels_ : ndarray of shape (n_samples,), int32
-        The nearest centroid of each row, of the last call's rows.
+        Nearest centroid of each row of the last call.
     inertia_ : float
         Weighted sum of the squared distances of these rows to their centroids.
     n_iter_ : int
-        Passes over all rows that `fit` has begun.
+        Number of passes over all rows that `fit` has begun.
     n_steps_ : int
-        Batches so far.
+        Number of batches so far.
     report_ : PlainReport
-        Where the time of each rank went in `fit`; see docs/dashboard.md.
+        Time breakdown of each rank in `fit`; see docs/dashboard.md.
     resumed_from_ : int or None
         Number of completed batches at which the last fit resumed, after a worker failure or from `checkpoint`; None if
         it did not resume.
@@ -98,7 +98,7 @@ class MiniBatchKMeans(KMeans):
 
     Notes
     -----
-    A centroid that no row of a batch is nearest to stays where it is.
+    A centroid to which no row of a batch is assigned does not move.
 
     References
     ----------
@@ -165,15 +165,15 @@ class MiniBatchKMeans(KMeans):
         comm: Communicator | None = None,
         rows: Rows | None = None,
     ) -> MiniBatchKMeans:
-        """Cluster the rows of X, by batches drawn from them.
+        """Cluster the rows of X in batches drawn from them.
 
         Parameters
         ----------
         X : array-like of shape (n_samples, n_features), path, glob or list of paths
-            As for `KMeans.fit`.
+            As in `KMeans.fit`.
         y : ignored
         sample_weight : array-like of shape (n_samples,), default=None
-            Weights of the rows, in row order; must not be negative. Batches are drawn without regard to them.
+            Weights of the rows, in row order; must not be negative. They do not affect the drawing of batches.
         comm : Communicator, optional
             Ranks that make this call together, instead of newly started workers. All ranks get the model.
         rows : {"own", "shared"}, optional
@@ -214,12 +214,12 @@ class MiniBatchKMeans(KMeans):
         comm: Communicator | None = None,
         rows: Rows | None = None,
     ) -> MiniBatchKMeans:
-        """Learn from the rows of X as one more batch; the first call of all chooses the start.
+        """Update the model with the rows of X as one batch; the first call chooses the start.
 
         Parameters
         ----------
         X, y, sample_weight, comm, rows
-            As for `fit`; a first X has as many rows as clusters, at least.
+            As in `fit`. On the first call, X must have at least as many rows as clusters.
 
         Returns
         -------
@@ -271,7 +271,7 @@ class MiniBatchKMeans(KMeans):
         return replace(part, labels=part.labels[:0])
 
     def _keep_learned(self, parts: list[MiniBatchPart], source: Source, own: Communicator | None) -> None:
-        """Keep the result; of own rows the labels of this rank of `own`."""
+        """Store the result; with own rows, only the labels of this rank of `own`."""
         self.cluster_centers_ = as_given(parts[0].learned.centroids, source)
         self.counts_ = parts[0].learned.weight_sums
         self.labels_ = np.concatenate([part.labels for part in (parts if own is None else [parts[own.rank]])])

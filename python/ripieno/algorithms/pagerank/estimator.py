@@ -37,12 +37,12 @@ Probabilities = Mapping[Any, float] | tuple[ArrayLike, ArrayLike]
 
 @dataclass(frozen=True)
 class PageRankIteration(IterationTime):
-    """One iteration, and how long it took.
+    """One iteration and its duration.
 
     Parameters
     ----------
     error
-        By how much the ranks changed, summed over the vertices without sign.
+        Sum over the vertices of the absolute change of their ranks.
     """
 
     error: float
@@ -50,29 +50,29 @@ class PageRankIteration(IterationTime):
 
 @dataclass(frozen=True)
 class PageRankReport(ShownReport):
-    """What happened in a fit.
+    """The report of a fit.
 
     Parameters
     ----------
     iterations : tuple of PageRankIteration
     vertex_count, edge_count
-        Of the graph; edges after duplicates, and both ways where the graph is not directed.
+        Vertices and edges of the graph; edges are counted after merging duplicates, in both directions if undirected.
     edge_counts, hosts, threads
-        Of each rank.
+        Edge count, host and thread count of each rank.
     degrees
-        Of the layers of the sparse reduction; None with one worker.
+        Degrees of the layers of the sparse reduction; None with one worker.
     load_s
-        Seconds of reading, dealing and sorting the edges, on the slowest rank.
+        Seconds of reading, distributing and sorting the edges, on the slowest rank.
     configure_s
-        Seconds of configuring the sparse reduction, likewise.
+        Seconds of configuring the sparse reduction, on the slowest rank.
     total_s
         Seconds from the call of fit to its end, including the start of workers.
     traffic
-        Of each rank, what its communicator counted.
+        Traffic that each rank's communicator counted.
     ranks
-        Where the time of each rank went.
+        Time breakdown of each rank.
     about
-        What it is of.
+        Subject of the report.
     """
 
     iterations: tuple[PageRankIteration, ...]
@@ -91,25 +91,25 @@ class PageRankReport(ShownReport):
 
     @property
     def edges_per_s(self) -> float:
-        """Edges walked along per second of iterating."""
+        """Return the edges traversed per second of iteration time."""
         return self.edge_count * len(self.iterations) / max(sum(each.seconds for each in self.iterations), 1e-9)
 
 
 class PageRank(IterativeEstimator, ObservedEstimator):
-    """The stationary distribution of a walk along edges that jumps now and then, by power iteration.
+    """PageRank: the stationary distribution of a random walk with jumps, by power iteration.
 
     Parameters
     ----------
     damping : float, default=0.85
-        The probability that the walk goes along an edge rather than jump.
+        Probability that the walk follows an edge instead of jumping.
     tol : float, default=1e-12
-        It ends when the ranks of all vertices together change by less than `tol` times their number, or not at all.
+        The fit ends when the total change of the ranks is below `tol` times the number of vertices, or zero.
     max_iter : int, default=1000
         Maximum number of iterations.
     personalization : dict or (vertices, values), default=None
-        Where a walk that jumps goes to: a number >= 0 per vertex, in any unit, 0 for those left out. None: anywhere.
+        Distribution of jump targets: a number >= 0 per vertex, in any unit, 0 for missing vertices. None: uniform.
     dangling : dict or (vertices, values), default=None
-        Where a walk goes on to from a vertex without edges out. None: as `personalization`.
+        Distribution of the next vertex after a vertex without out-edges. None: as `personalization`.
     workers : int, default=1
         Number of ranks. A single local rank runs in the calling process.
     threads : int or None, default=None
@@ -136,7 +136,7 @@ class PageRank(IterativeEstimator, ObservedEstimator):
     Attributes
     ----------
     ranks_ : ndarray of shape (n,), float64
-        The rank of each vertex; they add up to 1.
+        Rank of each vertex; the ranks add up to 1.
     vertices_ : ndarray of shape (n,)
         The vertices: ids in ascending order, or the nodes of a networkx graph in their order.
     n_iter_ : int
@@ -149,9 +149,9 @@ class PageRank(IterativeEstimator, ObservedEstimator):
 
     Notes
     -----
-    Ranks are those of `networkx.pagerank` and igraph: an edge is taken with a probability in proportion to its weight,
-    and what lies on vertices without edges out is dealt out in each step. Edges of equal ends count once or add up, as
-    `Graph` says. The same input, workers and parameters give the same bits.
+    Ranks equal the ranks of `networkx.pagerank` and igraph: the walk takes an edge with a probability proportional to
+    its weight, and the rank mass of dangling vertices is redistributed in each step. `Graph` determines whether
+    parallel edges count once or add up. The same input, workers and parameters give bitwise equal results.
 
     References
     ----------
@@ -216,7 +216,7 @@ class PageRank(IterativeEstimator, ObservedEstimator):
 
         Parameters
         ----------
-        graph : Graph, or whatever a `Graph` can be made of
+        graph : Graph, or any input of `Graph`
         y : ignored
         comm : Communicator, optional
             Ranks that make this call together, instead of newly started workers. All ranks get the result.
@@ -259,7 +259,7 @@ class PageRank(IterativeEstimator, ObservedEstimator):
         return self
 
     def top(self, count: int = 10) -> list[tuple[Any, float]]:
-        """The vertices of the highest ranks, highest first, of equal ones the first; each with its rank."""
+        """Return the vertices of highest rank with their ranks, in descending order; ties keep vertex order."""
         order = np.lexsort((np.arange(len(self.ranks_)), -self.ranks_))[:count]
         return list(zip(self.vertices_[order].tolist(), self.ranks_[order].tolist(), strict=True))
 
@@ -309,7 +309,7 @@ class PageRank(IterativeEstimator, ObservedEstimator):
 
 
 def _given(name: str, probabilities: Probabilities | None, graph: Graph) -> Given | None:
-    """Ids and values of what the user gave by vertex."""
+    """Return ids and values from the user's values by vertex."""
     if probabilities is None:
         return None
     try:

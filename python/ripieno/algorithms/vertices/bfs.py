@@ -23,12 +23,12 @@ if TYPE_CHECKING:
 
 
 class BFS(IterativeEstimator):
-    """How many edges lead from a vertex to each other one, along the direction of edges.
+    """Breadth-first search: the number of edges from a source to each other vertex, along edge directions.
 
     Parameters
     ----------
     source : int or node
-        Where to begin: the id of a vertex, or the node of a networkx graph.
+        Start of the search: the id of a vertex, or a node of a networkx graph.
     workers : int, default=1
         Number of ranks. A single local rank runs in the calling process.
     threads : int or None, default=None
@@ -50,13 +50,13 @@ class BFS(IterativeEstimator):
     Attributes
     ----------
     distances_ : ndarray of shape (n,), int64
-        Edges on a shortest path to each vertex; -1 where none leads.
+        Number of edges on a shortest path to each vertex; -1 if no path exists.
     parents_ : ndarray of shape (n,), int64
-        The place, in `vertices_`, of the vertex before it on such a path, of several the first; -1 if there is none.
+        Position in `vertices_` of the predecessor on such a path, the first if several exist; -1 if none exists.
     vertices_ : ndarray of shape (n,)
         The vertices: ids in ascending order, or the nodes of a networkx graph in their order.
     n_iter_ : int
-        The largest distance.
+        Largest distance.
     report_ : PlainReport
         Time breakdown of each rank; see docs/dashboard.md.
     resumed_from_ : int or None
@@ -110,7 +110,7 @@ class BFS(IterativeEstimator):
 
         Parameters
         ----------
-        graph : Graph, or whatever a `Graph` can be made of
+        graph : Graph, or any input of `Graph`
         y : ignored
         comm : Communicator, optional
             Ranks that make this call together, instead of newly started workers. All ranks get the result.

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
 
 class ConnectedComponents(IterativeEstimator):
-    """Which vertices are connected, whatever the direction of edges.
+    """Connected components of a graph, ignoring the direction of edges.
 
     Parameters
     ----------
@@ -47,15 +47,15 @@ class ConnectedComponents(IterativeEstimator):
     Attributes
     ----------
     labels_ : ndarray of shape (n,)
-        Of each vertex the first vertex, in the order of `vertices_`, of its component.
+        First vertex of each vertex's component, in the order of `vertices_`.
     vertices_ : ndarray of shape (n,)
         The vertices: ids in ascending order, or the nodes of a networkx graph in their order.
     n_components_ : int
-        How many components there are.
+        Number of components.
     sizes_ : ndarray of shape (n_components_,), int64
-        Vertices of each, largest first.
+        Number of vertices of each component, in descending order.
     n_iter_ : int
-        Rounds in which workers told each other of neighbours.
+        Number of rounds in which workers exchanged names of neighbors.
     report_ : PlainReport
         Time breakdown of each rank; see docs/dashboard.md.
     resumed_from_ : int or None
@@ -111,7 +111,7 @@ class ConnectedComponents(IterativeEstimator):
 
         Parameters
         ----------
-        graph : Graph, or whatever a `Graph` can be made of
+        graph : Graph, or any input of `Graph`
         y : ignored
         comm : Communicator, optional
             Ranks that make this call together, instead of newly started workers. All ranks get the result.

@@ -26,18 +26,19 @@ if TYPE_CHECKING:
 
 
 class EffectiveDiameter(IterativeEstimator):
-    """In how many steps along edges most connected pairs of vertices reach each other, estimated by bit strings (HADI).
+    """Effective diameter: the steps within which most connected pairs reach each other, estimated by bit strings
+    (HADI).
 
     Parameters
     ----------
     share : float, default=0.9
-        Of the connected pairs, a vertex with itself among them.
+        Share of the connected pairs, including each vertex with itself.
     n_strings : int, default=64
-        Bit strings per vertex, an even number. Counts err by about 0.78 / sqrt(n_strings), and work grows with it.
+        Number of bit strings per vertex, even. The relative error is about 0.78 / sqrt(n_strings); work grows with it.
     max_iter : int, default=1000
-        Steps, at most.
+        Maximum number of steps.
     random_state : int, RandomState instance or None, default=None
-        Source of the strings; with an int the result is the same with any number of workers.
+        Source of the strings. With an int, the result does not depend on the number of workers.
     workers : int, default=1
         Number of ranks. A single local rank runs in the calling process.
     threads : int or None, default=None
@@ -59,11 +60,11 @@ class EffectiveDiameter(IterativeEstimator):
     Attributes
     ----------
     effective_diameter_ : float
-        The steps in which the share of pairs is reached, between whole numbers by a straight line.
+        Number of steps within which `share` of the pairs are connected, linearly interpolated.
     pairs_ : ndarray of shape (n_iter_ + 1,), float64
-        Estimates of how many pairs (from, to) have a path of at most 0, 1, … edges.
+        Estimated number of pairs (from, to) with a path of at most 0, 1, … edges.
     n_iter_ : int
-        Steps after which no string changed: the longest of all shortest paths, or a little less.
+        Number of steps until no string changed: the longest shortest path, or slightly less.
     report_ : PlainReport
         Time breakdown of each rank; see docs/dashboard.md.
     resumed_from_ : int or None
@@ -126,7 +127,7 @@ class EffectiveDiameter(IterativeEstimator):
 
         Parameters
         ----------
-        graph : Graph, or whatever a `Graph` can be made of
+        graph : Graph, or any input of `Graph`
         y : ignored
         comm : Communicator, optional
             Ranks that make this call together, instead of newly started workers. All ranks get the result.
@@ -151,7 +152,7 @@ class EffectiveDiameter(IterativeEstimator):
         Warns
         -----
         ConvergenceWarning
-            There are paths longer than `max_iter`.
+            Some paths are longer than `max_iter`.
         """
         check_count("n_strings", self.n_strings)
         check_count("max_iter", self.max_iter)
@@ -160,7 +161,7 @@ class EffectiveDiameter(IterativeEstimator):
         if not isinstance(self.share, Real) or not 0 < self.share <= 1:
             raise InputError(f"share={self.share!r}: expected a number above 0, 1 at most")
         seed = self._seed(comm)
-        # All ranks know what one does.
+        # All ranks have the same result.
         told = self.n_strings, seed, self.max_iter, self._keeping()
         parts = self._run(program.fit, graph_for_fit(graph, comm=comm, rows=rows), *told, comm=comm)
         pairs, complete, self.resumed_from_ = parts[0]

@@ -27,20 +27,20 @@ if TYPE_CHECKING:
 
 
 class SpectralEmbedding(IterativeEstimator):
-    """Coordinates that keep neighbours together: eigenvectors of the normalized Laplacian, by block Lanczos iteration.
+    """Spectral embedding: eigenvectors of the normalized Laplacian as coordinates, by block Lanczos iteration.
 
     Parameters
     ----------
     n_components : int, default=2
-        Coordinates per vertex.
+        Number of coordinates per vertex.
     drop_first : bool, default=True
-        Leave out the first eigenvector, which is constant where all vertices are connected.
+        Whether to drop the first eigenvector, which is constant on a connected graph.
     tol : float, default=1e-6
-        It ends when the residual of each eigenvector is at most this long; eigenvalues err by about its square.
+        The fit ends when the residual norm of each eigenvector is at most this. Eigenvalue errors are about its square.
     max_iter : int, default=200
-        Products of the matrix with a block of vectors, at most; all vectors are kept.
+        Maximum number of products of the matrix with a block of vectors; all vectors stay in memory.
     random_state : int, RandomState instance or None, default=None
-        Source of the start.
+        Source of the initial vectors.
     workers : int, default=1
         Number of ranks. A single local rank runs in the calling process.
     threads : int or None, default=None
@@ -62,15 +62,15 @@ class SpectralEmbedding(IterativeEstimator):
     Attributes
     ----------
     embedding_ : ndarray of shape (n, n_components), float64
-        Eigenvectors divided by the roots of the degrees; of each the entry of largest magnitude is positive.
+        Eigenvectors divided by the square roots of the degrees; the largest entry of each in magnitude is positive.
     eigenvalues_ : ndarray of shape (n_components,), float64
-        Of the normalized Laplacian, ascending.
+        Eigenvalues of the normalized Laplacian, ascending.
     vertices_ : ndarray of shape (n,)
         The vertices: ids in ascending order, or the nodes of a networkx graph in their order.
     residual_ : float
-        Length of the largest residual of the eigenvectors.
+        Largest residual norm of the eigenvectors.
     n_iter_ : int
-        Products made.
+        Number of products.
     report_ : PlainReport
         Time breakdown of each rank; see docs/dashboard.md.
     resumed_from_ : int or None
@@ -79,8 +79,8 @@ class SpectralEmbedding(IterativeEstimator):
 
     Notes
     -----
-    As `sklearn.manifold.spectral_embedding` of the sum of the adjacency matrix and its transpose: every edge leads both
-    ways, and edges from a vertex to itself do not count. The same input, workers and random state give the same bits.
+    Equals `sklearn.manifold.spectral_embedding` of the sum of the adjacency matrix and its transpose: every edge counts
+    in both directions, and loops are ignored. The same input, workers and random state give bitwise equal results.
 
     References
     ----------
@@ -142,7 +142,7 @@ class SpectralEmbedding(IterativeEstimator):
 
         Parameters
         ----------
-        graph : Graph, or whatever a `Graph` can be made of
+        graph : Graph, or any input of `Graph`
         y : ignored
         comm : Communicator, optional
             Ranks that make this call together, instead of newly started workers. All ranks get the result.
@@ -200,5 +200,5 @@ class SpectralEmbedding(IterativeEstimator):
         return self
 
     def fit_transform(self, graph: Any, y: object = None) -> NDArray[np.float64]:
-        """Find the eigenvectors and return the coordinates, (n, n_components)."""
+        """Compute the embedding and return the coordinates, (n, n_components)."""
         return self.fit(graph).embedding_
