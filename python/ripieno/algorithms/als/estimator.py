@@ -107,7 +107,7 @@ class ALS(IterativeEstimator, ObservedEstimator):
     engine : str, Engine or Job, default="local"
         Where workers run, as in `ripieno.launch`. If this is a running job, the fit uses all of its workers.
     on_failure : {"raise", "shrink", "respawn"}, default="raise"
-        What to do when a worker dies or stops responding, as in `ripieno.launch`: raise, restart on the survivors, or
+        Action when a worker dies or stops responding, as in `ripieno.launch`: raise, restart on the survivors, or
         restart with replacements. A restarted fit resumes from its last saved state. A running job uses its own
         setting.
     on_iteration : callable or None, default=None
@@ -210,9 +210,9 @@ class ALS(IterativeEstimator, ObservedEstimator):
         comm : Communicator, optional
             Ranks that make this call together, instead of newly started workers. All ranks get the result.
         rows : {"own", "shared"}, optional
-            With `comm`: "own" if each rank passes its own ratings; "shared" if all ranks pass the same ratings. Default:
-            ranks compare their ratings and raise an error if these differ. With own matrices, a rank numbers its users
-            after the users of lower ranks.
+            With `comm`: "own" if each rank passes its own ratings; "shared" if all ranks pass the same ratings.
+            Default: ranks compare their ratings and raise an error if these differ. With own matrices, a rank's users
+            are numbered after the users of lower ranks.
 
         Returns
         -------
@@ -369,7 +369,7 @@ class ALS(IterativeEstimator, ObservedEstimator):
         return opened(ratings, self.columns)
 
     def _open_own(self, ratings: Any, comm: Communicator) -> tuple[Any, NDArray[Any], NDArray[Any]]:
-        """As `_open`, of this rank's own ratings; the users of a matrix are numbered after those of lower ranks."""
+        """Open this rank's own ratings, as `_open` does; users of a matrix are numbered after those on lower ranks."""
         triples = None
         with opening(comm):
             if ratings is not None:
@@ -389,7 +389,7 @@ class ALS(IterativeEstimator, ObservedEstimator):
         return OwnRatings(own), np.arange(user_count), np.arange(item_count)
 
     def _open(self, ratings: Any) -> tuple[NumberedRatings | RatingFiles, NDArray[Any], NDArray[Any]]:
-        """What workers are sent, and ids of users and items, if they are known."""
+        """Return the ratings as sent to the workers, and the ids of users and items if known."""
         found = self._opened(ratings)
         if isinstance(found, RatingFiles):
             return found, np.empty(0, np.int64), np.empty(0, np.int64)
@@ -446,7 +446,7 @@ class ALS(IterativeEstimator, ObservedEstimator):
     def _held(
         self, ratings: Any, *, by_user: bool = False
     ) -> list[tuple[NDArray[np.int64], NDArray[np.int64], NDArray[np.float32]]]:
-        """Places of users and items, and ratings, of pairs that something is known of; of one user each, if asked."""
+        """Yield positions of users and items, and ratings, of pairs with known ids; with `by_user`, per user."""
         check_is_fitted(self, "user_factors_")
         found = self._opened(ratings)
         triples = found.read() if isinstance(found, RatingFiles) else found
@@ -469,7 +469,7 @@ class ALS(IterativeEstimator, ObservedEstimator):
 
 
 def _rated_only(places: NDArray[np.int64], rated: NDArray[np.bool_]) -> NDArray[np.int64]:
-    """Places; -1 for those without ratings, too."""
+    """Replace positions without ratings by -1."""
     known = places >= 0
     known[known] = rated[places[known]]
     return np.where(known, places, -1)

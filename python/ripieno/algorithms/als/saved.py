@@ -74,7 +74,7 @@ class AlsCheckpointer:
         return AlsFitState(done, np.concatenate(users), np.concatenate(items))
 
     def save(self, iteration: int, users: NDArray[np.float32], items: NDArray[np.float32]) -> None:
-        """Save this iteration's factors, of which each rank passes its own, if the schedule requires it."""
+        """Save the factors if the schedule requires it; each rank passes its own factors."""
         self._states.save(iteration, (users, items))
 
     def close(self) -> None:

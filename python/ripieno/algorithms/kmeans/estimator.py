@@ -102,7 +102,7 @@ class KMeans(
     engine : str, Engine or Job, default="local"
         Where workers run, as in `ripieno.launch`. If this is a running job, the fit uses all of its workers.
     on_failure : {"raise", "shrink", "respawn"}, default="raise"
-        What to do when a worker dies or stops responding, as in `ripieno.launch`: raise, restart on the survivors, or
+        Action when a worker dies or stops responding, as in `ripieno.launch`: raise, restart on the survivors, or
         restart with replacements. A restarted fit resumes from its last saved state. A running job uses its own
         setting.
     verbose : int, default=0
@@ -385,7 +385,7 @@ class KMeans(
             raise InputError(f"centroids={self.centroids!r}: expected one of {', '.join(CENTROIDS)}")
 
     def _starts(self, source: Source, comm: Communicator | None) -> list[int | NDArray[Any]]:
-        """One seed, or one array of centroids, per run; of ranks that are there already, rank 0's."""
+        """Return one seed or one array of centroids per run; with `comm`, all ranks use rank 0's."""
         self._check_seeds(comm)
         starts = self._own_starts(source)
         return starts if comm is None else comm.broadcast(starts)

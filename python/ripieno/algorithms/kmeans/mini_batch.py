@@ -63,7 +63,7 @@ class MiniBatchKMeans(KMeans):
         Each save to the folder costs a disk write. None: save to the folder at most once a second, and to memory after
         each batch.
     on_failure : {"raise", "shrink", "respawn"}, default="raise"
-        What to do when a worker dies or stops responding, as in `ripieno.launch`: raise, restart on the survivors, or
+        Action when a worker dies or stops responding, as in `ripieno.launch`: raise, restart on the survivors, or
         restart with replacements. A restarted fit resumes from its last saved state. A running job uses its own
         setting.
     on_iteration : callable or None, default=None
@@ -117,7 +117,7 @@ class MiniBatchKMeans(KMeans):
 
     counts_: NDArray[np.float64]
     n_steps_: int
-    report_: PlainReport  # type: ignore[assignment]  # of K-means it tells of iterations, too
+    report_: PlainReport  # type: ignore[assignment]  # the report of KMeans has iterations
 
     def __init__(
         self,

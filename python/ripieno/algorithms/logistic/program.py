@@ -247,7 +247,7 @@ class _Shared:
             self._memory.save(count, parts_of(iterate))
 
     def end(self) -> None:
-        """Tell the other ranks that no request follows."""
+        """Notify the other ranks that no request follows."""
         self._asked[0] = END
         self._comm.broadcast(out=self._asked)
 

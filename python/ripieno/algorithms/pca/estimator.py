@@ -72,7 +72,7 @@ class PCA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, FromResult, Iterati
         fits. Each save to the folder costs a disk write. None: save to the folder at most once a second, and to memory
         after each refinement.
     on_failure : {"raise", "shrink", "respawn"}, default="raise"
-        What to do when a worker dies or stops responding, as in `ripieno.launch`: raise, restart on the survivors, or
+        Action when a worker dies or stops responding, as in `ripieno.launch`: raise, restart on the survivors, or
         restart with replacements. A restarted fit resumes from its last saved state. A running job uses its own
         setting.
     on_iteration : callable or None, default=None
@@ -218,9 +218,7 @@ class PCA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, FromResult, Iterati
         return np.concatenate(self._apply(program.transform, source, self.mean_, self._scaled()))
 
     def inverse_transform(self, X: ArrayLike) -> NDArray[Any]:
-        """Return rows, (n_samples, n_features), from projections X, (n_samples, n_components_), without the omitted
-        axes.
-        """
+        """Reconstruct rows, (n_samples, n_features), from projections X, (n_samples, n_components_)."""
         check_is_fitted(self)
         along = check_array(X, dtype=FLOATS)
         scale = np.sqrt(self.explained_variance_) if self.whiten else 1.0

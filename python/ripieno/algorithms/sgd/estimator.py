@@ -100,7 +100,7 @@ class SparseSGD(LinearClassifier, IterativeEstimator, ObservedEstimator):
         Each save to the folder costs a disk write. None: save to the folder at most once a second, and to memory after
         each epoch.
     on_failure : {"raise", "shrink", "respawn"}, default="raise"
-        What to do when a worker dies or stops responding, as in `ripieno.launch`: raise, restart on the survivors, or
+        Action when a worker dies or stops responding, as in `ripieno.launch`: raise, restart on the survivors, or
         restart with replacements. A restarted fit resumes from its last saved state. A running job uses its own
         setting.
     on_iteration : callable or None, default=None
@@ -250,7 +250,7 @@ class SparseSGD(LinearClassifier, IterativeEstimator, ObservedEstimator):
         X, y, comm, rows
             As in `fit`.
         classes : array-like of shape (n_classes,), default=None
-            All classes, on the first call; default: the classes in y. Later calls ignore it if equal.
+            All classes, on the first call; default: the classes in y. Later calls may pass only the same classes.
 
         Returns
         -------

@@ -79,7 +79,7 @@ class FruchtermanReingold(IterativeEstimator, ObservedEstimator):
     engine : str, Engine or Job, default="local"
         Where workers run, as in `ripieno.launch`. If this is a running job, the fit uses all of its workers.
     on_failure : {"raise", "shrink", "respawn"}, default="raise"
-        What to do when a worker dies or stops responding, as in `ripieno.launch`: raise, restart on the survivors, or
+        Action when a worker dies or stops responding, as in `ripieno.launch`: raise, restart on the survivors, or
         restart with replacements. A restarted fit resumes from its last saved state. A running job uses its own
         setting.
     on_iteration : callable or None, default=None

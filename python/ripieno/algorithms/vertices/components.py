@@ -40,7 +40,7 @@ class ConnectedComponents(IterativeEstimator):
         Each save to the folder costs a disk write. None: save to the folder at most once a second, and to memory after
         each round.
     on_failure : {"raise", "shrink", "respawn"}, default="raise"
-        What to do when a worker dies or stops responding, as in `ripieno.launch`: raise, restart on the survivors, or
+        Action when a worker dies or stops responding, as in `ripieno.launch`: raise, restart on the survivors, or
         restart with replacements. A restarted fit resumes from its last saved state. A running job uses its own
         setting.
 

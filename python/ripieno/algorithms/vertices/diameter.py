@@ -26,8 +26,7 @@ if TYPE_CHECKING:
 
 
 class EffectiveDiameter(IterativeEstimator):
-    """Effective diameter: the steps within which most connected pairs reach each other, estimated by bit strings
-    (HADI).
+    """Effective diameter: the steps within which most connected pairs reach each other, by bit strings (HADI).
 
     Parameters
     ----------
@@ -53,7 +52,7 @@ class EffectiveDiameter(IterativeEstimator):
         Each save to the folder costs a disk write. None: save to the folder at most once a second, and to memory after
         each step.
     on_failure : {"raise", "shrink", "respawn"}, default="raise"
-        What to do when a worker dies or stops responding, as in `ripieno.launch`: raise, restart on the survivors, or
+        Action when a worker dies or stops responding, as in `ripieno.launch`: raise, restart on the survivors, or
         restart with replacements. A restarted fit resumes from its last saved state. A running job uses its own
         setting.
 

@@ -55,7 +55,7 @@ class SpectralEmbedding(IterativeEstimator):
         Each save to the folder costs a disk write. None: save to the folder at most once a second, and to memory after
         each product.
     on_failure : {"raise", "shrink", "respawn"}, default="raise"
-        What to do when a worker dies or stops responding, as in `ripieno.launch`: raise, restart on the survivors, or
+        Action when a worker dies or stops responding, as in `ripieno.launch`: raise, restart on the survivors, or
         restart with replacements. A restarted fit resumes from its last saved state. A running job uses its own
         setting.
 
