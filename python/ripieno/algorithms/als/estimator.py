@@ -446,7 +446,7 @@ class ALS(IterativeEstimator, ObservedEstimator):
     def _held(
         self, ratings: Any, *, by_user: bool = False
     ) -> list[tuple[NDArray[np.int64], NDArray[np.int64], NDArray[np.float32]]]:
-        """Yield positions of users and items, and ratings, of pairs with known ids; with `by_user`, per user."""
+        """Return positions of users and items, and ratings, of pairs with known ids; with `by_user`, per user."""
         check_is_fitted(self, "user_factors_")
         found = self._opened(ratings)
         triples = found.read() if isinstance(found, RatingFiles) else found

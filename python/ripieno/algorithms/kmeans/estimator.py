@@ -108,14 +108,17 @@ class KMeans(
     verbose : int, default=0
         If above 0, print a line per iteration.
     on_iteration : callable or None, default=None
-        Called in the calling process with a dict for each step; its key "event" names the step. "centroids" is emitted
-        once, with "divided" (bool), "whole_bytes" (memory of all centroids on a worker) and "free_bytes" (available
-        memory). "seeding" and "iteration" have "run", from 1. "seeding" also has "init", "row_count", "n_clusters" and
-        "chosen" (approximate number of centroids so far), and repeats for many clusters. "pass" is emitted occasionally
-        for divided centroids, with "iteration", "part" (completed share of its assignment) and "seconds_left".
-        "iteration" also has "iteration" (from 1), "inertia", "squared_shift", "compared" (share of row-centroid pairs
-        not ruled out), "recall" and "gap" (as `assignment_recall_` and `inertia_gap_`), "rows_per_s", and rank 0's
-        "compute_s" and "communication_s". For divided centroids it also has "stages", rank 0's seconds by stage.
+        Called in the calling process with a dict for each step. Its key "event" names the step:
+
+        - "centroids", once: "divided" (bool), "whole_bytes" (memory of all centroids on a worker), "free_bytes"
+          (available memory).
+        - "seeding", repeated for many clusters: "run" (from 1), "init", "row_count", "n_clusters", "chosen"
+          (approximate number of centroids so far).
+        - "pass", occasionally for divided centroids: "run", "iteration", "part" (completed share of the assignment),
+          "seconds_left".
+        - "iteration": "run", "iteration" (from 1), "inertia", "squared_shift", "compared" (share of row-centroid pairs
+          not ruled out), "recall" and "gap" (as `assignment_recall_` and `inertia_gap_`), "rows_per_s", rank 0's
+          "compute_s" and "communication_s", and, for divided centroids, "stages" (rank 0's seconds by stage).
 
     Attributes
     ----------
@@ -447,6 +450,6 @@ class KMeans(
 
 
 def as_given(centroids: NDArray[Any], source: Source) -> NDArray[Any]:
-    """Return centroids in the type of the input: sparse entries are float64 while they are computed with."""
+    """Return centroids in the type of the input: sparse entries are float64 during the computation."""
     given = source.source if isinstance(source, LocalRows) else source
     return centroids.astype(given.given_dtype, copy=False) if isinstance(given, InMemorySparse) else centroids

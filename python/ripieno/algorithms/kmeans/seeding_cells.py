@@ -1,9 +1,9 @@
 """Initial centroids for very many clusters: k-means++ in cells of nearby rows, all cells in parallel.
 
 Some random rows are pivots. The rows nearest to a pivot form its cell. Every worker takes some cells and gets their
-rows. If they are very many, it gets a sample; rows far from their pivot are more frequent in it and have less weight. A cell
-draws centers, and a time for each from the cost of its rows. The earliest centers over all cells become the centroids.
-The result equals k-means++, except for rows with their nearest centroid in another cell.
+rows. If they are very many, it gets a sample; rows far from their pivot are more frequent in it and have less weight.
+A cell draws centers, and a time for each from the cost of its rows. The earliest centers over all cells become the
+centroids. The result equals k-means++, except for rows with their nearest centroid in another cell.
 
 Cost: a pass over the points with `k / CELL_CENTROIDS` pivots; one transfer per sampled row; then `CELL_CENTROIDS` times
 some trials per sampled row. Workers do not wait for each other in these steps, and no worker holds all candidates.

@@ -149,9 +149,9 @@ class PageRank(IterativeEstimator, ObservedEstimator):
 
     Notes
     -----
-    Ranks equal the ranks of `networkx.pagerank` and igraph: the walk takes an edge with a probability proportional to
-    its weight, and the rank mass of dangling vertices is redistributed in each step. `Graph` determines whether
-    parallel edges count once or add up. The same input, workers and parameters give bitwise equal results.
+    Ranks equal the ranks of `networkx.pagerank` and igraph. The walk takes an edge with a probability proportional to
+    its weight. Each step redistributes the rank mass of dangling vertices. `Graph` determines whether parallel edges
+    count once or add up. The same input, workers and parameters give bitwise equal results.
 
     References
     ----------

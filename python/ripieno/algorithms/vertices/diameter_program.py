@@ -47,7 +47,7 @@ def fit(
     Raises
     ------
     InputError
-        On every rank: bad input, see `ripieno.graph.load`.
+        On every rank: invalid input, see `ripieno.graph.load`.
     """
     local = load(comm, graph)
     values = VertexValues(comm, local)
