@@ -313,7 +313,7 @@ def _parameters(model: Any) -> dict[str, Any]:
 
 
 def _brief(value: Any) -> str:
-    """Return the value as Python code if that is short, else the name of its type."""
+    """Return the value as Python code if that is short, else "X" for an array or the name of its type."""
     if isinstance(value, str | int | float | bool | Path) or value is None:
         return repr(str(value)) if isinstance(value, Path) else repr(value)
     if isinstance(value, list | tuple) and len(value) <= 4:

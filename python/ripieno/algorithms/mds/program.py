@@ -43,7 +43,7 @@ DOUBLED = 10
 COLDER = 0.4
 #: Rounds of leaps end when one lowers the squared errors by less than this share, or after `MOST_ROUNDS`.
 LEAST_GAIN, MOST_ROUNDS = 1e-4, 10
-#: Relative offset of new points from the mean of their neighbors at the start, because coinciding points do not move.
+#: Relative offset of new points from the mean of their neighbors at the start, because points must not coincide.
 ASIDE = 1e-3
 
 

@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     from ripieno.comm.communicator import Communicator
 
 NAME = "diameter"
-# If n vertices set one bit each, the expected lowest zero of a string is log2(CORRECTION * n + 1/2) …
+# If n vertices set one bit each, the expected lowest zero of a string is log2(CORRECTION * (n + 1/2)) …
 CORRECTION = 0.77351
 # … for at least this many vertices. Below it, `_lowest_zeros` gives the exact expectation.
 MANY = 64
