@@ -1,4 +1,4 @@
-"""Types of the native module; see `ripieno.comm` for what the collectives promise."""
+"""Types of the native module; see `ripieno.comm` for the semantics of the collectives."""
 
 import sys
 from collections.abc import Callable, Sequence
@@ -41,8 +41,8 @@ class Communicator:
         tls: bool | None = None,
         flight_folder: str | None = None,
     ) -> Communicator: ...
-    # Collectives in place, to their end; with `later` they are begun only, and a handle is returned. `form` says what
-    # ranks must give alike beside the number and type of elements; without it that is the shape of the first array.
+    # Blocking in-place collectives. With `later` they start only and return a handle. `form` describes call properties
+    # that all ranks must share besides count and type of the elements; default: the shape of the first array.
     def broadcast(
         self,
         array: NDArray[Any],
@@ -178,8 +178,9 @@ class Communicator:
         memory_limit_bytes: int | None = None,
         on_block: Callable[[Block], object] | None = None,
     ) -> tuple[Block | None, dict[str, Any]]: ...
-    # A reduction of rows by a function: of Python, called with the addresses of the rows of lower ranks, which change,
-    # and of the others, and with their bytes; at an address; or that of a name and the type of the values.
+    # A reduction of rows by a function. It is a Python function that receives the addresses of the lower ranks' rows
+    # (updated in place) and of the other rows, and their size in bytes; or the address of a native function; or an
+    # operation name and the type of the values.
     def reduce_by(
         self,
         array: NDArray[Any],
@@ -271,8 +272,10 @@ class Shown:
 
 @final
 class PlainCalls:
-    """The calls of a communicator on plain arrays and numbers; each says whether it was made, or gives what comes of it
-    or NotImplemented."""
+    """The calls of a communicator on plain arrays and numbers.
+
+    Each returns whether it made the call, or the call's result, or NotImplemented.
+    """
 
     def __new__(cls, communicator: Communicator) -> Self: ...
     def allreduce(self, array: object, op: object = None, value: object = None, /) -> bool: ...
@@ -282,7 +285,7 @@ class PlainCalls:
     def allgather(self, array: object, /) -> bool: ...
     def barrier(self) -> None: ...
 
-# First messages about objects. What is in one: a kind, a number of the program's, and bytes or how many are to come.
+# First messages of object transfers. They contain a kind, a number chosen by the program, and the bytes or their count.
 FRAME_ROOM_BYTES: int
 
 def frame(kind: int, content: bytes | int, /) -> NDArray[np.uint8]: ...
@@ -291,12 +294,12 @@ def broadcast_frame(
     comm: Communicator, kind: int, content: bytes | int, root: int, algorithm: str | None, form: str, /
 ) -> None: ...
 
-# Short objects. Each call says whether it is done, and gives what came of it, or what is left to do.
+# Short objects. Each call reports whether it is complete, and returns its result or the remaining work.
 WITHIN_BYTES: int
 PICKLE: int
 HEAD: int
 BLOB: int
-#: The form of whole numbers that are added up.
+#: The call signature of integers that are summed.
 WHOLE: str
 
 def send_object(comm: Communicator, value: object, to: int, form: str, /) -> Any: ...
@@ -332,7 +335,7 @@ def doctor(
 ) -> dict[str, Any]: ...
 def simd_level() -> str: ...
 
-# Sparse reductions; see `Communicator.sparse`. Arrays are flat, with `width` elements to a row.
+# Sparse reductions; see `Communicator.sparse`. Arrays are flat, with `width` elements per row.
 
 DENSE_ABOVE: float
 
@@ -374,7 +377,7 @@ def sparse_reduce(
     threads: int,
 ) -> None: ...
 
-# Keyed data. Keys are an int64 array, or offsets (one more than there are keys) and bytes of strings.
+# Keyed data. Keys are an int64 array, or the offsets (key count + 1) and bytes of strings.
 
 _KeyArrays: TypeAlias = NDArray[np.int64] | tuple[NDArray[np.int64], NDArray[np.uint8]]
 
@@ -407,7 +410,7 @@ class Block:
     counts: NDArray[np.uint64] | None
     values: NDArray[Any]
 
-# Measuring; see `ripieno.bench`. Times are seconds.
+# Measurements; see `ripieno.bench`. Times are in seconds.
 
 def measure(
     communicator: Communicator,
@@ -440,8 +443,9 @@ def tls_cipher() -> str: ...
 def line_s() -> float: ...
 def memory_pass(thread_count: int, size_bytes: int, budget_s: float) -> tuple[float, float]: ...
 
-# Threads of kernels. `thread_times`: of each member of each team its index, thread as the system numbers it, orders,
-# seconds of computing and of waiting. `thread_turn`: seconds of so many phases, with so many rounds of work each.
+# Kernel threads. `thread_times` returns, per member of each team: its index, its system thread id, its orders, and its
+# seconds of computing and of waiting. `thread_turn` returns the seconds of a number of phases with a given number of
+# work rounds each.
 
 def pin_threads(cores: Sequence[int]) -> None: ...
 def pinned_cores() -> list[int]: ...
@@ -640,7 +644,7 @@ def attraction(
     threads: int,
 ) -> None: ...
 
-# Where a default is not shown, one thread computes.
+# Where the stub shows no default, one thread computes.
 def first_non_finite(points: NDArray[Any], threads: int = ...) -> tuple[int, int] | None: ...
 
 # The design of sparse reductions; see `ripieno.sparse.design`.
@@ -650,7 +654,7 @@ EFFICIENT_SHARE: float
 
 @final
 class PacketCurve:
-    """Seconds per packet by its bytes, where every rank sends some, back to back; and until the last one is there."""
+    """Seconds per packet by packet size, with back-to-back sends on every rank, and the latency of the last one."""
 
     points: list[tuple[float, float]]
     latency_s: float
@@ -669,7 +673,7 @@ class PacketCurve:
 
 @final
 class DensityCurve:
-    """Which part of the features unions of so many ranks' sets hold."""
+    """The density of the union of a number of ranks' feature sets."""
 
     alpha: float | None
     lambda_0: float | None
@@ -697,7 +701,7 @@ def design_estimate(
     packets: PacketCurve,
 ) -> dict[str, Any]: ...
 
-# Simulated clusters; links are (seconds per message, seconds per byte). A transfer is (sender, receiver, bytes, start,
+# Simulated clusters. Links are (seconds per message, seconds per byte). A transfer is (sender, receiver, bytes, start,
 # end, kind of link).
 COLLECTIVES: list[str]
 OPERATIONS_MAX: int
@@ -757,7 +761,7 @@ def explain(
     cluster: Cluster, collective: str, bytes: int, order: str | None = None, root: int = 0
 ) -> dict[str, Any]: ...
 
-# Graph kernels; see `ripieno.graph` for what they promise. A malformed line is a ValueError of (offset, reason).
+# Graph kernels; see `ripieno.graph` for their semantics. A malformed line raises ValueError with (offset, reason).
 _Parsed: TypeAlias = tuple[NDArray[np.int64], NDArray[np.int64], NDArray[np.float64], NDArray[np.int64]]
 
 def parse_pairs(text: bytes, third: str) -> _Parsed: ...
@@ -794,27 +798,27 @@ def pagerank_step(
     threads: int,
 ) -> tuple[float, float]: ...
 
-#: Strings as columns: where each begins and the last ends, (n + 1,) int64, and their bytes, uint8.
+#: String columns: start of each string and end of the last, (n + 1,) int64, and their bytes, uint8.
 _Strings: TypeAlias = tuple[NDArray[np.int64], NDArray[np.uint8]]
 
-# The numbers of strings in the order of their bytes; equal ones stay in theirs.
+# String numbers sorted by bytes; the sort is stable.
 def order_of_strings(offsets: NDArray[np.int64], data: NDArray[np.uint8], descending: bool) -> NDArray[np.int64]: ...
 
-# The pieces of `data` that begin at `starts`, one behind the other.
+# The pieces of `data` that begin at `starts`, concatenated.
 def joined_pieces(
     data: NDArray[np.uint8], starts: NDArray[np.int64], lengths: NDArray[np.int64]
 ) -> NDArray[np.uint8]: ...
 
-# The columns of features of these names among `column_count`, and their signs.
+# The columns of features by name, among `column_count`, and their signs.
 def feature_places(
     offsets: NDArray[np.int64], data: NDArray[np.uint8], column_count: int
 ) -> tuple[NDArray[np.int32], NDArray[np.float64]]: ...
 
 @final
 class WordCounts:
-    """The distinct words of texts, the longest runs of bytes without ASCII white space, counted.
+    """Counts of the distinct words of texts; words are maximal runs of bytes without ASCII white space.
 
-    With `lower`, ASCII capitals count as small letters.
+    With `lower`, ASCII capitals are converted to lower case.
     """
 
     size_bytes: int
@@ -822,14 +826,14 @@ class WordCounts:
     def __new__(cls, lower: bool) -> Self: ...
     def __len__(self) -> int: ...
     def add(self, text: bytes) -> None: ...
-    # The words in order of first appearance and their counts, which are forgotten here.
+    # Return and remove the words, in order of first appearance, and their counts.
     def take(self) -> tuple[_Strings, NDArray[np.int64]]: ...
 
 @final
 class LineSearch:
-    """A search for the lines of texts that match a pattern, of the syntax of Rust's crate regex unless `fixed`.
+    """A search for the lines of texts that match a pattern, in the syntax of Rust's crate regex unless `fixed`.
 
-    Raises InputError if the pattern is no regular expression.
+    Raises InputError if the pattern is not a valid regular expression.
     """
 
     def __new__(cls, pattern: str, *, fixed: bool = False, ignore_case: bool = False, invert: bool = False) -> Self: ...
@@ -838,12 +842,12 @@ class LineSearch:
 
 @final
 class FoundLines:
-    """Lines of a text that were found; `line_count` line ends are in the text."""
+    """Matching lines of a text; `line_count` is the number of line ends in the text."""
 
     line_count: int
 
     def __len__(self) -> int: ...
-    # Their numbers, from 0, the bytes at which they begin, and the lines without their ends.
+    # Return line numbers from 0, byte offsets, and the lines without their ends.
     def columns(self) -> tuple[NDArray[np.uint64], NDArray[np.uint64], _Strings]: ...
-    # Of the first lines, each with `label` and, given the number of the text's first line, its number and a colon.
+    # Return the first lines as text, each with `label` and, if `first_number` is given, its line number and a colon.
     def printed(self, label: bytes, first_number: int | None, at_most: int) -> bytes: ...

@@ -1,4 +1,4 @@
-"""Distributed algorithms as estimators in the manner of scikit-learn."""
+"""Distributed algorithms as scikit-learn estimators."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ __all__ = [
     "SpectralEmbedding",
 ]
 
-# Workers import the programs of this package, and need not wait for scikit-learn, which only estimators use.
+# Workers import the programs of this package without scikit-learn, which only estimators use.
 _MODULES = {
     "ALS": "als.estimator",
     "BFS": "vertices.bfs",

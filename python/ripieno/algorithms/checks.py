@@ -1,4 +1,4 @@
-"""Checks of what users pass, in words that name the parameter and its value."""
+"""Checks of user input, with messages that name the parameter and its value."""
 
 from __future__ import annotations
 
@@ -19,9 +19,9 @@ def checked_weights(
     *,
     least_one: bool = True,
 ) -> NDArray[np.float64] | None:
-    """Weights of all rows as (n,) float64, or None; raises InputError if they cannot be weights.
+    """Return the weights of all rows as (n,) float64, or None; raise InputError if they are invalid.
 
-    With `least_one` at least one of them has to be above 0.
+    With `least_one`, at least one weight must be above 0.
     """
     if sample_weight is None:
         return None

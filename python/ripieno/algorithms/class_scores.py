@@ -1,4 +1,4 @@
-"""Scores of classes, and the probabilities that they make; workers import this, and need no scikit-learn for it."""
+"""Class scores and their probabilities. Workers import this module, so it does not need scikit-learn."""
 
 from __future__ import annotations
 
@@ -9,12 +9,12 @@ Reals = NDArray[np.float64]
 
 
 def weight_count(class_count: int) -> int:
-    """How many weights a feature has: one for two classes, else one for each."""
+    """Return the number of weights per feature: one for two classes, else one per class."""
     return 1 if class_count == 2 else class_count
 
 
 def log_probabilities(scores: Reals) -> Reals:
-    """Of the classes, given the scores of each row: logistic of a single column, else softmax."""
+    """Return log probabilities of the classes from the scores of each row: logistic for one column, else softmax."""
     if scores.shape[1] == 1:
         scores = np.hstack([np.zeros_like(scores), scores])
     scores = scores - scores.max(axis=1, initial=-np.inf, keepdims=True)

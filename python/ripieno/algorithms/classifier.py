@@ -1,4 +1,4 @@
-"""What classifiers share that score the classes linearly."""
+"""The base class of classifiers with linear scores."""
 
 from __future__ import annotations
 
@@ -13,25 +13,25 @@ from ripieno.algorithms.class_scores import Reals, log_probabilities
 
 
 class LinearClassifier(ClassifierMixin):
-    """A classifier whose scores, of two classes those of the second one, make the probabilities."""
+    """A classifier that derives probabilities from linear scores; two classes have one score, for the second class."""
 
     classes_: NDArray[Any]
 
     def decision_function(self, X: Any) -> Reals:
-        """Scores of the rows: (n_samples,) of the second of two classes, else (n_samples, n_classes)."""
+        """Return the scores of the rows: (n_samples,) for two classes, else (n_samples, n_classes)."""
         scores = self._scores(X)
         return scores[:, 0] if len(self.classes_) == 2 else scores
 
     def predict_log_proba(self, X: Any) -> Reals:
-        """Logarithms of the probabilities of each class, (n_samples, n_classes)."""
+        """Return the log probabilities of the classes, (n_samples, n_classes)."""
         return log_probabilities(self._scores(X))
 
     def predict_proba(self, X: Any) -> Reals:
-        """Probabilities of each class, (n_samples, n_classes)."""
+        """Return the probabilities of the classes, (n_samples, n_classes)."""
         return np.exp(self.predict_log_proba(X))
 
     def predict(self, X: Any) -> NDArray[Any]:
-        """The class of each row that scores best, (n_samples,)."""
+        """Return the class with the best score for each row, (n_samples,)."""
         scores = self._scores(X)
         numbers = (scores[:, 0] > 0).astype(np.intp) if len(self.classes_) == 2 else scores.argmax(axis=1)
         classes: NDArray[Any] = self.classes_[numbers]
@@ -39,4 +39,4 @@ class LinearClassifier(ClassifierMixin):
 
     @abstractmethod
     def _scores(self, X: Any) -> Reals:
-        """Scores of the rows, (n_samples, k)."""
+        """Return the scores of the rows, (n_samples, k)."""

@@ -1,4 +1,4 @@
-"""How long a worker computes and how long it communicates, per iteration."""
+"""A clock for computation and communication per iteration of a worker."""
 
 from __future__ import annotations
 
@@ -17,20 +17,20 @@ class IterationClock:
 
     @contextmanager
     def computing(self) -> Iterator[None]:
-        """Count what happens inside as computation."""
+        """Count the time inside as computation."""
         begin = time.perf_counter()
         yield
         self.compute_s += time.perf_counter() - begin
 
     @contextmanager
     def communicating(self) -> Iterator[None]:
-        """Count what happens inside as communication, waiting for slower ranks included."""
+        """Count the time inside as communication, including waits for slower ranks."""
         begin = time.perf_counter()
         yield
         self.communication_s += time.perf_counter() - begin
 
     def lap(self) -> tuple[float, float]:
-        """Seconds of computation and of communication since the last lap."""
+        """Return the seconds of computation and of communication since the last lap."""
         lap = (self.compute_s, self.communication_s)
         self.compute_s = self.communication_s = 0.0
         return lap
@@ -38,12 +38,12 @@ class IterationClock:
 
 @dataclass(frozen=True)
 class IterationTime:
-    """How long one iteration took.
+    """The duration of one iteration.
 
     Parameters
     ----------
     compute_s, communication_s
-        Seconds of each rank; waiting for a slower rank is communication.
+        Seconds per rank; waiting for slower ranks counts as communication.
     """
 
     compute_s: tuple[float, ...]
@@ -51,11 +51,11 @@ class IterationTime:
 
     @property
     def seconds(self) -> float:
-        """How long the iteration took."""
+        """Return the seconds of the iteration."""
         return max(sum(pair) for pair in zip(self.compute_s, self.communication_s, strict=True))
 
 
 def by_rank(laps: Iterable[tuple[float, float]]) -> tuple[tuple[float, ...], tuple[float, ...]]:
-    """Seconds of computation and of communication of each rank, given what `IterationClock.lap` told on each."""
+    """Return seconds of computation and of communication per rank, from each rank's `IterationClock.lap`."""
     compute_s, communication_s = zip(*laps, strict=True)
     return compute_s, communication_s

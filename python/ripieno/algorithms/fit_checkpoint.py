@@ -1,7 +1,7 @@
-"""A fit's checkpoint: a folder with the state after an iteration, and with what the fit is of.
+"""Checkpoints of fits: a folder with the state after an iteration and the facts that identify the fit.
 
-A checkpoint is of one fit: of some data and parameters, its *facts*. One process writes it, and no other one at a time.
-What is kept, and when, a fit that goes on from memory and one that goes on from a folder have in common.
+A checkpoint belongs to one fit: to its data and parameters, its *facts*. Only one process at a time writes it. Saves to
+memory and to a folder use the same state and schedule.
 """
 
 from __future__ import annotations
@@ -23,27 +23,28 @@ from ripieno.mapreduce.checkpoint import CheckpointContents, Checkpoints
 if TYPE_CHECKING:
     from ripieno.comm.communicator import Communicator
 
-#: An iteration may be shorter than a write to a disk.
+#: Seconds between saves, because an iteration may be shorter than a disk write.
 PERIOD_S = 1.0
 
 
 @dataclass(frozen=True)
 class Keeping:
-    """Where a fit is kept, and how often.
+    """Checkpoint settings: the folder and the interval.
 
     Parameters
     ----------
     folder
-        That rank 0 sees; None for memory alone, if that.
+        Folder, accessible to rank 0; None to save to memory only, if the program restarts after failures.
     every
-        After every so many iterations; None for a folder once a second at most, and for memory after each.
+        Number of iterations between saves. None: at most one save a second to the folder, and one per iteration to
+        memory.
     """
 
     folder: str | None = None
     every: int | None = None
 
     def check(self, comm: Communicator) -> None:
-        """Raise InputError if it says how often, and there is nothing to keep."""
+        """Raise InputError if `every` is set although nothing is saved."""
         if self.every is not None and self.folder is None and not comm.begins_again:
             raise InputError(
                 f"every={self.every}: nothing is kept: expected a folder, checkpoint=, or local workers and "
@@ -55,40 +56,40 @@ NOTHING_TOLD = Keeping()
 
 
 class WriteSchedule:
-    """Of which iterations the state is kept in a folder.
+    """The iterations at which a fit saves its state to the folder.
 
-    With `every` it is that after each multiple of it, or after the first iteration behind that has a state to keep;
-    otherwise one a second at most.
+    With `every`, the state is saved after each multiple of it, or after the next iteration that has a state to save.
+    Without it, at most once a second.
     """
 
     def __init__(self, every: int | None) -> None:
         self._every = every
-        #: After how many iterations the last was kept.
+        #: Iteration count at the last save.
         self.kept = 0
         self._kept_s = -np.inf
 
     def has(self, iteration: int) -> bool:
-        """Whether the state after so many iterations is one of them."""
+        """Return whether to save the state after this iteration."""
         if self._every is None:
             return time.monotonic() - self._kept_s > PERIOD_S
         return iteration // self._every > self.kept // self._every
 
     def note(self, iteration: int) -> None:
-        """The state after so many iterations was kept."""
+        """Record that the state after this iteration was saved."""
         self.kept, self._kept_s = iteration, time.monotonic()
 
 
 class FitCheckpoint:
-    """Keeps the state of a fit in a folder; does nothing without one.
+    """Saves the state of a fit to a folder; does nothing without one.
 
     Parameters
     ----------
     folder
-        Where to keep it.
+        Folder to write to.
     name
-        Of the algorithm.
+        Name of the algorithm.
     facts
-        What the fit is of, by name.
+        Facts that identify the fit, by name.
 
     Raises
     ------
@@ -102,16 +103,16 @@ class FitCheckpoint:
 
     @property
     def folder(self) -> Path | None:
-        """Where this process keeps it, if it does."""
+        """Return the folder that this process writes to, or None."""
         return None if self._kept is None else self._kept.folder
 
     def load(self) -> CheckpointContents | None:
-        """What an earlier fit has kept, if one has.
+        """Return the contents that an earlier fit saved, or None.
 
         Raises
         ------
         CheckpointError
-            What is there is torn, or of another fit.
+            The contents are damaged or belong to another fit.
         """
         found = None if self._kept is None else self._kept.load()
         if found is None:
@@ -123,59 +124,58 @@ class FitCheckpoint:
         return found
 
     def save(self, iteration: int, result: Any) -> None:
-        """Keep the state after an iteration instead of the last one."""
+        """Save the state after an iteration, replacing the earlier state."""
         if self._kept is not None:
             self._kept.save(CheckpointContents(iteration, result, self._facts, []))
             log.note("ripieno.algorithms", f"checkpoint of iteration {iteration} in {self.folder}")
 
     def close(self) -> None:
-        """Let other processes have the folder."""
+        """Release the folder for other processes."""
         if self._kept is not None:
             self._kept.close()
 
     def other_fit(self, reason: str) -> CheckpointError:
-        """The error that what was kept is of another fit."""
+        """Return the error for a checkpoint of another fit."""
         return self.unusable(f"is the checkpoint of another fit: {reason}", "name another folder")
 
     def unusable(self, reason: str, remedy: str) -> CheckpointError:
-        """The error that what was kept is of no use, with what to do."""
+        """Return the error for an unusable checkpoint, with a remedy."""
         assert self._kept is not None, "only what was read is refused"
         return CheckpointError(f"{self._kept.folder} {reason}: delete it to begin anew, or {remedy}")
 
 
 class FitStates:
-    """Keeps a fit in the memory of its ranks, if its program would begin again, and in a folder, if it has one.
+    """Saves a fit's state to the memory of its ranks, if its program restarts after failures, and to a folder, if set.
 
-    A program may have several fits, one after the other. What is in memory is of the last that has begun. A program
-    that begins again counts its fits anew, so that each finds its own state and none that of another. Rank 0 writes the
-    folder.
+    A program may run several fits one after the other. Memory holds the state of the latest fit only. A restarted
+    program counts its fits from the beginning, so that each fit finds only its own state. Rank 0 writes the folder.
 
     Parameters
     ----------
     comm
-        The ranks, all of which make each call.
+        The ranks. All of them make each call.
     name
-        Of the algorithm.
+        Name of the algorithm.
     shared
         Whether all ranks have the same state.
     keeping
-        Where, and how often.
+        Checkpoint settings.
     facts
-        As of `FitCheckpoint`; those of rank 0 count.
+        As in `FitCheckpoint`; rank 0's facts are used.
 
     Raises
     ------
     InputError
-        It is said how often, and nothing would be kept.
+        `every` is set although nothing would be saved.
     CheckpointError
         The folder cannot be used, or another process uses it.
 
     Attributes
     ----------
     used : bool
-        Whether anything is kept.
+        Whether any state is saved.
     done : int
-        How many iterations the states had that were loaded.
+        Iteration count of the loaded states.
     """
 
     def __init__(
@@ -200,12 +200,12 @@ class FitStates:
         comm._fits.append(self._name)
 
     def load(self) -> list[Any]:
-        """The states that ranks have kept last, in the order of these, one if all have the same; none at first.
+        """Return the last saved states in rank order, a single one if all ranks share it; empty if none exist.
 
         Raises
         ------
         CheckpointError
-            What is in the folder is torn, or of another fit.
+            The folder's contents are damaged or belong to another fit.
         """
         found = self._from_memory() or self._from_folder()
         if found is None:
@@ -234,12 +234,12 @@ class FitStates:
         return found
 
     def save(self, iteration: int, state: Any, *, last: bool = False) -> None:
-        """Keep the state after so many iterations instead of the last one, if it has its turn or is the `last`."""
+        """Save the state after this iteration if the schedule requires it or if it is the `last`."""
         is_turn, folder, every = last or self._turns.has(iteration), self._keeping.folder, self._keeping.every
         if self._in_memory and (is_turn or every is None):
             self._comm.checkpoint(self._name, (iteration, state), shared=self._shared)
         if folder is not None and every is None and not self._shared:
-            # By the clock of rank 0.
+            # Rank 0's clock decides.
             is_turn = self._comm.broadcast(is_turn)
         if not is_turn:
             return
@@ -250,11 +250,11 @@ class FitStates:
         self._turns.note(iteration)
 
     def is_kept_in_memory(self, iteration: int) -> bool:
-        """Whether `save` would keep the state after so many iterations in memory."""
+        """Return whether `save` would save the state after this iteration to memory."""
         return self._in_memory and (self._keeping.every is None or self._turns.has(iteration))
 
     def refuse_beyond(self, done: int, most: int, limit: str) -> None:
-        """Raise CheckpointError if `done` iterations were kept, and `limit` leaves this fit none after `most`."""
+        """Raise CheckpointError if the saved state has `done` iterations, more than `most`; `limit` names the cause."""
         if done > most:
             raise CheckpointError(
                 f"{self._keeping.folder} is a checkpoint after {done} iterations, and {limit} ends before: delete it "
@@ -262,19 +262,19 @@ class FitStates:
             )
 
     def refuse_other(self, reason: str) -> None:
-        """Rank 0 raises CheckpointError: what was loaded is of another fit."""
+        """Raise CheckpointError on rank 0, because the loaded state belongs to another fit."""
         if self._comm.rank == 0:
             raise self._disk.other_fit(reason)
 
     def close(self) -> None:
-        """Let other processes have the folder."""
+        """Release the folder for other processes."""
         self._disk.close()
 
 
 def of_ids(wanted: NDArray[np.int64], parts: Iterable[tuple[NDArray[Any], ...]]) -> list[NDArray[Any]]:
-    """Columns that ranks have kept, in the order of the ids that are wanted, all of which some rank has.
+    """Return the columns that ranks saved, in the order of the wanted ids; every wanted id is in some part.
 
-    A part is the ids of a rank, (m,) int64, each of which no other one has, and columns, (m, …).
+    A part consists of a rank's ids, (m,) int64, disjoint from the ids of other ranks, and columns, (m, …).
     """
     ids, *columns = (np.concatenate(each) for each in zip(*parts, strict=True))
     at = places_of(wanted, ids)

@@ -1,4 +1,4 @@
-"""Rows that users pass, opened: arrays checked as scikit-learn does, files by their headers."""
+"""Input rows of users: arrays are checked as in scikit-learn, files by their headers."""
 
 from __future__ import annotations
 
@@ -28,16 +28,16 @@ Input = ArrayLike | Files | Sequence[Split]
 
 
 def in_files(X: Input) -> TypeGuard[Files]:
-    """Whether rows are in files."""
+    """Return whether X refers to files."""
     return is_path_like(X) or isinstance(X, BinaryFiles | Dataset)
 
 
 def open_rows_or_sparse(
     estimator: BaseEstimator, X: Input | SparseFiles, *, reset: bool
 ) -> Dataset | RowsInMemory | InMemorySparse:
-    """As `open_rows`, but X may also be a sparse matrix, or files of sparse rows, whose values become float64.
+    """Open X as `open_rows` does; X may also be a sparse matrix or files of sparse rows, with values as float64.
 
-    Where the estimator is fitted, its `first_column_` becomes what columns are counted from in libsvm text, or None.
+    On fit, the estimator's `first_column_` becomes the first column index of libsvm text, or None.
     """
     rows: Any = X
     first_column = None
@@ -55,7 +55,7 @@ def open_rows_or_sparse(
         dtype=[np.float64, np.float32],
         accept_sparse="csr",
         ensure_all_finite=False,
-        # Indices of 64 bits are made 32 bits long; how many columns there are is what counts.
+        # 64-bit indices are converted to 32 bits. Only the number of columns limits this.
         accept_large_sparse=True,
     )
     return InMemorySparse.of(csr_matrix(matrix))
@@ -68,7 +68,7 @@ def _sparse_files(X: Input) -> SparseFiles | None:
 
 
 def _text_columns(estimator: BaseEstimator, files: SparseFiles) -> range | None:
-    """The indices of libsvm text that an estimator has columns for, or None of other files."""
+    """Return the column indices that an estimator expects in libsvm text, or None for other files."""
     if not files.is_text:
         return None
     first = estimator.first_column_
@@ -81,19 +81,19 @@ def _text_columns(estimator: BaseEstimator, files: SparseFiles) -> range | None:
 
 
 def open_rows(estimator: BaseEstimator, X: Input, *, reset: bool, least: int = 1) -> Dataset | RowsInMemory:
-    """The rows of X, which an estimator is fitted on (`reset`) or applied to; `least` of them, where they are counted.
+    """Open the rows of X for a fit (`reset`) or a prediction; require at least `least` rows where they are countable.
 
     Raises
     ------
     InputError
-        A file is not what it should be, or has other columns than those the estimator was fitted on.
+        A file is invalid, or its columns differ from the columns of the fit.
     """
     if in_files(X):
         source = open_source(X)
         check_columns(estimator, source, reset=reset)
         return source
     X = rows_in_memory(X)
-    # Whether values are finite is found out where they are computed on, by row and column.
+    # The computation checks for non-finite values later and reports row and column.
     array = validate_data(
         estimator,
         X,
@@ -107,12 +107,12 @@ def open_rows(estimator: BaseEstimator, X: Input, *, reset: bool, least: int = 1
 
 
 def rows_in_memory(X: Any) -> Any:
-    """X as scikit-learn takes it: streams of Arrow, such as relations of DuckDB, and frames of Dask are brought here.
+    """Return X in a form that scikit-learn accepts; load Arrow streams (such as DuckDB relations) and Dask frames.
 
     Raises
     ------
     InputError
-        Something is masked, or it is a query that nobody has run yet, or splits, which only a fit takes.
+        X has masked values, is a query that has not run, or consists of splits, which only a fit accepts.
     """
     if isinstance(X, list | tuple) and X and isinstance(X[0], Split):
         raise InputError("X: splits are input of fit only: expected rows or files")
@@ -123,7 +123,7 @@ def rows_in_memory(X: Any) -> Any:
     if hasattr(X, "collect") and hasattr(X, "collect_schema") and not hasattr(X, "__array__"):
         raise InputError(f"X: a {type(X).__name__} has no rows yet: expected what its collect() gives")
     if hasattr(X, "__arrow_c_stream__") and hasattr(X, "to_arrow"):
-        # A frame of polars, whose columns scikit-learn takes unless they hold lists.
+        # A polars frame; scikit-learn accepts its columns unless they contain lists.
         table = X.to_arrow()
         return _table_in_memory(table) if any(is_list(kind) for kind in table.schema.types) else X
     if hasattr(X, "iloc") and getattr(X, "ndim", 0) == 2 and len(X):
@@ -146,12 +146,12 @@ def _table_in_memory(table: pa.Table) -> Any:
 
 
 def check_columns(estimator: BaseEstimator, source: Dataset, *, reset: bool, target: int | None = None) -> None:
-    """Let an estimator know the columns of files, or find that it knows them; the one that is a target is none.
+    """Record the columns of files on the estimator, or check them against the fit; a target column is excluded.
 
     Raises
     ------
     InputError
-        They are not those that it was fitted on.
+        The columns differ from the columns of the fit.
     """
     count = source.column_count - (target is not None)
     if reset:
@@ -166,12 +166,12 @@ def check_columns(estimator: BaseEstimator, source: Dataset, *, reset: bool, tar
 
 
 def open_with_target(estimator: BaseEstimator, X: Files, name: str, *, reset: bool) -> tuple[Dataset, int]:
-    """Rows of files, and the number of the column among them, of that name, which holds the target.
+    """Open rows of files, and return them with the position of the target column of that name.
 
     Raises
     ------
     InputError
-        There is no such column, or the others are not those that the estimator was fitted on.
+        No such column exists, or the other columns differ from the columns of the fit.
     """
     source = open_source(X).including(name)
     target = target_column(source, name)
@@ -182,7 +182,7 @@ def open_with_target(estimator: BaseEstimator, X: Files, name: str, *, reset: bo
 def open_again(
     estimator: BaseEstimator, X: Input, target_name: str | None
 ) -> tuple[Dataset | RowsInMemory, int | None]:
-    """Rows to predict for, and the column of files among them, if it is there, that holds the target."""
+    """Open rows for prediction, and return the position of the target column if the files have it."""
     if in_files(X) and target_name is not None:
         source = open_source(X).including(target_name)
         if target_name in (source.column_names or ()):
@@ -191,12 +191,12 @@ def open_again(
 
 
 def target_column(source: Dataset, name: str) -> int:
-    """The number of the column of files that has a name.
+    """Return the position of a column of files by its name.
 
     Raises
     ------
     InputError
-        There is none, or nothing else.
+        The column is missing, or it is the only column.
     """
     names = source.column_names or ()
     if name not in names:
@@ -208,7 +208,7 @@ def target_column(source: Dataset, name: str) -> int:
 
 
 def _header(source: Dataset, target: int | None) -> pa.Table | None:
-    """A frame without rows whose columns are called as those of files, of which scikit-learn takes the names."""
+    """Return an empty frame with the columns of the files, from which scikit-learn reads the names."""
     if source.column_names is None:
         return None
     names = [name for at, name in enumerate(source.column_names) if at != target]

@@ -1,4 +1,4 @@
-"""What a worker tells of its iterations while it runs, and the report that is made of what all have told."""
+"""The iteration log of a worker, and the report built from the logs of all workers."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ Emit = Callable[[dict[str, Any]], None]
 
 @dataclass(frozen=True)
 class WorkerReport:
-    """What one worker has to tell of a fit; the measures are the same on all."""
+    """One worker's record of a fit. The measures are identical on all workers."""
 
     laps: tuple[tuple[float, float], ...]
     measures: tuple[Measures, ...]
@@ -30,12 +30,12 @@ class WorkerReport:
 
 @dataclass(frozen=True)
 class FitStep(IterationTime):
-    """One iteration, or one stage of a fit that does not iterate, and how long it took.
+    """One iteration with its duration, or one stage of a fit that does not iterate.
 
     Parameters
     ----------
     measures
-        What was measured, by name.
+        Measured values, by name.
     """
 
     measures: Measures
@@ -43,7 +43,7 @@ class FitStep(IterationTime):
 
 @dataclass(frozen=True, kw_only=True)
 class FitReport(ShownReport):
-    """What every report of a fit to rows has; the parameters are those of `RunReport`."""
+    """Fields that all reports of fits to rows share; the parameters are described in `RunReport`."""
 
     iterations: tuple[IterationTime, ...]
     row_count: int
@@ -59,32 +59,32 @@ class FitReport(ShownReport):
 
     @property
     def iterate_s(self) -> float:
-        """Seconds of all iterations."""
+        """Total seconds of all iterations."""
         return sum(each.seconds for each in self.iterations)
 
 
 @dataclass(frozen=True, kw_only=True)
 class RunReport(FitReport):
-    """What happened in a fit.
+    """The report of a fit.
 
     Parameters
     ----------
     iterations
         Iterations, or stages, in order.
     row_count, column_count, dtype
-        The data as it was computed with.
+        Shape and type of the data during computation.
     hosts, threads
-        Of each rank.
+        Host and thread count of each rank.
     load_s
         Seconds of reading, on the slowest rank.
     total_s
-        Seconds from the call of fit to its end, starting workers included.
+        Seconds from the call of fit to its end, including the start of workers.
     traffic
-        Of each rank, what its communicator counted.
+        Traffic that each rank's communicator counted.
     ranks
-        Where the time of each rank went.
+        Time breakdown of each rank.
     about
-        What it is of.
+        Subject of the report.
     """
 
     iterations: tuple[FitStep, ...]
@@ -93,7 +93,7 @@ class RunReport(FitReport):
     def of(
         cls, records: Sequence[WorkerReport], *, row_count: int, column_count: int, dtype: str, total_s: float
     ) -> RunReport:
-        """Put the workers' records together."""
+        """Combine the workers' records into a report."""
         laps = zip(*(record.laps for record in records), strict=True)
         steps = (
             FitStep(tuple(compute for compute, _ in lap), tuple(communication for _, communication in lap), measures)
@@ -113,19 +113,19 @@ class RunReport(FitReport):
 
 
 class IterationLog:
-    """Keeps the time and the measures of each iteration, and hands those of rank 0 on as events.
+    """Log of the time and measures of each iteration. Rank 0 also emits them as events.
 
     Parameters
     ----------
     comm
         The workers.
     emit
-        Gets the events; by default `comm.emit`.
+        Callable that receives the events. Default: `comm.emit`.
     """
 
     def __init__(self, comm: Communicator, emit: Emit | None) -> None:
         self.clock = IterationClock()
-        #: Iterations that an earlier fit has made, which this one goes on from.
+        #: Number of iterations that an earlier fit completed and that this fit resumes after.
         self.iterations_before = 0
         self._comm = comm
         self._emit = emit or comm.emit
@@ -133,7 +133,7 @@ class IterationLog:
         self._measures: list[Measures] = []
 
     def tell(self, **measures: float | str) -> None:
-        """An iteration is over; every rank tells the same measures."""
+        """Record the end of an iteration; every rank passes the same measures."""
         compute_s, communication_s = lap = self.clock.lap()
         self._laps.append(lap)
         self._measures.append(measures)
@@ -142,7 +142,7 @@ class IterationLog:
             self._emit(event | {"compute_s": compute_s, "communication_s": communication_s})
 
     def record(self, load_s: float) -> WorkerReport:
-        """All that was told."""
+        """Return this worker's record of the fit."""
         comm = self._comm
         return WorkerReport(
             laps=tuple(self._laps),

@@ -1,6 +1,7 @@
-"""Rows that each rank has of its own: opened on every rank, compared, and fitted as one whole in the order of ranks.
+"""Own rows of each rank: opened on every rank, compared, and fitted as one data set in rank order.
 
-A rank without rows passes None, and takes the columns of the other ranks. A bad row on one rank is an error on all.
+A rank without rows passes None and adopts the columns of the other ranks. An invalid row on one rank is an error on
+all.
 """
 
 from __future__ import annotations
@@ -42,12 +43,12 @@ def open_for_fit(
     open: Callable[..., Dataset | RowsInMemory | InMemorySparse],
     reset: bool = True,
 ) -> tuple[Any, NDArray[np.float64] | None]:
-    """The rows of a fit and their weights, opened by ``open(estimator, X, reset=reset)``; own rows have their weights.
+    """Open the rows of a fit with ``open(estimator, X, reset=reset)``, and return them; own rows include their weights.
 
     Raises
     ------
     InputError
-        Bad rows or weights; of own rows on every rank.
+        Invalid rows or weights; with own rows, on every rank.
     """
     if rows != "own" or comm is None:
         source = open(estimator, X, reset=reset)
@@ -67,7 +68,7 @@ def open_for_fit(
 
 @contextmanager
 def opening(comm: Communicator) -> Iterator[None]:
-    """Raise what is wrong with one rank's own rows as InputError on every rank."""
+    """Raise an error in one rank's own rows as InputError on every rank."""
     with agreement(comm, "opening rows of each rank"):
         try:
             yield
@@ -78,7 +79,7 @@ def opening(comm: Communicator) -> Iterator[None]:
 
 
 def own_weights(sample_weight: ArrayLike | None, source: Any) -> NDArray[np.float64] | None:
-    """Weights of own rows, which may all be 0 on some ranks; of a rank without rows as they are."""
+    """Return the checked weights of own rows, which may all be 0; a rank without rows keeps its argument."""
     if source is None:
         return None if sample_weight is None else np.empty(0)
     return checked_weights(sample_weight, source, least_one=False)
@@ -92,18 +93,18 @@ def check_weights(comm: Communicator, weights: NDArray[np.float64] | None) -> No
 
 
 def agreed(comm: Communicator, mine: T | None, what: str) -> T:
-    """The value that all ranks have which have one.
+    """Return the value that all ranks with a value share.
 
     Raises
     ------
     InputError
-        On every rank: ranks have different ones.
+        On every rank: ranks have different values.
     """
     return one_of(comm.allgather(mine), what)
 
 
 def one_of(values: Sequence[T | None], what: str) -> T:
-    """As of `agreed`, of the values of all ranks."""
+    """As in `agreed`, from the values of all ranks."""
     found = [(rank, value) for rank, value in enumerate(values) if value is not None]
     assert found, "a fit without any rows has ended before"
     (first, expected), *others = found
@@ -117,12 +118,13 @@ def one_of(values: Sequence[T | None], what: str) -> T:
 
 
 def classes_of_all(comm: Communicator, y: NDArray[Any] | None, known: NDArray[Any] | None = None) -> NDArray[Any]:
-    """The classes of all ranks' rows, ascending; those that are `known` if some are.
+    """Return the classes of all ranks' rows, ascending; the `known` classes if given.
 
     Raises
     ------
     InputError
-        On every rank: classes have different types, one is none of those that are known, or there are fewer than two.
+        On every rank: classes have different types, a class is not among the known classes, or there are fewer than
+        two.
     """
     of_rank = None if y is None else np.unique(y)
     every = comm.allgather(of_rank)
@@ -139,7 +141,7 @@ def classes_of_all(comm: Communicator, y: NDArray[Any] | None, known: NDArray[An
 
 @dataclass(frozen=True)
 class _OwnEdges:
-    """Edges of a graph that belong to one rank, which reads all of them."""
+    """The edges of one rank, which reads all of them."""
 
     source: Any
 
@@ -150,22 +152,22 @@ class _OwnEdges:
 
     @property
     def weighted(self) -> bool:
-        """Whether edges have weights."""
+        """Return whether edges have weights."""
         return bool(self.source.weighted)
 
     def read_share(self, rank: int, world_size: int) -> Edges:
-        """All edges of this rank."""
+        """Return all edges of this rank."""
         edges: Edges = self.source.read_share(0, 1)
         return edges
 
 
 def graph_for_fit(graph: Any, *, comm: Communicator | None, rows: Rows | None) -> Graph:
-    """The graph of a fit; of own rows each rank gives its own edges.
+    """Return the graph of a fit; with own rows, each rank passes its own edges.
 
     Raises
     ------
     InputError
-        Bad edges; of own edges on every rank, also if their vertices have names, or ranks differ in what edges mean.
+        Invalid edges. With own edges, on every rank; also if vertices have names, or ranks interpret edges differently.
     """
     if rows != "own" or comm is None:
         return open_graph(graph)
@@ -190,7 +192,7 @@ def graph_for_fit(graph: Any, *, comm: Communicator | None, rows: Rows | None) -
 
 @dataclass(frozen=True)
 class _Columns:
-    """The columns of a rank's rows: all that `source` has, those that the estimator is fitted on, and their names."""
+    """The columns of a rank's rows: all columns of `source`, the columns of the fit, and their names."""
 
     width: int
     fitted: int
@@ -207,12 +209,12 @@ def own_points(
     *,
     reset: bool = True,
 ) -> LocalRows:
-    """This rank's own rows, none if `source` is None; the estimator has `n_features_in_` and `feature_names_in_` then.
+    """Return this rank's own rows, none if `source` is None; set `n_features_in_` and `feature_names_in_`.
 
     Raises
     ------
     InputError
-        On every rank: ranks have different columns, or some have sparse rows and others dense ones.
+        On every rank: ranks have different columns, or a mixture of sparse and dense rows.
     """
     mine = None
     if source is not None:
@@ -243,7 +245,7 @@ def own_points(
 
 
 def _runs(comm: Communicator, mine: tuple[list[int], list[int]] | None) -> tuple[tuple[int, int], ...] | None:
-    """The runs of row numbers of the splits that this rank has read, by their numbers and lengths; None without any."""
+    """Return the row number ranges of the splits that this rank read; None without splits."""
     if mine is None:
         return None
     every = {number: count for of_rank in comm.allgather(mine) for number, count in zip(*of_rank, strict=True)}

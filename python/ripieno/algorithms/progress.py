@@ -1,4 +1,4 @@
-"""`Progress`: how far a fit is, in a notebook, on a terminal, or line by line."""
+"""`Progress`: progress display of a fit, in a notebook, on a terminal, or as lines of text."""
 
 from __future__ import annotations
 
@@ -11,21 +11,22 @@ from typing import Any
 
 from ripieno.log import is_notebook
 
-#: What of an event is not said: of the machine, or said otherwise.
-#: So many measures are said, the first ones.
+#: Maximum number of measures shown, in order.
 MEASURE_COUNT = 3
+#: Keys of an event that are not shown as measures: machine data, or data shown in another form.
 _UNSAID = ("event", "iteration", "run", "rank", "compute_s", "communication_s")
 
 
 class Progress:
-    """Shows the iterations of a fit as they come: a line that changes, in a notebook and on a terminal.
+    """Shows the iterations of a fit in a line that is updated, in a notebook or on a terminal.
 
-    Elsewhere, as in a file of a batch job, a line is printed now and then. All goes to stderr but in a notebook.
+    On other output, such as a batch job's log file, it prints a line now and then. Outside notebooks, output goes to
+    stderr.
 
     Parameters
     ----------
     every_s : float
-        Seconds between two changes of the line, at least; the last iteration is shown at the end of the fit.
+        Minimum seconds between updates of the line. The last iteration is always shown at the end of the fit.
 
     Examples
     --------
@@ -41,14 +42,14 @@ class Progress:
         self._begun_s: float | None = None
         self._display: Any = None
         self._width = 0
-        # The latest that was not shown.
+        # Latest text not shown yet.
         self._left: str | None = None
 
     def __repr__(self) -> str:
         return f"Progress(every_s={self.every_s:g})"
 
     def __call__(self, event: Mapping[str, Any]) -> None:
-        """Take in an event of an estimator, as ``on_iteration=`` does."""
+        """Process an event of an estimator, as the callable of ``on_iteration=``."""
         now = time.monotonic()
         if self._begun_s is None or event.get("iteration") == 1:
             self._begun_s = now
@@ -59,7 +60,7 @@ class Progress:
                 self._show_left()
 
     def done(self) -> None:
-        """The fit is over: show its last iteration."""
+        """Show the last iteration at the end of the fit."""
         self._show_left()
         if self._width:
             sys.stderr.write("\n")
@@ -90,7 +91,7 @@ class Progress:
             self._display.update(line)
 
     def __deepcopy__(self, memo: dict[int, Any]) -> Progress:
-        # Estimators that are cloned show theirs by another one.
+        # Cloned estimators get their own display.
         return Progress(self.every_s)
 
 

@@ -1,7 +1,7 @@
-"""What every fit reports: how it ended, where the time of each rank went, and how to repeat it, as a page.
+"""The report of every fit: its outcome, the time breakdown of each rank, and code that repeats it, as a page.
 
-`reported` goes around each ``fit``: it leaves a report for estimators that make none of their own, and adds to all what
-is the same for all.
+The decorator `reported` wraps each ``fit``. It creates a report for estimators that do not create one, and adds the
+parts that all reports share.
 """
 
 from __future__ import annotations
@@ -34,36 +34,36 @@ logger = logging.getLogger("ripieno.algorithms")
 
 Fit = TypeVar("Fit", bound=Callable[..., Any])
 
-#: Of positions and clusters a page shows at most so many.
+#: Maximum number of positions or clusters that a page shows.
 POINT_COUNT = 3000
 PROFILE_COUNT = 50
 ROW_COUNT = 1500
-#: What is nothing to the result.
+#: Parameters that do not affect the result.
 _UNLISTED = ("on_iteration", "verbose")
 
 
 @dataclass(frozen=True)
 class RankFacts:
-    """Where the time of a rank went in a fit.
+    """The time breakdown of a rank during a fit.
 
     Parameters
     ----------
     host
-        Where it ran.
+        Host of the rank.
     threads
-        That it computed with.
+        Number of its compute threads.
     program_s
-        Seconds of its program; what remains of them beside the others it computed.
+        Seconds that its program ran. Time outside the categories below is computation.
     waiting_s
-        Seconds in calls in which nothing moved, because others were not there yet.
+        Seconds in communication calls without progress, because other ranks had not arrived.
     transfer_s
-        Seconds in calls besides: bytes moved, or were combined.
+        Remaining seconds in communication calls: bytes moved or were combined.
     serializing_s
-        Seconds of making bytes of objects and objects of bytes; arrays go without.
+        Seconds of serializing and deserializing objects. Arrays are not serialized.
     bytes_sent, bytes_received
-        Payload.
+        Payload bytes.
     memory_bytes
-        What its process has had in memory at most, so far.
+        Peak memory of its process so far.
     """
 
     host: str
@@ -78,34 +78,35 @@ class RankFacts:
 
     @property
     def computing_s(self) -> float:
-        """What remains."""
+        """Seconds of computation: program time minus all other categories."""
         return max(self.program_s - self.waiting_s - self.transfer_s - self.serializing_s, 0.0)
 
 
 @dataclass(frozen=True)
 class About:
-    """What a report is of.
+    """The subject of a report.
 
     Parameters
     ----------
     estimator
-        The name of its class.
+        Class name of the estimator.
     outcome
-        How the fit ended, in words.
+        Outcome of the fit, as text.
     parameters
-        Those of the estimator.
+        Parameters of the estimator.
     code
-        What repeats the fit: in Python, or the command.
+        Code that repeats the fit: Python or a command line.
     results
-        Numbers that the fit has come to, by name.
+        Scalar results of the fit, by name.
     points
-        Places in a plane to draw, (n, 2 or more), if the result has some.
+        Points in a plane to draw, (n, 2 or more), if the result has any.
     sizes
-        How large each is, (n,), if that is known.
+        Size of each point, (n,), if known.
     profiles
-        Of clusters by named columns: name of each column, and its values by cluster.
+        For clusters of rows with named columns: the name of each column, and its values by cluster.
     rows, row_clusters
-        Some of the rows in the same plane, (m, 2), and the cluster of each, (m,), if they are in the caller's memory.
+        A sample of the rows in the same plane, (m, 2), and the cluster of each, (m,), if the rows are in the caller's
+        memory.
     """
 
     estimator: str
@@ -121,7 +122,7 @@ class About:
 
 
 class ShownReport:
-    """A report that can be looked at: by itself in a notebook, or in a file."""
+    """A report that renders itself in a notebook and can be saved to a file."""
 
     def _repr_html_(self) -> str:
         from ripieno.report import framed
@@ -129,17 +130,17 @@ class ShownReport:
         return framed(self)
 
     def save(self, path: ResultPath) -> None:
-        """Write the report as a page that holds everything it shows.
+        """Write the report as a self-contained page.
 
         Parameters
         ----------
         path : path or URL
-            The file to write; one that is there is replaced.
+            File to write. An existing file is replaced.
 
         Raises
         ------
         InputError
-            It cannot be written.
+            The file cannot be written.
         """
         from ripieno.report import page_of
 
@@ -151,16 +152,16 @@ class ShownReport:
 
 @dataclass(frozen=True, kw_only=True)
 class PlainReport(ShownReport):
-    """What happened in a fit that tells of no iterations.
+    """The report of a fit without iteration records.
 
     Parameters
     ----------
     total_s
-        Seconds from the call of fit to its end, starting workers included.
+        Seconds from the call of fit to its end, including the start of workers.
     ranks
-        Where the time of each rank went.
+        Time breakdown of each rank.
     about
-        What it is of.
+        Subject of the report.
     """
 
     total_s: float
@@ -170,18 +171,18 @@ class PlainReport(ShownReport):
 
 
 class Measured:
-    """A program that tells where its rank's time went, too."""
+    """A program wrapper that also returns the facts of its rank."""
 
     def __init__(self, program: Callable[..., Any]) -> None:
         self._program = program
-        # What errors and warnings call it.
+        # Name for errors and warnings.
         self.__qualname__ = getattr(getattr(program, "func", program), "__qualname__", "fit")
 
     def __call__(self, comm: Communicator, *arguments: Any) -> tuple[Any, RankFacts]:
         before, begun_s = comm.stats(), time.perf_counter()
         result = self._program(comm, *arguments)
         program_s = time.perf_counter() - begun_s
-        # A program that goes on without ranks that have died has another communicator.
+        # A program that continued after ranks died has a new communicator.
         comm = comm._latest
         after = comm.stats() if not comm.closed else before
         if after["call_count"] < before["call_count"]:
@@ -203,13 +204,13 @@ class Measured:
 
 
 def report_warning() -> AbstractContextManager[None]:
-    """Turn an error of making a report into a warning: the fit is kept, with a report of less."""
+    """Turn an error during report creation into a warning: the fit is kept, with a reduced report."""
     return log.warn_on_failure("ripieno.algorithms", "the report of the fit")
 
 
 def reported(fit: Fit) -> Fit:
-    """A ``fit`` that leaves a whole `report_`, and that ranks call together only if they make the same call."""
-    # Programs import this module, and start without scikit-learn.
+    """Wrap a ``fit`` so that it sets a complete `report_`, and so that ranks compare their calls first."""
+    # Programs import this module and must start without scikit-learn.
     from ripieno.algorithms.same_call import same_call
 
     compared = same_call(fit)
@@ -275,7 +276,7 @@ def _is_result(name: str, value: Any) -> bool:
 
 
 def _outcome(model: Any) -> str:
-    """How the fit ended, in words."""
+    """Return the outcome of the fit as text."""
     count, most = getattr(model, "n_iter_", None), getattr(model, "max_iter", None)
     if count is None:
         return "done"
@@ -286,7 +287,7 @@ def _outcome(model: Any) -> str:
 
 
 def _arguments(model: Any) -> str:
-    """Those that are not as by default."""
+    """Return the constructor arguments that differ from their defaults."""
     changed = {
         name: value
         for name, value in model.get_params(deep=False).items()
@@ -301,7 +302,10 @@ def _is_default(model: Any, name: str, value: Any) -> bool:
 
 
 def _parameters(model: Any) -> dict[str, Any]:
-    """All that are listed; of a job or a session, which ends before the report does, what it is."""
+    """Return all listed parameters.
+
+    A job or session is replaced by its description, because it may end before the report does.
+    """
     listed = {name: value for name, value in model.get_params(deep=False).items() if name not in _UNLISTED}
     if not isinstance(listed.get("engine"), str | None):
         listed["engine"] = repr(listed["engine"])
@@ -309,7 +313,7 @@ def _parameters(model: Any) -> dict[str, Any]:
 
 
 def _brief(value: Any) -> str:
-    """As it stands in a program, if that is short; of others the name of what they are."""
+    """Return the value as Python code if that is short, else "X" for an array or the name of its type."""
     if isinstance(value, str | int | float | bool | Path) or value is None:
         return repr(str(value)) if isinstance(value, Path) else repr(value)
     if isinstance(value, list | tuple) and len(value) <= 4:
@@ -320,7 +324,7 @@ def _brief(value: Any) -> str:
 
 
 def _some_rows(data: Any, labels: NDArray[Any] | None) -> tuple[NDArray[Any] | None, NDArray[np.int64] | None]:
-    """Rows evenly from all that are in memory here, and their clusters."""
+    """Return evenly spaced rows that are in memory here, and their clusters."""
     is_frame = type(data).__module__.partition(".")[0] == "pandas"
     if labels is None or not (is_frame or isinstance(data, np.ndarray)) or len(labels) != len(data):
         return None, None
@@ -328,13 +332,13 @@ def _some_rows(data: Any, labels: NDArray[Any] | None) -> tuple[NDArray[Any] | N
     chosen = np.arange(count) * len(data) // count
     rows = data.iloc[chosen].to_numpy() if is_frame else data[chosen]
     if rows.dtype.hasobject:
-        # A column of lists, beside others that are no numbers.
+        # A column of lists beside other columns is not numeric.
         return None, None
     return rows, np.asarray(labels[chosen], np.int64)
 
 
 def _plane(centers: NDArray[Any]) -> Callable[[NDArray[Any]], NDArray[np.float64]]:
-    """What tells places along the two directions in which centers lie farthest apart."""
+    """Return the projection onto the two directions of largest spread of the centers."""
     points = np.asarray(centers[:POINT_COUNT], np.float64)
     if points.shape[1] <= 2 or len(points) < 2:
         return lambda rows: np.asarray(rows, np.float64)

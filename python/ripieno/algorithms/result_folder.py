@@ -1,4 +1,4 @@
-"""Fitted estimators, made again of the folders that their commands have written."""
+"""Restoring fitted estimators from the result folders of their commands."""
 
 from __future__ import annotations
 
@@ -20,20 +20,20 @@ from ripieno.files.sources import PathLike
 
 Value = TypeVar("Value")
 
-#: Where and how a fit ran is nothing to the model.
+#: Settings of the run that do not belong to the model.
 _OF_THE_RUN = ("checkpoint", "engine", "every", "on_failure", "threads", "workers")
 
 
 @dataclass(frozen=True)
 class ResultFolder:
-    """What a command has written.
+    """The result folder of a command.
 
     Parameters
     ----------
     path
-        The folder.
+        Path of the folder.
     told
-        What its model.json says.
+        Contents of model.json.
     """
 
     path: str
@@ -46,7 +46,7 @@ class ResultFolder:
         Raises
         ------
         InputError
-            There is none, or it is damaged.
+            The file does not exist or is damaged.
         """
         path = os.fspath(folder)
         name = f"{path}/model.json"
@@ -57,21 +57,21 @@ class ResultFolder:
 
     @property
     def algorithm(self) -> str:
-        """The name of the command."""
+        """Return the name of the command."""
         return self.fact("algorithm", str)
 
     @property
     def column_count(self) -> int:
-        """Of the rows that the model was fitted on."""
+        """Return the number of columns that the model was fitted on."""
         return self.fact("column_count", int)
 
     def fact(self, name: str, kind: type[Value]) -> Value:
-        """What model.json says of something.
+        """Return an entry of model.json.
 
         Raises
         ------
         InputError
-            Nothing, or nothing of that kind.
+            The entry is missing or has another type.
         """
         value = self.told.get(name)
         if not isinstance(value, kind):
@@ -79,12 +79,12 @@ class ResultFolder:
         return value
 
     def array(self, name: str, *shape: int | None) -> NDArray[Any]:
-        """An array of the folder; None stands for any length.
+        """Read an array of the folder; None in `shape` accepts any length.
 
         Raises
         ------
         InputError
-            It is missing or damaged, or has another shape.
+            The array is missing or damaged, or has another shape.
         """
         path = f"{self.path}/{name}.npy"
         array: NDArray[Any] = _read(path, read_array)
@@ -108,22 +108,22 @@ def _read(path: str, read: Callable[[IO[bytes]], Value]) -> Value:
 
 
 class FromResult(BaseEstimator):
-    """An estimator that can be made again of what its command has written."""
+    """An estimator that can be restored from its command's result folder."""
 
-    #: The name of the command.
+    #: Name of the command.
     _command: ClassVar[str]
 
     @classmethod
     def load(cls, folder: PathLike) -> Self:
-        """Make the fitted estimator again of the folder that its command has written.
+        """Restore the fitted estimator from its command's result folder.
 
-        It predicts as that which was fitted. Workers, threads and the engine are those of a new estimator, and there
-        is no `report_`: the folder has it as a page.
+        It makes the same predictions as the original. Workers, threads and engine have the defaults of a new estimator.
+        It has no `report_`; the folder contains the report as a page.
 
         Parameters
         ----------
         folder : path or URL
-            With model.json and arrays.
+            Folder with model.json and arrays.
 
         Returns
         -------
@@ -132,7 +132,7 @@ class FromResult(BaseEstimator):
         Raises
         ------
         InputError
-            The folder holds no result, that of another command, or one that is damaged.
+            The folder contains no result, a result of another command, or a damaged result.
         """
         result = ResultFolder.read(folder)
         if result.algorithm != cls._command:
@@ -151,4 +151,4 @@ class FromResult(BaseEstimator):
 
     @abstractmethod
     def _restore(self, result: ResultFolder) -> None:
-        """Take what was fitted out of the folder."""
+        """Set the fitted attributes from the folder."""

@@ -1,8 +1,8 @@
-"""`same_call`: ranks that call a fit together compare the call before they begin.
+"""`same_call`: a decorator with which ranks compare a joint call of a fit before it begins.
 
 Each rank describes its call in one message: class and method, every parameter that changes the result, and its rows.
-Different calls raise `CollectiveMismatch` on every rank. Cost: one allgather of about 1 kB per rank, and a
-digest of at most `DIGEST_BYTES` of each argument.
+Different calls raise `CollectiveMismatch` on every rank. Cost: one allgather of about 1 kB per rank, and a digest of at
+most `DIGEST_BYTES` per argument.
 """
 
 from __future__ import annotations
@@ -35,14 +35,15 @@ if TYPE_CHECKING:
 
 Fit = TypeVar("Fit", bound=Callable[..., Any])
 
-#: Arrays up to this size are compared byte by byte; of larger ones evenly spread blocks that have this size together.
+#: Arrays up to this size are compared completely. For larger arrays, evenly spread blocks of this total size are
+#: compared.
 DIGEST_BYTES = 8 << 20
 _BLOCK_BYTES = 4096
-#: Rows of a frame, and entries of an array of objects, that are compared.
+#: Number of rows of a frame, or entries of an object array, that are compared.
 SAMPLE_ROWS = 4096
-#: These parameters do not change the result, or have no meaning on ranks that are there already.
+#: These parameters do not change the result, or have no effect on the ranks of an existing communicator.
 _NOT_COMPARED = ("workers", "threads", "engine", "on_failure", "on_iteration", "verbose")
-#: Arguments that have an entry for each row.
+#: Arguments with one entry per row.
 _OF_ROWS = ("y", "sample_weight")
 _LONGEST_TEXT = 80
 
@@ -54,11 +55,11 @@ class Value:
     Parameters
     ----------
     text
-        A description for messages.
+        Description for messages.
     digest
         Equal on two ranks if the values are equal; None if they cannot be compared.
     is_empty
-        Whether it is None or has no rows.
+        Whether the value is None or has no rows.
     """
 
     text: str
@@ -70,7 +71,7 @@ class Value:
 class Call:
     """A rank's call of a fit: its name, the value of `rows`, the parameters, and the arguments by name.
 
-    `has_splits` says whether the rows are in splits, and `refusal` what is wrong with their partition file.
+    `has_splits` says whether the rows are in splits. `refusal` describes a problem with their partition file.
     """
 
     name: str
@@ -82,17 +83,18 @@ class Call:
 
 
 def same_call(fit: Fit) -> Fit:
-    """Compare the calls of `fit` on all ranks of its argument `comm`, and settle its argument `rows`.
+    """Compare the calls of `fit` on all ranks of its argument `comm`, and resolve its argument `rows`.
 
-    `fit` gets ``rows="own"`` or ``rows="shared"`` if there is a `comm`. With own rows, a rank without rows gets None
-    for them, and empty weights if other ranks have weights.
+    With `comm`, `fit` receives ``rows="own"`` or ``rows="shared"``. With own rows, `fit` on a rank without rows
+    receives None for them, and empty weights if other ranks have weights.
 
     Raises
     ------
     CollectiveMismatch
-        On every rank: ranks call different fits, have different parameters, or rows that differ without ``rows="own"``.
+        On every rank: ranks call different fits, or with different parameters, or with different rows without
+        ``rows="own"``.
     InputError
-        `rows` has another value, or is given without `comm`.
+        `rows` has an unknown value, or is given without `comm`.
     """
     signature = inspect.signature(fit)
     names = [name for name in signature.parameters if name not in ("self", "comm", "rows")]
@@ -118,7 +120,7 @@ def same_call(fit: Fit) -> Fit:
 def _settled(
     comm: Communicator, estimator: Any, name: str, rows: Any, given: dict[str, Any]
 ) -> tuple[Rows, dict[str, Any], bool]:
-    """Whose rows these are, the arguments of this rank, and whether any rank passes splits."""
+    """Return whether rows are own or shared, the arguments of this rank, and whether any rank passes splits."""
     first = next(iter(given))
     splits, refusal = None, None
     try:
@@ -158,12 +160,12 @@ def _settled(
 
 
 def _read(comm: Communicator, estimator: Any, rows: Rows, given: dict[str, Any], *, is_graph: bool) -> dict[str, Any]:
-    """The arguments with the rows of splits in place of the splits: of own splits all, of shared ones those assigned.
+    """Replace splits in the arguments by their rows: all own splits, or the assigned part of shared splits.
 
     Raises
     ------
     InputError
-        On every rank: a split of some rank cannot be read, or the order of the rows would have to be known.
+        On every rank: a split cannot be read, or the order of the rows would have to be known.
     """
     first, splits = next(iter(given.items()))
     with opening(comm):
@@ -224,7 +226,7 @@ def _check_shared(calls: Sequence[Call], name: str) -> None:
 
 
 def _told_apart(values: Sequence[Value]) -> list[str]:
-    """A text for each value, which differs where values do."""
+    """Return a text for each value; different values get different texts."""
     by_text: dict[str, set[str | None]] = {}
     for value in values:
         by_text.setdefault(value.text, set()).add(value.digest)
@@ -235,7 +237,7 @@ def _told_apart(values: Sequence[Value]) -> list[str]:
 
 
 def _own(calls: Sequence[Call], mine: Call, given: dict[str, Any], first: str) -> dict[str, Any]:
-    """The arguments of a rank that has rows of its own."""
+    """Return the arguments of a rank with own rows."""
     with_rows = [rank for rank, call in enumerate(calls) if not call.arguments[first].is_empty]
     if not with_rows:
         raise InputError(f"{mine.name}: no rank has rows")
@@ -255,7 +257,7 @@ def _own(calls: Sequence[Call], mine: Call, given: dict[str, Any], first: str) -
 
 
 def value_of(value: Any, *, compared: bool = True) -> Value:
-    """The description of an argument; without a digest if it is not `compared`."""
+    """Return the description of an argument, without a digest if it is not `compared`."""
     shape = getattr(value, "shape", None)
     count = shape[0] if shape else len(value) if isinstance(value, list) else None
     is_empty = value is None or (isinstance(count, int) and count == 0)
@@ -267,7 +269,7 @@ def value_of(value: Any, *, compared: bool = True) -> Value:
 
 
 def _without_stream(X: Any) -> Any:
-    """Streams of Arrow as a table, because a stream can be read only once."""
+    """Return Arrow streams as tables, because a stream can be read only once."""
     is_stream = hasattr(X, "__arrow_c_stream__") and not hasattr(X, "__array__") and not hasattr(X, "num_rows")
     return pa.table(X) if is_stream else X
 
@@ -288,7 +290,7 @@ def _text(value: Any) -> str:
 
 
 class _NotComparable(Exception):
-    """A value has nothing that can be compared with the values of other ranks."""
+    """Raised for a value that ranks cannot compare."""
 
 
 def _digest(value: Any) -> str:
@@ -300,7 +302,7 @@ def _digest(value: Any) -> str:
 
 
 def _pieces(value: Any) -> Iterator[bytes]:
-    """Bytes that are equal if and only if values are, large ones by a sample."""
+    """Yield bytes that are equal if and only if the values are equal; large values are sampled."""
     if hasattr(value, "__dask_graph__"):
         raise _NotComparable
     if isinstance(value, bool | np.bool_):
@@ -308,7 +310,7 @@ def _pieces(value: Any) -> Iterator[bytes]:
     elif isinstance(value, str | bytes | ModuleType) or value is None:
         yield repr(value).encode(errors="surrogatepass")
     elif isinstance(value, int | float | np.integer | np.floating):
-        # Equal numbers of different types are the same parameter.
+        # Equal numbers of different types count as equal parameters.
         whole = int(value) if float(value).is_integer() else None
         yield repr(float(value) if whole is None else whole).encode()
     elif isinstance(value, os.PathLike):
@@ -397,7 +399,7 @@ def _list_pieces(values: Any) -> Iterator[bytes]:
 
 
 def _places(count: int) -> NDArray[np.int64]:
-    """Evenly spread numbers of rows, the first and the last among them."""
+    """Return evenly spread row numbers, including the first and the last."""
     return np.unique(np.linspace(0, max(count - 1, 0), min(count, SAMPLE_ROWS)).astype(np.int64))
 
 

@@ -1,7 +1,7 @@
-"""Splits and partition files as the input of a fit: each rank reads the splits that are assigned to it.
+"""Splits and partition files as the input of a fit: each rank reads its assigned splits.
 
-Splits are assigned by maximum flow, so that as many as possible are read on a host that has them
-(`ripieno.input.assign`). The rows of a rank are its own rows then, and nothing is sent.
+Splits are assigned by maximum flow, which maximizes the splits read on a host that stores them
+(`ripieno.input.assign`). A rank's rows are then its own rows, and no rows are sent.
 """
 
 from __future__ import annotations
@@ -28,9 +28,9 @@ from ripieno.input.shares import FileShare
 if TYPE_CHECKING:
     from ripieno.comm.communicator import Communicator
 
-#: What the end of a name says of a partition file.
+#: File name suffix of a partition file.
 PARTITION_FILE = ".json"
-#: Parameters that are those of the estimator that calls, not of the ranks.
+#: Parameters that apply to the calling estimator, not to the ranks.
 _OF_CALLER = {
     "workers": 1,
     "threads": None,
@@ -42,14 +42,14 @@ _OF_CALLER = {
 
 
 def splits_of(X: Any) -> list[Split] | None:
-    """The splits that X is, or that the partition file at a path lists; None of other input.
+    """Return X if it consists of splits, or the splits in a partition file; None for other input.
 
     Raises
     ------
     InputError
-        The file is no partition file.
+        The file is not a partition file.
     """
-    # Commands have a list of paths.
+    # Commands pass a list of paths.
     if isinstance(X, list | tuple) and len(X) == 1 and isinstance(X[0], str | os.PathLike):
         X = X[0]
     if isinstance(X, str | os.PathLike) and os.fspath(X).lower().endswith(PARTITION_FILE):
@@ -60,17 +60,17 @@ def splits_of(X: Any) -> list[Split] | None:
 
 
 def assigned(splits: Sequence[Split], comm: Communicator) -> list[int]:
-    """The numbers of the splits that this rank reads."""
+    """Return the numbers of the splits that this rank reads."""
     return assign(splits, comm.hosts)[comm.rank]
 
 
 def read(splits: Sequence[Split], *, of_graph: bool) -> tuple[Any, list[int]]:
-    """The rows, or edges, of some splits, None without any; and how many each split has.
+    """Return the rows or edges of some splits, or None without splits, and the count of each split.
 
     Raises
     ------
     InputError
-        A split cannot be read, or has no rows of numbers.
+        A split cannot be read, or has no numeric rows.
     """
     parts = [_rows(split, of_graph=of_graph) for split in splits]
     counts = [len(part) for part in parts]
@@ -87,12 +87,12 @@ def read(splits: Sequence[Split], *, of_graph: bool) -> tuple[Any, list[int]]:
 
 
 def without_target(X: Any, name: str) -> tuple[Any, Any]:
-    """The columns of a table but one, and that column.
+    """Return the columns of a table without the target column, and the target column.
 
     Raises
     ------
     InputError
-        There is no such column.
+        No such column exists.
     """
     names = X.column_names if isinstance(X, pa.Table) else []
     if name not in names:
@@ -110,7 +110,7 @@ def _rows(split: Split, *, of_graph: bool) -> Any:
 
 
 def _text_rows(split: Split, *, of_graph: bool) -> Any:
-    """The edges, or the rows of patches, whose lines begin in the split."""
+    """Return the edges, or the patch rows, whose lines begin in the split."""
     if split.compression is not None:
         raise InputError(f"{split}: compressed text: expected it unpacked")
     place = split.place()
@@ -121,9 +121,9 @@ def _text_rows(split: Split, *, of_graph: bool) -> Any:
 
 
 def fit_on_ranks(estimator: Any, method: str, given: dict[str, Any], splits: list[Split]) -> Any:
-    """Call a fit of splits on the workers of an estimator, together, and keep what they find.
+    """Run a fit on splits on the workers of an estimator, and store the results in it.
 
-    Attributes that have an entry for each row come in the order of the splits.
+    Attributes with one entry per row follow the order of the splits.
     """
     model = copy(estimator)
     model.set_params(**{name: value for name, value in _OF_CALLER.items() if name in model.get_params(deep=False)})
@@ -145,7 +145,7 @@ def fit_on_ranks(estimator: Any, method: str, given: dict[str, Any], splits: lis
 def _fit(
     comm: Communicator, model: Any, method: str, given: dict[str, Any]
 ) -> tuple[dict[str, Any], list[int], list[int]]:
-    """What this rank's fit has found: everything on rank 0, own rows on the others; its splits, and their rows."""
+    """Fit on this rank and return attributes, split numbers and row counts; only rank 0 returns all attributes."""
     if "on_iteration" in model.get_params(deep=False):
         model.on_iteration = comm.emit
     getattr(model, method)(**given, comm=comm)

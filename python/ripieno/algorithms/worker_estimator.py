@@ -1,4 +1,4 @@
-"""What estimators share whose work is done by workers, or by ranks that are there already."""
+"""Base classes of estimators that run their programs on workers, or on the ranks of a communicator."""
 
 from __future__ import annotations
 
@@ -27,17 +27,17 @@ SEED_LIMIT = 2**31 - 1
 
 
 class WorkerEstimator(BaseEstimator):
-    """An estimator whose programs run on workers, or on ranks that are there already.
+    """An estimator that runs its programs on workers, or on the ranks of a given communicator.
 
-    Its parameters are those that each estimator has besides its own.
+    The parameters are the parameters that all estimators share.
     """
 
-    # Set by `reported`.
+    # The decorator `reported` sets this.
     _is_fitting = False
-    # Attributes with an entry for each row, and whether rows may come in the order in which ranks read splits.
+    # Names of attributes with one entry per row. A fit on splits puts these in the order of the splits.
     _of_rows: tuple[str, ...] = ()
     _takes_splits = True
-    # Of the run that was the last.
+    # Facts of each rank in the last run.
     _facts_of_ranks: tuple[RankFacts, ...] = ()
 
     def __init__(
@@ -62,10 +62,10 @@ class WorkerEstimator(BaseEstimator):
         on_event: Callable[[dict[str, Any]], None] | None = None,
         alone: bool = False,
     ) -> list[Any]:
-        """What `program(comm, *arguments)` returns on each worker, or on each rank of `comm`, if given.
+        """Run `program(comm, *arguments)` on each worker, or on each rank of `comm` if given, and return the results.
 
-        `alone` stays in this process, however many workers there could be. With ``rows="own"`` other ranks get only
-        what `_shipped` leaves of this rank's result.
+        With `alone`, the program runs in this process, however many workers are configured. With ``rows="own"``, other
+        ranks receive only the part of this rank's result that `_shipped` returns.
         """
         self._check_workers()
         measured = Measured(program)
@@ -74,7 +74,7 @@ class WorkerEstimator(BaseEstimator):
             every = comm.allgather((self._shipped(result) if rows == "own" else result, facts))
             every[comm.rank] = (result, facts)
             return self._note_facts(every)
-        # Imported late: algorithms and launchers know of each other only here.
+        # Imported late, because algorithms and launchers depend on each other only here.
         from ripieno.launch import Job, launch
 
         if alone:
@@ -88,7 +88,7 @@ class WorkerEstimator(BaseEstimator):
             return self._fit_by(job, measured, *arguments)
 
     def _shipped(self, part: Any) -> Any:
-        """What other ranks need of this rank's part of a result of own rows."""
+        """Return the part of this rank's own-rows result that other ranks need."""
         return part
 
     def _fit_by(self, job: Job, measured: Measured, *arguments: Any) -> list[Any]:
@@ -97,7 +97,7 @@ class WorkerEstimator(BaseEstimator):
         return self._note_facts(job.run(measured, *arguments))
 
     def _note_facts(self, told: list[tuple[Any, RankFacts]]) -> list[Any]:
-        """The results of ranks; where their time went is kept for the report of a fit."""
+        """Return the results of the ranks, and keep their time breakdowns for the fit's report."""
         if self._is_fitting:
             self._facts_of_ranks = tuple(facts for _, facts in told)
         return [result for result, _ in told]
@@ -105,7 +105,7 @@ class WorkerEstimator(BaseEstimator):
     def _apply(
         self, program: Callable[..., Any], source: Dataset | RowsInMemory | InMemorySparse, *arguments: Any
     ) -> list[Any]:
-        """What `program(comm, source, *arguments)` returns: files are read by all workers, an array stays here."""
+        """Run `program(comm, source, *arguments)`: on all workers for files, in this process for an array."""
         return self._run(
             program, source, *arguments, comm=None, alone=isinstance(source, RowsInMemory | InMemorySparse)
         )
@@ -118,7 +118,7 @@ class WorkerEstimator(BaseEstimator):
             raise InputError(f"on_failure={self.on_failure!r}: expected one of {', '.join(get_args(OnFailure))}")
 
     def _check_job(self, job: Job) -> None:
-        """What a running job has, nobody can choose any more."""
+        """Raise InputError if a parameter contradicts a setting of the running job."""
         if self.workers not in (1, job.workers) or self.threads not in (None, job.threads):
             raise InputError(
                 f"workers={self.workers}, threads={self.threads}, but the job that is the engine has {job.workers} "
@@ -134,13 +134,13 @@ class WorkerEstimator(BaseEstimator):
             )
 
     def _seed(self, comm: Communicator | None) -> int:
-        """A seed from the parameter `random_state`; of ranks that are there already, rank 0's."""
+        """Return a seed from the parameter `random_state`; with `comm`, all ranks use rank 0's seed."""
         self._check_seeds(comm)
         seed = int(check_random_state(self.random_state).randint(SEED_LIMIT))
         return seed if comm is None else comm.broadcast(seed)
 
     def _check_seeds(self, comm: Communicator | None) -> None:
-        """Replicas of a rank have to draw the same seeds."""
+        """Raise InputError if replicas of a rank would draw different seeds."""
         has_own_seeds = self.random_state is None or self.random_state is np.random
         if has_own_seeds and comm is not None and comm.replicas > 1:
             raise InputError(
@@ -150,7 +150,7 @@ class WorkerEstimator(BaseEstimator):
 
 
 class IterativeEstimator(WorkerEstimator):
-    """An estimator whose fit is kept after iterations, and goes on from what was kept."""
+    """An estimator that saves its fit between iterations and can resume from the saved state."""
 
     def __init__(
         self, *, checkpoint: str | os.PathLike[str] | None = None, every: int | None = None, **others: Any
@@ -160,7 +160,7 @@ class IterativeEstimator(WorkerEstimator):
         self.every = every
 
     def _keeping(self) -> Keeping:
-        """What workers are told of the parameters; InputError if they are bad."""
+        """Return the checkpoint settings for the workers; raise InputError if they are invalid."""
         if self.every is not None:
             check_count("every", self.every, "expected a whole number >= 1, or None")
         folder = None if self.checkpoint is None else absolute(self.checkpoint)
@@ -168,7 +168,7 @@ class IterativeEstimator(WorkerEstimator):
 
 
 class ObservedEstimator(WorkerEstimator):
-    """An estimator whose fit hands events to the callable `on_iteration` while it runs."""
+    """An estimator that passes events to the callable `on_iteration` during a fit."""
 
     def __init__(
         self,
@@ -185,8 +185,8 @@ class ObservedEstimator(WorkerEstimator):
     def _run_fit(
         self, program: Callable[..., Any], *arguments: Any, comm: Communicator | None, rows: Rows | None = None
     ) -> list[Any]:
-        """What `program(comm, *arguments, emit)` returns on each rank; its events are handed on."""
-        # Workers hand their events to the job; ranks that are there already have nobody to hand them to.
+        """Run `program(comm, *arguments, emit)` on each rank, and pass its events to `on_iteration`."""
+        # Workers emit events through the job. On the ranks of a given `comm`, events go straight to the callable.
         emit = None if comm is None else self._on_event
         on_event = None if self.on_iteration is None else self._on_event
         return self._run(program, *arguments, emit, comm=comm, rows=rows, on_event=on_event)

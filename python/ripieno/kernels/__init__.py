@@ -1,9 +1,9 @@
-"""The numeric inner loops of the algorithms, on NumPy arrays: compiled, threaded, never communicating.
+"""The numeric inner loops of the algorithms on NumPy arrays: compiled and threaded, without communication.
 
-Points are C-contiguous float32, float64 or uint8 rows; for K-means also `SparsePoints`. Centroids are float64 for
-float64 points, else float32 (`centroid_dtype`). Sums are float64 whatever the points are, so a result hardly depends on
-who added what first. Distances are Euclidean. Results do not depend on the number of threads, nor, but for the rounding
-of sums, on how rows are cut into shares.
+Points are C-contiguous float32, float64 or uint8 rows; K-means also accepts `SparsePoints`. Centroids are float64 for
+float64 points, else float32 (`centroid_dtype`). Sums are always float64, so results hardly depend on the order of
+addition. Distances are Euclidean. Results do not depend on the number of threads. Except for the rounding of sums, they
+do not depend on the division of rows into shares.
 """
 
 from __future__ import annotations
@@ -19,28 +19,29 @@ from ripieno.kernels.sparse_points import SparsePoints as SparsePoints
 from ripieno.kernels.sparse_points import SparseRows as SparseRows
 
 Points = NDArray[Any]
-#: What K-means computes with.
+#: Points that K-means accepts.
 AnyPoints = Points | SparsePoints
 Centroids = NDArray[Any]
 Labels = NDArray[np.int32]
 
-#: What passes over the same points know of each other, made with the bytes that it may take, but four for each point;
-#: `bytes` are those that it takes, `compared` is the part of all pairs that the last pass did not rule out.
+#: Distance bounds carried between K-means passes over the same points. The argument is the memory limit in bytes,
+#: excluding four bytes per point. `bytes` is the memory used. `compared` is the share of all pairs that the last pass
+#: did not rule out.
 PassBounds = _native.PassBounds
 
-#: What near passes over the same points know of each other: groups of centroids, and the centroid of each point.
+#: State carried between near passes over the same points: groups of centroids, and the centroid of each point.
 NearIndex = _native.NearIndex
 
-#: Which groups of centroids each point probes in a near pass among centroids that come some after the others; made of
-#: the points, the means of all groups, how many are probed, and the threads to compute with. `bytes` is its memory.
+#: The groups that each point probes in a near pass over divided centroids. Arguments: points, means of all groups,
+#: number of groups to probe, and number of threads. `bytes` is its memory.
 Probing = _native.Probing
 
-#: How threads go through the phases of a kernel.
+#: How threads execute the phases of a kernel.
 THREAD_MODELS = ("fork-join", "bsp")
 
 
 def centroid_dtype(points_dtype: np.dtype[Any]) -> np.dtype[Any]:
-    """The type of centroids for points of a type."""
+    """Return the type of centroids for a type of points."""
     return np.dtype(np.float64 if points_dtype == np.float64 else np.float32)
 
 
@@ -55,7 +56,7 @@ def assign_accumulate(
     thread_model: str = "fork-join",
     bounds: PassBounds | None = None,
 ) -> tuple[NDArray[np.float64], NDArray[np.float64], float]:
-    """Assign every point to its nearest centroid and add the points up by centroid, in one pass.
+    """Assign every point to its nearest centroid and sum the points per centroid, in one pass.
 
     Parameters
     ----------
@@ -63,14 +64,14 @@ def assign_accumulate(
     centroids : (k, d)
     weights : (n,) float64, or None for ones
     labels : (n,) int32, written
-        The nearest centroid of each point; of equally near ones the lowest.
+        Nearest centroid of each point; ties go to the lowest number.
     squared_distances : (n,) float64, or None, written
-        The squared distance to it.
+        Squared distance to that centroid.
     threads
-        Threads to compute with.
+        Number of threads.
     thread_model
-        One of `THREAD_MODELS`, of equal results: "fork-join" forks for the assignment, and again for the sums; with
-        "bsp" the threads go through both, with a barrier between.
+        One of `THREAD_MODELS`; the results are equal. With "fork-join" the threads fork for the assignment and again
+        for the sums. With "bsp" they run both phases with a barrier between.
 
     Returns
     -------
@@ -102,7 +103,7 @@ def assign_accumulate_near(
     probes: int,
     threads: int = 1,
 ) -> tuple[NDArray[np.float64], NDArray[np.float64], float]:
-    """As `assign_accumulate`, but a point meets the centroids of a few groups, and its one of the pass before, only.
+    """Run `assign_accumulate` with each point compared only with a few groups and its previous centroid.
 
     Parameters
     ----------
@@ -110,40 +111,40 @@ def assign_accumulate_near(
     centroids : (k, d)
     weights : (n,) float64, or None for ones
     labels : (n,) int32, written
-        The nearest of the centroids that each point has met; of equally near ones the lowest.
+        Nearest of the centroids that each point was compared with; ties go to the lowest number.
     squared_distances : (n,) float64, written
-        The squared distance to it.
+        Squared distance to that centroid.
     index
-        Of the pass before, over the same points; changed.
+        Index of the previous pass over the same points; updated.
     probes
-        Groups that a point meets, of `NearIndex.group_count(k)`; with all of them the labels are exact.
+        Number of groups compared per point, out of `NearIndex.group_count(k)`. With all groups, labels are exact.
     threads
-        Threads to compute with.
+        Number of threads.
 
     Returns
     -------
     sums : (k, d) float64
     weight_sums : (k,) float64
     inertia : float
-        As of `assign_accumulate`.
+        As in `assign_accumulate`.
     """
     return _native.assign_accumulate_near(points, centroids, weights, labels, squared_distances, index, probes, threads)
 
 
 @dataclass(frozen=True)
 class SomeGroups:
-    """Some groups of centroids that lie together.
+    """Some groups of nearby centroids.
 
     Parameters
     ----------
     first
-        Which of the groups of a `Probing` the first one is.
+        Position of the first group among the groups of a `Probing`.
     centroids : (m, d)
-        Group by group.
+        Centroids, group by group.
     numbers : (m,) uint32
-        The number of each, ascending in a group.
+        Number of each centroid, ascending within a group.
     starts : list of int
-        Where each group begins, and where the last one ends.
+        Start of each group, and the end of the last.
     """
 
     first: int
@@ -154,16 +155,16 @@ class SomeGroups:
 
 @dataclass(frozen=True)
 class PreviousCentroids:
-    """The centroids of the pass before.
+    """The centroids of the previous pass.
 
     Parameters
     ----------
     places : (k,) int32
-        Where each of all centroids stands, in the order of all groups.
+        Position of each centroid in the order of all groups.
     labels : (n,) int32
-        That of each point; negative without one.
+        Centroid of each point; negative if none.
     first
-        Where those begin that are at hand.
+        Position of the first centroid that is in memory.
     """
 
     places: NDArray[np.int32]
@@ -181,22 +182,22 @@ def meet_groups(
     *,
     threads: int = 1,
 ) -> None:
-    """Give points the centroids of groups that they probe, where these are nearer, or as near and of a lower number.
+    """Update points with the nearest centroids of the groups that they probe; ties go to the lower number.
 
     Parameters
     ----------
     points : (n, d)
     probing
-        Of the same points.
+        The probed groups of the same points.
     groups
-        Those that are at hand.
+        Groups in memory.
     before
-        If given, points also meet their centroids of the pass before, where these are at hand.
+        If given, points are also compared with their previous centroids, where these are in memory.
     labels : (n,) int32, written
     squared_distances : (n,) float64, lowered in place
-        Begin with infinity.
+        Initialize with infinity.
     threads
-        Threads to compute with.
+        Number of threads.
     """
     _native.meet_groups(points, probing, groups, before, labels, squared_distances, threads)
 
@@ -211,20 +212,20 @@ def accumulate_run(
     *,
     threads: int = 1,
 ) -> None:
-    """Add the points of some clusters up, those from `first` on.
+    """Sum the points of consecutive clusters, starting at `first`.
 
     Parameters
     ----------
     points : (n, d)
     labels : (n,) int32
-        Their clusters, of which others are passed over.
+        Clusters of the points; points of other clusters are skipped.
     weights : (n,) float64, or None for ones
     first
-        The first cluster.
+        First cluster.
     sums : (m, d) float64, written
     weight_sums : (m,) float64, written
     threads
-        Threads to compute with.
+        Number of threads.
     """
     if isinstance(points, SparsePoints):
         points.accumulate(labels, weights, first, sums, weight_sums, threads)
@@ -233,7 +234,7 @@ def accumulate_run(
 
 
 def inertia_of(squared_distances: NDArray[np.float64], weights: NDArray[np.float64] | None, columns: int) -> float:
-    """The weighted sum of the squared distances of points of so many columns, as `assign_accumulate` adds it up."""
+    """Return the weighted sum of squared distances, rounded as in `assign_accumulate`, for this number of columns."""
     return _native.inertia_of(squared_distances, weights, columns)
 
 
@@ -245,18 +246,18 @@ def assign(
     *,
     threads: int = 1,
 ) -> None:
-    """Write the nearest centroid of every point, and if asked for its squared distance, without adding anything up.
+    """Write the nearest centroid of every point and, if requested, its squared distance, without summing.
 
     Parameters
     ----------
     points : (n, d)
     centroids : (k, d)
     labels : (n,) int32, written
-        The nearest centroid of each point; of equally near ones the lowest.
+        Nearest centroid of each point; ties go to the lowest number.
     squared_distances : (n,) float64, or None, written
-        The squared distance to it.
+        Squared distance to that centroid.
     threads
-        Threads to compute with.
+        Number of threads.
     """
     if isinstance(points, SparsePoints):
         distances = np.empty(len(points)) if squared_distances is None else squared_distances
@@ -275,20 +276,20 @@ def update_min_distances(
     first_index: int = 0,
     threads: int = 1,
 ) -> None:
-    """Lower each point's squared distance to its nearest centre by some new centres; a step of seeding.
+    """Lower each point's squared distance to its nearest center with some new centers; a step of seeding.
 
     Parameters
     ----------
     points : (n, d)
     new_centroids : (m, d)
     min_squared_distances : (n,) float64, lowered in place
-        Begin with infinity.
+        Initialize with infinity.
     closest : (n,) int32, or None, written
-        Where a new centre is nearer, or as near and of a lower number: `first_index` plus its row.
+        `first_index` plus the row of the new center, where it is nearer or ties with a higher number.
     first_index
-        Number of the first new centre.
+        Number of the first new center.
     threads
-        Threads to compute with.
+        Number of threads.
     """
     if isinstance(points, SparsePoints):
         labels = np.empty(len(points), np.int32) if closest is None else closest
@@ -299,22 +300,22 @@ def update_min_distances(
 
 @dataclass(frozen=True)
 class Cells:
-    """Cells of rows that lie together, and the centres that each cell has already.
+    """Cells of nearby rows, and the centers already chosen in each cell.
 
     Parameters
     ----------
     row_weights : (n,) float64
-        How much each row counts; rows without weight are never chosen.
+        Weight of each row. Rows of weight zero are never chosen.
     ends : (c,) int64
-        The row behind the last one of each cell.
+        End of each cell's rows (exclusive).
     chosen : (m,) int64
-        The rows that are centres, cell by cell, in the order of their times.
+        Rows that are centers, cell by cell, in the order of their times.
     chosen_ends : (c,) int64
-        The entry of `chosen` behind the last one of each cell.
+        End of each cell's entries in `chosen` (exclusive).
     times : (c,) float64
-        The time of the last centre of each cell; infinite where no more are wanted.
+        Time of the last center of each cell; infinite if the cell needs no more centers.
     streams : (c,) uint64
-        The random numbers of each cell.
+        Random stream of each cell.
     """
 
     row_weights: NDArray[np.float64]
@@ -334,36 +335,36 @@ def grow_cells(
     until: float,
     threads: int = 1,
 ) -> tuple[NDArray[np.int64], NDArray[np.int64], NDArray[np.float64]]:
-    """Choose further centres of cells by greedy k-means++, each cell in a time of its own.
+    """Choose further centers of cells by greedy k-means++. Each cell has its own time.
 
     Parameters
     ----------
     points : (n, d)
         The rows, cell by cell.
     cells
-        What belongs to them.
+        Weights, bounds and centers of the cells.
     trial_count
-        Rows that are tried for a centre.
+        Number of candidate rows per center.
     centre_count
-        Centres of a cell, at most, those that it has included.
+        Maximum number of centers of a cell, including existing centers.
     until
-        No centre is later.
+        Latest time of a center.
     threads
-        Threads to compute with.
+        Number of threads.
 
     Returns
     -------
     counts : (c,) int64
-        New centres of each cell.
+        Number of new centers of each cell.
     rows : (e,) int64
-        Which rows they are, cell by cell, in the order of their times.
+        Rows of the new centers, cell by cell, in the order of their times.
     times : (e,) float64
     """
     return _native.grow_cells(points, cells, trial_count, centre_count, until, threads)
 
 
 def distances(points: AnyPoints, centroids: Centroids, *, threads: int = 1) -> NDArray[Any]:
-    """All distances, not squared: (n, k), of the centroids' type."""
+    """Return all distances, not squared: (n, k), in the type of the centroids."""
     if isinstance(points, SparsePoints):
         return points.distances(centroids)
     out = np.empty((len(points), len(centroids)), centroids.dtype)
@@ -372,7 +373,7 @@ def distances(points: AnyPoints, centroids: Centroids, *, threads: int = 1) -> N
 
 
 def recenter(centroids: Centroids, sums: NDArray[np.float64], weight_sums: NDArray[np.float64]) -> float:
-    """Move each centroid, in place, to the mean of its points; one without points stays where it is.
+    """Move each centroid, in place, to the mean of its points; a centroid without points does not move.
 
     Parameters
     ----------
@@ -391,7 +392,7 @@ def recenter(centroids: Centroids, sums: NDArray[np.float64], weight_sums: NDArr
 
 
 def first_non_finite(points: AnyPoints, *, threads: int = 1) -> tuple[int, int] | None:
-    """Row and column of the first NaN or infinity, or None."""
+    """Return row and column of the first NaN or infinity, or None."""
     if isinstance(points, SparsePoints):
         return points.first_non_finite()
     return None if points.dtype == np.uint8 else _native.first_non_finite(points, threads)
@@ -406,20 +407,20 @@ def logistic_loss(
     *,
     threads: int = 1,
 ) -> float:
-    """The weighted sum of the losses of rows under logistic regression, and its gradient.
+    """Compute the weighted sum of the logistic losses of rows, and its gradient.
 
     Parameters
     ----------
     rows
     classes : (n,) int32
-        The number of each row's class.
+        Class number of each row.
     coef : (column_count + 1, k)
-        Weights of the columns and of 1; a single column is that of the second of two classes.
+        Weights of the columns and the intercept. With two classes, the single column belongs to the second class.
     chances : (n, k), written
-        The probabilities of the classes.
+        Class probabilities.
     gradient : (column_count + 1, k), written
     threads
-        Threads to compute with.
+        Number of threads.
     """
     return _native.logistic_loss(rows, classes, coef, chances, gradient, threads)
 
@@ -432,7 +433,7 @@ def logistic_curvature(
     *,
     threads: int = 1,
 ) -> None:
-    """The matrix of second derivatives of `logistic_loss` times a direction.
+    """Multiply the Hessian of `logistic_loss` with a direction.
 
     Parameters
     ----------
@@ -442,7 +443,7 @@ def logistic_curvature(
     direction : (column_count + 1, k)
     product : (column_count + 1, k), written
     threads
-        Threads to compute with.
+        Number of threads.
     """
     _native.logistic_curvature(rows, chances, direction, product, threads)
 
@@ -460,35 +461,35 @@ def solve_factors(
     steps: int = 0,
     threads: int = 1,
 ) -> tuple[NDArray[np.float32], float, float]:
-    """A half step of alternating least squares.
+    """Run a half step of alternating least squares.
 
     Parameters
     ----------
     starts : (n + 1,) int64
-        Where the ratings of each row begin, and where the last ones end.
+        Start of each row's ratings, and the end of the last.
     columns : (e,) int32
     values : (e,) float32
     factors : (m, r) float32
-        Of the columns.
+        Factors of the columns.
     reg
-        Factor of the squared factors: for each rating of a row, or, of implicit ratings, once.
+        Factor of the squared factors: once per rating of a row, or once per row for implicit ratings.
     alpha
-        By how much a rating raises the weight of its pair; None: the ratings themselves are to be met.
+        Factor of the weight that an implicit rating adds to its pair; None for explicit ratings.
     gram : (r, r) float32
-        The scatter matrix of the factors of all columns, with `alpha`.
+        Scatter matrix of the factors of all columns, with `alpha`.
     start : (n, r) float32
-        From where conjugate gradients make `steps` steps; None: the normal equations are solved.
+        Start of `steps` conjugate gradient steps; None: solve the normal equations.
     threads
-        Threads to compute with.
+        Number of threads.
 
     Returns
     -------
     factors : (n, r) float32
-        Of the rows; zeros without ratings.
+        Factors of the rows; zeros for rows without ratings.
     loss : float
-        The weighted squared errors.
+        Weighted sum of squared errors.
     penalty : float
-        That of the rows' factors.
+        Penalty of the rows' factors.
     """
     out = np.empty((len(starts) - 1, factors.shape[1]), np.float32) if start is None else start.copy()
     taken = None if start is None else steps
@@ -497,16 +498,16 @@ def solve_factors(
 
 
 def scatter(factors: NDArray[np.float32], anchor: float, *, threads: int = 1) -> NDArray[np.float64]:
-    """The scatter matrix of rows, (r, r): the sums of the products of their entries, the same bits in any order.
+    """Return the scatter matrix of rows, (r, r), bitwise independent of the order of summation.
 
     Parameters
     ----------
     factors : (n, r) float32
     anchor
-        1.5 times a power of two that no such sum exceeds, of these rows and of those that sums are added to. Products
-        are rounded to what it resolves, so that sums are exact.
+        1.5 times a power of two above the magnitude of every sum, over these rows and all rows added later. Products
+        are rounded to its resolution, so that sums are exact.
     threads
-        Threads to compute with.
+        Number of threads.
 
     References
     ----------
@@ -525,18 +526,18 @@ def add_products(
     *,
     threads: int = 1,
 ) -> None:
-    """Add the products of the entries of each row with each other: to a scatter matrix, on and above its diagonal.
+    """Add the products of each row's entries to the upper triangle (with diagonal) of a scatter matrix.
 
     Parameters
     ----------
     rows : (n, d) float32 or float64
-        Products are made in this type.
+        Products are computed in this type.
     center : (d,) float64
-        By which rows are moved.
+        Subtracted from the rows.
     weights : (n,) float64, or None for ones
-        How much each row counts.
+        Weight of each row.
     sums : (d, d) float64, added to
     threads
-        Threads to compute with.
+        Number of threads.
     """
     _native.add_products(rows, center, weights, sums, threads)

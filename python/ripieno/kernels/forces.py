@@ -1,7 +1,7 @@
-"""Forces of a layout: all points push each other, exactly or by clusters, and edges pull. Compiled, and threaded.
+"""Forces of a graph layout: repulsion of all points, exact or by clusters, and attraction along edges. Threaded.
 
-Positions are float32, (n, k), all finite. Bits of a sum depend on all positions, but neither on the number of threads
-nor on who computes which part.
+Positions are float32, (n, k), all finite. The bits of a sum depend on all positions, but not on the number of threads
+or on the division of the work.
 """
 
 from __future__ import annotations
@@ -14,22 +14,22 @@ from numpy.typing import NDArray
 import ripieno._native as _native
 from ripieno.kernels.pairs import Positions
 
-#: Dimensions that `barnes_hut` knows.
+#: Dimensions that `barnes_hut` supports.
 TREE_DIMENSIONS = (2, 3)
 
 
 @dataclass(frozen=True)
 class Attraction:
-    """Edges from some points, those from the number `first` on, to all points.
+    """Edges from consecutive points, starting at number `first`, to all points.
 
     Parameters
     ----------
     first
-        The number of the first point that edges lead from.
+        Number of the first source point.
     starts : (m + 1,) int64
-        Where the edges of each point begin, and where the last ones end.
+        Start of each point's edges, and the end of the last.
     columns : (e,) int32
-        Where each edge leads.
+        Target of each edge.
     weights : (e,) float32
     """
 
@@ -40,24 +40,24 @@ class Attraction:
 
 
 def wholes_per_one(point_count: int) -> float:
-    """How many wholes of `repulsion` are a push of one, among so many points: a power of two, at most 2^33."""
+    """Return the fixed-point scale of `repulsion` for this many points: a power of two, at most 2^33."""
     return _native.wholes_per_one(point_count)
 
 
 def repulsion(all: Positions, share: tuple[int, int], out: NDArray[np.int64], *, threads: int = 1) -> None:
-    """Write what each point is pushed by a share of all pairs, in wholes.
+    """Write the repulsion of each point from a share of all pairs, as fixed-point numbers.
 
-    Each pair is computed once. The sums of all shares are, of each point x, those of (x − y)/‖x − y‖² over all points
-    y, of which none is taken to be nearer than 0.01.
+    Each pair is computed once. Summed over all shares, point x gets the sum of (x − y)/‖x − y‖² over all points y, with
+    distances clipped to at least 0.01.
 
     Parameters
     ----------
     all : (n, k) float32
     share
-        Which share, from 0, and of how many.
+        Number of the share, from 0, and the number of shares.
     out : (n, k) int64, written
     threads
-        Threads to compute with.
+        Number of threads.
     """
     _native.repulsion(all, share, out, threads)
 
@@ -65,25 +65,25 @@ def repulsion(all: Positions, share: tuple[int, int], out: NDArray[np.int64], *,
 def barnes_hut(
     theta: float, own: tuple[int, int], all: Positions, out: NDArray[np.float64], *, threads: int = 1
 ) -> int:
-    """Write what some points are pushed by all, where those that are far away push as one from their centre.
+    """Write the repulsion of some points from all points, with distant clusters acting from their centers.
 
     Parameters
     ----------
     theta
-        Points whose box is narrower than this part of its distance count as one.
+        A cluster acts as one point if its box is narrower than this share of its distance.
     own
-        The first of the points, and the one that follows the last.
+        First point, and end of the points (exclusive).
     all : (n, k) float32
-        Of two or three dimensions.
+        Positions in two or three dimensions.
     out : (m, k) float64, written
-        Of each of the points x, the sum of (x − y)/‖x − y‖² over all points y, as of `repulsion`.
+        For each own point x, the sum of (x − y)/‖x − y‖² over all points y, as in `repulsion`.
     threads
-        Threads to compute with.
+        Number of threads.
 
     Returns
     -------
     int
-        Pairs of a point, and a cluster or another point, that were computed.
+        Number of point-point and point-cluster pairs computed.
     """
     return _native.barnes_hut(theta, own, all, out, threads)
 
@@ -91,17 +91,17 @@ def barnes_hut(
 def attraction(
     springs: Attraction, length: float, all: Positions, out: NDArray[np.float64], *, threads: int = 1
 ) -> None:
-    """Take off the sum of w·‖x − y‖/length·(x − y) over the edges of each point x that edges lead from.
+    """Subtract the sum of w·‖x − y‖/length·(x − y) over the edges of each source point x.
 
     Parameters
     ----------
     springs
-        The edges.
+        Edges that attract.
     length
-        The distance at which an edge of weight 1 pulls as hard as its points push, where a push is length²/‖x − y‖².
+        Distance at which the attraction of an edge of weight 1 equals the repulsion, which is length²/‖x − y‖².
     all : (n, k) float32
     out : (m, k) float64, added to
     threads
-        Threads to compute with.
+        Number of threads.
     """
     _native.attraction(springs.first, springs.starts, springs.columns, springs.weights, length, all, out, threads)

@@ -1,4 +1,4 @@
-"""A hash of integers, by which what belongs to them is divided among ranks and drawn."""
+"""A hash of integers that partitions data among ranks and seeds random draws."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from numpy.typing import NDArray
 
 
 def mixed(values: NDArray[Any]) -> NDArray[np.uint64]:
-    """Well mixed 64 bits of each of some integers: the finalizer of SplitMix64, equal on every machine.
+    """Return 64 well-mixed bits of each integer: the finalizer of SplitMix64, equal on every machine.
 
     Source: Steele, Lea and Flood, "Fast splittable pseudorandom number generators", OOPSLA 2014.
     """

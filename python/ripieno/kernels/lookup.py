@@ -1,4 +1,4 @@
-"""Ids looked up among others: by a table where they lie close together, as vertices of graphs do, else by a search."""
+"""Position lookup of ids: by a table for dense ids such as vertices of graphs, else by a search."""
 
 from __future__ import annotations
 
@@ -7,18 +7,18 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-#: A table has at most so many entries for each id that is given or looked for.
+#: Maximum number of table entries per given or wanted id.
 _TABLE_ENTRIES_PER_ID = 4
 
 
 def places_of(wanted: NDArray[np.int64], ids: NDArray[np.int64]) -> NDArray[np.integer[Any]]:
-    """Where each of some ids stands among others; -1 where it does not.
+    """Return the position of each wanted id among `ids`; -1 if it is missing.
 
     Parameters
     ----------
     wanted : (m,) int64
     ids : (n,) int64
-        All different, in any order.
+        Distinct ids, in any order.
 
     Returns
     -------
@@ -29,7 +29,7 @@ def places_of(wanted: NDArray[np.int64], ids: NDArray[np.int64]) -> NDArray[np.i
     least, span = int(ids.min()), int(ids.max() - ids.min())
     if span >= _TABLE_ENTRIES_PER_ID * (len(ids) + len(wanted)):
         return _searched(wanted, ids)
-    # The last entry is for what lies outside.
+    # The last entry serves ids outside of the table.
     table: NDArray[np.integer[Any]] = np.full(span + 2, -1, np.int32 if len(ids) < 1 << 31 else np.int64)
     table[ids - least] = np.arange(len(ids), dtype=table.dtype)
     entries = wanted - least

@@ -1,7 +1,7 @@
-"""Sums over all pairs of points, for multidimensional scaling: compiled, threaded, of one pass each.
+"""Sums over all pairs of points for multidimensional scaling: compiled, threaded, one pass each.
 
-Positions are float32, (n, k), of 1 … `MOST_DIMENSIONS` dimensions. What is written is float64. The bits of a row depend
-neither on the number of threads nor on which rows are computed beside it.
+Positions are float32, (n, k), with 1 … `MOST_DIMENSIONS` dimensions. Outputs are float64. The bits of a row do not
+depend on the number of threads or on the other rows of the call.
 """
 
 from __future__ import annotations
@@ -27,21 +27,21 @@ def guttman(
     shift: float = 0.0,
     threads: int = 1,
 ) -> None:
-    """Write what a step of majorization needs of each own point.
+    """Write the sums that a majorization step needs for each own point.
 
     Parameters
     ----------
     dissimilarities : (m, n) int16 or float32
-        Of each own point to all points.
+        Dissimilarities of each own point to all points.
     weights : (m, n) float32, or None for ones
     own : (m, k) float32
     all : (n, k) float32
     out : (m, k + 2) float64, written
-        Of a point x, over all points y: the sums of w·δ/‖x − y‖·(x − y), of w·(‖x − y‖ − δ)², and of w·‖x − y‖².
+        For a point x, over all points y: the sums of w·δ/‖x − y‖·(x − y), w·(‖x − y‖ − δ)² and w·‖x − y‖².
     shift
-        What is taken off each dissimilarity, down to zero.
+        Subtracted from each dissimilarity; the result is clipped at zero.
     threads
-        Threads to compute with.
+        Number of threads.
     """
     _native.guttman(dissimilarities, weights, shift, own, all, out, threads)
 
@@ -49,7 +49,7 @@ def guttman(
 def weighted_differences(
     weights: NDArray[np.float32], own: Positions, all: Positions, out: NDArray[np.float64], *, threads: int = 1
 ) -> None:
-    """Write, for each own point x, the sums of w·(x − y) over all points: products with the weights' Laplacian matrix.
+    """Write the sums of w·(x − y) over all points for each own point x: products with the weights' Laplacian matrix.
 
     Parameters
     ----------
@@ -58,6 +58,6 @@ def weighted_differences(
     all : (n, k) float32
     out : (m, k) float64, written
     threads
-        Threads to compute with.
+        Number of threads.
     """
     _native.weighted_differences(weights, own, all, out, threads)

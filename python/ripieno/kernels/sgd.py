@@ -1,4 +1,4 @@
-"""What a descent by stochastic gradients looks for in its rows, before its epochs, which are native calls."""
+"""Preparation of rows for stochastic gradient descent, before its epochs, which are native calls."""
 
 from __future__ import annotations
 
@@ -9,22 +9,22 @@ from numpy.typing import NDArray
 
 import ripieno._native as _native
 
-#: What a descent makes small.
+#: Loss functions of a descent.
 LOSSES = ("log_loss", "hinge", "squared_error")
 
 
 @dataclass(frozen=True)
 class OrderedColumns:
-    """The columns of rows of few entries, in the order in which steps take the rows.
+    """The column indices of sparse rows, in the order in which steps process the rows.
 
     Parameters
     ----------
     starts : (n + 1,) int64
-        Where the entries of each row begin, and where the last ones end.
+        Start of each row's entries, and the end of the last.
     columns : (e,) int32
-        The feature of each entry, of m.
+        Feature of each entry, one of m.
     step_count
-        How many steps share the rows evenly.
+        Number of steps that share the rows evenly.
     """
 
     starts: NDArray[np.int64]
@@ -34,12 +34,12 @@ class OrderedColumns:
 
 @dataclass(frozen=True)
 class StepNumbers:
-    """Numbers that each rank has in each step.
+    """Numbers that belong to each rank in each step.
 
     Parameters
     ----------
     numbers : (sum of counts,) int32
-        Those of the first rank, step by step, then those of the others.
+        Numbers of the first rank, step by step, followed by the other ranks' numbers.
     counts : (ranks, steps) int64
     """
 
@@ -48,13 +48,13 @@ class StepNumbers:
 
 
 def occurrences(rows: OrderedColumns, homes: NDArray[np.int32], home_count: int) -> StepNumbers:
-    """Find the features that occur in each step, by their homes, each once.
+    """Find the distinct features of each step, by owner.
 
     Parameters
     ----------
     rows
     homes : (m,) int32
-        The home of each feature, less than `home_count`.
+        Owner of each feature, less than `home_count`.
     """
     return StepNumbers(*_native.sgd_occurrences(rows, homes, home_count))
 
@@ -68,38 +68,38 @@ def places(
     ----------
     rows
     occurring
-        What `occurrences` finds.
+        Result of `occurrences`.
     chunk_lens : (steps,) int64
-        Places that each home has in a step, no fewer than features.
+        Number of slots that each owner has in a step, at least its number of features.
     penalties : (m,) float64
-        What the penalty adds to the gradient of a row that has the feature, per weight.
+        Penalty's contribution to the gradient of a row that has the feature, per weight.
 
     Returns
     -------
     places : (e,) int32
-        Where the feature of each entry stands in the vector of its step.
+        Position of each entry's feature in the vector of its step.
     penalties : (sum of counts,) float64
-        What the penalty adds to the gradients of the features of the step, per weight.
+        Penalty's contribution to the gradients of the step's features, per weight.
     """
     return _native.sgd_places(rows, occurring, chunk_lens, penalties)
 
 
 def meetings(asked: StepNumbers, feature_count: int, step_count: int) -> tuple[StepNumbers, StepNumbers]:
-    """Find the features at home here that occur in each step on any rank.
+    """Find the features that this rank owns and that occur in each step on any rank.
 
     Parameters
     ----------
     asked
-        Which of the features at home here occur in the rows of each rank, in the order in which that rank has them.
+        Owned features that occur in the rows of each rank, in that rank's order.
     feature_count
-        Features at home here.
+        Number of features that this rank owns.
 
     Returns
     -------
     met
-        The features of each step, each once.
+        Distinct features of each step.
     asked
-        Those of each rank again, by where they stand among these.
+        Features of each rank as positions in `met`.
     """
     features, counts, places = _native.sgd_meetings(asked, feature_count, step_count)
     return StepNumbers(features, counts[None]), StepNumbers(places, asked.counts)
@@ -107,25 +107,25 @@ def meetings(asked: StepNumbers, feature_count: int, step_count: int) -> tuple[S
 
 @dataclass(frozen=True)
 class StepRows:
-    """The rows of a rank, in the order of steps, and where their features are at home.
+    """The rows of a rank, in the order of steps, and the owners of their features.
 
     Parameters
     ----------
     starts : (n + 1,) int64
-        Where the entries of each row begin, and where the last ones end.
+        Start of each row's entries, and the end of the last.
     places : (e,) int32
-        Where the feature of each entry stands in the vector of its step.
+        Position of each entry's feature in the vector of its step.
     values : (e,) float64
     classes : (n,) int32
-        The number of each row's class.
+        Class number of each row.
     counts : (ranks, steps) int64
-        How many features of each home occur in each step.
+        Number of features of each owner that occur in each step.
     penalties : (sum of counts,) float64
-        What the penalty adds to the gradient of each of them, per weight.
+        Penalty's contribution to the gradient of each of these features, per weight.
     met, asked
-        The features at home here, of each step and of each rank, as of `meetings`.
+        Features that this rank owns, per step and per rank, as returned by `meetings`.
     chunk_lens : (steps,) int64
-        As many features as any rank has of any home, or more; the same on every rank.
+        Number of slots per owner: at least the features that any rank has of any owner; equal on every rank.
     """
 
     starts: NDArray[np.int64]
@@ -141,16 +141,16 @@ class StepRows:
 
 @dataclass(frozen=True)
 class DescentOptions:
-    """How to descend.
+    """Parameters of a descent.
 
     Parameters
     ----------
     loss
         One of `LOSSES`.
     eta0
-        The length of a feature's first step.
+        Length of a feature's first step.
     rows_per_step
-        Rows of a step on all ranks, in the mean.
+        Average number of rows of a step over all ranks.
     """
 
     loss: str

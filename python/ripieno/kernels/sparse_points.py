@@ -1,4 +1,4 @@
-"""Points of few entries, with which kernels of K-means work as with arrays of points."""
+"""Sparse points, which the K-means kernels accept like arrays of points."""
 
 from __future__ import annotations
 
@@ -15,18 +15,18 @@ import ripieno._native as _native
 
 @dataclass(frozen=True)
 class SparseRows:
-    """Rows of few entries.
+    """Sparse rows.
 
     Parameters
     ----------
     starts : (n + 1,) int64
-        Where the entries of each row begin, and where the last ones end.
+        Start of each row's entries, and the end of the last.
     columns : (e,) int32
     values : (e,) float64
     column_count
-        How many columns there are.
+        Number of columns.
     weights : (n,) float64
-        The weight of each row.
+        Weight of each row.
     """
 
     starts: NDArray[np.int64]
@@ -37,12 +37,12 @@ class SparseRows:
 
 
 class SparsePoints:
-    """The rows of a matrix, whose centroids are dense; where rows are taken out, they are dense, too.
+    """The sparse rows of a matrix with dense centroids. Extracted rows are dense, too.
 
     Parameters
     ----------
     matrix : (n, d) csr_matrix
-        Without two entries in one place, in the order of columns.
+        In canonical format: no duplicate entries, columns sorted.
     """
 
     dtype = np.dtype(np.float64)
@@ -72,7 +72,7 @@ class SparsePoints:
         )
 
     def first_non_finite(self) -> tuple[int, int] | None:
-        """Row and column of the first NaN or infinity, or None."""
+        """Return row and column of the first NaN or infinity, or None."""
         found = np.flatnonzero(~np.isfinite(self._matrix.data))
         if not len(found):
             return None
@@ -80,13 +80,13 @@ class SparsePoints:
         return row, int(self._matrix.indices[found[0]])
 
     def sums(self) -> NDArray[np.float64]:
-        """The sum of each column, (d,)."""
+        """Return the sum of each column, (d,)."""
         return np.bincount(self._matrix.indices, self._matrix.data, self.shape[1]).astype(np.float64, copy=False)
 
     def squared_deviations(self, mean: NDArray[np.float64]) -> NDArray[np.float64]:
-        """The sum of the squares of each column less its mean, (d,)."""
+        """Return the sum of the squared deviations of each column from its mean, (d,)."""
         columns, values = self._matrix.indices, self._matrix.data
-        # Places without an entry lie at zero.
+        # Missing entries are zero.
         beyond = np.square(values - mean[columns]) - np.square(mean[columns])
         sums: NDArray[np.float64] = np.bincount(columns, beyond, self.shape[1]) + len(self) * np.square(mean)
         return sums
@@ -99,7 +99,7 @@ class SparsePoints:
         first_index: int,
         threads: int,
     ) -> None:
-        """Give each point its nearest centroid, where that is nearer, or as near and of a lower number."""
+        """Update points with their nearest centroid; ties go to the lower number."""
         _native.assign_sparse(self._rows(None), centroids, first_index, labels, squared_distances, threads)
 
     def accumulate(
@@ -111,11 +111,11 @@ class SparsePoints:
         weight_sums: NDArray[np.float64],
         threads: int,
     ) -> None:
-        """Add the points of some clusters up, those from `first` on."""
+        """Sum the points of consecutive clusters, starting at `first`."""
         _native.accumulate_sparse(self._rows(weights), labels, first, sums, weight_sums, threads)
 
     def distances(self, centroids: NDArray[np.float64]) -> NDArray[np.float64]:
-        """The distance of every point to every centroid, (n, k)."""
+        """Return the distance of every point to every centroid, (n, k)."""
         norms = np.bincount(
             np.repeat(np.arange(len(self)), np.diff(self._matrix.indptr)), np.square(self._matrix.data), len(self)
         )

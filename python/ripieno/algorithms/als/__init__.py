@@ -1,1 +1,1 @@
-"""Alternating least squares: the estimator, its ratings, the exchange of factors, the program of its workers."""
+"""Alternating least squares: estimator, ratings, exchange of factors, and worker program."""

@@ -41,22 +41,22 @@ if TYPE_CHECKING:
     from ripieno.launch.engine.contract import Engine
 
 SOLVERS = ("auto", "cholesky", "cg")
-#: From this rank on conjugate gradients take fewer operations.
+#: From this rank on, conjugate gradients need fewer operations.
 CG_RANK = 16
-#: Pairs whose ratings are predicted at once.
+#: Number of pairs whose ratings are predicted at once.
 PAIRS = 1 << 18
 
 
 @dataclass(frozen=True, kw_only=True)
 class ALSReport(RunReport):
-    """What happened in a fit; rows are users, columns are items.
+    """The report of a fit; rows are users, columns are items.
 
     Parameters
     ----------
     rating_count
-        Ratings.
+        Number of ratings.
     ways
-        How the factors of items, and those of users, travelled.
+        How the factors of items and of users travelled.
     """
 
     rating_count: int = 0
@@ -64,70 +64,72 @@ class ALSReport(RunReport):
 
 
 class ALS(IterativeEstimator, ObservedEstimator):
-    """Factors of users and items whose products are the ratings, by alternating least squares.
+    """Matrix factorization by alternating least squares: user and item factors whose products approximate ratings.
 
-    Explicit ratings are met with `reg` times the squared factors, of a user and of an item for each of its ratings, as
-    in Spark's MLlib. Implicit ones are counts: 1 is to be met where there is one, with the weight 1 + `alpha` times the
-    count, and 0 everywhere else, with the weight 1.
+    Explicit ratings are fitted with an L2 penalty: `reg` times the squared factors of the user and the item of each
+    rating, as in Spark's MLlib. Implicit ratings are counts. Rated pairs have the target 1 and the weight 1 + `alpha`
+    times the count; all other pairs have the target 0 and the weight 1.
 
     Parameters
     ----------
     rank : int, default=32
-        Factors of each user and item.
+        Number of factors of each user and item.
     implicit : bool, default=False
-        Whether ratings are counts of what users did, rather than what they said.
+        Whether ratings are counts of observed actions instead of explicit scores.
     reg : float, default=0.05
-        Factor of the squared factors.
+        Factor of the penalty.
     alpha : float, default=1.0
-        By how much an implicit rating raises the weight of its pair.
+        Weight per unit of an implicit rating.
     max_iter : int, default=10
-        Iterations; in each the factors of all users are found, then those of all items.
+        Number of iterations. Each solves for the factors of all users, then for the factors of all items.
     solver : {"auto", "cholesky", "cg"}, default="auto"
-        How factors are found, given the others: "cholesky" solves the normal equations of each row; "cg" makes three
-        steps of conjugate gradients from the factors that the row has, which takes fewer operations the greater the
-        rank is. "auto" takes these for implicit ratings and a rank of 16 or more.
+        Method of a half step. "cholesky" solves the normal equations of each row. "cg" makes three conjugate gradient
+        steps from the row's current factors; the larger the rank, the more operations it saves. "auto" uses "cg" for
+        implicit ratings with a rank of at least 16.
     columns : tuple of three str, default=None
-        Columns of tables that hold users, items and ratings. None: by their names, such as userId, movieId and rating,
-        or, of three columns, in this order.
+        Columns of tables that hold users, items and ratings. None: detect them by names such as userId, movieId and
+        rating, or, with exactly three columns, use their order.
     exchange : {"auto", "allgather", "needed"}, default="auto"
-        How factors get to the workers: to all of them, to each those that its ratings need, or whatever costs less.
+        How factors reach the workers: all factors to all workers, only needed factors, or the cheaper of the two.
     checkpoint : path, default=None
-        A folder that rank 0 sees. The fit is kept there while it runs, once a second at most, and one of the same
-        ratings and parameters, but for `max_iter`, goes on from there, with any number of workers.
+        Folder for saved state, accessible to rank 0. The running fit saves there, at most once a second. A later fit of
+        the same ratings with the same parameters (except `max_iter`) resumes from it, with any number of workers.
     every : int or None, default=None
-        The fit is kept after every so many iterations, in the folder and, of `on_failure`, in memory; each time costs a
-        write to the disk. None: in the folder once a second at most, in memory after each.
+        Save the fit every this many iterations: to the `checkpoint` folder, and to memory if `on_failure` restarts
+        fits. Each save to the folder costs a disk write. None: save to the folder at most once a second, and to memory
+        after each iteration.
     random_state : int, RandomState or None, default=None
-        Of the first factors. With an int the same input gives the same factors, bit for bit, on any number of workers.
+        Source of the initial factors. With an int, equal input gives bitwise equal factors on any number of workers.
     workers : int, default=1
-        How many ranks do the work; a single local one is the calling process.
+        Number of ranks. A single local rank runs in the calling process.
     threads : int or None, default=None
-        Threads of each worker; by default an even share of the machine's cores, or the cores of an engine's slot.
+        Threads per worker. Default: an even share of the machine's cores, or the cores of an engine's slot.
     engine : str, Engine or Job, default="local"
-        Where workers run, as for `ripieno.launch`; or a running job, whose workers then do the work, all of them.
+        Where workers run, as in `ripieno.launch`. If this is a running job, the fit uses all of its workers.
     on_failure : {"raise", "shrink", "respawn"}, default="raise"
-        What becomes of a fit whose workers die or fall silent, as for `ripieno.launch`: it fails, or begins again with
-        those that are left, or with as many as before; and goes on from what it has kept. A running job has its own.
+        Action when a worker dies or stops responding, as in `ripieno.launch`: raise, restart on the survivors, or
+        restart with replacements. A restarted fit resumes from its last saved state. A running job uses its own
+        setting.
     on_iteration : callable or None, default=None
         Called in the calling process after each iteration with a dict of "event" ("iteration"), "iteration" (from 1),
-        "objective", of explicit ratings "rmse", and rank 0's "compute_s" and "communication_s".
+        "objective", "rmse" (for explicit ratings), and rank 0's "compute_s" and "communication_s".
 
     Attributes
     ----------
     user_ids_, item_ids_ : ndarray of shape (n_users,) and (n_items,)
-        What users and items are called, ascending; rows and columns of a sparse matrix are numbers from 0.
+        Ids of users and items, ascending; for a sparse matrix, row and column numbers from 0.
     user_factors_, item_factors_ : ndarray of shape (n_users, rank) and (n_items, rank), float32
-        Zeros without ratings.
+        Zeros for users and items without ratings.
     objective_ : float
-        What was minimised, at the end.
+        Final value of the objective.
     solver_ : str
-        The solver that was taken.
+        Solver used.
     n_iter_ : int
-        Iterations, those before a checkpoint included.
+        Number of iterations, including iterations before a checkpoint.
     resumed_from_ : int or None
-        After how many iterations the fit went on from a checkpoint.
+        Number of completed iterations at which the fit resumed from a checkpoint; None if it did not resume.
     report_ : ALSReport
-        Objective and seconds of each iteration and rank; how factors travelled.
+        Objective and seconds of each iteration and rank, and how factors travelled.
 
     References
     ----------
@@ -196,21 +198,21 @@ class ALS(IterativeEstimator, ObservedEstimator):
 
     @reported
     def fit(self, ratings: Any, y: object = None, *, comm: Communicator | None = None, rows: Rows | None = None) -> ALS:
-        """Find the factors.
+        """Fit the factors.
 
         Parameters
         ----------
         ratings : sparse matrix, table, tuple (users, items, ratings), path, glob, or list of paths
-            A matrix of SciPy has a row for each user and a column for each item. Tables are frames of pandas, polars
-            or Arrow, or files, .parquet, .csv or .tsv, of which each worker reads its own share. Users and items of
-            tables are whole numbers or strings.
+            A SciPy matrix has a row for each user and a column for each item. Tables are frames of pandas, polars or
+            Arrow, or files: .parquet, .csv or .tsv. Each worker reads its own share of files. Users and items of tables
+            are integers or strings.
         y : ignored
         comm : Communicator, optional
-            Ranks that all make this call, instead of workers that are started for it; all get the result.
+            Ranks that make this call together, instead of newly started workers. All ranks get the result.
         rows : {"own", "shared"}, optional
-            With `comm`: whether each rank passes ratings of its own, or all ranks pass the same ones. The users of a
-            matrix are numbered after those of lower ranks. By default the ranks compare what they pass; different
-            ratings are an error.
+            With `comm`: "own" if each rank passes its own ratings; "shared" if all ranks pass the same ratings.
+            Default: ranks compare their ratings and raise an error if these differ. With own matrices, a rank's users
+            are numbered after the users of lower ranks.
 
         Returns
         -------
@@ -220,9 +222,9 @@ class ALS(IterativeEstimator, ObservedEstimator):
         Raises
         ------
         InputError
-            Bad input or a bad parameter. It is a ValueError whose message says what is wrong.
+            Invalid input or parameter. InputError is a ValueError; its message names the problem.
         CheckpointError
-            The checkpoint is of another fit, in use, or cannot be written.
+            The checkpoint belongs to another fit, is in use, or cannot be written.
         CollectiveMismatch
             The ranks of `comm` make different calls, have different parameters, or pass different rows without `rows`.
         RankFailed
@@ -244,12 +246,12 @@ class ALS(IterativeEstimator, ObservedEstimator):
         return self
 
     def predict(self, users: ArrayLike, items: ArrayLike) -> NDArray[np.float32]:
-        """Predicted ratings of pairs; implicit ones are near 1 where something is to be expected.
+        """Predict the ratings of pairs; implicit predictions are near 1 for likely pairs.
 
         Parameters
         ----------
         users, items : array-like of shape (n,), or a single one for all
-            Ids.
+            Ids of users and items.
 
         Returns
         -------
@@ -261,28 +263,28 @@ class ALS(IterativeEstimator, ObservedEstimator):
         return self._predicted(of_users, of_items)
 
     def recommend(self, user: Any, n: int = 10, *, filter_rated: bool = True) -> tuple[NDArray[Any], NDArray[Any]]:
-        """The items of the highest predicted ratings of a user.
+        """Return the items with the highest predicted ratings for a user.
 
         Parameters
         ----------
         user : int or str
-            An id.
+            Id of the user.
         n : int, default=10
-            How many; fewer if there are not so many.
+            Number of items; fewer are returned if not enough exist.
         filter_rated : bool, default=True
-            Leave out what the user has rated.
+            Exclude items that the user rated.
 
         Returns
         -------
         items : ndarray of shape (n,)
-            Ids, the highest first.
+            Item ids, best first.
         scores : ndarray of shape (n,), float32
             Predicted ratings.
 
         Raises
         ------
         InputError
-            Nothing is known of the user.
+            The user had no ratings in the fit.
         """
         check_is_fitted(self, "user_factors_")
         check_count("n", n)
@@ -298,9 +300,9 @@ class ALS(IterativeEstimator, ObservedEstimator):
         return self.item_ids_[best], scores[best]
 
     def rmse(self, ratings: Any) -> float:
-        """The root mean square of the errors of predictions; ratings are given as for `fit`.
+        """Return the root mean square error of predictions; `ratings` accepts the same input as `fit`.
 
-        Pairs whose user or item had no ratings are left out, with a warning.
+        Pairs with a user or item without ratings are excluded, with a warning.
         """
         places, errors = self._held(ratings), []
         for users, items, values in places:
@@ -308,10 +310,10 @@ class ALS(IterativeEstimator, ObservedEstimator):
         return float(np.sqrt(np.mean(np.concatenate(errors) ** 2)))
 
     def percentile_rank(self, ratings: Any) -> float:
-        """How far up in the lists of their users the items stand, 0 (all first) … 1; a random list has 0.5.
+        """Return the mean percentile rank of the items in their users' lists: 0 is best, 1 worst, random is 0.5.
 
-        A list has all items that the user had not rated in the fit. Means are weighted by the ratings, as in Hu, Koren
-        and Volinsky, eq. 8; ratings are given as for `fit`.
+        A list contains all items that the user did not rate in the fit. Means are weighted by the ratings, as in Hu,
+        Koren and Volinsky, eq. 8. `ratings` accepts the same input as `fit`.
         """
         total = weight = 0.0
         for users, items, values in self._held(ratings, by_user=True):
@@ -327,7 +329,7 @@ class ALS(IterativeEstimator, ObservedEstimator):
         return total / weight
 
     def score(self, ratings: Any, y: object = None) -> float:
-        """Higher is better: minus the `rmse`, or, of implicit ratings, minus the `percentile_rank`."""
+        """Return minus the `rmse`, or minus the `percentile_rank` for implicit ratings, so that higher is better."""
         return -(self.percentile_rank(ratings) if self.implicit else self.rmse(ratings))
 
     def _options(self, comm: Communicator | None) -> ALSOptions:
@@ -367,7 +369,7 @@ class ALS(IterativeEstimator, ObservedEstimator):
         return opened(ratings, self.columns)
 
     def _open_own(self, ratings: Any, comm: Communicator) -> tuple[Any, NDArray[Any], NDArray[Any]]:
-        """As `_open`, of this rank's own ratings; the users of a matrix are numbered after those of lower ranks."""
+        """Open this rank's own ratings, as `_open` does; users of a matrix are numbered after those on lower ranks."""
         triples = None
         with opening(comm):
             if ratings is not None:
@@ -387,7 +389,7 @@ class ALS(IterativeEstimator, ObservedEstimator):
         return OwnRatings(own), np.arange(user_count), np.arange(item_count)
 
     def _open(self, ratings: Any) -> tuple[NumberedRatings | RatingFiles, NDArray[Any], NDArray[Any]]:
-        """What workers are sent, and ids of users and items, if they are known."""
+        """Return the ratings as sent to the workers, and the ids of users and items if known."""
         found = self._opened(ratings)
         if isinstance(found, RatingFiles):
             return found, np.empty(0, np.int64), np.empty(0, np.int64)
@@ -444,7 +446,7 @@ class ALS(IterativeEstimator, ObservedEstimator):
     def _held(
         self, ratings: Any, *, by_user: bool = False
     ) -> list[tuple[NDArray[np.int64], NDArray[np.int64], NDArray[np.float32]]]:
-        """Places of users and items, and ratings, of pairs that something is known of; of one user each, if asked."""
+        """Return positions of users and items, and ratings, of pairs with known ids; with `by_user`, per user."""
         check_is_fitted(self, "user_factors_")
         found = self._opened(ratings)
         triples = found.read() if isinstance(found, RatingFiles) else found
@@ -467,7 +469,7 @@ class ALS(IterativeEstimator, ObservedEstimator):
 
 
 def _rated_only(places: NDArray[np.int64], rated: NDArray[np.bool_]) -> NDArray[np.int64]:
-    """Places; -1 for those without ratings, too."""
+    """Replace positions without ratings by -1."""
     known = places >= 0
     known[known] = rated[places[known]]
     return np.where(known, places, -1)

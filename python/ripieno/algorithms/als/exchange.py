@@ -1,8 +1,8 @@
-"""How the factors of one side get to the ranks whose ratings need them: all to all ranks, or to each what it needs.
+"""The exchange of one side's factors: an allgather to all ranks, or each rank's needed factors only.
 
-With `n` rows of `w` bytes on `p` ranks an allgather brings each rank `n - n/p` of them, at `β` seconds a byte. If no
-rank gets or gives more than `m` rows of those that are needed, an exchange of these costs `m·w·(β + γ)`: rows that are
-picked are packed, at `γ` a byte. Both take `p - 1` messages. The cheaper way is taken.
+For `n` rows of `w` bytes on `p` ranks, an allgather delivers `n - n/p` rows to each rank, at `β` seconds per byte. If
+no rank receives or sends more than `m` needed rows, exchanging these costs `m·w·(β + γ)`, because selected rows are
+packed at `γ` seconds per byte. Both take `p - 1` messages. The cheaper method is used.
 """
 
 from __future__ import annotations
@@ -25,20 +25,20 @@ WAYS = ("allgather", "needed")
 
 @dataclass(frozen=True)
 class FactorExchange:
-    """How factors travel, and why.
+    """The method of a factor exchange, and its costs.
 
     Parameters
     ----------
     what
         "users" or "items".
     chosen
-        "allgather", or "needed": each rank gets the rows that its ratings need. "stay" with one rank.
+        "allgather"; "needed" if each rank gets only the rows that its ratings need; "stay" with one rank.
     row_count, row_bytes
-        Rows of all ranks.
+        Number of rows of all ranks, and bytes per row.
     allgather_rows, needed_rows
-        Rows that the busiest rank gets, or gives.
+        Rows that the busiest rank receives or sends.
     allgather_s, needed_s
-        What they are predicted to take, in seconds, latency left out.
+        Predicted seconds, without latency.
     """
 
     what: str
@@ -52,7 +52,7 @@ class FactorExchange:
 
     @property
     def moved_bytes(self) -> int:
-        """Bytes that the busiest rank gets, or gives, in an iteration."""
+        """Return the bytes that the busiest rank receives or sends per iteration."""
         rows = {"allgather": self.allgather_rows, "needed": self.needed_rows}.get(self.chosen, 0)
         return rows * self.row_bytes
 
@@ -64,7 +64,7 @@ class FactorExchange:
 
 
 class Exchange:
-    """Brings factors of one side to this rank.
+    """Delivers one side's factors to this rank.
 
     Parameters
     ----------
@@ -73,13 +73,13 @@ class Exchange:
     what
         "users" or "items".
     cuts : (p + 1,) int64
-        Where the run of each rank begins.
+        Start of each rank's range.
     columns : (e,) int32
-        The numbers that this rank's ratings of the other side refer to.
+        Numbers to which this rank's ratings of the other side refer.
     rank
-        Factors of a row.
+        Number of factors per row.
     way
-        One of `WAYS`; None: the cheaper one.
+        One of `WAYS`; None selects the cheaper one.
     """
 
     def __init__(
@@ -108,7 +108,7 @@ class Exchange:
             self._picked = wanted - int(cuts[comm.rank])
 
     def __call__(self, own: NDArray[np.float32]) -> NDArray[np.float32]:
-        """The factors that `columns` refers to, given this rank's."""
+        """Return the factors that `columns` refers to, given this rank's factors."""
         if self.way.chosen == "stay":
             return own
         if self.way.chosen == "allgather":
@@ -126,7 +126,7 @@ class Exchange:
         row_count = int(self._cuts[-1])
         rows = np.array([mine, row_count - (self._cuts[comm.rank + 1] - self._cuts[comm.rank])])
         needed_rows, allgather_rows = comm.allreduce(rows, op="max").tolist()
-        # Rank 0's, so that all decide alike.
+        # Rank 0's value, so that all ranks decide equally.
         beta = comm.broadcast(float(_native.packet_curve(comm._native).beta_s_per_byte))
         allgather_s = allgather_rows * row_bytes * beta
         needed_s = needed_rows * row_bytes * (beta + GAMMA_S_PER_BYTE)

@@ -1,13 +1,14 @@
-"""What every worker runs for alternating least squares.
+"""The worker program of alternating least squares.
 
-In turn the factors of all users and those of all items solve their normal equations, given the others, or come nearer
-to it by some steps of conjugate gradients. A rank does it for its users and its items. Before, it gets the factors that
-its ratings refer to; implicit ratings need the scatter matrix of all factors, too. Its products are rounded so that
-sums are exact, and each row is solved by its ratings in one order: the factors are the same bits on any number of
+The factors of all users and the factors of all items alternately solve their normal equations, exactly or by a few
+conjugate gradient steps. Each rank solves for its own users and items. Before each half step, it receives the factors
+that its ratings refer to. Implicit ratings also need the scatter matrix of all factors; its products are rounded so
+that sums are exact. Each row processes its ratings in a fixed order. So the factors are bitwise equal on any number of
 ranks.
 
-Cost of an iteration: `2·r²` operations a rating, `r³/3` a user and an item, or `32·r` a rating, `16·r²` a user and an
-item; shared by the ranks; factors as `exchange` says, and of implicit ratings two allreduces of `r²` float64.
+Cost per iteration, shared by the ranks: `2·r²` operations per rating and `r³/3` per user and item, or `32·r` per rating
+and `16·r²` per user and item. Communication: factors as described in `exchange`; for implicit ratings, two allreduces
+of `r²` float64.
 Source: Zhou, Wilkinson, Schreiber and Pan, AAIM 2008, section 3; Hu, Koren and Volinsky, ICDM 2008, eq. 3 to 5.
 """
 
@@ -37,15 +38,15 @@ if TYPE_CHECKING:
 
 Factors = NDArray[np.float32]
 
-#: Rows whose first factors one random generator draws.
+#: Number of rows that share one random generator for their first factors.
 START_ROWS = 1024
-#: Steps of conjugate gradients in each half of an iteration.
+#: Conjugate gradient steps in each half of an iteration.
 CG_STEPS = 3
 
 
 @dataclass(frozen=True)
 class ALSOptions:
-    """What the workers are told, see `ripieno.ALS`; `seed` is None in `facts` if the user named none."""
+    """Options of the workers, see `ripieno.ALS`; `seed` is None in `facts` if the user passed none."""
 
     rank: int
     implicit: bool
@@ -59,7 +60,7 @@ class ALSOptions:
     has_seed: bool
 
     def facts(self, ratings: Dealt, digested: int) -> dict[str, Any]:
-        """What a checkpoint is of."""
+        """Return the facts that identify a checkpoint's fit."""
         return {
             "rank": self.rank,
             "implicit": self.implicit,
@@ -74,7 +75,7 @@ class ALSOptions:
 
 @dataclass(frozen=True)
 class ALSPart:
-    """One worker's part of the result: factors and ratings of its own, and what all know."""
+    """One worker's part of the result: its factors and ratings, and the data that all workers share."""
 
     users: Factors
     items: Factors
@@ -95,14 +96,14 @@ def fit(
     options: ALSOptions,
     emit: Emit | None = None,
 ) -> ALSPart:
-    """Alternate, from random item factors or from a checkpoint.
+    """Alternate, starting from random item factors or from a checkpoint.
 
     Raises
     ------
     InputError
-        On every rank: bad ratings, or factors that are not finite.
+        On every rank: invalid ratings, or factors that are not finite.
     CheckpointError
-        The checkpoint is of another fit, or cannot be read or written.
+        The checkpoint belongs to another fit, or cannot be read or written.
     """
     begin = time.perf_counter()
     ratings = load(comm, source, options.rank, implicit=options.implicit)
@@ -137,14 +138,15 @@ def fit(
 
 
 def starts(options: ALSOptions, ratings: Dealt) -> tuple[Factors, Factors]:
-    """First factors of a rank's users and items: zeros, and what `start_factors` draws."""
+    """Return initial factors of a rank's users and items: zeros, and the result of `start_factors`."""
     return np.zeros((len(ratings.users.own), options.rank), np.float32), start_factors(options, ratings.items)
 
 
 def start_factors(options: ALSOptions, side: RatingSide) -> Factors:
-    """Random first factors of a rank's rows: those of a row depend on its number and the seed alone.
+    """Return random initial factors of a rank's rows; a row's factors depend only on its number and the seed.
 
-    They are the sizes of normal numbers, divided so that rows are about of length 1; zeros where there is no rating.
+    The factors are absolute values of normal numbers, scaled so that rows have a length of about 1. Rows without
+    ratings are zero.
     """
     first, last = side.own.start // START_ROWS, -(-side.own.stop // START_ROWS)
     blocks = [np.empty((0, options.rank))]
@@ -156,12 +158,12 @@ def start_factors(options: ALSOptions, side: RatingSide) -> Factors:
 
 
 class _Alternation:
-    """The two half steps of a rank, and what is known of the factors after them."""
+    """The two half steps of a rank, and statistics of the resulting factors."""
 
     def __init__(self, comm: Communicator, ratings: Dealt, options: ALSOptions, clock: IterationClock) -> None:
         self._comm, self._ratings, self._options, self._clock = comm, ratings, options, clock
         self._sides = {"users": ratings.users, "items": ratings.items}
-        # The exchange that each side's half step begins with brings the factors of the other side.
+        # The exchange at the start of each side's half step delivers the factors of the other side.
         self._exchanges = {
             "users": Exchange(comm, "items", ratings.items.cuts, ratings.users.columns, options.rank, options.exchange),
             "items": Exchange(comm, "users", ratings.users.cuts, ratings.items.columns, options.rank, options.exchange),
@@ -169,11 +171,11 @@ class _Alternation:
 
     @property
     def ways(self) -> tuple[FactorExchange, ...]:
-        """How factors travel."""
+        """Return how the factors travel."""
         return tuple(exchange.way for exchange in self._exchanges.values())
 
     def solved(self, what: str, others: Factors, own: Factors) -> tuple[Factors, float, float]:
-        """New factors of this rank's rows of a side, given those of the other; their squared errors and penalty."""
+        """Return new factors of this rank's rows of a side, their squared errors and their penalty."""
         side, exchange, options = self._sides[what], self._exchanges[what], self._options
         gram = self._gram(others, exchange.way.row_count) if options.implicit else None
         with self._clock.communicating():
@@ -193,7 +195,7 @@ class _Alternation:
             )
 
     def measures(self, loss: float, penalty: float) -> dict[str, float]:
-        """What is minimised, and of explicit ratings the root mean square of their errors."""
+        """Return the objective and, for explicit ratings, the root mean square error."""
         options, ratings = self._options, self._ratings
         with self._clock.communicating():
             loss, penalty = self._comm.allreduce(np.array([loss, penalty])).tolist()
@@ -204,7 +206,7 @@ class _Alternation:
         return {"objective": loss + penalty, "rmse": math.sqrt(max(loss, 0.0) / ratings.rating_count)}
 
     def _gram(self, own: Factors, row_count: int) -> Factors:
-        """The scatter matrix of all ranks' factors, the same bits on any number of ranks."""
+        """Return the scatter matrix of all ranks' factors, bitwise equal on any number of ranks."""
         comm = self._comm
         with self._clock.communicating():
             peak = float(comm.allreduce(float(np.abs(own).max(initial=0)), op="max"))

@@ -1,4 +1,4 @@
-"""The ratings of this rank's users and of its items, dealt so that all ranks have about as much to compute."""
+"""The ratings of a rank's users and items, distributed so that all ranks have about equal work."""
 
 from __future__ import annotations
 
@@ -20,18 +20,18 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class RatingSide:
-    """The users, or the items, with the ratings of those that are this rank's.
+    """The users or the items, with the ratings of the ones that this rank owns.
 
     Parameters
     ----------
     counts : (n,) int64
-        Ratings of each, on all ranks.
+        Number of ratings of each, over all ranks.
     cuts : (p + 1,) int64
-        Where the run of each rank begins, and where the last one ends.
+        Start of each rank's range, and the end of the last.
     own
-        This rank's.
+        Range of this rank.
     starts, columns, values
-        The ratings of these, as `ripieno.kernels.solve_factors` takes them; columns are numbers of the other side.
+        Ratings of this rank's rows, as in `ripieno.kernels.solve_factors`; columns are numbers of the other side.
     """
 
     counts: NDArray[np.int64]
@@ -43,13 +43,13 @@ class RatingSide:
 
     @property
     def own_counts(self) -> NDArray[np.int64]:
-        """Ratings of each of this rank's."""
+        """Return the number of ratings of each of this rank's rows."""
         return self.counts[self.own.start : self.own.stop]
 
 
 @dataclass(frozen=True)
 class Dealt:
-    """What a rank has of the ratings; ids are those of all, where files say them."""
+    """The ratings of a rank; ids cover all users and items, if they come from files."""
 
     users: RatingSide
     items: RatingSide
@@ -59,12 +59,12 @@ class Dealt:
 
 
 def load(comm: Communicator, source: NumberedRatings | RatingFiles | OwnRatings, rank: int, *, implicit: bool) -> Dealt:
-    """Read this rank's share, and deal all ranks' ratings by user, and by item.
+    """Read this rank's share, and redistribute all ranks' ratings by user and by item.
 
     Raises
     ------
     InputError
-        On every rank: bad ratings, none at all, or, unless they are implicit, several of one user for one item.
+        On every rank: invalid or no ratings, or several explicit ratings for the same user and item.
     """
     if isinstance(source, RatingFiles | OwnRatings):
         share, user_ids, item_ids = source.read_share(comm, implicit=implicit)
@@ -109,7 +109,7 @@ def _side(
 
 
 def even_cuts(counts: NDArray[np.int64], rank: int, world_size: int) -> NDArray[np.int64]:
-    """Runs of rows that take about as long: `rank²` operations a rating and `rank³` a row that has any."""
+    """Return ranges of rows with about equal cost: `rank²` operations per rating and `rank³` per row with ratings."""
     ends = np.cumsum(counts + rank * (counts > 0))
     total = int(ends[-1]) if len(ends) else 0
     inner = np.searchsorted(ends, total * np.arange(1, world_size) / world_size, side="left") + (total > 0)
@@ -123,11 +123,11 @@ def _matrix(
     shape: tuple[int, int],
     implicit: bool,
 ) -> csr_matrix:
-    """Rows with ascending columns; implicit ratings of one pair are added up."""
+    """Return rows with ascending columns; implicit ratings of the same pair are summed."""
     matrix = csr_matrix((values, (rows, columns)), shape)
     if matrix.nnz == len(values):
         return matrix
-    # Equal pairs are added up in the order of their values, so that it does not matter who has read them.
+    # Equal pairs are summed in the order of their values, so that the result does not depend on which rank read them.
     order = np.lexsort((values, columns, rows))
     rows, columns, values = rows[order], columns[order], values[order]
     first = np.flatnonzero(np.append(True, (np.diff(rows) != 0) | (np.diff(columns) != 0)))

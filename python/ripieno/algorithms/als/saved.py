@@ -1,6 +1,6 @@
-"""Where a fit keeps its checkpoint: the factors after an iteration, of which all that follows is made.
+"""Checkpoints of ALS fits: the factors after an iteration, which determine all later iterations.
 
-Rank 0 writes it, into a folder that it sees.
+Rank 0 writes the checkpoint to a folder.
 """
 
 from __future__ import annotations
@@ -23,29 +23,31 @@ NAME = "als"
 
 @dataclass(frozen=True)
 class AlsFitState:
-    """How far a fit has come: iterations, and the factors after them, of all users and items."""
+    """The progress of a fit: iteration count, and the factors of all users and items."""
 
     iteration: int
     users: NDArray[np.float32]
     items: NDArray[np.float32]
 
     def own(self, ratings: Dealt) -> tuple[NDArray[np.float32], NDArray[np.float32]]:
-        """Those of a rank's users and items."""
+        """Return the factors of a rank's users and items."""
         users, items = ratings.users.own, ratings.items.own
         return self.users[users.start : users.stop], self.items[items.start : items.stop]
 
 
 class AlsCheckpointer:
-    """Keeps the progress of a fit in a folder, and in memory if it would begin again; does nothing without either.
+    """Saves the progress of a fit to a folder, and to memory if the program restarts after failures.
+
+    Without a folder and without restarts, it does nothing.
 
     Parameters
     ----------
     comm
-        The ranks, all of which make each call.
+        The ranks. All of them make each call.
     keeping
-        Where, and how often.
+        Checkpoint settings.
     facts
-        What the fit is of, by name.
+        Facts that identify the fit, by name.
 
     Raises
     ------
@@ -57,12 +59,12 @@ class AlsCheckpointer:
         self._states = FitStates(comm, NAME, shared=False, keeping=keeping, facts=facts)
 
     def load(self, max_iter: int) -> AlsFitState | None:
-        """How far an earlier fit had come, if one had.
+        """Return the progress of an earlier fit, or None.
 
         Raises
         ------
         CheckpointError
-            What is there is of another fit, or has come further than this one is to go.
+            The saved state belongs to another fit or is beyond `max_iter`.
         """
         found, done = self._states.load(), self._states.done
         if not found:
@@ -72,16 +74,16 @@ class AlsCheckpointer:
         return AlsFitState(done, np.concatenate(users), np.concatenate(items))
 
     def save(self, iteration: int, users: NDArray[np.float32], items: NDArray[np.float32]) -> None:
-        """Keep the factors after an iteration, of which each rank has its own, if it has its turn."""
+        """Save the factors if the schedule requires it; each rank passes its own factors."""
         self._states.save(iteration, (users, items))
 
     def close(self) -> None:
-        """Let other processes have the folder."""
+        """Release the folder for other processes."""
         self._states.close()
 
 
 def digest(comm: Communicator, users: RatingSide) -> int:
-    """A number that other ratings do not have, whoever has read them."""
+    """Return a digest of all ratings that does not depend on which rank read them."""
     rows = np.repeat(np.arange(users.own.start, users.own.stop), np.diff(users.starts))
     pairs = mixed((rows << 32) | users.columns.astype(np.int64)).view(np.int64)
     own = mixed(pairs + users.values.view(np.int32)).view(np.int64).sum()

@@ -1,4 +1,4 @@
-"""Ratings that users pass: sparse matrices, columns in memory, files; and ids of users and items as numbers from 0."""
+"""Rating input of users: sparse matrices, columns in memory, or files; and ids of users and items as numbers from 0."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ from ripieno.wire.arrays import check_unmasked
 if TYPE_CHECKING:
     from ripieno.comm.communicator import Communicator
 
-#: Names of columns, in small letters and without "_" and "id": userId, movie_id and Rating are found, too.
+#: Recognized column names in lower case, without "_" and "id"; userId, movie_id and Rating match, too.
 NAMES = {
     "user": ("user", "u", "customer", "row"),
     "item": ("item", "i", "movie", "product", "artist", "track", "book", "col"),
@@ -35,12 +35,12 @@ ONE_OF = "expected a sparse matrix of SciPy, a table, a tuple (users, items, rat
 
 @dataclass(frozen=True)
 class Triples:
-    """Ratings as columns of one length.
+    """Ratings as columns of equal length.
 
     Parameters
     ----------
     users, items : (e,) int64 or large_string
-        Ids, as the user calls them.
+        Ids in the user's form.
     values : (e,) float32
     """
 
@@ -49,16 +49,16 @@ class Triples:
     values: NDArray[np.float32]
 
     def named(self, at: int) -> str:
-        """A rating, for messages."""
+        """Describe a rating for messages."""
         return f"user {self.users[at].as_py()!r}, item {self.items[at].as_py()!r}: the rating is {self.values[at]:g}"
 
     def checked(self, *, implicit: bool, where: str) -> Triples:
-        """The ratings, without zeros if they are implicit: those are no ratings.
+        """Check the ratings, and drop zeros if they are implicit, because a zero count is not a rating.
 
         Raises
         ------
         InputError
-            One is not finite, or implicit and negative.
+            A rating is not finite, or is implicit and negative.
         """
         wrong = np.flatnonzero(~np.isfinite(self.values))
         if len(wrong):
@@ -77,7 +77,7 @@ class Triples:
 
 @dataclass(frozen=True)
 class NumberedRatings:
-    """Ratings of users 0 … user_count - 1, which local workers share; each takes its run of them."""
+    """Ratings of users 0 … user_count - 1 in shared memory; each local worker takes its range of users."""
 
     users: NDArray[np.int32]
     items: NDArray[np.int32]
@@ -86,7 +86,7 @@ class NumberedRatings:
     item_count: int
 
     def read_share(self, comm: Communicator, *, implicit: bool) -> NumberedRatings:
-        """One rank's ratings."""
+        """Return one rank's ratings."""
         mine = slice(*even_range(len(self.values), comm.rank, comm.world_size))
         counts = self.user_count, self.item_count
         return NumberedRatings(self.users[mine], self.items[mine], self.values[mine], *counts)
@@ -101,7 +101,7 @@ class OwnRatings:
     def read_share(
         self, comm: Communicator, *, implicit: bool
     ) -> tuple[NumberedRatings, NDArray[Any] | None, NDArray[Any] | None]:
-        """This rank's ratings, and the ids of all users and items, if they have no numbers before."""
+        """Return this rank's ratings and, unless they are numbered, the ids of all users and items."""
         if isinstance(self.ratings, NumberedRatings):
             return self.ratings, None, None
         return numbered_by_all(comm, self.ratings)
@@ -109,22 +109,22 @@ class OwnRatings:
 
 @dataclass(frozen=True)
 class RatingFiles:
-    """Tables in files, of which each rank reads its splits."""
+    """Tables in files; each rank reads its splits."""
 
     paths: tuple[str, ...]
     columns: Sequence[str] | None
 
     @property
     def name(self) -> str:
-        """The first file, and how many more."""
+        """Return the first file, and the number of further files."""
         return names_text(self.paths)
 
     def read(self) -> Triples:
-        """All ratings."""
+        """Read all ratings."""
         return _joined([self._read(split) for split in self._splits(1)])
 
     def read_share(self, comm: Communicator, *, implicit: bool) -> tuple[NumberedRatings, NDArray[Any], NDArray[Any]]:
-        """One rank's ratings, and the ids of all users and items."""
+        """Return one rank's ratings, and the ids of all users and items."""
         with agreement(comm):
             cut = self._splits(comm.world_size) if comm.rank == 0 else []
         mine = share(comm.broadcast(cut), comm)
@@ -140,7 +140,7 @@ class RatingFiles:
         return [self._with_fractions(split) for split in cut]
 
     def _with_fractions(self, split: Split) -> Split:
-        """Return a split whose ratings are read as fractions: whole numbers at its begin say nothing of its end."""
+        """Return a split that reads ratings as fractions, because integers at its start say nothing about its end."""
         if not isinstance(split.format, Csv):
             return split
         types = dict(split.format.types)
@@ -154,12 +154,12 @@ class RatingFiles:
 
 
 def opened(ratings: Any, columns: Sequence[str] | None) -> Triples | RatingFiles:
-    """Ratings, whatever they are in, as columns; files stay where they are.
+    """Return ratings of any input type as columns; files are not read yet.
 
     Raises
     ------
     InputError
-        They are nothing that is known.
+        The input type is unknown.
     """
     if is_path_like(ratings):
         return RatingFiles(tuple(absolutes(ratings)), columns)
@@ -181,7 +181,7 @@ def opened(ratings: Any, columns: Sequence[str] | None) -> Triples | RatingFiles
     if hasattr(ratings, "__arrow_c_stream__") or hasattr(ratings, "iloc"):
         where = f"the {type(ratings).__module__.partition('.')[0]} {type(ratings).__name__}"
         try:
-            # The index of pandas is no column.
+            # The index of a pandas frame is not a column.
             is_pandas = hasattr(ratings, "iloc")
             table = pa.Table.from_pandas(ratings, preserve_index=False) if is_pandas else pa.table(ratings)
             table = table if columns else without_index(table)
@@ -192,17 +192,17 @@ def opened(ratings: Any, columns: Sequence[str] | None) -> Triples | RatingFiles
 
 
 def as_ids(ids: Any, what: str) -> pa.Array:
-    """Ids as an int64 or large_string array.
+    """Return ids as an int64 or large_string array.
 
     Raises
     ------
     InputError
-        They are neither whole numbers nor strings, or one is missing.
+        The ids are neither integers nor strings, or one is missing.
     """
     try:
         found: Any = ids
         if not isinstance(ids, pa.Array | pa.ChunkedArray):
-            # NumPy strips NUL from the end of strings.
+            # NumPy strips trailing NUL characters from strings.
             found = pa.array(ids if isinstance(ids, list | tuple) else np.atleast_1d(ids))
         if isinstance(found, pa.ChunkedArray):
             found = found.combine_chunks()
@@ -212,7 +212,7 @@ def as_ids(ids: Any, what: str) -> pa.Array:
         if pa.types.is_integer(kind):
             return found.cast(pa.int64())
         if pa.types.is_floating(kind) and pc.all(pc.equal(pc.floor(found), found)).as_py():
-            # pandas makes whole numbers fractions where some are missing.
+            # pandas converts integers to floats if some are missing.
             return found.cast(pa.float64()).cast(pa.int64())
         if pa.types.is_null(kind) or not len(found):
             return pa.array([], pa.int64())
@@ -226,7 +226,7 @@ def as_ids(ids: Any, what: str) -> pa.Array:
 
 
 def _checked_texts(ids: pa.Array, what: str) -> pa.Array:
-    """Return strings, of which none ends in NUL: NumPy, which holds a model's ids, takes such an end for padding."""
+    """Return strings without trailing NUL, because NumPy, which stores a model's ids, treats NUL as padding."""
     padded = pc.ends_with(ids, "\0")
     if pc.any(padded).as_py():
         raise InputError(f"{what}: {ids.filter(padded)[0].as_py()!r} ends in a NUL character: expected ids without")
@@ -234,7 +234,7 @@ def _checked_texts(ids: pa.Array, what: str) -> pa.Array:
 
 
 def numbered(ids: pa.Array) -> tuple[NDArray[np.int32], NDArray[Any]]:
-    """Which of the distinct ids each one is, and these, ascending."""
+    """Return the number of each id among the distinct ids, and the distinct ids, ascending."""
     encoded = ids.dictionary_encode()
     own = _labels(encoded.dictionary)
     order = np.argsort(own)
@@ -244,7 +244,7 @@ def numbered(ids: pa.Array) -> tuple[NDArray[np.int32], NDArray[Any]]:
 
 
 def places_of(ids: Any, labels: NDArray[Any], what: str) -> NDArray[np.int64]:
-    """Where ids stand among labels; -1 where they do not."""
+    """Return the positions of ids among labels; -1 if missing."""
     wanted, known = as_ids(ids, what), pa.array(labels)
     if len(labels) and len(wanted) and pa.types.is_integer(wanted.type) != (labels.dtype.kind == "i"):
         expected = "whole numbers" if labels.dtype.kind == "i" else "strings"
@@ -255,18 +255,18 @@ def places_of(ids: Any, labels: NDArray[Any], what: str) -> NDArray[np.int64]:
 
 
 def no_triples() -> Triples:
-    """No ratings."""
+    """Return an empty set of ratings."""
     return Triples(pa.array([], pa.int64()), pa.array([], pa.int64()), np.empty(0, np.float32))
 
 
 def numbered_by_all(comm: Communicator, own: Triples) -> tuple[NumberedRatings, NDArray[Any], NDArray[Any]]:
-    """A rank's ratings with the numbers of all ranks' users and items, and the ids of these."""
+    """Return a rank's ratings with the numbers of all ranks' users and items, and the ids of both."""
     (users, user_ids), (items, item_ids) = _numbers(comm, own.users, "users"), _numbers(comm, own.items, "items")
     return NumberedRatings(users, items, own.values, len(user_ids), len(item_ids)), user_ids, item_ids
 
 
 def _numbers(comm: Communicator, ids: pa.Array, what: str) -> tuple[NDArray[np.int32], NDArray[Any]]:
-    """Which of all ranks' distinct ids each one is, and these, ascending."""
+    """Return the number of each id among all ranks' distinct ids, and the distinct ids, ascending."""
     places, own = numbered(ids)
     parts = [part for part in comm.allgather(own) if len(part)]
     if len({part.dtype.kind for part in parts}) > 1:
@@ -303,7 +303,7 @@ def _of_table(table: pa.Table, columns: Sequence[str] | None, where: str) -> Tri
 
 
 def _chosen(names: Sequence[str], columns: Sequence[str] | None, where: str) -> Sequence[str]:
-    """The columns of users, items and ratings."""
+    """Return the columns of users, items and ratings."""
     have = ", ".join(map(repr, names))
     if columns is not None:
         missing = next((name for name in columns if name not in names), None)

@@ -1,1 +1,1 @@
-"""K-means: the estimator, the program of its workers, where it starts, its iterations."""
+"""K-means: estimator, worker program, initial centroids, and iterations."""

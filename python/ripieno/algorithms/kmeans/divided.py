@@ -1,12 +1,13 @@
-"""Centroids of which every rank has a share: they come to all ranks block by block, around a ring.
+"""Centroids divided among the ranks; each pass moves them block by block around a ring.
 
-A block is sent on while it is computed with. The sums of a block's clusters go around the ring, too, and come to the
-rank that has the block, each rank adding its own on the way. So a rank needs its share and a few blocks, however many
-centroids there are; only numbers, of 4 to 8 bytes each, are kept of all.
+A rank forwards a block while it computes with it. The sums of a block's clusters also travel around the ring to the
+owner of the block, and each rank adds its own sums on the way. So a rank needs memory for its share and a few blocks,
+whatever the number of centroids. Per-centroid scalars of 4 to 8 bytes are the only data that every rank keeps for all
+centroids.
 
-For near assignment the centroids that lie together are with one rank, which groups its own.
+For near assignment, each group of nearby centroids belongs to one rank, and each rank groups its own centroids.
 
-Cost of a pass: every rank gets `k·d` values of centroids and sends `k·d` sums, whatever the number of ranks.
+Cost of a pass: every rank receives `k·d` centroid values and sends `k·d` sums, whatever the number of ranks.
 """
 
 from __future__ import annotations
@@ -27,47 +28,50 @@ from ripieno.input.shares import even_range
 if TYPE_CHECKING:
     from ripieno.comm.communicator import Communicator
 
-#: Of the sums of a block, at most; its centroids take half of that, or as much.
+#: Maximum bytes of a block's sums; its centroids take half of that or as much.
 BLOCK_BYTES = 64 << 20
-#: Passes of K-means that make the first groups; later ones keep them up.
+#: K-means passes that build the first groups. Later passes update them.
 FIRST_PASSES = 4
 
 
 @dataclass(frozen=True)
 class ArrivalOrder:
-    """In which order a rank's centroids come to the others.
+    """The order in which a rank's centroids arrive at the other ranks.
 
     Parameters
     ----------
     numbers : (m,) uint32
-        The numbers of its centroids.
+        Numbers of its centroids.
     starts : (g + 1,) int64
-        Where its groups begin, and where the last one ends; a single group if there are none.
+        Start of each of its groups, and the end of the last; a single group if centroids are not grouped.
     """
 
     numbers: NDArray[np.uint32]
     starts: NDArray[np.int64]
 
     def cuts(self, count: int) -> NDArray[np.int64]:
-        """Where `count` blocks of whole groups begin, and where the last one ends; without groups, of any centroids."""
+        """Return the starts of `count` blocks and the end of the last one.
+
+        Blocks consist of whole groups if the centroids are grouped.
+        """
         even = np.arange(count + 1) * len(self.numbers) // count
         return even if len(self.starts) == 2 else self.starts[np.searchsorted(self.starts, even)]
 
 
 @dataclass(frozen=True)
 class CentroidBlock:
-    """Some centroids of a rank.
+    """Some of a rank's centroids.
 
     Parameters
     ----------
     centroids : (m, d)
-        Only to be read.
+        Read-only.
     numbers : (m,) uint32
-        The number of each.
+        Number of each centroid.
     first
-        Where the first one stands among those of all ranks.
+        Position of the first one in the order of all ranks' centroids.
     groups
-        Their groups, among those of all ranks.
+        Range of their groups among the groups of all ranks.
     """
 
     centroids: NDArray[Any]
@@ -77,16 +81,16 @@ class CentroidBlock:
 
 
 class DividedCentroids:
-    """This rank's share of centroids, and what all ranks know of all.
+    """This rank's share of the centroids, and the data that all ranks have about all centroids.
 
     Parameters
     ----------
     comm
-        The ranks, all of which make each call.
+        The ranks. All of them make each call.
     own : (m, d)
-        The centroids of this rank, which `move` moves.
+        Centroids of this rank; `move` updates them.
     orders
-        Of each rank; this one's numbers are those of `own`, row by row.
+        Arrival order of each rank's centroids. This rank's numbers refer to `own`, row by row.
     """
 
     def __init__(self, comm: Communicator, own: NDArray[Any], orders: list[ArrivalOrder]) -> None:
@@ -100,7 +104,7 @@ class DividedCentroids:
     def by_number(
         cls, comm: Communicator, count: int, rows_of: Callable[[int, int], NDArray[Any]], columns: int, dtype: Any
     ) -> DividedCentroids:
-        """Every rank gets a run of numbers. `rows_of(first, end)` has the centroids of some; all ranks call it."""
+        """Give every rank a contiguous range of numbers. `rows_of(first, end)` returns centroids; all ranks call it."""
         first, end = even_range(count, comm.rank, comm.world_size)
         own = np.empty((end - first, columns), dtype)
         step = max(1, BLOCK_BYTES // (columns * own.itemsize))
@@ -121,19 +125,19 @@ class DividedCentroids:
         most = max(len(each.numbers) for each in orders) * sums_bytes
         self._block_count = max(1, -(-most // BLOCK_BYTES))
         self._cuts = [each.cuts(self._block_count) for each in orders]
-        #: Where each centroid stands among those of all ranks, (k,) int32.
+        #: Position of each centroid in the order of all ranks' centroids, (k,) int32.
         self.places = np.empty(self.count, np.int32)
         for first, each in zip(self._firsts, orders, strict=False):
             self.places[each.numbers] = np.arange(first, first + len(each.numbers), dtype=np.int32)
 
     @property
     def blocks_per_pass(self) -> int:
-        """How many `blocks` gives."""
+        """Return the number of blocks that `blocks` yields."""
         count: int = self._block_count * self._comm.world_size
         return count
 
     def blocks(self, clock: IterationClock) -> Iterator[CentroidBlock]:
-        """All centroids, block by block, this rank's first; waiting for others is communication."""
+        """Yield all centroids block by block, this rank's first. Waiting for other ranks counts as communication."""
         comm, world_size, columns = self._comm, self._comm.world_size, self.own.shape[1]
         for number in range(self._block_count):
             block = self.own[self._order[self._slice(comm.rank, number)]]
@@ -158,7 +162,7 @@ class DividedCentroids:
     ) -> float:
         """Move this rank's centroids to the means of their rows, and return the sum of their squared shifts.
 
-        `correct` is handed the sums of some clusters, (m, d), and their numbers.
+        `correct` receives the sums of some clusters, (m, d), and their numbers.
         """
         places: NDArray[np.int32] = self.places[labels]
         squared_shift = 0.0
@@ -176,7 +180,7 @@ class DividedCentroids:
     def _summed(
         self, rows: WeightedRows, places: NDArray[np.int32], number: int, clock: IterationClock
     ) -> NDArray[np.float64]:
-        """The sums of this rank's block of a number, of all ranks' rows."""
+        """Return the sums of this rank's block with a given number, over all ranks' rows."""
         comm, columns, coming = self._comm, self.own.shape[1], None
         for step in range(comm.world_size):
             owner = (comm.rank - 1 - step) % comm.world_size
@@ -214,16 +218,16 @@ class DividedCentroids:
 
 
 class GroupedCentroids(DividedCentroids):
-    """As `DividedCentroids`, with groups of centroids that lie together; all of a group are with one rank.
+    """`DividedCentroids` with groups of nearby centroids; each group belongs to one rank.
 
     Parameters
     ----------
     comm, own, orders
-        As of `DividedCentroids`.
+        As in `DividedCentroids`.
     means : (g, d)
-        Of this rank's groups.
+        Means of this rank's groups.
     points_dtype
-        Of the rows, in whose type centroids are grouped: that need not be exact, and bytes are compared fastest.
+        Type of the rows. Centroids are grouped in this type: grouping may be inexact, and bytes are fastest.
     """
 
     def __init__(
@@ -234,7 +238,7 @@ class GroupedCentroids(DividedCentroids):
 
     @classmethod
     def of(cls, divided: DividedCentroids, points_dtype: Any, clock: IterationClock) -> GroupedCentroids:
-        """The same centroids, divided anew."""
+        """Return the same centroids, redistributed by group."""
         comm, own, count = divided._comm, divided.own, divided.count
         group_count = kernels.NearIndex.group_count(count)
         chosen = np.arange(group_count) * count // group_count
@@ -246,7 +250,7 @@ class GroupedCentroids(DividedCentroids):
                 kernels.recenter(means, *comm.allreduce(tuple(sums)))
         with clock.communicating():
             all_labels = np.concatenate(comm.allgather(labels))
-        # By number, as they are divided; groups in a row, with about as many centroids, are one rank's.
+        # The input is divided by number. Consecutive groups with about equal numbers of centroids go to one rank.
         order = np.argsort(all_labels, kind="stable").astype(np.uint32)
         starts = np.concatenate([[0], np.cumsum(np.bincount(all_labels, minlength=group_count))])
         even = np.arange(1, comm.world_size) * count // comm.world_size
@@ -266,7 +270,7 @@ class GroupedCentroids(DividedCentroids):
         return cls(comm, share, orders, means[bounds[comm.rank] : bounds[comm.rank + 1]].copy(), points_dtype)
 
     def regroup(self, clock: IterationClock) -> NDArray[Any]:
-        """Group the centroids where they are now; returns the means of all groups, (g, d), of which none is empty."""
+        """Group the moved centroids again; return the means of all groups, (g, d). No group is empty."""
         with clock.computing():
             labels, *sums = _grouped(self.own, self._means, self._points_dtype, self._comm.threads)
             kernels.recenter(self._means, *sums)
@@ -280,7 +284,7 @@ class GroupedCentroids(DividedCentroids):
 
 
 def _of_numbers(comm: Communicator, divided: DividedCentroids, numbers: NDArray[np.int64]) -> NDArray[Any]:
-    """The centroids of some numbers, of those divided by number, on all ranks."""
+    """Return the centroids with the given numbers on all ranks, from centroids divided by number."""
     own = divided.own_numbers
     mine = numbers[(numbers >= own[0]) & (numbers <= own[-1])] - own[0] if len(own) else numbers[:0]
     return np.concatenate(comm.allgather(divided.own[mine]))
@@ -289,7 +293,7 @@ def _of_numbers(comm: Communicator, divided: DividedCentroids, numbers: NDArray[
 def _grouped(
     own: NDArray[Any], means: NDArray[Any], points_dtype: Any, threads: int
 ) -> tuple[NDArray[np.int32], NDArray[np.float64], NDArray[np.float64]]:
-    """The group of each centroid by its mean, and sums and counts of the centroids of each group."""
+    """Return the group of each centroid by nearest mean, and the sums and counts of each group."""
     labels, sums, counts = np.empty(len(own), np.int32), np.zeros(means.shape), np.zeros(len(means))
     step = max(1, BLOCK_BYTES // (own.shape[1] * own.itemsize))
     for begin in range(0, len(own), step):

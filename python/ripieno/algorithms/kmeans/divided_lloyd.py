@@ -1,7 +1,7 @@
-"""Lloyd's iteration with divided centroids: rows meet them block by block, and each rank moves its own.
+"""Lloyd's iteration with divided centroids: rows meet them block by block, and each rank moves its own centroids.
 
-What rows get is what they get of whole centroids: the exact labels and distances to the last bit, and the sums too,
-where these are exact, as of bytes, or no more than two ranks add them up.
+Results equal the results with whole centroids: labels and distances to the last bit. The sums are equal too if they are
+exact, as for bytes, or if at most two ranks add them.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 
 @dataclass
 class Stages:
-    """Seconds of this rank's last pass: grouping centroids, finding the groups of rows, meeting them, and moving."""
+    """Seconds of this rank's last pass: grouping centroids, finding groups of rows, computing distances, and moving."""
 
     group_s: float = 0.0
     probe_s: float = 0.0
@@ -38,7 +38,7 @@ class Stages:
 
 
 class DividedPasses:
-    """Passes over this worker's rows among divided centroids.
+    """Passes over this worker's rows with divided centroids.
 
     Parameters
     ----------
@@ -47,11 +47,11 @@ class DividedPasses:
     rows
         This worker's rows.
     centroids
-        Those of all workers.
+        Divided centroids of all workers.
     is_near
-        Whether rows meet near centroids only.
+        Whether rows are compared with near centroids only.
     clock
-        Told what is computation and what is communication.
+        Clock that separates computation from communication.
     """
 
     def __init__(
@@ -71,7 +71,7 @@ class DividedPasses:
 
     @property
     def compared(self) -> float:
-        """About which part of all centroids a row meets."""
+        """Return the approximate part of all centroids that a row is compared with."""
         return 1.0 if self._probes is None else self._probes.compared
 
     def assign(
@@ -82,10 +82,10 @@ class DividedPasses:
         number: int,
         on_part: Callable[[float], None],
     ) -> AssignmentLoss:
-        """Write the nearest centroid of each row, or a near one, and the squared distance to it.
+        """Write the nearest (or a near) centroid of each row, and its squared distance.
 
-        `before` has the centroids of the pass before, `number` is that of the sample on which a loss is measured, and
-        `on_part` hears which part of the pass is done.
+        `before` has the labels of the previous pass. `number` selects the sample that measures the loss. `on_part`
+        receives the completed part of the pass.
         """
         labels.fill(NO_CENTROID)
         distances.fill(np.inf)
@@ -141,7 +141,7 @@ class DividedPasses:
 
 @dataclass(frozen=True)
 class DividedFitState:
-    """How far an earlier run had come: iterations, and the labels of this worker's rows in the last of them."""
+    """The state of an earlier run: its iteration count, and the labels of this worker's rows in the last iteration."""
 
     iteration: int
     labels: NDArray[np.int32]
@@ -161,10 +161,10 @@ def divided_lloyd(
     reached: DividedFitState | None = None,
     keep: Callable[[int, float, DividedCentroids, NDArray[np.int32]], None] | None = None,
 ) -> tuple[Clustering, NDArray[np.uint32]]:
-    """As `ripieno.algorithms.kmeans.lloyd.lloyd`; the clustering's centroids are this worker's, whose numbers follow.
+    """Run `ripieno.algorithms.kmeans.lloyd.lloyd` with divided centroids; return this worker's centroids and numbers.
 
-    `on_part` is called with the number of an iteration and the part of its assignment that is done, `keep` with that of
-    an iteration, its inertia, the centroids after it, and the labels of this worker's rows.
+    `on_part` receives an iteration number and the completed part of its assignment. `keep` receives an iteration
+    number, its inertia, the centroids after it, and the labels of this worker's rows.
     """
     passes = DividedPasses(comm, rows, centroids, is_near=is_near, clock=clock)
     labels = np.full(len(rows), NO_CENTROID, np.int32) if reached is None else reached.labels.copy()
@@ -192,7 +192,7 @@ def divided_lloyd(
         if keep is not None and iteration < max_iter:
             keep(iteration, inertia, passes.centroids, labels)
     if changed or reseeded:
-        # The centroids have shifted since the labels were taken.
+        # The centroids have moved since the labels were computed.
         loss = passes.assign(labels.copy(), labels, distances, 0, partial(on_part, iteration + 1))
         inertia = comm.allreduce(float(np.sum(rows.row_weights * distances)))
     mine = passes.centroids
@@ -200,7 +200,7 @@ def divided_lloyd(
 
 
 class _counted:
-    """Adds the seconds of what happens inside to a stage."""
+    """Context manager that adds the elapsed seconds to a stage."""
 
     def __init__(self, stages: Stages, name: str) -> None:
         self._stages, self._name = stages, name

@@ -1,4 +1,4 @@
-"""What every worker runs for K-means whose centroids are divided among the workers, and when they are."""
+"""The worker program of K-means with divided centroids, and the decision when to divide them."""
 
 from __future__ import annotations
 
@@ -28,19 +28,19 @@ from ripieno.errors import InputError
 if TYPE_CHECKING:
     from ripieno.comm.communicator import Communicator
 
-#: Where the centroids are.
+#: Placement of the centroids.
 CENTROIDS = ("auto", "whole", "divided")
-#: With "auto" each worker has all of them if that takes no more than this part of the memory there is for it.
+#: With "auto", each worker holds all centroids if they need at most this share of its available memory.
 MEMORY_PART = 0.5
 #: Seconds between two events of a pass.
 EVENT_S = 1.0
-#: A checkpoint knows its rows by so many of them.
+#: A checkpoint identifies its rows by a sample of this size.
 KNOWN_ROWS, KNOWN_STREAM = 1024, 1 << 36
 
 
 @dataclass(frozen=True)
 class CentroidPlacement:
-    """Where the centroids are, and what all of them would take on a worker beside what it may take."""
+    """The placement of the centroids, the memory they need when whole, and the available memory."""
 
     divided: bool
     whole_bytes: int
@@ -50,9 +50,9 @@ class CentroidPlacement:
 def place_of(
     comm: Communicator, rows: WeightedRows, n_clusters: int, *, centroids: str, is_near: bool, keeps: bool
 ) -> CentroidPlacement:
-    """Where the centroids are to be: the same on all ranks."""
+    """Return the placement of the centroids, equal on all ranks."""
     columns, itemsize = rows.points.shape[1], kernels.centroid_dtype(rows.points.dtype).itemsize
-    # The centroids, those before for a checkpoint, and those in the order of their groups; sums, and all ranks' sums.
+    # The centroids, their copies for a checkpoint and in group order, this rank's sums, and the total sums.
     whole_bytes = n_clusters * columns * (itemsize * (1 + keeps + 2 * is_near) + 16)
     free_bytes = host.available_bytes() // comm.nodes.count(comm.nodes[comm.rank])
     is_too_much = comm.allreduce(whole_bytes > MEMORY_PART * free_bytes, op="or")
@@ -63,7 +63,7 @@ def place_of(
 
 @dataclass(frozen=True)
 class DividedRun:
-    """A run from one start: as `KMeansRun`, and the numbers of this worker's centroids, and seconds by stage."""
+    """A run from one start: `KMeansRun` plus the numbers of this worker's centroids and seconds by stage."""
 
     clustering: Clustering
     numbers: NDArray[np.uint32]
@@ -82,9 +82,9 @@ def best_run(
     emit: Callable[[dict[str, Any]], None],
     seeding: Callable[[int, int], None],
 ) -> tuple[DividedRun, int | None]:
-    """The run of least inertia, and after how many iterations of a run a checkpoint was gone on from.
+    """Return the run of least inertia, and the iteration at which a run resumed from a checkpoint, if any.
 
-    `seeding` is called with the number of a run and how many centroids are chosen.
+    `seeding` receives the number of a run and the number of centroids chosen so far.
     """
     if options.keeping.folder is not None:
         if len(options.starts) > 1:
@@ -102,7 +102,7 @@ def best_run(
 
 
 def whole_centroids(parts: list[tuple[NDArray[Any], NDArray[np.uint32]]]) -> NDArray[Any]:
-    """All centroids, (k, d), of those of the workers and their numbers."""
+    """Assemble all centroids, (k, d), from the workers' centroids and their numbers."""
     count = sum(len(numbers) for _, numbers in parts)
     whole = np.empty((count, parts[0][0].shape[1]), parts[0][0].dtype)
     for centroids, numbers in parts:
@@ -169,7 +169,7 @@ def _first(
     start: int | NDArray[Any],
     on_progress: Callable[[int], None],
 ) -> DividedCentroids:
-    """The first centroids."""
+    """Return the initial centroids."""
     columns, dtype = rows.points.shape[1], kernels.centroid_dtype(rows.points.dtype)
     count = options.n_clusters
     if isinstance(start, np.ndarray):
@@ -187,7 +187,7 @@ def _first(
 
 
 class _Parts:
-    """Tells which part of a pass is done, and how long it will take from there."""
+    """Emits the completed part of a pass and its estimated remaining time."""
 
     def __init__(self, comm: Communicator, run: int, emit: Callable[[dict[str, Any]], None]) -> None:
         self._is_told, self._run, self._emit = comm.rank == 0, run, emit
@@ -196,7 +196,7 @@ class _Parts:
     def on_part(self, iteration: int, part: float) -> None:
         now = time.perf_counter()
         if iteration != self._iteration:
-            # The time of the first block is not known; those that follow take about as long.
+            # The duration of the first block is unknown; later blocks take about equally long.
             self._iteration, self._begin, self._first, self._told = iteration, now, part, now
         elif self._is_told and now - self._told >= EVENT_S:
             self._told = now

@@ -1,7 +1,7 @@
-"""Where a fit with divided centroids keeps its checkpoint: rank 0 writes the centroids as they come to it, and labels.
+"""Checkpoints of fits with divided centroids: rank 0 writes centroids and labels as they arrive.
 
-So it needs no memory for all of them; they pass through a file beside the checkpoint. With the labels a fit goes on
-without a pass for those of the iteration before.
+Rank 0 needs no memory for all centroids; they pass through a file beside the checkpoint. The labels save a resumed fit
+the pass that would compute the labels of the previous iteration.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class DividedState:
-    """How far a run has come: its iterations, what is told of them, its centroids, and the labels of own rows."""
+    """The progress of a run: iteration count, history, centroids, and the labels of this worker's rows."""
 
     iteration: int
     history: History
@@ -37,23 +37,23 @@ class DividedState:
 
 
 class DividedKeeper:
-    """Keeps the state of a fit in a folder; does nothing without one.
+    """Saves the state of a fit to a folder; does nothing without one.
 
     Parameters
     ----------
     comm
-        The ranks, all of which make each call.
+        The ranks. All of them make each call.
     keeping
-        Where rank 0 keeps it, and how often.
+        Checkpoint settings; rank 0 writes.
     facts
-        What the fit is of, by name.
+        Facts that identify the fit, by name.
     rows
         This worker's rows.
 
     Raises
     ------
     InputError
-        It is said how often, and nothing would be kept.
+        `every` is set although nothing would be saved.
     CheckpointError
         The folder cannot be used, or another process uses it.
     """
@@ -68,12 +68,12 @@ class DividedKeeper:
         self._checkpoint = FitCheckpoint(None if comm.rank else keeping.folder, NAME, facts)
 
     def load(self, max_iter: int) -> DividedState | None:
-        """How far an earlier fit had come, if one had.
+        """Return the progress of an earlier fit, or None.
 
         Raises
         ------
         CheckpointError
-            What is there is torn, of another fit, or has come further than this one is to go.
+            The saved state is damaged, belongs to another fit, or is beyond `max_iter`.
         """
         comm, rows = self._comm, self._rows
         found = self._checkpoint.load()
@@ -99,14 +99,14 @@ class DividedKeeper:
         return DividedState(iteration, history, centroids, np.array(comm.scatter(parts)))
 
     def save(self, state: DividedState) -> None:
-        """Keep the state after an iteration instead of the last one, if it has its turn."""
+        """Save the state after an iteration if the schedule requires it, replacing the earlier state."""
         if not self._comm.broadcast(self._turns.has(state.iteration)):
             return
         self._write(state)
         self._turns.note(state.iteration)
 
     def close(self) -> None:
-        """Let other processes have the folder."""
+        """Release the folder for other processes."""
         self._checkpoint.close()
 
     def _write(self, state: DividedState) -> None:
@@ -129,13 +129,13 @@ class DividedKeeper:
 
 
 def _of_spans(labels: NDArray[np.int32], spans: Sequence[tuple[int, int]]) -> NDArray[np.int32]:
-    """The labels of a rank's rows, of those of all rows."""
+    """Return the labels of a rank's rows, taken from the labels of all rows."""
     parts = [labels[first : first + count] for first, count in spans]
     return np.concatenate([labels[:0], *parts])
 
 
 def _in_order(parts: Sequence[tuple[Sequence[tuple[int, int]], NDArray[np.int32]]]) -> NDArray[np.int32]:
-    """The labels of all rows, of those of each rank and the spans of their numbers."""
+    """Assemble the labels of all rows from each rank's labels and row spans."""
     whole = np.empty(sum(len(labels) for _, labels in parts), np.int32)
     for spans, labels in parts:
         begin = 0
@@ -146,7 +146,7 @@ def _in_order(parts: Sequence[tuple[Sequence[tuple[int, int]], NDArray[np.int32]
 
 
 class _file_of:
-    """An array that lies in an unnamed file of a folder, not in memory."""
+    """Context manager of an array in an unnamed file of a folder instead of memory."""
 
     def __init__(self, folder: os.PathLike[str], shape: tuple[int, int], dtype: np.dtype[Any]) -> None:
         self._folder, self._shape, self._dtype = folder, shape, dtype

@@ -47,102 +47,108 @@ RANDOM_RUN_COUNT = 10
 class KMeans(
     ClassNamePrefixFeaturesOutMixin, TransformerMixin, ClusterMixin, FromResult, IterativeEstimator, ObservedEstimator
 ):
-    """K-means clustering by Lloyd's iteration, on rows divided among workers.
+    """K-means clustering by Lloyd's iteration, with rows divided among workers.
 
     Parameters
     ----------
     n_clusters : int, default=8
-        How many clusters.
+        Number of clusters.
     init : {"k-means||", "k-means++", "random"}, array-like of shape (n_clusters, n_features) or callable
-        Where to start. The named ones depend on `random_state` and the data only, not on the number of workers.
-        "k-means||" draws candidates in a few rounds, of which greedy k-means++ chooses; more than 1,000 clusters it
-        chooses by k-means++ in cells of rows that lie together, all at once, at any number. "k-means++" passes over all
-        rows once per cluster. A callable is called as ``init(X, n_clusters, random_state=...)`` and needs an array.
+        Initial centroids. The named methods depend only on `random_state` and the data, not on the number of workers.
+        "k-means||" draws candidates in a few rounds and selects from them by greedy k-means++. For more than 1,000
+        clusters, it instead runs k-means++ in cells of nearby rows, all cells in parallel. "k-means++" passes over all
+        rows once per cluster. A callable is called as ``init(X, n_clusters, random_state=...)`` and requires an array.
     n_init : "auto" or int, default="auto"
-        Runs from different starts; the one of least inertia is kept. "auto" is 10 for "random" and callables, else 1;
-        with `assign="near"` 1.
+        Number of runs from different starts; the run of least inertia is kept. "auto" means 10 for "random" and
+        callables, else 1; with `assign="near"`, 1.
     max_iter : int, default=300
-        Iterations of a run, at most.
+        Maximum number of iterations per run.
     tol : float, default=1e-4
         A run ends when the squared Frobenius norm of the centroids' shift is at most `tol` times the mean variance of
-        the features, or earlier, when no label changes.
+        the features, or when no label changes.
     random_state : int, RandomState instance or None, default=None
-        Source of the starts; an int makes them repeatable.
+        Source of the initial centroids; an int makes them reproducible.
     checkpoint : path, default=None
-        A folder in which the fit keeps the centroids, once a second at most, and from which the same fit goes on to the
-        same bits, also with other numbers of workers and threads.
+        Folder to which the fit saves the centroids, at most once a second. The same fit resumes from it with bitwise
+        equal results, also with other numbers of workers and threads.
     every : int or None, default=None
-        The fit is kept after every so many iterations, in the folder and, of `on_failure`, in memory; each time costs a
-        write to the disk. None: in the folder once a second at most, in memory after each.
+        Save the fit every this many iterations: to the `checkpoint` folder, and to memory if `on_failure` restarts
+        fits. Each save to the folder costs a disk write. None: save to the folder at most once a second, and to memory
+        after each iteration.
     workers : int, default=1
-        How many ranks do the work; a single local one is the calling process.
+        Number of ranks. A single local rank runs in the calling process.
     threads : int or None, default=None
-        Threads of each worker; by default an even share of the machine's cores, or the cores of an engine's slot.
+        Threads per worker. Default: an even share of the machine's cores, or the cores of an engine's slot.
     thread_model : {"fork-join", "bsp"}, default="fork-join"
-        How a worker's threads go through an iteration, with the same result: they fork for the assignment and again
-        for the sums, or go through both with a barrier between.
+        How a worker's threads execute an iteration; the result is the same. "fork-join" forks for the assignment and
+        again for the sums. "bsp" runs both phases with a barrier between.
     assign : {"exact", "near"}, default="exact"
-        With "near" a row is compared with the centroids that lie in a few groups near to it, and with its own of the
-        iteration before, which pays with thousands of clusters. What this loses is measured in every iteration on 1,024
-        rows, drawn anew, that are assigned exactly, too; it decides how many groups the next iteration probes. `bounds`
-        are not used then, and a fit that goes on from a checkpoint does so to about the same result.
+        With "near", a row is compared only with the centroids of a few groups near it and with its previous centroid.
+        This pays with thousands of clusters. Each iteration measures the loss on a new sample of 1,024 rows that are
+        also assigned exactly. The loss determines how many groups the next iteration probes. `bounds` are not used with
+        "near", and a fit resumed from a checkpoint gives only approximately the same result.
     bounds : {"auto", "none"}, default="auto"
-        With "auto" an iteration leaves out centroids that the one before has ruled out for a row, with the same result.
-        Bounds begin with more than 8 columns and 63 clusters, once an eighth of the rows or fewer change their label,
-        of uint8 a sixty-fourth. They take at most 4 bytes per coordinate of the rows; `report_` says how many, and what
-        part was compared.
+        With "auto", an iteration skips centroids that the previous iteration ruled out for a row; the result is the
+        same. Bounds require more than 8 columns and 63 clusters. They start once at most an eighth of the rows change
+        their label (for uint8, a sixty-fourth). They take at most 4 bytes per coordinate of the rows. `report_` gives
+        their size and the share of pairs compared.
     centroids : {"auto", "whole", "divided"}, default="auto"
-        Where the centroids are. With "whole" each worker has all of them, and their sums. With "divided" each has a
-        share, and they come to all workers block by block, around a ring, with the same result of exact assignment
-        (but for the rounding of sums of three and more workers). "auto" divides them if all would take more than half
-        of the memory that there is for a worker. `bounds` and `thread_model` do nothing for divided ones, and a
-        checkpoint of these is of one run; those of `init="k-means++"` or an array are whole at first.
+        Placement of the centroids. With "whole", each worker holds all centroids and their sums. With "divided", each
+        holds a share, and the shares travel around a ring block by block. Exact assignment then gives the same result,
+        except for the rounding of sums with three or more workers. "auto" divides the centroids if all of them would
+        take more than half of a worker's available memory. `bounds` and `thread_model` have no effect with divided
+        centroids, and a checkpoint covers a single run. Initial centroids from `init="k-means++"` or an array are whole
+        at first.
     engine : str, Engine or Job, default="local"
-        Where workers run, as for `ripieno.launch`; or a running job, whose workers then do the work, all of them.
+        Where workers run, as in `ripieno.launch`. If this is a running job, the fit uses all of its workers.
     on_failure : {"raise", "shrink", "respawn"}, default="raise"
-        What becomes of a fit whose workers die or fall silent, as for `ripieno.launch`: it fails, or begins again with
-        those that are left, or with as many as before; and goes on from what it has kept. A running job has its own.
+        Action when a worker dies or stops responding, as in `ripieno.launch`: raise, restart on the survivors, or
+        restart with replacements. A restarted fit resumes from its last saved state. A running job uses its own
+        setting.
     verbose : int, default=0
-        Above 0, a line per iteration is printed.
+        If above 0, print a line per iteration.
     on_iteration : callable or None, default=None
-        Called in the calling process with a dict for each step, whose key "event" says which. "centroids" comes once:
-        "divided", whether they are, "whole_bytes", what all would take on a worker, and "free_bytes", what there is for
-        it. "seeding" and "iteration" have "run", from 1. Seeding has "init", "row_count", "n_clusters" and "chosen",
-        about how many of them there are; of many it tells several times. Of divided centroids "pass" tells now and then
-        of "iteration" which "part" of its assignment is done, and for how many "seconds_left". An iteration has
-        "iteration", from 1, "inertia", "squared_shift", "compared", the part of all pairs of rows and centroids that
-        was not ruled out, "recall" and "gap", which are as `assignment_recall_` and `inertia_gap_`, "rows_per_s", and
-        rank 0's "compute_s" and "communication_s"; of divided centroids also "stages", its seconds by stage.
+        Called in the calling process with a dict for each step. Its key "event" names the step:
+
+        - "centroids", once: "divided" (bool), "whole_bytes" (memory of all centroids on a worker), "free_bytes"
+          (available memory).
+        - "seeding", repeated for many clusters: "run" (from 1), "init", "row_count", "n_clusters", "chosen"
+          (approximate number of centroids so far).
+        - "pass", occasionally for divided centroids: "run", "iteration", "part" (completed share of the assignment),
+          "seconds_left".
+        - "iteration": "run", "iteration" (from 1), "inertia", "squared_shift", "compared" (share of row-centroid pairs
+          not ruled out), "recall" and "gap" (as `assignment_recall_` and `inertia_gap_`), "rows_per_s", rank 0's
+          "compute_s" and "communication_s", and, for divided centroids, "stages" (rank 0's seconds by stage).
 
     Attributes
     ----------
     cluster_centers_ : ndarray of shape (n_clusters, n_features)
         The centroids: float64 for float64 input, float32 for float32 and uint8, sparse or not.
     labels_ : ndarray of shape (n_samples,), int32
-        The nearest centroid of each row, in the order of the rows (files in the order given, globs sorted).
+        Nearest centroid of each row, in row order (files in the given order, globs sorted).
     inertia_ : float
         Weighted sum of the squared distances of the rows to their centroids.
     assignment_recall_ : float
-        The part of the rows of a sample that have no nearer centroid than that of `labels_`; 1 if these are exact.
+        Share of sampled rows without a nearer centroid than in `labels_`; 1 for exact assignment.
     inertia_gap_ : float
-        By how much the inertia of the sample is greater than assigned exactly, relative to that; 0 if it is exact.
+        Relative excess of the sample's inertia over exact assignment; 0 for exact assignment.
     n_iter_ : int
-        Iterations of the run that was kept.
+        Number of iterations of the kept run.
     resumed_from_ : int or None
-        After how many iterations of a run the fit went on from a checkpoint.
+        Number of completed iterations of a run at which the fit resumed from a checkpoint; None if it did not resume.
     n_features_in_ : int
-        Columns of the input.
+        Number of columns of the input.
     first_column_ : int or None
-        What the first of them is counted as in libsvm text, 0 or 1; None of other input.
+        Index of the first column in libsvm text, 0 or 1; None for other input.
     feature_names_in_ : ndarray of shape (n_features_in_,)
-        Names of the columns, if the input had them: of frames, CSV with a header and Parquet. Those of later input have
-        to be the same.
+        Names of the columns, if the input had them: frames, CSV with a header, and Parquet. Later input must have the
+        same names.
     report_ : KMeansReport
-        Inertia and seconds per iteration and rank, cluster sizes, the rows nearest to the largest clusters.
+        Inertia and seconds per iteration and rank, cluster sizes, and the rows nearest to the largest clusters.
 
     Notes
     -----
-    A cluster that loses all rows gets the row that is farthest from its centroid (see
+    An empty cluster is moved to the row that is farthest from its centroid (see
     `ripieno.algorithms.kmeans.lloyd.reseed_empty`).
 
     References
@@ -236,21 +242,21 @@ class KMeans(
         Parameters
         ----------
         X : array-like or sparse matrix of shape (n_samples, n_features), path, glob or list of paths
-            float32, float64 and uint8 are computed with as they are, uint8 some 2.5 times as fast as float32 and to the
-            same labels; other numbers become float64. The entries of a sparse matrix become float64 and are compared
-            with dense centroids, exactly. Of files, each worker reads its own share: .npy, .npz, .csv, .parquet, and
-            .txt with lines of "picture row col f1 … fn". Files of sparse rows are read whole, and dealt to the workers:
-            .npz of scipy.sparse.save_npz, and libsvm text named .libsvm, .svmlight or .svm, without its labels. Of
-            splits, or a partition file, each worker reads those that are assigned to it.
+            Types float32, float64 and uint8 are used as they are; others are converted to float64. uint8 is some 2.5
+            times as fast as float32 and gives the same labels. Entries of a sparse matrix are converted to float64, and
+            distances to the dense centroids are exact. Each worker reads its own share of files: .npy, .npz, .csv,
+            .parquet, and .txt with lines of "picture row col f1 … fn". Files of sparse rows are read whole and
+            distributed: .npz of scipy.sparse.save_npz, and libsvm text named .libsvm, .svmlight or .svm, without its
+            labels. For splits or a partition file, each worker reads its assigned splits.
         y : ignored
         sample_weight : array-like of shape (n_samples,), default=None
-            Weights of the rows, in their order; none may be negative.
+            Weights of the rows, in row order; must not be negative.
         comm : Communicator, optional
-            Ranks that all make this call, instead of workers that are started for it; all get the model.
+            Ranks that make this call together, instead of newly started workers. All ranks get the model.
         rows : {"own", "shared"}, optional
-            With `comm`: whether each rank passes rows of its own, which make up the whole in the order of ranks, or all
-            ranks pass the same rows. By default the ranks compare what they pass; different rows are an error.
-            With own rows `labels_` has the own rows.
+            With `comm`: "own" if each rank passes its own rows, concatenated in rank order; "shared" if all ranks pass
+            the same rows. Default: ranks compare their rows and raise an error if these differ. With `rows="own"`,
+            `labels_` covers the rows of this rank.
 
         Returns
         -------
@@ -260,9 +266,9 @@ class KMeans(
         Raises
         ------
         InputError
-            Bad input or a bad parameter. It is a ValueError whose message says what is wrong.
+            Invalid input or parameter. InputError is a ValueError; its message names the problem.
         CheckpointError
-            The checkpoint is of another fit, in use, or cannot be written.
+            The checkpoint belongs to another fit, is in use, or cannot be written.
         CollectiveMismatch
             The ranks of `comm` make different calls, have different parameters, or pass different rows without `rows`.
         RankFailed
@@ -295,12 +301,12 @@ class KMeans(
         return self
 
     def predict(self, X: Input) -> NDArray[np.int32]:
-        """Nearest centroid of each row.
+        """Return the nearest centroid of each row.
 
         Parameters
         ----------
         X : array-like or sparse matrix of shape (n_samples, n_features), path, glob or list of paths
-            Libsvm text only if the estimator was fitted on it: then its indices are counted as there.
+            Libsvm text is accepted only if the estimator was fitted on it, because its first index must be known.
 
         Returns
         -------
@@ -313,7 +319,7 @@ class KMeans(
         return self.fit(X, sample_weight=sample_weight).labels_
 
     def transform(self, X: Input) -> NDArray[Any]:
-        """Distance of each row to each centroid: (n_samples, n_clusters)."""
+        """Return the distance of each row to each centroid: (n_samples, n_clusters)."""
         return np.concatenate(self._apply_centers(program.transform, X))
 
     def fit_transform(self, X: Input, y: object = None, sample_weight: ArrayLike | None = None) -> NDArray[Any]:
@@ -321,14 +327,14 @@ class KMeans(
         return self.fit(X, sample_weight=sample_weight).transform(X)
 
     def score(self, X: Input, y: object = None, sample_weight: ArrayLike | None = None) -> float:
-        """Minus the weighted sum of the squared distances of the rows to their nearest centroids."""
+        """Return minus the weighted sum of the squared distances of the rows to their nearest centroids."""
         _, squared_distances = self._assign(X)
         if sample_weight is None:
             return -float(squared_distances.sum())
         return -float(squared_distances @ _check_sample_weight(sample_weight, squared_distances[:, None]))
 
     def __sklearn_tags__(self) -> Any:
-        """What scikit-learn may pass."""
+        """Return the input types that scikit-learn may pass."""
         tags = super().__sklearn_tags__()
         tags.input_tags.sparse = True
         return tags
@@ -353,7 +359,7 @@ class KMeans(
         return np.concatenate(labels), np.concatenate(squared_distances)
 
     def _apply_centers(self, run: Callable[..., Any], X: Input) -> list[Any]:
-        """What a program returns of the rows of X and the centroids."""
+        """Run a program on the rows of X and the centroids, and return its results."""
         check_is_fitted(self)
         return self._apply(run, open_rows_or_sparse(self, X, reset=False), self.cluster_centers_)
 
@@ -382,7 +388,7 @@ class KMeans(
             raise InputError(f"centroids={self.centroids!r}: expected one of {', '.join(CENTROIDS)}")
 
     def _starts(self, source: Source, comm: Communicator | None) -> list[int | NDArray[Any]]:
-        """One seed, or one array of centroids, per run; of ranks that are there already, rank 0's."""
+        """Return one seed or one array of centroids per run; with `comm`, all ranks use rank 0's."""
         self._check_seeds(comm)
         starts = self._own_starts(source)
         return starts if comm is None else comm.broadcast(starts)
@@ -444,6 +450,6 @@ class KMeans(
 
 
 def as_given(centroids: NDArray[Any], source: Source) -> NDArray[Any]:
-    """Return centroids in the type of the input: sparse entries are float64 while they are computed with."""
+    """Return centroids in the type of the input: sparse entries are float64 during the computation."""
     given = source.source if isinstance(source, LocalRows) else source
     return centroids.astype(given.given_dtype, copy=False) if isinstance(given, InMemorySparse) else centroids

@@ -1,4 +1,4 @@
-"""What K-means reports of a fit."""
+"""The report of a K-means fit."""
 
 from __future__ import annotations
 
@@ -13,20 +13,20 @@ from ripieno.algorithms.journal import FitReport
 
 @dataclass(frozen=True)
 class KMeansIteration(IterationTime):
-    """One iteration of the run that was kept, and how long it took.
+    """One iteration of the kept run, with its duration.
 
     Parameters
     ----------
     inertia
-        Before the centroids shifted.
+        Inertia before the centroids moved.
     squared_shift
-        Squared Frobenius norm of their shift.
+        Squared Frobenius norm of the centroids' shift.
     compared
-        Of all pairs of rows and centroids, the part that was not ruled out.
+        Share of row-centroid pairs that bounds did not rule out.
     recall
-        The part of a sample of rows that have no nearer centroid; 1 of an exact assignment.
+        Share of sampled rows without a nearer centroid; 1 for exact assignment.
     gap
-        By how much the sample's inertia is greater than exactly assigned, relative to that.
+        Relative excess of the sample's inertia over exact assignment.
     """
 
     inertia: float
@@ -38,38 +38,38 @@ class KMeansIteration(IterationTime):
 
 @dataclass(frozen=True, kw_only=True)
 class KMeansReport(FitReport):
-    """What happened in a fit, for the report and for whoever asks where the time went.
+    """The report of a fit: results and time breakdown.
 
     Parameters
     ----------
     iterations
-        Of the run that was kept, as far as they were made here.
+        Iterations of the kept run that this fit made.
     row_count, column_count, dtype
-        The data as it was computed with.
+        Shape and type of the data during computation.
     hosts, threads
-        Of each rank.
+        Host and thread count of each rank.
     load_s, seed_s
         Seconds of reading and of choosing the first centroids, on the slowest rank.
     total_s
-        Seconds from the call of fit to its end, starting workers included.
+        Seconds from the call of fit to its end, including the start of workers.
     history
-        Inertia and squared shift of each iteration of the run that was kept, also of those before an interruption.
+        Inertia and squared shift of each iteration of the kept run, including iterations before an interruption.
     cluster_sizes : (k,) int64
-        Rows of each cluster.
+        Number of rows of each cluster.
     exemplar_clusters : (m,) int64
         The largest clusters, largest first.
     exemplar_rows : (m, count) int64
-        Global numbers of the rows nearest to their centroids; -1 where there are fewer.
+        Global numbers of the rows nearest to their centroids; -1 fills clusters with fewer rows.
     bounds_bytes
-        Of each rank, the memory of its bounds.
+        Memory of each rank's bounds.
     traffic
-        Of each rank, what its communicator counted.
+        Traffic that each rank's communicator counted.
     stages
-        Of divided centroids, rank 0's seconds in each iteration, by stage; waiting for others included.
+        For divided centroids: rank 0's seconds in each iteration by stage, including waits for other ranks.
     ranks
-        Where the time of each rank went.
+        Time breakdown of each rank.
     about
-        What it is of.
+        Subject of the report.
     """
 
     iterations: tuple[KMeansIteration, ...]
@@ -83,5 +83,5 @@ class KMeansReport(FitReport):
 
     @property
     def rows_per_s(self) -> float:
-        """Rows assigned and added up per second of iterating."""
+        """Return the rows assigned and accumulated per second of iteration time."""
         return self.row_count * len(self.iterations) / max(self.iterate_s, 1e-9)

@@ -1,6 +1,6 @@
-"""Lloyd's iteration on rows that lie with many workers: assign locally, add up globally, move the centroids everywhere.
+"""Lloyd's iteration on distributed rows: assign locally, sum globally, move the centroids on every rank.
 
-Every rank moves its own copy of the centroids by the same sums, so one allreduce per iteration is all communication.
+Every rank moves its own copy of the centroids by the same sums, so an iteration needs only one allreduce.
 Cost: n·k·d per iteration shared by the workers, and an allreduce of k·(d+1) float64.
 Source: Lloyd, "Least squares quantization in PCM", IEEE Trans. Inf. Theory 1982; the stopping and re-seeding rules are
 scikit-learn's.
@@ -24,33 +24,33 @@ if TYPE_CHECKING:
     from ripieno.comm.communicator import Communicator
 
 
-#: Whether a pass leaves out what the one before it has ruled out.
+#: Whether a pass skips centroids that the previous pass ruled out.
 BOUNDS = ("auto", "none")
-#: The label of a row that has no centroid yet.
+#: Label of a row without a centroid.
 NO_CENTROID = -1
-#: Bytes that the bounds of a row may take, for each of its coordinates.
+#: Maximum bytes of bounds per coordinate of a row.
 BOUND_BYTES_PER_VALUE = 4
 
 
 @dataclass(frozen=True)
 class Clustering:
-    """Where one run ended; only labels and distances are this worker's own.
+    """The end of a run. Labels and distances cover this worker's rows; the rest is shared.
 
     Parameters
     ----------
     centroids : (k, d)
     labels : (n,) int32
-        The nearest centroid of this worker's rows.
+        Nearest centroid of each of this worker's rows.
     squared_distances : (n,) float64
-        The squared distance to it.
+        Squared distance to that centroid.
     inertia
         Weighted sum of the squared distances of all rows.
     iteration_count
-        Iterations run.
+        Number of iterations.
     bounds_bytes
         Memory of this worker's bounds.
     loss
-        What a near assignment to the centroids loses.
+        Loss of near assignment to the centroids.
     """
 
     centroids: NDArray[Any]
@@ -64,7 +64,7 @@ class Clustering:
 
 @dataclass(frozen=True)
 class LloydState:
-    """How far a run has come: iterations, the centroids before the last of them, (k, d), and the inertia there."""
+    """The progress of a run: iteration count, centroids before the last iteration, (k, d), and inertia there."""
 
     iteration: int
     before: NDArray[Any]
@@ -95,26 +95,26 @@ def lloyd(
     rows
         This worker's rows.
     centroids : (k, d), changed in place
-        The start, equal on every rank.
+        Initial centroids, equal on every rank.
     max_iter
-        Iterations at most.
+        Maximum number of iterations.
     tol
         Squared Frobenius norm of the centroids' shift at which to stop.
     thread_model
-        How the threads of a rank go through an iteration, as for `ripieno.kernels.assign_accumulate`.
+        How a rank's threads execute an iteration, as in `ripieno.kernels.assign_accumulate`.
     bounds
-        One of `BOUNDS`, of equal results.
+        One of `BOUNDS`; the results are equal.
     assign
-        One of `ripieno.algorithms.kmeans.near.ASSIGNS`; a near one has no use for bounds.
+        One of `ripieno.algorithms.kmeans.near.ASSIGNS`; near assignment does not use bounds.
     clock
-        Told what is computation and what is communication.
+        Clock that separates computation from communication.
     on_iteration
-        Called with the number of the iteration, from 1, its inertia before the move, the squared shift, the part of all
-        pairs of rows and centroids that was not ruled out, and what the assignment loses.
+        Called with the iteration number, from 1, its inertia before the move, the squared shift, the share of
+        row-centroid pairs not ruled out, and the loss of the assignment.
     reached
-        How far an earlier run had come, whose `centroids` are the start here; less than `max_iter`.
+        State of an earlier run; its `centroids` are the start here. Its iteration is less than `max_iter`.
     keep
-        Called after each iteration that others follow.
+        Called after each iteration except the last.
     """
     near = NearPasses(rows, len(centroids), comm.threads) if assign == "near" else None
     has_bounds = bounds == "auto" and near is None and not isinstance(rows.points, kernels.SparsePoints)
@@ -163,7 +163,7 @@ def lloyd(
         if keep is not None and before is not None and iteration < max_iter:
             keep(LloydState(iteration, before, inertia))
     if changed or reseeded:
-        # The centroids have shifted since the labels were taken.
+        # The centroids have moved since the labels were computed.
         if near is not None:
             near.assign_accumulate(centroids, labels, distances)
             loss = near.measured(comm.allreduce(near.sampled(centroids, distances, 0)))
@@ -173,7 +173,7 @@ def lloyd(
             kernels.assign_accumulate(
                 rows.points, centroids, None, labels, distances, threads=comm.threads, bounds=pass_bounds
             )
-        # Not a dot product, whose order of adding is the BLAS library's, which may differ between hosts.
+        # Not a dot product, because its summation order depends on the BLAS library, which may differ between hosts.
         inertia = comm.allreduce(float(np.sum(rows.row_weights * distances)))
     bounds_bytes = 0 if pass_bounds is None else pass_bounds.bytes
     return Clustering(centroids, labels, distances, inertia, iteration, bounds_bytes, loss)
@@ -181,16 +181,16 @@ def lloyd(
 
 @dataclass(frozen=True)
 class MovedRows:
-    """Rows that become clusters of their own.
+    """Rows that move to empty clusters.
 
     Parameters
     ----------
     numbers : (m,)
-        Of those clusters, ascending.
+        Numbers of these clusters, ascending.
     clusters : (m,)
-        That each row leaves.
+        Previous cluster of each row.
     parts : (m, d)
-        The rows times their weights.
+        Rows times their weights.
     """
 
     numbers: NDArray[np.int64]
@@ -198,7 +198,7 @@ class MovedRows:
     parts: NDArray[np.float64]
 
     def correct(self, sums: NDArray[np.float64], numbers: NDArray[Any]) -> None:
-        """Correct the sums of some clusters, (m, d), that have these numbers."""
+        """Correct the sums, (m, d), of the clusters with these numbers."""
         if not len(self.numbers):
             return
         order = np.argsort(numbers)
@@ -225,9 +225,9 @@ def reseed_empty(
     sums: NDArray[np.float64],
     weight_sums: NDArray[np.float64],
 ) -> int:
-    """Give each cluster without rows one of the rows that are farthest from their centroids; returns how many got one.
+    """Move one of the rows farthest from their centroids to each empty cluster; return the number of moved rows.
 
-    `sums` (k, d) and `weight_sums` (k,) are those of all workers and are changed in place, alike on every rank.
+    `sums` (k, d) and `weight_sums` (k,) are global sums. They are changed in place, equally on every rank.
     """
     moved = moved_to_empty(comm, rows, labels, squared_distances, weight_sums)
     moved.correct(sums, np.arange(len(sums)))
@@ -241,11 +241,11 @@ def moved_to_empty(
     squared_distances: NDArray[np.float64],
     weight_sums: NDArray[np.float64],
 ) -> MovedRows:
-    """The rows that clusters without rows get: those that are farthest from their centroids.
+    """Select rows for empty clusters: the rows that are farthest from their centroids.
 
-    The first empty cluster gets the farthest row of all workers, and so on; of equally far rows the lowest is first.
-    The row leaves the cluster it was in. Rows without weight and rows that lie on their centroid stay where they are.
-    `weight_sums` (k,) are those of all workers and are changed in place, alike on every rank.
+    The first empty cluster gets the farthest row of all workers, and so on; ties go to the lower row. The row leaves
+    its previous cluster. Rows of weight zero and rows that coincide with their centroid do not move. `weight_sums` (k,)
+    are global sums. They are changed in place, equally on every rank.
     """
     empty = np.flatnonzero(weight_sums == 0)
     if not len(empty):
@@ -263,7 +263,7 @@ def moved_to_empty(
 def nearest_rows(
     comm: Communicator, rows: WeightedRows, clustering: Clustering, clusters: NDArray[np.int64], count: int
 ) -> NDArray[np.int64]:
-    """Global numbers of the rows nearest to some centroids, nearest first: (m, count), -1 where there are fewer."""
+    """Return the global numbers of the rows nearest to some centroids, nearest first: (m, count), padded with -1."""
     mine = np.flatnonzero(np.isin(clustering.labels, clusters))
     offers = comm.allgather(
         _first_of_each(clustering.labels[mine], clustering.squared_distances[mine], rows.numbers(mine), count)
@@ -280,7 +280,7 @@ def nearest_rows(
 def _first_of_each(
     labels: NDArray[np.int32], distances: NDArray[np.float64], numbers: NDArray[np.int64], count: int
 ) -> tuple[NDArray[np.int32], NDArray[np.float64], NDArray[np.int64]]:
-    """The `count` entries of each label with the lowest distances, ordered by label, distance and number."""
+    """Return the `count` entries of least distance per label, ordered by label, distance and number."""
     order = np.lexsort((numbers, distances, labels))
     labels = labels[order]
     place = np.arange(len(labels)) - np.searchsorted(labels, labels)

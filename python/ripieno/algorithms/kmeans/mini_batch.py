@@ -1,4 +1,4 @@
-"""K-means by small batches as a scikit-learn estimator: a first answer early, and rows that keep coming."""
+"""Mini-batch K-means as a scikit-learn estimator, for early results and for rows that arrive over time."""
 
 from __future__ import annotations
 
@@ -30,72 +30,75 @@ if TYPE_CHECKING:
 
 
 class MiniBatchKMeans(KMeans):
-    """K-means by batches of rows, each centroid at the mean of all rows that it has got so far.
+    """Mini-batch K-means: each centroid is the mean of all rows assigned to it so far.
 
     Parameters
     ----------
     n_clusters : int, default=8
-        How many clusters.
+        Number of clusters.
     init : {"k-means||", "k-means++", "random"}, array-like of shape (n_clusters, n_features) or callable
-        Where to start, as for `KMeans`; the `cluster_centers_` of another model, to go on from these.
+        Initial centroids, as in `KMeans`. To continue from another model, pass its `cluster_centers_`.
     max_iter : int, default=100
-        Passes over all rows, at most: ``max_iter * n_samples // batch_size`` batches.
+        Maximum number of passes over all rows: ``max_iter * n_samples // batch_size`` batches.
     batch_size : int, default=1024
-        Rows of a batch, of all workers together, drawn with replacement.
+        Rows of a batch over all workers, drawn with replacement.
     tol : float, default=0.0
-        Above 0, a fit ends when a batch shifts the centroids by a squared Frobenius norm of at most `tol` times the
+        If above 0, a fit ends when a batch shifts the centroids by a squared Frobenius norm of at most `tol` times the
         mean variance of the features.
     max_no_improvement : int or None, default=10
-        A fit ends after so many batches in a row without a lower smoothed inertia; None for no such end.
+        A fit ends after this many consecutive batches without a lower smoothed inertia; None disables this rule.
     random_state : int, RandomState instance or None, default=None
-        Source of the start and of the batches; an int makes them repeatable, for any number of workers.
+        Source of the start and of the batches; an int makes them reproducible for any number of workers.
     workers : int, default=1
-        How many ranks do the work; a single local one is the calling process.
+        Number of ranks. A single local rank runs in the calling process.
     threads : int or None, default=None
-        Threads of each worker; by default an even share of the machine's cores, or the cores of an engine's slot.
+        Threads per worker. Default: an even share of the machine's cores, or the cores of an engine's slot.
     engine : str, Engine or Job, default="local"
-        Where workers run, as for `ripieno.launch`; or a running job, whose workers then do the work, all of them.
+        Where workers run, as in `ripieno.launch`. If this is a running job, the fit uses all of its workers.
     checkpoint : path, default=None
-        A folder that rank 0 sees. The fit is kept there while it runs, once a second at most, and one of the same rows
-        and parameters, but for `max_iter`, goes on from there, with any number of workers.
+        Folder for saved state, accessible to rank 0. The running fit saves there, at most once a second. A later fit of
+        the same rows with the same parameters (except `max_iter`) resumes from it, with any number of workers.
     every : int or None, default=None
-        The fit is kept after every so many batches, in the folder and, of `on_failure`, in memory; each time costs a
-        write to the disk. None: in the folder once a second at most, in memory after each.
+        Save the fit every this many batches: to the `checkpoint` folder, and to memory if `on_failure` restarts fits.
+        Each save to the folder costs a disk write. None: save to the folder at most once a second, and to memory after
+        each batch.
     on_failure : {"raise", "shrink", "respawn"}, default="raise"
-        What becomes of a fit whose workers die or fall silent, as for `ripieno.launch`: it fails, or begins again with
-        those that are left, or with as many as before; and goes on from what it has kept. A running job has its own.
+        Action when a worker dies or stops responding, as in `ripieno.launch`: raise, restart on the survivors, or
+        restart with replacements. A restarted fit resumes from its last saved state. A running job uses its own
+        setting.
     on_iteration : callable or None, default=None
-        Called in the calling process with a dict for each batch of `fit`: "event" is "step", "step" counts from 1 to
-        "step_count" at most, "batch_inertia" is the batch's before the move, per weight, and there is "squared_shift".
+        Called in the calling process with a dict for each batch of `fit`: "event" ("step"), "step" (from 1),
+        "step_count" (the maximum), "batch_inertia" (of the batch before the move, per weight) and "squared_shift".
 
     Attributes
     ----------
     cluster_centers_ : ndarray of shape (n_clusters, n_features)
         The centroids: float64 for float64 input, float32 for float32 and uint8, sparse or not.
     counts_ : ndarray of shape (n_clusters,), float64
-        The weight of the rows that each centroid has got, in all batches.
+        Weight of the rows assigned to each centroid, over all batches.
     labels_ : ndarray of shape (n_samples,), int32
-        The nearest centroid of each row, of the last call's rows.
+        Nearest centroid of each row of the last call.
     inertia_ : float
         Weighted sum of the squared distances of these rows to their centroids.
     n_iter_ : int
-        Passes over all rows that `fit` has begun.
+        Number of passes over all rows that `fit` has begun.
     n_steps_ : int
-        Batches so far.
+        Number of batches so far.
     report_ : PlainReport
-        Where the time of each rank went in `fit`; see docs/dashboard.md.
+        Time breakdown of each rank in `fit`; see docs/dashboard.md.
     resumed_from_ : int or None
-        After how many batches the last fit went on when workers had died, of `on_failure`, or from `checkpoint`.
+        Number of completed batches at which the last fit resumed, after a worker failure or from `checkpoint`; None if
+        it did not resume.
     n_features_in_ : int
-        Columns of the input.
+        Number of columns of the input.
     first_column_ : int or None
-        What the first of them is counted as in libsvm text, 0 or 1; None of other input.
+        Index of the first column in libsvm text, 0 or 1; None for other input.
     feature_names_in_ : ndarray of shape (n_features_in_,)
         Names of the columns, if the input had them.
 
     Notes
     -----
-    A centroid that no row of a batch is nearest to stays where it is.
+    A centroid to which no row of a batch is assigned does not move.
 
     References
     ----------
@@ -114,7 +117,7 @@ class MiniBatchKMeans(KMeans):
 
     counts_: NDArray[np.float64]
     n_steps_: int
-    report_: PlainReport  # type: ignore[assignment]  # of K-means it tells of iterations, too
+    report_: PlainReport  # type: ignore[assignment]  # the report of KMeans has iterations
 
     def __init__(
         self,
@@ -162,21 +165,21 @@ class MiniBatchKMeans(KMeans):
         comm: Communicator | None = None,
         rows: Rows | None = None,
     ) -> MiniBatchKMeans:
-        """Cluster the rows of X, by batches drawn from them.
+        """Cluster the rows of X in batches drawn from them.
 
         Parameters
         ----------
         X : array-like of shape (n_samples, n_features), path, glob or list of paths
-            As for `KMeans.fit`.
+            As in `KMeans.fit`.
         y : ignored
         sample_weight : array-like of shape (n_samples,), default=None
-            Weights of the rows, in their order; none may be negative. Batches are drawn without regard to them.
+            Weights of the rows, in row order; must not be negative. They do not affect the drawing of batches.
         comm : Communicator, optional
-            Ranks that all make this call, instead of workers that are started for it; all get the model.
+            Ranks that make this call together, instead of newly started workers. All ranks get the model.
         rows : {"own", "shared"}, optional
-            With `comm`: whether each rank passes rows of its own, which make up the whole in the order of ranks, or all
-            ranks pass the same rows. By default the ranks compare what they pass; different rows are an error.
-            With own rows `labels_` has the own rows.
+            With `comm`: "own" if each rank passes its own rows, concatenated in rank order; "shared" if all ranks pass
+            the same rows. Default: ranks compare their rows and raise an error if these differ. With `rows="own"`,
+            `labels_` covers the rows of this rank.
 
         Returns
         -------
@@ -186,7 +189,7 @@ class MiniBatchKMeans(KMeans):
         Raises
         ------
         InputError
-            Bad input or a bad parameter. It is a ValueError whose message says what is wrong.
+            Invalid input or parameter. InputError is a ValueError; its message names the problem.
         CollectiveMismatch
             The ranks of `comm` make different calls, have different parameters, or pass different rows without `rows`.
         RankFailed
@@ -211,12 +214,12 @@ class MiniBatchKMeans(KMeans):
         comm: Communicator | None = None,
         rows: Rows | None = None,
     ) -> MiniBatchKMeans:
-        """Learn from the rows of X as one more batch; the first call of all chooses the start.
+        """Update the model with the rows of X as one batch; the first call chooses the start.
 
         Parameters
         ----------
         X, y, sample_weight, comm, rows
-            As for `fit`; a first X has as many rows as clusters, at least.
+            As in `fit`. On the first call, X must have at least as many rows as clusters.
 
         Returns
         -------
@@ -226,7 +229,7 @@ class MiniBatchKMeans(KMeans):
         Raises
         ------
         InputError
-            Bad input or a bad parameter.
+            Invalid input or parameter.
         CollectiveMismatch
             The ranks of `comm` make different calls, have different parameters, or pass different rows without `rows`.
         RankFailed
@@ -268,7 +271,7 @@ class MiniBatchKMeans(KMeans):
         return replace(part, labels=part.labels[:0])
 
     def _keep_learned(self, parts: list[MiniBatchPart], source: Source, own: Communicator | None) -> None:
-        """Keep the result; of own rows the labels of this rank of `own`."""
+        """Store the result; with own rows, only the labels of this rank of `own`."""
         self.cluster_centers_ = as_given(parts[0].learned.centroids, source)
         self.counts_ = parts[0].learned.weight_sums
         self.labels_ = np.concatenate([part.labels for part in (parts if own is None else [parts[own.rank]])])

@@ -1,8 +1,8 @@
-"""What every worker runs for K-means by small batches of rows.
+"""The worker program of mini-batch K-means.
 
-A batch is drawn from all rows by their global numbers, so it does not depend on how many workers there are. Each worker
-assigns those that it has; one allreduce later every rank moves its copy of the centroids: each to the mean of all rows
-that it has got so far, in whatever batch.
+Batches are drawn from all rows by global row number, so they do not depend on the number of workers. Each worker
+assigns its rows of the batch. After one allreduce, every rank updates its copy of the centroids: each centroid becomes
+the mean of all rows assigned to it in any batch so far.
 Cost: b·k·d per batch of b rows shared by the workers, and an allreduce of k·(d+1) float64.
 Source: Sculley, "Web-scale k-means clustering", WWW 2010, algorithm 1; the stopping rules are scikit-learn's.
 """
@@ -34,7 +34,7 @@ BATCH_STREAM = 1 << 34
 
 @dataclass(frozen=True)
 class Learned:
-    """What batches have come to: centroids, (k, d), and the weight of the rows that each has got, (k,) float64."""
+    """The state after some batches: centroids, (k, d), and the accumulated row weight of each, (k,) float64."""
 
     centroids: NDArray[Any]
     weight_sums: NDArray[np.float64]
@@ -42,7 +42,7 @@ class Learned:
 
 @dataclass(frozen=True)
 class MiniBatchOptions:
-    """What the workers are told; `start` is a seed, the (k, d) centroids to start from, or what to go on from."""
+    """Options of the workers. `start` is a seed, the (k, d) initial centroids, or the state to continue from."""
 
     n_clusters: int
     init: str
@@ -55,7 +55,7 @@ class MiniBatchOptions:
     keeping: Keeping
 
     def facts(self, rows: WeightedRows) -> dict[str, Any]:
-        """What a checkpoint is of."""
+        """Return the facts that identify a checkpoint's fit."""
         told = asdict(self)
         for name in ("max_iter", "keeping", "start"):
             del told[name]
@@ -68,7 +68,7 @@ class MiniBatchOptions:
 
 @dataclass(frozen=True)
 class MiniBatchPart:
-    """One worker's part of the result; labels are those of its rows."""
+    """One worker's part of the result; the labels are the labels of its rows."""
 
     learned: Learned
     labels: NDArray[np.int32]
@@ -85,13 +85,13 @@ def fit(
     options: MiniBatchOptions,
     emit: Callable[[dict[str, Any]], None] | None = None,
 ) -> MiniBatchPart:
-    """Learn from batches until nothing gets better; `emit`, by default `comm.emit`, gets an event per batch.
+    """Fit batches until a stopping rule applies; `emit`, by default `comm.emit`, receives an event per batch.
 
     Raises
     ------
     InputError
-        On every rank: bad rows (see `ripieno.algorithms.kmeans.rows.load`), fewer rows than clusters, or values
-        so large that squared distances between them have no finite sum.
+        On every rank: invalid rows (see `ripieno.algorithms.kmeans.rows.load`), fewer rows than clusters, or values so
+        large that squared distances overflow.
     """
     rows, learned = _begun(comm, source, weights, options)
     step_count = max(1, options.max_iter * rows.total // options.batch_size)
@@ -114,7 +114,7 @@ def fit(
             if comm.rank == 0:
                 event = {"event": "step", "step": step, "step_count": step_count, "batch_inertia": inertia}
                 (emit or comm.emit)(event | {"squared_shift": squared_shift})
-            # As in scikit-learn, the first batch tells of the start only.
+            # As in scikit-learn, the stopping rules ignore the first batch, which reflects only the start.
             if step > 1 and ((tol and squared_shift <= tol) or progress.is_over(inertia)):
                 break
             if step < step_count:
@@ -129,12 +129,12 @@ def learn_once(
     options: MiniBatchOptions,
     emit: Callable[[dict[str, Any]], None] | None = None,
 ) -> MiniBatchPart:
-    """Learn from all rows as one batch; there are no events.
+    """Fit all rows as one batch; emits no events.
 
     Raises
     ------
     InputError
-        As of `fit`.
+        As in `fit`.
     """
     rows, learned = _begun(comm, source, weights, options)
     _learn(comm, rows, learned)
@@ -147,7 +147,7 @@ def _begun(
     weights: NDArray[np.float64] | None,
     options: MiniBatchOptions,
 ) -> tuple[WeightedRows, Learned]:
-    """The rows, and where to begin: arrays that no one else has."""
+    """Return the rows and the initial state, in arrays that no other code references."""
     rows, start = load(comm, source, weights), options.start
     if isinstance(start, Learned):
         points, centroids = matched(rows.points, start.centroids)
@@ -163,7 +163,7 @@ def _begun(
 
 
 def _learn(comm: Communicator, batch: WeightedRows, learned: Learned) -> tuple[float, float]:
-    """Move the centroids, in place; returns the batch's inertia before, per weight, and the squared shift."""
+    """Update the centroids in place; return the batch's inertia per weight before the update, and the squared shift."""
     labels = np.empty(len(batch), np.int32)
     sums, weight_sums, inertia = comm.allreduce(
         kernels.assign_accumulate(batch.points, learned.centroids, batch.weights, labels, None, threads=comm.threads)
@@ -178,12 +178,12 @@ def _learn(comm: Communicator, batch: WeightedRows, learned: Learned) -> tuple[f
 
 
 class _InertiaTrend:
-    """Whether the smoothed inertia of batches has ceased to fall."""
+    """Detection of the end of improvement in the smoothed inertia of batches."""
 
     def __init__(self, batch_size: int, row_count: int, patience: int | None) -> None:
         self._weight = min(1.0, 2.0 * batch_size / (row_count + 1))
         self._patience = patience
-        #: What the next batch is held against: the smoothed inertia, the least before, and how many were not less.
+        #: Reference for the next batch: the smoothed inertia, its minimum so far, and the batches since the minimum.
         self.state: tuple[float | None, float, int] = (None, np.inf, 0)
 
     def is_over(self, inertia: float) -> bool:

@@ -1,7 +1,8 @@
-"""Near assignment among very many centroids, and what it loses, measured in each iteration on a sample of the rows.
+"""Near assignment for very many centroids, with its loss measured on a sample of the rows in each iteration.
 
-Centroids that lie together are a group, and a row meets those of a few groups (see `ripieno.kernels`). Some rows, drawn
-by their global numbers, are also assigned exactly. By what they lose, later iterations probe more groups or fewer.
+Nearby centroids form groups, and a row is compared with the centroids of a few groups (see `ripieno.kernels`). Sampled
+rows, drawn by global row number, are also assigned exactly. Their loss determines how many groups later iterations
+probe.
 """
 
 from __future__ import annotations
@@ -15,29 +16,29 @@ from numpy.typing import NDArray
 import ripieno.kernels as kernels
 from ripieno.algorithms.kmeans.rows import WeightedRows
 
-#: How rows find their centroids.
+#: Assignment methods.
 ASSIGNS = ("exact", "near")
-#: Groups that a row probes in the first iteration, and at least.
+#: Number of groups that a row probes in the first iteration, and the minimum later.
 FIRST_PROBES = 32
 FEWEST_PROBES = 2
-#: With a greater relative gap of the inertia the next iteration probes twice as many groups, with a tenth of it half.
-#: A first pass loses far more than all that follow, as rows have no centroid to go on from: it changes nothing.
+#: Above this relative gap of the inertia, the next iteration probes twice as many groups; below a tenth of it, half as
+#: many. The first pass is ignored: its loss is far greater, because rows have no previous centroid.
 MOST_GAP = 0.005
-#: Rows that are assigned exactly in each iteration, all workers together.
+#: Number of rows assigned exactly in each iteration, over all workers.
 SAMPLE_ROWS = 1024
 SAMPLE_STREAM = 1 << 35
 
 
 @dataclass(frozen=True)
 class AssignmentLoss:
-    """What an assignment loses, by the sample.
+    """The loss of an assignment on the sample.
 
     Parameters
     ----------
     recall
-        The part of rows that have no nearer centroid.
+        Share of rows without a nearer centroid.
     gap
-        By how much the inertia is greater than that of the exact assignment, relative to it.
+        Relative excess of the inertia over exact assignment.
     """
 
     recall: float
@@ -48,14 +49,14 @@ NO_LOSS = AssignmentLoss(1.0, 0.0)
 
 
 class Probes:
-    """How many groups a row probes, by what was lost on samples of the rows.
+    """The number of groups that a row probes, adapted to the loss on samples of the rows.
 
     Parameters
     ----------
     rows
         This worker's rows.
     n_clusters
-        How many centroids there are.
+        Number of centroids.
     """
 
     def __init__(self, rows: WeightedRows, n_clusters: int) -> None:
@@ -66,11 +67,11 @@ class Probes:
 
     @property
     def compared(self) -> float:
-        """About which part of all centroids a row meets."""
+        """Return the approximate share of all centroids that a row is compared with."""
         return self.count / self._group_count
 
     def sample(self, number: int) -> NDArray[np.int64]:
-        """This worker's rows in sample `number`."""
+        """Return this worker's rows in sample `number`."""
         rows = self._rows
         drawn = np.random.default_rng([SAMPLE_STREAM, number]).integers(rows.total, size=min(rows.total, SAMPLE_ROWS))
         return np.sort(rows.places(drawn)[1])
@@ -78,15 +79,15 @@ class Probes:
     def sums(
         self, sample: NDArray[np.int64], found: NDArray[np.float64], exact: NDArray[np.float64]
     ) -> NDArray[np.float64]:
-        """Of rows of a sample: those that lose nothing, weighted costs as they were found, and exactly.
+        """Return sums over sampled rows: rows without loss, weighted costs as found, and exact weighted costs.
 
-        Sums over all workers are what `measured` wants.
+        `measured` expects these sums added over all workers.
         """
         weights = self._rows.row_weights[sample]
         return np.array([np.count_nonzero(found <= exact), np.sum(weights * found), np.sum(weights * exact)])
 
     def measured(self, sums: NDArray[np.float64]) -> AssignmentLoss:
-        """What the last pass lost, by all workers' `sums`; the next pass probes accordingly."""
+        """Return the loss of the last pass from all workers' `sums`, and adapt the next pass."""
         same, found, exact = (float(each) for each in sums)
         gap = found / exact - 1 if exact > 0 else (np.inf if found > 0 else 0.0)
         if gap > MOST_GAP and not self._is_first:
@@ -98,14 +99,14 @@ class Probes:
 
 
 class NearPasses(Probes):
-    """Near passes over this worker's rows, with all centroids at hand.
+    """Near passes over this worker's rows, with all centroids in memory.
 
     Parameters
     ----------
     rows, n_clusters
-        As of `Probes`.
+        As in `Probes`.
     threads
-        Threads to compute with.
+        Number of threads.
     """
 
     def __init__(self, rows: WeightedRows, n_clusters: int, threads: int) -> None:
@@ -116,7 +117,7 @@ class NearPasses(Probes):
     def assign_accumulate(
         self, centroids: NDArray[Any], labels: NDArray[np.int32], squared_distances: NDArray[np.float64]
     ) -> tuple[NDArray[np.float64], NDArray[np.float64], float]:
-        """A pass, as `ripieno.kernels.assign_accumulate_near`."""
+        """Run a pass, as `ripieno.kernels.assign_accumulate_near`."""
         rows = self._rows
         return kernels.assign_accumulate_near(
             rows.points,
@@ -132,7 +133,7 @@ class NearPasses(Probes):
     def sampled(
         self, centroids: NDArray[Any], squared_distances: NDArray[np.float64], number: int
     ) -> NDArray[np.float64]:
-        """The `sums` of sample `number`."""
+        """Return the `sums` of sample `number`."""
         own = self.sample(number)
         nearest, exact = np.empty(len(own), np.int32), np.empty(len(own))
         kernels.assign(self._rows.points[own], centroids, nearest, exact, threads=self._threads)

@@ -1,4 +1,4 @@
-"""What every worker runs for K-means: a fit, or a prediction over files."""
+"""The worker program of K-means: fits, and predictions over files."""
 
 from __future__ import annotations
 
@@ -31,13 +31,13 @@ if TYPE_CHECKING:
 
 EXEMPLAR_CLUSTERS = 24
 EXEMPLARS = 12
-#: Events of the seeding of a run, about, at most.
+#: Approximate maximum number of seeding events per run.
 SEEDING_EVENTS = 20
 
 
 @dataclass(frozen=True)
 class KMeansOptions:
-    """What the workers are told; `starts` has one entry per run, a seed or the (k, d) centroids to start from."""
+    """Options of the workers. `starts` has one entry per run: a seed or the (k, d) initial centroids."""
 
     n_clusters: int
     init: str
@@ -52,7 +52,7 @@ class KMeansOptions:
     centroids: str = "whole"
 
     def facts(self, rows: WeightedRows) -> dict[str, Any]:
-        """What a checkpoint is of."""
+        """Return the facts that identify a checkpoint's fit."""
         starts = [start if isinstance(start, int) else _digest(start) for start in self.starts]
         return {
             "n_clusters": self.n_clusters,
@@ -69,9 +69,9 @@ class KMeansOptions:
 
 @dataclass(frozen=True)
 class KMeansPart:
-    """One worker's part of the result; `clustering.labels` are those of its rows.
+    """One worker's part of the result; `clustering.labels` are the labels of its rows.
 
-    Of divided centroids, those of `clustering` are its own, which have these `numbers`.
+    If centroids are divided, `clustering` has only this worker's centroids, with these `numbers`.
     """
 
     clustering: lloyd.Clustering
@@ -94,7 +94,7 @@ class KMeansPart:
 
 @dataclass(frozen=True)
 class KMeansRun:
-    """A run from one start: its iterations' history, and seconds of those made here."""
+    """A run from one start: the history of its iterations, and the seconds of the iterations made by this process."""
 
     clustering: lloyd.Clustering
     laps: list[tuple[float, float]]
@@ -109,15 +109,15 @@ def fit(
     options: KMeansOptions,
     emit: Callable[[dict[str, Any]], None] | None = None,
 ) -> KMeansPart:
-    """Run K-means from every start and keep the run of least inertia; `emit`, by default `comm.emit`, gets the events.
+    """Run K-means from every start and keep the run of least inertia; `emit` (default: `comm.emit`) receives events.
 
     Raises
     ------
     InputError
-        On every rank: bad rows (see `ripieno.algorithms.kmeans.rows.load`), fewer rows than clusters, or values
-        so large that squared distances between them have no finite sum.
+        On every rank: invalid rows (see `ripieno.algorithms.kmeans.rows.load`), fewer rows than clusters, or values so
+        large that squared distances overflow.
     CheckpointError
-        The checkpoint is of another fit, in use, or cannot be written.
+        The checkpoint belongs to another fit, is in use, or cannot be written.
     """
     begin = time.perf_counter()
     rows = load(comm, source, weights)
@@ -169,7 +169,7 @@ def fit(
 def predict(
     comm: Communicator, source: Dataset | RowsInMemory | InMemorySparse, centroids: NDArray[Any]
 ) -> tuple[NDArray[np.int32], NDArray[np.float64]]:
-    """Nearest centroid of this worker's rows, (n,), and squared distance to it, (n,)."""
+    """Return the nearest centroid of each of this worker's rows, (n,), and the squared distances, (n,)."""
     points, centroids = matched(load(comm, source).points, centroids)
     labels, distances = np.empty(len(points), np.int32), np.empty(len(points))
     kernels.assign(points, centroids, labels, distances, threads=comm.threads)
@@ -179,13 +179,13 @@ def predict(
 def transform(
     comm: Communicator, source: Dataset | RowsInMemory | InMemorySparse, centroids: NDArray[Any]
 ) -> NDArray[Any]:
-    """Distances of this worker's rows to all centroids, (n, k)."""
+    """Return the distances of this worker's rows to all centroids, (n, k)."""
     points, centroids = matched(load(comm, source).points, centroids)
     return kernels.distances(points, centroids, threads=comm.threads)
 
 
 def matched(points: Any, centroids: NDArray[Any]) -> tuple[Any, NDArray[Any]]:
-    """Points and centroids in types that kernels take together, without loss."""
+    """Convert points and centroids, without loss, to a pair of types that the kernels accept."""
     if not isinstance(points, kernels.SparsePoints) and centroids.dtype == np.float64 != points.dtype:
         points = points.astype(np.float64)
     return points, np.ascontiguousarray(centroids, kernels.centroid_dtype(points.dtype))
@@ -198,7 +198,7 @@ def check_cluster_count(n_clusters: int, row_count: int) -> None:
 
 
 def report(parts: list[KMeansPart], column_count: int, total_s: float) -> KMeansReport:
-    """Put the workers' parts together."""
+    """Combine the workers' parts into a report."""
     best = parts[0]
     laps = zip(*(part.laps for part in parts), strict=True)
     iterations = [
@@ -233,7 +233,7 @@ def _best_run(
     keeper: KMeansCheckpointer,
     emit: Callable[[dict[str, Any]], None],
 ) -> tuple[KMeansRun, int | None]:
-    """The run of least inertia, and after how many iterations of a run a checkpoint was gone on from."""
+    """Return the run of least inertia, and the iteration at which a run resumed from a checkpoint, if any."""
     kept = keeper.load(options.max_iter)
     best, ended = None, None
     if kept is not None:
@@ -256,7 +256,7 @@ def _best_run(
 def _assigned(
     comm: Communicator, rows: WeightedRows, centroids: NDArray[Any], iteration_count: int, *, is_near: bool
 ) -> lloyd.Clustering:
-    """What a run that ended with these centroids had come to."""
+    """Return the result of a run that ended with these centroids."""
     labels, distances, loss = np.empty(len(rows), np.int32), np.empty(len(rows)), NO_LOSS
     if is_near:
         near = NearPasses(rows, len(centroids), comm.threads)
@@ -275,7 +275,7 @@ def _digest(array: NDArray[Any]) -> str:
 def _told_seeding(
     comm: Communicator, rows: WeightedRows, options: KMeansOptions, emit: Callable[[dict[str, Any]], None]
 ) -> Callable[[int, int], None]:
-    """What tells of the seeding of a run, by how many centroids are chosen."""
+    """Return a callback that emits seeding events by the number of centroids chosen."""
     told = 0
 
     def tell(run: int, chosen: int) -> None:

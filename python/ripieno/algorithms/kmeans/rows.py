@@ -1,7 +1,7 @@
-"""One worker's rows, and what the workers have to agree on about all rows.
+"""One worker's rows, and statistics and selections over all workers' rows.
 
-Rows are numbered globally: a worker's are `offset .. offset + n`, and what is drawn or chosen is tied to these numbers,
-so that it does not depend on how many workers there are.
+Rows have global numbers; a worker's are `offset .. offset + n`. Random draws and choices depend on these numbers only,
+so they do not depend on the number of workers.
 """
 
 from __future__ import annotations
@@ -22,28 +22,28 @@ if TYPE_CHECKING:
     from ripieno.comm.communicator import Communicator
 
 BLOCK_ROWS = 4096
-#: Of so few keys every rank offers as many; to count first would cost more.
+#: Up to this number of keys, every rank offers that many; counting first would cost more.
 FEW_KEYS = 4096
 PHILOX_WORDS = 4
 
 
 @dataclass(frozen=True)
 class WeightedRows:
-    """This worker's part of all rows.
+    """This worker's share of all rows.
 
     Parameters
     ----------
     points : (n, d) float32, float64 or uint8, or of few entries
     weights : (n,) float64, or None for ones
     offset
-        Rows of lower ranks; the global number of the first row, if there are no `runs`.
+        Number of rows on lower ranks. Without `runs`, it is the global number of the first row.
     total
-        Rows of all workers.
+        Number of rows of all workers.
     runs
-        Runs of global numbers of the rows, ascending, as first number and length; None for one run from `offset` on.
+        Ranges of global row numbers, ascending, as (first number, length); None for one range that starts at `offset`.
     """
 
-    # An array, or rows of few entries, of which kernels take either.
+    # An array or sparse points; the kernels accept both.
     points: Any
     weights: NDArray[np.float64] | None
     offset: int
@@ -55,11 +55,11 @@ class WeightedRows:
 
     @property
     def spans(self) -> tuple[tuple[int, int], ...]:
-        """The runs of global numbers that the rows have, ascending: first number and length of each."""
+        """Return the ranges of global row numbers, ascending, as (first number, length)."""
         return ((self.offset, len(self)),) if self.runs is None else self.runs
 
     def numbers(self, places: NDArray[np.int64]) -> NDArray[np.int64]:
-        """Global numbers of some of this worker's rows."""
+        """Return the global numbers of some of this worker's rows."""
         if self.runs is None:
             return places + self.offset
         firsts, begins = self._firsts_and_begins()
@@ -67,7 +67,7 @@ class WeightedRows:
         return firsts[run] + places - begins[run]
 
     def places(self, numbers: NDArray[np.int64]) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
-        """Which of some global numbers are those of this worker's rows, and the places of these."""
+        """Return which of the global numbers belong to this worker's rows, and their positions."""
         which, places = [np.empty(0, np.int64)], [np.empty(0, np.int64)]
         begin = 0
         for first, count in self.spans:
@@ -83,11 +83,11 @@ class WeightedRows:
 
     @property
     def row_weights(self) -> NDArray[np.float64]:
-        """The weight of each row, (n,)."""
+        """Return the weight of each row, (n,)."""
         return np.ones(len(self)) if self.weights is None else self.weights
 
     def draw(self, seed: int, stream: int) -> NDArray[np.float64]:
-        """A uniform number of [0, 1) for each row, which depends on nothing but seed, stream and global row number."""
+        """Return a uniform number in [0, 1) per row; it depends only on seed, stream and global row number."""
         return np.concatenate([np.empty(0), *(_drawn(seed, stream, first, count) for first, count in self.spans)])
 
 
@@ -103,15 +103,15 @@ def load(
     source: Dataset | RowsInMemory | InMemorySparse | LocalRows,
     weights: NDArray[np.float64] | None = None,
 ) -> WeightedRows:
-    """Read this worker's share of a dataset, or take its view of an array or what it has already, and check it.
+    """Read this worker's share of a dataset, or take its view of an array or its own rows, and check it.
 
-    `weights` are those of all rows, in their order; rows that a worker has already bring their own.
+    `weights` are the weights of all rows, in row order; a worker's own rows include their weights.
 
     Raises
     ------
     InputError
-        On every rank, with the same message: a value is not finite, a file is not what it should be, or there are not
-        as many weights as rows.
+        On every rank, with the same message: a value is not finite, a file is invalid, or the number of weights differs
+        from the number of rows.
     """
     with agreement(comm):
         share = source.read_share(comm.rank, comm.world_size)
@@ -119,7 +119,7 @@ def load(
             points: Any = kernels.SparsePoints(share.points)
             share = replace(share, points=points)
         check_finite(share, comm.threads)
-    # Text shows only when read whether its values are bytes; the widest type that any worker met holds for all.
+    # Text reveals its type only when read; the widest type on any worker applies to all.
     shapes = comm.allgather((len(share.points), share.points.dtype.str))
     points = share.points
     if not isinstance(points, kernels.SparsePoints):
@@ -135,7 +135,7 @@ def load(
 def values_at(
     comm: Communicator, rows: WeightedRows, numbers: NDArray[np.int64], *columns: NDArray[Any]
 ) -> list[NDArray[Any]]:
-    """Entries of columns, which have one for each row of this worker, by row number: (m, …), equal on all ranks."""
+    """Return entries of per-row columns by global row number: (m, …), equal on all ranks."""
     places, own = rows.places(numbers)
     found = [np.empty((len(numbers), *column.shape[1:]), column.dtype) for column in columns]
     for there, *parts in comm.allgather((places, *(column[own] for column in columns))):
@@ -145,13 +145,15 @@ def values_at(
 
 
 def take(comm: Communicator, rows: WeightedRows, numbers: NDArray[np.int64]) -> NDArray[Any]:
-    """Rows by global number, wherever they are: (m, d) of the centroids' type, equal on every rank."""
+    """Return rows by global number from any rank: (m, d) in the centroids' type, equal on every rank."""
     (points,) = values_at(comm, rows, numbers, rows.points)
     return points.astype(kernels.centroid_dtype(points.dtype), copy=False)
 
 
 def race(uniform: NDArray[np.float64], weights: NDArray[np.float64]) -> NDArray[np.float64]:
-    """Keys of which the lowest belongs to each row with a chance in proportion to its weight; infinite without one.
+    """Return sampling keys: a row has the lowest key with probability proportional to its weight.
+
+    Keys of rows with weight 0 are infinite.
 
     Source: Efraimidis and Spirakis, "Weighted random sampling with a reservoir", IPL 2006.
     """
@@ -160,9 +162,9 @@ def race(uniform: NDArray[np.float64], weights: NDArray[np.float64]) -> NDArray[
 
 
 def lowest(comm: Communicator, rows: WeightedRows, keys: NDArray[np.float64], count: int) -> NDArray[np.int64]:
-    """Global numbers of the `count` rows with the lowest keys, in that order; of equal keys the lower row is first.
+    """Return the global numbers of the `count` rows with the lowest keys, in that order; ties go to the lower row.
 
-    Of many rows a rank offers hardly more than it has among them, for all ranks count first which keys are too high.
+    For many rows, all ranks first count which keys are too high, so a rank offers few superfluous rows.
     """
     offered = np.arange(len(keys)) if count <= FEW_KEYS else np.flatnonzero(_may_be_among(comm, keys, count))
     mine = offered[_lowest_here(keys[offered], count)]
@@ -172,21 +174,21 @@ def lowest(comm: Communicator, rows: WeightedRows, keys: NDArray[np.float64], co
 
 
 def _lowest_here(keys: NDArray[np.float64], count: int) -> NDArray[np.int64]:
-    """Places of the lowest keys; of equal ones the first."""
+    """Return the positions of the lowest keys; the first for ties."""
     if count >= len(keys):
         return np.arange(len(keys))
-    # A partition may keep any of the rows whose keys equal the highest one.
+    # A partition may keep any of the rows with keys equal to the highest one.
     edge = np.partition(keys, count - 1)[count - 1]
     below = np.flatnonzero(keys < edge)
     return np.concatenate([below, np.flatnonzero(keys == edge)[: count - len(below)]])
 
 
 def _may_be_among(comm: Communicator, keys: NDArray[np.float64], count: int) -> NDArray[np.bool_]:
-    """Which keys may be among the `count` lowest of all ranks, by the upper half of their bits.
+    """Return which keys may be among the `count` lowest of all ranks, by the upper half of their bits.
 
-    The ranks count twice how often each value of 16 bits occurs, as in a radix sort.
+    The ranks count the occurrences of 16-bit values twice, as in a radix sort.
     """
-    # Read as integers, floats stand in order but for the negative ones, which stand in reverse.
+    # Read as integers, non-negative floats keep their order; negative floats are reversed.
     bits = (keys + 0.0).view(np.int64)
     upper = (bits ^ ((bits >> 63) & np.iinfo(np.int64).max)) >> 32
     tops = upper >> 16
@@ -200,7 +202,7 @@ def _may_be_among(comm: Communicator, keys: NDArray[np.float64], count: int) -> 
 
 
 def mean_variance(comm: Communicator, rows: WeightedRows) -> float:
-    """Mean over the columns of the variance of each over all rows."""
+    """Return the mean over columns of each column's variance over all rows."""
     if isinstance(rows.points, kernels.SparsePoints):
         mean = comm.allreduce(rows.points.sums()) / rows.total
         return float(np.mean(comm.allreduce(rows.points.squared_deviations(mean)) / rows.total))
@@ -213,7 +215,7 @@ def mean_variance(comm: Communicator, rows: WeightedRows) -> float:
 
 
 def check_finite(share: RowShare, threads: int) -> None:
-    """Raise InputError, naming the place, if a value is not finite."""
+    """Raise InputError with the position if a value is not finite."""
     found = kernels.first_non_finite(share.points, threads=threads)
     if found is not None:
         row, column = found

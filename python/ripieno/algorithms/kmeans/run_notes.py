@@ -1,4 +1,4 @@
-"""What a run of K-means notes of its iterations, whole centroids or divided ones."""
+"""The iteration records of a K-means run, for whole and divided centroids."""
 
 from __future__ import annotations
 
@@ -16,24 +16,24 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class RunNotes:
-    """Times of a run's iterations and what they came to, of which rank 0 tells whoever listens.
+    """The times and measures of a run's iterations. Rank 0 emits them as events.
 
     Parameters
     ----------
     comm
         The workers.
     number
-        Of the run, from 0.
+        Number of the run, from 0.
     row_count
-        Rows of all workers.
+        Total number of rows of all workers.
     emit
-        Gets an event for each iteration.
+        Callable that receives an event per iteration.
     history
-        What iterations came to, to which those of here are added.
+        Measures of the earlier iterations. New iterations are appended.
     clock
-        What is computation and what is communication.
+        Clock that separates computation from communication.
     laps
-        Seconds of computing and communicating of each iteration made here.
+        Seconds of computation and communication of each iteration of this process.
     """
 
     comm: Communicator
@@ -47,7 +47,7 @@ class RunNotes:
     def add(
         self, iteration: int, inertia: float, squared_shift: float, compared: float, loss: AssignmentLoss, **more: Any
     ) -> None:
-        """Note an iteration that has just ended; `more` is told besides."""
+        """Record an iteration that has just ended; the event also contains `more`."""
         compute_s, communication_s = lap = self.clock.lap()
         self.laps.append(lap)
         self.history.append((inertia, squared_shift, compared, loss.recall, loss.gap))

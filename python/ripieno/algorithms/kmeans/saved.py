@@ -1,6 +1,6 @@
-"""Where a fit keeps its checkpoint: the centroids before and after an iteration, of which all that follows is made.
+"""Checkpoints of K-means fits: the centroids before and after an iteration, which determine all later iterations.
 
-All ranks have them. Rank 0 writes them into a folder that it sees.
+All ranks have these centroids. Rank 0 writes them to a folder.
 """
 
 from __future__ import annotations
@@ -17,18 +17,18 @@ if TYPE_CHECKING:
     from ripieno.comm.communicator import Communicator
 
 NAME = "kmeans"
-#: By so much the inertia of the same rows may differ, on another processor or number of workers.
+#: Largest relative difference in inertia of equal rows on other processors or worker counts.
 SAME_ROWS = 1e-5
-#: The same where a near assignment, which begins anew, makes it.
+#: The same limit for near assignment, which restarts its groups.
 SAME_ROWS_NEAR = 0.05
 
-#: Of each iteration inertia, squared shift, part compared, recall and gap.
+#: Per iteration: inertia, squared shift, part compared, recall and gap.
 History = list[tuple[float, float, float, float, float]]
 
 
 @dataclass(frozen=True)
 class BestRun:
-    """The best run that has ended: its number, from 0, centroids and inertia, and what is told of its iterations."""
+    """The best completed run: its number, from 0, its centroids and inertia, and the history of its iterations."""
 
     run: int
     centroids: NDArray[Any]
@@ -38,20 +38,20 @@ class BestRun:
 
 @dataclass(frozen=True)
 class KMeansFitState:
-    """How far a fit has come.
+    """The progress of a fit.
 
     Parameters
     ----------
     run, iteration
-        The run at hand, from 0, and how many of its iterations are done.
+        Number of the current run, from 0, and its number of completed iterations.
     before, centroids : (k, d)
-        Before the last of them, and after it.
+        Centroids before and after the last iteration.
     inertia
-        At `before`.
+        Inertia at `before`.
     history
-        What is told of each.
+        Measures of each iteration.
     best
-        Of the runs before.
+        Best of the earlier runs.
     """
 
     run: int
@@ -64,16 +64,18 @@ class KMeansFitState:
 
 
 class KMeansCheckpointer:
-    """Keeps the state of a fit in a folder, and in memory if it would begin again; does nothing without either.
+    """Saves the state of a fit to a folder, and to memory if the program restarts after failures.
+
+    Without a folder and without restarts, it does nothing.
 
     Parameters
     ----------
     comm
-        The ranks, all of which make each call.
+        The ranks. All of them make each call.
     keeping
-        Where, and how often.
+        Checkpoint settings.
     facts
-        What the fit is of, by name.
+        Facts that identify the fit, by name.
 
     Raises
     ------
@@ -84,16 +86,16 @@ class KMeansCheckpointer:
     def __init__(self, comm: Communicator, keeping: Keeping, facts: dict[str, Any]) -> None:
         self._states = FitStates(comm, NAME, shared=True, keeping=keeping, facts=facts)
         self.used = self._states.used
-        # Of all runs, but for the last of each, behind which there is nothing to keep.
+        # Over all runs, except the last iteration of each run, which is not saved.
         self._iterations = 0
 
     def load(self, max_iter: int) -> KMeansFitState | None:
-        """How far an earlier fit had come, if one had.
+        """Return the progress of an earlier fit, or None.
 
         Raises
         ------
         CheckpointError
-            What is there is torn, of another fit, or has come further than this one is to go.
+            The saved state is damaged, belongs to another fit, or is beyond `max_iter`.
         """
         for found in self._states.load():
             best = found["best"]
@@ -104,18 +106,18 @@ class KMeansCheckpointer:
         return None
 
     def check(self, kept: KMeansFitState, inertia: float, *, is_near: bool) -> None:
-        """Raise CheckpointError if the rows have another inertia at the centroids that were kept."""
+        """Raise CheckpointError if the rows have another inertia at the saved centroids."""
         tolerance = SAME_ROWS_NEAR if is_near else SAME_ROWS
         if not np.isclose(inertia, kept.inertia, rtol=tolerance, atol=0.0):
             self._states.refuse_other(f"its rows had the inertia {kept.inertia!r}, and these have {inertia!r}")
 
     def save(self, state: KMeansFitState) -> None:
-        """Keep the state after an iteration instead of the last one, if it has its turn."""
+        """Save the state after an iteration if the schedule requires it, replacing the earlier state."""
         self._iterations += 1
         self._states.save(self._iterations, _parts(state) | {"best": state.best and _parts(state.best)})
 
     def close(self) -> None:
-        """Let other processes have the folder."""
+        """Release the folder for other processes."""
         self._states.close()
 
 

@@ -1,8 +1,8 @@
-"""Where K-means starts: `random`, `k-means++` and `k-means||`, on rows that lie with many workers.
+"""Initial centroids of K-means on distributed rows: `random`, `k-means++` and `k-means||`.
 
-Every row's random numbers come from a counter-based generator at the row's global number, and rows are drawn by a race
-(`ripieno.algorithms.kmeans.rows.race`). So no worker needs another one's numbers, and the same rows are chosen
-whatever the number of workers (but for the rounding of sums of distances).
+A counter-based generator gives every row's random numbers from its global number. Rows are drawn by a race
+(`ripieno.algorithms.kmeans.rows.race`). So no worker needs another worker's numbers, and the same rows are chosen for
+any number of workers (except for the rounding of sums of distances).
 """
 
 from __future__ import annotations
@@ -25,10 +25,10 @@ if TYPE_CHECKING:
 ROUND_COUNT = 5
 OVERSAMPLING = 2
 
-#: With more clusters k-means|| chooses in cells: k-means++ among the candidates of k-means|| takes time that grows with
-#: the square of their number.
+#: With more clusters, k-means|| runs in cells, because the time of k-means++ among its candidates grows quadratically
+#: with their number.
 FEW_CLUSTERS = 1000
-#: So many centroids lie between two events of k-means++.
+#: Number of centroids between two events of k-means++.
 EVENT_CENTROIDS = 500
 
 PLUS_PLUS_STREAM = 1 << 32
@@ -43,9 +43,9 @@ def seed_centroids(
     seed: int,
     on_progress: Callable[[int], None],
 ) -> NDArray[Any]:
-    """First centroids by the method called `init`: (k, d) of the centroids' type, equal on every rank.
+    """Return initial centroids by the method `init`: (k, d) in the centroids' type, equal on every rank.
 
-    `on_progress` is told now and then about how many are chosen.
+    `on_progress` occasionally receives the approximate number of chosen centroids.
     """
     numbers = seed_rows(comm, rows, init=init, n_clusters=n_clusters, seed=seed, on_progress=on_progress)
     if numbers is not None:
@@ -64,9 +64,9 @@ def seed_rows(
     seed: int,
     on_progress: Callable[[int], None],
 ) -> NDArray[np.int64] | None:
-    """The rows that `seed_centroids` would give, by global number; None where they are not chosen by these."""
+    """Return the global numbers of the rows that `seed_centroids` would choose; None if it does not choose rows."""
     if init == "random":
-        # As many different rows, each with a chance in proportion to its weight.
+        # Distinct rows, each with a probability proportional to its weight.
         return lowest(comm, rows, race(rows.draw(seed, 0), rows.row_weights), n_clusters)
     if init == "k-means||" and n_clusters > FEW_CLUSTERS and not isinstance(rows.points, kernels.SparsePoints):
         return by_cells(comm, rows, n_clusters, seed, on_progress=on_progress)
@@ -81,7 +81,7 @@ def plus_plus(
     *,
     on_progress: Callable[[int], None],
 ) -> NDArray[Any]:
-    """Greedy k-means++: each next centroid is the best of some rows drawn in proportion to their cost.
+    """Run greedy k-means++: each next centroid is the best of some rows drawn in proportion to their cost.
 
     Cost: `n_clusters` times one pass over the points and three small collectives.
     Source: Arthur and Vassilvitskii, "k-means++: the advantages of careful seeding", SODA 2007, sections 2.2 and 7;
@@ -113,10 +113,10 @@ def scalable_plus_plus(
     *,
     on_progress: Callable[[int], None],
 ) -> NDArray[Any]:
-    """k-means||: a few rounds each draw many candidates at once, then k-means++ chooses among these by their weight.
+    """Run k-means||: a few rounds draw many candidates each; k-means++ then selects among them by weight.
 
-    The candidates are divided among the workers for the second part, too.
-    Cost: passes over the points worth 10 iterations, and two collectives a round.
+    The second part also divides the candidates among the workers.
+    Cost: passes over the points worth 10 iterations, and two collectives per round.
     Source: Bahmani et al., "Scalable k-means++", PVLDB 5(7), 2012, algorithm 2.
     """
     row_weights = rows.row_weights
@@ -131,16 +131,16 @@ def scalable_plus_plus(
         own = np.flatnonzero(drawn)
         every = comm.allgather((rows.numbers(own), rows.points[own].astype(candidates.dtype)))
         numbers, new = (np.concatenate(part) for part in zip(*every, strict=True))
-        # Ranks that have read splits have rows from anywhere.
+        # Ranks that read splits may have non-consecutive rows.
         new = new[np.argsort(numbers)]
         kernels.update_min_distances(
             rows.points, new, nearest, closest, first_index=len(candidates), threads=comm.threads
         )
         candidates = np.concatenate([candidates, new])
     if len(candidates) <= n_clusters:
-        # Few rows, or few different ones: choosing among all of them is cheap.
+        # With few rows, or few distinct ones, selecting among all of them is cheap.
         return plus_plus(comm, rows, n_clusters, seed, on_progress=on_progress)
-    # Of no rows NumPy makes a count of integers, whatever the weights are.
+    # For no rows, NumPy returns integer counts, whatever the type of the weights.
     weights = comm.allreduce(np.bincount(closest, row_weights, len(candidates)).astype(np.float64, copy=False))
     first, last = even_range(len(candidates), comm.rank, comm.world_size)
     share = WeightedRows(candidates[first:last], weights[first:last], first, len(candidates))

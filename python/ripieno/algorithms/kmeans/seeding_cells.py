@@ -1,12 +1,12 @@
-"""First centroids of very many clusters: k-means++ in cells of rows that lie together, all cells at once.
+"""Initial centroids for very many clusters: k-means++ in cells of nearby rows, all cells in parallel.
 
-Some rows at random are pivots, and the rows that are nearest to a pivot are its cell. Every worker takes cells, and
-gets their rows: all, or of very many a sample, in which rows that are far from their pivot are more and count less.
-A cell draws centres, and a time for each, by what its own rows cost; the first of all cells in time are the centroids.
-That is k-means++, but for rows whose nearest centroid lies in another cell.
+Some random rows are pivots. The rows nearest to a pivot form its cell. Every worker takes some cells and gets their
+rows. If they are very many, it gets a sample; rows far from their pivot are more frequent in it and have less weight.
+A cell draws centers, and a time for each from the cost of its rows. The earliest centers over all cells become the
+centroids. The result equals k-means++, except for rows with their nearest centroid in another cell.
 
-Cost: a pass over the points with `k / CELL_CENTROIDS` pivots; each row of the sample travels once; then
-`CELL_CENTROIDS` times some trials for each. No step waits for another one, and no worker has all candidates.
+Cost: a pass over the points with `k / CELL_CENTROIDS` pivots; one transfer per sampled row; then `CELL_CENTROIDS` times
+some trials per sampled row. Workers do not wait for each other in these steps, and no worker holds all candidates.
 Source: Arthur and Vassilvitskii, "k-means++: the advantages of careful seeding", SODA 2007; the times: Gillespie,
 "Exact stochastic simulation of coupled chemical reactions", J. Phys. Chem. 81(25), 1977; the sample: Bachem, Lucic and
 Krause, "Scalable k-means clustering via lightweight coresets", KDD 2018, algorithm 1, pivots in place of the mean.
@@ -29,11 +29,11 @@ from ripieno.kernels.hashing import mixed
 if TYPE_CHECKING:
     from ripieno.comm.communicator import Communicator
 
-#: Centroids of a cell, on average.
+#: Average number of centroids per cell.
 CELL_CENTROIDS = 128
-#: WeightedRows in a sample, for each centroid.
+#: Number of rows in a sample per centroid.
 SAMPLE_ROWS = 10
-#: Between two events a worker does so much of a round.
+#: Number of parts of a round between progress events.
 BATCHES = 16
 
 PIVOT_STREAM, SAMPLE_STREAM, REST_STREAM = range(1 << 33, (1 << 33) + 3)
@@ -47,7 +47,7 @@ def by_cells(
     *,
     on_progress: Callable[[int], None],
 ) -> NDArray[np.int64]:
-    """Global numbers of the rows that are the first centroids; `on_progress` hears how many are there."""
+    """Return the global numbers of the rows that become centroids; `on_progress` receives their number so far."""
     pivot_count = max(1, n_clusters // CELL_CENTROIDS)
     pivots = take(comm, rows, lowest(comm, rows, race(rows.draw(seed, PIVOT_STREAM), rows.row_weights), pivot_count))
     labels, distances = np.empty(len(rows), np.int32), np.empty(len(rows))
@@ -65,11 +65,11 @@ class _Cells:
     Parameters
     ----------
     first
-        Number of the first one.
+        Number of the first cell.
     points, row_weights, numbers : (n, d), (n,) float64, (n,) int64
-        Their rows, cell by cell and by global number, which stands beside.
+        Rows of the cells with weights and global numbers, ordered by cell and then by global number.
     ends : (c,) int64
-        Where each cell ends.
+        End of each cell (exclusive).
     """
 
     first: int
@@ -82,9 +82,9 @@ class _Cells:
 def _sample(
     comm: Communicator, rows: WeightedRows, distances: NDArray[np.float64], count: int, seed: int
 ) -> tuple[NDArray[np.int64], NDArray[np.float64]]:
-    """Places of about `count` rows and how much they count; all rows, if there are not more.
+    """Return the positions of about `count` sampled rows and their weights; all rows if not more exist.
 
-    Half of the chances go by weight, half by the squared distance to the pivot.
+    Half of the sampling probability follows the weight, half the squared distance to the pivot.
     """
     row_weights = rows.row_weights
     if rows.total <= count:
@@ -105,9 +105,9 @@ def _dealt(
     labels: NDArray[np.int32],
     cell_count: int,
 ) -> _Cells:
-    """Every rank gets a run of cells, with about as much work as those of the others."""
+    """Give every rank consecutive cells with about equal work."""
     sizes = comm.allreduce(np.bincount(labels, minlength=cell_count))
-    # A centre of a cell is compared with all its rows, and there are more the more rows there are.
+    # Each center of a cell is compared with all its rows, and larger cells have more centers.
     work = np.cumsum(np.square(sizes, dtype=np.float64))
     shares = work[-1] * np.arange(1, comm.world_size) / comm.world_size
     bounds = np.concatenate([[0], np.searchsorted(work, shares), [cell_count]])
@@ -130,16 +130,15 @@ def _grown(
     *,
     on_progress: Callable[[int], None],
 ) -> NDArray[np.int64]:
-    """Global numbers of the first `count` centres of all cells, in time; fewer, if no other row lies apart from them.
+    """Return the global numbers of the first `count` centers by time over all cells; fewer if rows are not distinct.
 
-    Cells may have more and more centres, from round to round, until none could have another one before the last that is
-    wanted.
+    Cells get more centers from round to round, until no cell can have another center before the last needed one.
     """
     cell_count = len(cells.ends)
     streams = mixed(np.arange(cells.first, cells.first + cell_count) ^ np.int64(seed) << 32)
     lasts = np.zeros(cell_count)
     owners, chosen, times = np.empty(0, np.int64), np.empty(0, np.int64), np.empty(0)
-    # As scikit-learn tries for each centroid.
+    # Number of trials per centroid as in scikit-learn.
     trial_count = 2 + int(np.log(count))
     limit, until, total = max(2, CELL_CENTROIDS // 8), np.inf, 0
     while comm.allreduce(bool((lasts < until).any()), op="or"):
@@ -174,7 +173,10 @@ def _batch(
     until: float,
     threads: int,
 ) -> tuple[NDArray[np.int64], NDArray[np.int64], NDArray[np.float64]]:
-    """More centres of the cells `begin .. stop`: their cells, rows and times; `lasts` gets the last time of each."""
+    """Choose more centers of cells `begin .. stop`; return their cells, rows and times.
+
+    Each cell's last time is written to `lasts`.
+    """
     owners, chosen, _ = centres
     start = int(cells.ends[begin - 1]) if begin else 0
     rows = slice(start, int(cells.ends[stop - 1]))
@@ -197,7 +199,7 @@ def _batch(
     ends = np.cumsum(counts)
     some = np.flatnonzero(counts)
     lasts[begin + some] = times[ends[some] - 1]
-    # With fewer than it might have, a cell has all that it will have in time.
+    # A cell with fewer centers than its limit has no further ones.
     lasts[begin:stop][np.diff(held) + counts < limit] = np.inf
     return np.repeat(np.arange(begin, stop), counts), found + start, times
 
@@ -205,7 +207,7 @@ def _batch(
 def _rest(
     comm: Communicator, rows: WeightedRows, numbers: NDArray[np.int64], count: int, seed: int
 ) -> NDArray[np.int64]:
-    """Other rows, where there are too few different ones; those without weight are the last to be taken."""
+    """Return other rows, if too few distinct ones exist; rows of weight zero are taken last."""
     if count == 0:
         return numbers[:0]
     keys = np.minimum(race(rows.draw(seed, REST_STREAM), rows.row_weights), np.finfo(np.float64).max)

@@ -1,1 +1,1 @@
-"""Linear regression and what it shares with PCA: moments of columns, QR factors of rows that lie with many workers."""
+"""Linear regression, and the column moments and QR factors of distributed rows that it shares with PCA."""

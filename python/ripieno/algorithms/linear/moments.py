@@ -1,6 +1,6 @@
-"""Means and scatter matrices of the columns of rows that lie with many workers: a pass over the rows and an allreduce.
+"""Means and scatter matrices of the columns of distributed rows: one pass over the rows and one allreduce.
 
-Rows are moved to the mean before they are multiplied, so that columns far from zero lose no digits.
+Rows are centered before multiplication, so that columns far from zero lose no digits.
 Cost: n·d² shared by the workers, and an allreduce of d² float64.
 """
 
@@ -18,16 +18,16 @@ import ripieno.kernels as kernels
 if TYPE_CHECKING:
     from ripieno.comm.communicator import Communicator
 
-#: Values of a block of rows: as many as a cache holds.
+#: Number of values in a block of rows; a block fits in cache.
 BLOCK_VALUES = 1 << 18
 LEAST_BLOCK_ROWS = 256
-#: Values of a block whose products are added up: enough for all threads.
+#: Number of values in a block for products; enough work for all threads.
 PRODUCT_VALUES = 1 << 22
 
 
 @dataclass(frozen=True)
 class MomentColumns:
-    """The columns of this worker's rows: those of the points, then those of the targets.
+    """The columns of this worker's rows: points followed by targets.
 
     Parameters
     ----------
@@ -35,7 +35,7 @@ class MomentColumns:
     targets : (n, t) float64, or None without any
     weights : (n,) float64, or None for ones
     dtype
-        What is computed in, float32 or float64.
+        Type of the computation, float32 or float64.
     """
 
     points: NDArray[Any]
@@ -45,11 +45,11 @@ class MomentColumns:
 
     @property
     def count(self) -> int:
-        """Columns of both."""
+        """Return the number of columns of points and targets."""
         return int(self.points.shape[1]) + (0 if self.targets is None else int(self.targets.shape[1]))
 
     def blocks(self, least: int = LEAST_BLOCK_ROWS) -> Iterator[tuple[NDArray[Any], NDArray[Any]]]:
-        """Blocks of rows, which may be the points themselves, and their weights."""
+        """Yield blocks of rows, which may be views of the points, and their weights."""
         step = max(least, BLOCK_VALUES // self.count)
         for begin in range(0, len(self.points), step):
             rows = slice(begin, begin + step)
@@ -60,7 +60,7 @@ class MomentColumns:
             yield block.astype(self.dtype, copy=False), weights.astype(self.dtype, copy=False)
 
     def moved_blocks(self, center: NDArray[np.float64], least: int = LEAST_BLOCK_ROWS) -> Iterator[NDArray[Any]]:
-        """Blocks of rows less the center, times the roots of their weights."""
+        """Yield blocks of rows minus the center, times the square roots of their weights."""
         moved_by = center.astype(self.dtype)
         for block, weights in self.blocks(least):
             moved = block - moved_by
@@ -70,17 +70,17 @@ class MomentColumns:
 
 
 def weight_and_sums(columns: MomentColumns) -> tuple[float, NDArray[np.float64]]:
-    """The weight of this worker's rows, and the weighted sums of their columns."""
+    """Return the weight of this worker's rows, and the weighted sums of their columns."""
     total, sums = 0.0, np.zeros(columns.count)
     for block, weights in columns.blocks():
         total += float(weights.sum(dtype=np.float64))
-        # Of a block of one column, float32 would round the sum of 2^18 values after each addition.
+        # For a block of one column, float32 would round the sum of 2^18 values after each addition.
         sums += weights.astype(np.float64) @ block
     return total, sums
 
 
 def scatter_matrix(columns: MomentColumns, center: NDArray[np.float64], *, threads: int) -> NDArray[np.float64]:
-    """The sum of the products of this worker's rows, less the center, with themselves: (d, d)."""
+    """Return the scatter matrix of this worker's rows minus the center: (d, d)."""
     scatter = np.zeros((columns.count, columns.count))
     for rows, weights in columns.blocks(PRODUCT_VALUES // columns.count):
         kernels.add_products(rows, center, None if columns.weights is None else weights, scatter, threads=threads)
@@ -89,6 +89,6 @@ def scatter_matrix(columns: MomentColumns, center: NDArray[np.float64], *, threa
 
 
 def means(comm: Communicator, weight: float, sums: NDArray[np.float64]) -> tuple[float, NDArray[np.float64]]:
-    """The weight of all rows and the means of their columns."""
+    """Return the weight of all rows and the means of their columns."""
     weight, sums = comm.allreduce((weight, sums))
     return weight, sums / weight

@@ -45,7 +45,7 @@ SOLVERS = ("auto", "normal", "tsqr")
 
 
 class LeastSquares(MultiOutputMixin, RegressorMixin, ObservedEstimator):
-    """What linear regressions share: they differ in the penalty."""
+    """Common base class of the linear regressions, which differ in the penalty."""
 
     fit_intercept: bool
     solver: str
@@ -66,22 +66,22 @@ class LeastSquares(MultiOutputMixin, RegressorMixin, ObservedEstimator):
         comm: Communicator | None = None,
         rows: Rows | None = None,
     ) -> LeastSquares:
-        """Find the weights of the columns of X by which they are nearest to y.
+        """Fit the weights of the columns of X that approximate y best.
 
         Parameters
         ----------
         X : array-like of shape (n_samples, n_features), path, glob or list of paths
-            Of files, each worker reads its own share: .npy, .npz, .csv, .parquet. Of splits, or a partition file, it
-            reads those that are assigned to it.
+            Each worker reads its own share of files: .npy, .npz, .csv, .parquet. For splits or a partition file, it
+            reads its assigned splits.
         y : array-like of shape (n_samples,) or (n_samples, n_targets), or str
-            The targets; of files with names of columns, the name of the one that holds them.
+            Targets. For files with named columns, the name of the target column.
         sample_weight : array-like of shape (n_samples,), default=None
-            Weights of the rows, in their order; none may be negative.
+            Weights of the rows, in row order; must not be negative.
         comm : Communicator, optional
-            Ranks that all make this call, instead of workers that are started for it; all get the model.
+            Ranks that make this call together, instead of newly started workers. All ranks get the model.
         rows : {"own", "shared"}, optional
-            With `comm`: whether each rank passes rows of its own, which make up the whole in the order of ranks, or all
-            ranks pass the same rows. By default the ranks compare what they pass; different rows are an error.
+            With `comm`: "own" if each rank passes its own rows, concatenated in rank order; "shared" if all ranks pass
+            the same rows. Default: ranks compare their rows and raise an error if these differ.
 
         Returns
         -------
@@ -91,7 +91,7 @@ class LeastSquares(MultiOutputMixin, RegressorMixin, ObservedEstimator):
         Raises
         ------
         InputError
-            Bad input or a bad parameter. It is a ValueError whose message says what is wrong.
+            Invalid input or parameter. InputError is a ValueError; its message names the problem.
         CollectiveMismatch
             The ranks of `comm` make different calls, have different parameters, or pass different rows without `rows`.
         RankFailed
@@ -122,7 +122,7 @@ class LeastSquares(MultiOutputMixin, RegressorMixin, ObservedEstimator):
         return self
 
     def predict(self, X: Input) -> NDArray[np.float64]:
-        """Predicted targets of the rows, (n_samples,) or (n_samples, n_targets)."""
+        """Return the predicted targets of the rows, (n_samples,) or (n_samples, n_targets)."""
         check_is_fitted(self)
         coef = self.coef_.reshape(-1, self.n_features_in_).T
         intercept = np.broadcast_to(self.intercept_, coef.shape[1:]).copy()
@@ -131,7 +131,7 @@ class LeastSquares(MultiOutputMixin, RegressorMixin, ObservedEstimator):
         return found if self.coef_.ndim == 2 else found[:, 0]
 
     def score(self, X: Input, y: ArrayLike | str | None = None, sample_weight: ArrayLike | None = None) -> float:
-        """The coefficient of determination, R²; y may be the name of a column of files."""
+        """Return the coefficient of determination, R²; y may be the name of a column of files."""
         if isinstance(y, str):
             if not in_files(X):
                 raise InputError(f"y={y!r}: only files have columns with names")
@@ -140,7 +140,7 @@ class LeastSquares(MultiOutputMixin, RegressorMixin, ObservedEstimator):
         return float(r2_score(y, self.predict(X), sample_weight=sample_weight))
 
     def _keep(self, solution: program.Solution) -> None:
-        """Attributes of this regression alone."""
+        """Set the attributes that only this regression has."""
 
     def _options(self) -> RegressionOptions:
         self._check_workers()
@@ -154,7 +154,7 @@ class LeastSquares(MultiOutputMixin, RegressorMixin, ObservedEstimator):
     def _open_own(
         self, X: Any, y: ArrayLike | str | None, sample_weight: ArrayLike | None, comm: Communicator
     ) -> tuple[LocalRows, NDArray[np.float64] | int, None]:
-        """This rank's own rows, which have their weights, and their targets."""
+        """Return this rank's own rows, which include their weights, and their targets."""
         source, targets, name = None, None, None
         with opening(comm):
             if X is not None:
@@ -165,7 +165,7 @@ class LeastSquares(MultiOutputMixin, RegressorMixin, ObservedEstimator):
         shape: tuple[int | None, tuple[int, ...]] | None = None
         if targets is not None:
             shape = (targets, ()) if isinstance(targets, int) else (None, targets.shape[1:])
-        # The name is None for arrays, so it travels in a tuple.
+        # The name is None for arrays, so it is wrapped in a tuple.
         at, width = agreed(comm, shape, "targets")
         self._target_name = agreed(comm, None if targets is None else (name,), "y")[0]
         if targets is None:
@@ -195,24 +195,25 @@ class LeastSquares(MultiOutputMixin, RegressorMixin, ObservedEstimator):
 
 
 class LinearRegression(LeastSquares):
-    """Least squares without a penalty, on rows divided among workers.
+    """Ordinary least squares, with rows divided among workers.
 
     Parameters
     ----------
     fit_intercept : bool, default=True
-        Whether predictions have a constant.
+        Whether predictions have an intercept.
     solver : {"auto", "normal", "tsqr"}, default="auto"
-        "normal" adds up a scatter matrix in one pass; "tsqr" puts QR factors together by a tree, and takes columns that
-        depend on each other. "auto" takes the first, and then the second where too many digits would be lost.
+        "normal" sums a scatter matrix in one pass. "tsqr" combines QR factors by a tree and accepts linearly dependent
+        columns. "auto" uses "normal", and then "tsqr" if too many digits would be lost.
     workers : int, default=1
-        How many ranks do the work; a single local one is the calling process.
+        Number of ranks. A single local rank runs in the calling process.
     threads : int or None, default=None
-        Threads of each worker; by default an even share of the machine's cores, or the cores of an engine's slot.
+        Threads per worker. Default: an even share of the machine's cores, or the cores of an engine's slot.
     engine : str, Engine or Job, default="local"
-        Where workers run, as for `ripieno.launch`; or a running job, whose workers then do the work, all of them.
+        Where workers run, as in `ripieno.launch`. If this is a running job, the fit uses all of its workers.
     on_failure : {"raise", "shrink", "respawn"}, default="raise"
-        What becomes of a fit whose workers die or fall silent, as for `ripieno.launch`: it fails, or begins again with
-        those that are left, or with as many as before; and goes on from what it has kept. A running job has its own.
+        Action when a worker dies or stops responding, as in `ripieno.launch`: raise, restart on the survivors, or
+        restart with replacements. A restarted fit resumes from its last saved state. A running job uses its own
+        setting.
     on_iteration : callable or None, default=None
         Called in the calling process after each stage with a dict of "event" ("iteration"), "iteration" (from 1),
         "stage", and rank 0's "compute_s" and "communication_s".
@@ -222,15 +223,15 @@ class LinearRegression(LeastSquares):
     coef_ : ndarray of shape (n_features,) or (n_targets, n_features), float64
         Weights of the columns.
     intercept_ : float or ndarray of shape (n_targets,)
-        Constants of the predictions.
+        Intercepts of the predictions.
     rank_ : int
-        Rank of the columns, moved to their means.
+        Rank of the centered columns.
     singular_ : ndarray of shape (min(n_samples, n_features),)
-        Singular values of the columns, moved to their means.
+        Singular values of the centered columns.
     solver_ : str
-        The one that found the solution.
+        Solver that found the solution.
     n_features_in_ : int
-        Columns of the input.
+        Number of columns of the input.
     feature_names_in_ : ndarray of shape (n_features_in_,)
         Names of the columns, if the input had them.
     report_ : RunReport
@@ -276,26 +277,27 @@ class LinearRegression(LeastSquares):
 
 
 class Ridge(FromResult, LeastSquares):
-    """Least squares with a penalty of the squared weights, on rows divided among workers.
+    """Ridge regression: least squares with an L2 penalty, with rows divided among workers.
 
     Parameters
     ----------
     alpha : float, default=1.0
-        Factor of the squared weights, which are added to the squared errors; the intercept is free.
+        Factor of the squared weights in the objective; the intercept is not penalized.
     fit_intercept : bool, default=True
-        Whether predictions have a constant.
+        Whether predictions have an intercept.
     solver : {"auto", "normal", "tsqr"}, default="auto"
-        "normal" adds up a scatter matrix in one pass; "tsqr" puts QR factors together by a tree. "auto" takes the
-        first, and then the second where too many digits would be lost.
+        "normal" sums a scatter matrix in one pass. "tsqr" combines QR factors by a tree. "auto" uses "normal", and then
+        "tsqr" if too many digits would be lost.
     workers : int, default=1
-        How many ranks do the work; a single local one is the calling process.
+        Number of ranks. A single local rank runs in the calling process.
     threads : int or None, default=None
-        Threads of each worker; by default an even share of the machine's cores, or the cores of an engine's slot.
+        Threads per worker. Default: an even share of the machine's cores, or the cores of an engine's slot.
     engine : str, Engine or Job, default="local"
-        Where workers run, as for `ripieno.launch`; or a running job, whose workers then do the work, all of them.
+        Where workers run, as in `ripieno.launch`. If this is a running job, the fit uses all of its workers.
     on_failure : {"raise", "shrink", "respawn"}, default="raise"
-        What becomes of a fit whose workers die or fall silent, as for `ripieno.launch`: it fails, or begins again with
-        those that are left, or with as many as before; and goes on from what it has kept. A running job has its own.
+        Action when a worker dies or stops responding, as in `ripieno.launch`: raise, restart on the survivors, or
+        restart with replacements. A restarted fit resumes from its last saved state. A running job uses its own
+        setting.
     on_iteration : callable or None, default=None
         Called in the calling process after each stage with a dict of "event" ("iteration"), "iteration" (from 1),
         "stage", and rank 0's "compute_s" and "communication_s".
@@ -305,11 +307,11 @@ class Ridge(FromResult, LeastSquares):
     coef_ : ndarray of shape (n_features,) or (n_targets, n_features), float64
         Weights of the columns.
     intercept_ : float or ndarray of shape (n_targets,)
-        Constants of the predictions.
+        Intercepts of the predictions.
     solver_ : str
-        The one that found the solution.
+        Solver that found the solution.
     n_features_in_ : int
-        Columns of the input.
+        Number of columns of the input.
     feature_names_in_ : ndarray of shape (n_features_in_,)
         Names of the columns, if the input had them.
     report_ : RunReport
@@ -369,12 +371,12 @@ class Ridge(FromResult, LeastSquares):
 
 
 def checked_targets(y: ArrayLike) -> NDArray[np.float64]:
-    """Targets as (n,) or (n, t) float64.
+    """Return targets as (n,) or (n, t) float64.
 
     Raises
     ------
     InputError
-        They are no finite numbers, or have more dimensions.
+        The targets are not finite numbers, or have more dimensions.
     """
     try:
         targets = np.ascontiguousarray(y, np.float64)

@@ -1,7 +1,7 @@
-"""What every worker runs for linear least squares, with or without a penalty of the squared weights.
+"""The worker program of linear least squares, with or without an L2 penalty.
 
-Normal equations take one pass and square the condition of the columns; where that would cost too many digits, the rows
-are passed over once more and factored.
+Normal equations take one pass and square the condition number of the columns. If that costs too many digits, a second
+pass computes QR factors.
 """
 
 from __future__ import annotations
@@ -25,13 +25,13 @@ from ripieno.input.matrix import Dataset, LocalRows, RowsInMemory
 if TYPE_CHECKING:
     from ripieno.comm.communicator import Communicator
 
-#: The least share of the greatest eigenvalue that the least one may have for normal equations: ten digits are left.
+#: Smallest ratio of least to greatest eigenvalue for normal equations; it leaves ten digits.
 LEAST_EIGENVALUE = 1e-5
 
 
 @dataclass(frozen=True)
 class RegressionOptions:
-    """What the workers are told; `alpha` is the factor of the squared weights."""
+    """Options of the workers; `alpha` is the factor of the squared weights."""
 
     alpha: float
     fit_intercept: bool
@@ -40,7 +40,7 @@ class RegressionOptions:
 
 @dataclass(frozen=True)
 class Solution:
-    """The weights of the columns and the constants, for each target; rank and singular values of the columns."""
+    """The weights of the columns and the intercepts per target; rank and singular values of the columns."""
 
     coef: NDArray[np.float64]
     intercept: NDArray[np.float64]
@@ -51,7 +51,7 @@ class Solution:
 
 @dataclass(frozen=True)
 class RegressionPart:
-    """One worker's part of the result: what all know of the solution, and its own record."""
+    """One worker's part of the result: the solution, which all workers share, and its own record."""
 
     solution: Solution
     row_count: int
@@ -66,13 +66,13 @@ def fit(
     options: RegressionOptions,
     emit: Emit | None = None,
 ) -> RegressionPart:
-    """Solve least squares; `targets` are those of all rows, (n, t), or the number of the column that holds them.
+    """Solve least squares; `targets` are all rows' targets, (n, t), or the position of the target column.
 
     Raises
     ------
     InputError
-        On every rank: bad rows, not as many targets as rows, or columns that depend on each other, for the solver
-        "normal".
+        On every rank: invalid rows, not as many targets as rows, or, for the solver "normal", linearly dependent
+        columns.
     """
     begin = time.perf_counter()
     rows, own_targets = load_targets(comm, source, targets, weights)
@@ -90,7 +90,7 @@ def predict(
     intercept: NDArray[np.float64],
     target: int | None,
 ) -> NDArray[np.float64]:
-    """What is predicted for this worker's rows, (n, t); the column of the target, if any, is none of theirs."""
+    """Return the predictions for this worker's rows, (n, t), without the target column, if any."""
     points = load(comm, source).points
     if target is not None:
         points = np.delete(points, target, axis=1)
@@ -98,7 +98,7 @@ def predict(
 
 
 def column(comm: Communicator, source: Dataset, at: int) -> NDArray[Any]:
-    """One column of this worker's rows."""
+    """Return one column of this worker's rows."""
     values: NDArray[Any] = load(comm, source).points[:, at].copy()
     return values
 
@@ -109,12 +109,12 @@ def load_targets(
     targets: NDArray[Any] | int,
     weights: NDArray[np.float64] | None,
 ) -> tuple[WeightedRows, NDArray[np.float64]]:
-    """This worker's rows, and their targets as (n, t) float64; of `LocalRows` the `targets` are those of this worker.
+    """Return this worker's rows and their targets, (n, t) float64; with `LocalRows`, `targets` are this worker's own.
 
     Raises
     ------
     InputError
-        On every rank: bad rows, or not as many targets as rows.
+        On every rank: invalid rows, or not as many targets as rows.
     """
     rows = load(comm, source, weights)
     if isinstance(targets, int):
@@ -156,7 +156,7 @@ def _by_normal_equations(
     options: RegressionOptions,
     journal: IterationLog,
 ) -> Solution | None:
-    """The solution on every rank, or None on every rank if too many digits would be lost."""
+    """Return the solution on every rank, or None on every rank if too many digits would be lost."""
     clock = journal.clock
     with clock.computing():
         scatter = scatter_matrix(columns, center, threads=comm.threads)
@@ -204,7 +204,7 @@ def _by_factors(
     solution = None
     if factor is not None:
         with clock.computing():
-            # Rows of the penalty: √alpha times the identity, with targets of zero.
+            # Penalty rows: √alpha times the identity, with zero targets.
             penalty = np.sqrt(options.alpha) * np.eye(width if options.alpha else 0, columns.count)
             stacked = np.vstack([factor, penalty])
             least = max(row_count, width) * np.finfo(np.float64).eps

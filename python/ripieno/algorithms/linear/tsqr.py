@@ -1,7 +1,7 @@
-"""The R factor of rows that lie with many workers: each factors its own, block by block; a tree puts factors together.
+"""The R factor of distributed rows: each rank factors its own rows block by block, and a tree combines the factors.
 
-Singular values and solutions of least squares lose no digits, as they do by scatter matrices.
-Cost: 2·n·d² shared by the workers, then log2(p) rounds; in each d² values are sent, and 4·d³ operations done.
+Singular values and least squares solutions lose no digits, unlike with scatter matrices.
+Cost: 2·n·d² shared by the workers, then log2(p) rounds, each with d² values sent and 4·d³ operations.
 Source: Demmel, Grigori, Hoemmen and Langou, "Communication-optimal parallel and sequential QR and LU factorizations",
 SIAM J. Sci. Comput. 34(1), 2012, sections 2 and 3.
 """
@@ -18,17 +18,17 @@ if TYPE_CHECKING:
     from ripieno.algorithms.clock import IterationClock
     from ripieno.comm.communicator import Communicator
 
-#: Rows of a block, in columns: few of the operations are spent on factors that have been made before.
+#: Rows per block, in multiples of the column count, so that few operations repeat earlier factors.
 BLOCK_COLUMNS = 8
 
 
 def block_rows(column_count: int) -> int:
-    """How many rows to factor at once, at least."""
+    """Return the minimum number of rows to factor at once."""
     return BLOCK_COLUMNS * column_count
 
 
 def factor(blocks: Iterable[NDArray[Any]], column_count: int) -> NDArray[np.float64]:
-    """The R factor of some rows, (min(n, d), d)."""
+    """Return the R factor of some rows, (min(n, d), d)."""
     found: NDArray[np.float64] = np.empty((0, column_count))
     for block in blocks:
         found = np.asarray(np.linalg.qr(np.vstack([found, block]), mode="r"))
@@ -36,7 +36,7 @@ def factor(blocks: Iterable[NDArray[Any]], column_count: int) -> NDArray[np.floa
 
 
 def joined(comm: Communicator, own: NDArray[np.float64], clock: IterationClock) -> NDArray[np.float64] | None:
-    """The R factor of all ranks' rows, on rank 0; None on the others. `own` is that of this rank's rows."""
+    """Return the R factor of all ranks' rows on rank 0, None on the others; `own` is this rank's R factor."""
     distance = 1
     while distance < comm.world_size:
         if comm.rank % (2 * distance):

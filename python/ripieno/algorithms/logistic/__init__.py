@@ -1,1 +1,1 @@
-"""Logistic regression by all rows at once: the estimator, the program of its workers, their rows, the solvers."""
+"""Full-batch logistic regression: estimator, worker program, rows, and solvers."""

@@ -54,44 +54,46 @@ Reals = NDArray[np.float64]
 
 
 class LogisticRegression(LinearClassifier, FromResult, IterativeEstimator, ObservedEstimator):
-    """Logistic regression by all rows at once, dense or sparse ones, divided among workers.
+    """Full-batch logistic regression on dense or sparse rows, divided among workers.
 
-    Minimises half the squared weights plus `C` times the losses of all rows: minus the logarithms of the probabilities
-    of their classes, which are the softmax of their scores, or, of two classes, the logistic function of one score.
+    Minimizes half the squared weights plus `C` times the losses of all rows. A row's loss is minus the logarithm of the
+    probability of its class. Probabilities are the softmax of the scores or, for two classes, the logistic function of
+    a single score.
 
     Parameters
     ----------
     C : float, default=1.0
-        Factor of the losses: the smaller, the smaller the weights.
+        Factor of the losses; smaller values give smaller weights.
     fit_intercept : bool, default=True
-        Whether scores have a constant, which is free.
+        Whether scores have an intercept, which is not penalized.
     solver : {"lbfgs", "newton-cg", "gd"}, default="lbfgs"
-        How to descend: by L-BFGS; by Newton steps, found by conjugate gradients, which go nearest to the minimum; or by
-        plain gradients.
+        Solver: L-BFGS; Newton steps by conjugate gradients, which come nearest to the minimum; or gradient descent.
     tol : float, default=1e-4
-        It ends when no entry of the gradient of the mean loss, penalty included, is larger.
+        The fit ends when no entry of the gradient of the penalized mean loss is larger than this.
     max_iter : int, default=100
-        Iterations, at most.
+        Maximum number of iterations.
     warm_start : bool, default=False
-        Whether to begin where the last fit has ended.
+        Whether to start from the result of the last fit.
     checkpoint : path, default=None
-        A folder that rank 0 sees. The fit is kept there while it runs, once a second at most, and at its end, and a fit
-        of the same rows and parameters goes on from it; `tol` and `max_iter` may be others.
+        Folder for saved state, accessible to rank 0. The running fit saves there, at most once a second, and at its
+        end. A later fit of the same rows with the same parameters (except `tol` and `max_iter`) resumes from it.
     every : int or None, default=None
-        The fit is kept after every so many iterations, in the folder and, of `on_failure`, in memory; each time costs a
-        write to the disk. None: in the folder once a second at most, in memory after each.
+        Save the fit every this many iterations: to the `checkpoint` folder, and to memory if `on_failure` restarts
+        fits. Each save to the folder costs a disk write. None: save to the folder at most once a second, and to memory
+        after each iteration.
     workers : int, default=1
-        How many ranks do the work; a single local one is the calling process.
+        Number of ranks. A single local rank runs in the calling process.
     threads : int or None, default=None
-        Threads of each worker; by default an even share of the machine's cores, or the cores of an engine's slot.
+        Threads per worker. Default: an even share of the machine's cores, or the cores of an engine's slot.
     engine : str, Engine or Job, default="local"
-        Where workers run, as for `ripieno.launch`; or a running job, whose workers then do the work, all of them.
+        Where workers run, as in `ripieno.launch`. If this is a running job, the fit uses all of its workers.
     on_failure : {"raise", "shrink", "respawn"}, default="raise"
-        What becomes of a fit whose workers die or fall silent, as for `ripieno.launch`: it fails, or begins again with
-        those that are left, or with as many as before; and goes on from what it has kept. A running job has its own.
+        Action when a worker dies or stops responding, as in `ripieno.launch`: raise, restart on the survivors, or
+        restart with replacements. A restarted fit resumes from its last saved state. A running job uses its own
+        setting.
     on_iteration : callable or None, default=None
         Called in the calling process after each iteration with a dict of "event" ("iteration"), "iteration" (from 1),
-        "objective", "gradient" (its largest entry, divided as for `tol`), and rank 0's "compute_s" and
+        "objective", "gradient" (its largest entry, scaled as for `tol`), and rank 0's "compute_s" and
         "communication_s".
 
     Attributes
@@ -101,17 +103,17 @@ class LogisticRegression(LinearClassifier, FromResult, IterativeEstimator, Obser
     coef_ : ndarray of shape (1 or n_classes, n_features), float64
         Weights of the columns; one row for two classes.
     intercept_ : ndarray of shape (1 or n_classes,), float64
-        Constants of the scores.
+        Intercepts of the scores.
     objective_ : float
-        What was minimised, at the end.
+        Final value of the objective.
     n_iter_ : int
-        Iterations, those before a checkpoint included.
+        Number of iterations, including iterations before a checkpoint.
     resumed_from_ : int or None
-        After how many iterations the fit went on from a checkpoint.
+        Number of completed iterations at which the fit resumed from a checkpoint; None if it did not resume.
     n_features_in_ : int
-        Columns of the input.
+        Number of columns of the input.
     first_column_ : int
-        What the first of them is counted as: 0, but 1 of libsvm text without an index 0.
+        Index of the first column: 0, or 1 for libsvm text without an index 0.
     feature_names_in_ : ndarray of shape (n_features_in_,)
         Names of the columns, if the input had them.
     report_ : RunReport
@@ -187,22 +189,22 @@ class LogisticRegression(LinearClassifier, FromResult, IterativeEstimator, Obser
         comm: Communicator | None = None,
         rows: Rows | None = None,
     ) -> LogisticRegression:
-        """Find the weights.
+        """Fit the weights.
 
         Parameters
         ----------
         X : array-like or sparse matrix of shape (n_samples, n_features), path, glob or list of paths
-            Of files, each worker reads its own share: .npy, .npz, .csv and .parquet with y; without, libsvm text, lines
-            of "label index:value …", of which the first column has the index 1 if no index is 0.
+            Each worker reads its own share of files. With y: .npy, .npz, .csv and .parquet. Without y: libsvm text,
+            lines of "label index:value …". If no index is 0, the first column has the index 1.
         y : array-like of shape (n_samples,), str or None
-            The class of each row, two at least; of files with names of columns, the name of the one that holds them.
+            Class of each row, at least two classes. For files with named columns, the name of the class column.
         sample_weight : array-like of shape (n_samples,), default=None
-            Weights of the rows, in their order; none may be negative.
+            Weights of the rows, in row order; must not be negative.
         comm : Communicator, optional
-            Ranks that all make this call, instead of workers that are started for it; all get the model.
+            Ranks that make this call together, instead of newly started workers. All ranks get the model.
         rows : {"own", "shared"}, optional
-            With `comm`: whether each rank passes rows of its own, which make up the whole in the order of ranks, or all
-            ranks pass the same rows. By default the ranks compare what they pass; different rows are an error.
+            With `comm`: "own" if each rank passes its own rows, concatenated in rank order; "shared" if all ranks pass
+            the same rows. Default: ranks compare their rows and raise an error if these differ.
 
         Returns
         -------
@@ -212,9 +214,9 @@ class LogisticRegression(LinearClassifier, FromResult, IterativeEstimator, Obser
         Raises
         ------
         InputError
-            Bad input or a bad parameter. It is a ValueError whose message says what is wrong.
+            Invalid input or parameter. InputError is a ValueError; its message names the problem.
         CheckpointError
-            The checkpoint is of another fit, in use, or cannot be written.
+            The checkpoint belongs to another fit, is in use, or cannot be written.
         CollectiveMismatch
             The ranks of `comm` make different calls, have different parameters, or pass different rows without `rows`.
         RankFailed
@@ -247,7 +249,7 @@ class LogisticRegression(LinearClassifier, FromResult, IterativeEstimator, Obser
         return self
 
     def score(self, X: Input, y: ArrayLike | str | None = None, sample_weight: ArrayLike | None = None) -> float:
-        """The share of rows whose class is predicted; files have the classes, libsvm ones by themselves."""
+        """Return the accuracy; y is the class column of files, or None for libsvm files, which include the classes."""
         if y is None or isinstance(y, str):
             if not in_files(X):
                 raise InputError(f"y={y!r}: expected the class of each row, which only files have")
@@ -257,7 +259,7 @@ class LogisticRegression(LinearClassifier, FromResult, IterativeEstimator, Obser
         return float(accuracy_score(y, self.predict(X), sample_weight=sample_weight))
 
     def __sklearn_tags__(self) -> Any:
-        """What scikit-learn may pass."""
+        """Return the input types that scikit-learn may pass."""
         tags = super().__sklearn_tags__()
         tags.input_tags.sparse = True
         return tags
@@ -265,7 +267,7 @@ class LogisticRegression(LinearClassifier, FromResult, IterativeEstimator, Obser
     def _open(
         self, X: Input, y: ArrayLike | str | None, sample_weight: ArrayLike | None
     ) -> tuple[Any, NDArray[Any] | int | None, NDArray[Any] | None, Reals | None]:
-        """What workers are sent: the rows, their labels, the classes if they are known, and weights."""
+        """Return the rows, their labels, the classes if known, and the weights, as sent to the workers."""
         self._target_name = y if isinstance(y, str) else None
         self._is_libsvm = in_files(X) and y is None
         if not in_files(X):
@@ -283,7 +285,7 @@ class LogisticRegression(LinearClassifier, FromResult, IterativeEstimator, Obser
     def _open_own(
         self, X: Any, y: ArrayLike | str | None, sample_weight: ArrayLike | None, comm: Communicator
     ) -> tuple[Any, NDArray[Any] | int | None, NDArray[Any] | None, Reals | None]:
-        """As `_open`, of this rank's own rows, which have their weights."""
+        """Open this rank's own rows, which include their weights, as `_open` does."""
         source: Any = None
         found: Any = None
         with opening(comm):
@@ -305,7 +307,7 @@ class LogisticRegression(LinearClassifier, FromResult, IterativeEstimator, Obser
         return points, labels[:, None], classes, None
 
     def _open_unnumbered(self, X: Any, y: Any) -> tuple[Any, NDArray[Any] | int | None]:
-        """The rows and the class of each, or the column of files that holds the classes."""
+        """Return the rows and the class of each, or the class column of files."""
         self._target_name = y if isinstance(y, str) else None
         self._is_libsvm = in_files(X) and y is None
         if self._is_libsvm:
@@ -394,7 +396,7 @@ class LogisticRegression(LinearClassifier, FromResult, IterativeEstimator, Obser
         return np.asarray(matrix @ self.coef_.T) + self.intercept_
 
     def _found(self, X: Any, target_name: str | None) -> tuple[Reals, NDArray[Any] | None]:
-        """Scores of the rows of files, and the classes that the files have."""
+        """Return the scores of the rows of files, and the classes in the files."""
         check_is_fitted(self, "coef_")
         source, target = (_libsvm(X), None) if self._is_libsvm else open_again(self, X, target_name)
         coef = np.vstack([self.coef_.T, self.intercept_])
@@ -415,7 +417,7 @@ class LogisticRegression(LinearClassifier, FromResult, IterativeEstimator, Obser
 
 
 def _numbered(y: ArrayLike) -> tuple[NDArray[np.int64], NDArray[Any]]:
-    """The number of each row's class, and the classes, ascending."""
+    """Return the class number of each row, and the classes, ascending."""
     check_classification_targets(y)
     classes, numbers = np.unique(np.asarray(y), return_inverse=True)
     if len(classes) < 2:

@@ -1,8 +1,8 @@
-"""What every worker runs for logistic regression by all rows at once.
+"""The worker program of full-batch logistic regression.
 
-Rank 0 decides: it asks all ranks for the loss and its gradient at some weights, or for a product with the second
-derivatives, by one broadcast, and gets the sums of what their rows add by one reduction. So no rank decides by bits of
-its own.
+Rank 0 runs the solver. It broadcasts a request for the loss and gradient at given weights, or for a Hessian-vector
+product. One reduction returns the sums of all ranks' contributions. Thus no rank takes a decision from its own
+rounding.
 
 Source: Zaharia et al., "Spark: cluster computing with working sets", HotCloud 2010, section 3.3 (gradient descent);
 Lin, Weng and Keerthi, "Trust region Newton method for large-scale logistic regression", JMLR 9, 2008 (products only).
@@ -37,13 +37,13 @@ from ripieno.input.matrix.libsvm import InMemoryRows, LibsvmFiles
 if TYPE_CHECKING:
     from ripieno.comm.communicator import Communicator
 
-#: What rank 0 asks for, in the first entry of what it broadcasts.
+#: Request codes of rank 0, in the first entry of its broadcast.
 END, LOSS, CURVATURE, SAMPLE, KEEP = 0.0, 1.0, 2.0, 3.0, 4.0
 
 
 @dataclass(frozen=True)
 class LogisticOptions:
-    """What the workers are told; `strength` is the factor of the losses, beside half the squared weights."""
+    """Options of the workers. `strength` is the factor of the losses, relative to half the squared weights."""
 
     strength: float
     fit_intercept: bool
@@ -55,7 +55,7 @@ class LogisticOptions:
 
 @dataclass(frozen=True)
 class LogisticResult:
-    """Where the descent has ended, and after how many iterations of an earlier fit it began, if there was one."""
+    """The end point of the solver, and the iteration count of the earlier fit that it resumed, if any."""
 
     at: Reals
     value: float
@@ -66,7 +66,7 @@ class LogisticResult:
 
 @dataclass(frozen=True)
 class LogisticPart:
-    """One worker's part of the result: what all know of the model, and its own record."""
+    """One worker's part of the result: the model, which all ranks share, and the worker's own record."""
 
     coef: Reals
     objective: float
@@ -87,17 +87,17 @@ def fit(
     options: LogisticOptions,
     emit: Emit | None = None,
 ) -> LogisticPart:
-    """Minimise the loss from `start`, (d + 1, k), or zero.
+    """Minimize the loss from `start`, (d + 1, k), or from zero.
 
-    The `labels` are numbers of classes, or the column that holds them, or None for sparse rows, which have their own.
-    The `classes` are found if not given.
+    The `labels` are class numbers, or the column that holds the labels, or None for sparse rows, which carry their
+    labels. If `classes` is None, the ranks determine the classes.
 
     Raises
     ------
     InputError
-        On every rank: bad rows, or labels that are not two classes or more.
+        On every rank: invalid rows, or labels with fewer than two classes.
     CheckpointError
-        On every rank: the checkpoint is of another fit, in use, or cannot be written.
+        On every rank: the checkpoint belongs to another fit, is in use, or cannot be written.
     """
     begin = time.perf_counter()
     if isinstance(_inner(source), InMemoryRows | LibsvmFiles):
@@ -140,11 +140,11 @@ def scores(
     columns: range,
     target: int | None,
 ) -> tuple[Reals, NDArray[Any] | None]:
-    """Scores of this worker's rows, (n, k), and the labels that files have of them."""
+    """Return the scores of this worker's rows, (n, k), and the labels that the files have for them."""
     if isinstance(source, LibsvmFiles):
         with agreement(comm):
             share = source.read_share(comm.rank, comm.world_size)
-        # What no row had when it was fitted has no weight.
+        # Columns that the fit did not have get no weight.
         return np.asarray(share.matrix[:, columns.start : columns.stop] @ coef[:-1]) + coef[-1], share.labels
     if target is None:
         return load(comm, source).points @ coef[:-1] + coef[-1], None
@@ -153,9 +153,9 @@ def scores(
 
 
 class _Shared:
-    """The mean loss of all ranks' rows and its penalty, which rank 0 asks for and the others help with.
+    """The penalized mean loss over all ranks' rows. Rank 0 requests it; the other ranks contribute.
 
-    Divided by the rows' weight, the gradient that `tol` is held against is scikit-learn's.
+    After division by the total row weight, `tol` applies to the same gradient as in scikit-learn.
     """
 
     def __init__(
@@ -177,7 +177,7 @@ class _Shared:
         self._journal = journal
         self._shape = (rows.column_count + 1, k)
         size = self._shape[0] * k
-        # A question, whether an iteration has ended before it, value and gradient norm of that, and the weights.
+        # Layout: request code, iteration-end flag, value and gradient norm of that iteration, weights.
         self._asked = np.zeros(4 + size)
         self._answer = np.zeros(1 + size)
         self.size = size
@@ -189,7 +189,7 @@ class _Shared:
             self._sample_scale = float(total) / comm.allreduce(len(self._sample.points)) * self._scale
 
     def value(self, at: Reals) -> tuple[float, Reals]:
-        """Mean loss with penalty, and its gradient."""
+        """Return the penalized mean loss and its gradient."""
         self._ask(LOSS, at)
         answer = self._answered()
         value, gradient = float(answer[0]) * self._scale, answer[1:] * self._scale
@@ -198,13 +198,13 @@ class _Shared:
         return value, self._fixed(gradient + self._penalty * free)
 
     def product(self, direction: Reals) -> Reals:
-        """Second derivatives times a direction."""
+        """Return the Hessian times a direction."""
         self._ask(CURVATURE, direction)
         product = self._answered()[1:] * self._scale
         return self._fixed(product + self._penalty * self._penalised(direction))
 
     def metric(self) -> Reals | None:
-        """Second derivatives of a sample of all ranks' rows, (k, d + 1, d + 1), of each class by itself."""
+        """Return the Hessian on a sample of all ranks' rows, per class, (k, d + 1, d + 1)."""
         if self._sample is None:
             return None
         self._ask(SAMPLE, np.zeros(self.size))
@@ -214,9 +214,9 @@ class _Shared:
         return found if np.isfinite(found).all() else None
 
     def metric_of(self, found: Reals) -> Metric:
-        """Divides by second derivatives that `metric` has found, and the penalty."""
+        """Return a function that solves with the penalized Hessian blocks that `metric` returned."""
         eye = np.eye(found.shape[1])
-        # The constant has the penalty too, though it is free: nothing is divided by nothing.
+        # The intercept also gets the penalty, although it is not penalized, so that no division by zero occurs.
         factors = [cho_factor(each + self._penalty * eye, check_finite=False) for each in found]
 
         def divided(vector: Reals) -> Reals:
@@ -224,35 +224,35 @@ class _Shared:
             pairs = zip(factors, columns, strict=True)
             solved = np.stack([cho_solve(factor, column, check_finite=False) for factor, column in pairs], axis=1)
             if len(factors) > 1:
-                # Along what all classes have in common no chances change.
+                # A shift common to all classes does not change probabilities.
                 solved -= solved.mean(axis=1, keepdims=True)
             return self._fixed(solved.ravel())
 
         return divided
 
     def go_on_after(self, iteration_count: int) -> None:
-        """So many iterations were an earlier fit's."""
+        """Set the number of iterations that an earlier fit completed."""
         self._journal.iterations_before = iteration_count
 
     def tell(self, iterate: Iterate) -> None:
-        """An iteration is over; the others are told with the next question."""
+        """Record the end of an iteration. The next request notifies the other ranks."""
         self._asked[1:4] = 1.0, iterate.value, iterate.slope
         self._journal.tell(objective=iterate.value / self._penalty, gradient=iterate.slope)
 
     def keep(self, iterate: Iterate) -> None:
-        """Let the next rank have the iterate in its memory, too, if the program would begin again."""
+        """Copy the iterate to the next rank's memory, if the program restarts after failures."""
         count = iterate.iteration_count
         if self._memory.is_kept_in_memory(count):
             self._ask(KEEP, np.full(self.size, count))
             self._memory.save(count, parts_of(iterate))
 
     def end(self) -> None:
-        """No more questions."""
+        """Notify the other ranks that no request follows."""
         self._asked[0] = END
         self._comm.broadcast(out=self._asked)
 
     def follow(self) -> None:
-        """Answer what rank 0 asks for, until it has no more questions."""
+        """Answer the requests of rank 0 until the last one."""
         clock = self._journal.clock
         while True:
             with clock.communicating():
@@ -302,13 +302,13 @@ class _Shared:
                 self._rows.curvature(at, found)
 
     def _penalised(self, at: Reals) -> Reals:
-        """Weights but those of the constant."""
+        """Return the weights without the intercept."""
         free = at.copy().reshape(self._shape)
         free[-1] = 0
         return free.ravel()
 
     def _fixed(self, slope: Reals) -> Reals:
-        """Without a constant, no slope along it."""
+        """Set the slope of the intercept to zero if the model has none."""
         if not self._fit_intercept:
             slope.reshape(self._shape)[-1] = 0
         return slope
@@ -321,7 +321,7 @@ def _led(
     facts: dict[str, Any],
     in_memory: dict[str, Any] | None,
 ) -> LogisticResult | CheckpointError:
-    """What came of the descent, of which the other ranks know that it has ended."""
+    """Run the solver on rank 0 and return its result on all ranks."""
     facts |= {"solver": options.solver, "C": options.strength, "fit_intercept": options.fit_intercept}
     try:
         with closing(LogisticCheckpointer(options.keeping, facts)) as keeper:
@@ -343,7 +343,7 @@ def _lead(
     first = begin(function, _start(function, start) if kept is None else kept.at)
     if kept is not None:
         if in_memory is None:
-            # What was kept has the bits of the fit before, whose sums may have had another order.
+            # The saved iterate has the rounding of the earlier fit, whose sums may have had another order.
             keeper.check(kept, first)
         function.go_on_after(kept.iteration_count)
 
@@ -354,10 +354,10 @@ def _lead(
 
     descent = descend(options.solver, function, kept or first, options.tol, options.max_iter, on_iteration)
     iterate = descent.iterate
-    # Who goes on from it may allow more iterations, or a smaller slope.
+    # A later fit may resume with more iterations or a smaller tolerance.
     keeper.save(iterate, last=True)
     if iterate.iteration_count == (kept.iteration_count if kept else 0):
-        # There is something to report, though nothing was left to do.
+        # The report needs one iteration, even if nothing was left to do.
         function.go_on_after(max(iterate.iteration_count - 1, 0))
         function.tell(iterate)
     resumed_from = None if kept is None else kept.iteration_count
@@ -369,7 +369,7 @@ def _start(function: _Shared, start: Reals | None) -> Reals:
 
 
 def _inner(source: Any) -> Any:
-    """What rows are in, own ones or not."""
+    """Return the container of the rows, whether they are own rows or not."""
     return source.source if isinstance(source, LocalRows) else source
 
 
@@ -407,7 +407,7 @@ def _dense(
 
 
 def _weights(comm: Communicator, weights: Reals | None, count: int) -> tuple[Reals, float, int]:
-    """The weights of this worker's rows, and of all; how many these are."""
+    """Return the weights of this worker's rows, the total weight of all rows, and their number."""
     counts = comm.allgather(count)
     offset, total = sum(counts[: comm.rank]), sum(counts)
     if weights is None:

@@ -1,4 +1,4 @@
-"""The rows of one worker, dense or sparse, and what they add to loss, gradient and products with second derivatives."""
+"""One worker's rows, dense or sparse, and their contributions to loss, gradient and Hessian products."""
 
 from __future__ import annotations
 
@@ -14,37 +14,40 @@ import ripieno.kernels as kernels
 if TYPE_CHECKING:
     from ripieno.kernels import SparseRows
 
-#: A sample of the rows has so many for each column, at most and at least: more are not worth it, fewer tell too little.
+#: Rows per column in a sample: more are not worth their cost, and fewer are not representative.
 MOST_ROWS_PER_COLUMN, LEAST_ROWS_PER_COLUMN = 16, 4
-#: Second derivatives of a sample cost so many operations for each entry of all rows at most: as much as a few passes.
+#: Maximum cost of a sample's Hessian, in operations per entry of all rows; equals the cost of a few passes.
 SAMPLE_OPERATIONS = 64
-#: Of more columns second derivatives are not put down.
+#: With more columns, no Hessian is stored.
 SAMPLE_COLUMNS = 512
-#: Values of a block of dense rows: as many as a cache holds, so that they are read once for both products.
+#: Number of values per block of dense rows; a block fits in cache, so both products read it from memory once.
 BLOCK_VALUES = 1 << 16
 
 Reals = NDArray[np.float64]
 
 
 class LogisticRows(Protocol):
-    """Rows with a class and a weight each; `chances`, (n, k), are kept from the last loss for the curvature there."""
+    """Rows with a class and a weight each.
+
+    The last call of `loss` keeps its probabilities `chances`, (n, k), for the curvature at the same point.
+    """
 
     column_count: int
     entry_count: int
     chances: Reals
 
     def loss(self, coef: Reals, gradient: Reals) -> float:
-        """The weighted sum of the losses at (d + 1, k) weights; its gradient is written."""
+        """Return the weighted sum of the losses at (d + 1, k) weights, and write its gradient."""
 
     def curvature(self, direction: Reals, product: Reals) -> None:
-        """Write the matrix of second derivatives, where the loss was last asked for, times a direction."""
+        """Write the Hessian at the point of the last `loss` call, times a direction."""
 
     def sample(self, stride: int, constant: float) -> DensitySample:
-        """One of so many rows, each with a constant."""
+        """Return every `stride`-th row, each with a constant."""
 
 
 class DensitySample:
-    """A few dense rows, and a constant, 1 or 0; their chances change with those of all rows."""
+    """A few dense rows and a constant, 1 or 0. Their probabilities are views that follow all rows' probabilities."""
 
     def __init__(self, points: NDArray[Any], weights: Reals, chances: Reals, constant: float) -> None:
         self.points: Reals = np.hstack([points, np.full((len(points), 1), constant)])
@@ -52,14 +55,14 @@ class DensitySample:
         self._chances = chances
 
     def second_derivatives(self) -> Reals:
-        """Those of the sum of the losses, (k, d + 1, d + 1): of the weights of each class, without those of others."""
+        """Return the Hessian blocks of the summed losses, (k, d + 1, d + 1): one per class, without mixed terms."""
         roots = np.sqrt(self._weights[:, None] * self._chances * (1 - self._chances))
         scaled = (self.points * each[:, None] for each in roots.T)
         return np.stack([each.T @ each for each in scaled])
 
 
 def sample_stride(row_count: int, entry_count: int, column_count: int, k: int) -> int | None:
-    """Every how many rows are to be taken for second derivatives; None if that is not worth it."""
+    """Return the stride of the sample for second derivatives; None if a sample is not worth its cost."""
     affordable = SAMPLE_OPERATIONS * entry_count // (k * column_count**2)
     wanted = min(affordable, MOST_ROWS_PER_COLUMN * column_count)
     if column_count > SAMPLE_COLUMNS or wanted < LEAST_ROWS_PER_COLUMN * column_count:
@@ -108,7 +111,7 @@ class Dense:
         self.column_count = int(points.shape[1])
         self._points = points
         self._weights = weights
-        # The truth of each row, as its chances should be.
+        # Target probabilities of each row.
         self._truth = (classes[:, None] == (np.arange(k) if k > 1 else 1)).astype(np.float64)
         self._classes = classes
         self.entry_count = points.size
@@ -151,7 +154,7 @@ class Dense:
 
 def _losses_and_chances(scores: Reals, truth: Reals, classes: NDArray[np.int64]) -> tuple[Reals, Reals]:
     if scores.shape[1] == 1:
-        # Of a large score of either sign nothing overflows.
+        # Avoids overflow for large scores of either sign.
         small = np.exp(-np.abs(scores))
         losses = np.log1p(small) + np.maximum(np.where(truth > 0, -scores, scores), 0)
         return losses[:, 0], np.where(scores > 0, 1.0, small) / (1 + small)

@@ -1,6 +1,6 @@
-"""Where a fit keeps its checkpoint: the iterate that the descent has reached, on which all the rest depends.
+"""Checkpoints of logistic regression fits: the solver's iterate, which determines all later iterations.
 
-Rank 0, which descends, writes it into a folder that it sees.
+Rank 0 runs the solver and writes the iterate to a folder.
 """
 
 from __future__ import annotations
@@ -15,19 +15,19 @@ from ripieno.algorithms.fit_checkpoint import FitCheckpoint, Keeping, WriteSched
 from ripieno.algorithms.logistic.solvers import Iterate
 
 NAME = "logistic"
-#: Another number of workers adds up in another order: by so much of the value the same rows may differ.
+#: Largest relative difference in value of equal rows, because other worker counts add in another order.
 SAME_ROWS = 1e-9
 
 
 class LogisticCheckpointer:
-    """Keeps the iterate of a descent in a folder; does nothing without one.
+    """Saves the iterate of a descent to a folder; does nothing without one.
 
     Parameters
     ----------
     keeping
-        Where, and how often.
+        Checkpoint settings.
     facts
-        What the fit is of, by name.
+        Facts that identify the fit, by name.
 
     Raises
     ------
@@ -40,12 +40,12 @@ class LogisticCheckpointer:
         self._checkpoint = FitCheckpoint(keeping.folder, NAME, facts)
 
     def load(self) -> Iterate | None:
-        """Where an earlier fit had come, if one had.
+        """Return the iterate of an earlier fit, or None.
 
         Raises
         ------
         CheckpointError
-            What is there is torn, or of another fit.
+            The saved iterate is damaged or belongs to another fit.
         """
         found = self._checkpoint.load()
         if found is None:
@@ -54,24 +54,24 @@ class LogisticCheckpointer:
         return Iterate(**found.result)
 
     def check(self, kept: Iterate, here: Iterate) -> None:
-        """Raise CheckpointError if the rows have another value at the iterate that was kept."""
+        """Raise CheckpointError if the rows have another value at the saved iterate."""
         if not np.isclose(here.value, kept.value, rtol=SAME_ROWS, atol=0.0):
             raise self._checkpoint.other_fit(
                 f"its rows had a mean loss of {kept.value!r}, and these have {here.value!r}"
             )
 
     def save(self, iterate: Iterate, *, last: bool = False) -> None:
-        """Keep an iterate instead of the last one, if it has its turn or is the `last`."""
+        """Save an iterate if the schedule requires it or if it is the `last`, replacing the earlier one."""
         count = iterate.iteration_count
         if self._turns.has(count) or (last and count != self._turns.kept):
             self._checkpoint.save(count, parts_of(iterate))
             self._turns.note(count)
 
     def close(self) -> None:
-        """Let other processes have the folder."""
+        """Release the folder for other processes."""
         self._checkpoint.close()
 
 
 def parts_of(iterate: Iterate) -> dict[str, Any]:
-    """What an iterate is made of, by name."""
+    """Return the components of an iterate, by name."""
     return {each.name: getattr(iterate, each.name) for each in fields(iterate)}

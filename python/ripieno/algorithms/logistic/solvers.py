@@ -1,7 +1,7 @@
-"""Ways down a smooth convex function of some weights: plain gradients, L-BFGS, Newton steps by conjugate gradients.
+"""Solvers for smooth convex functions: gradient descent, L-BFGS and Newton conjugate gradients.
 
-Each is a step from one iterate to the next, is given a function, and told nothing of rows or ranks. An iterate has all
-that the steps after it depend on, so a descent that goes on from one that was kept ends with the same bits.
+Each solver is a step from one iterate to the next. It receives a function and knows nothing of rows or ranks. An
+iterate contains the complete solver state, so a resumed descent gives the same bits.
 """
 
 from __future__ import annotations
@@ -14,54 +14,54 @@ import numpy as np
 from numpy.typing import NDArray
 
 Reals = NDArray[np.float64]
-#: Multiplies a vector by something near the inverse of the second derivatives.
+#: Multiplies a vector by an approximate inverse Hessian.
 Metric = Callable[[Reals], Reals]
 
-#: Steps that are tried along a direction.
+#: Maximum number of trial steps along a direction.
 MOST_TRIALS = 50
-#: How much of the decrease that the slope promises is enough, and how much of the slope may be left (Nocedal and
+#: Sufficient share of the decrease that the slope predicts, and the largest remaining share of the slope (Nocedal and
 #: Wright, "Numerical optimization", eq. 3.6).
 ENOUGH, SLOPE_LEFT = 1e-4, 0.9
-#: The most that is left of the gradient when a Newton step is taken, and the most products it takes.
+#: Largest remaining share of the gradient when a Newton step is accepted, and the maximum number of products.
 NEWTON_LEFT, NEWTON_PRODUCTS = 0.3, 200
-#: Steps that L-BFGS remembers.
+#: Number of steps that L-BFGS stores.
 MEMORY = 10
-#: A function that decreases by less than so much of its value has ended.
+#: A relative decrease below this ends the descent.
 LEAST_DECREASE = 64 * float(np.finfo(np.float64).eps)
 
 
 class Objective(Protocol):
-    """What is minimised."""
+    """A function to minimize."""
 
     def value(self, at: Reals) -> tuple[float, Reals]:
-        """Value and gradient."""
+        """Return value and gradient."""
 
     def product(self, direction: Reals) -> Reals:
-        """Second derivatives, where the value was last asked for, times a direction."""
+        """Return the Hessian at the point of the last `value` call, times a direction."""
 
     def metric(self) -> Reals | None:
-        """What `metric_of` makes a metric of, where the value was last asked for; None if it is not worth it."""
+        """Return data for `metric_of` at the point of the last `value` call; None if not worthwhile."""
 
     def metric_of(self, found: Reals) -> Metric:
-        """The metric of what `metric` has found."""
+        """Return the metric built from the result of `metric`."""
 
 
 @dataclass(frozen=True)
 class Iterate:
-    """Where a descent is, and what it knows.
+    """A point of a descent and the solver's state there.
 
     Parameters
     ----------
     at, value, gradient
-        The weights, and the function there.
+        Weights, and the function's value and gradient there.
     iteration_count
-        Iterations so far.
+        Number of iterations so far.
     scale
-        The last length of a step of `gd`; the first gradient's norm for `newton_cg`.
+        Last step length for `gd`; norm of the first gradient for `newton_cg`.
     moves, changes : (m, size)
-        The last steps of `lbfgs`, oldest first, and the changes of the gradient along them.
+        Last steps of `lbfgs`, oldest first, and the changes of the gradient along them.
     metric
-        What `lbfgs` has found out about second derivatives at its start.
+        Hessian data that `lbfgs` computed at its start.
     """
 
     at: Reals
@@ -75,24 +75,24 @@ class Iterate:
 
     @property
     def slope(self) -> float:
-        """The largest entry of the gradient."""
+        """Return the largest absolute entry of the gradient."""
         return float(np.abs(self.gradient).max(initial=0.0))
 
 
 @dataclass(frozen=True)
 class DescentResult:
-    """Where a way down ended; `converged` if it is as near the minimum as was wanted, or as numbers can be."""
+    """The end of a descent; `converged` if it reached the tolerance or the limit of rounding."""
 
     iterate: Iterate
     converged: bool
 
 
-#: One iteration; None if nothing lower is found.
+#: One iteration; returns None if it finds no lower value.
 Step = Callable[[Objective, Iterate], "Iterate | None"]
 
 
 def begin(function: Objective, at: Reals) -> Iterate:
-    """The iterate from which a descent starts."""
+    """Return the iterate at which a descent starts."""
     value, gradient = function.value(at)
     none = np.empty((0, len(at)))
     return Iterate(at, value, gradient, 0, 0.0, none, none)
@@ -106,7 +106,7 @@ def descend(
     max_iter: int,
     on_iteration: Callable[[Iterate], None],
 ) -> DescentResult:
-    """Go on from where the value was last asked for, until no entry of the gradient is larger than `tol`."""
+    """Descend from the point of the last `value` call until no gradient entry is larger than `tol`."""
     step = SOLVERS[solver]
     while iterate.iteration_count < max_iter and iterate.slope > tol:
         found = step(function, iterate)
@@ -120,7 +120,7 @@ def descend(
 
 
 def lbfgs(function: Objective, iterate: Iterate) -> Iterate | None:
-    """A step by the inverse of second derivatives that the last steps make likely.
+    """Take a step along the approximate inverse Hessian times the gradient.
 
     Source: Liu and Nocedal, "On the limited memory BFGS method for large scale optimization", Math. Program. 45, 1989;
     Nocedal and Wright, "Numerical optimization", algorithms 7.4 and 7.5.
@@ -130,7 +130,7 @@ def lbfgs(function: Objective, iterate: Iterate) -> Iterate | None:
     direction = _two_loops(iterate, None if metric is None else function.metric_of(metric))
     length = 1.0
     if is_first and metric is None:
-        # As far as the second derivatives along the gradient let expect the least value.
+        # To the minimum along the gradient in the quadratic model.
         length = float(direction @ direction) / float(direction @ function.product(direction))
     found = _searched(function, iterate, direction, length, SLOPE_LEFT)
     if found is None:
@@ -142,26 +142,26 @@ def lbfgs(function: Objective, iterate: Iterate) -> Iterate | None:
 
 
 def newton_cg(function: Objective, iterate: Iterate) -> Iterate | None:
-    """A Newton step that conjugate gradients solve for, the better the smaller the gradient is.
+    """Take a Newton step by conjugate gradients; accuracy increases as the gradient shrinks.
 
     Source: Dembo and Steihaug, "Truncated-Newton algorithms for large-scale unconstrained optimization", Math. Program.
     26, 1983; Nocedal and Wright, "Numerical optimization", algorithm 7.1.
     """
     norm = float(np.linalg.norm(iterate.gradient))
     first = iterate.scale or norm
-    # The root of what is left of the first gradient makes the end superlinear.
+    # The square root of the remaining gradient share makes convergence superlinear.
     step = _newton_step(function, iterate.gradient, min(NEWTON_LEFT, np.sqrt(norm / first)))
     found = _searched(function, iterate, step, 1.0)
     return None if found is None else replace(found, scale=first)
 
 
 def gd(function: Objective, iterate: Iterate) -> Iterate | None:
-    """Against the gradient, as far as the value keeps decreasing enough; the first trial is twice the last step."""
+    """Step against the gradient with a backtracking line search; the first trial is twice the last step."""
     return _searched(function, iterate, -iterate.gradient, 2 * (iterate.scale or 1.0))
 
 
 def _two_loops(iterate: Iterate, metric: Metric | None) -> Reals:
-    """Minus the gradient times the inverse of second derivatives."""
+    """Return minus the approximate inverse Hessian times the gradient."""
     direction = -iterate.gradient
     pairs = [(move, change, float(move @ change)) for move, change in zip(iterate.moves, iterate.changes, strict=True)]
     shares = []
@@ -179,7 +179,7 @@ def _two_loops(iterate: Iterate, metric: Metric | None) -> Reals:
 
 
 def _newton_step(function: Objective, gradient: Reals, left: float) -> Reals:
-    """A direction whose product with the second derivatives is minus the gradient, but for a share that is left."""
+    """Return a direction whose product with the Hessian is minus the gradient, up to a remaining share."""
     found = function.metric()
     metric: Metric = np.copy if found is None else function.metric_of(found)
     step, residual = np.zeros_like(gradient), -gradient
@@ -205,13 +205,13 @@ def _newton_step(function: Objective, gradient: Reals, left: float) -> Reals:
 def _searched(
     function: Objective, iterate: Iterate, direction: Reals, length: float, slope_left: float = np.inf
 ) -> Iterate | None:
-    """A point along a direction where the value has decreased enough, and, if wanted, the slope as well.
+    """Return a point along a direction with sufficient decrease and, if requested, a sufficiently small slope.
 
     Source: Lewis and Overton, "Nonsmooth optimization via quasi-Newton methods", Math. Program. 141, 2013, algorithm
-    2.6: the length is halved, or doubled, or in the middle of what is too short and what is too long.
+    2.6: the length is halved, doubled, or set to the middle of the bracket.
     """
     slope = float(iterate.gradient @ direction)
-    # Near the end differences of values are rounding.
+    # Near the end, differences of values are rounding errors.
     blur = LEAST_DECREASE * abs(iterate.value)
     least, most, found = 0.0, np.inf, None
     for _ in range(MOST_TRIALS):

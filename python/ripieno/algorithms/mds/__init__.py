@@ -1,1 +1,1 @@
-"""Multidimensional scaling: the estimator and the program of its workers."""
+"""Multidimensional scaling: estimator and worker program."""

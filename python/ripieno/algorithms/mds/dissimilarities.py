@@ -1,7 +1,7 @@
-"""A worker's rows of a matrix of dissimilarities: read, or computed from the points' rows, and checked.
+"""A worker's rows of a dissimilarity matrix: read, or computed from the points' rows, and checked.
 
-The matrix is never in one place, unless it came in one. Whether it is symmetric shows in its products with a random
-vector, from the left and from the right: a pass over the rows and n numbers to communicate.
+No rank has the whole matrix, unless the input is in memory. Symmetry is checked by products with a random vector from
+the left and from the right: one pass over the rows and n numbers of communication.
 Source: Freivalds, "Probabilistic machines can use less running time", IFIP 1977.
 """
 
@@ -30,15 +30,15 @@ if TYPE_CHECKING:
 
 Source = Dataset | RowsInMemory | matrix.LocalRows
 
-#: Distances between rows; the first is computed by a kernel of this package.
+#: Distances between rows. A kernel of this package computes the first one.
 METRICS = ("euclidean", "cityblock", "chebyshev", "cosine", "correlation", "canberra", "braycurtis", "sqeuclidean")
 PRECOMPUTED = "precomputed"
 BLOCK_ROWS = 256
-#: Of the largest entry: entries that are to be equal may differ by so much.
+#: Largest difference of entries that must be equal, relative to the largest entry.
 SYMMETRIC = 1e-5
-#: Of a sum of a row: what rounding may do to it in f64.
+#: Largest relative rounding error of a row sum in float64.
 ROUNDED = 1e-11
-#: Outside of these powers of two squares of float32 would leave its range.
+#: Outside of these powers of two, squares of float32 overflow or underflow.
 LEAST_EXPONENT, MOST_EXPONENT = -40, 40
 
 
@@ -49,16 +49,16 @@ class RowBlock:
     Parameters
     ----------
     dissimilarities : (m, n) int16 or float32
-        Divided by `scale`.
+        Dissimilarities, divided by `scale`.
     weights : (m, n) float32, or None for ones
     counts
         Rows of each rank.
     first
-        The number of the first row.
+        Number of the first row.
     scale
         A power of two.
     largest
-        The largest dissimilarity of all pairs that have weight, divided by `scale`.
+        Largest dissimilarity of pairs with non-zero weight, divided by `scale`.
     """
 
     dissimilarities: NDArray[Any]
@@ -73,18 +73,18 @@ class RowBlock:
 
     @property
     def total(self) -> int:
-        """Points."""
+        """Number of points."""
         return sum(self.counts)
 
 
 def load_square(comm: Communicator, source: Source | Sequences, weights: Source | None, metric: str) -> RowBlock:
-    """Read this worker's rows, or compute them from those of the points, or from sequences.
+    """Read this worker's rows, or compute them from rows of points or from sequences.
 
     Raises
     ------
     InputError
-        On every rank, with the same message: a value is not finite or negative, a point is not at a distance of zero
-        from itself, or the matrix is not square or symmetric; so for the weights. A sequence is no sequence.
+        On every rank, with the same message: a value is not finite or is negative, a diagonal entry is not zero, or the
+        matrix is not square or symmetric; the same for the weights. A sequence is invalid.
     """
     if isinstance(source, Sequences):
         values, counts, first = edit_distances(comm, source, metric)
@@ -94,7 +94,7 @@ def load_square(comm: Communicator, source: Source | Sequences, weights: Source 
         values, counts, first = _computed(comm, source, metric)
     own_weights = None if weights is None else _read_weights(comm, weights, counts, first)
     if metric == PRECOMPUTED and not isinstance(source, Sequences):
-        # After the weights: entries of pairs without weight are not checked.
+        # Read after the weights, because entries of pairs without weight are not checked.
         if own_weights is not None:
             share = replace(share, points=_without_missing(share.points, own_weights))
         _check_square(comm, share, counts, first)
@@ -103,12 +103,12 @@ def load_square(comm: Communicator, source: Source | Sequences, weights: Source 
 
 
 def read_rows(comm: Communicator, source: Source, width: int, what: str) -> RowShare:
-    """This worker's rows of a matrix of finite numbers >= 0, as int16 where files or arrays have it, else float.
+    """Read this worker's rows of finite numbers >= 0, as int16 if the input has that type, else float.
 
     Raises
     ------
     InputError
-        On every rank: they are something else, or have another width.
+        On every rank: the input is something else, or has another width.
     """
     with agreement(comm):
         share = _share(source, comm.rank, comm.world_size)
@@ -146,7 +146,7 @@ def _read_square(comm: Communicator, source: Source) -> tuple[RowShare, tuple[in
         share = _share(source, comm.rank, comm.world_size)
     shapes = comm.allgather((len(share.points), share.points.dtype))
     counts = tuple(count for count, _ in shapes)
-    # A rank without rows has no say in their type.
+    # A rank without rows does not determine the type.
     dtypes = [dtype for count, dtype in shapes if count] or [share.points.dtype]
     share = replace(share, points=share.points.astype(np.result_type(*dtypes), copy=False))
     total, first = sum(counts), sum(counts[: comm.rank])
@@ -159,7 +159,7 @@ def _read_square(comm: Communicator, source: Source) -> tuple[RowShare, tuple[in
 
 
 def _without_missing(values: NDArray[Any], weights: NDArray[np.float32]) -> NDArray[Any]:
-    """Return `values` with zeros where the weight is 0: a code of a missing entry may be any number, or NaN.
+    """Return `values` with zeros where the weight is 0: missing entries may have any value, or NaN.
 
     The array is copied if an entry changes, because it can be the caller's memory or a mapped file.
     """
@@ -176,7 +176,7 @@ def _without_missing(values: NDArray[Any], weights: NDArray[np.float32]) -> NDAr
 
 def _check_square(comm: Communicator, share: RowShare, counts: tuple[int, ...], first: int) -> None:
     with agreement(comm):
-        # After the shape: what is meant as points may have any sign.
+        # Checked after the shape, because rows of points may have any sign.
         _check_values(share, comm.threads)
         own = np.arange(len(share.points))
         diagonal = share.points[own, first + own]
@@ -223,7 +223,7 @@ def _read_weights(comm: Communicator, source: Source, counts: tuple[int, ...], f
             "square matrix, in the same kind of file as the dissimilarities"
         )
     with agreement(comm):
-        # The weight of a point with itself is nothing to the result.
+        # The weight of a point with itself does not affect the result.
         rows = np.arange(len(share.points))
         pairs = np.count_nonzero(share.points, axis=1) - (share.points[rows, first + rows] != 0)
         if total > 1 and not pairs.all():
@@ -251,7 +251,7 @@ def _check_symmetric(comm: Communicator, own: NDArray[Any], counts: tuple[int, .
     row = comm.broadcast(own[worst - first].astype(np.float64) if comm.rank == owner else None, root=owner)
     column = comm.allgather(np.ascontiguousarray(own[:, worst], np.float64), counts=counts)
     other = int(np.abs(row - column).argmax())
-    # Of distances that were computed from both sides the last bits may differ.
+    # Distances computed from both sides may differ in their last bits.
     if abs(row[other] - column[other]) > SYMMETRIC * float(row.max()):
         raise InputError(
             f"{what}: row {worst}, column {other} is {row[other]:g}, but row {other}, column {worst} is "
@@ -279,7 +279,7 @@ def _scaled(
 
 
 def _largest(values: NDArray[Any], weights: NDArray[np.float32] | None) -> float:
-    """The largest entry of those that have weight."""
+    """Return the largest entry with non-zero weight."""
     largest = 0.0
     for begin in range(0, len(values), BLOCK_ROWS):
         block = values[begin : begin + BLOCK_ROWS]

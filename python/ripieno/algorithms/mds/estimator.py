@@ -36,81 +36,85 @@ if TYPE_CHECKING:
 
 Reals = NDArray[np.float64]
 
-#: Random starts with annealing, if nobody says how many.
+#: Default number of random starts with annealing.
 ANNEALED_STARTS = 4
-#: Types that dissimilarities are taken in; others become the first.
+#: Accepted types of dissimilarities; others are converted to the first.
 DISSIMILARITY_DTYPES = [np.float64, np.float32, np.int16]
 
 
 class MDS(IterativeEstimator, ObservedEstimator):
-    """Positions of points whose distances are near to given dissimilarities, by majorization of the stress.
+    """Multidimensional scaling: positions with distances close to dissimilarities, by majorization of the stress.
 
     Parameters
     ----------
     n_components : int, default=3
-        Dimensions of the positions, at most 64.
+        Number of dimensions of the positions, at most 64.
     method : {"smacof", "da-smacof"}, default="smacof"
-        How to descend: by majorization alone, or with deterministic annealing, after which single points leap to where
-        they have less stress. It takes longer, mostly finds lower minima, and hardly depends on where it begins.
+        Descent method. "smacof" uses majorization alone. "da-smacof" adds deterministic annealing, and then single
+        points leap to positions of less stress. It takes longer, mostly finds lower minima, and hardly depends on the
+        start.
     weights : array of shape (n_samples, n_samples) or path, default=None
-        How much each pair counts: symmetric numbers >= 0, 0 for a dissimilarity that is missing. None: all alike.
+        Weights of the pairs: symmetric numbers >= 0, with 0 for missing dissimilarities. None: equal weights.
     metric : str, default="precomputed"
-        "precomputed": `fit` gets the dissimilarities. Otherwise it gets rows, whose distances the workers compute, each
-        those of its own rows: "euclidean", "cityblock", "chebyshev", "cosine", "correlation", "canberra",
-        "braycurtis" or "sqeuclidean". Or it gets sequences of letters: "levenshtein" counts insertions, deletions and
-        substitutions, "normalized-levenshtein" divides that by the length of the longer one. These two need the extra
-        ``ripieno[sequences]``.
+        "precomputed": `fit` receives the dissimilarities. Otherwise it receives rows, and each worker computes the
+        distances of its own rows: "euclidean", "cityblock", "chebyshev", "cosine", "correlation", "canberra",
+        "braycurtis" or "sqeuclidean". For sequences of letters, "levenshtein" counts insertions, deletions and
+        substitutions, and "normalized-levenshtein" divides this by the length of the longer sequence. These two require
+        the extra ``ripieno[sequences]``.
     init : "random" or array of shape (n_samples, n_components), default="random"
-        Positions to begin with; random ones are those that scikit-learn draws for the same whole number.
+        Initial positions. Random ones equal scikit-learn's for the same integer seed.
     n_init : int or "auto", default="auto"
-        How many random starts; the result of the least stress is kept. With annealing every other one begins
-        colder. "auto": 4 with annealing from random positions, otherwise 1.
+        Number of random starts; the result of least stress is kept. With annealing, every second start begins colder.
+        "auto" means 4 with annealing from random positions, otherwise 1.
     max_iter : int, default=300
-        Iterations of each start, and of each temperature, at most.
+        Maximum number of iterations per start and per temperature.
     eps : float, default=1e-6
-        A start, or a temperature, ends when the stress falls by less than this share of the squared distances, as in
-        scikit-learn; with annealing of the squared dissimilarities.
+        A start or temperature ends when the stress falls by less than this share of the squared distances, as in
+        scikit-learn. With annealing, the share refers to the squared dissimilarities.
     cooling : float, default=0.95
-        Each temperature's share of the one before, for "da-smacof".
+        Ratio of consecutive temperatures for "da-smacof".
     random_state : int, RandomState instance or None, default=None
-        Source of the random positions, and of the small moves of annealing.
+        Source of the random positions and of the small moves of annealing.
     checkpoint : path, default=None
-        A folder that rank 0 sees. The fit is kept there while it runs, once a second at most, and at its end, and a fit
-        of the same dissimilarities and parameters goes on from it; of a single start without annealing `max_iter` and
-        `eps` may be others.
+        Folder for saved state, accessible to rank 0. The running fit saves there, at most once a second, and at its
+        end. A later fit of the same dissimilarities with the same parameters resumes from it. For a single start
+        without annealing, `max_iter` and `eps` may differ.
     every : int or None, default=None
-        The fit is kept after every so many iterations, in the folder and, of `on_failure`, in memory; each time costs a
-        write to the disk. None: in the folder once a second at most, in memory after each.
+        Save the fit every this many iterations: to the `checkpoint` folder, and to memory if `on_failure` restarts
+        fits. Each save to the folder costs a disk write. None: save to the folder at most once a second, and to memory
+        after each iteration.
     workers : int, default=1
-        How many ranks do the work; a single local one is the calling process.
+        Number of ranks. A single local rank runs in the calling process.
     threads : int or None, default=None
-        Threads of each worker; by default an even share of the machine's cores, or the cores of an engine's slot.
+        Threads per worker. Default: an even share of the machine's cores, or the cores of an engine's slot.
     engine : str, Engine or Job, default="local"
-        Where workers run, as for `ripieno.launch`; or a running job, whose workers then do the work, all of them.
+        Where workers run, as in `ripieno.launch`. If this is a running job, the fit uses all of its workers.
     on_failure : {"raise", "shrink", "respawn"}, default="raise"
-        What becomes of a fit whose workers die or fall silent, as for `ripieno.launch`: it fails, or begins again with
-        those that are left, or with as many as before; and goes on from what it has kept. A running job has its own.
+        Action when a worker dies or stops responding, as in `ripieno.launch`: raise, restart on the survivors, or
+        restart with replacements. A restarted fit resumes from its last saved state. A running job uses its own
+        setting.
     on_iteration : callable or None, default=None
         Called in the calling process after each iteration with a dict of "event" ("iteration"), "iteration" (from 1),
-        "stress", "normalized_stress", with several starts "start" (from 1), with annealing "temperature", and rank 0's
-        "compute_s" and "communication_s".
+        "stress", "normalized_stress", "start" (from 1, with several starts), "temperature" (with annealing), and rank
+        0's "compute_s" and "communication_s".
 
     Attributes
     ----------
     embedding_ : ndarray of shape (n_samples, n_components), float64
-        The positions.
+        Positions of the points.
     stress_ : float
-        The sum over all pairs of the weighted squares of distance less dissimilarity.
+        Weighted sum over all pairs of (distance - dissimilarity)².
     normalized_stress_ : float
-        Kruskal's "Stress-1": the root of the stress divided by the sum of the weighted squared distances.
+        Kruskal's "Stress-1": the square root of the stress divided by the sum of the weighted squared distances.
     n_iter_ : int
-        Iterations of the start that was kept.
+        Number of iterations of the kept start.
     converged_ : bool
-        Whether `eps` has ended it, not `max_iter`.
+        Whether the kept start ended by `eps` instead of `max_iter`.
     resumed_from_ : int or None
-        After how many iterations of all starts the fit went on from a checkpoint.
+        Number of completed iterations of all starts at which the fit resumed from a checkpoint; None if it did not
+        resume.
     n_features_in_ : int
-        Columns of the input.
+        Number of columns of the input.
     feature_names_in_ : ndarray of shape (n_features_in_,)
         Names of the columns, if the input had them.
     report_ : RunReport
@@ -118,8 +122,8 @@ class MDS(IterativeEstimator, ObservedEstimator):
 
     Notes
     -----
-    Dissimilarities are computed with as int16 or float32, weights as float32. The result is the same bits with any
-    number of workers and threads, on processors that have the same vector instructions.
+    Dissimilarities are stored as int16 or float32, weights as float32. The result is bitwise equal for any number of
+    workers and threads, on processors with the same vector instructions.
 
     References
     ----------
@@ -140,7 +144,7 @@ class MDS(IterativeEstimator, ObservedEstimator):
 
     _row_parameters = ("init", "weights")
     _of_rows = ("embedding_",)
-    # The columns of dissimilarities have the order of the rows.
+    # The columns of dissimilarities follow the order of the rows, which splits do not fix.
     _takes_splits = False
 
     embedding_: Reals
@@ -202,16 +206,16 @@ class MDS(IterativeEstimator, ObservedEstimator):
         Parameters
         ----------
         X : array-like of shape (n_samples, n_samples) or (n_samples, n_features), path, glob or list of paths
-            The dissimilarities of all pairs, symmetric numbers >= 0, with zeros on the diagonal; or rows, by `metric`.
-            Of files each worker reads its own rows; those of a .npy file of int16 or float32 are mapped into memory.
-            Of sequences: strings, two or more, or a path, glob or URL of FASTA files, compressed or not.
+            Dissimilarities of all pairs: symmetric numbers >= 0 with a zero diagonal; or rows, depending on `metric`.
+            Each worker reads its own rows of files; .npy files of int16 or float32 are memory-mapped. Sequences are two
+            or more strings, or a path, glob or URL of FASTA files, compressed or not.
         y : ignored
         comm : Communicator, optional
-            Ranks that all make this call, instead of workers that are started for it; all get the model.
+            Ranks that make this call together, instead of newly started workers. All ranks get the model.
         rows : {"own", "shared"}, optional
-            With `comm`: whether each rank passes rows of its own, which make up the whole in the order of ranks, or all
-            ranks pass the same rows. By default the ranks compare what they pass; different rows are an error.
-            With own rows `init`, `weights` and `embedding_` have the own rows.
+            With `comm`: "own" if each rank passes its own rows, concatenated in rank order; "shared" if all ranks pass
+            the same rows. Default: ranks compare their rows and raise an error if these differ. With `rows="own"`,
+            `init`, `weights` and `embedding_` cover the rows of this rank.
 
         Returns
         -------
@@ -221,9 +225,9 @@ class MDS(IterativeEstimator, ObservedEstimator):
         Raises
         ------
         InputError
-            Bad input or a bad parameter. It is a ValueError whose message says what is wrong.
+            Invalid input or parameter. InputError is a ValueError; its message names the problem.
         CheckpointError
-            The checkpoint is of another fit, in use, or cannot be written.
+            The checkpoint belongs to another fit, is in use, or cannot be written.
         CollectiveMismatch
             The ranks of `comm` make different calls, have different parameters, or pass different rows without `rows`.
         RankFailed
@@ -247,18 +251,18 @@ class MDS(IterativeEstimator, ObservedEstimator):
         return self.fit(X).embedding_
 
     def interpolate(self, X: Input, *, n_neighbors: int = 10, max_iter: int = 300, eps: float = 1e-6) -> Reals:
-        """Positions of further points, by majorization, while those that were fitted stay where they are.
+        """Embed further points by majorization, with the fitted points fixed.
 
         Parameters
         ----------
         X : array-like of shape (n_new, n_samples), path, glob or list of paths
-            Dissimilarities of the new points to those that were fitted. Files are read by all workers.
+            Dissimilarities of the new points to the fitted points. All workers read their share of files.
         n_neighbors : int, default=10
-            To so many of the fitted points, those that are least dissimilar, distances are to be right.
+            Number of nearest fitted points that each new point's stress includes.
         max_iter : int, default=300
-            Iterations, at most.
+            Maximum number of iterations.
         eps : float, default=1e-6
-            It ends when no point moves by more than this share of the size of the embedding.
+            The iteration ends when no point moves by more than this share of the size of the embedding.
 
         Returns
         -------
@@ -267,7 +271,7 @@ class MDS(IterativeEstimator, ObservedEstimator):
         Raises
         ------
         InputError
-            Bad dissimilarities or a bad parameter.
+            Invalid dissimilarities or parameter.
         """
         check_is_fitted(self)
         check_count("n_neighbors", n_neighbors)
@@ -285,7 +289,7 @@ class MDS(IterativeEstimator, ObservedEstimator):
         return np.concatenate(parts)
 
     def __sklearn_tags__(self) -> Any:
-        """What scikit-learn may pass."""
+        """Return the input types that scikit-learn may pass."""
         tags = super().__sklearn_tags__()
         tags.input_tags.pairwise = self.metric == PRECOMPUTED
         tags.input_tags.positive_only = tags.input_tags.pairwise
@@ -319,7 +323,7 @@ class MDS(IterativeEstimator, ObservedEstimator):
         )
 
     def _open_own(self, X: Any, comm: Communicator) -> tuple[LocalRows, LocalRows | None, MDSOptions]:
-        """This rank's rows, weights and options; `init` and `weights` have the same rows as X."""
+        """Return this rank's rows, weights and options; `init` and `weights` have the same rows as X."""
         source: Any = None
         weights: Any = None
         init = None
@@ -416,7 +420,7 @@ class MDS(IterativeEstimator, ObservedEstimator):
 
 
 def _sequences(X: Any) -> Sequences:
-    """Strings as they are; a single one, and paths, as FASTA files."""
+    """Return sequences from strings; a single string, or paths, are opened as FASTA files."""
     if isinstance(X, Sequences):
         return X
     if isinstance(X, str | os.PathLike):
@@ -430,7 +434,7 @@ def _sequences(X: Any) -> Sequences:
 
 
 def _small(X: Any) -> Any:
-    """Whole numbers of up to 16 bits in the type that kernels read; all else as it is."""
+    """Return integers of up to 16 bits as int16, which the kernels read; other input is unchanged."""
     is_small = isinstance(X, np.ndarray) and X.dtype.kind in "iu" and np.can_cast(X.dtype, np.int16)
     return X.astype(np.int16, copy=False) if is_small else X
 

@@ -1,10 +1,10 @@
-"""Leaps of single points: what annealing has left on the wrong side of others finds its place.
+"""Leaps: moves of single points that annealing left at a poor local minimum.
 
-Local minima of the stress often differ in where a few points lie. So each point tries some places, those of other
-points that are drawn at random: from there majorization leads it to a minimum, while all others stay where they are. It
-leaps if it has less stress there. A rank tries for its own points, so only the places that were chosen travel.
-Majorization of one point is that of points out of sample, as in Bae, Choi, Qiu and Fox, "Dimension reduction and
-visualization of large high-dimensional data via interpolation", HPDC 2010, section 3.2, with all points as neighbours.
+Local minima of the stress often differ in the positions of a few points. So each point tries the positions of some
+random other points. From each, majorization leads it to a minimum while all other points stay fixed. The point leaps if
+its stress is lower there. A rank tries for its own points, so only the chosen positions travel. Majorization of one
+point equals out-of-sample majorization, as in Bae, Choi, Qiu and Fox, "Dimension reduction and visualization of large
+high-dimensional data via interpolation", HPDC 2010, section 3.2, with all points as neighbors.
 """
 
 from __future__ import annotations
@@ -17,25 +17,25 @@ from ripieno.algorithms.mds.dissimilarities import RowBlock
 
 Reals = NDArray[np.float64]
 
-#: Places that each point tries, and steps of majorization from each.
+#: Number of positions that each point tries, and of majorization steps from each.
 TRIES, STEPS = 3, 8
-#: A point leaps if it loses at least this share of its stress.
+#: A point leaps if this lowers its stress by at least this share.
 LEAST_GAIN = 1e-3
-#: By so much of the largest dissimilarity it lands beside the other point: there no pair may coincide.
+#: Offset of a landing from the other point, relative to the largest dissimilarity, because points must not coincide.
 ASIDE = 1e-3
 
 
 class Leaps:
-    """Tries for the points of this rank.
+    """Trial positions of this rank's points.
 
     Parameters
     ----------
     rows
         Dissimilarities and weights of the points.
     at : (n, k)
-        Where all points are.
+        Positions of all points.
     threads
-        Threads to compute with.
+        Number of threads.
     """
 
     def __init__(self, rows: RowBlock, at: Reals, threads: int) -> None:
@@ -58,7 +58,7 @@ class Leaps:
             self._middle = self._here * self._weight - differences
 
     def better(self, landings: Reals) -> Reals:
-        """Where the points of this rank have the least stress, (m, k): here, or where one of the landings leads.
+        """Return the positions of least stress of this rank's points, (m, k): the current ones or results of landings.
 
         `landings` are (tries, m, k).
         """
@@ -73,20 +73,20 @@ class Leaps:
         return best
 
     def _measured(self, at: Reals) -> tuple[Reals, Reals]:
-        """The errors of each point if it alone were elsewhere, and where a step of majorization leads from there."""
+        """Return each point's errors if it alone moved, and its position after a majorization step from there."""
         rows = self._rows
         pairs.guttman(
             rows.dissimilarities, rows.weights, at.astype(np.float32), self._all, self._out, threads=self._threads
         )
-        # A point that is elsewhere is no neighbour of where it was.
+        # A moved point is no neighbor of its old position.
         errors = self._out[:, -2] - (self._itself * (at - self._here) ** 2).sum(axis=1)
         return errors, (self._middle + self._out[:, :-2]) / self._weight
 
 
 def landings(rows: RowBlock, at: Reals, random: np.random.Generator) -> Reals:
-    """Places for the points of this rank to try, (tries, m, k); `random` is the same on all ranks."""
+    """Return trial positions for this rank's points, (tries, m, k); `random` is the same on all ranks."""
     own = slice(rows.first, rows.first + len(rows))
-    # Of all points on every rank, so that they do not depend on the number of ranks.
+    # Drawn for all points on every rank, so that they do not depend on the number of ranks.
     drawn = [
         at[random.permutation(rows.total)] + ASIDE * rows.largest * random.normal(size=at.shape) for _ in range(TRIES)
     ]

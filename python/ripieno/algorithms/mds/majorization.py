@@ -1,9 +1,9 @@
-"""Majorization: the positions that minimise a quadratic function above the stress, again and again.
+"""Majorization: repeated minimization of a quadratic upper bound of the stress.
 
-In each step a rank computes, of its own points, the product of Guttman's matrix B with the positions, and the stress.
-All ranks gather the rows of both by one collective. Stress is summed up from the rows without rounding, so positions
-and stress are the same bits however many ranks share the rows. With weights the step takes a product with the inverse
-of their Laplacian matrix V, which conjugate gradients find from products with V alone.
+In each step, a rank computes its own points' rows of the product of Guttman's matrix B with the positions, and their
+stress. One collective gathers both on all ranks. Stress is summed from the rows without rounding, so positions and
+stress are bitwise equal for any number of ranks. With weights, the step multiplies by the inverse of their Laplacian
+matrix V. Conjugate gradients compute this from products with V alone.
 Sources: De Leeuw, "Applications of convex analysis to multidimensional scaling", 1977; Ruan and Fox, "A robust and
 scalable solution for interpolative multidimensional scaling with weighting", e-Science 2013, algorithms 1 and 2; De
 Leeuw and Heiser, "Multidimensional scaling with restrictions on the configuration", Multivariate Analysis V, 1980
@@ -29,22 +29,22 @@ if TYPE_CHECKING:
 
 Reals = NDArray[np.float64]
 
-#: Conjugate gradients end when what is left is this share of the right side, or after so many products.
+#: Conjugate gradients end at this relative residual, or after this many products.
 SOLVED, MOST_PRODUCTS = 1e-6, 100
 
 
 @dataclass(frozen=True)
 class MajorizationStep:
-    """What a pass over all pairs has found at some positions.
+    """The result of a pass over all pairs at some positions.
 
     Parameters
     ----------
     pulled : (n, k)
-        The product of B with the positions.
+        Product of B with the positions.
     errors
-        The weighted squares of distances less dissimilarities, over all pairs both ways.
+        Weighted squared differences of distances and dissimilarities, over all pairs in both directions.
     squares
-        Those of the distances.
+        Weighted squared distances.
     """
 
     pulled: Reals
@@ -53,7 +53,7 @@ class MajorizationStep:
 
 
 class Majorization:
-    """The stress of positions that all ranks have, and the step to better ones; every rank makes each call.
+    """The stress of positions that all ranks have, and majorization steps; every rank makes each call.
 
     Parameters
     ----------
@@ -62,9 +62,9 @@ class Majorization:
     rows
         This rank's rows of the dissimilarities.
     dimensions
-        Of the positions.
+        Number of dimensions of the positions.
     clock
-        Counts where the time goes.
+        Clock that separates computation from communication.
     """
 
     def __init__(self, comm: Communicator, rows: RowBlock, dimensions: int, clock: IterationClock) -> None:
@@ -76,7 +76,7 @@ class Majorization:
         self._products = np.empty((rows.total, dimensions))
 
     def step(self, at: Reals, shift: float = 0.0) -> MajorizationStep:
-        """Pass over all pairs; `shift` is taken off each dissimilarity."""
+        """Pass over all pairs; `shift` is subtracted from each dissimilarity."""
         with self._clock.computing():
             positions = at.astype(np.float32)
             pairs.guttman(
@@ -95,7 +95,7 @@ class Majorization:
             return MajorizationStep(self._sums[:, :-2].copy(), errors, squares)
 
     def transform(self, step: MajorizationStep, at: Reals, *, doubled: bool = False) -> Reals:
-        """The positions that the pass leads to, or those twice as far: there the stress is not higher than here."""
+        """Return the positions after the step, or after a step of twice the length; neither increases the stress."""
         if self._rows.weights is None:
             with self._clock.computing():
                 to = step.pulled / self._rows.total
@@ -104,7 +104,7 @@ class Majorization:
         return 2 * to - at if doubled else to
 
     def leapt(self, at: Reals, random: np.random.Generator) -> Reals:
-        """The positions after leaps of points that have less stress elsewhere; all ranks draw the same numbers."""
+        """Return the positions after leaps to lower stress; all ranks draw the same numbers."""
         with self._clock.computing():
             own = Leaps(self._rows, at, self._comm.threads).better(landings(self._rows, at, random))
         with self._clock.communicating():
@@ -112,7 +112,7 @@ class Majorization:
             return gathered
 
     def _solved(self, right: Reals, start: Reals) -> Reals:
-        """The solution of V·x = right by conjugate gradients, all dimensions as one vector."""
+        """Solve V·x = right by conjugate gradients, with all dimensions as one vector."""
         solution = start.copy()
         left = right - self._product(solution)
         direction = left.copy()
@@ -131,7 +131,7 @@ class Majorization:
         return solution
 
     def _product(self, vector: Reals) -> Reals:
-        """V times a vector."""
+        """Return V times a vector."""
         assert self._rows.weights is not None
         with self._clock.computing():
             narrow = vector.astype(np.float32)
@@ -148,5 +148,5 @@ class Majorization:
 
 
 def _dot(a: Reals, b: Reals) -> float:
-    # On every host the same bits: all ranks have to take as many products.
+    # Bitwise equal on every host, because all ranks must make the same number of products.
     return math.fsum((a * b).ravel())

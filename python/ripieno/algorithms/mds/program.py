@@ -1,9 +1,9 @@
-"""What every worker runs for multidimensional scaling: starts, temperatures, iterations; and points out of sample.
+"""The worker program of multidimensional scaling: starts, temperatures, iterations, and out-of-sample points.
 
-Deterministic annealing minimises the mean of the stress over positions that scatter by a temperature T: it takes
-√(2k)·T off every dissimilarity, down to zero. T falls until nothing is taken off. At each temperature positions are
-moved a little at random: while few dissimilarities count, points gather on lines and planes, which majorization alone
-does not leave. After the last one single points leap to where they have less stress, in some rounds.
+Deterministic annealing minimizes the expected stress over positions that scatter with temperature T. This subtracts
+√(2k)·T from every dissimilarity, but not below zero. T falls until nothing is subtracted. At each temperature,
+positions get a small random shift: while few dissimilarities count, points gather on lines and planes, and majorization
+alone cannot leave these. After the last temperature, rounds of leaps move single points to positions of less stress.
 Sources: Bae, Qiu and Fox, "Multidimensional scaling by deterministic annealing with iterative majorization algorithm",
 e-Science 2010; Ruan and Fox, e-Science 2013, algorithm 1; Rose, "Deterministic annealing for clustering, compression,
 classification, regression, and related optimization problems", Proc. IEEE 86(11), 1998 (small moves); Bae, Choi, Qiu
@@ -35,36 +35,36 @@ if TYPE_CHECKING:
     from ripieno.comm.communicator import Communicator
 
 METHODS = ("smacof", "da-smacof")
-#: Of the largest dissimilarity: what the last temperature above zero takes off, and how far points are moved at each.
+#: Relative to the largest dissimilarity: the shift at the last temperature above zero, and the random moves at each.
 LEAST_SHIFT, MOVED = 0.02, 3e-3
-#: At a temperature above zero steps go twice as far, but for the first and every tenth.
+#: At temperatures above zero, step lengths are doubled, except in the first and every tenth iteration.
 DOUBLED = 10
-#: Every other start begins at this share of the first temperature.
+#: Every second start begins at this share of the first temperature.
 COLDER = 0.4
-#: Rounds of leaps end when one has lowered the squared errors by less than this share, or after so many.
+#: Rounds of leaps end when one lowers the squared errors by less than this share, or after `MOST_ROUNDS`.
 LEAST_GAIN, MOST_ROUNDS = 1e-4, 10
-#: By so much of their size new points lie beside the middle of their neighbours at first: there no pair may coincide.
+#: Relative offset of new points from the mean of their neighbors at the start, because points must not coincide.
 ASIDE = 1e-3
 
 
 @dataclass(frozen=True)
 class MDSOptions:
-    """What the workers are told.
+    """Options of the workers.
 
     Parameters
     ----------
     n_components, method, metric, max_iter, eps
-        As for `MDS`.
+        As in `MDS`.
     init : (n, k), or None
-        Where to begin; None draws positions.
+        Initial positions. None: draw them at random.
     n_init
-        How many starts.
+        Number of starts.
     cooling
-        Each temperature's share of the one before.
+        Ratio of consecutive temperatures.
     seed
-        Of the positions that are drawn.
+        Seed of the random positions.
     keeping
-        Where and how often the fit is kept.
+        Checkpoint settings.
     """
 
     n_components: int
@@ -79,7 +79,7 @@ class MDSOptions:
     keeping: Keeping
 
     def facts(self, rows: RowBlock) -> dict[str, object]:
-        """What a checkpoint is of."""
+        """Return the facts that identify a checkpoint's fit."""
         facts: dict[str, object] = {
             "points": rows.total,
             "n_components": self.n_components,
@@ -90,14 +90,14 @@ class MDSOptions:
             "seed": self.seed if self.init is None or self.method == METHODS[1] else None,
         }
         if self.method == METHODS[1] or self.n_init > 1:
-            # What is behind was ended by it.
+            # These parameters ended the starts that are already complete.
             facts |= {"max_iter": self.max_iter, "eps": self.eps, "cooling": self.cooling}
         return facts
 
 
 @dataclass(frozen=True)
 class MDSPart:
-    """One worker's part of the result: what all know, and its own record."""
+    """One worker's part of the result: the shared result and the worker's own record."""
 
     embedding: Reals
     stress: float
@@ -118,14 +118,14 @@ def fit(
     options: MDSOptions,
     emit: Emit | None = None,
 ) -> MDSPart:
-    """Find positions whose distances are the dissimilarities, of all starts those of the least stress.
+    """Find positions with distances close to the dissimilarities; keep the start with the least stress.
 
     Raises
     ------
     InputError
-        On every rank: bad dissimilarities, weights or positions to begin with.
+        On every rank: invalid dissimilarities, weights or initial positions.
     CheckpointError
-        The checkpoint is of another fit, in use, or cannot be written.
+        The checkpoint belongs to another fit, is in use, or cannot be written.
     """
     begin = time.perf_counter()
     rows = load_square(comm, source, weights, options.metric)
@@ -151,21 +151,21 @@ def fit(
 
 
 class _Descent:
-    """Iterates from each start, through all temperatures."""
+    """The iterates from each start through all temperatures."""
 
     def __init__(self, comm: Communicator, rows: RowBlock, options: MDSOptions, journal: IterationLog) -> None:
         self._rows = rows
         self._options = options
         self._journal = journal
         self._majorization = Majorization(comm, rows, options.n_components, journal.clock)
-        #: If all dissimilarities are zero there is nothing to take off.
+        #: If all dissimilarities are zero, annealing has nothing to subtract.
         self._is_annealed = options.method == METHODS[1] and rows.largest > 0
         self._shifts = list(_shifts(rows.largest, options.cooling)) if self._is_annealed else [0.0]
         self._size = 0.0
         self.resumed_from: int | None = None
 
     def run(self, keeper: MdsCheckpointer) -> MdsFitState:
-        """From the first start, or from a checkpoint, to the end of the last."""
+        """Run from the first start, or from a checkpoint, to the end of the last start."""
         starts = self._starts()
         drawn = next(starts)
         state = self._last = MdsFitState(at=drawn)
@@ -179,7 +179,7 @@ class _Descent:
         if kept is not None:
             keeper.check(kept, step.errors)
         if self._options.method == METHODS[1]:
-            # At positions that coincide the errors are the squares of the dissimilarities.
+            # At coinciding positions, the errors equal the squared dissimilarities.
             self._size = self._majorization.step(np.zeros_like(state.at)).errors
         while True:
             state = self._descend(state, step, keeper)
@@ -187,7 +187,8 @@ class _Descent:
             if best is None or state.errors < best.errors:
                 state = replace(state, best=replace(state, best=None))
             if state.start + 1 == self._options.n_init:
-                # Of a fit that has ended, too, an iteration is left to who goes on from it, and its report.
+                # A resumed fit runs at least one iteration, which its report needs. This also holds for a fit that had
+                # ended.
                 keeper.save(self._last, last=True)
                 return state
             start = state.start + 1
@@ -197,7 +198,7 @@ class _Descent:
             step = self._majorization.step(state.at, self._shift(state.level))
 
     def _descend(self, state: MdsFitState, step: MajorizationStep, keeper: MdsCheckpointer) -> MdsFitState:
-        """From a start, or the middle of a descent, to the end of its last temperature, or round of leaps."""
+        """Run from a start, or from the middle of a descent, to the end of its last temperature or round of leaps."""
         while True:
             state = replace(state, errors=step.errors, squares=step.squares)
             if state.in_level >= self._options.max_iter or self._has_settled(state):
@@ -223,13 +224,13 @@ class _Descent:
             self._tell(state)
 
     def _following(self, state: MdsFitState) -> tuple[MdsFitState, MajorizationStep] | None:
-        """What the next temperature begins with, or the next round of leaps; None after the last."""
+        """Return the first state and step of the next temperature or round of leaps; None after the last."""
         level = state.level + 1
         random = np.random.default_rng([self._options.seed, state.start, level])
         state = replace(state, level=level, in_level=0, before=None)
         if level < len(self._shifts):
             at = state.at + MOVED * self._rows.largest * random.normal(size=state.at.shape)
-            # What the next temperature leaves of the dissimilarities leads elsewhere from the same positions.
+            # The next temperature changes the shifted dissimilarities, so the same positions give a new step.
             step = self._majorization.step(at, self._shift(level))
         else:
             is_over = level >= len(self._shifts) + MOST_ROUNDS or state.errors >= (1 - LEAST_GAIN) * state.left
@@ -237,25 +238,26 @@ class _Descent:
                 return None
             at = self._majorization.leapt(state.at, random)
             step = self._majorization.step(at)
-            # Points that leap at once may be in each other's way.
+            # Simultaneous leaps of several points can collide.
             if step.errors >= state.errors:
                 return None
             state = replace(state, left=state.errors)
         return replace(state, at=at, errors=step.errors, squares=step.squares), step
 
     def _first(self, start: int) -> int:
-        """The temperature that a start begins at. From the first one most starts come to the same few minima."""
+        """Return the first temperature of a start. From the highest one, most starts reach the same few minima."""
         share = COLDER if start % 2 else 1.0
         return next(level for level, shift in enumerate(self._shifts) if shift <= share * self._shifts[0])
 
     def _shift(self, level: int) -> float:
-        """What is taken off each dissimilarity; in rounds of leaps nothing."""
+        """Return the shift subtracted from each dissimilarity; zero in rounds of leaps."""
         return self._shifts[level] if level < len(self._shifts) else 0.0
 
     def _has_settled(self, state: MdsFitState) -> bool:
         if state.before is None:
             return False
-        # scikit-learn's measure; where annealing has drawn all points together, theirs would be next to nothing.
+        # scikit-learn's criterion, except where annealing has contracted all points and the size would be close to
+        # zero.
         size = self._size or state.squares
         return state.before - state.errors < self._options.eps * size
 
@@ -272,7 +274,7 @@ class _Descent:
         self._journal.tell(**measures)
 
     def _starts(self) -> Iterator[Reals]:
-        """Positions to begin with, those that scikit-learn draws with the same seed."""
+        """Yield initial positions; they equal scikit-learn's for the same seed."""
         options, total = self._options, self._rows.total
         if options.init is not None:
             if len(options.init) != total:
@@ -285,7 +287,7 @@ class _Descent:
 
 
 def _shifts(largest: float, cooling: float) -> Iterator[float]:
-    """What each temperature takes off the dissimilarities, and nothing at the end."""
+    """Yield the shift of the dissimilarities at each temperature, ending with zero."""
     share = cooling
     while share > LEAST_SHIFT:
         yield share * largest
@@ -294,22 +296,22 @@ def _shifts(largest: float, cooling: float) -> Iterator[float]:
 
 
 def _normalized(errors: float, squares: float) -> float:
-    """Kruskal's stress, "Stress-1"."""
+    """Return Kruskal's stress, "Stress-1"."""
     return float(np.sqrt(errors / squares)) if squares > 0 else 0.0
 
 
 def interpolate(
     comm: Communicator, source: Dataset | RowsInMemory, embedding: Reals, neighbors: int, max_iter: int, eps: float
 ) -> Reals:
-    """The positions of this worker's new points, (m, k), by their dissimilarities to the points that have positions.
+    """Return positions of this worker's new points, (m, k), from their dissimilarities to the embedded points.
 
-    Of each new point the stress with its nearest points is minimised, the others do not count. It ends when no rank's
-    points move by more than `eps` of the size of the embedding.
+    Each new point minimizes its stress with its nearest embedded points only. The iteration ends when no rank's points
+    move by more than `eps` times the size of the embedding.
 
     Raises
     ------
     InputError
-        On every rank: bad dissimilarities.
+        On every rank: invalid dissimilarities.
     """
     share = read_rows(comm, source, len(embedding), "X")
     counts = comm.allgather(len(share.points))
@@ -328,7 +330,7 @@ def interpolate(
     for _ in range(max_iter):
         pairs.guttman(points, weights, at.astype(np.float32), fixed, out, threads=comm.threads)
         moved = middle + out[:, :-2] / count
-        # All ranks go on as long as one does, so that a point's position does not depend on who has it.
+        # All ranks continue while any rank does, so that a point's position does not depend on its rank.
         farthest = comm.allreduce(float(np.abs(moved - at).max(initial=0.0)), op="max")
         at = moved
         if farthest <= eps * size:

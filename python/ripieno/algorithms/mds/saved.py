@@ -1,6 +1,6 @@
-"""Where a fit keeps its checkpoint: the state that it has come to, of which all that follows is made.
+"""Checkpoints of MDS fits: the state after an iteration, which determines all later iterations.
 
-All ranks have the state. Rank 0 writes it into a folder that it sees, at the end, too.
+All ranks have the state. Rank 0 writes it to a folder, also at the end of the fit.
 """
 
 from __future__ import annotations
@@ -17,32 +17,32 @@ if TYPE_CHECKING:
     from ripieno.comm.communicator import Communicator
 
 NAME = "mds"
-#: By so much of the stress the same dissimilarities may differ, on another processor.
+#: Largest relative difference in stress of equal dissimilarities on other processors.
 SAME_ROWS = 1e-5
 
 
 @dataclass(frozen=True)
 class MdsFitState:
-    """How far a fit has come.
+    """The progress of a fit.
 
     Parameters
     ----------
     at : (n, k)
         Positions.
     start, level
-        The start, and the temperature, from 0; after the last of these come the rounds of leaps.
+        Number of the start, and of the temperature, from 0; rounds of leaps follow the last temperature.
     iteration, in_level, told
         Iterations of this start, of this temperature, and of all starts.
     errors, squares
-        What was measured at the positions.
+        Sums measured at the positions.
     before
-        The errors an iteration before, at the same temperature.
+        Errors one iteration earlier, at the same temperature.
     left
-        The errors before the last round of leaps, infinite before the first.
+        Errors before the last round of leaps; infinite before the first.
     converged
-        Whether the start has ended before so many iterations as are allowed.
+        Whether the start converged before the maximum number of iterations.
     best
-        The end of the start with the least errors.
+        Final state of the start with the least errors.
     """
 
     at: NDArray[np.float64]
@@ -60,16 +60,18 @@ class MdsFitState:
 
 
 class MdsCheckpointer:
-    """Keeps the state of a fit in a folder, and in memory if it would begin again; does nothing without either.
+    """Saves the state of a fit to a folder, and to memory if the program restarts after failures.
+
+    Without a folder and without restarts, it does nothing.
 
     Parameters
     ----------
     comm
-        The ranks, all of which make each call.
+        The ranks. All of them make each call.
     keeping
-        Where, and how often.
+        Checkpoint settings.
     facts
-        What the fit is of, by name.
+        Facts that identify the fit, by name.
 
     Raises
     ------
@@ -81,27 +83,27 @@ class MdsCheckpointer:
         self._states = FitStates(comm, NAME, shared=True, keeping=keeping, facts=facts)
 
     def load(self) -> MdsFitState | None:
-        """How far an earlier fit had come, if one had.
+        """Return the progress of an earlier fit, or None.
 
         Raises
         ------
         CheckpointError
-            What is there is torn, or of another fit.
+            The saved state is damaged or belongs to another fit.
         """
         found = self._states.load()
         return _state(found[0]) if found else None
 
     def check(self, kept: MdsFitState, errors: float) -> None:
-        """Raise CheckpointError if the dissimilarities have another stress at the positions that were kept."""
+        """Raise CheckpointError if the dissimilarities have another stress at the saved positions."""
         if not np.isclose(errors, kept.errors, rtol=SAME_ROWS, atol=0.0):
             self._states.refuse_other(f"its positions had the stress {kept.errors / 2!r}, and have {errors / 2!r} here")
 
     def save(self, state: MdsFitState, *, last: bool = False) -> None:
-        """Keep the state after an iteration instead of the last one, if it has its turn or is the `last`."""
+        """Save the state after an iteration if the schedule requires it or if it is the `last`."""
         self._states.save(state.told, _parts(state), last=last)
 
     def close(self) -> None:
-        """Let other processes have the folder."""
+        """Release the folder for other processes."""
         self._states.close()
 
 

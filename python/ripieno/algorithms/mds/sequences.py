@@ -1,7 +1,8 @@
-"""Sequences of letters, from lists or FASTA files, and the edit distances of all pairs: each rank gets its rows.
+"""Sequences of letters, from lists or FASTA files, and the edit distances of all pairs, by rows per rank.
 
-Of a pair of ranks each computes half of what both need, and hands it to the other. So every distance is computed once,
-and all ranks compute equally much. rapidfuzz computes them, by Myers' bit vectors, on all threads of a rank.
+For each pair of ranks, each of the two computes half of the distances and sends it to the other. So every distance is
+computed once, and the work is balanced. rapidfuzz computes the distances with Myers' bit vectors, on all threads of a
+rank.
 Sources: Ruan et al., "DACIDR: deterministic annealed clustering with interpolative dimension reduction using a large
 collection of 16S rRNA sequences", BCB 2012 (the pipeline); Myers, "A fast bit-vector algorithm for approximate string
 matching based on dynamic programming", JACM 46(3), 1999.
@@ -24,13 +25,13 @@ from ripieno.input.shares import even_range
 if TYPE_CHECKING:
     from ripieno.comm.communicator import Communicator
 
-#: Insertions, deletions and substitutions between two sequences; and divided by the length of the longer one.
+#: Insertions, deletions and substitutions between two sequences; and this number divided by the longer length.
 LEVENSHTEIN, NORMALIZED = SEQUENCE_METRICS = ("levenshtein", "normalized-levenshtein")
 
 
 @dataclass(frozen=True)
 class Sequences:
-    """Where sequences are: here, or in FASTA files. It travels to the workers in place of what is in files.
+    """Sequences in memory or in FASTA files. For files, only this object travels to the workers.
 
     Parameters
     ----------
@@ -45,12 +46,12 @@ class Sequences:
 
     @classmethod
     def of(cls, values: Iterable[object]) -> Sequences:
-        """Strings, checked.
+        """Return sequences from strings, after checks.
 
         Raises
         ------
         InputError
-            Something is no string, or empty, or there are fewer than two.
+            A value is not a string or is empty, or there are fewer than two.
         """
         letters = []
         for place, value in enumerate(values):
@@ -63,27 +64,27 @@ class Sequences:
 
     @classmethod
     def open(cls, source: PathLike | Sequence[PathLike]) -> Sequences:
-        """FASTA files, by path, glob, folder or URL; they may be compressed.
+        """Open FASTA files by path, glob, folder or URL; they may be compressed.
 
         Raises
         ------
         InputError
-            Nothing matches, or a file is missing.
+            No file matches, or a file is missing.
         """
         return cls(None, tuple(found(source)))
 
     @property
     def names(self) -> list[str]:
-        """Paths of the files."""
+        """Return the paths of the files."""
         return [file.path for file in self.files]
 
     def read(self) -> tuple[str, ...]:
-        """All sequences, those of files in capital letters.
+        """Return all sequences; sequences from files are converted to capital letters.
 
         Raises
         ------
         InputError
-            A file is no FASTA, a sequence is empty, or there are fewer than two.
+            A file is not FASTA, a sequence is empty, or there are fewer than two.
         """
         if self.letters is not None:
             return self.letters
@@ -95,12 +96,12 @@ class Sequences:
 
 
 def edit_distances(comm: Communicator, source: Sequences, metric: str) -> tuple[NDArray[Any], tuple[int, ...], int]:
-    """This rank's rows of the distances, (m, n) int16, or float32 where that is too small; rows of each; its first.
+    """Return this rank's rows of distances, (m, n) int16 or float32; the row count of each rank; its first row.
 
     Raises
     ------
     InputError
-        On every rank: bad sequences, or rapidfuzz is not installed.
+        On every rank: invalid sequences, or rapidfuzz is not installed.
     """
     with agreement(comm):
         here = source.read() if comm.rank == 0 else None
@@ -116,7 +117,7 @@ def edit_distances(comm: Communicator, source: Sequences, metric: str) -> tuple[
     first, last = ranges[comm.rank]
     own = letters[first:last]
     rows = np.empty((len(own), len(letters)), dtype)
-    # One argument twice: half of the distances are computed, and mirrored.
+    # Passing one argument twice computes half of the distances and mirrors them.
     rows[:, first:last] = distances(own, own)
     given = []
     for other in range(comm.world_size):
@@ -130,7 +131,7 @@ def edit_distances(comm: Communicator, source: Sequences, metric: str) -> tuple[
 
 
 def _half(ranges: Sequence[tuple[int, int]], rank: int, other: int) -> tuple[slice, slice]:
-    """The rows and columns of what a rank computes for itself and another one; nothing for itself alone."""
+    """Return the rows and columns that a rank computes for itself and another one; empty for itself alone."""
     (first, last), (begin, end) = ranges[rank], ranges[other]
     if rank == other:
         return slice(first, first), slice(begin, begin)
@@ -140,7 +141,7 @@ def _half(ranges: Sequence[tuple[int, int]], rank: int, other: int) -> tuple[sli
 
 
 def _by_rapidfuzz(metric: str) -> tuple[Callable[..., NDArray[Any]], Callable[..., float]]:
-    """What computes the distances of all pairs, and of one."""
+    """Return functions that compute the distances of all pairs, and of one pair."""
     try:
         from rapidfuzz.distance import Levenshtein
         from rapidfuzz.process import cdist
@@ -152,7 +153,7 @@ def _by_rapidfuzz(metric: str) -> tuple[Callable[..., NDArray[Any]], Callable[..
 
 
 def _records(stream: IO[bytes], path: str) -> Iterator[str]:
-    """The sequence of each record, whose lines follow one that begins with ">"."""
+    """Yield the sequence of each record; a record's lines follow a line that begins with ">"."""
     parts: list[bytes] = []
     header, begin = None, 0
     for number, line in enumerate(stream, 1):

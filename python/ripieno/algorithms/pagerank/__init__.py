@@ -1,1 +1,1 @@
-"""PageRank: the estimator and the program of its workers."""
+"""PageRank: estimator and worker program."""

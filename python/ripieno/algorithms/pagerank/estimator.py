@@ -37,12 +37,12 @@ Probabilities = Mapping[Any, float] | tuple[ArrayLike, ArrayLike]
 
 @dataclass(frozen=True)
 class PageRankIteration(IterationTime):
-    """One iteration, and how long it took.
+    """One iteration and its duration.
 
     Parameters
     ----------
     error
-        By how much the ranks changed, summed over the vertices without sign.
+        Sum over the vertices of the absolute change of their ranks.
     """
 
     error: float
@@ -50,29 +50,29 @@ class PageRankIteration(IterationTime):
 
 @dataclass(frozen=True)
 class PageRankReport(ShownReport):
-    """What happened in a fit.
+    """The report of a fit.
 
     Parameters
     ----------
     iterations : tuple of PageRankIteration
     vertex_count, edge_count
-        Of the graph; edges after duplicates, and both ways where the graph is not directed.
+        Vertices and edges of the graph; edges are counted after merging duplicates, in both directions if undirected.
     edge_counts, hosts, threads
-        Of each rank.
+        Edge count, host and thread count of each rank.
     degrees
-        Of the layers of the sparse reduction; None with one worker.
+        Degrees of the layers of the sparse reduction; None with one worker.
     load_s
-        Seconds of reading, dealing and sorting the edges, on the slowest rank.
+        Seconds of reading, distributing and sorting the edges, on the slowest rank.
     configure_s
-        Seconds of configuring the sparse reduction, likewise.
+        Seconds of configuring the sparse reduction, on the slowest rank.
     total_s
-        Seconds from the call of fit to its end, starting workers included.
+        Seconds from the call of fit to its end, including the start of workers.
     traffic
-        Of each rank, what its communicator counted.
+        Traffic that each rank's communicator counted.
     ranks
-        Where the time of each rank went.
+        Time breakdown of each rank.
     about
-        What it is of.
+        Subject of the report.
     """
 
     iterations: tuple[PageRankIteration, ...]
@@ -91,42 +91,44 @@ class PageRankReport(ShownReport):
 
     @property
     def edges_per_s(self) -> float:
-        """Edges walked along per second of iterating."""
+        """Return the edges traversed per second of iteration time."""
         return self.edge_count * len(self.iterations) / max(sum(each.seconds for each in self.iterations), 1e-9)
 
 
 class PageRank(IterativeEstimator, ObservedEstimator):
-    """The stationary distribution of a walk along edges that jumps now and then, by power iteration.
+    """PageRank: the stationary distribution of a random walk with jumps, by power iteration.
 
     Parameters
     ----------
     damping : float, default=0.85
-        The probability that the walk goes along an edge rather than jump.
+        Probability that the walk follows an edge instead of jumping.
     tol : float, default=1e-12
-        It ends when the ranks of all vertices together change by less than `tol` times their number, or not at all.
+        The fit ends when the total change of the ranks is below `tol` times the number of vertices, or zero.
     max_iter : int, default=1000
-        Iterations, at most.
+        Maximum number of iterations.
     personalization : dict or (vertices, values), default=None
-        Where a walk that jumps goes to: a number >= 0 per vertex, in any unit, 0 for those left out. None: anywhere.
+        Distribution of jump targets: a number >= 0 per vertex, in any unit, 0 for missing vertices. None: uniform.
     dangling : dict or (vertices, values), default=None
-        Where a walk goes on to from a vertex without edges out. None: as `personalization`.
+        Distribution of the next vertex after a vertex without out-edges. None: as `personalization`.
     workers : int, default=1
-        How many ranks do the work; a single local one is the calling process.
+        Number of ranks. A single local rank runs in the calling process.
     threads : int or None, default=None
-        Threads of each worker; by default an even share of the machine's cores, or the cores of an engine's slot.
+        Threads per worker. Default: an even share of the machine's cores, or the cores of an engine's slot.
     engine : str, Engine or Job, default="local"
-        Where workers run, as for `ripieno.launch`; or a running job, whose workers then do the work, all of them.
+        Where workers run, as in `ripieno.launch`. If this is a running job, the fit uses all of its workers.
     checkpoint : path, default=None
-        A folder that rank 0 sees. The fit is kept there while it runs, once a second at most, and one of the same graph
-        and parameters, but for `max_iter`, goes on from there, with any number of workers.
+        Folder for saved state, accessible to rank 0. The running fit saves there, at most once a second. A later fit of
+        the same graph with the same parameters (except `max_iter`) resumes from it, with any number of workers.
     every : int or None, default=None
-        The fit is kept after every so many iterations, in the folder and, of `on_failure`, in memory; each time costs a
-        write to the disk. None: in the folder once a second at most, in memory after each.
+        Save the fit every this many iterations: to the `checkpoint` folder, and to memory if `on_failure` restarts
+        fits. Each save to the folder costs a disk write. None: save to the folder at most once a second, and to memory
+        after each iteration.
     on_failure : {"raise", "shrink", "respawn"}, default="raise"
-        What becomes of a fit whose workers die or fall silent, as for `ripieno.launch`: it fails, or begins again with
-        those that are left, or with as many as before; and goes on from what it has kept. A running job has its own.
+        Action when a worker dies or stops responding, as in `ripieno.launch`: raise, restart on the survivors, or
+        restart with replacements. A restarted fit resumes from its last saved state. A running job uses its own
+        setting.
     verbose : int, default=0
-        Above 0, a line per iteration is printed.
+        If above 0, print a line per iteration.
     on_iteration : callable or None, default=None
         Called in the calling process with a dict for each iteration: "event" ("iteration"), "iteration" (from 1),
         "error", "goal", "edges_per_s", and rank 0's "compute_s" and "communication_s".
@@ -134,21 +136,22 @@ class PageRank(IterativeEstimator, ObservedEstimator):
     Attributes
     ----------
     ranks_ : ndarray of shape (n,), float64
-        The rank of each vertex; they add up to 1.
+        Rank of each vertex; the ranks add up to 1.
     vertices_ : ndarray of shape (n,)
-        Which vertices these are: ids ascending, or the nodes of a networkx graph in their order.
+        The vertices: ids in ascending order, or the nodes of a networkx graph in their order.
     n_iter_ : int
-        Iterations, those before a checkpoint included.
+        Number of iterations, including iterations before a checkpoint.
     resumed_from_ : int or None
-        After how many iterations the fit went on when workers had died, of `on_failure`, or from `checkpoint`.
+        Number of completed iterations at which the fit resumed, after a worker failure or from `checkpoint`; None if it
+        did not resume.
     report_ : PageRankReport
         Error and seconds per iteration and rank.
 
     Notes
     -----
-    Ranks are those of `networkx.pagerank` and igraph: an edge is taken with a probability in proportion to its weight,
-    and what lies on vertices without edges out is dealt out in each step. Edges of equal ends count once or add up, as
-    `Graph` says. The same input, workers and parameters give the same bits.
+    Ranks equal the ranks of `networkx.pagerank` and igraph. The walk takes an edge with a probability proportional to
+    its weight. Each step redistributes the rank mass of dangling vertices. `Graph` determines whether parallel edges
+    count once or add up. The same input, workers and parameters give bitwise equal results.
 
     References
     ----------
@@ -213,13 +216,13 @@ class PageRank(IterativeEstimator, ObservedEstimator):
 
         Parameters
         ----------
-        graph : Graph, or whatever a `Graph` can be made of
+        graph : Graph, or any input of `Graph`
         y : ignored
         comm : Communicator, optional
-            Ranks that all make this call, instead of workers that are started for it; all get the result.
+            Ranks that make this call together, instead of newly started workers. All ranks get the result.
         rows : {"own", "shared"}, optional
-            With `comm`: whether each rank passes edges of its own, or all ranks pass the same graph. By default the
-            ranks compare what they pass; different graphs are an error. The result is that of all vertices.
+            With `comm`: "own" if each rank passes its own edges; "shared" if all ranks pass the same graph. Default:
+            ranks compare their graphs and raise an error if these differ. The result covers all vertices.
 
         Returns
         -------
@@ -229,7 +232,7 @@ class PageRank(IterativeEstimator, ObservedEstimator):
         Raises
         ------
         InputError
-            Bad input or a bad parameter. It is a ValueError whose message says what is wrong.
+            Invalid input or parameter. InputError is a ValueError; its message names the problem.
         CollectiveMismatch
             The ranks of `comm` make different calls, have different parameters, or pass different rows without `rows`.
         RankFailed
@@ -256,7 +259,7 @@ class PageRank(IterativeEstimator, ObservedEstimator):
         return self
 
     def top(self, count: int = 10) -> list[tuple[Any, float]]:
-        """The vertices of the highest ranks, highest first, of equal ones the first; each with its rank."""
+        """Return the vertices of highest rank with their ranks, in descending order; ties keep vertex order."""
         order = np.lexsort((np.arange(len(self.ranks_)), -self.ranks_))[:count]
         return list(zip(self.vertices_[order].tolist(), self.ranks_[order].tolist(), strict=True))
 
@@ -306,7 +309,7 @@ class PageRank(IterativeEstimator, ObservedEstimator):
 
 
 def _given(name: str, probabilities: Probabilities | None, graph: Graph) -> Given | None:
-    """Ids and values of what the user gave by vertex."""
+    """Return ids and values from the user's values by vertex."""
     if probabilities is None:
         return None
     try:

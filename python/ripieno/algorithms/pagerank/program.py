@@ -1,9 +1,9 @@
-"""What every worker runs for PageRank.
+"""The worker program of PageRank.
 
-A worker has some of the edges, and wants the ranks of their sources and of the vertices at home with it. An iteration
-is a product of its edges with what each source gives, a sparse reduction of the products, and a step from the sums to
-the next ranks. By how much ranks changed, and what lies on vertices without edges out, goes along as two more indices
-of the reduction: no other message is needed, and the end is noticed one product late.
+A worker has some of the edges. It needs the ranks of their sources and of the vertices it owns. An iteration multiplies
+the edges with each source's contribution, sums the products by a sparse reduction, and computes the next ranks from the
+sums. Two more indices of the reduction carry the total change and the rank mass of dangling vertices. So no other
+message is needed, and convergence is detected one product late.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ from ripieno.kernels.lookup import places_of
 if TYPE_CHECKING:
     from ripieno.comm.communicator import Communicator
 
-#: Ids, and a number >= 0 for each, not all of them 0.
+#: Ids, and a number >= 0 for each. At least one number is positive.
 Given = tuple[NDArray[np.int64], NDArray[np.float64]]
 
 NAME = "pagerank"
@@ -40,7 +40,7 @@ NOWHERE = np.iinfo(np.uint32).max
 
 @dataclass(frozen=True)
 class PageRankOptions:
-    """What the workers are told, see `ripieno.PageRank`; vertices are ids."""
+    """Options of the workers, see `ripieno.PageRank`; vertices are ids."""
 
     damping: float
     tol: float
@@ -50,7 +50,7 @@ class PageRankOptions:
     keeping: Keeping
 
     def facts(self) -> dict[str, Any]:
-        """What a checkpoint is of, beside the graph."""
+        """Return the facts that identify a checkpoint's fit, besides the graph."""
         given = {name: getattr(self, name) for name in ("personalization", "dangling")}
         lists = {name: pair and [each.tolist() for each in pair] for name, pair in given.items()}
         return {"damping": self.damping, **lists}
@@ -58,7 +58,7 @@ class PageRankOptions:
 
 @dataclass(frozen=True)
 class PageRankPart:
-    """One worker's part of the result: the vertices at home with it and their ranks."""
+    """One worker's part of the result: the vertices it owns and their ranks."""
 
     ids: NDArray[np.int64]
     ranks: NDArray[np.float64]
@@ -81,13 +81,13 @@ class PageRankPart:
 def fit(
     comm: Communicator, graph: Graph, options: PageRankOptions, emit: Callable[[dict[str, Any]], None] | None = None
 ) -> PageRankPart:
-    """Compute the ranks of a graph by power iteration; `emit`, by default the communicator's, gets rank 0's events.
+    """Compute the ranks of a graph by power iteration; `emit`, by default `comm.emit`, receives rank 0's events.
 
     Raises
     ------
     InputError
-        On every rank: bad input (see `ripieno.graph.load`), a negative weight, or a vertex in `personalization`
-        or `dangling` that the graph has not.
+        On every rank: invalid input (see `ripieno.graph.load`), a negative weight, or a vertex in `personalization` or
+        `dangling` that is not in the graph.
     """
     begin = time.perf_counter()
     local = load(comm, graph)
@@ -165,10 +165,10 @@ def _iterate(
     keep: Callable[[float], None],
     reached: tuple[int, float] | None,
 ) -> bool:
-    """Walk until the ranks change by less than wanted, or not at all; whether they did.
+    """Iterate until the ranks change by less than the tolerance, or not at all; return whether they converged.
 
-    After each iteration that others follow `keep` is called with what lay on vertices without edges out. A walk that
-    goes on has `reached` so many iterations, and that lay there.
+    After each iteration except the last, `keep` receives the rank mass of dangling vertices. A resumed walk starts from
+    `reached`: its iteration count and that mass.
     """
     clock = IterationClock()
     for done in count(0 if reached is None else reached[0]):
@@ -177,7 +177,7 @@ def _iterate(
         with clock.communicating():
             sums, error, dangling = exchange.reduce(walk.error, walk.dangling)
         if reached is not None and done == reached[0]:
-            # It has been told of, and added up where it was kept.
+            # The earlier fit already reported this iteration and summed the mass.
             dangling = reached[1]
         elif done > 0:
             on_iteration(error, clock.lap())
@@ -192,19 +192,19 @@ def _iterate(
 
 
 class _Walk:
-    """The vertices that this worker wants, and where the walk stands with them.
+    """The vertices that this worker needs, and the state of the walk at them.
 
     Attributes
     ----------
     ids : (w,) int64
-        Sources of its edges, in the order of the columns, then others that are at home here.
+        Sources of its edges, in the order of the columns, followed by the other vertices it owns.
     counted : (w,) bool
-        Those at home.
+        Whether this worker owns the vertex.
     ranks : (w,) float64
     contributions : (c,) float64
-        What each source gives along an edge of weight one.
+        Contribution of each source along an edge of weight one.
     error, dangling : float
-        Of the vertices at home: by how much the last step changed their ranks; what lies on those without edges out.
+        Over owned vertices: total change of their ranks in the last step, and rank mass of dangling vertices.
     """
 
     def __init__(self, comm: Communicator, local: LocalGraph, options: PageRankOptions) -> None:
@@ -226,12 +226,12 @@ class _Walk:
         self.dangling = float(self.ranks[self.counted & (self._inverse_out == 0)].sum())
 
     def go_on_from(self, ranks: NDArray[np.float64]) -> None:
-        """Stand where an earlier walk has stood: its ranks, (w,), in the order of `ids`."""
+        """Resume from the ranks, (w,), of an earlier walk, in the order of `ids`."""
         self.ranks[:] = ranks
         np.multiply(self.ranks, self._inverse_out, out=self._given)
 
     def step(self, sums: NDArray[np.float64], places: NDArray[np.uint32] | None, dangling: float) -> None:
-        """Make the next ranks of what came along the edges and what lay on vertices without edges out."""
+        """Compute the next ranks from the sums over edges and the rank mass of dangling vertices."""
         self.error, self.dangling = _native.pagerank_step(
             sums,
             places,
@@ -248,7 +248,7 @@ class _Walk:
         )
 
     def _inverse(self, comm: Communicator, local: LocalGraph) -> NDArray[np.float64]:
-        """One over the weight of the edges out of each vertex, of all ranks; 0 where there are none."""
+        """Return 1 / total weight of the out-edges of each vertex over all ranks; 0 for dangling vertices."""
         out = local.matrix.column_sums()
         if comm.world_size > 1:
             size = local.vertices.largest + 1
@@ -258,7 +258,7 @@ class _Walk:
         return inverse
 
     def _aligned(self, comm: Communicator, given: Given | None, name: str) -> NDArray[np.float64] | None:
-        """The part of the sum that is given to each vertex."""
+        """Return each vertex's share of the given distribution."""
         if given is None:
             return None
         ids, values = given
@@ -272,7 +272,7 @@ class _Walk:
 
 
 class _Alone:
-    """All edges are here: products are sums already, only in another order."""
+    """The reduction of a single rank: products are sums already and only need reordering."""
 
     degrees = None
 
@@ -282,12 +282,12 @@ class _Alone:
         self.places = np.where(at < 0, NOWHERE, at).astype(np.uint32)
 
     def reduce(self, error: float, dangling: float) -> tuple[NDArray[np.float64], float, float]:
-        """The sums, in the order of the rows, and the totals of all ranks."""
+        """Return the sums, in row order, and the totals over all ranks."""
         return self.products, error, dangling
 
 
 class _Together:
-    """Products are summed over the ranks, and each gets the sums of the vertices it wants, in their order."""
+    """The sparse reduction over ranks: each rank gets the sums of the vertices it needs, in their order."""
 
     places = None
 
@@ -305,7 +305,7 @@ class _Together:
         self.products = self._values[: len(local.rows)]
 
     def reduce(self, error: float, dangling: float) -> tuple[NDArray[np.float64], float, float]:
-        """The sums, in the order of the wanted vertices, and the totals of all ranks."""
+        """Return the sums, in the order of the needed vertices, and the totals over all ranks."""
         self._values[-2:] = error, dangling
         self._sparse.reduce(self._values, out=self._sums)
         error, dangling = self._sums[-2:].tolist()

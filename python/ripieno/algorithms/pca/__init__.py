@@ -1,1 +1,1 @@
-"""Principal components: the estimator and the program of its workers."""
+"""Principal components: estimator and worker program."""

@@ -37,40 +37,44 @@ FLOATS = [np.float64, np.float32]
 
 
 class PCA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, FromResult, IterativeEstimator, ObservedEstimator):
-    """The axes along which rows vary most, of rows divided among workers.
+    """Principal component analysis: the axes of largest variance, with rows divided among workers.
 
     Parameters
     ----------
     n_components : int, float or None, default=None
-        How many axes; between 0 and 1, as many as have this share of the variance; None for all.
+        Number of axes. A number between 0 and 1 selects as many axes as have this share of the variance; None selects
+        all.
     whiten : bool, default=False
-        Whether what is transformed has the variance 1 along each axis.
+        Whether transformed rows are scaled to variance 1 along each axis.
     svd_solver : {"auto", "covariance", "tsqr", "randomized"}, default="auto"
-        "covariance" adds up a scatter matrix in one pass; "tsqr" puts QR factors together by a tree, and finds small
-        variances to the last digit; "randomized" refines a random subspace, for many columns and an int of components.
-        "auto" takes the first for up to 1,000 columns and ten times as many rows, the last for fewer than 80 % of all
-        components of larger data, else "tsqr".
+        "covariance" sums a scatter matrix in one pass. "tsqr" combines QR factors by a tree and computes small
+        variances to full precision. "randomized" refines a random subspace; it suits many columns and requires an int
+        of components. "auto" uses "covariance" for up to 1,000 columns and at least ten times as many rows. For larger
+        data, it uses "randomized" for fewer than 80 % of all components, else "tsqr".
     n_oversamples : int, default=10
-        Vectors of the random subspace beside those that are wanted.
+        Number of extra vectors of the random subspace.
     iterated_power : int or "auto", default="auto"
-        How often the random subspace is refined; "auto" is 7 for fewer than a tenth of all components, else 4.
+        Number of refinements of the random subspace; "auto" means 7 for fewer than a tenth of all components, else 4.
     random_state : int, RandomState instance or None, default=None
         Source of the random subspace.
     workers : int, default=1
-        How many ranks do the work; a single local one is the calling process.
+        Number of ranks. A single local rank runs in the calling process.
     threads : int or None, default=None
-        Threads of each worker; by default an even share of the machine's cores, or the cores of an engine's slot.
+        Threads per worker. Default: an even share of the machine's cores, or the cores of an engine's slot.
     engine : str, Engine or Job, default="local"
-        Where workers run, as for `ripieno.launch`; or a running job, whose workers then do the work, all of them.
+        Where workers run, as in `ripieno.launch`. If this is a running job, the fit uses all of its workers.
     checkpoint : path, default=None
-        A folder that rank 0 sees. A random subspace is kept there while it is refined, once a second at most, and a fit
-        of the same shape and parameters goes on from there, with any number of workers. Other solvers keep nothing.
+        Folder for saved state, accessible to rank 0. The random subspace is saved there during refinement, at most once
+        a second. A later fit with the same shape and parameters resumes from it, with any number of workers. Other
+        solvers save nothing.
     every : int or None, default=None
-        The fit is kept after every so many refinements, in the folder and, of `on_failure`, in memory; each time costs
-        a write to the disk. None: in the folder once a second at most, in memory after each.
+        Save the fit every this many refinements: to the `checkpoint` folder, and to memory if `on_failure` restarts
+        fits. Each save to the folder costs a disk write. None: save to the folder at most once a second, and to memory
+        after each refinement.
     on_failure : {"raise", "shrink", "respawn"}, default="raise"
-        What becomes of a fit whose workers die or fall silent, as for `ripieno.launch`: it fails, or begins again with
-        those that are left, or with as many as before; and goes on from what it has kept. A running job has its own.
+        Action when a worker dies or stops responding, as in `ripieno.launch`: raise, restart on the survivors, or
+        restart with replacements. A restarted fit resumes from its last saved state. A running job uses its own
+        setting.
     on_iteration : callable or None, default=None
         Called in the calling process after each stage with a dict of "event" ("iteration"), "iteration" (from 1),
         "stage", and rank 0's "compute_s" and "communication_s".
@@ -78,22 +82,22 @@ class PCA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, FromResult, Iterati
     Attributes
     ----------
     components_ : ndarray of shape (n_components_, n_features)
-        The axes, by variance; the largest entry of each is positive. float32 for float32 input, else float64.
+        Axes, by descending variance; the largest entry of each is positive. float32 for float32 input, else float64.
     explained_variance_, explained_variance_ratio_, singular_values_ : ndarray of shape (n_components_,)
-        The variance along each, its share of all, and the singular value of the rows moved to their mean.
+        Variance along each axis, its share of the total variance, and the singular values of the centered rows.
     mean_ : ndarray of shape (n_features,)
-        Of the rows.
+        Mean of the rows.
     noise_variance_ : float
-        The mean variance along axes that are left out.
+        Mean variance along the omitted axes.
     n_components_, n_samples_, n_features_in_ : int
-        Axes, rows, and columns of the input.
+        Number of axes, of rows, and of columns of the input.
     feature_names_in_ : ndarray of shape (n_features_in_,)
         Names of the columns, if the input had them.
     solver_ : str
-        The solver that was taken.
+        Solver used.
     resumed_from_ : int or None
-        After how many refinements of a random subspace the fit went on when workers had died, of `on_failure`, or from
-        `checkpoint`.
+        Number of completed refinements at which the fit resumed, after a worker failure or from `checkpoint`; None if
+        it did not resume.
     report_ : RunReport
         Seconds per stage and rank.
 
@@ -162,19 +166,19 @@ class PCA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, FromResult, Iterati
 
     @reported
     def fit(self, X: Input, y: object = None, *, comm: Communicator | None = None, rows: Rows | None = None) -> PCA:
-        """Find the axes.
+        """Fit the axes.
 
         Parameters
         ----------
         X : array-like of shape (n_samples, n_features), path, glob or list of paths
-            float32 is computed with as it is; other numbers become float64. Of files, each worker reads its own share:
-            .npy, .npz, .csv, .parquet. Of splits, or a partition file, it reads those that are assigned to it.
+            float32 is used as it is; other types are converted to float64. Each worker reads its own share of files:
+            .npy, .npz, .csv, .parquet. For splits or a partition file, it reads its assigned splits.
         y : ignored
         comm : Communicator, optional
-            Ranks that all make this call, instead of workers that are started for it; all get the model.
+            Ranks that make this call together, instead of newly started workers. All ranks get the model.
         rows : {"own", "shared"}, optional
-            With `comm`: whether each rank passes rows of its own, which make up the whole in the order of ranks, or all
-            ranks pass the same rows. By default the ranks compare what they pass; different rows are an error.
+            With `comm`: "own" if each rank passes its own rows, concatenated in rank order; "shared" if all ranks pass
+            the same rows. Default: ranks compare their rows and raise an error if these differ.
 
         Returns
         -------
@@ -184,7 +188,7 @@ class PCA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, FromResult, Iterati
         Raises
         ------
         InputError
-            Bad input or a bad parameter. It is a ValueError whose message says what is wrong.
+            Invalid input or parameter. InputError is a ValueError; its message names the problem.
         CollectiveMismatch
             The ranks of `comm` make different calls, have different parameters, or pass different rows without `rows`.
         RankFailed
@@ -192,7 +196,7 @@ class PCA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, FromResult, Iterati
         """
         begin = time.perf_counter()
         self._check_parameters()
-        # One rank may have a single row of its own.
+        # A rank may have a single own row.
         opens = open_rows if rows == "own" else partial(open_rows, least=2)
         source, _ = open_for_fit(self, X, None, comm=comm, rows=rows, open=opens)
         options = PCAOptions(
@@ -208,20 +212,20 @@ class PCA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, FromResult, Iterati
         return self
 
     def transform(self, X: Input) -> NDArray[Any]:
-        """The rows along the axes: (n_samples, n_components_)."""
+        """Project the rows onto the axes: (n_samples, n_components_)."""
         check_is_fitted(self)
         source = open_rows(self, X, reset=False)
         return np.concatenate(self._apply(program.transform, source, self.mean_, self._scaled()))
 
     def inverse_transform(self, X: ArrayLike) -> NDArray[Any]:
-        """The rows, (n_samples, n_features), that X, (n_samples, n_components_), is of, but for what is left out."""
+        """Reconstruct rows, (n_samples, n_features), from projections X, (n_samples, n_components_)."""
         check_is_fitted(self)
         along = check_array(X, dtype=FLOATS)
         scale = np.sqrt(self.explained_variance_) if self.whiten else 1.0
         return np.asarray((along * scale) @ self.components_ + self.mean_)
 
     def get_covariance(self) -> NDArray[Any]:
-        """The covariance of the columns by the model: that along the axes, and the noise along all others."""
+        """Return the model's covariance of the columns: variance along the axes, noise along all others."""
         check_is_fitted(self)
         beyond = np.maximum(self.explained_variance_ - self.noise_variance_, 0.0)
         covariance = (self.components_.T * beyond) @ self.components_
@@ -229,7 +233,7 @@ class PCA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, FromResult, Iterati
         return np.asarray(covariance)
 
     def __sklearn_tags__(self) -> Any:
-        """What scikit-learn may expect."""
+        """Return the input types that scikit-learn may pass."""
         tags = super().__sklearn_tags__()
         tags.transformer_tags.preserves_dtype = ["float64", "float32"]
         return tags
@@ -252,10 +256,10 @@ class PCA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, FromResult, Iterati
         self.solver_ = result.fact("solver", str)
 
     def _scaled(self) -> NDArray[Any]:
-        """The axes, each divided by the deviation along it if that is wanted."""
+        """Return the axes, divided by the standard deviation along each if `whiten` is set."""
         if not self.whiten:
             return self.components_
-        # Along an axis without variance there is nothing but noise of rounding.
+        # An axis without variance contains only rounding errors.
         deviations = np.sqrt(self.explained_variance_)
         return np.asarray(self.components_ / np.maximum(deviations, np.finfo(deviations.dtype).eps)[:, None])
 

@@ -1,6 +1,7 @@
-"""What every worker runs for principal components: by the scatter matrix, by QR factors, or by a random subspace.
+"""The worker program of principal components: by scatter matrix, QR factors, or a random subspace.
 
-The subspace is refined by products with the rows and back, so only (columns × components) values are communicated.
+The subspace is refined by multiplication with the scatter matrix, so ranks communicate only (columns × components)
+values.
 Source: Halko, Martinsson and Tropp, "Finding structure with randomness", SIAM Review 53(2), 2011, algorithms 4.4, 5.1.
 """
 
@@ -28,32 +29,32 @@ if TYPE_CHECKING:
     from ripieno.comm.communicator import Communicator
 
 NAME = "pca"
-#: Up to so many columns, and with so many rows for each, the scatter matrix is the fastest.
+#: Up to this many columns, with at least this many rows per column, the scatter matrix is fastest.
 SCATTER_COLUMNS, SCATTER_ROWS = 1000, 10
-#: Up to this share of all components a random subspace is faster.
+#: Up to this share of all components, a random subspace is faster.
 RANDOMIZED_SHARE = 0.8
 FEW_CELLS = 500
-#: Up to this share of all eigenvectors it is faster to find only some.
+#: Up to this share of all eigenvectors, a partial eigensolver is faster.
 FEW_EIGENVECTORS = 0.25
 FEW_COMPONENTS, ITERATIONS, ITERATIONS_FOR_FEW = 0.1, 4, 7
 
 
 @dataclass(frozen=True)
 class PCAOptions:
-    """What the workers are told.
+    """Options of the workers.
 
     Parameters
     ----------
     n_components
-        How many, the share of the variance that they have at least, or None for all.
+        Number of components, their minimum share of the variance, or None for all.
     solver
         "auto", "covariance", "tsqr" or "randomized".
     oversamples, max_iter
-        Of the random subspace; None chooses iterations by the number of components.
+        Parameters of the random subspace; if `max_iter` is None, the number of components determines it.
     seed
-        Of the random subspace.
+        Seed of the random subspace.
     keeping
-        Where and how often its refinements are kept.
+        Checkpoint settings of the refinements.
     """
 
     n_components: int | float | None
@@ -66,7 +67,7 @@ class PCAOptions:
 
 @dataclass(frozen=True)
 class Axes:
-    """Principal axes, (k, d), by variance; `total` is the variance of all, `noise` the mean of those left out."""
+    """Principal axes, (k, d), by variance; `total` is the total variance, `noise` the mean variance of omitted axes."""
 
     components: NDArray[np.float64]
     variances: NDArray[np.float64]
@@ -76,7 +77,7 @@ class Axes:
 
 @dataclass(frozen=True)
 class PCAPart:
-    """One worker's part of the result: what all know, and its own record."""
+    """One worker's part of the result: the shared result, and its own record."""
 
     axes: Axes
     mean: NDArray[np.float64]
@@ -88,12 +89,12 @@ class PCAPart:
 
 
 def fit(comm: Communicator, source: Dataset | RowsInMemory, options: PCAOptions, emit: Emit | None = None) -> PCAPart:
-    """Find principal components.
+    """Compute the principal components.
 
     Raises
     ------
     InputError
-        On every rank: bad rows, fewer than two, or fewer rows or columns than components.
+        On every rank: invalid rows, fewer than two rows, or fewer rows or columns than components.
     """
     begin = time.perf_counter()
     rows = load(comm, source)
@@ -124,13 +125,13 @@ def fit(comm: Communicator, source: Dataset | RowsInMemory, options: PCAOptions,
 def transform(
     comm: Communicator, source: Dataset | RowsInMemory, mean: NDArray[Any], components: NDArray[Any]
 ) -> NDArray[Any]:
-    """This worker's rows, less the mean, along the components: (n, k)."""
+    """Return the projections of this worker's centered rows onto the components: (n, k)."""
     points = load(comm, source).points
     return np.asarray((points - mean) @ components.T)
 
 
 def check_component_count(n_components: int | float | None, row_count: int, column_count: int) -> None:
-    """Raise InputError if there cannot be so many."""
+    """Raise InputError if the data has fewer components."""
     most = min(row_count, column_count)
     if isinstance(n_components, int) and n_components > most:
         raise InputError(
@@ -140,7 +141,7 @@ def check_component_count(n_components: int | float | None, row_count: int, colu
 
 
 def chosen_solver(options: PCAOptions, row_count: int, column_count: int) -> str:
-    """The solver of a name, by scikit-learn's rules."""
+    """Return the solver; "auto" follows scikit-learn's rules."""
     if options.solver != "auto":
         return options.solver
     if column_count <= SCATTER_COLUMNS and row_count >= SCATTER_ROWS * column_count:
@@ -236,7 +237,7 @@ def _by_subspace(
             subspace = kept
         done = states.done
         states.refuse_beyond(done, iterations, f"iterated_power={iterations}")
-        # Stages are counted, and the one before these has been told of.
+        # Stages are counted; the earlier fit already reported the stage before.
         journal.iterations_before = done
         for iteration in range(done, iterations + 1):
             with clock.computing():
@@ -273,7 +274,7 @@ def _by_subspace(
 def _there_and_back(
     columns: MomentColumns, mean: NDArray[np.float64], subspace: NDArray[np.float64]
 ) -> tuple[NDArray[np.float64], float]:
-    """The product of the scatter matrix of this worker's rows with some vectors, and the sum of their squares."""
+    """Return the product of this worker's scatter matrix with some vectors, and the sum of the squared rows."""
     product, squares = np.zeros(subspace.shape), 0.0
     along = subspace.astype(columns.dtype)
     for block in columns.moved_blocks(mean):
@@ -289,7 +290,7 @@ def _kept(
     most: int,
     wanted: int | float | None,
 ) -> Axes:
-    """The axes that are wanted, each with its largest entry positive."""
+    """Return the requested axes, each with its largest entry positive."""
     if wanted is None:
         count = most
     elif isinstance(wanted, int):

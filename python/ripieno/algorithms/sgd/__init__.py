@@ -1,1 +1,1 @@
-"""Logistic regression by stochastic gradients on sparse rows: the estimator, the program of its workers, their rows."""
+"""Linear models by stochastic gradient descent on sparse rows: estimator, worker program, and rows."""

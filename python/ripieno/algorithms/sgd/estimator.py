@@ -46,7 +46,7 @@ Input = ArrayLike | csr_matrix | PathLike | Sequence[PathLike] | Sequence[Split]
 
 
 def _of_probabilities(method: Method) -> Method:
-    """Only models have it whose scores make probabilities; of others scikit-learn finds that it is not there."""
+    """Hide a method unless the scores define probabilities; scikit-learn then treats it as missing."""
     found: Method = available_if(lambda model: model._has_probabilities())(method)
     return found
 
@@ -54,52 +54,55 @@ def _of_probabilities(method: Method) -> Method:
 class SparseSGD(LinearClassifier, IterativeEstimator, ObservedEstimator):
     """A linear classifier by stochastic gradient descent, on sparse rows divided among workers.
 
-    A step takes rows of every worker and moves only the features that occur in them, each by a step length of its own
-    (AdaGrad). Rows are dealt to steps once, by chance; every epoch takes the steps in another order. Nobody holds the
-    whole model: the state of a feature is kept by one worker and travels, step by step, to those whose rows have the
-    feature.
+    A step processes rows of every worker and updates only the features that occur in them, with a step length per
+    feature (AdaGrad). Rows are assigned to steps at random once; every epoch processes the steps in another order. No
+    worker holds the whole model. One worker owns the state of a feature and exchanges it in each step with the workers
+    that have rows with this feature.
 
     Parameters
     ----------
     n_features : int or None, default=None
-        Columns are hashed to this number of features, with signs; None takes them as they are.
+        Number of features to which columns are hashed, with signs; None disables hashing.
     loss : {"log_loss", "hinge", "squared_error"}, default="log_loss"
         "log_loss" is logistic regression. "hinge" is a linear support vector machine. "squared_error" fits scores to 1
-        for a class and to -1 for the others. With more than two classes the latter two tell each from all others, and
-        with both there are no probabilities.
+        for a class and to -1 for the others. With more than two classes, the latter two train one model per class
+        against the rest. Neither of them gives probabilities.
     alpha : float, default=1e-5
         Factor of the penalty, half the squared weights without the intercept.
     fit_intercept : bool, default=True
-        Whether scores have a constant.
+        Whether scores have an intercept.
     eta0 : float, default=0.1
-        Length of a feature's first step; each later one is divided by the root of the sum of its squared gradients.
+        Length of a feature's first step. Later steps are divided by the square root of the sum of its squared
+        gradients.
     batch_size : int, default=64
-        Rows of a step, of all workers together.
+        Rows per step, over all workers.
     max_iter : int, default=20
-        Epochs, at most.
+        Maximum number of epochs.
     tol : float or None, default=1e-4
-        The descent ends when none of `n_iter_no_change` epochs, one after the other, lowers the mean loss by so much
-        below the best before it; with None after `max_iter`.
+        The fit ends after `n_iter_no_change` consecutive epochs that do not lower the best earlier mean loss by this
+        amount. With None, it ends after `max_iter` epochs.
     n_iter_no_change : int, default=5
-        See `tol`.
+        Number of epochs without improvement, see `tol`.
     random_state : int, RandomState instance or None, default=None
-        Source of the rows of each step and of the order of steps; with an int, every run on as many workers gives the
-        same bits.
+        Source of the rows of each step and of the order of steps. With an int, every run with the same number of
+        workers gives bitwise equal results.
     workers : int, default=1
-        How many ranks do the work; a single local one is the calling process.
+        Number of ranks. A single local rank runs in the calling process.
     threads : int or None, default=None
-        Threads of each worker; by default an even share of the machine's cores, or the cores of an engine's slot.
+        Threads per worker. Default: an even share of the machine's cores, or the cores of an engine's slot.
     engine : str, Engine or Job, default="local"
-        Where workers run, as for `ripieno.launch`; or a running job, whose workers then do the work, all of them.
+        Where workers run, as in `ripieno.launch`. If this is a running job, the fit uses all of its workers.
     checkpoint : path, default=None
-        A folder that rank 0 sees. The fit is kept there while it runs, once a second at most, and one of the same rows
-        and parameters, but for `max_iter`, goes on from there, with any number of workers.
+        Folder for saved state, accessible to rank 0. The running fit saves there, at most once a second. A later fit of
+        the same rows with the same parameters (except `max_iter`) resumes from it, with any number of workers.
     every : int or None, default=None
-        The fit is kept after every so many epochs, in the folder and, of `on_failure`, in memory; each time costs a
-        write to the disk. None: in the folder once a second at most, in memory after each.
+        Save the fit every this many epochs: to the `checkpoint` folder, and to memory if `on_failure` restarts fits.
+        Each save to the folder costs a disk write. None: save to the folder at most once a second, and to memory after
+        each epoch.
     on_failure : {"raise", "shrink", "respawn"}, default="raise"
-        What becomes of a fit whose workers die or fall silent, as for `ripieno.launch`: it fails, or begins again with
-        those that are left, or with as many as before; and goes on from what it has kept. A running job has its own.
+        Action when a worker dies or stops responding, as in `ripieno.launch`: raise, restart on the survivors, or
+        restart with replacements. A restarted fit resumes from its last saved state. A running job uses its own
+        setting.
     on_iteration : callable or None, default=None
         Called in the calling process after each epoch with a dict of "event" ("epoch"), "epoch", from 1, and "loss".
 
@@ -110,18 +113,19 @@ class SparseSGD(LinearClassifier, IterativeEstimator, ObservedEstimator):
     coef_ : ndarray of shape (1 or n_classes, n_features), float64
         Weights of the columns, after hashing; one row for two classes.
     intercept_ : ndarray of shape (1 or n_classes,), float64
-        Constants of the scores.
+        Intercepts of the scores.
     loss_ : float
-        Mean loss of the rows in the last epoch, each before its step; by default minus the logarithm of the probability
-        of its class.
+        Mean loss of the rows in the last epoch, each measured before its step. For "log_loss", a row's loss is minus
+        the logarithm of the probability of its class.
     n_iter_ : int
-        Epochs, those before a death included.
+        Number of epochs, including epochs before a restart.
     report_ : PlainReport
-        Where the time of each rank went; see docs/dashboard.md.
+        Time breakdown of each rank; see docs/dashboard.md.
     resumed_from_ : int or None
-        After how many epochs the fit went on when workers had died, of `on_failure`, or from `checkpoint`.
+        Number of completed epochs at which the fit resumed, after a worker failure or from `checkpoint`; None if it did
+        not resume.
     n_features_in_ : int
-        Columns of the input.
+        Number of columns of the input.
     feature_names_in_ : ndarray of shape (n_features_in_,)
         Names of the columns, if the input had them.
 
@@ -197,20 +201,20 @@ class SparseSGD(LinearClassifier, IterativeEstimator, ObservedEstimator):
     def fit(
         self, X: Input, y: ArrayLike | None = None, *, comm: Communicator | None = None, rows: Rows | None = None
     ) -> SparseSGD:
-        """Descend from zero.
+        """Fit the model, starting from zero.
 
         Parameters
         ----------
         X : sparse matrix or array-like of shape (n_samples, n_features), path or list of paths
-            Of libsvm files, lines of "label index:value …", each worker reads its own share; if no index is 0, the
+            Each worker reads its own share of libsvm files, with lines of "label index:value …". If no index is 0, the
             first column has the index 1.
         y : array-like of shape (n_samples,)
-            The class of each row, two at least; None for files, which have them.
+            Class of each row, at least two classes; None for files, which include the classes.
         comm : Communicator, optional
-            Ranks that all make this call, instead of workers that are started for it; all get the result.
+            Ranks that make this call together, instead of newly started workers. All ranks get the result.
         rows : {"own", "shared"}, optional
-            With `comm`: whether each rank passes rows of its own, which make up the whole in the order of ranks, or all
-            ranks pass the same rows. By default the ranks compare what they pass; different rows are an error.
+            With `comm`: "own" if each rank passes its own rows, concatenated in rank order; "shared" if all ranks pass
+            the same rows. Default: ranks compare their rows and raise an error if these differ.
 
         Returns
         -------
@@ -220,7 +224,7 @@ class SparseSGD(LinearClassifier, IterativeEstimator, ObservedEstimator):
         Raises
         ------
         InputError
-            Bad input or a bad parameter. It is a ValueError whose message says what is wrong.
+            Invalid input or parameter. InputError is a ValueError; its message names the problem.
         CollectiveMismatch
             The ranks of `comm` make different calls, have different parameters, or pass different rows without `rows`.
         RankFailed
@@ -239,14 +243,14 @@ class SparseSGD(LinearClassifier, IterativeEstimator, ObservedEstimator):
         comm: Communicator | None = None,
         rows: Rows | None = None,
     ) -> SparseSGD:
-        """Go on for one epoch, over other rows if you like.
+        """Continue for one epoch, possibly on other rows.
 
         Parameters
         ----------
         X, y, comm, rows
-            As for `fit`.
+            As in `fit`.
         classes : array-like of shape (n_classes,), default=None
-            All classes there are, for the first call; by default those of y. Later ones know them.
+            All classes, on the first call; default: the classes in y. Later calls may pass only the same classes.
 
         Returns
         -------
@@ -256,7 +260,7 @@ class SparseSGD(LinearClassifier, IterativeEstimator, ObservedEstimator):
         Raises
         ------
         InputError
-            Bad input or a bad parameter.
+            Invalid input or parameter.
         CollectiveMismatch
             The ranks of `comm` make different calls, have different parameters, or pass different rows without `rows`.
         RankFailed
@@ -270,7 +274,7 @@ class SparseSGD(LinearClassifier, IterativeEstimator, ObservedEstimator):
         return self._descend(X, y, self.classes_, start=(self._weights, self._squares), epochs=1, comm=comm, rows=rows)
 
     def score(self, X: Input, y: ArrayLike | None = None, sample_weight: ArrayLike | None = None) -> float:
-        """The share of rows whose class is predicted; files have the classes of their rows."""
+        """Return the accuracy; y is None for files, which include the classes."""
         if y is None:
             if not is_path_like(X):
                 raise InputError("y=None: expected the class of each row, which only files have")
@@ -278,7 +282,7 @@ class SparseSGD(LinearClassifier, IterativeEstimator, ObservedEstimator):
         return float(accuracy_score(y, self.predict(X), sample_weight=sample_weight))
 
     def __sklearn_tags__(self) -> Any:
-        """What scikit-learn may pass."""
+        """Return the input types that scikit-learn may pass."""
         tags = super().__sklearn_tags__()
         tags.input_tags.sparse = True
         return tags
@@ -294,7 +298,7 @@ class SparseSGD(LinearClassifier, IterativeEstimator, ObservedEstimator):
         comm: Communicator | None,
         rows: Rows | None,
     ) -> SparseSGD:
-        """Run the workers over X, from `start` on, and keep what they find; `classes` are all there are, if known."""
+        """Run the workers on X from `start`, and store the results; `classes` are all classes, if known."""
         options = program.SgdOptions(
             n_features=self.n_features,
             fit_intercept=self.fit_intercept,
@@ -331,7 +335,7 @@ class SparseSGD(LinearClassifier, IterativeEstimator, ObservedEstimator):
     def _open(
         self, X: Any, y: Any, known: NDArray[Any] | None, *, reset: bool
     ) -> tuple[InMemoryRows | LibsvmFiles, NDArray[Any] | None]:
-        """The rows, and the classes if they are known before the workers read."""
+        """Return the rows, and the classes if they are known before the workers read."""
         if is_path_like(X):
             if y is not None:
                 raise InputError("y: expected None, for files have the class of each row")
@@ -344,7 +348,7 @@ class SparseSGD(LinearClassifier, IterativeEstimator, ObservedEstimator):
     def _open_own(
         self, X: Any, y: Any, known: NDArray[Any] | None, comm: Communicator, *, reset: bool
     ) -> tuple[LocalRows, NDArray[Any] | None]:
-        """As `_open`, of this rank's own rows."""
+        """Open this rank's own rows, as `_open` does."""
         matrix = None
         with opening(comm):
             if is_path_like(X):
@@ -385,10 +389,10 @@ class SparseSGD(LinearClassifier, IterativeEstimator, ObservedEstimator):
         return scores
 
     def _read(self, X: Input) -> LabeledSparseRows:
-        """All rows with the columns that were fitted; of an array without labels."""
+        """Return all rows with the columns of the fit; arrays have no labels."""
         if is_path_like(X):
             rows = LibsvmFiles.open(X).read_share(0, 1)
-            # What no row had when it was fitted has no weight.
+            # Columns that the fit did not have get no weight.
             rows = replace(rows, matrix=rows.matrix[:, self._columns.start : self._columns.stop])
         else:
             X = rows_in_memory(X)
@@ -397,19 +401,19 @@ class SparseSGD(LinearClassifier, IterativeEstimator, ObservedEstimator):
         return rows if self.n_features is None else replace(rows, matrix=hashed(rows.matrix, self.n_features))
 
     def _has_probabilities(self) -> bool:
-        """Whether scores make probabilities; scikit-learn asks before it gives out the methods."""
+        """Return whether the scores define probabilities; scikit-learn asks before it exposes the methods."""
         if self.loss != "log_loss":
             raise AttributeError(f"probabilities are those of loss='log_loss', and this is {self.loss!r}")
         return True
 
     @_of_probabilities
     def predict_log_proba(self, X: Input) -> Reals:
-        """Logarithms of the probabilities of each class, (n_samples, n_classes); of loss="log_loss"."""
+        """Return log probabilities of the classes, (n_samples, n_classes); for loss="log_loss" only."""
         return super().predict_log_proba(X)
 
     @_of_probabilities
     def predict_proba(self, X: Input) -> Reals:
-        """Probabilities of each class, (n_samples, n_classes); of loss="log_loss"."""
+        """Return probabilities of the classes, (n_samples, n_classes); for loss="log_loss" only."""
         return super().predict_proba(X)
 
     def _check_parameters(self) -> None:

@@ -1,9 +1,9 @@
-"""What every worker runs for a linear model by stochastic gradient descent.
+"""The worker program of linear models by stochastic gradient descent.
 
-Every feature has a home rank, which keeps its state and alone moves it. A step takes a part of the rows of every rank.
-Homes give the weights of the features that occur in them; the rank gives their gradients back, which homes add up in
-the order of ranks. The rows are dealt to steps once, by chance, and every epoch takes the steps in another order. So
-which features occur in which step is exchanged once, and an epoch is one native call with two exchanges a step.
+Every feature has an owner rank, which stores and updates its state. A step processes a part of every rank's rows.
+Owners send the weights of the features that occur in these rows. Each rank returns their gradients, which owners add in
+rank order. The rows are assigned to steps at random once, and every epoch processes the steps in another order. So
+ranks exchange the features of each step only once, and an epoch is one native call with two exchanges per step.
 
 Source: Zhao and Canny, "Kylix: a sparse allreduce for commodity clusters", ICPP 2014, sections I.A.1 and II.B;
 Duchi, Hazan and Singer, "Adaptive subgradient methods for online learning and stochastic optimization", JMLR 12, 2011,
@@ -35,20 +35,20 @@ if TYPE_CHECKING:
 
 NAME = "sgd"
 
-#: What is drawn: the order of a rank's rows, of an epoch's steps.
+#: Random streams: the order of a rank's rows, and the order of an epoch's steps.
 _OF_ROWS, _OF_STEPS = range(2)
 
 
 @dataclass(frozen=True)
 class SgdOptions:
-    """What the workers are told.
+    """Options of the workers.
 
     Parameters
     ----------
     n_features
-        Columns are hashed to so many; None takes them as they are.
+        Number of columns after hashing; None disables hashing.
     fit_intercept
-        Whether the last feature, which stands behind all columns, is 1 in every row, or in none.
+        Whether the last feature, which follows all columns, is 1 in every row, or 0.
     loss
         One of `kernels.LOSSES`.
     alpha
@@ -56,16 +56,16 @@ class SgdOptions:
     eta0
         Length of the first step.
     batch_size
-        Rows of a step, of all workers.
+        Rows per step, over all workers.
     max_iter
-        Epochs at most.
+        Maximum number of epochs.
     tol, patience
-        The descent ends when none of so many epochs, one after the other, is better than the best loss before it by
-        `tol`; never for None.
+        The descent ends after `patience` consecutive epochs that do not improve the best earlier loss by `tol`. None
+        disables this rule.
     seed
-        Of the order of the rows.
+        Seed of the order of the rows.
     keeping
-        Where and how often the fit is kept.
+        Checkpoint settings.
     """
 
     n_features: int | None
@@ -81,7 +81,7 @@ class SgdOptions:
     keeping: Keeping
 
     def facts(self, rows: sgd_rows.SgdRows) -> dict[str, Any]:
-        """What a checkpoint is of."""
+        """Return the facts that identify a checkpoint's fit."""
         told = asdict(self)
         for name in ("max_iter", "keeping"):
             del told[name]
@@ -94,14 +94,14 @@ class SgdOptions:
 
 @dataclass(frozen=True)
 class FeatureState:
-    """What is known of features.
+    """The state of some features.
 
     Parameters
     ----------
     features : (m,) int64
-        Ascending.
+        Feature numbers, ascending.
     weights, squares : (m, k) float64
-        The model, and the sums of the squared gradients.
+        Model weights, and the sums of the squared gradients.
     """
 
     features: NDArray[np.int64]
@@ -111,7 +111,7 @@ class FeatureState:
 
 @dataclass(frozen=True)
 class SgdPart:
-    """One worker's part of the result: the state of the features at home here, and what all workers know."""
+    """One worker's part of the result: the state of the features it owns, and the data that all workers share."""
 
     state: FeatureState
     feature_count: int
@@ -123,14 +123,14 @@ class SgdPart:
 
 @dataclass(frozen=True)
 class FeatureOwners:
-    """Where the features of this worker's rows are at home.
+    """The owners of the features of this worker's rows.
 
     Parameters
     ----------
     ranks : (m,) int32
-        The rank of each feature.
+        Owner rank of each feature.
     places : (m,) int32
-        Its number among the features at home there.
+        Number of each feature among its owner's features.
     """
 
     ranks: NDArray[np.int32]
@@ -148,12 +148,12 @@ def fit(
 ) -> SgdPart:
     """Descend for some epochs from `start`, the weights and squares of all features, or from zero.
 
-    The `columns` and `classes` are found if not given; `emit`, by default the communicator's, gets rank 0's events.
+    If `columns` or `classes` is None, the ranks determine it. `emit`, by default `comm.emit`, receives rank 0's events.
 
     Raises
     ------
     InputError
-        As of `ripieno.algorithms.sgd.rows.load`.
+        As in `ripieno.algorithms.sgd.rows.load`.
     """
     rows = sgd_rows.load(
         comm,
@@ -191,7 +191,7 @@ def fit(
 
 
 def _epochs_in_vain(losses: Sequence[float], tol: float) -> int:
-    """How many of the last epochs, one after the other, were not better by `tol` than the best before them."""
+    """Return the number of consecutive last epochs that did not improve the best earlier loss by `tol`."""
     best, count = np.inf, 0
     for loss in losses:
         count = 0 if loss <= best - tol else count + 1
@@ -207,7 +207,7 @@ def _batches(
     step_count: int,
     seed: int,
 ) -> kernels.StepRows:
-    """The rows of this worker dealt to steps, and where their features are at home; so many are at home here."""
+    """Assign this worker's rows to steps, given the owners of their features and the number of features owned here."""
     order = _random(seed, _OF_ROWS, comm.rank).permutation(len(rows.labels))
     matrix = rows.matrix[order]
     columns = kernels.OrderedColumns(matrix.indptr.astype(np.int64), matrix.indices.astype(np.int32), step_count)
@@ -238,7 +238,7 @@ def _random(seed: int, of_what: int, number: int) -> np.random.Generator:
 
 
 def _rounded_up(lens: NDArray[np.int64]) -> NDArray[np.int64]:
-    """Lengths of which few differ, and so few exchanges are planned: each at most an eighth longer."""
+    """Round lengths up by at most an eighth to few distinct values, so that few exchanges are planned."""
     units = 1 << np.maximum(np.frexp(lens)[1] - 4, 0).astype(np.int64)
     rounded: NDArray[np.int64] = -(-lens // units) * units
     return rounded
@@ -250,7 +250,7 @@ def _homes(
     start: tuple[NDArray[np.float64], NDArray[np.float64]] | None,
     k: int,
 ) -> tuple[FeatureState, FeatureOwners]:
-    """The state of the features at home here, of those that any rank has: its remainders are this rank's number."""
+    """Return the state of the features owned here: all ranks' features that are congruent to this rank's number."""
     ranks = (features % comm.world_size).astype(np.int32)
     came = comm.alltoall([features[ranks == rank] for rank in range(comm.world_size)])
     mine = np.unique(np.concatenate(came))

@@ -1,4 +1,4 @@
-"""The sparse rows of one worker, made ready for gradient descent."""
+"""The sparse rows of one worker, prepared for gradient descent."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from ripieno.kernels.hashing import mixed
 if TYPE_CHECKING:
     from ripieno.comm.communicator import Communicator
 
-#: Columns are counted in a table if there are no more of them, or not so many to an entry; else entries are sorted.
+#: Up to this many columns, or few columns per entry, a table counts columns; otherwise entries are sorted.
 MOST_COLUMNS = 1 << 20
 SPARSEST = 4
 
@@ -30,22 +30,22 @@ class SgdRows:
     Parameters
     ----------
     matrix : (n, m) csr_matrix
-        Columns are the features that occur here.
+        Columns are the features that occur on this worker.
     features : (m,) int64
-        Their numbers.
+        Numbers of these features.
     penalties : (m,) float64
-        What the penalty adds to the gradient of a row that has the feature, per weight: `alpha` over the share of all
-        rows that have it, so that it is `alpha` in the mean (Niu et al., "Hogwild!", NIPS 2011, eq. 6).
+        Penalty's contribution to the gradient of a row that has the feature, per weight: `alpha` divided by the share
+        of all rows that have it, so that its mean is `alpha` (Niu et al., "Hogwild!", NIPS 2011, eq. 6).
     labels : (n,) int64
-        Numbers of classes.
+        Class numbers.
     classes : (c,) array
         The classes, ascending.
     total
-        Rows of all workers.
+        Number of rows of all workers.
     feature_count
-        Features of all workers; the last is the intercept's.
+        Number of features of all workers; the last one is the intercept.
     columns
-        Indices of the columns of the input.
+        Column indices of the input.
     """
 
     matrix: csr_matrix
@@ -68,13 +68,13 @@ def load(
     fit_intercept: bool,
     alpha: float,
 ) -> SgdRows:
-    """Read this worker's share and number its features; the columns and the classes are found if not given.
+    """Read this worker's share and number its features; columns and classes are determined if not given.
 
     Raises
     ------
     InputError
-        On every rank: a file is not what it should be, there are no rows, an index is none of `columns`, or the labels
-        are not two classes or more, all of `classes`.
+        On every rank: a file is invalid, there are no rows, an index is outside of `columns`, or the labels have fewer
+        than two classes or classes outside of `classes`.
     """
     with agreement(comm):
         share = source.read_share(comm.rank, comm.world_size)
@@ -100,7 +100,7 @@ def load(
 def _numbered(
     indices: NDArray[Any], column_count: int
 ) -> tuple[NDArray[np.int64], NDArray[np.int64], NDArray[np.int64]]:
-    """The different indices, ascending, and which of them each is; how often each occurs."""
+    """Return the distinct indices, ascending, the number of each index among them, and the count of each."""
     if column_count > max(MOST_COLUMNS, SPARSEST * len(indices)):
         features, places, counts = np.unique(indices.astype(np.int64), return_inverse=True, return_counts=True)
         return features, places, counts
@@ -111,12 +111,12 @@ def _numbered(
 
 
 def of_columns(matrix: csr_matrix, columns: range, name: str) -> csr_matrix:
-    """These columns, which must have all entries.
+    """Return these columns; all entries must lie in them.
 
     Raises
     ------
     InputError
-        An entry has an index that is none of theirs.
+        An entry has an index outside of the columns.
     """
     for index in (int(matrix.indices.min()), int(matrix.indices.max())) if matrix.nnz else ():
         if index not in columns:
@@ -127,13 +127,13 @@ def of_columns(matrix: csr_matrix, columns: range, name: str) -> csr_matrix:
 
 
 def columns_of(comm: Communicator, matrix: csr_matrix) -> range:
-    """From 0, or 1 if no index is 0, to the largest index of all workers."""
+    """Return the column range: from 0, or 1 if no index is 0, to the largest index of all workers."""
     first = comm.allreduce(int(matrix.indices.min(initial=1)), op="min")
     return range(first, comm.allreduce(int(matrix.indices.max(initial=0)), op="max") + 1)
 
 
 def hashed(matrix: csr_matrix, n_features: int) -> csr_matrix:
-    """Columns spread over `n_features` by a hash of their index, with a sign by another of its bits.
+    """Hash columns to `n_features`, with a sign from another bit of the hash.
 
     Source: Weinberger et al., "Feature hashing for large scale multitask learning", ICML 2009, section 2.
     """
@@ -146,7 +146,7 @@ def hashed(matrix: csr_matrix, n_features: int) -> csr_matrix:
 
 
 def checked_classes(comm: Communicator, labels: NDArray[Any], classes: NDArray[Any] | None, name: str) -> NDArray[Any]:
-    """All classes, ascending: those that were given, or the labels of all rows."""
+    """Return all classes, ascending: the given classes, or the labels of all rows."""
     found = np.unique(np.concatenate(comm.allgather(np.unique(labels))))
     if not len(found):
         raise InputError(f"{name} has no rows")
@@ -161,7 +161,7 @@ def checked_classes(comm: Communicator, labels: NDArray[Any], classes: NDArray[A
 
 
 def canonical(matrix: Any) -> csr_matrix:
-    """A CSR matrix in which no entry stands twice; the given one is left as it is."""
+    """Return a CSR matrix without duplicate entries; the input is not modified."""
     rows: csr_matrix = csr_matrix(matrix)
     if not rows.has_canonical_format:
         rows = rows.copy()

@@ -1,1 +1,1 @@
-"""Layouts of graphs by springs: the estimator, the program of its workers, and a function in the manner of networkx."""
+"""Force-directed graph layouts: estimator, worker program, and a function with networkx's interface."""

@@ -1,4 +1,4 @@
-"""Layouts of graphs as an estimator, on one machine's cores or many workers."""
+"""Graph layouts as an estimator, on one machine's cores or many workers."""
 
 from __future__ import annotations
 
@@ -38,73 +38,76 @@ APPROXIMATIONS = ("auto", EXACT, BARNES_HUT)
 
 
 class FruchtermanReingold(IterativeEstimator, ObservedEstimator):
-    """Positions of the vertices of a graph, by forces: all vertices push each other, and edges pull.
+    """Force-directed graph layout: all vertices repel each other, and edges attract.
 
     Parameters
     ----------
     dim : int, default=2
-        Dimensions of the positions, at most 64.
+        Number of dimensions of the positions, at most 64.
     k : float, default=None
-        The distance at which an edge of weight 1 pulls as hard as its ends push each other; None: 1/√n.
+        Distance at which the attraction of an edge of weight 1 equals the repulsion of its ends; None: 1/√n.
     iterations : int, default=50
-        Iterations, at most.
+        Maximum number of iterations.
     threshold : float, default=1e-4
-        It ends when the root of the sum of all squared moves, divided by the number of vertices, is smaller.
+        The fit ends when the square root of the sum of all squared moves, divided by the number of vertices, is below
+        this.
     init : "random", array of shape (n, dim) or dict, default="random"
-        Positions to begin with, in the order of `vertices_`, or by vertex, where those that are left out are drawn.
-        Random ones are those that networkx draws for the same whole number.
+        Initial positions, in the order of `vertices_` or by vertex; missing vertices get random positions. Random
+        positions equal networkx's for the same integer seed.
     fixed : sequence of vertices, default=()
-        Vertices that stay where they are.
+        Vertices that keep their initial positions.
     approximation : {"auto", "exact", "barnes-hut"}, default="auto"
-        How pushes are computed. "exact": over all pairs. "barnes-hut", in two or three dimensions: vertices that are
-        near each other push those that are far away as one. "auto" is the latter for more than 50,000 vertices of two
-        or three dimensions. `approximation_`, the report and each event say which it was.
+        How repulsion is computed. "exact" sums over all pairs. "barnes-hut" treats distant clusters as single points,
+        in two or three dimensions. "auto" uses "barnes-hut" for more than 50,000 vertices in two or three dimensions.
+        `approximation_`, the report and each event name the method used.
     theta : float, default=0.7
-        Of Barnes-Hut: vertices count as one whose box is narrower than this part of its distance. Smaller is more
-        exact, and slower.
+        For "barnes-hut": a cluster acts as one point if its box is narrower than `theta` times its distance. Smaller
+        values are more exact and slower.
     checkpoint : path, default=None
-        A folder that rank 0 sees. The fit is kept there while it runs, once a second at most, and a fit of the same
-        graph and parameters goes on from it.
+        Folder for saved state, accessible to rank 0. The running fit saves there, at most once a second. A later fit of
+        the same graph with the same parameters resumes from it.
     every : int or None, default=None
-        The fit is kept after every so many iterations, in the folder and, of `on_failure`, in memory; each time costs a
-        write to the disk. None: in the folder once a second at most, in memory after each.
+        Save the fit every this many iterations: to the `checkpoint` folder, and to memory if `on_failure` restarts
+        fits. Each save to the folder costs a disk write. None: save to the folder at most once a second, and to memory
+        after each iteration.
     random_state : int, RandomState instance or None, default=None
         Source of the random positions.
     workers : int, default=1
-        How many ranks do the work; a single local one is the calling process.
+        Number of ranks. A single local rank runs in the calling process.
     threads : int or None, default=None
-        Threads of each worker; by default an even share of the machine's cores, or the cores of an engine's slot.
+        Threads per worker. Default: an even share of the machine's cores, or the cores of an engine's slot.
     engine : str, Engine or Job, default="local"
-        Where workers run, as for `ripieno.launch`; or a running job, whose workers then do the work, all of them.
+        Where workers run, as in `ripieno.launch`. If this is a running job, the fit uses all of its workers.
     on_failure : {"raise", "shrink", "respawn"}, default="raise"
-        What becomes of a fit whose workers die or fall silent, as for `ripieno.launch`: it fails, or begins again with
-        those that are left, or with as many as before; and goes on from what it has kept. A running job has its own.
+        Action when a worker dies or stops responding, as in `ripieno.launch`: raise, restart on the survivors, or
+        restart with replacements. A restarted fit resumes from its last saved state. A running job uses its own
+        setting.
     on_iteration : callable or None, default=None
         Called in the calling process after each iteration with a dict of "event" ("iteration"), "iteration" (from 1),
-        "change" (which `threshold` is held against), "step" (how far vertices went), "approximation", and rank 0's
+        "change" (compared with `threshold`), "step" (maximum length of a move), "approximation", and rank 0's
         "compute_s" and "communication_s".
 
     Attributes
     ----------
     positions_ : ndarray of shape (n, dim), float64
-        Where the vertices are, not scaled.
+        Positions of the vertices, not scaled.
     vertices_ : ndarray of shape (n,)
-        Which vertices these are: ids ascending, or the nodes of a networkx graph in their order.
+        The vertices: ids in ascending order, or the nodes of a networkx graph in their order.
     approximation_ : {"exact", "barnes-hut"}
-        How pushes were computed.
+        Method that computed the repulsion.
     n_iter_ : int
-        Iterations made.
+        Number of iterations.
     resumed_from_ : int or None
-        After how many iterations the fit went on from a checkpoint.
+        Number of completed iterations at which the fit resumed from a checkpoint; None if it did not resume.
     report_ : RunReport
         Change, approximation and seconds per iteration and rank.
 
     Notes
     -----
-    Forces are those of networkx's `spring_layout(method="force")`. Those of pairs are computed in float32. An exact
-    iteration takes time in proportion to n², each pair computed once; one by Barnes-Hut in proportion to n·log(n).
-    Memory is in proportion to n and the edges. The result is the same bits with any number of workers and threads, on
-    processors that have the same vector instructions.
+    Forces equal the forces of networkx's `spring_layout(method="force")`. Pair forces are computed in float32. An exact
+    iteration takes time proportional to n²; each pair is computed once. A Barnes-Hut iteration takes time proportional
+    to n·log(n). Memory is proportional to n plus the number of edges. The result is bitwise equal for any number of
+    workers and threads, on processors with the same vector instructions.
 
     References
     ----------
@@ -172,18 +175,18 @@ class FruchtermanReingold(IterativeEstimator, ObservedEstimator):
     def fit(
         self, graph: Any, y: object = None, *, comm: Communicator | None = None, rows: Rows | None = None
     ) -> FruchtermanReingold:
-        """Find the positions.
+        """Compute the positions.
 
         Parameters
         ----------
-        graph : Graph, or whatever a `Graph` can be made of
-            Of a directed one each edge pulls its source only, as in networkx.
+        graph : Graph, or any input of `Graph`
+            In a directed graph, each edge attracts only its source, as in networkx.
         y : ignored
         comm : Communicator, optional
-            Ranks that all make this call, instead of workers that are started for it; all get the result.
+            Ranks that make this call together, instead of newly started workers. All ranks get the result.
         rows : {"own", "shared"}, optional
-            With `comm`: whether each rank passes edges of its own, or all ranks pass the same graph. By default the
-            ranks compare what they pass; different graphs are an error. The result is that of all vertices.
+            With `comm`: "own" if each rank passes its own edges; "shared" if all ranks pass the same graph. Default:
+            ranks compare their graphs and raise an error if these differ. The result covers all vertices.
 
         Returns
         -------
@@ -193,9 +196,9 @@ class FruchtermanReingold(IterativeEstimator, ObservedEstimator):
         Raises
         ------
         InputError
-            Bad input or a bad parameter. It is a ValueError whose message says what is wrong.
+            Invalid input or parameter. InputError is a ValueError; its message names the problem.
         CheckpointError
-            The checkpoint is of another fit, in use, or cannot be written.
+            The checkpoint belongs to another fit, is in use, or cannot be written.
         CollectiveMismatch
             The ranks of `comm` make different calls, have different parameters, or pass different rows without `rows`.
         RankFailed
@@ -234,7 +237,7 @@ class FruchtermanReingold(IterativeEstimator, ObservedEstimator):
         return init
 
     def _known(self, graph: Graph) -> tuple[NDArray[np.int64], Reals]:
-        """Ids and positions of the vertices that `init` tells of."""
+        """Return ids and positions of the vertices in `init`."""
         assert isinstance(self.init, Mapping)
         if graph.labels is None:
             ids = list(self.init)

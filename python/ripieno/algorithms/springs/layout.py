@@ -41,49 +41,50 @@ def layout(
     threads: int | None = None,
     engine: str | Engine | Job = "local",
 ) -> dict[Any, NDArray[np.float64]]:
-    """Positions of the vertices of a graph by forces, as networkx's `spring_layout(method="force")` finds them.
+    """Compute force-directed positions of a graph's vertices, as networkx's `spring_layout(method="force")` does.
 
     Parameters
     ----------
-    graph : networkx graph, Graph, or whatever a `Graph` can be made of
+    graph : networkx graph, Graph, or any input of `Graph`
     k : float, default=None
-        The distance at which an edge of weight 1 pulls as hard as its ends push each other; None: 1/√n, or, with
-        `fixed`, that times the largest coordinate of `pos`.
+        Distance at which the attraction of an edge of weight 1 equals the repulsion of its ends. None: 1/√n, or with
+        `fixed`, 1/√n times the largest coordinate of `pos`.
     pos : dict, default=None
-        Positions to begin with, by vertex; those that are left out are drawn. A networkx graph may lack some of them.
+        Initial positions by vertex; missing ones are drawn at random. A networkx graph may lack some of the vertices.
     fixed : sequence of vertices, default=None
-        Vertices that stay where `pos` has them. With some the result is not scaled. A networkx graph may lack some.
+        Vertices that stay at their `pos`. If any are given, the result is not scaled. A networkx graph may lack some.
     iterations : int, default=50
-        Iterations, at most.
+        Maximum number of iterations.
     threshold : float, default=1e-4
-        It ends when the root of the sum of all squared moves, divided by the number of vertices, is smaller.
+        The fit ends when the square root of the sum of all squared moves, divided by the number of vertices, is below
+        this.
     weight : str or None, default="weight"
-        The attribute of a networkx graph's edges by which they pull, 1 where an edge has none; None: all alike. Edges
-        of another kind have no names for their weights: "weight" or None.
+        Edge attribute of a networkx graph that holds the weights; edges without it have weight 1. None: all weights are
+        1. For other graphs, weights have no names: "weight" or None.
     scale : float or None, default=1
-        The largest coordinate of the result, from its middle; None: as the forces leave it.
+        Largest coordinate of the result, relative to its center. None: do not scale.
     center : array of shape (dim,), default=None
-        The middle of the result; None: the origin.
+        Center of the result. None: the origin.
     dim : int, default=2
-        Dimensions of the positions.
+        Number of dimensions of the positions.
     seed : int, RandomState instance or None, default=None
-        Source of the random positions, those that networkx draws for the same whole number.
+        Source of the random positions; an integer gives the same initial positions as in networkx.
     store_pos_as : str or None, default=None
-        The attribute of a networkx graph's nodes that gets the positions, too.
+        Node attribute of a networkx graph in which to store the positions, too.
     method : {"auto", "force"}, default="auto"
-        Both are these forces. networkx's "energy", which it takes by default from 500 vertices on, is not there.
+        Both values select these forces. networkx's "energy", its default from 500 vertices on, is not available.
     approximation, theta, workers, threads, engine
-        As for `FruchtermanReingold`.
+        As in `FruchtermanReingold`.
 
     Returns
     -------
     dict
-        A position, (dim,) float64, for each vertex.
+        Position of each vertex, (dim,) float64.
 
     Raises
     ------
     InputError
-        Bad input or a bad parameter. It is a ValueError whose message says what is wrong.
+        Invalid input or parameter. InputError is a ValueError; its message names the problem.
     RankFailed
         A worker died.
 
@@ -140,7 +141,7 @@ def layout(
 
 
 def _weighted_by(weight: str | None, graph: Any) -> Graph:
-    """The graph with the weights that are meant."""
+    """Return the graph with the selected weights."""
     if weight not in (WEIGHT, None) and not hasattr(graph, "nodes"):
         raise InputError(f"weight={weight!r}: expected 'weight' or None for edges that are no networkx graph")
     if isinstance(graph, Graph):

@@ -1,9 +1,9 @@
-"""What every worker runs for a layout: forces, moves of its own vertices, then all positions gathered, again and again.
+"""The worker program of graph layout: forces, moves of owned vertices, and gathered positions, in each iteration.
 
-All vertices push each other, edges pull. A vertex moves along the sum of its forces, by a length that falls from
-iteration to iteration. Pushes are exact, over all pairs, of which each rank computes a share for all vertices; sums go
-home by a reduce-scatter. Or vertices that are far away push as one (Barnes and Hut), and each rank computes what its
-own are pushed. No rank has a matrix of pairs.
+All vertices repel each other; edges attract. A vertex moves along the sum of its forces, by a length that decreases
+with the iterations. Exact repulsion covers all pairs: each rank computes a share of the pairs for all vertices, and a
+reduce-scatter returns the sums to the owners. With Barnes-Hut, distant clusters act as points, and each rank computes
+the repulsion of its own vertices. No rank stores a matrix of pairs.
 Sources: Fruchterman and Reingold, "Graph drawing by force-directed placement", Software 21(11), 1991; Zhang, Ruan and
 Qiu, "Harp: collective communication on Hadoop", IC2E 2015, section V (the allgather of positions); Barnes and Hut, "A
 hierarchical O(N log N) force-calculation algorithm", Nature 324, 1986.
@@ -37,38 +37,38 @@ if TYPE_CHECKING:
 Reals = NDArray[np.float64]
 
 NAME = "layout"
-#: Of the width of the first positions: how far a vertex may go in the first iteration.
+#: Maximum move in the first iteration, relative to the width of the initial positions.
 FIRST_STEP = 0.1
-#: Weaker forces move a vertex by less than the length of an iteration.
+#: Weaker forces move a vertex by less than the step length.
 LEAST_FORCE = 0.01
-#: Coordinates of first positions are at most so far from 0: pushes are rounded, those of far vertices to nothing.
+#: Largest coordinate of initial positions, because rounding turns the repulsion of farther vertices into zero.
 FARTHEST = 1e9
 
 EXACT, BARNES_HUT = "exact", "barnes-hut"
-#: From so many vertices on not all pairs are computed, unless one says so.
+#: Number of vertices above which repulsion is approximated by default.
 EXACT_LIMIT = 50_000
 
 
 @dataclass(frozen=True)
 class LayoutOptions:
-    """What the workers are told.
+    """Options of the workers.
 
     Parameters
     ----------
     dim, k, iterations, threshold, approximation, theta
-        As for `FruchtermanReingold`.
+        As in `FruchtermanReingold`.
     init : (n, dim), or None
-        Where to begin; None draws positions.
+        Initial positions. None: draw them at random.
     known : ids and positions, or None
-        Where some vertices begin, if not all are told of.
+        Initial positions of some vertices, if not of all.
     fixed
-        Ids of vertices that stay.
+        Ids of vertices that do not move.
     seed
-        Of the positions that are drawn.
+        Seed of the random positions.
     has_seed
-        Whether the user has named it.
+        Whether the user passed the seed.
     keeping
-        Where and how often the fit is kept.
+        Checkpoint settings.
     """
 
     dim: int
@@ -86,11 +86,11 @@ class LayoutOptions:
 
     @property
     def spread(self) -> float:
-        """As in networkx: how wide the positions are among which others are drawn."""
+        """Return the width of the known positions, within which other positions are drawn, as in networkx."""
         return 1.0 if self.known is None else float(self.known[1].max(initial=0.0)) or 1.0
 
     def approximation_of(self, count: int) -> str:
-        """How pushes of so many vertices are computed."""
+        """Return the repulsion method for this number of vertices."""
         if self.approximation != "auto":
             return self.approximation
         return BARNES_HUT if count > EXACT_LIMIT and self.dim in forces.TREE_DIMENSIONS else EXACT
@@ -98,7 +98,7 @@ class LayoutOptions:
 
 @dataclass(frozen=True)
 class LayoutPart:
-    """One worker's part of the result: what all know, and its own record."""
+    """One worker's part of the result: the shared result, and its own record."""
 
     ids: NDArray[np.int64]
     positions: Reals
@@ -110,14 +110,14 @@ class LayoutPart:
 
 
 def fit(comm: Communicator, graph: Graph, options: LayoutOptions, emit: Emit | None = None) -> LayoutPart:
-    """Let the forces move the vertices.
+    """Move the vertices by their forces.
 
     Raises
     ------
     InputError
-        On every rank: bad edges, more than can be laid out, or positions for another number of vertices.
+        On every rank: invalid edges, too many vertices, or positions for another number of vertices.
     CheckpointError
-        The checkpoint is of another fit, in use, or cannot be written.
+        The checkpoint belongs to another fit, is in use, or cannot be written.
     """
     begin = time.perf_counter()
     ids, matrix = _adjacency(comm, graph)
@@ -134,7 +134,7 @@ def fit(comm: Communicator, graph: Graph, options: LayoutOptions, emit: Emit | N
     length = options.k
     if length is None:
         length = (options.spread if len(options.fixed) else 1.0) / math.sqrt(count)
-    # As in networkx the first two dimensions say how wide the positions are.
+    # As in networkx, the first two dimensions determine the width of the positions.
     step = FIRST_STEP * float(np.ptp(at[:, :2], axis=0).max())
     cooling = step / (options.iterations + 1)
     approximation = options.approximation_of(count)
@@ -188,7 +188,7 @@ def fit(comm: Communicator, graph: Graph, options: LayoutOptions, emit: Emit | N
 
 
 def _facts(options: LayoutOptions, approximation: str, ids: NDArray[np.int64], matrix: Any) -> dict[str, Any]:
-    """What a checkpoint is of."""
+    """Return the facts that identify a checkpoint's fit."""
     starts = [] if options.known is None else [*options.known]
     starts += [] if options.init is None else [options.init]
     return {
@@ -211,7 +211,7 @@ def _digest(*arrays: NDArray[Any]) -> str:
 
 
 class _ExactPushes:
-    """Each rank computes a share of all pairs, each pair once. Sums are whole numbers, so their order is no matter."""
+    """Each rank computes a share of all pairs, each pair once. Sums are integers, so their order is irrelevant."""
 
     def __init__(self, comm: Communicator, counts: list[int], dim: int) -> None:
         self._comm = comm
@@ -220,7 +220,7 @@ class _ExactPushes:
         self._own = np.empty((counts[comm.rank], dim), np.int64)
 
     def write(self, placed: NDArray[np.float32], out: Reals, clock: IterationClock) -> None:
-        """What own vertices are pushed, times 1/length²."""
+        """Write the repulsion of owned vertices, in units of 1/length²."""
         comm = self._comm
         with clock.computing():
             forces.repulsion(placed, (comm.rank, comm.world_size), self._wholes, threads=comm.threads)
@@ -232,20 +232,20 @@ class _ExactPushes:
 
 @dataclass(frozen=True)
 class _TreePushes:
-    """Each rank makes the tree of all vertices, and computes what its own are pushed."""
+    """Each rank builds the tree of all vertices, and computes the repulsion of its own vertices."""
 
     theta: float
     own: tuple[int, int]
     threads: int
 
     def write(self, placed: NDArray[np.float32], out: Reals, clock: IterationClock) -> None:
-        """As of `_ExactPushes`."""
+        """As in `_ExactPushes`."""
         with clock.computing():
             forces.barnes_hut(self.theta, self.own, placed, out, threads=self.threads)
 
 
 def _total(values: Reals) -> float:
-    """The sum, the same bits on processors of every kind, so that all ranks end together."""
+    """Return the sum, bitwise equal on all processors, so that all ranks end together."""
     while len(values) > 1:
         half = len(values) // 2
         values = np.append(values[:half] + values[half : 2 * half], values[2 * half :])
@@ -253,10 +253,10 @@ def _total(values: Reals) -> float:
 
 
 def _adjacency(comm: Communicator, graph: Graph) -> tuple[NDArray[np.int64], Any]:
-    """Ids of all vertices, ascending, and the weights of all edges, a row for each source."""
+    """Return the ids of all vertices, ascending, and the weights of all edges, one row per source."""
     with agreement(comm):
         edges = graph.read_share(comm.rank, comm.world_size)
-    # There are far fewer edges than pairs: each rank has time to look at all of them.
+    # Edges are far fewer than pairs, so each rank can process all of them.
     edges = Edges.joined(comm.allgather(edges), weighted=graph.weighted)
     with agreement(comm):
         if not graph.directed:
@@ -277,7 +277,7 @@ def _adjacency(comm: Communicator, graph: Graph) -> tuple[NDArray[np.int64], Any
 
 
 def _check_weights(graph: Graph, ids: NDArray[np.int64], matrix: Any) -> None:
-    """Raise InputError if a weight is larger than float32, in which the kernel reads weights."""
+    """Raise InputError if a weight is larger than float32, the kernel's weight type."""
     most = float(np.finfo(np.float32).max)
     sizes = np.abs(matrix.data)
     if sizes.max(initial=0.0) <= most:

@@ -1,1 +1,1 @@
-"""Estimators of vertices: steps along all edges, each a product with the local matrix and a sparse reduction."""
+"""Estimators of vertex values by steps along all edges: local matrix products and sparse reductions."""

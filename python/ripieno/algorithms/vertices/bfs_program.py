@@ -1,6 +1,7 @@
-"""What every worker runs for a breadth-first search: a step along all edges for each distance.
+"""The worker program of breadth-first search: one step along all edges per distance.
 
-What goes along an edge is the number of its source, if that was reached a step ago; the least that comes is the parent.
+A source that was reached in the previous step sends its number along its edges. A vertex takes the least number that it
+receives as its parent.
 
 Source: Zhao and Canny, "Kylix: a sparse allreduce for commodity clusters", ICPP 2014, section I.A.2.
 """
@@ -35,9 +36,9 @@ class BfsPart:
     Parameters
     ----------
     ids, distances, parents : (h,) int64
-        The vertices at home here, how many edges lead to each, and the vertex before it; -1 where there is none.
+        Vertices that this worker owns, their distances in edges, and their parents; -1 for unreached vertices.
     resumed_from
-        After how many steps the search went on from what a world had kept of which ranks died; or None.
+        Number of steps at which the search resumed from saved state, or None.
     """
 
     ids: NDArray[np.int64]
@@ -47,12 +48,12 @@ class BfsPart:
 
 
 def fit(comm: Communicator, graph: Graph, source: int, keeping: Keeping) -> BfsPart:
-    """Search from `source`, or go on from what was kept.
+    """Search from `source`, or resume from saved state.
 
     Raises
     ------
     InputError
-        On every rank: bad input (see `ripieno.graph.load`), or the graph has no such vertex.
+        On every rank: invalid input (see `ripieno.graph.load`), or the graph does not have the vertex `source`.
     """
     local = load(comm, graph)
     values = VertexValues(comm, local)

@@ -22,42 +22,45 @@ if TYPE_CHECKING:
 
 
 class ConnectedComponents(IterativeEstimator):
-    """Which vertices are connected, whatever the direction of edges.
+    """Connected components of a graph, ignoring the direction of edges.
 
     Parameters
     ----------
     workers : int, default=1
-        How many ranks do the work; a single local one is the calling process.
+        Number of ranks. A single local rank runs in the calling process.
     threads : int or None, default=None
-        Threads of each worker; by default an even share of the machine's cores, or the cores of an engine's slot.
+        Threads per worker. Default: an even share of the machine's cores, or the cores of an engine's slot.
     engine : str, Engine or Job, default="local"
-        Where workers run, as for `ripieno.launch`; or a running job, whose workers then do the work, all of them.
+        Where workers run, as in `ripieno.launch`. If this is a running job, the fit uses all of its workers.
     checkpoint : path, default=None
-        A folder that rank 0 sees. The search is kept there while it runs, once a second at most, and goes on from there
-        if it is made of the same graph again, with any number of workers.
+        Folder for saved state, accessible to rank 0. The running search saves there, at most once a second. A later
+        search of the same graph resumes from it, with any number of workers.
     every : int or None, default=None
-        The fit is kept after every so many rounds, in the folder and, of `on_failure`, in memory; each time costs a
-        write to the disk. None: in the folder once a second at most, in memory after each.
+        Save the fit every this many rounds: to the `checkpoint` folder, and to memory if `on_failure` restarts fits.
+        Each save to the folder costs a disk write. None: save to the folder at most once a second, and to memory after
+        each round.
     on_failure : {"raise", "shrink", "respawn"}, default="raise"
-        What becomes of a fit whose workers die or fall silent, as for `ripieno.launch`: it fails, or begins again with
-        those that are left, or with as many as before; and goes on from what it has kept. A running job has its own.
+        Action when a worker dies or stops responding, as in `ripieno.launch`: raise, restart on the survivors, or
+        restart with replacements. A restarted fit resumes from its last saved state. A running job uses its own
+        setting.
 
     Attributes
     ----------
     labels_ : ndarray of shape (n,)
-        Of each vertex the first vertex, in the order of `vertices_`, of its component.
+        First vertex of each vertex's component, in the order of `vertices_`.
     vertices_ : ndarray of shape (n,)
-        Which vertices these are: ids ascending, or the nodes of a networkx graph in their order.
+        The vertices: ids in ascending order, or the nodes of a networkx graph in their order.
     n_components_ : int
-        How many components there are.
+        Number of components.
     sizes_ : ndarray of shape (n_components_,), int64
-        Vertices of each, largest first.
+        Number of vertices of each component, in descending order.
     n_iter_ : int
-        Rounds in which workers told each other of neighbours.
+        Number of rounds in which workers exchanged names of neighbors.
     report_ : PlainReport
-        Where the time of each rank went; see docs/dashboard.md.
+        Time breakdown of each rank; see docs/dashboard.md.
     resumed_from_ : int or None
-        After how many rounds the fit went on when workers had died, of `on_failure`, or from `checkpoint`.
+        Number of completed rounds at which the fit resumed, after a worker failure or from `checkpoint`; None if it did
+        not resume.
 
     References
     ----------
@@ -108,13 +111,13 @@ class ConnectedComponents(IterativeEstimator):
 
         Parameters
         ----------
-        graph : Graph, or whatever a `Graph` can be made of
+        graph : Graph, or any input of `Graph`
         y : ignored
         comm : Communicator, optional
-            Ranks that all make this call, instead of workers that are started for it; all get the result.
+            Ranks that make this call together, instead of newly started workers. All ranks get the result.
         rows : {"own", "shared"}, optional
-            With `comm`: whether each rank passes edges of its own, or all ranks pass the same graph. By default the
-            ranks compare what they pass; different graphs are an error. The result is that of all vertices.
+            With `comm`: "own" if each rank passes its own edges; "shared" if all ranks pass the same graph. Default:
+            ranks compare their graphs and raise an error if these differ. The result covers all vertices.
 
         Returns
         -------
@@ -124,7 +127,7 @@ class ConnectedComponents(IterativeEstimator):
         Raises
         ------
         InputError
-            Bad input or a bad parameter. It is a ValueError whose message says what is wrong.
+            Invalid input or parameter. InputError is a ValueError; its message names the problem.
         CollectiveMismatch
             The ranks of `comm` make different calls, have different parameters, or pass different rows without `rows`.
         RankFailed

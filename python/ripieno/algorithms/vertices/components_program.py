@@ -1,9 +1,9 @@
-"""What every worker runs for connected components: contraction to the neighbour of least priority.
+"""The worker program of connected components: contraction to the neighbor of least priority.
 
-Every vertex has a name, at first its own number. A worker joins the names that its edges connect into groups, and each
-name takes the least name, by a fixed random order, of all groups, on any worker, that it is in. Names that are no
-longer anyone's vanish, until every group has one name. The order being random, a round leaves a fraction of the names
-of each component, so rounds are O(log n) in expectation, however long the paths; groups make them fewer.
+Every vertex has a name, initially its own number. A worker joins names that its edges connect into groups. Each name is
+replaced by the least name, in a fixed random order, over all its groups on all workers. Unused names vanish, until
+every group has one name. The random order removes a constant fraction of each component's names per round, so rounds
+are O(log n) in expectation, whatever the path lengths. Groups reduce them further.
 
 Source: Kiveris et al., "Connected components in MapReduce and beyond", SoCC 2014, section 3 (hashing to the minimum);
 Zhao and Canny, "Kylix: a sparse allreduce for commodity clusters", ICPP 2014, sections I.A.2 and III.C.
@@ -30,7 +30,7 @@ if TYPE_CHECKING:
     from ripieno.comm.communicator import Communicator
 
 NAME = "components"
-# Of the multiplications and shifts of `mixed`, last first.
+# Constants of the inverse of `mixed`: its shifts and multiplications in reverse order.
 _UNMIXING = ((31, 0x94D049BB133111EB), (27, 0xBF58476D1CE4E5B9), (30, 1))
 
 
@@ -41,11 +41,11 @@ class ComponentsPart:
     Parameters
     ----------
     ids, labels : (h,) int64
-        The vertices at home here, and the smallest vertex of the component of each.
+        Vertices that this worker owns, and the smallest vertex of the component of each.
     round_count
-        Sparse reductions until the components were known.
+        Sparse reductions until all components were known.
     resumed_from
-        After how many of them the search went on from what a world had kept of which ranks died; or None.
+        Number of reductions at which the search resumed from saved state, or None.
     """
 
     ids: NDArray[np.int64]
@@ -55,14 +55,14 @@ class ComponentsPart:
 
 
 def fit(comm: Communicator, graph: Graph, keeping: Keeping) -> ComponentsPart:
-    """Find the components; go on from what was kept.
+    """Find the components; resume from saved state if any exists.
 
     Raises
     ------
     InputError
-        On every rank: bad input, see `ripieno.graph.load`.
+        On every rank: invalid input, see `ripieno.graph.load`.
     """
-    # The direction of edges means nothing.
+    # Components ignore the direction of edges.
     local = load(comm, graph, both_ways=False)
     names = local.vertices.ids
     kind = facts(comm, local) if keeping.folder is not None else {}
@@ -78,16 +78,17 @@ def fit(comm: Communicator, graph: Graph, keeping: Keeping) -> ComponentsPart:
 def _components(
     comm: Communicator, graph: LocalGraph, names: NDArray[np.int64], rounds: int, states: FitStates
 ) -> tuple[NDArray[np.int64], int]:
-    """Label each vertex of this rank by the smallest vertex of its component; returns labels and rounds.
+    """Label each vertex of this rank with the smallest vertex of its component; return labels and rounds.
 
-    The `names` are those of the vertices after some `rounds`. Those that were the same are, so groups need not be kept.
+    The `names` are the vertices' names after `rounds` rounds. Vertices that shared a name still do, so groups need not
+    be saved.
     """
     home = graph.vertices.home
     vertices, size = graph.vertices.ids, graph.vertices.largest + 1
     group_count, groups = _groups(*_ends(graph), len(vertices))
     while True:
         present, places = np.unique(names, return_inverse=True)
-        # Groups that share a name are one.
+        # Merge groups that share a name.
         group_count, joined = _groups(places, len(present) + groups, len(present) + group_count)
         groups, group_of = joined[len(present) + groups], joined[: len(present)]
         if comm.allreduce(len(present) - group_count) == 0:
@@ -105,7 +106,7 @@ def _components(
 
 
 def _ends(graph: LocalGraph) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
-    """Both ends of each edge of this rank, as places among the vertices."""
+    """Return both ends of each edge of this rank, as positions among the vertices."""
     offsets, sources, _ = graph.matrix.entries()
     rows = places_of(graph.rows, graph.vertices.ids)
     begins: NDArray[np.int64] = offsets.astype(np.int64)
@@ -113,13 +114,13 @@ def _ends(graph: LocalGraph) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
 
 
 def _groups(one: NDArray[np.int64], other: NDArray[np.integer[Any]], count: int) -> tuple[int, NDArray[np.int32]]:
-    """The components of the graph of `count` nodes with edges between `one` and `other`: how many, and of each node."""
+    """Return the component count and each node's component for `count` nodes with edges between `one` and `other`."""
     graph = coo_matrix((np.ones(len(one), bool), (one, other)), shape=(count, count))
     return connected_components(graph, directed=False)
 
 
 def _unmixed(bits: NDArray[np.uint64]) -> NDArray[np.int64]:
-    """The numbers that `mixed` made these bits of."""
+    """Return the numbers from which `mixed` computed these bits."""
     for shift, factor in _UNMIXING:
         bits = (bits ^ (bits >> np.uint64(shift)) ^ (bits >> np.uint64(2 * shift))) * np.uint64(
             pow(factor, -1, 1 << 64)

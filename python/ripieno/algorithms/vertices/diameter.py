@@ -26,46 +26,49 @@ if TYPE_CHECKING:
 
 
 class EffectiveDiameter(IterativeEstimator):
-    """In how many steps along edges most connected pairs of vertices reach each other, estimated by bit strings (HADI).
+    """Effective diameter: the steps within which most connected pairs reach each other, by bit strings (HADI).
 
     Parameters
     ----------
     share : float, default=0.9
-        Of the connected pairs, a vertex with itself among them.
+        Share of the connected pairs, including each vertex with itself.
     n_strings : int, default=64
-        Bit strings per vertex, an even number. Counts err by about 0.78 / sqrt(n_strings), and work grows with it.
+        Number of bit strings per vertex, even. The relative error is about 0.78 / sqrt(n_strings); work grows with it.
     max_iter : int, default=1000
-        Steps, at most.
+        Maximum number of steps.
     random_state : int, RandomState instance or None, default=None
-        Source of the strings; with an int the result is the same with any number of workers.
+        Source of the strings. With an int, the result does not depend on the number of workers.
     workers : int, default=1
-        How many ranks do the work; a single local one is the calling process.
+        Number of ranks. A single local rank runs in the calling process.
     threads : int or None, default=None
-        Threads of each worker; by default an even share of the machine's cores, or the cores of an engine's slot.
+        Threads per worker. Default: an even share of the machine's cores, or the cores of an engine's slot.
     engine : str, Engine or Job, default="local"
-        Where workers run, as for `ripieno.launch`; or a running job, whose workers then do the work, all of them.
+        Where workers run, as in `ripieno.launch`. If this is a running job, the fit uses all of its workers.
     checkpoint : path, default=None
-        A folder that rank 0 sees. The fit is kept there while it runs, once a second at most, and one of the same graph
-        and parameters, but for `max_iter`, goes on from there, with any number of workers.
+        Folder for saved state, accessible to rank 0. The running fit saves there, at most once a second. A later fit of
+        the same graph with the same parameters (except `max_iter`) resumes from it, with any number of workers.
     every : int or None, default=None
-        The fit is kept after every so many steps, in the folder and, of `on_failure`, in memory; each time costs a
-        write to the disk. None: in the folder once a second at most, in memory after each.
+        Save the fit every this many steps: to the `checkpoint` folder, and to memory if `on_failure` restarts fits.
+        Each save to the folder costs a disk write. None: save to the folder at most once a second, and to memory after
+        each step.
     on_failure : {"raise", "shrink", "respawn"}, default="raise"
-        What becomes of a fit whose workers die or fall silent, as for `ripieno.launch`: it fails, or begins again with
-        those that are left, or with as many as before; and goes on from what it has kept. A running job has its own.
+        Action when a worker dies or stops responding, as in `ripieno.launch`: raise, restart on the survivors, or
+        restart with replacements. A restarted fit resumes from its last saved state. A running job uses its own
+        setting.
 
     Attributes
     ----------
     effective_diameter_ : float
-        The steps in which the share of pairs is reached, between whole numbers by a straight line.
+        Number of steps within which `share` of the pairs are connected, linearly interpolated.
     pairs_ : ndarray of shape (n_iter_ + 1,), float64
-        Estimates of how many pairs (from, to) have a path of at most 0, 1, … edges.
+        Estimated number of pairs (from, to) with a path of at most 0, 1, … edges.
     n_iter_ : int
-        Steps after which no string changed: the longest of all shortest paths, or a little less.
+        Number of steps until no string changed: the longest shortest path, or slightly less.
     report_ : PlainReport
-        Where the time of each rank went; see docs/dashboard.md.
+        Time breakdown of each rank; see docs/dashboard.md.
     resumed_from_ : int or None
-        After how many steps the fit went on when workers had died, of `on_failure`, or from `checkpoint`.
+        Number of completed steps at which the fit resumed, after a worker failure or from `checkpoint`; None if it did
+        not resume.
 
     References
     ----------
@@ -123,13 +126,13 @@ class EffectiveDiameter(IterativeEstimator):
 
         Parameters
         ----------
-        graph : Graph, or whatever a `Graph` can be made of
+        graph : Graph, or any input of `Graph`
         y : ignored
         comm : Communicator, optional
-            Ranks that all make this call, instead of workers that are started for it; all get the result.
+            Ranks that make this call together, instead of newly started workers. All ranks get the result.
         rows : {"own", "shared"}, optional
-            With `comm`: whether each rank passes edges of its own, or all ranks pass the same graph. By default the
-            ranks compare what they pass; different graphs are an error. The result is that of all vertices.
+            With `comm`: "own" if each rank passes its own edges; "shared" if all ranks pass the same graph. Default:
+            ranks compare their graphs and raise an error if these differ. The result covers all vertices.
 
         Returns
         -------
@@ -139,7 +142,7 @@ class EffectiveDiameter(IterativeEstimator):
         Raises
         ------
         InputError
-            Bad input or a bad parameter. It is a ValueError whose message says what is wrong.
+            Invalid input or parameter. InputError is a ValueError; its message names the problem.
         CollectiveMismatch
             The ranks of `comm` make different calls, have different parameters, or pass different rows without `rows`.
         RankFailed
@@ -148,7 +151,7 @@ class EffectiveDiameter(IterativeEstimator):
         Warns
         -----
         ConvergenceWarning
-            There are paths longer than `max_iter`.
+            Some paths are longer than `max_iter`.
         """
         check_count("n_strings", self.n_strings)
         check_count("max_iter", self.max_iter)
@@ -157,7 +160,7 @@ class EffectiveDiameter(IterativeEstimator):
         if not isinstance(self.share, Real) or not 0 < self.share <= 1:
             raise InputError(f"share={self.share!r}: expected a number above 0, 1 at most")
         seed = self._seed(comm)
-        # All ranks know what one does.
+        # All ranks have the same result.
         told = self.n_strings, seed, self.max_iter, self._keeping()
         parts = self._run(program.fit, graph_for_fit(graph, comm=comm, rows=rows), *told, comm=comm)
         pairs, complete, self.resumed_from_ = parts[0]

@@ -1,8 +1,8 @@
-"""What every worker runs for the effective diameter: how many vertices each reaches within so many steps, estimated.
+"""The worker program of the effective diameter: estimated neighborhood sizes within each number of steps.
 
-A vertex has bit strings, in each of which one random bit is set; after `h` steps along all edges, in which strings are
-joined by "or", they are those of all vertices that lead to it in at most `h` steps, and the place of their lowest zero
-tells how many these are.
+Each vertex has bit strings with one random bit set in each. A step along all edges joins strings by "or". After `h`
+steps a vertex's strings combine the strings of all vertices that reach it in at most `h` steps. The position of the
+lowest zero bit estimates the number of these vertices.
 
 Source: Kang et al., "HADI: fast diameter estimation and mining in massive graphs with Hadoop", CMU-ML-08-117, 2008,
 sections 3.1 and 3.2; Flajolet and Martin, "Probabilistic counting algorithms for data base applications", JCSS 31,
@@ -28,10 +28,9 @@ if TYPE_CHECKING:
     from ripieno.comm.communicator import Communicator
 
 NAME = "diameter"
-# The expectation of the lowest zero of a string in which n vertices set a bit each is the logarithm, to the base of 2,
-# of this times n + 1/2 …
+# If n vertices set one bit each, the expected lowest zero of a string is log2(CORRECTION * (n + 1/2)) …
 CORRECTION = 0.77351
-# … from so many vertices on, and exactly what `_lowest_zeros` says of fewer.
+# … for at least this many vertices. Below it, `_lowest_zeros` gives the exact expectation.
 MANY = 64
 BITS = 32
 
@@ -39,16 +38,16 @@ BITS = 32
 def fit(
     comm: Communicator, graph: Graph, string_count: int, seed: int, max_iter: int, keeping: Keeping
 ) -> tuple[list[float], bool, int | None]:
-    """Estimates of the pairs of vertices with a path of at most 0, 1, … steps; and whether there is no longer path.
+    """Estimate the pairs of vertices with a path of at most 0, 1, … steps.
 
-    The third is after how many steps it went on from what a world had kept of which ranks died, or None.
-    Each vertex has `string_count` strings, an even number. At most `max_iter` steps are counted. All ranks get the
-    same. It goes on from what was kept.
+    Returns the estimates, whether no longer path exists, and the number of steps at which the fit resumed, or None.
+    Each vertex has `string_count` strings, an even number. At most `max_iter` steps are counted. All ranks get the same
+    result. The fit resumes from saved state if any exists.
 
     Raises
     ------
     InputError
-        On every rank: bad input, see `ripieno.graph.load`.
+        On every rank: invalid input, see `ripieno.graph.load`.
     """
     local = load(comm, graph)
     values = VertexValues(comm, local)
@@ -67,7 +66,7 @@ def fit(
             joined = values.step(strings, "or", own=strings)
             if not comm.allreduce(not np.array_equal(joined, strings), op="or"):
                 return pairs, True, resumed_from
-            # One step more than are counted tells whether there are longer paths.
+            # One step beyond the counted steps shows whether longer paths exist.
             if len(pairs) > max_iter:
                 return pairs, False, resumed_from
             strings = joined
@@ -77,7 +76,7 @@ def fit(
 
 
 def effective_diameter(pairs: list[float], share: float) -> float:
-    """In how many steps a share of all connected pairs reach each other; between whole numbers by a straight line."""
+    """Return the steps within which a share of all connected pairs reach each other, linearly interpolated."""
     enough = share * pairs[-1]
     steps = next(steps for steps, count in enumerate(pairs) if count >= enough)
     if steps == 0:
@@ -86,14 +85,14 @@ def effective_diameter(pairs: list[float], share: float) -> float:
 
 
 def _first_strings(vertices: NDArray[np.int64], string_count: int, seed: int) -> NDArray[np.uint64]:
-    """Strings of one bit each, bit i with a probability of 2**-(i + 1), two in a number: (m, string_count / 2).
+    """Return strings with one bit each, bit i with probability 2**-(i + 1), two per number: (m, string_count / 2).
 
-    They depend on nothing but the vertex and the seed.
+    The strings depend only on the vertex and the seed.
     """
     streams = mixed(np.arange(string_count) + mixed(np.array([seed])).view(np.int64))
     base, last = mixed(vertices), np.uint64(1 << (BITS - 1))
     strings = np.empty((len(vertices), string_count), np.uint32)
-    # String by string, so that what is in between stays in cache.
+    # One string at a time, so that intermediate arrays stay in cache.
     for number, stream in enumerate(streams):
         random = mixed((base ^ stream).view(np.int64))
         lowest = random & -random
@@ -102,31 +101,31 @@ def _first_strings(vertices: NDArray[np.int64], string_count: int, seed: int) ->
 
 
 def _estimate(comm: Communicator, strings: NDArray[np.uint64]) -> float:
-    """The sum over all vertices of how many vertices have set bits in their strings."""
+    """Return the sum over all vertices of the estimated number of vertices that set bits in their strings."""
     bits = strings.view(np.uint32)
     string_count = bits.shape[1]
     places = np.zeros(len(bits), np.int64)
     for string in bits.T:
         lowest_zero = ~string & (string + np.uint32(1))
-        # Exact, of powers of two; a string without a zero counts all bits.
+        # Exact for powers of two. A string without a zero counts all bits.
         places += np.where(lowest_zero == 0, BITS, np.log2(np.maximum(lowest_zero, 1))).astype(np.int64)
-    # Counted in whole numbers, so that the sum is the same however vertices are divided among ranks.
+    # Summed as integers, so that the result does not depend on the distribution of vertices over ranks.
     counts = comm.allreduce(np.bincount(places, minlength=BITS * string_count + 1))
     return float(counts @ _numbers(np.arange(len(counts)) / string_count))
 
 
 def _numbers(means: NDArray[np.float64]) -> NDArray[np.float64]:
-    """How many vertices set bits, given the mean lowest zero of the strings."""
+    """Return the estimated numbers of vertices for the given mean lowest zeros of their strings."""
     expected = _lowest_zeros(MANY)
     few = np.interp(means, expected, np.arange(MANY + 1))
     return np.where(means < expected[-1], few, 2.0**means / CORRECTION - 0.5)
 
 
 def _lowest_zeros(largest: int) -> list[float]:
-    """The expectation of the lowest zero of a string in which 0, 1, … `largest` vertices set a bit each.
+    """Return the expected lowest zero of a string in which 0, 1, … `largest` vertices set one bit each.
 
-    Bit 0 is set unless all of them set a higher one; those that do, j with the probability (n over j) / 2**n, are to
-    the bits above what all are to the string.
+    Bit 0 is set unless all vertices set a higher bit. The j vertices that set a higher bit (probability (n over j) /
+    2**n) relate to the bits above bit 0 as all vertices relate to the string.
     """
     expected = [0.0]
     for n in range(1, largest + 1):

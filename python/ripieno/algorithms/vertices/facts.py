@@ -1,4 +1,4 @@
-"""What a checkpoint of a graph is of."""
+"""The facts that identify the checkpoints of graph fits."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
 
 def facts(comm: Communicator, graph: LocalGraph, **parameters: Any) -> dict[str, Any]:
-    """By name: the graph, by its counts and a number that other edges do not have, and parameters of the fit."""
+    """Return facts by name: counts and a digest of the edges that identify the graph, and parameters of the fit."""
     offsets, columns, weights = graph.matrix.entries()
     begins: NDArray[np.int64] = offsets.astype(np.int64)
     targets = np.repeat(graph.rows, np.diff(begins))

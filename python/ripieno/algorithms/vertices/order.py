@@ -1,4 +1,4 @@
-"""What the estimators of values per vertex share: which vertices these are, in which order."""
+"""The identity and order of the vertices in estimators of values per vertex."""
 
 from __future__ import annotations
 
@@ -15,14 +15,14 @@ from ripieno.graph import Graph
 
 @dataclass(frozen=True)
 class VertexOrder:
-    """The vertices of all workers' parts, put in order.
+    """The vertices of all workers' parts, in order.
 
     Parameters
     ----------
     names : (n,) array
-        Ids ascending, or the nodes of a networkx graph in their order.
+        Ids in ascending order, or the nodes of a networkx graph in their order.
     order : (n,) int64
-        Which place each has in the parts, one after the other.
+        Position of each vertex in the concatenated parts.
     """
 
     names: NDArray[Any]
@@ -30,23 +30,23 @@ class VertexOrder:
 
     @classmethod
     def of(cls, ids: Sequence[NDArray[np.int64]], graph: Graph) -> VertexOrder:
-        """Of the ids of each part."""
+        """Create the order from the ids of each part."""
         all_ids = np.concatenate(ids)
         order = np.argsort(all_ids)
         return cls(all_ids[order] if graph.labels is None else graph.labels[all_ids[order]], order)
 
     def put(self, parts: Sequence[NDArray[Any]]) -> NDArray[Any]:
-        """Rows of each part as rows of all vertices."""
+        """Return the rows of all parts in the order of the vertices."""
         return np.concatenate(parts)[self.order]
 
 
 def vertex_id(name: str, vertex: Any, graph: Graph) -> int:
-    """The id of what the user calls a vertex.
+    """Return the id of a vertex that the user names.
 
     Raises
     ------
     InputError
-        It is no id, or no node of the networkx graph; names the parameter.
+        The value is not an id, or not a node of the networkx graph; the message names the parameter.
     """
     if graph.labels is not None:
         found = [number for number, label in enumerate(graph.labels.tolist()) if label == vertex]

@@ -27,57 +27,60 @@ if TYPE_CHECKING:
 
 
 class SpectralEmbedding(IterativeEstimator):
-    """Coordinates that keep neighbours together: eigenvectors of the normalized Laplacian, by block Lanczos iteration.
+    """Spectral embedding: eigenvectors of the normalized Laplacian as coordinates, by block Lanczos iteration.
 
     Parameters
     ----------
     n_components : int, default=2
-        Coordinates per vertex.
+        Number of coordinates per vertex.
     drop_first : bool, default=True
-        Leave out the first eigenvector, which is constant where all vertices are connected.
+        Whether to drop the first eigenvector, which is constant on a connected graph.
     tol : float, default=1e-6
-        It ends when the residual of each eigenvector is at most this long; eigenvalues err by about its square.
+        The fit ends when the residual norm of each eigenvector is at most this. Eigenvalue errors are about its square.
     max_iter : int, default=200
-        Products of the matrix with a block of vectors, at most; all vectors are kept.
+        Maximum number of products of the matrix with a block of vectors; all vectors stay in memory.
     random_state : int, RandomState instance or None, default=None
-        Source of the start.
+        Source of the initial vectors.
     workers : int, default=1
-        How many ranks do the work; a single local one is the calling process.
+        Number of ranks. A single local rank runs in the calling process.
     threads : int or None, default=None
-        Threads of each worker; by default an even share of the machine's cores, or the cores of an engine's slot.
+        Threads per worker. Default: an even share of the machine's cores, or the cores of an engine's slot.
     engine : str, Engine or Job, default="local"
-        Where workers run, as for `ripieno.launch`; or a running job, whose workers then do the work, all of them.
+        Where workers run, as in `ripieno.launch`. If this is a running job, the fit uses all of its workers.
     checkpoint : path, default=None
-        A folder that rank 0 sees. The fit is kept there while it runs, once a second at most, and one of the same graph
-        and parameters, but for `max_iter`, goes on from there, with any number of workers.
+        Folder for saved state, accessible to rank 0. The running fit saves there, at most once a second. A later fit of
+        the same graph with the same parameters (except `max_iter`) resumes from it, with any number of workers.
     every : int or None, default=None
-        The fit is kept after every so many products, in the folder and, of `on_failure`, in memory; each time costs a
-        write to the disk. None: in the folder once a second at most, in memory after each.
+        Save the fit every this many products: to the `checkpoint` folder, and to memory if `on_failure` restarts fits.
+        Each save to the folder costs a disk write. None: save to the folder at most once a second, and to memory after
+        each product.
     on_failure : {"raise", "shrink", "respawn"}, default="raise"
-        What becomes of a fit whose workers die or fall silent, as for `ripieno.launch`: it fails, or begins again with
-        those that are left, or with as many as before; and goes on from what it has kept. A running job has its own.
+        Action when a worker dies or stops responding, as in `ripieno.launch`: raise, restart on the survivors, or
+        restart with replacements. A restarted fit resumes from its last saved state. A running job uses its own
+        setting.
 
     Attributes
     ----------
     embedding_ : ndarray of shape (n, n_components), float64
-        Eigenvectors divided by the roots of the degrees; of each the entry of largest magnitude is positive.
+        Eigenvectors divided by the square roots of the degrees; the largest entry of each in magnitude is positive.
     eigenvalues_ : ndarray of shape (n_components,), float64
-        Of the normalized Laplacian, ascending.
+        Eigenvalues of the normalized Laplacian, ascending.
     vertices_ : ndarray of shape (n,)
-        Which vertices these are: ids ascending, or the nodes of a networkx graph in their order.
+        The vertices: ids in ascending order, or the nodes of a networkx graph in their order.
     residual_ : float
-        Length of the largest residual of the eigenvectors.
+        Largest residual norm of the eigenvectors.
     n_iter_ : int
-        Products made.
+        Number of products.
     report_ : PlainReport
-        Where the time of each rank went; see docs/dashboard.md.
+        Time breakdown of each rank; see docs/dashboard.md.
     resumed_from_ : int or None
-        After how many products the fit went on when workers had died, of `on_failure`, or from `checkpoint`.
+        Number of completed products at which the fit resumed, after a worker failure or from `checkpoint`; None if it
+        did not resume.
 
     Notes
     -----
-    As `sklearn.manifold.spectral_embedding` of the sum of the adjacency matrix and its transpose: every edge leads both
-    ways, and edges from a vertex to itself do not count. The same input, workers and random state give the same bits.
+    Equals `sklearn.manifold.spectral_embedding` of the sum of the adjacency matrix and its transpose: every edge counts
+    in both directions, and loops are ignored. The same input, workers and random state give bitwise equal results.
 
     References
     ----------
@@ -139,13 +142,13 @@ class SpectralEmbedding(IterativeEstimator):
 
         Parameters
         ----------
-        graph : Graph, or whatever a `Graph` can be made of
+        graph : Graph, or any input of `Graph`
         y : ignored
         comm : Communicator, optional
-            Ranks that all make this call, instead of workers that are started for it; all get the result.
+            Ranks that make this call together, instead of newly started workers. All ranks get the result.
         rows : {"own", "shared"}, optional
-            With `comm`: whether each rank passes edges of its own, or all ranks pass the same graph. By default the
-            ranks compare what they pass; different graphs are an error. The result is that of all vertices.
+            With `comm`: "own" if each rank passes its own edges; "shared" if all ranks pass the same graph. Default:
+            ranks compare their graphs and raise an error if these differ. The result covers all vertices.
 
         Returns
         -------
@@ -155,7 +158,7 @@ class SpectralEmbedding(IterativeEstimator):
         Raises
         ------
         InputError
-            Bad input or a bad parameter. It is a ValueError whose message says what is wrong.
+            Invalid input or parameter. InputError is a ValueError; its message names the problem.
         CollectiveMismatch
             The ranks of `comm` make different calls, have different parameters, or pass different rows without `rows`.
         RankFailed
@@ -197,5 +200,5 @@ class SpectralEmbedding(IterativeEstimator):
         return self
 
     def fit_transform(self, graph: Any, y: object = None) -> NDArray[np.float64]:
-        """Find the eigenvectors and return the coordinates, (n, n_components)."""
+        """Compute the embedding and return the coordinates, (n, n_components)."""
         return self.fit(graph).embedding_

@@ -1,9 +1,9 @@
-"""What every worker runs for a spectral embedding: block Lanczos iteration, orthogonalized against all vectors.
+"""The worker program of spectral embedding: block Lanczos iteration with full orthogonalization.
 
-With A the weights, symmetric and without loops, and D the degrees, it finds the largest eigenvalues of
-``M = D**-1/2 A D**-1/2`` (a vertex without edges is an eigenvector of its own, of value 1), which are one less the
-smallest of the normalized Laplacian. A step multiplies M with a block of vectors, which is one step along all edges;
-vectors of a worker have the entries that its edges need, so that only small matrices are exchanged beside.
+A is the symmetric weight matrix without loops, D the degree matrix. The program finds the largest eigenvalues of ``M =
+D**-1/2 A D**-1/2``. These are 1 minus the smallest eigenvalues of the normalized Laplacian. A vertex without edges is
+an eigenvector of its own, of value 1. A step multiplies M with a block of vectors, which is one step along all edges. A
+worker's vectors have the entries that its edges need, so the only other messages are small matrices.
 
 Source: Golub and Van Loan, "Matrix computations", 4th edition, section 10.3.6; Zhao and Canny, "Kylix: a sparse
 allreduce for commodity clusters", ICPP 2014, section I.A.2.
@@ -31,13 +31,13 @@ if TYPE_CHECKING:
     from ripieno.comm.communicator import Communicator
 
 NAME = "spectral"
-# A direction of a block that is shorter, or shorter than this part of the longest, is rounding error.
+# A block direction shorter than `SHORT`, or shorter than `DEPENDENT` times the longest one, is rounding error.
 SHORT, DEPENDENT = 1e-12, 1e-7
 
 
 @dataclass(frozen=True)
 class SpectralOptions:
-    """What the workers are told: `count` eigenvectors, to residuals of at most `tol` or in `max_iter` products."""
+    """Options of the workers: `count` eigenvectors, to residuals of at most `tol` or in `max_iter` products."""
 
     count: int
     tol: float
@@ -48,22 +48,22 @@ class SpectralOptions:
 
 @dataclass(frozen=True)
 class SpectralPart:
-    """One worker's part of the result, and what all workers know.
+    """One worker's part of the result, and the part that all workers share.
 
     Parameters
     ----------
     ids : (h,) int64
-        The vertices at home here.
+        Vertices that this worker owns.
     coordinates : (h, count) float64
-        Their entries of the eigenvectors, divided by the roots of their degrees.
+        Their entries of the eigenvectors, divided by the square roots of their degrees.
     eigenvalues : (count,) float64
-        Of the normalized Laplacian, ascending.
+        Eigenvalues of the normalized Laplacian, ascending.
     residual
-        Largest length of what is missing to an eigenvector.
+        Largest residual norm of an eigenvector.
     step_count
-        Products with M.
+        Number of products with M.
     resumed_from
-        After how many of them the iteration went on from what a world had kept of which ranks died; or None.
+        Number of products at which the iteration resumed from saved state, or None.
     """
 
     ids: NDArray[np.int64]
@@ -75,12 +75,12 @@ class SpectralPart:
 
 
 def fit(comm: Communicator, graph: Graph, options: SpectralOptions) -> SpectralPart:
-    """Find the eigenvectors of the smallest eigenvalues, from a start that depends on vertices and seed only.
+    """Find the eigenvectors of the smallest eigenvalues, from a start that depends only on vertices and seed.
 
     Raises
     ------
     InputError
-        On every rank: bad input (see `ripieno.graph.load`), negative weights, or fewer vertices than vectors.
+        On every rank: invalid input (see `ripieno.graph.load`), negative weights, or fewer vertices than vectors.
     """
     local = load(comm, graph, both_ways=True, loops=False)
     count = options.count
@@ -125,7 +125,7 @@ def fit(comm: Communicator, graph: Graph, options: SpectralOptions) -> SpectralP
             eigenvalues, vectors = (each[..., ::-1][..., :count] for each in np.linalg.eigh(projected))
             ends = vectors[-last.shape[1] :]
             residual = float(np.sqrt(np.diagonal(ends.T @ inner(rest, rest) @ ends).max(initial=0.0)))
-            # Twice, for what is left of the basis after the first time is divided by small lengths.
+            # Twice, because division by small lengths amplifies the remaining components along the basis.
             for _ in range(2):
                 rest = _orthonormal(rest - basis @ inner(basis, rest), inner)
             last, step_count = rest, step_count + 1
@@ -137,7 +137,7 @@ def fit(comm: Communicator, graph: Graph, options: SpectralOptions) -> SpectralP
 
 
 def _bordered(projected: NDArray[np.float64], columns: NDArray[np.float64]) -> NDArray[np.float64]:
-    """A symmetric matrix with these `columns` behind its own, and the same as rows below."""
+    """Return a symmetric matrix extended by `columns` on the right and the same values as rows below."""
     before = len(projected)
     corner = columns[before:]
     return np.block([[projected, columns[:before]], [columns[:before].T, (corner + corner.T) / 2]])
@@ -146,7 +146,7 @@ def _bordered(projected: NDArray[np.float64], columns: NDArray[np.float64]) -> N
 def _orthonormal(
     block: NDArray[np.float64], inner: Callable[[NDArray[np.float64], NDArray[np.float64]], NDArray[np.float64]]
 ) -> NDArray[np.float64]:
-    """Orthonormal vectors that span what (m, b) vectors do, of length 1 at most, without those that hardly occur."""
+    """Return orthonormal vectors that span the (m, b) vectors of length at most 1, without negligible directions."""
     squares, directions = np.linalg.eigh(inner(block, block))
     kept = squares > max(SHORT**2, DEPENDENT**2 * squares.max(initial=0.0))
     vectors: NDArray[np.float64] = block @ (directions[:, kept] / np.sqrt(squares[kept]))
@@ -154,7 +154,7 @@ def _orthonormal(
 
 
 def _start(vertices: NDArray[np.int64], count: int, seed: int) -> NDArray[np.float64]:
-    """Random vectors, (m, count), each entry from -1 to 1."""
+    """Return random vectors, (m, count), with entries from -1 to 1."""
     streams = mixed(np.arange(count) + mixed(np.array([seed])).view(np.int64))
     bits = mixed((mixed(vertices)[:, None] ^ streams).view(np.int64))
     return bits / 2.0**63 - 1

@@ -1,6 +1,6 @@
-"""A value per vertex, where this rank needs it, and steps along all edges.
+"""Values per vertex, available on the ranks that need them, and steps along all edges.
 
-A step is a product of the local matrix, in which sums are whatever the operation says, and a sparse reduction.
+A step is a product with the local matrix, with the operation as its sum, and a sparse reduction.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
 
 def check_weights(graph: LocalGraph, who: str) -> None:
-    """Raise InputError, saying who cannot take it, if an edge of this rank has a negative weight."""
+    """Raise InputError, naming the estimator, if an edge of this rank has a negative weight."""
     _, columns, weights = graph.matrix.entries()
     if weights is not None and weights.min(initial=0) < 0:
         source = graph.columns[columns[np.argmin(weights)]]
@@ -27,28 +27,28 @@ def check_weights(graph: LocalGraph, who: str) -> None:
 
 
 class VertexValues:
-    """Where the values of a graph's vertices stand, and how they get there.
+    """The vertices with values on this rank, and the exchange of the values.
 
     Attributes
     ----------
     vertices : (m,) int64
-        The vertices whose values this rank keeps: all that it knows of.
+        Vertices for which this rank stores values: all vertices it knows.
     home : (m,) bool
-        Where a vertex counts.
+        Whether this rank owns the vertex.
     """
 
     def __init__(self, comm: Communicator, graph: LocalGraph) -> None:
         self.vertices, self.home = graph.vertices.ids, graph.vertices.home
         self._graph, self._threads = graph, comm.threads
-        # Every vertex has a home that contributes to it, so none that is wanted is missing.
+        # Every vertex has an owner that contributes to it, so no wanted vertex is missing.
         given = np.concatenate([graph.rows, self.vertices[self.home]])
         self._reduction = comm.sparse(given, self.vertices, size=graph.vertices.largest + 1)
 
     def step(self, values: NDArray[Any], op: OpName, own: NDArray[Any] | None = None) -> NDArray[Any]:
-        """Combine for each vertex the values of the sources of its edges; and its `own`.
+        """Combine, for each vertex, the values of its edges' sources and its `own` value.
 
-        All three are (m, …) arrays. Without `own` a vertex that no edge leads to gets what is neutral: 0, or of "min"
-        the largest number.
+        All three are (m, …) arrays. Without `own`, a vertex without incoming edges gets the neutral element: 0, or the
+        largest number for "min".
         """
         came = self._graph.product(values[: len(self._graph.columns)], op, threads=self._threads)
         if own is None:
