@@ -131,8 +131,7 @@ def _timed(
     """Return the seconds of a call by each algorithm that is not hopeless. The result is the same on all ranks.
 
     For long vectors within a node it is the mean of two calls: one with a zero-copy vector, as results of calls are,
-    and
-    one with a copied vector, as other arrays are.
+    and one with a copied vector, as other arrays are.
     """
     shape = size // ELEMENT_BYTES
     vectors = [np.zeros(shape, np.float32)]

@@ -140,12 +140,10 @@ class BroadcastVariable(Generic[T]):
     ----------
     value : object
             The root's value. The first access waits for it; later ones return the same object. Its arrays, also arrays
-            in
-            lists and dicts, are read-only and lie in memory that the ranks of a host share.
+            in lists and dicts, are read-only and lie in memory that the ranks of a host share.
     serialization_s : float
             At the root: seconds that this rank has spent on serializing and copying the value. Elsewhere: seconds spent
-            on
-            deserializing it.
+            on deserializing it.
     """
 
     def __init__(
@@ -308,10 +306,8 @@ class BroadcastVariables(Gathers):
         """Make the root's `value` available to all ranks, which fetch it on first use, even if other ranks die.
 
         Every rank calls it. It returns at once; a separate thread receives and forwards bytes. A rank that loses its
-        source
-        resumes at the same byte from another source. Every block is verified against the root's digest. If the root
-        dies,
-        the other ranks finish on their own if they hold all blocks together.
+        source resumes at the same byte from another source. Every block is verified against the root's digest. If the
+        root dies, the other ranks finish on their own if they hold all blocks together.
 
         Parameters
         ----------
@@ -321,16 +317,14 @@ class BroadcastVariables(Gathers):
                 The rank that provides the value.
         strategy : {"auto", "chain", "splitstream", "tree", "flat", "csb", "csb-llcf", "bittorrent", "shared-file"}
                 How blocks travel. With the trees ("chain", "splitstream", "tree", "flat") all hosts fetch at once. With
-                the
-                others each host fetches when it first uses ``value``. "auto" is "csb".
+                the others each host fetches when it first uses ``value``. "auto" is "csb".
         block_bytes : int, optional
                 Block size in bytes. By default there are 256 blocks of 16 KiB to 4 MiB; the maximum is 2**20 blocks.
         per_host : bool
                 Whether the ranks of a host share one fetched copy. Otherwise every rank fetches for itself.
         places : path or URL, or sequence of these
                 With "shared-file" only, and used at the root: folders that all ranks see under the same names, or
-                fsspec URLs.
-                The root writes the value to the first three.
+                fsspec URLs. The root writes the value to the first three.
         record : bool
                 Whether to record the source and times of each block for `BroadcastVariable.recorded`.
 
@@ -338,23 +332,19 @@ class BroadcastVariables(Gathers):
         -------
         BroadcastVariable
                 Its attribute ``value`` is the value. The access raises `BroadcastError` if the root is lost together
-                with parts
-                of the value, and `CommunicatorClosed` if the communicator was closed.
+                with parts of the value, and `CommunicatorClosed` if the communicator was closed.
 
         Notes
         -----
         The call itself is collective and raises the errors of collectives. The transfer continues if a rank dies and
-        calls
-        of the communicator fail. Closing the communicator waits, at most 10 s, until every rank has closed it or
-        released
-        the values of this root.
+        calls of the communicator fail. Closing the communicator waits, at most 10 s, until every rank has closed it or
+        released the values of this root.
 
         With "shared-file" the call returns when the root has written the value. It raises `BroadcastError` on all ranks
-        if
-        the value cannot be written. From a folder, each rank maps a file, eight ranks at a time, and verifies the bytes
-        against the root's digest; the ranks of a host share its page cache. From a URL, each rank reads the bytes into
-        its
-        own memory. After all ranks have released the value, the next call or close of the root removes the files.
+        if the value cannot be written. From a folder, each rank maps a file, eight ranks at a time, and verifies the
+        bytes against the root's digest; the ranks of a host share its page cache. From a URL, each rank reads the bytes
+        into its own memory. After all ranks have released the value, the next call or close of the root removes the
+        files.
 
         Source: Chowdhury et al., "Performance and scalability of broadcast in Spark", section 5.
 
@@ -398,18 +388,15 @@ class BroadcastVariables(Gathers):
         """Return the memory use and limit of broadcast values in this process, and optionally set them. Not collective.
 
         Beyond the limit, the least recently used values move to unnamed files in `spill_directory`. Arrays that are in
-        use
-        stay valid at the same addresses. The first spill logs a warning. A value counts on the rank that fetched it for
-        its host, and at its root; the other ranks of a host map it.
+        use stay valid at the same addresses. The first spill logs a warning. A value counts on the rank that fetched it
+        for its host, and at its root; the other ranks of a host map it.
 
         Parameters
         ----------
         limit_bytes : int, optional
                 The new limit in bytes. The environment variable RIPIENO_BROADCAST_MEMORY sets it for every rank, for
-                example
-                ``8GiB``. The default is half of the memory that would be free without the values, and at most half of
-                the
-                memory of the machine or its cgroup.
+                example ``8GiB``. The default is half of the memory that would be free without the values, and at most
+                half of the memory of the machine or its cgroup.
         spill_directory : path, optional
                 With `limit_bytes` only. The default is TMPDIR, or /var/tmp.
 

@@ -80,8 +80,7 @@ class Communicator(
     """One rank's access to all other ranks: collectives, messages, checkpoints and files.
 
     Programs do not construct a communicator: `ripieno.launch` passes one to the program, `ripieno.init` returns one to
-    a
-    script.
+    a script.
 
     Attributes
     ----------
@@ -108,16 +107,13 @@ class Communicator(
             `shrink`.
     kept : dict
             Values that programs keep on this rank from one `Job.run` to the next, under keys of their choice. Closing
-            the
-            communicator empties it; `shrink` passes it to the new communicator. After a failure the next program gets a
-            new
-            communicator with an empty `kept`.
+            the communicator empties it; `shrink` passes it to the new communicator. After a failure the next program
+            gets a new communicator with an empty `kept`.
 
     Notes
     -----
     ``algorithm=`` names one of `ripieno._native.algorithms`. ``order=`` is the order of the ranks in chains, in rings
-    and
-    in the trees over them. It is the same on every rank. The default, "racks", sorts by rack and node, so that data
+    and in the trees over them. It is the same on every rank. The default, "racks", sorts by rack and node, so that data
     crosses uplinks and links between nodes as rarely as possible. "given" sorts by rank, and "random:SEED" is a random
     order ("random" uses seed 0). Algorithms in which every pair of ranks communicates have no order. The environment
     variable RIPIENO_ALGORITHM, set on all ranks, overrides the defaults: ``ring``,
@@ -154,10 +150,8 @@ class Communicator(
         """Prepare reductions of sparse data: send the indices once; later reductions send rows of values only.
 
         Every rank calls it with its own indices and the same options. Rows pass down the layers of a nested butterfly.
-        At
-        each layer of degree `d`, a rank combines its rows with the rows of `d` ranks. Results return over the same
-        ranks. The
-        `threads` of a rank sort and merge the indices here, and order its rows in each reduction.
+        At each layer of degree `d`, a rank combines its rows with the rows of `d` ranks. Results return over the same
+        ranks. The `threads` of a rank sort and merge the indices here, and order its rows in each reduction.
 
         Parameters
         ----------
@@ -169,19 +163,16 @@ class Communicator(
                 The exclusive upper bound of the indices. The default is one more than the largest index of any rank.
         degrees : {"direct", "binary", "tried"}, str such as "8x4x2", int, or sequence of int, optional
                 The number of ranks that exchange at each layer. The product is the number of ranks; a single number
-                means one
-                layer. The default is designed from the indices of all ranks. "tried" times the leading designs on
-                reductions of
-                zeros and keeps the fastest: use it for index sets that are reduced often. Different degrees add in
-                different
-                orders, so floating-point sums may differ in their last bits between trials.
+                means one layer. The default is designed from the indices of all ranks. "tried" times the leading
+                designs on reductions of zeros and keeps the fastest: use it for index sets that are reduced often.
+                Different degrees add in different orders, so floating-point sums may differ in their last bits between
+                trials.
         missing : {"error", "zero"}
             The result for in-indices that no rank contributes to: `MissingIndicesError` on every rank, or zeros.
         dense_above : float
                 If the ranks of a layer hold more than this share of the indices of their range, they exchange rows of
-                the whole
-                range, without index maps. A share above 1 disables this. So does a range of which all sets together
-                hold less than one index in 32.
+                the whole range, without index maps. A share above 1 disables this. So does a range of which all sets
+                together hold less than one index in 32.
         replicas : int, optional
                 ``comm.sparse(..., replicas=2)`` is short for ``comm.replicate(2).sparse(...)``; see `replicate`.
 
@@ -194,8 +185,7 @@ class Communicator(
         ------
         InputError
                 Indices are negative or not less than `size`; then nothing has been sent. Or ranks passed different
-                options; then
-                every rank raises.
+                options; then every rank raises.
         MissingIndicesError
                 On every rank: some in-indices have no contributing rank.
 
@@ -288,8 +278,7 @@ class Communicator(
         """Return ``sparse(out_indices, in_indices, ...).reduce(values, op)``, with indices and values sent together.
 
         Use it for index sets that are reduced once, such as the features of a minibatch. Parameters, errors and the
-        bits of
-        the result equal those documented for `sparse` and `SparseReduce.reduce`.
+        bits of the result equal those documented for `sparse` and `SparseReduce.reduce`.
         """
         if replicas is not None and replicas != self.replicas:
             return self._logical(replicas).sparse_reduce(
@@ -315,10 +304,8 @@ class Communicator(
         return reduced(reduce, rows, len(wanted), out)
 
     # Variants that return a `Handle` at once. Until it is done, the caller must not change the arrays or read `out`.
-    # Calls
-    # are numbered in the order of their start, blocking ones included. A call that needs no exchange of sizes is in
-    # flight
-    # at once. The others run one after the other, and any later call waits for them.
+    # Calls are numbered in the order of their start, blocking ones included. A call that needs no exchange of sizes is
+    # in flight at once. The others run one after the other, and any later call waits for them.
 
     broadcast_async = _asynchronous(Gathers.broadcast)
     allreduce_async = _asynchronous(Reductions.allreduce)
@@ -361,24 +348,18 @@ class Communicator(
         -------
         dict
                 Of this rank: "call_count", "seconds_communicating", "bytes_sent", "bytes_received",
-                "seconds_serializing" (time
-                spent on serializing and deserializing objects), and "seconds_waited_for", a list with one number per
-                rank of
-                this communicator: the seconds that this process has waited for that rank, in any communicator. Waits of
-                less
-                than a microsecond may be missing. "threads" has a dict for each thread that has computed in kernels of
-                this
-                process: its "index" (0 is the caller's thread), its operating-system id "thread", the number of
-                "kernels" that
-                it ran, "computing_s" in them, and "waiting_s" for other threads. The other entries are counters of the
-                operating system since the thread began, or None where it does not report them: "running_s" on a core,
-                "runnable_s" waiting for a core, "voluntary_switches", "involuntary_switches", "migrations" between
-                cores,
-                "minor_faults" (first touches of pages) and "major_faults" (pages read from disk).
+                "seconds_serializing" (time spent on serializing and deserializing objects), and "seconds_waited_for", a
+                list with one number per rank of this communicator: the seconds that this process has waited for that
+                rank, in any communicator. Waits of less than a microsecond may be missing. "threads" has a dict for
+                each thread that has computed in kernels of this process: its "index" (0 is the caller's thread), its
+                operating-system id "thread", the number of "kernels" that it ran, "computing_s" in them, and
+                "waiting_s" for other threads. The other entries are counters of the operating system since the thread
+                began, or None where it does not report them: "running_s" on a core, "runnable_s" waiting for a core,
+                "voluntary_switches", "involuntary_switches", "migrations" between cores, "minor_faults" (first touches
+                of pages) and "major_faults" (pages read from disk).
         Waiting
                 Of all ranks: a printable table of the waits of each rank for each other rank, and the straggler that
-                caused
-                the longest waits.
+                caused the longest waits.
         """
         of_world = self._native.flight(0)["seconds_waited_for"]
         seconds_waited_for = [of_world[rank] for rank in self._native.world_ranks]
@@ -397,8 +378,7 @@ class Communicator(
         Each is a dict: "collective", "sequence", "communicator", "algorithm", "dtype", "op", "bytes", "peer_count" (the
         number of ranks with which it exchanged bytes), "start_s" and "end_s" (on `time.monotonic`), "waiting_s",
         "waited_for" (the rank with the longest wait, or None), "moving_s", "outcome" ("done", "failed", "interrupted"
-        or
-        "in flight"), "text" (a readable summary) and "number" (its position among all collectives that this rank
+        or "in flight"), "text" (a readable summary) and "number" (its position among all collectives that this rank
         began).
 
         The list covers all communicators of this process. "waited_for" is always a rank of the world, also in a group.

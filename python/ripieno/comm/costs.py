@@ -41,8 +41,7 @@ class Costs(SplitCalls, Exchanges, Gathers, Reductions):
         """Measure the cost of packets by their size, while every rank sends to several ranks at once. Collective.
 
         Later sparse reductions on this communicator choose their degrees by the measured costs. Without it they use
-        default
-        costs of memory within a node, or of links between nodes.
+        default costs of memory within a node, or of links between nodes.
 
         Parameters
         ----------
@@ -57,9 +56,8 @@ class Costs(SplitCalls, Exchanges, Gathers, Reductions):
         PacketCurve
                 The same on every rank: "points" of (bytes, seconds), "latency_s" until the last packet has arrived, and
                 "crowd_s", which each peer beyond 8 adds to every packet. Fitted to the points: "alpha_s",
-                "beta_s_per_byte",
-                "best_throughput" in bytes per second and "efficient_bytes", the smallest packet that reaches 80 % of
-                it.
+                "beta_s_per_byte", "best_throughput" in bytes per second and "efficient_bytes", the smallest packet that
+                reaches 80 % of it.
         """
         sizes = _native.PACKET_SIZES_BYTES
         if sizes_bytes is not None:
@@ -72,8 +70,7 @@ class Costs(SplitCalls, Exchanges, Gathers, Reductions):
         """Estimate the time of every algorithm of a collective for these ranks and hosts. Not collective.
 
         Links have the costs that :meth:`tune` has measured, here or in an earlier program on the same hosts. Without
-        them,
-        the costs are those measured by :meth:`measure_packets`, or defaults, and rack uplinks never limit.
+        them, the costs are those measured by :meth:`measure_packets`, or defaults, and rack uplinks never limit.
 
         Parameters
         ----------
@@ -91,9 +88,8 @@ class Costs(SplitCalls, Exchanges, Gathers, Reductions):
         -------
         Explanation
                 "candidates", fastest first, with "seconds" on this group and the terms of their formulas; "fastest";
-                "chosen",
-                the algorithm that runs by default; "why"; and "costs", the source of the link costs. It prints as a
-                table.
+                "chosen", the algorithm that runs by default; "why"; and "costs", the source of the link costs. It
+                prints as a table.
         """
         from ripieno.comm.algorithm_trials import BLOCKS
         from ripieno.simulation import Cluster, explain
@@ -114,12 +110,10 @@ class Costs(SplitCalls, Exchanges, Gathers, Reductions):
         """Measure the costs of links, memory and cores here, and store them for this cluster. Collective.
 
         For each kind of link (ranks of a node, nodes of a rack, racks), up to three pairs exchange short and long
-        messages,
-        one pair at a time. If racks are configured, all hosts of two racks exchange at once, which shows the capacity
-        of an
-        uplink. `explain` then uses these costs, here and in later programs on the same hosts. Each host stores them in
-        a
-        file under ``XDG_CACHE_HOME``, or ``~/.cache``. Keep the network and the hosts idle during the call.
+        messages, one pair at a time. If racks are configured, all hosts of two racks exchange at once, which shows the
+        capacity of an uplink. `explain` then uses these costs, here and in later programs on the same hosts. Each host
+        stores them in a file under ``XDG_CACHE_HOME``, or ``~/.cache``. Keep the network and the hosts idle during the
+        call.
 
         It does not change which algorithm runs by default; `try_algorithms`, which uses these costs, does.
 
@@ -132,9 +126,8 @@ class Costs(SplitCalls, Exchanges, Gathers, Reductions):
         -------
         MeasuredCosts
                 The same on every rank: "memory", "cable" and "uplink" with "latency_s" and "bytes_per_s", the capacity
-                of an
-                uplink, and the seconds to add and to copy a byte. It prints as a table; `cluster` is the model for
-                them.
+                of an uplink, and the seconds to add and to copy a byte. It prints as a table; `cluster` is the model
+                for them.
 
         Raises
         ------
@@ -156,16 +149,12 @@ class Costs(SplitCalls, Exchanges, Gathers, Reductions):
         """Find the fastest algorithm by collective and size with timed trials, and make it the default. Collective.
 
         Each collective runs with 8 bytes to 64 MiB, all algorithms in alternating rounds, and the median decides. The
-        usual
-        algorithm stays unless another is clearly faster. Between nodes the model selects the candidates, with the costs
-        that
-        `tune` has measured. It also decides for sizes that do not fit into the time. Rank 0's host stores the choices
-        for
-        ranks in the same arrangement. Later programs load them from there: rank 0 sends them to the others, so all
-        ranks
-        choose alike. They apply to this communicator, not to communicators split from it. An algorithm named in a call,
-        and
-        RIPIENO_ALGORITHM, take precedence. Keep the network and the hosts idle during the call.
+        usual algorithm stays unless another is clearly faster. Between nodes the model selects the candidates, with the
+        costs that `tune` has measured. It also decides for sizes that do not fit into the time. Rank 0's host stores
+        the choices for ranks in the same arrangement. Later programs load them from there: rank 0 sends them to the
+        others, so all ranks choose alike. They apply to this communicator, not to communicators split from it. An
+        algorithm named in a call, and RIPIENO_ALGORITHM, take precedence. Keep the network and the hosts idle during
+        the call.
 
         Different algorithms add in different orders: floating-point sums have the same bits in every run with the same
         choices, but not with other choices.
@@ -217,10 +206,8 @@ class Costs(SplitCalls, Exchanges, Gathers, Reductions):
         """Return the hosts of these ranks, their racks, cores and NUMA nodes. Collective.
 
         Racks that a file, an option or a launcher has configured are used as given. Otherwise they are detected: in
-        several
-        rounds, pairs of hosts exchange bytes, and pairs across racks are slower while their uplinks are full. If
-        uplinks are
-        never full, all hosts form one rack. Keep the network idle during the call.
+        several rounds, pairs of hosts exchange bytes, and pairs across racks are slower while their uplinks are full.
+        If uplinks are never full, all hosts form one rack. Keep the network idle during the call.
 
         Parameters
         ----------
@@ -233,8 +220,7 @@ class Costs(SplitCalls, Exchanges, Gathers, Reductions):
         -------
         Topology
                 The same on every rank: "hosts", "racks" by host, "source", and "sure", the certainty of the least
-                certain
-                host. It prints as a tree, and `toml` is a racks file.
+                certain host. It prints as a tree, and `toml` is a racks file.
         """
         from ripieno.comm import rack_probes
 

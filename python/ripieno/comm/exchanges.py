@@ -134,8 +134,7 @@ class Exchanges(CallBase):
                 The distance in ranks. Negative distances reverse the direction.
         out : ndarray, optional
                 Receives the block, with as many rows as the sender's block. No sizes are exchanged then; the dtype and
-                the
-                shape of rows are the same on all ranks.
+                the shape of rows are the same on all ranks.
         algorithm : str, optional
             By default the cheapest is chosen.
 
@@ -180,8 +179,7 @@ class Exchanges(CallBase):
                 The value for each receiving rank.
         out : dict of int to ndarray, optional
                 Receives the array of each rank that sends to this rank, with the size and dtype of that array. Only
-                neighbors
-                communicate then; otherwise all ranks exchange sizes first.
+                neighbors communicate then; otherwise all ranks exchange sizes first.
         algorithm : str, optional
             By default the cheapest is chosen.
 

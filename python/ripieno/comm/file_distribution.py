@@ -123,14 +123,10 @@ class FileDistribution(BroadcastVariables):
         """Distribute files of the root to the hosts of all ranks. The transfer continues when other ranks die.
 
         Every rank calls it; the arguments of the root apply. The root's host gets the files, too, unless `out` names
-        the
-        source files themselves. A rank writes a file under a temporary name in the same folder and renames it once it
-        is
-        complete and synced to disk. Blocks are verified against the root's digests. Existing data is not fetched again:
-        a
-        whole file, or the blocks that an interrupted run has left. Ranks that have a block serve it to others. The
-        files
-        must not change during the call.
+        the source files themselves. A rank writes a file under a temporary name in the same folder and renames it once
+        it is complete and synced to disk. Blocks are verified against the root's digests. Existing data is not fetched
+        again: a whole file, or the blocks that an interrupted run has left. Ranks that have a block serve it to others.
+        The files must not change during the call.
 
         Parameters
         ----------
@@ -138,22 +134,18 @@ class FileDistribution(BroadcastVariables):
                 Paths of files that the root reads.
         out : path
                 The path of the file on each host. For several files, or with "/" at the end, it is their folder, which
-                is
-                created. "{rank}" and "{host}" in it are replaced by the rank and host that write the file. With
-                "{rank}"
-                every rank gets the files, otherwise one rank of each host.
+                is created. "{rank}" and "{host}" in it are replaced by the rank and host that write the file. With
+                "{rank}" every rank gets the files, otherwise one rank of each host.
         root : int
                 The rank that has the files.
         strategy : {"auto", "chain", "splitstream", "tree", "flat", "csb", "csb-llcf", "bittorrent", "shared-file"}
                 How blocks travel. "auto" is "chain", as all ranks fetch at once, or "csb" if a rank has blocks already.
-                With
-                "shared-file" the root copies each file to `places`, and all others read the missing blocks there.
+                With "shared-file" the root copies each file to `places`, and all others read the missing blocks there.
         block_bytes : int, optional
                 Block size in bytes. By default a file has 256 blocks of 16 KiB to 4 MiB, or more blocks of 4 MiB.
         places : path or URL, or sequence of these
                 With "shared-file" only: folders that all ranks see under the same names, or fsspec URLs. The root
-                copies each
-                file to the first three, and removes the copies at the end.
+                copies each file to the first three, and removes the copies at the end.
         overwrite : bool
                 Replace existing files with different contents. Without it they stay, and the transfer counts as failed.
         keep_partial : bool

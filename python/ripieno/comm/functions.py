@@ -40,9 +40,8 @@ class CFunction:
     ----------
     pointer : int, ctypes function, cffi function pointer, or numba cfunc
             ``void f(const void *from, void *into, int64_t row_count, int64_t row_bytes)`` combines each row of `from`
-            into
-            the matching row of `into`, which holds the values of lower ranks. Rows may have any alignment. The function
-            runs on any thread that advances the call, and must not call this library.
+            into the matching row of `into`, which holds the values of lower ranks. Rows may have any alignment. The
+            function runs on any thread that advances the call, and must not call this library.
     name : str, optional
             By default the name of the pointer.
     """

@@ -94,8 +94,7 @@ class Gathers(CallBase):
                 The rank that provides the value.
         out : ndarray, optional
                 Same shape and dtype on every rank; otherwise `CollectiveMismatch` lists the differences. If the root
-                passes a
-                `value`, it is first copied there.
+                passes a `value`, it is first copied there.
         algorithm : str, optional
             By default the cheapest for this size and world is chosen.
         order : {"racks", "given", "random", "random:SEED"}, optional
@@ -272,10 +271,8 @@ class Gathers(CallBase):
         """Return every rank's `value` at the root, and None elsewhere.
 
         Without `counts` the root gets a list of arrays or objects. `counts` gives the rows per rank and is the same on
-        every
-        rank. With it, the root gets one array of all rows (`out`, if given), and no sizes are exchanged. Rows are sent
-        in
-        their own dtype and converted to the dtype of `out`.
+        every rank. With it, the root gets one array of all rows (`out`, if given), and no sizes are exchanged. Rows are
+        sent in their own dtype and converted to the dtype of `out`.
         """
         root = self._rank("root", root)
         algorithm = in_order(algorithm, None)
@@ -360,8 +357,8 @@ class Gathers(CallBase):
         -------
         list or ndarray
                 A list with one value per rank. With `out` or `counts`: one array of all rows. For key-values: one
-                KeyValues
-                with the rows of all ranks. For tables: one table with all partitions, with equal ids combined.
+                KeyValues with the rows of all ranks. For tables: one table with all partitions, with equal ids
+                combined.
         """
         if (
             value is None

@@ -32,10 +32,8 @@ class SplitCalls(CallBase):
         -------
         Communicator or None
                 It uses the connections of this communicator, may be split again, and closes with the world at the
-                latest. Its
-                ranks have new numbers, but `RankFailed.rank` and "waited_for" of `flight` are ranks of the world,
-                because a
-                failure affects the whole world.
+                latest. Its ranks have new numbers, but `RankFailed.rank` and "waited_for" of `flight` are ranks of the
+                world, because a failure affects the whole world.
         """
         if color is not None:
             color = whole("color", color, 0, 2**32 - 1, f"expected None or a whole number, 0 … {2**32 - 1}")
@@ -49,8 +47,7 @@ class SplitCalls(CallBase):
         ----------
         ranks : sequence of int
                 Ranks of this communicator, including this one, in the order of their new numbers. The list is the same
-                on each
-                of them. If the lists differ, `CollectiveMismatch` shows both.
+                on each of them. If the lists differ, `CollectiveMismatch` shows both.
 
         Returns
         -------
@@ -77,15 +74,12 @@ class SplitCalls(CallBase):
 
         In a world started with ``replicas=s`` (`ripieno.launch`, ``ripieno run --replicas``, or RIPIENO_REPLICAS in the
         environment of every rank) the ranks ``i``, ``i + m``, ``i + 2m`` … of the world, with ``m = world_size / s``,
-        are
-        replicas of logical rank ``i``. They hold the same data and make the same calls. Every message goes to all
-        replicas of
-        its receiver. A receiver takes each byte from the replica of the sender that delivers it first. So every
-        collective
-        ends with the same bits on every living rank, as long as one replica of each logical rank lives. When the last
-        replica
-        of a rank dies, all calls raise `RankFailed`. After the death of any rank, calls on the world itself, or on a
-        communicator that was split from it, raise it, too. An exception in one replica ends the job, because the other
+        are replicas of logical rank ``i``. They hold the same data and make the same calls. Every message goes to all
+        replicas of its receiver. A receiver takes each byte from the replica of the sender that delivers it first. So
+        every collective ends with the same bits on every living rank, as long as one replica of each logical rank
+        lives. When the last replica of a rank dies, all calls raise `RankFailed`. After the death of any rank, calls on
+        the world itself, or on a communicator that was split from it, raise it, too. An exception in one replica ends
+        the job, because the other
         replicas would raise it, too.
 
         Parameters
@@ -97,8 +91,7 @@ class SplitCalls(CallBase):
         -------
         Communicator
                 It has ``m`` ranks: `rank` is the logical rank, `replica` the index of this process among its replicas.
-                It may
-                be split. `RankFailed.rank` and "waited_for" of `flight` are ranks of the world.
+                It may be split. `RankFailed.rank` and "waited_for" of `flight` are ranks of the world.
 
         Raises
         ------
@@ -108,15 +101,12 @@ class SplitCalls(CallBase):
         Notes
         -----
         Replicas must produce the same bytes. Objects other than arrays are sent as pickles, so they must not contain
-        times,
-        random numbers without a common seed and the like. Ripieno's launchers set PYTHONHASHSEED if ranks have replicas
-        and
-        it is unset, so that sets of strings have one order. Other launchers must set it, too.
+        times, random numbers without a common seed and the like. Ripieno's launchers set PYTHONHASHSEED if ranks have
+        replicas and it is unset, so that sets of strings have one order. Other launchers must set it, too.
 
         After a call has ended, a slower replica may still have bytes to send. The next calls take these bytes from its
-        link.
-        A rank sends its messages completely to all replicas. So a replica delays the others if it lags by more than the
-        links hold (1 MiB each in shared memory).
+        link. A rank sends its messages completely to all replicas. So a replica delays the others if it lags by more
+        than the links hold (1 MiB each in shared memory).
         """
         native = self._native.replicate(whole("replicas", replicas, 1, 2**32 - 1))
         return self._member(native)
@@ -133,35 +123,27 @@ class SplitCalls(CallBase):
                     comm = comm.shrink()
 
         The survivors agree on the members, even if others die meanwhile, rank 0 included, and connect in a new world.
-        Any
-        two ranks that return from the same call have the same members. The next call on the new communicator detects a
-        later
-        death: hence the loop. A rank may then return once less often than another rank, which met the others only in
-        the
-        next world.
+        Any two ranks that return from the same call have the same members. The next call on the new communicator
+        detects a later death: hence the loop. A rank may then return once less often than another rank, which met the
+        others only in the next world.
 
         Returns
         -------
         Communicator
                 It has the remaining ranks, renumbered in their order; `first_ranks` gives their ranks in the launched
-                world.
-                Hosts, nodes, racks and `kept` stay. It has new connections, so no message of the old world arrives in
-                it.
+                world. Hosts, nodes, racks and `kept` stay. It has new connections, so no message of the old world
+                arrives in it.
 
         Raises
         ------
         RankFailed
                 This rank cannot continue, and `rank` is its own. Either it was stopped or cut off for longer than the
-                heartbeat
-                timeout, or it did not call within the rendezvous timeout of the first caller, and the others continued
-                without
-                it. Or it reaches at most half of the ranks and cannot know whether the others live: only ranks of a
-                single node
-                may continue as a minority. This communicator is then closed.
+                heartbeat timeout, or it did not call within the rendezvous timeout of the first caller, and the others
+                continued without it. Or it reaches at most half of the ranks and cannot know whether the others live:
+                only ranks of a single node may continue as a minority. This communicator is then closed.
         InputError
                 Nothing has failed; this communicator was split or replicated from another; or ranks have replicas,
-                which
-                continue in place of the dead ones.
+                which continue in place of the dead ones.
 
         Notes
         -----
@@ -169,10 +151,8 @@ class SplitCalls(CallBase):
         name
         ``shrink()``. Asynchronous calls in flight have ended with `RankFailed`. Sparse reductions, persistent calls,
         partitioned graphs and broadcast variables belong to the communicator that created them: create them again with
-        the
-        new one. Broadcast values that have arrived can still be read. After a `CollectiveMismatch` all ranks may call
-        it, and
-        all ranks remain.
+        the new one. Broadcast values that have arrived can still be read. After a `CollectiveMismatch` all ranks may
+        call it, and all ranks remain.
 
         In `ripieno.launch` it needs ``on_failure="shrink"``, under ``ripieno run`` the option ``--on-failure shrink``.
         Otherwise the launcher ends all ranks after the first failure. An engine such as Spark ends them itself.

@@ -39,9 +39,8 @@ class LocalTasks(CallBase):
         ----------
         function : callable
                 Receives a part. Threads run in parallel while it releases the interpreter lock, as NumPy and the
-                kernels of
-                this library do on large arrays. It must not call collectives, because their order would differ between
-                ranks.
+                kernels of this library do on large arrays. It must not call collectives, because their order would
+                differ between ranks.
         parts : iterable
                 The parts, in any number.
 
@@ -54,8 +53,7 @@ class LocalTasks(CallBase):
         ------
         Exception
                 The error of the failed part, with a note that names the part. If several fail, the lowest is raised.
-                Parts
-                that had not begun are skipped; parts that had begun finish first.
+                Parts that had not begun are skipped; parts that had begun finish first.
         """
         with self.team() as team:
             return team.tasks(function, parts)

@@ -65,8 +65,8 @@ class MemoryCheckpoints(Exchanges, Gathers):
                 The value that `restore` returns. It is copied.
         shared : bool
                 Whether the state is the same on all ranks. If so, each rank stores it without a message. Otherwise each
-                rank
-                also sends its state to the next rank, which doubles the memory: a state is lost only if both ranks die.
+                rank also sends its state to the next rank, which doubles the memory: a state is lost only if both ranks
+                die.
 
         Raises
         ------
@@ -120,10 +120,8 @@ class MemoryCheckpoints(Exchanges, Gathers):
         -------
         object
                 For a shared checkpoint: the state, on every rank. Otherwise: a dict from the storing rank to its state,
-                with
-                the states from which this rank resumes: its own, and the state of the rank before it if that rank is
-                lost.
-                The dict is empty on a replacement rank.
+                with the states from which this rank resumes: its own, and the state of the rank before it if that rank
+                is lost. The dict is empty on a replacement rank.
 
         Raises
         ------

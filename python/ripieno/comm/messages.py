@@ -36,10 +36,8 @@ class MessageCalls(CallBase):
         """Send `value` to rank `to`, which calls `recv`.
 
         A value that does not fit into the link waits for the receiver. If two ranks exchange large values, the lower
-        rank
-        sends first, or both call `sendrecv` or `alltoall`. Ranks that wait for each other in a cycle get an error after
-        some
-        seconds. For a `recv` with ``out=`` and without tag, send the array with `send_into`.
+        rank sends first, or both call `sendrecv` or `alltoall`. Ranks that wait for each other in a cycle get an error
+        after some seconds. For a `recv` with ``out=`` and without tag, send the array with `send_into`.
 
         Parameters
         ----------
@@ -49,8 +47,7 @@ class MessageCalls(CallBase):
                 The receiving rank, other than this one.
         tag : int, optional
                 Not negative. A tagged message matches only a `recv` with a tag. Such receives may take the messages of
-                one rank
-                in a different order than they were sent.
+                one rank in a different order than they were sent.
         """
         to = self._other("to", to)
         if tag is None and (native := self._at_once) is not None:
@@ -101,16 +98,13 @@ class MessageCalls(CallBase):
                 The sending rank; by default any other rank of this communicator.
         out : ndarray, optional
                 Receives the value. Without a tag: an array of this shape and dtype, sent with `send_into`. With a tag:
-                any
-                array that fits, sent with `send`.
+                any array that fits, sent with `send`.
         tag : int, optional
                 Takes the first message with this tag, or with any tag (`ANY_TAG`). Messages that arrive before it are
-                kept, up
-                to `unexpected_bytes_max`. Without a tag the next message is taken, which must have no tag.
+                kept, up to `unexpected_bytes_max`. Without a tag the next message is taken, which must have no tag.
         timeout_s : float, optional
                 Time limit until a message begins to arrive. Without it, and after the arrival began, the call waits
-                until the
-                message is complete or a rank fails.
+                until the message is complete or a rank fails.
         envelope : bool
                 Return a `Message`: the value, its "source" and its "tag".
 
@@ -125,18 +119,14 @@ class MessageCalls(CallBase):
                 No message arrived in time. No message is lost: receive again.
         CollectiveMismatch
                 The message has a tag but none was requested, or the reverse. If several ranks may be the source, or
-                with a
-                timeout, such a message is skipped instead. Or ranks wait for each other in a cycle.
+                with a timeout, such a message is skipped instead. Or ranks wait for each other in a cycle.
 
         Notes
         -----
         Messages of one rank with one tag arrive in the order of sending, messages of several ranks in the order of
-        arrival.
-        Messages and collectives are independent: while this rank is in a collective, a message waits in its link, or in
-        its
-        sender if it is long. One thread at a time receives. `Communicator.recv_async` begins a receive, which has
-        priority
-        over receives that begin later. It makes progress while the program waits for it or polls it.
+        arrival. Messages and collectives are independent: while this rank is in a collective, a message waits in its
+        link, or in its sender if it is long. One thread at a time receives. `Communicator.recv_async` begins a receive,
+        which has priority over receives that begin later. It makes progress while the program waits for it or polls it.
         """
         if source is not None:
             source = self._other("source", source)

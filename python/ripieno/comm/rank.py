@@ -137,8 +137,7 @@ class CallBase:
         """Finish the calls in flight, then close the connections. Repeated calls have no effect.
 
         Closing the world closes the communicators that were split from it. Closing a split communicator leaves the
-        world
-        open. Its array calls that are in flight finish. Its object calls that are queued behind others raise
+        world open. Its array calls that are in flight finish. Its object calls that are queued behind others raise
         `CommunicatorClosed` from ``wait()``.
         """
         native, self._native_or_none = self._native_or_none, None

@@ -120,20 +120,15 @@ class Reductions(CallBase):
         ----------
         value : array, number, or tuple, list, dict of these; KeyValues; Table
                 Same kinds of containers, keys, shapes and dtypes on every rank; otherwise `CollectiveMismatch` lists
-                the
-                differences. All parts of one dtype are sent together. Key-values and tables may differ between ranks:
-                every
-                rank gets one row per key, or one partition per id, from all ranks.
+                the differences. All parts of one dtype are sent together. Key-values and tables may differ between
+                ranks: every rank gets one row per key, or one partition per id, from all ranks.
         op : {"sum", "prod", "min", "max", "and", "or", "xor"} or callable, optional
                 The combination of two elements, by default "sum". "and", "or", "xor" apply to the bits of integers, and
-                to
-                booleans. Functions of Python and NumPy stand for the operation: ``sum``, ``np.add`` and
-                ``operator.add`` mean
-                "sum", ``max`` and ``np.maximum`` mean "max". ``np.logical_and``, ``np.logical_or`` and
-                ``np.logical_xor``
-                combine truth values. Any other function combines the rows of two arrays and returns an array of the
-                same shape
-                and dtype. For rows of key-values see `regroup`; a table has its own operation only.
+                to booleans. Functions of Python and NumPy stand for the operation: ``sum``, ``np.add`` and
+                ``operator.add`` mean "sum", ``max`` and ``np.maximum`` mean "max". ``np.logical_and``,
+                ``np.logical_or`` and ``np.logical_xor`` combine truth values. Any other function combines the rows of
+                two arrays and returns an array of the same shape and dtype. For rows of key-values see `regroup`; a
+                table has its own operation only.
         out : ndarray, optional
             Receives the result; it may be `value` itself.
         algorithm : str, optional
@@ -149,22 +144,15 @@ class Reductions(CallBase):
         Notes
         -----
         Sums and products of Python integers are exact, however large they become. Each number must be smaller than
-        2**72, and
-        True counts as 1. For other operations they are int64. NumPy arrays and numbers keep their dtype, and overflow
-        as in
-        NumPy.
+        2**72, and True counts as 1. For other operations they are int64. NumPy arrays and numbers keep their dtype, and
+        overflow as in NumPy.
 
         Floats are combined in their own dtype and rounded after each of the p - 1 combinations of an element. A sum is
-        within
-        (p - 1) half units in the last place of the sum of the absolute values. float16 and bfloat16 are combined in
-        float32
-        and rounded each time. The algorithm fixes the order of the ranks, so the bits are the same on every rank and in
-        every
-        run with the same size, world and algorithm. Another algorithm or world may produce other bits. For a result
-        that does
-        not depend on the number of ranks to float32 precision, pass float64. Sums of key-values and tables accumulate
-        in
-        float64; see `regroup`.
+        within (p - 1) half units in the last place of the sum of the absolute values. float16 and bfloat16 are combined
+        in float32 and rounded each time. The algorithm fixes the order of the ranks, so the bits are the same on every
+        rank and in every run with the same size, world and algorithm. Another algorithm or world may produce other
+        bits. For a result that does not depend on the number of ranks to float32 precision, pass float64. Sums of
+        key-values and tables accumulate in float64; see `regroup`.
         """
         if algorithm is not None or order is not None:
             algorithm = in_order(algorithm, order)
@@ -393,8 +381,7 @@ class Reductions(CallBase):
         `op`.
 
         The identity is 0 for "sum", "or" and "xor", 1 for "prod", all bits set for "and", and the largest (smallest)
-        value of
-        the dtype for "min" ("max"). Parameters, results and errors are as for `allreduce`.
+        value of the dtype for "min" ("max"). Parameters, results and errors are as for `allreduce`.
         """
         op = meant(op, value)
         if is_function(op):

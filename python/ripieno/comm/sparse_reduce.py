@@ -64,20 +64,17 @@ class SparseReduce:
 
         Every rank calls it. The order of the combination is fixed, so results have the same bits in every run, with any
         number of threads, and, for one index, on every rank. Sums and products of float32 and shorter floats accumulate
-        in
-        float64 over the rows of this rank with the same index, and are rounded once to the dtype of `values`. Rows of
-        different ranks are combined in that dtype.
+        in float64 over the rows of this rank with the same index, and are rounded once to the dtype of `values`. Rows
+        of different ranks are combined in that dtype.
 
         Parameters
         ----------
         values : array of shape (len(out_indices),) or (len(out_indices), width)
                 A row for each out-index, in their order. Any dtype that `Communicator.allreduce` accepts. Dtype and
-                width are
-                the same on every rank, also on a rank without rows. Rows may have more axes.
+                width are the same on every rank, also on a rank without rows. Rows may have more axes.
         op : {"sum", "prod", "min", "max", "and", "or", "xor"} or callable
                 The combination of two elements. Functions that mean an operation, such as ``np.maximum``, stand for its
-                name;
-                other functions are rejected.
+                name; other functions are rejected.
         out : ndarray of shape (len(in_indices),) or (len(in_indices), width), optional
             Receives the result.
 

@@ -27,8 +27,7 @@ class BroadcastMemory(NamedTuple):
     ----------
     limit_bytes : int
             The present limit in memory: the configured one, or half of the memory that would be free without the
-            values,
-            and at most half of the memory of the machine or its cgroup.
+            values, and at most half of the memory of the machine or its cgroup.
     held_bytes : int
             Their size in memory. While a value arrives and others move to disk, it may exceed the limit by that value.
     spilled_count : int
