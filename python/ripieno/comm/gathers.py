@@ -324,7 +324,7 @@ class Gathers(CallBase):
     ) -> list[NDArray[Any]]: ...
 
     @overload
-    def allgather(self, value: Rows) -> Rows: ...  # the result is not a list
+    def allgather(self, value: Rows) -> Rows: ...  # type: ignore[overload-overlap]  # these are not returned as a list
 
     @overload
     def allgather(self, value: T, *, algorithm: str | None = None, order: str | None = None) -> list[T]: ...
