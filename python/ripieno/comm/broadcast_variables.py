@@ -66,11 +66,11 @@ class Corruption(NamedTuple):
     Attributes
     ----------
     block : int
-            Index of the block, counted from 0.
+        Index of the block, counted from 0.
     source : int
-            The rank that sent the corrupt block. Its own copy is correct.
+        The rank that sent the corrupt block. Its own copy is correct.
     receiver : int
-            The rank that detected the corruption.
+        The rank that detected the corruption.
     """
 
     block: int
@@ -84,13 +84,13 @@ class Fetched(NamedTuple):
     Attributes
     ----------
     sender : int
-            The sending rank.
+        The sending rank.
     block : int
-            Index of the block, counted from 0.
+        Index of the block, counted from 0.
     size_bytes : int
-            Received bytes of the block.
+        Received bytes of the block.
     start_s, end_s : float
-            Arrival of the first and last bytes, in seconds since the variable was created on this rank.
+        Arrival of the first and last bytes, in seconds since the variable was created on this rank.
     """
 
     sender: int
@@ -106,9 +106,9 @@ class Recorded(NamedTuple):
     Attributes
     ----------
     fetches : list of Fetched
-            Transfers in the order of blocks, 65,536 at most.
+        Transfers in the order of blocks, 65,536 at most.
     left_out_bytes : int
-            Bytes of blocks beyond this limit.
+        Bytes of blocks beyond this limit.
     """
 
     fetches: list[Fetched]
@@ -121,11 +121,11 @@ class Delivery(NamedTuple):
     Attributes
     ----------
     acknowledged : list of int
-            The ranks that have fetched the whole value, one per host.
+        The ranks that have fetched the whole value, one per host.
     lost : list of int
-            The ranks that died or stopped responding before that.
+        The ranks that died or stopped responding before that.
     corruptions : list of Corruption
-            The blocks that arrived corrupt.
+        The blocks that arrived corrupt.
     """
 
     acknowledged: list[int]
@@ -139,11 +139,11 @@ class BroadcastVariable(Generic[T]):
     Attributes
     ----------
     value : object
-            The root's value. The first access waits for it; later ones return the same object. Its arrays, also arrays
-            in lists and dicts, are read-only and lie in memory that the ranks of a host share.
+        The root's value. The first access waits for it; later ones return the same object. Its arrays, also arrays in
+        lists and dicts, are read-only and lie in memory that the ranks of a host share.
     serialization_s : float
-            At the root: seconds that this rank has spent on serializing and copying the value. Elsewhere: seconds spent
-            on deserializing it.
+        At the root: seconds that this rank has spent on serializing and copying the value. Elsewhere: seconds spent on
+        deserializing it.
     """
 
     def __init__(
@@ -312,27 +312,27 @@ class BroadcastVariables(Gathers):
         Parameters
         ----------
         value : object
-                Used at the root only; other ranks may omit it.
+            Used at the root only; other ranks may omit it.
         root : int
-                The rank that provides the value.
+            The rank that provides the value.
         strategy : {"auto", "chain", "splitstream", "tree", "flat", "csb", "csb-llcf", "bittorrent", "shared-file"}
-                How blocks travel. With the trees ("chain", "splitstream", "tree", "flat") all hosts fetch at once. With
-                the others each host fetches when it first uses ``value``. "auto" is "csb".
+            How blocks travel. With the trees ("chain", "splitstream", "tree", "flat") all hosts fetch at once. With the
+            others each host fetches when it first uses ``value``. "auto" is "csb".
         block_bytes : int, optional
-                Block size in bytes. By default there are 256 blocks of 16 KiB to 4 MiB; the maximum is 2**20 blocks.
+            Block size in bytes. By default there are 256 blocks of 16 KiB to 4 MiB; the maximum is 2**20 blocks.
         per_host : bool
-                Whether the ranks of a host share one fetched copy. Otherwise every rank fetches for itself.
+            Whether the ranks of a host share one fetched copy. Otherwise every rank fetches for itself.
         places : path or URL, or sequence of these
-                With "shared-file" only, and used at the root: folders that all ranks see under the same names, or
-                fsspec URLs. The root writes the value to the first three.
+            With "shared-file" only, and used at the root: folders that all ranks see under the same names, or fsspec
+            URLs. The root writes the value to the first three.
         record : bool
-                Whether to record the source and times of each block for `BroadcastVariable.recorded`.
+            Whether to record the source and times of each block for `BroadcastVariable.recorded`.
 
         Returns
         -------
         BroadcastVariable
-                Its attribute ``value`` is the value. The access raises `BroadcastError` if the root is lost together
-                with parts of the value, and `CommunicatorClosed` if the communicator was closed.
+            Its attribute ``value`` is the value. The access raises `BroadcastError` if the root is lost together with
+            parts of the value, and `CommunicatorClosed` if the communicator was closed.
 
         Notes
         -----
@@ -394,11 +394,11 @@ class BroadcastVariables(Gathers):
         Parameters
         ----------
         limit_bytes : int, optional
-                The new limit in bytes. The environment variable RIPIENO_BROADCAST_MEMORY sets it for every rank, for
-                example ``8GiB``. The default is half of the memory that would be free without the values, and at most
-                half of the memory of the machine or its cgroup.
+            The new limit in bytes. The environment variable RIPIENO_BROADCAST_MEMORY sets it for every rank, for
+            example ``8GiB``. The default is half of the memory that would be free without the values, and at most half
+            of the memory of the machine or its cgroup.
         spill_directory : path, optional
-                With `limit_bytes` only. The default is TMPDIR, or /var/tmp.
+            With `limit_bytes` only. The default is TMPDIR, or /var/tmp.
 
         Returns
         -------

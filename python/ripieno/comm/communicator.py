@@ -85,30 +85,29 @@ class Communicator(
     Attributes
     ----------
     rank : int
-            The number of this process, 0 … world_size - 1.
+        The number of this process, 0 … world_size - 1.
     world_size : int
-            The number of ranks.
+        The number of ranks.
     hosts : list of str
         The host of every rank.
     nodes : list of int
-            The node of every rank. Ranks with equal node numbers can share memory.
+        The node of every rank. Ranks with equal node numbers can share memory.
     racks : list of str or None
         The rack of every rank, or None if it is not known; see `ripieno.launch.racks`.
     threads : int
-            The number of threads for the computation of this rank. It divides the cores of a host among its ranks.
+        The number of threads for the computation of this rank. It divides the cores of a host among its ranks.
     replicas : int
-            The number of replicas of each rank; see `replicate`.
+        The number of replicas of each rank; see `replicate`.
     replica : int
-            The index of this process among the replicas of its rank, 0 … replicas - 1.
+        The index of this process among the replicas of its rank, 0 … replicas - 1.
     begins_again : bool
-            Whether the program restarts after ranks are lost, so that a `checkpoint` is useful.
+        Whether the program restarts after ranks are lost, so that a `checkpoint` is useful.
     first_ranks : list of int
-            The rank that each rank had in the launched world. It differs from the present one after `split` or
-            `shrink`.
+        The rank that each rank had in the launched world. It differs from the present one after `split` or `shrink`.
     kept : dict
-            Values that programs keep on this rank from one `Job.run` to the next, under keys of their choice. Closing
-            the communicator empties it; `shrink` passes it to the new communicator. After a failure the next program
-            gets a new communicator with an empty `kept`.
+        Values that programs keep on this rank from one `Job.run` to the next, under keys of their choice. Closing the
+        communicator empties it; `shrink` passes it to the new communicator. After a failure the next program gets a new
+        communicator with an empty `kept`.
 
     Notes
     -----
@@ -122,16 +121,16 @@ class Communicator(
     Raises
     ------
     RankFailed
-            A rank died, stopped responding, raised, or left while others waited for it. Any communicating call may
-            raise it.
+        A rank died, stopped responding, raised, or left while others waited for it. Any communicating call may raise
+        it.
     CollectiveMismatch
-            Ranks called different collectives, or the same one with different sizes, types, shapes, keys or roots. Any
-            communicating call may raise it.
+        Ranks called different collectives, or the same one with different sizes, types, shapes, keys or roots. Any
+        communicating call may raise it.
     InputError
         An argument is wrong; nothing has been sent.
     CommunicatorClosed
-            The communicator is closed, or this process was forked from a rank. A forked process may compute, but it is
-            no rank.
+        The communicator is closed, or this process was forked from a rank. A forked process may compute, but it is no
+        rank.
     """
 
     # Sparse reductions
@@ -156,25 +155,24 @@ class Communicator(
         Parameters
         ----------
         out_indices : array of shape (n_out,), of whole numbers
-                The indices that this rank contributes to, in any order. Rows with a repeated index are combined.
+            The indices that this rank contributes to, in any order. Rows with a repeated index are combined.
         in_indices : array of shape (n_in,), of whole numbers
-                The indices whose combined rows this rank receives, in any order. Repeated indices get equal rows.
+            The indices whose combined rows this rank receives, in any order. Repeated indices get equal rows.
         size : int, optional
-                The exclusive upper bound of the indices. The default is one more than the largest index of any rank.
+            The exclusive upper bound of the indices. The default is one more than the largest index of any rank.
         degrees : {"direct", "binary", "tried"}, str such as "8x4x2", int, or sequence of int, optional
-                The number of ranks that exchange at each layer. The product is the number of ranks; a single number
-                means one layer. The default is designed from the indices of all ranks. "tried" times the leading
-                designs on reductions of zeros and keeps the fastest: use it for index sets that are reduced often.
-                Different degrees add in different orders, so floating-point sums may differ in their last bits between
-                trials.
+            The number of ranks that exchange at each layer. The product is the number of ranks; a single number means
+            one layer. The default is designed from the indices of all ranks. "tried" times the leading designs on
+            reductions of zeros and keeps the fastest: use it for index sets that are reduced often. Different degrees
+            add in different orders, so floating-point sums may differ in their last bits between trials.
         missing : {"error", "zero"}
             The result for in-indices that no rank contributes to: `MissingIndicesError` on every rank, or zeros.
         dense_above : float
-                If the ranks of a layer hold more than this share of the indices of their range, they exchange rows of
-                the whole range, without index maps. A share above 1 disables this. So does a range of which all sets
-                together hold less than one index in 32.
+            If the ranks of a layer hold more than this share of the indices of their range, they exchange rows of the
+            whole range, without index maps. A share above 1 disables this. So does a range of which all sets together
+            hold less than one index in 32.
         replicas : int, optional
-                ``comm.sparse(..., replicas=2)`` is short for ``comm.replicate(2).sparse(...)``; see `replicate`.
+            ``comm.sparse(..., replicas=2)`` is short for ``comm.replicate(2).sparse(...)``; see `replicate`.
 
         Returns
         -------
@@ -184,10 +182,10 @@ class Communicator(
         Raises
         ------
         InputError
-                Indices are negative or not less than `size`; then nothing has been sent. Or ranks passed different
-                options; then every rank raises.
+            Indices are negative or not less than `size`; then nothing has been sent. Or ranks passed different options;
+            then every rank raises.
         MissingIndicesError
-                On every rank: some in-indices have no contributing rank.
+            On every rank: some in-indices have no contributing rank.
 
         Notes
         -----
@@ -342,24 +340,24 @@ class Communicator(
         Parameters
         ----------
         all_ranks : bool
-                Combine the waits of all ranks. The call is then a collective, which every rank calls.
+            Combine the waits of all ranks. The call is then a collective, which every rank calls.
 
         Returns
         -------
         dict
-                Of this rank: "call_count", "seconds_communicating", "bytes_sent", "bytes_received",
-                "seconds_serializing" (time spent on serializing and deserializing objects), and "seconds_waited_for", a
-                list with one number per rank of this communicator: the seconds that this process has waited for that
-                rank, in any communicator. Waits of less than a microsecond may be missing. "threads" has a dict for
-                each thread that has computed in kernels of this process: its "index" (0 is the caller's thread), its
-                operating-system id "thread", the number of "kernels" that it ran, "computing_s" in them, and
-                "waiting_s" for other threads. The other entries are counters of the operating system since the thread
-                began, or None where it does not report them: "running_s" on a core, "runnable_s" waiting for a core,
-                "voluntary_switches", "involuntary_switches", "migrations" between cores, "minor_faults" (first touches
-                of pages) and "major_faults" (pages read from disk).
+            Of this rank: "call_count", "seconds_communicating", "bytes_sent", "bytes_received", "seconds_serializing"
+            (time spent on serializing and deserializing objects), and "seconds_waited_for", a list with one number per
+            rank of this communicator: the seconds that this process has waited for that rank, in any communicator.
+            Waits of less than a microsecond may be missing. "threads" has a dict for each thread that has computed in
+            kernels of this process: its "index" (0 is the caller's thread), its operating-system id "thread", the
+            number of "kernels" that it ran, "computing_s" in them, and "waiting_s" for other threads. The other entries
+            are counters of the operating system since the thread began, or None where it does not report them:
+            "running_s" on a core, "runnable_s" waiting for a core, "voluntary_switches", "involuntary_switches",
+            "migrations" between cores, "minor_faults" (first touches of pages) and "major_faults" (pages read from
+            disk).
         Waiting
-                Of all ranks: a printable table of the waits of each rank for each other rank, and the straggler that
-                caused the longest waits.
+            Of all ranks: a printable table of the waits of each rank for each other rank, and the straggler that caused
+            the longest waits.
         """
         of_world = self._native.flight(0)["seconds_waited_for"]
         seconds_waited_for = [of_world[rank] for rank in self._native.world_ranks]

@@ -46,18 +46,18 @@ class Costs(SplitCalls, Exchanges, Gathers, Reductions):
         Parameters
         ----------
         sizes_bytes : sequence of int, optional
-                Sizes to measure, ascending, the same on every rank; by default 64 bytes to 16 MiB in steps of a factor
-                of 4.
+            Sizes to measure, ascending, the same on every rank; by default 64 bytes to 16 MiB in steps of a factor of
+            4.
         budget_s : float
-                Approximate duration in seconds. Sizes that need more are skipped, except for the first two.
+            Approximate duration in seconds. Sizes that need more are skipped, except for the first two.
 
         Returns
         -------
         PacketCurve
-                The same on every rank: "points" of (bytes, seconds), "latency_s" until the last packet has arrived, and
-                "crowd_s", which each peer beyond 8 adds to every packet. Fitted to the points: "alpha_s",
-                "beta_s_per_byte", "best_throughput" in bytes per second and "efficient_bytes", the smallest packet that
-                reaches 80 % of it.
+            The same on every rank: "points" of (bytes, seconds), "latency_s" until the last packet has arrived, and
+            "crowd_s", which each peer beyond 8 adds to every packet. Fitted to the points: "alpha_s",
+            "beta_s_per_byte", "best_throughput" in bytes per second and "efficient_bytes", the smallest packet that
+            reaches 80 % of it.
         """
         sizes = _native.PACKET_SIZES_BYTES
         if sizes_bytes is not None:
@@ -77,19 +77,19 @@ class Costs(SplitCalls, Exchanges, Gathers, Reductions):
         collective : str
             "allreduce", "broadcast" and so on.
         nbytes : int
-                Bytes of the vector. For allgather, gather and scatter: of a rank's block. For alltoall: all that a rank
-                sends.
+            Bytes of the vector. For allgather, gather and scatter: of a rank's block. For alltoall: all that a rank
+            sends.
         order : str, optional
-                The order of ranks in chains and rings: "racks" by default, "given" or "random:SEED".
+            The order of ranks in chains and rings: "racks" by default, "given" or "random:SEED".
         root : int
-                The root, for a collective that has one.
+            The root, for a collective that has one.
 
         Returns
         -------
         Explanation
-                "candidates", fastest first, with "seconds" on this group and the terms of their formulas; "fastest";
-                "chosen", the algorithm that runs by default; "why"; and "costs", the source of the link costs. It
-                prints as a table.
+            "candidates", fastest first, with "seconds" on this group and the terms of their formulas; "fastest";
+            "chosen", the algorithm that runs by default; "why"; and "costs", the source of the link costs. It prints as
+            a table.
         """
         from ripieno.comm.algorithm_trials import BLOCKS
         from ripieno.simulation import Cluster, explain
@@ -120,14 +120,13 @@ class Costs(SplitCalls, Exchanges, Gathers, Reductions):
         Parameters
         ----------
         budget_s : float
-                Approximate duration in seconds.
+            Approximate duration in seconds.
 
         Returns
         -------
         MeasuredCosts
-                The same on every rank: "memory", "cable" and "uplink" with "latency_s" and "bytes_per_s", the capacity
-                of an uplink, and the seconds to add and to copy a byte. It prints as a table; `cluster` is the model
-                for them.
+            The same on every rank: "memory", "cable" and "uplink" with "latency_s" and "bytes_per_s", the capacity of
+            an uplink, and the seconds to add and to copy a byte. It prints as a table; `cluster` is the model for them.
 
         Raises
         ------
@@ -162,9 +161,9 @@ class Costs(SplitCalls, Exchanges, Gathers, Reductions):
         Parameters
         ----------
         budget_s : float
-                Approximate duration of the trials in seconds, if any trials run.
+            Approximate duration of the trials in seconds, if any trials run.
         kept : bool
-                Use the stored choices of an earlier program, if there are any.
+            Use the stored choices of an earlier program, if there are any.
 
         Returns
         -------
@@ -212,15 +211,15 @@ class Costs(SplitCalls, Exchanges, Gathers, Reductions):
         Parameters
         ----------
         measure : bool
-                Measure even if racks are configured.
+            Measure even if racks are configured.
         round_s : float
-                Approximate duration of a round in seconds. 32 hosts need about 40 rounds.
+            Approximate duration of a round in seconds. 32 hosts need about 40 rounds.
 
         Returns
         -------
         Topology
-                The same on every rank: "hosts", "racks" by host, "source", and "sure", the certainty of the least
-                certain host. It prints as a tree, and `toml` is a racks file.
+            The same on every rank: "hosts", "racks" by host, "source", and "sure", the certainty of the least certain
+            host. It prints as a tree, and `toml` is a racks file.
         """
         from ripieno.comm import rack_probes
 

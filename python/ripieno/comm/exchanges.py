@@ -81,7 +81,7 @@ class Exchanges(CallBase):
         out : ndarray, optional
             Receives the rows of all ranks, divided by `out_counts`; rows of one shape on all ranks.
         counts, out_counts : sequence of int, optional
-                Rows to every rank and from every rank; even divisions by default.
+            Rows to every rank and from every rank; even divisions by default.
         algorithm : str, optional
             By default the cheapest for these sizes and this world is chosen.
 
@@ -129,19 +129,19 @@ class Exchanges(CallBase):
         Parameters
         ----------
         block : array or object
-                The block that this rank sends. Blocks may differ in type, shape and size between ranks.
+            The block that this rank sends. Blocks may differ in type, shape and size between ranks.
         distance : int
-                The distance in ranks. Negative distances reverse the direction.
+            The distance in ranks. Negative distances reverse the direction.
         out : ndarray, optional
-                Receives the block, with as many rows as the sender's block. No sizes are exchanged then; the dtype and
-                the shape of rows are the same on all ranks.
+            Receives the block, with as many rows as the sender's block. No sizes are exchanged then; the dtype and the
+            shape of rows are the same on all ranks.
         algorithm : str, optional
             By default the cheapest is chosen.
 
         Returns
         -------
         array or object
-                The received block; `out` if given.
+            The received block; `out` if given.
         """
         distance = whole("distance", distance, -(2**63), 2**63 - 1) % self.world_size
         algorithm = in_order(algorithm, None)
@@ -176,17 +176,17 @@ class Exchanges(CallBase):
         Parameters
         ----------
         values : dict of int to array or object
-                The value for each receiving rank.
+            The value for each receiving rank.
         out : dict of int to ndarray, optional
-                Receives the array of each rank that sends to this rank, with the size and dtype of that array. Only
-                neighbors communicate then; otherwise all ranks exchange sizes first.
+            Receives the array of each rank that sends to this rank, with the size and dtype of that array. Only
+            neighbors communicate then; otherwise all ranks exchange sizes first.
         algorithm : str, optional
             By default the cheapest is chosen.
 
         Returns
         -------
         dict of int to array or object
-                Values by rank, in ascending order; `out` if given.
+            Values by rank, in ascending order; `out` if given.
         """
         algorithm = in_order(algorithm, None)
         for name, given in (("values", values), ("out", {} if out is None else out)):

@@ -48,24 +48,23 @@ class HostFile(NamedTuple):
     Attributes
     ----------
     rank : int
-            The rank that writes the file.
+        The rank that writes the file.
     host : str
-            The host of that rank.
+        The host of that rank.
     path : str
-            The path of the file there.
+        The path of the file there.
     state : {"fetching", "writing", "fetched", "found", "failed", "lost"}
-            "found" if the file existed before, "lost" if the rank died or stopped responding.
+        "found" if the file existed before, "lost" if the rank died or stopped responding.
     size_bytes : int
-            The size of the file in bytes.
+        The size of the file in bytes.
     found_bytes : int
-            Bytes in whole blocks that existed there before.
+        Bytes in whole blocks that existed there before.
     fetched_bytes : int
-            Bytes that were received over links or read from places, corrupt blocks included. The root reads its own
-            file.
+        Bytes that were received over links or read from places, corrupt blocks included. The root reads its own file.
     seconds : float
-            Seconds from the start until the file was complete, or until now.
+        Seconds from the start until the file was complete, or until now.
     error : str
-            The reason why the file failed or was lost.
+        The reason why the file failed or was lost.
     """
 
     rank: int
@@ -131,33 +130,32 @@ class FileDistribution(BroadcastVariables):
         Parameters
         ----------
         files : sequence of paths
-                Paths of files that the root reads.
+            Paths of files that the root reads.
         out : path
-                The path of the file on each host. For several files, or with "/" at the end, it is their folder, which
-                is created. "{rank}" and "{host}" in it are replaced by the rank and host that write the file. With
-                "{rank}" every rank gets the files, otherwise one rank of each host.
+            The path of the file on each host. For several files, or with "/" at the end, it is their folder, which is
+            created. "{rank}" and "{host}" in it are replaced by the rank and host that write the file. With "{rank}"
+            every rank gets the files, otherwise one rank of each host.
         root : int
-                The rank that has the files.
+            The rank that has the files.
         strategy : {"auto", "chain", "splitstream", "tree", "flat", "csb", "csb-llcf", "bittorrent", "shared-file"}
-                How blocks travel. "auto" is "chain", as all ranks fetch at once, or "csb" if a rank has blocks already.
-                With "shared-file" the root copies each file to `places`, and all others read the missing blocks there.
+            How blocks travel. "auto" is "chain", as all ranks fetch at once, or "csb" if a rank has blocks already.
+            With "shared-file" the root copies each file to `places`, and all others read the missing blocks there.
         block_bytes : int, optional
-                Block size in bytes. By default a file has 256 blocks of 16 KiB to 4 MiB, or more blocks of 4 MiB.
+            Block size in bytes. By default a file has 256 blocks of 16 KiB to 4 MiB, or more blocks of 4 MiB.
         places : path or URL, or sequence of these
-                With "shared-file" only: folders that all ranks see under the same names, or fsspec URLs. The root
-                copies each file to the first three, and removes the copies at the end.
+            With "shared-file" only: folders that all ranks see under the same names, or fsspec URLs. The root copies
+            each file to the first three, and removes the copies at the end.
         overwrite : bool
-                Replace existing files with different contents. Without it they stay, and the transfer counts as failed.
+            Replace existing files with different contents. Without it they stay, and the transfer counts as failed.
         keep_partial : bool
-                After a failure keep the received blocks, so that another run can resume.
+            After a failure keep the received blocks, so that another run can resume.
         on_progress : callable, optional
-                Called at the root every half second with the list that `distribute` would return at that time.
+            Called at the root every half second with the list that `distribute` would return at that time.
 
         Returns
         -------
         list of HostFile
-                At the root: one entry per file and destination rank, ordered by file. Elsewhere: the entries of this
-                rank.
+            At the root: one entry per file and destination rank, ordered by file. Elsewhere: the entries of this rank.
 
         Raises
         ------
@@ -166,8 +164,7 @@ class FileDistribution(BroadcastVariables):
         RankFailed
             A rank died before the first byte was sent.
         BroadcastError
-                On every rank: a file cannot be written to one of the places, which the error names. All copies are
-                removed.
+            On every rank: a file cannot be written to one of the places, which the error names. All copies are removed.
 
         Notes
         -----

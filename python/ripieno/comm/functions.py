@@ -32,18 +32,18 @@ class CFunction:
     Attributes
     ----------
     address : int
-            The address of the function.
+        The address of the function.
     name : str
-            The name that ranks compare to ensure that all use the same operation.
+        The name that ranks compare to ensure that all use the same operation.
 
     Parameters
     ----------
     pointer : int, ctypes function, cffi function pointer, or numba cfunc
-            ``void f(const void *from, void *into, int64_t row_count, int64_t row_bytes)`` combines each row of `from`
-            into the matching row of `into`, which holds the values of lower ranks. Rows may have any alignment. The
-            function runs on any thread that advances the call, and must not call this library.
+        ``void f(const void *from, void *into, int64_t row_count, int64_t row_bytes)`` combines each row of `from` into
+        the matching row of `into`, which holds the values of lower ranks. Rows may have any alignment. The function
+        runs on any thread that advances the call, and must not call this library.
     name : str, optional
-            By default the name of the pointer.
+        By default the name of the pointer.
     """
 
     def __init__(self, pointer: Any, name: str | None = None) -> None:

@@ -89,12 +89,12 @@ class Gathers(CallBase):
         Parameters
         ----------
         value : array or object
-                Used at the root only; other ranks may omit it.
+            Used at the root only; other ranks may omit it.
         root : int
-                The rank that provides the value.
+            The rank that provides the value.
         out : ndarray, optional
-                Same shape and dtype on every rank; otherwise `CollectiveMismatch` lists the differences. If the root
-                passes a `value`, it is first copied there.
+            Same shape and dtype on every rank; otherwise `CollectiveMismatch` lists the differences. If the root passes
+            a `value`, it is first copied there.
         algorithm : str, optional
             By default the cheapest for this size and world is chosen.
         order : {"racks", "given", "random", "random:SEED"}, optional
@@ -103,7 +103,7 @@ class Gathers(CallBase):
         Returns
         -------
         array or object
-                `out` if given. Otherwise a new array on every rank. For an object, the root gets its own object back.
+            `out` if given. Otherwise a new array on every rank. For an object, the root gets its own object back.
         """
         if (
             (value is None or value is out)
@@ -198,9 +198,9 @@ class Gathers(CallBase):
             At the root: one value per rank, or an array whose rows are divided by `counts`, by default evenly. Ignored
             elsewhere.
         root : int
-                The rank that provides the values.
+            The rank that provides the values.
         out : ndarray, optional
-                This rank's rows, passed on every rank together with `counts`. No sizes are exchanged then.
+            This rank's rows, passed on every rank together with `counts`. No sizes are exchanged then.
         counts : sequence of int, optional
             Rows of every rank.
         algorithm : str, optional
@@ -343,7 +343,7 @@ class Gathers(CallBase):
         Parameters
         ----------
         value : array or object
-                This rank's contribution. May be omitted if it is already in its place in `out`.
+            This rank's contribution. May be omitted if it is already in its place in `out`.
         out : ndarray, optional
             All ranks' rows, one rank's after the other along the first axis.
         counts : sequence of int, optional
@@ -356,9 +356,8 @@ class Gathers(CallBase):
         Returns
         -------
         list or ndarray
-                A list with one value per rank. With `out` or `counts`: one array of all rows. For key-values: one
-                KeyValues with the rows of all ranks. For tables: one table with all partitions, with equal ids
-                combined.
+            A list with one value per rank. With `out` or `counts`: one array of all rows. For key-values: one KeyValues
+            with the rows of all ranks. For tables: one table with all partitions, with equal ids combined.
         """
         if (
             value is None

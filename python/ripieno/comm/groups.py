@@ -24,16 +24,16 @@ class SplitCalls(CallBase):
         Parameters
         ----------
         color : int or None
-                Not negative. Ranks with the same color form a communicator. A rank with None joins none.
+            Not negative. Ranks with the same color form a communicator. A rank with None joins none.
         key : int
-                Members are numbered in the order of their keys; equal keys keep the order of ranks.
+            Members are numbered in the order of their keys; equal keys keep the order of ranks.
 
         Returns
         -------
         Communicator or None
-                It uses the connections of this communicator, may be split again, and closes with the world at the
-                latest. Its ranks have new numbers, but `RankFailed.rank` and "waited_for" of `flight` are ranks of the
-                world, because a failure affects the whole world.
+            It uses the connections of this communicator, may be split again, and closes with the world at the latest.
+            Its ranks have new numbers, but `RankFailed.rank` and "waited_for" of `flight` are ranks of the world,
+            because a failure affects the whole world.
         """
         if color is not None:
             color = whole("color", color, 0, 2**32 - 1, f"expected None or a whole number, 0 … {2**32 - 1}")
@@ -46,13 +46,13 @@ class SplitCalls(CallBase):
         Parameters
         ----------
         ranks : sequence of int
-                Ranks of this communicator, including this one, in the order of their new numbers. The list is the same
-                on each of them. If the lists differ, `CollectiveMismatch` shows both.
+            Ranks of this communicator, including this one, in the order of their new numbers. The list is the same on
+            each of them. If the lists differ, `CollectiveMismatch` shows both.
 
         Returns
         -------
         Communicator
-                As for `split`. Each call creates a new communicator, and calls of different communicators never mix.
+            As for `split`. Each call creates a new communicator, and calls of different communicators never mix.
 
         Examples
         --------
@@ -85,18 +85,18 @@ class SplitCalls(CallBase):
         Parameters
         ----------
         replicas : int
-                The number of replicas with which the world was started.
+            The number of replicas with which the world was started.
 
         Returns
         -------
         Communicator
-                It has ``m`` ranks: `rank` is the logical rank, `replica` the index of this process among its replicas.
-                It may be split. `RankFailed.rank` and "waited_for" of `flight` are ranks of the world.
+            It has ``m`` ranks: `rank` is the logical rank, `replica` the index of this process among its replicas. It
+            may be split. `RankFailed.rank` and "waited_for" of `flight` are ranks of the world.
 
         Raises
         ------
         InputError
-                This communicator is not the world, or the world was started with another number of replicas.
+            This communicator is not the world, or the world was started with another number of replicas.
 
         Notes
         -----
@@ -130,20 +130,20 @@ class SplitCalls(CallBase):
         Returns
         -------
         Communicator
-                It has the remaining ranks, renumbered in their order; `first_ranks` gives their ranks in the launched
-                world. Hosts, nodes, racks and `kept` stay. It has new connections, so no message of the old world
-                arrives in it.
+            It has the remaining ranks, renumbered in their order; `first_ranks` gives their ranks in the launched
+            world. Hosts, nodes, racks and `kept` stay. It has new connections, so no message of the old world arrives
+            in it.
 
         Raises
         ------
         RankFailed
-                This rank cannot continue, and `rank` is its own. Either it was stopped or cut off for longer than the
-                heartbeat timeout, or it did not call within the rendezvous timeout of the first caller, and the others
-                continued without it. Or it reaches at most half of the ranks and cannot know whether the others live:
-                only ranks of a single node may continue as a minority. This communicator is then closed.
+            This rank cannot continue, and `rank` is its own. Either it was stopped or cut off for longer than the
+            heartbeat timeout, or it did not call within the rendezvous timeout of the first caller, and the others
+            continued without it. Or it reaches at most half of the ranks and cannot know whether the others live: only
+            ranks of a single node may continue as a minority. This communicator is then closed.
         InputError
-                Nothing has failed; this communicator was split or replicated from another; or ranks have replicas,
-                which continue in place of the dead ones.
+            Nothing has failed; this communicator was split or replicated from another; or ranks have replicas, which
+            continue in place of the dead ones.
 
         Notes
         -----

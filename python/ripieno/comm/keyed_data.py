@@ -101,42 +101,41 @@ class KeyedData(CallBase):
         Parameters
         ----------
         rows : KeyValues or Table
-                Keys of one kind, and values of one dtype and width, on all ranks. A rank without rows adopts the
-                others' types.
+            Keys of one kind, and values of one dtype and width, on all ranks. A rank without rows adopts the others'
+            types.
         combine : {"sum", "prod", "mul", "min", "max", "and", "or", "xor", "concat"} or callable, optional
-                How to combine the rows of a key; by default "sum", or the operation of the table. "concat" keeps all
-                rows side by side. A function takes two blocks of rows, of shape (m,) or (m, width), and returns a block
-                of the same shape and dtype, as NumPy's ufuncs do. It must be associative. Sums and products of float32
-                and shorter floats are computed in float64 and rounded once, at the end.
+            How to combine the rows of a key; by default "sum", or the operation of the table. "concat" keeps all rows
+            side by side. A function takes two blocks of rows, of shape (m,) or (m, width), and returns a block of the
+            same shape and dtype, as NumPy's ufuncs do. It must be associative. Sums and products of float32 and shorter
+            floats are computed in float64 and rounded once, at the end.
         partitioner : {"hash", "balanced"} or callable, optional
-                The owner of each key. "hash", the default, uses a hash that is the same on every machine. "balanced",
-                the default of "concat", assigns ranges of hashes so that ranks get about equal amounts. A function
-                takes an array of keys and returns an array of ranks; on every rank, equal keys must map to equal ranks.
-                For tables the owner of an id is ``id % world_size``, or the rank that a function returns. Python's
-                builtin ``hash`` means "hash".
+            The owner of each key. "hash", the default, uses a hash that is the same on every machine. "balanced", the
+            default of "concat", assigns ranges of hashes so that ranks get about equal amounts. A function takes an
+            array of keys and returns an array of ranks; on every rank, equal keys must map to equal ranks. For tables
+            the owner of an id is ``id % world_size``, or the rank that a function returns. Python's builtin ``hash``
+            means "hash".
         local_reduction : bool
-                False sends every row. This shows how much local reduction saves.
+            False sends every row. This shows how much local reduction saves.
         memory_limit : int, optional
-                Bytes beyond which rows are spilled to temporary files during the exchange. The result is in memory.
-                Keys are divided into 256 parts, or 4 for each rank if that is more. Each part is merged as a whole, so
-                a part larger than half of the limit, for example because a key has many rows, exceeds it. The limit
-                does not change the bits, unless a function combines: it then combines the rows of a key in several
-                steps.
+            Bytes beyond which rows are spilled to temporary files during the exchange. The result is in memory. Keys
+            are divided into 256 parts, or 4 for each rank if that is more. Each part is merged as a whole, so a part
+            larger than half of the limit, for example because a key has many rows, exceeds it. The limit does not
+            change the bits, unless a function combines: it then combines the rows of a key in several steps.
         spill_directory : path, optional
-                Folder of temporary files; by default Python's. The files are unnamed, so none is left behind.
+            Folder of temporary files; by default Python's. The files are unnamed, so none is left behind.
         on_block : callable, optional
-                Receives the result in pieces, KeyValues or Groups, each as soon as its keys are complete.
+            Receives the result in pieces, KeyValues or Groups, each as soon as its keys are complete.
 
         Returns
         -------
         KeyValues, Groups, Table or None
-                The keys that this rank owns: Groups for "concat", None with `on_block`.
+            The keys that this rank owns: Groups for "concat", None with `on_block`.
 
         Raises
         ------
         InputError
-                An argument is wrong; or `combine` or `partitioner` returned another shape or dtype, or a rank that does
-                not exist.
+            An argument is wrong; or `combine` or `partitioner` returned another shape or dtype, or a rank that does not
+            exist.
         SpillError
             Temporary files cannot be written.
         CollectiveMismatch

@@ -38,22 +38,22 @@ class LocalTasks(CallBase):
         Parameters
         ----------
         function : callable
-                Receives a part. Threads run in parallel while it releases the interpreter lock, as NumPy and the
-                kernels of this library do on large arrays. It must not call collectives, because their order would
-                differ between ranks.
+            Receives a part. Threads run in parallel while it releases the interpreter lock, as NumPy and the kernels of
+            this library do on large arrays. It must not call collectives, because their order would differ between
+            ranks.
         parts : iterable
-                The parts, in any number.
+            The parts, in any number.
 
         Returns
         -------
         list
-                The return values of `function`, in the order of the parts.
+            The return values of `function`, in the order of the parts.
 
         Raises
         ------
         Exception
-                The error of the failed part, with a note that names the part. If several fail, the lowest is raised.
-                Parts that had not begun are skipped; parts that had begun finish first.
+            The error of the failed part, with a note that names the part. If several fail, the lowest is raised. Parts
+            that had not begun are skipped; parts that had begun finish first.
         """
         with self.team() as team:
             return team.tasks(function, parts)
@@ -64,10 +64,10 @@ class LocalTasks(CallBase):
         Parameters
         ----------
         threads : int, optional
-                Number of threads; by default `threads` of the communicator.
+            Number of threads; by default `threads` of the communicator.
         model : {"bsp", "fork-join"}
-                The meaning of `Team.run`. "bsp": one call for a whole loop, whose threads synchronize in `Team.wait`.
-                "fork-join": one call for each phase, which ends with the phase.
+            The meaning of `Team.run`. "bsp": one call for a whole loop, whose threads synchronize in `Team.wait`.
+            "fork-join": one call for each phase, which ends with the phase.
 
         Returns
         -------
@@ -87,9 +87,9 @@ class Team:
     Attributes
     ----------
     threads : int
-            The number of threads.
+        The number of threads.
     model : {"bsp", "fork-join"}
-            The execution model of `run`.
+        The execution model of `run`.
     """
 
     def __init__(self, threads: int, model: Literal["bsp", "fork-join"] = "bsp") -> None:
@@ -134,19 +134,19 @@ class Team:
         Parameters
         ----------
         function : callable
-                Receives the number.
+            Receives the number.
 
         Returns
         -------
         list
-                The return values, by number.
+            The return values, by number.
 
         Raises
         ------
         Exception
-                The error of the failed call, with a note that names its number. Calls that wait in `wait` end.
+            The error of the failed call, with a note that names its number. Calls that wait in `wait` end.
         InputError
-                A call has ended while others wait for it: the calls did not call `wait` equally often.
+            A call has ended while others wait for it: the calls did not call `wait` equally often.
         """
 
         def member(number: int) -> Result:
@@ -175,9 +175,9 @@ class Team:
         Raises
         ------
         threading.BrokenBarrierError
-                Another call has failed. The caller of `run` gets its exception.
+            Another call has failed. The caller of `run` gets its exception.
         InputError
-                Another call has ended and will not call `wait` again, or the team is of model "fork-join".
+            Another call has ended and will not call `wait` again, or the team is of model "fork-join".
         """
         if self.model == "fork-join":
             raise InputError('threads of a team of model "fork-join" do not meet: end `run`, and call it again')

@@ -31,13 +31,13 @@ class RankCheckpoint:
     Attributes
     ----------
     version
-            Increases with each checkpoint.
+        Increases with each checkpoint.
     world_size
-            The number of ranks at that time.
+        The number of ranks at that time.
     rank
-            This rank's number at that time.
+        This rank's number at that time.
     states
-            The stored states by rank. For a shared checkpoint, the state of this rank.
+        The stored states by rank. For a shared checkpoint, the state of this rank.
     is_shared
         Whether all ranks have the same state.
     """
@@ -60,20 +60,20 @@ class MemoryCheckpoints(Exchanges, Gathers):
         Parameters
         ----------
         name : str
-                The name of the checkpoint, the same on every rank.
+            The name of the checkpoint, the same on every rank.
         state : object
-                The value that `restore` returns. It is copied.
+            The value that `restore` returns. It is copied.
         shared : bool
-                Whether the state is the same on all ranks. If so, each rank stores it without a message. Otherwise each
-                rank also sends its state to the next rank, which doubles the memory: a state is lost only if both ranks
-                die.
+            Whether the state is the same on all ranks. If so, each rank stores it without a message. Otherwise each
+            rank also sends its state to the next rank, which doubles the memory: a state is lost only if both ranks
+            die.
 
         Raises
         ------
         InputError
-                The communicator is not the world, or a checkpoint of the other kind has this name.
+            The communicator is not the world, or a checkpoint of the other kind has this name.
         SerializationError
-                The state cannot be serialized.
+            The state cannot be serialized.
         """
         kept = self._kept_under(name, shared)
         call = f"checkpoint({name!r})"
@@ -114,19 +114,19 @@ class MemoryCheckpoints(Exchanges, Gathers):
         Parameters
         ----------
         name : str
-                The name that was passed to `checkpoint`.
+            The name that was passed to `checkpoint`.
 
         Returns
         -------
         object
-                For a shared checkpoint: the state, on every rank. Otherwise: a dict from the storing rank to its state,
-                with the states from which this rank resumes: its own, and the state of the rank before it if that rank
-                is lost. The dict is empty on a replacement rank.
+            For a shared checkpoint: the state, on every rank. Otherwise: a dict from the storing rank to its state,
+            with the states from which this rank resumes: its own, and the state of the rank before it if that rank is
+            lost. The dict is empty on a replacement rank.
 
         Raises
         ------
         InputError
-                The communicator is not the world.
+            The communicator is not the world.
         """
         mine = self._kept_under(name, None)
         everybodys = self._said_by_all(

@@ -42,12 +42,12 @@ class MessageCalls(CallBase):
         Parameters
         ----------
         value : array or object
-                The value to send.
+            The value to send.
         to : int
-                The receiving rank, other than this one.
+            The receiving rank, other than this one.
         tag : int, optional
-                Not negative. A tagged message matches only a `recv` with a tag. Such receives may take the messages of
-                one rank in a different order than they were sent.
+            Not negative. A tagged message matches only a `recv` with a tag. Such receives may take the messages of one
+            rank in a different order than they were sent.
         """
         to = self._other("to", to)
         if tag is None and (native := self._at_once) is not None:
@@ -95,31 +95,31 @@ class MessageCalls(CallBase):
         Parameters
         ----------
         source : int, optional
-                The sending rank; by default any other rank of this communicator.
+            The sending rank; by default any other rank of this communicator.
         out : ndarray, optional
-                Receives the value. Without a tag: an array of this shape and dtype, sent with `send_into`. With a tag:
-                any array that fits, sent with `send`.
+            Receives the value. Without a tag: an array of this shape and dtype, sent with `send_into`. With a tag: any
+            array that fits, sent with `send`.
         tag : int, optional
-                Takes the first message with this tag, or with any tag (`ANY_TAG`). Messages that arrive before it are
-                kept, up to `unexpected_bytes_max`. Without a tag the next message is taken, which must have no tag.
+            Takes the first message with this tag, or with any tag (`ANY_TAG`). Messages that arrive before it are kept,
+            up to `unexpected_bytes_max`. Without a tag the next message is taken, which must have no tag.
         timeout_s : float, optional
-                Time limit until a message begins to arrive. Without it, and after the arrival began, the call waits
-                until the message is complete or a rank fails.
+            Time limit until a message begins to arrive. Without it, and after the arrival began, the call waits until
+            the message is complete or a rank fails.
         envelope : bool
-                Return a `Message`: the value, its "source" and its "tag".
+            Return a `Message`: the value, its "source" and its "tag".
 
         Returns
         -------
         array or object, or Message
-                The received value.
+            The received value.
 
         Raises
         ------
         TimeoutError
-                No message arrived in time. No message is lost: receive again.
+            No message arrived in time. No message is lost: receive again.
         CollectiveMismatch
-                The message has a tag but none was requested, or the reverse. If several ranks may be the source, or
-                with a timeout, such a message is skipped instead. Or ranks wait for each other in a cycle.
+            The message has a tag but none was requested, or the reverse. If several ranks may be the source, or with a
+            timeout, such a message is skipped instead. Or ranks wait for each other in a cycle.
 
         Notes
         -----
@@ -168,16 +168,16 @@ class MessageCalls(CallBase):
         Parameters
         ----------
         value : array or object
-                The value to send.
+            The value to send.
         to, source : int
-                The receiving and the sending rank, which may be the same. By default `source` is any rank.
+            The receiving and the sending rank, which may be the same. By default `source` is any rank.
         tag, recv_tag : int, optional
-                As for `send` and `recv`. By default `recv_tag` equals `tag`.
+            As for `send` and `recv`. By default `recv_tag` equals `tag`.
 
         Returns
         -------
         array or object
-                The received value.
+            The received value.
         """
         to = self._other("to", to)
         source = None if source is None else self._other("source", source)

@@ -21,7 +21,7 @@ class PersistentCall(Generic[Array]):
     Raises
     ------
     CommunicatorClosed
-            The call came after its communicator was closed, or in a process that was forked from a rank.
+        The call came after its communicator was closed, or in a process that was forked from a rank.
     """
 
     __slots__ = ("_args", "_comm", "_op", "_out", "_value")

@@ -119,16 +119,15 @@ class Reductions(CallBase):
         Parameters
         ----------
         value : array, number, or tuple, list, dict of these; KeyValues; Table
-                Same kinds of containers, keys, shapes and dtypes on every rank; otherwise `CollectiveMismatch` lists
-                the differences. All parts of one dtype are sent together. Key-values and tables may differ between
-                ranks: every rank gets one row per key, or one partition per id, from all ranks.
+            Same kinds of containers, keys, shapes and dtypes on every rank; otherwise `CollectiveMismatch` lists the
+            differences. All parts of one dtype are sent together. Key-values and tables may differ between ranks: every
+            rank gets one row per key, or one partition per id, from all ranks.
         op : {"sum", "prod", "min", "max", "and", "or", "xor"} or callable, optional
-                The combination of two elements, by default "sum". "and", "or", "xor" apply to the bits of integers, and
-                to booleans. Functions of Python and NumPy stand for the operation: ``sum``, ``np.add`` and
-                ``operator.add`` mean "sum", ``max`` and ``np.maximum`` mean "max". ``np.logical_and``,
-                ``np.logical_or`` and ``np.logical_xor`` combine truth values. Any other function combines the rows of
-                two arrays and returns an array of the same shape and dtype. For rows of key-values see `regroup`; a
-                table has its own operation only.
+            The combination of two elements, by default "sum". "and", "or", "xor" apply to the bits of integers, and to
+            booleans. Functions of Python and NumPy stand for the operation: ``sum``, ``np.add`` and ``operator.add``
+            mean "sum", ``max`` and ``np.maximum`` mean "max". ``np.logical_and``, ``np.logical_or`` and
+            ``np.logical_xor`` combine truth values. Any other function combines the rows of two arrays and returns an
+            array of the same shape and dtype. For rows of key-values see `regroup`; a table has its own operation only.
         out : ndarray, optional
             Receives the result; it may be `value` itself.
         algorithm : str, optional
@@ -139,7 +138,7 @@ class Reductions(CallBase):
         Returns
         -------
         array, number, or tuple, list, dict of these
-                In the form of `value`; numbers are returned as numbers.
+            In the form of `value`; numbers are returned as numbers.
 
         Notes
         -----
@@ -187,13 +186,13 @@ class Reductions(CallBase):
         Parameters
         ----------
         value : ndarray
-                Each call reads its present contents.
+            Each call reads its present contents.
         op : {"sum", "prod", "min", "max", "and", "or", "xor"}, default="sum"
-                As for `allreduce`, without other functions.
+            As for `allreduce`, without other functions.
         out : ndarray
-                Receives each result. It may be `value` itself, which avoids a copy.
+            Receives each result. It may be `value` itself, which avoids a copy.
         algorithm, order : str, optional
-                As for `allreduce`.
+            As for `allreduce`.
 
         Returns
         -------
@@ -203,7 +202,7 @@ class Reductions(CallBase):
         Raises
         ------
         InputError
-                The arrays do not match, or cannot be combined in place.
+            The arrays do not match, or cannot be combined in place.
 
         Examples
         --------
@@ -450,11 +449,11 @@ class Reductions(CallBase):
         value : array
             Same shape and dtype on every rank; its rows are divided among the ranks.
         op : {"sum", "prod", "min", "max", "and", "or", "xor"} or callable
-                As for `allreduce`.
+            As for `allreduce`.
         out : ndarray, optional
             Receives this rank's rows.
         counts : sequence of int, optional
-                Rows of every rank. By default they are as even as possible; the first ranks get one row more.
+            Rows of every rank. By default they are as even as possible; the first ranks get one row more.
         algorithm : str, optional
             By default the cheapest for this size and world is chosen.
         order : {"racks", "given", "random", "random:SEED"}, optional
@@ -463,7 +462,7 @@ class Reductions(CallBase):
         Returns
         -------
         ndarray
-                This rank's rows, in the dtype of `value`; `out` if given.
+            This rank's rows, in the dtype of `value`; `out` if given.
         """
         op = meant(op, value)
         if is_function(op):
@@ -494,17 +493,16 @@ class Reductions(CallBase):
         Parameters
         ----------
         value : array, or number
-                Integers or floats, with the same shape and dtype on every rank. A NaN is less than any number, as in
-                NumPy.
+            Integers or floats, with the same shape and dtype on every rank. A NaN is less than any number, as in NumPy.
         index : int, or array of int, optional
-                The index of this rank's elements; by default its rank. Numbers are broadcast to the shape of `value`.
+            The index of this rank's elements; by default its rank. Numbers are broadcast to the shape of `value`.
         algorithm : str, optional
-                An algorithm that combines in rank order.
+            An algorithm that combines in rank order.
 
         Returns
         -------
         tuple of (array, array), or (number, int)
-                The values, and the index of the lowest rank that has each value.
+            The values, and the index of the lowest rank that has each value.
 
         Examples
         --------

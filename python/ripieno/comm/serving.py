@@ -19,7 +19,7 @@ class Serving:
     Attributes
     ----------
     native
-            The native object that transfers messages and blocks.
+        The native object that transfers messages and blocks.
     """
 
     def __init__(self, native: NativeBroadcasts, others: set[int]) -> None:

@@ -48,7 +48,7 @@ class SharedFile(NamedTuple):
         Paths and URLs of its copies.
     size_bytes : int
     digest : bytes
-            BLAKE2b digest of all bytes.
+        BLAKE2b digest of all bytes.
     """
 
     names: list[str]
@@ -61,7 +61,7 @@ class SharedFile(NamedTuple):
         Raises
         ------
         BroadcastError
-                No copy is correct. The message gives the reason for each.
+            No copy is correct. The message gives the reason for each.
         """
         reasons = []
         for at in range(len(self.names)):
@@ -103,7 +103,7 @@ def write(packed: packing.PackedValue, places: Sequence[str]) -> SharedFile:
     Raises
     ------
     BroadcastError
-            It cannot be written. The message names the place and reports a full disk.
+        It cannot be written. The message names the place and reports a full disk.
     """
     blob = np.zeros(packing.blob_bytes(packed), np.uint8)
     packing.write_blob(packed, blob)

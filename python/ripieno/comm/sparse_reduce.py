@@ -31,9 +31,9 @@ class SparseReduce:
     Attributes
     ----------
     size : int
-            The exclusive upper bound of the indices.
+        The exclusive upper bound of the indices.
     degrees : str
-            The number of ranks that exchange at each layer, ``"8x4x2"``.
+        The number of ranks that exchange at each layer, ``"8x4x2"``.
     volumes : list of dict
         Volumes of this rank before the first layer and after each: "range", the count of indices in its range,
         "out_rows", its rows there on the way down, and "in_rows", its rows on the way up.
@@ -70,25 +70,25 @@ class SparseReduce:
         Parameters
         ----------
         values : array of shape (len(out_indices),) or (len(out_indices), width)
-                A row for each out-index, in their order. Any dtype that `Communicator.allreduce` accepts. Dtype and
-                width are the same on every rank, also on a rank without rows. Rows may have more axes.
+            A row for each out-index, in their order. Any dtype that `Communicator.allreduce` accepts. Dtype and width
+            are the same on every rank, also on a rank without rows. Rows may have more axes.
         op : {"sum", "prod", "min", "max", "and", "or", "xor"} or callable
-                The combination of two elements. Functions that mean an operation, such as ``np.maximum``, stand for its
-                name; other functions are rejected.
+            The combination of two elements. Functions that mean an operation, such as ``np.maximum``, stand for its
+            name; other functions are rejected.
         out : ndarray of shape (len(in_indices),) or (len(in_indices), width), optional
             Receives the result.
 
         Returns
         -------
         ndarray
-                A row for each in-index, in their order, in the dtype of `values`.
+            A row for each in-index, in their order, in the dtype of `values`.
 
         Raises
         ------
         InputError
             `values` or `out` do not fit; nothing has been sent.
         CollectiveMismatch
-                Ranks use different configurations, widths, dtypes or operations.
+            Ranks use different configurations, widths, dtypes or operations.
         RankFailed
             A rank died; no rank gets a result.
         """
@@ -108,7 +108,7 @@ class SparseReduce:
         Parameters
         ----------
         width : int
-                Elements per row.
+            Elements per row.
         dtype : dtype
             Type of an element.
         """

@@ -26,16 +26,16 @@ class BroadcastMemory(NamedTuple):
     Attributes
     ----------
     limit_bytes : int
-            The present limit in memory: the configured one, or half of the memory that would be free without the
-            values, and at most half of the memory of the machine or its cgroup.
+        The present limit in memory: the configured one, or half of the memory that would be free without the values,
+        and at most half of the memory of the machine or its cgroup.
     held_bytes : int
-            Their size in memory. While a value arrives and others move to disk, it may exceed the limit by that value.
+        Their size in memory. While a value arrives and others move to disk, it may exceed the limit by that value.
     spilled_count : int
-            The number of values that were moved to disk, or received there, since the process began.
+        The number of values that were moved to disk, or received there, since the process began.
     spilled_bytes : int
-            Their total size.
+        Their total size.
     spill_directory : str
-            The directory for them.
+        The directory for them.
     """
 
     limit_bytes: int

@@ -45,13 +45,13 @@ class Extraction:
     Parameters
     ----------
     vectors
-            The file of vectors.
+        The file of vectors.
     index
-            The file with picture, pixel row and pixel column of each vector; None for text, which contains them.
+        The file with picture, pixel row and pixel column of each vector; None for text, which contains them.
     row_count, column_count
         Shape of the vectors.
     too_small
-            Names of the pictures that are too small for a patch.
+        Names of the pictures that are too small for a patch.
     """
 
     vectors: Path
@@ -75,23 +75,23 @@ def extract(
     Parameters
     ----------
     pictures
-            Results of `find_pictures` or `demo_images`.
+        Results of `find_pictures` or `demo_images`.
     out
-            File to write. It appears only after all work is done.
+        File to write. It appears only after all work is done.
     options
-            Options for cutting and describing patches.
+        Options for cutting and describing patches.
     format : {"npy", "t12"}, optional
-            An array with an index next to it (`<out>.patches.csv`: picture, row, col), or lines of "picture row col f1
-            … f512". By default "t12" if `out` ends in .txt or .t12.
+        An array with an index next to it (`<out>.patches.csv`: picture, row, col), or lines of "picture row col f1 …
+        f512". By default "t12" if `out` ends in .txt or .t12.
     workers
-            Number of processes.
+        Number of processes.
     on_progress
-            Called with the number of newly completed patches, and the total number.
+        Called with the number of newly completed patches, and the total number.
 
     Raises
     ------
     InputError
-            No picture has a whole patch, or a picture is damaged.
+        No picture has a whole patch, or a picture is damaged.
     """
     out, options = Path(out), options or HogOptions()
     index_path = index_of(out, format)

@@ -31,10 +31,10 @@ class HogOptions:
     patch, stride
         Side of a patch, a multiple of 4, and step from one to the next, in pixels.
     contrast_floor
-            Mean gradient (of brightness 0 .. 1, per pixel) at which a cell has a weight of 70 %; weaker cells have
-            less. Without it, noise in a clear sky would look like structure, because each cell is normalized.
+        Mean gradient (of brightness 0 .. 1, per pixel) at which a cell has a weight of 70 %; weaker cells have less.
+        Without it, noise in a clear sky would look like structure, because each cell is normalized.
     dtype
-            "float32", or "uint8": values times 255, rounded.
+        "float32", or "uint8": values times 255, rounded.
     """
 
     patch: int = 32
@@ -80,7 +80,7 @@ def hog_vectors(
     corners
         Row and column of the upper left pixel of each patch.
     options
-            Size of a patch, and dtype of the result.
+        Size of a patch, and dtype of the result.
 
     Returns
     -------

@@ -25,9 +25,9 @@ class Patches:
     Parameters
     ----------
     index : Table
-            Columns picture, row and col (of the upper left pixel), with one entry per row of the data.
+        Columns picture, row and col (of the upper left pixel), with one entry per row of the data.
     folder
-            Folder for pictures with names that do not exist relative to the working directory.
+        Folder for pictures with names that do not exist relative to the working directory.
     """
 
     index: pa.Table
@@ -52,15 +52,15 @@ def find_patches(dataset: Dataset, index: Path | None = None, folder: Path | Non
     dataset
         The rows.
     index
-            A .csv file with columns picture, row, col. By default the .patches.csv next to each file of the dataset.
-            Files of "picture row col f1 …" contain the index.
+        A .csv file with columns picture, row, col. By default the .patches.csv next to each file of the dataset. Files
+        of "picture row col f1 …" contain the index.
     folder
-            Folder of the pictures.
+        Folder of the pictures.
 
     Raises
     ------
     InputError
-            The index lacks a column, or its number of entries differs from the number of rows.
+        The index lacks a column, or its number of entries differs from the number of rows.
     """
     if index is not None:
         table = _read(index)

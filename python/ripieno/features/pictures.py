@@ -76,7 +76,7 @@ def find_pictures(sources: Iterable[str | os.PathLike[str]]) -> list[Picture]:
     Raises
     ------
     InputError
-            No file matches, a file is missing, or a file is not a picture.
+        No file matches, a file is missing, or a file is not a picture.
     """
     names = [name for source in sources for name in _expand(os.fspath(source))]
     return [_measure(name) for name in names]
@@ -93,7 +93,7 @@ def open_picture(name: str) -> Image.Image:
     Raises
     ------
     InputError
-            The file is missing, or not a picture.
+        The file is missing, or not a picture.
     """
     path = _demo_paths().get(name, Path(name))
     # Opening a pipe without a writer would block.

@@ -48,7 +48,7 @@ def list_column(schema: pa.Schema, where: str) -> pa.Field | None:
     Raises
     ------
     InputError
-            There are several columns of lists, or additional columns of fractions.
+        There are several columns of lists, or additional columns of fractions.
     """
     lists = [field for field in schema if is_list(field.type)]
     if not lists:
@@ -68,7 +68,7 @@ def list_matrix(column: pa.ChunkedArray, width: int, where: str, first: int = 0)
     Raises
     ------
     InputError
-            A list is missing, or has another length.
+        A list is missing, or has another length.
     """
     lists = column.combine_chunks()
     if isinstance(lists, pa.ChunkedArray):

@@ -37,7 +37,7 @@ def read_header(stream: IO[bytes]) -> tuple[tuple[int, ...], bool, np.dtype[Any]
     Raises
     ------
     ValueError
-            The header is invalid.
+        The header is invalid.
     """
     version = np.lib.format.read_magic(stream)
     if version not in ((1, 0), (2, 0), (3, 0)):
@@ -63,7 +63,7 @@ def read_array(stream: IO[bytes]) -> NDArray[Any]:
     Raises
     ------
     ValueError
-            The data is not an array, is an array of objects, or is shorter than the header states.
+        The data is not an array, is an array of objects, or is shorter than the header states.
     """
     shape, fortran, dtype = read_header(stream)
     if dtype.hasobject:
@@ -91,7 +91,7 @@ def map_array(path: str) -> NDArray[Any]:
     Raises
     ------
     ValueError
-            As for `read_array`.
+        As for `read_array`.
     """
     with open(path, "rb") as file:
         shape, fortran, dtype = read_header(file)
@@ -138,7 +138,7 @@ def read_sparse(archive: zipfile.ZipFile) -> Any:
     Raises
     ------
     ValueError
-            The parts do not form a matrix. Other errors are as in `BROKEN_ARCHIVE`.
+        The parts do not form a matrix. Other errors are as in `BROKEN_ARCHIVE`.
     """
     # Imported only for such files, because SciPy takes a while to import.
     from scipy.sparse import coo_matrix, csc_matrix, csr_matrix

@@ -15,9 +15,9 @@ def why_foreign(found: os.stat_result, forbidden: int) -> str | None:
     Parameters
     ----------
     found : os.stat_result
-            Status of the file or folder.
+        Status of the file or folder.
     forbidden : int
-            The permissions that neither the group nor others may have.
+        The permissions that neither the group nor others may have.
     """
     if found.st_uid != os.geteuid():
         return f"belongs to {_user_name(found.st_uid)}"

@@ -36,12 +36,12 @@ def new_file(path: ResultPath) -> Iterator[Path]:
     Parameters
     ----------
     path : path or URL
-            The folders of a URL are created.
+        The folders of a URL are created.
 
     Raises
     ------
     InputError
-            A file with that name cannot exist, or sending it has failed.
+        A file with that name cannot exist, or sending it has failed.
     """
     check_new_file(path)
     if is_url(path):
@@ -70,14 +70,14 @@ def new_folder(path: ResultPath, replaceable: Collection[str] = ()) -> Iterator[
     Parameters
     ----------
     path : path or URL
-            The folder. Its parents are created.
+        The folder. Its parents are created.
     replaceable
-            Names of files that an old folder of that name may hold; they are deleted with it.
+        Names of files that an old folder of that name may hold; they are deleted with it.
 
     Raises
     ------
     InputError
-            `path` holds other files, is not a folder, or cannot be written.
+        `path` holds other files, is not a folder, or cannot be written.
     """
     check_new_folder(path, replaceable)
     if is_url(path):
@@ -124,11 +124,11 @@ def check_results(
     Parameters
     ----------
     paths : mapping of str to path or URL, or None
-            The file of each option that is set.
+        The file of each option that is set.
     inputs
-            Input files, which no result may replace.
+        Input files, which no result may replace.
     overwrite
-            Whether results may replace existing files.
+        Whether results may replace existing files.
     """
     named = {option: path for option, path in paths.items() if path is not None}
     for path in named.values():
@@ -188,7 +188,7 @@ def save_array(path: Path, array: NDArray[Any]) -> None:
     Raises
     ------
     InputError
-            It contains other objects, which would need pickle.
+        It contains other objects, which would need pickle.
     """
     if array.dtype.hasobject:
         if not all(isinstance(each, str) for each in array.flat):

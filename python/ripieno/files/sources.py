@@ -84,8 +84,8 @@ def found(source: PathLike | Sequence[PathLike]) -> list[File]:
     Raises
     ------
     InputError
-            No file matches; a file is missing, or is of a kind that cannot be cut (archives, pipes); or fsspec lacks a
-            package for it.
+        No file matches; a file is missing, or is of a kind that cannot be cut (archives, pipes); or fsspec lacks a
+        package for it.
     """
     items: Sequence[Any] = source if isinstance(source, list | tuple) else [source]
     if not items:
@@ -177,7 +177,7 @@ def file_system(url: str) -> tuple[fsspec.AbstractFileSystem, str]:
     Raises
     ------
     InputError
-            The protocol is unknown, or its package is missing.
+        The protocol is unknown, or its package is missing.
     """
     import fsspec
 
@@ -259,7 +259,7 @@ def expand(name: PathLike, kinds: Collection[str] | None = None) -> list[str]:
     Raises
     ------
     InputError
-            There are no files, or a folder contains only folders such as ``year=2024``.
+        There are no files, or a folder contains only folders such as ``year=2024``.
     """
     if is_url(name):
         return [file.path for file in _remote(name, kinds)]
@@ -304,7 +304,7 @@ def size_bytes(path: str) -> int:
     Raises
     ------
     InputError
-            The file does not exist, is a pipe, or has no known size.
+        The file does not exist, is a pipe, or has no known size.
     """
     with blamed_on(path):
         if is_url(path):

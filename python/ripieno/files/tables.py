@@ -30,9 +30,9 @@ def check_format(path: ResultPath, formats: Collection[str]) -> None:
     Parameters
     ----------
     path : path or URL
-            Destination of the result.
+        Destination of the result.
     formats : collection of str
-            The supported suffixes. A name without a suffix is accepted if there is only one.
+        The supported suffixes. A name without a suffix is accepted if there is only one.
     """
     end = suffix(path)
     if end not in formats and (end or len(formats) > 1):
@@ -52,11 +52,11 @@ def write_array(array: NDArray[Any], out: ResultPath, names: Sequence[str]) -> N
     Parameters
     ----------
     array : ndarray of shape (n,) or (n, m)
-            The array of an .npy file, or m columns of a table.
+        The array of an .npy file, or m columns of a table.
     out : path or URL
         File to write.
     names : sequence of str
-            The name of each column of a table.
+        The name of each column of a table.
     """
     check_format(out, ARRAY_FORMATS)
     if suffix(out) != ".npy":

@@ -65,7 +65,7 @@ def listed(url: str) -> list[str]:
     Raises
     ------
     InputError
-            It is not a folder, or the file system cannot be reached.
+        It is not a folder, or the file system cannot be reached.
     """
     with _blamed_on(url):
         system, name = file_system(url)

@@ -29,7 +29,7 @@ class Aggregators:
     Attributes
     ----------
     results : dict of str to number or array
-            Results of the last superstep. Before the first, and without contributions: the identity of the operation.
+        Results of the last superstep. Before the first, and without contributions: the identity of the operation.
     """
 
     def __init__(self, forms: Mapping[str, Any]) -> None:

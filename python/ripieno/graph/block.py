@@ -27,18 +27,18 @@ class Block:
     vertices : (k,) int64
         Their ids, ascending.
     places : (k,) int64
-            Their indices in the graph's `vertices`.
+        Their indices in the graph's `vertices`.
     values
-            Their rows of the graph's columns. ``block.values["rank"]`` is a copy; assignment overwrites the rows.
+        Their rows of the graph's columns. ``block.values["rank"]`` is a copy; assignment overwrites the rows.
     received : (k,) bool
-            Whether each vertex received a message.
+        Whether each vertex received a message.
     messages : (k, …)
-            The combined messages of each vertex. A vertex without messages has the identity of the operation: 0 for a
-            sum, the largest number for a minimum. With combine="concat": all messages, grouped by vertex.
+        The combined messages of each vertex. A vertex without messages has the identity of the operation: 0 for a sum,
+        the largest number for a minimum. With combine="concat": all messages, grouped by vertex.
     offsets : (k + 1,) int64, or None
-            With combine="concat": the start of each vertex's messages.
+        With combine="concat": the start of each vertex's messages.
     aggregates : dict of str to number or array
-            The combined contributions of all ranks in the previous superstep.
+        The combined contributions of all ranks in the previous superstep.
     """
 
     def __repr__(self) -> str:

@@ -18,9 +18,9 @@ class Columns(MutableMapping[str, NDArray[Any]]):
     Raises
     ------
     InputError
-            An assigned value has another number of rows, or is not numeric.
+        An assigned value has another number of rows, or is not numeric.
     KeyError
-            There is no column with that name.
+        There is no column with that name.
     """
 
     def __init__(self, count: int) -> None:
@@ -63,7 +63,7 @@ class SomeRows:
     ----------
     columns : Columns
     places : (k,) int64
-            Indices of the vertices, ascending.
+        Indices of the vertices, ascending.
     """
 
     def __init__(self, columns: Columns, places: NDArray[np.int64]) -> None:

@@ -52,8 +52,8 @@ def choose_columns(path: str, names: Sequence[str], weighted: bool | None) -> Ed
     Raises
     ------
     InputError
-            There are fewer than two columns; no name of several marks the ends; a requested weight is missing; or an
-            unnamed column may be a weight or not.
+        There are fewer than two columns; no name of several marks the ends; a requested weight is missing; or an
+        unnamed column may be a weight or not.
     """
     if len(names) < 2:
         raise InputError(f"{path}: one column, expected a source and a target")

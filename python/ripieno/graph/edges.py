@@ -33,9 +33,9 @@ class Edges:
     sources, targets : (m,) int64
         Vertex ids, from 0.
     weights : (m,) float64, or None
-            None means that all weights are 1.
+        None means that all weights are 1.
     lone : (k,) int64
-            Vertices that exist even without an edge.
+        Vertices that exist even without an edge.
     """
 
     sources: NDArray[np.int64]
@@ -65,7 +65,7 @@ class Edges:
         Raises
         ------
         InputError
-                The weights of the directions differ, so the weight of the undirected edge is ambiguous.
+            The weights of the directions differ, so the weight of the undirected edge is ambiguous.
         """
         if self.weights is None or not len(self):
             return self
@@ -143,7 +143,7 @@ def settled_directions(comm: Communicator, edges: Edges, *, directed: bool) -> E
     Raises
     ------
     InputError
-            On every rank: the two directions of an undirected edge have different weights.
+        On every rank: the two directions of an undirected edge have different weights.
     """
     if directed:
         return edges
@@ -160,7 +160,7 @@ class Dealer:
     Parameters
     ----------
     ranks : (m,) integers
-            The destination of each entry.
+        The destination of each entry.
     """
 
     def __init__(self, comm: Communicator, ranks: NDArray[Any]) -> None:

@@ -91,35 +91,34 @@ class Graph:
     Parameters
     ----------
     source : path, glob, folder, list of paths, array, tuple, frame, sparse matrix or networkx graph
-            Files: ``.csv`` with or without a header, ``.parquet``, ``.npy`` of shape (m, 2), ``.npz`` with arrays src,
-            dst and optionally weight, or as written by `scipy.sparse.save_npz`; ``.txt``, ``.tsv``, ``.edges``,
-            ``.edgelist``, ``.el``, ``.adj``, ``.adjlist`` and names without suffix are text with a line ``source target
-            [weight]`` per edge, like SNAP's files, or ``source<TAB>target,target,…``. Text may be gzipped (``.gz``).
-            Some of several files may be empty. An array has shape (m, 2); a tuple is (sources, targets) or (sources,
-            targets, weights). A frame
-            (pandas, polars, Arrow) has the same columns as a file: two, or more with names for source, target and
-            weight. In a matrix, row i, column j is the edge from i to j.
+        Files: ``.csv`` with or without a header, ``.parquet``, ``.npy`` of shape (m, 2), ``.npz`` with arrays src, dst
+        and optionally weight, or as written by `scipy.sparse.save_npz`; ``.txt``, ``.tsv``, ``.edges``, ``.edgelist``,
+        ``.el``, ``.adj``, ``.adjlist`` and names without suffix are text with a line ``source target [weight]`` per
+        edge, like SNAP's files, or ``source<TAB>target,target,…``. Text may be gzipped (``.gz``). Some of several files
+        may be empty. An array has shape (m, 2); a tuple is (sources, targets) or (sources, targets, weights). A frame
+        (pandas, polars, Arrow) has the same columns as a file: two, or more with names for source, target and weight.
+        In a matrix, row i, column j is the edge from i to j.
     directed : bool, optional
-            With False each edge leads both ways. If weighted edges are given in both directions, as in a symmetric
-            matrix, each pair counts once, and weights that differ by direction are an error. By default a networkx
-            graph decides; otherwise True.
+        With False each edge leads both ways. If weighted edges are given in both directions, as in a symmetric matrix,
+        each pair counts once, and weights that differ by direction are an error. By default a networkx graph decides;
+        otherwise True.
     weighted : bool, optional
-            True: edges have weights, in the third column or in a column named weight. False: weights are ignored. By
-            default weights are used if a name marks them; a third column without a name is an error.
+        True: edges have weights, in the third column or in a column named weight. False: weights are ignored. By
+        default weights are used if a name marks them; a third column without a name is an error.
     vertex_count : int, optional
-            Vertices 0 … vertex_count - 1 exist, also without edges. By default a vertex exists if it has an edge or a
-            line in an adjacency list, or if the matrix or networkx graph contains it.
+        Vertices 0 … vertex_count - 1 exist, also without edges. By default a vertex exists if it has an edge or a line
+        in an adjacency list, or if the matrix or networkx graph contains it.
     format : {"text", "csv", "parquet", "npy", "npz"}, optional
-            Format of the files; by default their names determine it.
+        Format of the files; by default their names determine it.
     duplicates : {"once", "sum"}, optional
-            Whether edges with equal ends count as one, as in `networkx.DiGraph`, or their weights are summed, as in
-            `networkx.MultiDiGraph` and SciPy. The default is "sum" with weights and for multigraphs, otherwise "once".
+        Whether edges with equal ends count as one, as in `networkx.DiGraph`, or their weights are summed, as in
+        `networkx.MultiDiGraph` and SciPy. The default is "sum" with weights and for multigraphs, otherwise "once".
 
     Raises
     ------
     InputError
-            No file matches, a file is missing or empty, or an argument is wrong. The workers read the rows, and raise
-            errors about them.
+        No file matches, a file is missing or empty, or an argument is wrong. The workers read the rows, and raise
+        errors about them.
 
     Notes
     -----
@@ -174,23 +173,23 @@ class Graph:
         Parameters
         ----------
         sources, targets : (m,) integers
-                Vertex ids, from 0 to 2^62 - 1. Any one rank passes each edge.
+            Vertex ids, from 0 to 2^62 - 1. Any one rank passes each edge.
         weights : (m,) float64, optional
-                On all ranks that have edges, or on none.
+            On all ranks that have edges, or on none.
         comm : Communicator
         directed : bool
             With False each edge leads both ways, as for `Graph`.
         vertices : (k,) integers, optional
-                Vertices that exist even without an edge.
+            Vertices that exist even without an edge.
         duplicates : {"once", "sum"}, optional
-                Whether edges with equal ends count as one, or stay separate, each with its own message. The default is
-                "sum" with weights, otherwise "once".
+            Whether edges with equal ends count as one, or stay separate, each with its own message. The default is
+            "sum" with weights, otherwise "once".
         home : {"hash", "blocks"} or callable
-                The owner of each vertex. "hash": pseudo-random. "blocks": ranks own consecutive ranges of ids of equal
-                length. A callable receives (m,) int64 ids and returns (m,) ranks; on every rank, equal ids must map to
-                equal ranks.
+            The owner of each vertex. "hash": pseudo-random. "blocks": ranks own consecutive ranges of ids of equal
+            length. A callable receives (m,) int64 ids and returns (m,) ranks; on every rank, equal ids must map to
+            equal ranks.
         by : {"source", "target"}
-                The end of an edge at whose owner the edge lies.
+            The end of an edge at whose owner the edge lies.
 
         Returns
         -------
@@ -199,8 +198,8 @@ class Graph:
         Raises
         ------
         InputError
-                On every rank: ids or weights of any rank are wrong, there is no vertex, or a callable `home` returns
-                ranks out of range.
+            On every rank: ids or weights of any rank are wrong, there is no vertex, or a callable `home` returns ranks
+            out of range.
         """
         with agreement(comm, f"a graph of edges, directed={bool(directed)}, duplicates={duplicates}"):
             edges = checked(sources, targets, weights, where=f"edges of rank {comm.rank}")
@@ -221,9 +220,9 @@ class Graph:
         Parameters
         ----------
         comm : Communicator
-                Every rank calls it, with an equal graph.
+            Every rank calls it, with an equal graph.
         home, by
-                As for `from_edges`.
+            As for `from_edges`.
 
         Returns
         -------
@@ -232,7 +231,7 @@ class Graph:
         Raises
         ------
         InputError
-                On every rank: the edges of a rank cannot be read, or a callable `home` returns ranks out of range.
+            On every rank: the edges of a rank cannot be read, or a callable `home` returns ranks out of range.
         """
         with agreement(comm, f"a graph's partition, directed={self.directed}, duplicates={self.duplicates}"):
             edges = self.read_share(comm.rank, comm.world_size)
@@ -256,7 +255,7 @@ class Graph:
         Raises
         ------
         InputError
-                A line or row is not an edge. The message names file and line.
+            A line or row is not an edge. The message names file and line.
         """
         edges = self.source.read_share(rank, world_size)
         if self.vertex_count is None:

@@ -20,16 +20,16 @@ class VertexOwners:
     Parameters
     ----------
     home : {"hash", "blocks"} or callable
-            "hash": pseudo-random, by a hash that is equal on every machine. "blocks": ranks own consecutive ranges of
-            ids of equal length. A callable receives (m,) int64 ids and returns (m,) ranks, on every rank the same.
+        "hash": pseudo-random, by a hash that is equal on every machine. "blocks": ranks own consecutive ranges of ids
+        of equal length. A callable receives (m,) int64 ids and returns (m,) ranks, on every rank the same.
     world_size : int
     largest : int
-            The largest id of all; used by "blocks".
+        The largest id of all; used by "blocks".
 
     Raises
     ------
     InputError
-            `home` is not one of these.
+        `home` is not one of these.
     """
 
     def __init__(self, home: Home, world_size: int, largest: int) -> None:
@@ -45,7 +45,7 @@ class VertexOwners:
         Raises
         ------
         InputError
-                The callable returned an invalid rank. The message names the vertex.
+            The callable returned an invalid rank. The message names the vertex.
         """
         if callable(self.home):
             return self._checked(ids, np.asarray(self.home(ids)))

@@ -30,16 +30,16 @@ class VertexLayout:
     ----------
     comm : Communicator
     vertices : (n,) int64
-            The vertices that this rank owns, ascending.
+        The vertices that this rank owns, ascending.
     out_degrees, in_degrees : (n,) int64
-            Numbers of edges that begin and end at each vertex.
+        Numbers of edges that begin and end at each vertex.
     vertex_count, edge_count, largest : int
-            Totals of all ranks: vertices, edges, the largest id.
+        Totals of all ranks: vertices, edges, the largest id.
     by : {"source", "target"}
-            The end of an edge at whose owner the edge lies.
+        The end of an edge at whose owner the edge lies.
     weighted : bool
     matrix : (rows, columns, native matrix)
-            The edges as in `ripieno.graph.LocalGraph`.
+        The edges as in `ripieno.graph.LocalGraph`.
     """
 
     def __init__(self, comm: Communicator, edges: Edges, *, home: Home, by: End, once: bool) -> None:

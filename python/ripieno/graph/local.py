@@ -29,14 +29,14 @@ class Vertices:
     Parameters
     ----------
     ids : (k,) int64
-            The sources of its edges, in column order, then all others, ascending.
+        The sources of its edges, in column order, then all others, ascending.
     home : (k,) bool
-            Whether this rank counts the vertex. Exactly one of the ranks that know it does, and it has out-edges of the
-            vertex if any rank has.
+        Whether this rank counts the vertex. Exactly one of the ranks that know it does, and it has out-edges of the
+        vertex if any rank has.
     total : int
-            The number of vertices of the graph.
+        The number of vertices of the graph.
     largest : int
-            The largest id.
+        The largest id.
     """
 
     ids: NDArray[np.int64]
@@ -52,14 +52,14 @@ class LocalGraph:
     Parameters
     ----------
     rows : (r,) int64
-            The distinct targets, those with most edges first: the out-indices of a sparse reduction of products.
+        The distinct targets, those with most edges first: the out-indices of a sparse reduction of products.
     columns : (c,) int64
-            The distinct sources, by descending number of edges: its in-indices.
+        The distinct sources, by descending number of edges: its in-indices.
     matrix
-            The entries, in the native module.
+        The entries, in the native module.
     vertices : Vertices
     edge_count : int
-            Edges of all ranks, after the handling of duplicates.
+        Edges of all ranks, after the handling of duplicates.
     """
 
     rows: NDArray[np.int64]
@@ -77,11 +77,10 @@ class LocalGraph:
         ----------
         x : (c,) or (c, width), C-contiguous; float32, float64, int32, int64 or uint64
         op : {"sum", "min", "max", "or"}
-                "or" applies to the bits of integers. A sum is weighted by the edges. If they have weights, `x` has
-                floats.
+            "or" applies to the bits of integers. A sum is weighted by the edges. If they have weights, `x` has floats.
         out : (r,) or (r, width), of the type of `x`, optional
         threads
-                Number of threads. It does not change the result.
+            Number of threads. It does not change the result.
 
         Returns
         -------
@@ -102,15 +101,15 @@ def load(comm: Communicator, graph: Graph, *, both_ways: bool | None = None, loo
     graph : Graph
         The same on every rank.
     both_ways : bool, optional
-            Whether each edge leads both ways. The default is true for undirected graphs.
+        Whether each edge leads both ways. The default is true for undirected graphs.
     loops
-            Whether self-loops count.
+        Whether self-loops count.
 
     Raises
     ------
     InputError
-            On every rank, with the same message: a line or row is not an edge, there are no edges, or the two
-            directions of an undirected edge have different weights.
+        On every rank, with the same message: a line or row is not an edge, there are no edges, or the two directions of
+        an undirected edge have different weights.
     """
     both_ways = not graph.directed if both_ways is None else both_ways
     with agreement(comm):

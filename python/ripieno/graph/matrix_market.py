@@ -37,7 +37,7 @@ class MatrixMarketEdges:
         Raises
         ------
         InputError
-                These lines are invalid; the matrix is dense, complex or not square; or requested weights are missing.
+            These lines are invalid; the matrix is dense, complex or not square; or requested weights are missing.
         """
         from scipy.io import mminfo
 

@@ -25,13 +25,13 @@ class EdgesInMemory:
     ----------
     edges : Edges
     directed : bool or None
-            The direction that a graph object states.
+        The direction that a graph object states.
     vertex_count : int or None
-            Vertices 0 … vertex_count - 1 exist, with or without edges.
+        Vertices 0 … vertex_count - 1 exist, with or without edges.
     labels : ndarray or None
-            The user's name of each vertex.
+        The user's name of each vertex.
     multiple
-            Whether edges with equal ends are separate edges.
+        Whether edges with equal ends are separate edges.
     """
 
     edges: Edges
@@ -63,7 +63,7 @@ def in_memory(source: Any, weighted: bool | None) -> EdgesInMemory:
     Raises
     ------
     InputError
-            The type is not supported, or ids or weights are invalid.
+        The type is not supported, or ids or weights are invalid.
     """
     if isinstance(source, Edges):
         edges = checked(source.sources, source.targets, source.weights, where="edges", weighted=weighted is not False)

@@ -22,13 +22,13 @@ class Messages:
     Parameters
     ----------
     received : (n,) bool
-            Whether each vertex received a message.
+        Whether each vertex received a message.
     values : (n, …)
-            The combined messages of each vertex. A vertex without messages has the identity of the operation (0 for a
-            sum, the largest number for a minimum), or zeros if a callable combines. With combine="concat", (m, …): all
-            messages, grouped by vertex.
+        The combined messages of each vertex. A vertex without messages has the identity of the operation (0 for a sum,
+        the largest number for a minimum), or zeros if a callable combines. With combine="concat", (m, …): all messages,
+        grouped by vertex.
     offsets : (n + 1,) int64, or None
-            With combine="concat": the start of each vertex's messages, and the end of the last.
+        With combine="concat": the start of each vertex's messages, and the end of the last.
     """
 
     received: NDArray[np.bool_]
@@ -80,12 +80,12 @@ def most_frequent(values: NDArray[Any], offsets: NDArray[np.int64]) -> tuple[NDA
     ----------
     values : (m,) array
     offsets : (k + 1,) int64
-            The start of each group in `values`, and the end of the last, as in messages with combine="concat".
+        The start of each group in `values`, and the end of the last, as in messages with combine="concat".
 
     Returns
     -------
     (g,) int64, (g,) array
-            The indices of nonempty groups, ascending, and the value of each.
+        The indices of nonempty groups, ascending, and the value of each.
     """
     if not len(values):
         return np.empty(0, np.int64), values

@@ -34,9 +34,9 @@ class PartitionedGraph(VertexLayout):
     Attributes
     ----------
     values : Columns
-            Named arrays with a row per vertex of this rank: ``graph.values["rank"] = np.ones(len(graph.vertices))``.
+        Named arrays with a row per vertex of this rank: ``graph.values["rank"] = np.ones(len(graph.vertices))``.
     labels : (n,) array, or None
-            The networkx nodes of these vertices.
+        The networkx nodes of these vertices.
     """
 
     def __init__(
@@ -65,26 +65,26 @@ class PartitionedGraph(VertexLayout):
         Parameters
         ----------
         targets : (m,) integers
-                The target vertex of each message.
+            The target vertex of each message.
         values : (m,) or (m, width) array
-                The messages. dtype and width are the same on every rank, also on a rank without messages.
+            The messages. dtype and width are the same on every rank, also on a rank without messages.
         combine : {"sum", "prod", "mul", "min", "max", "and", "or", "xor", "concat"} or callable
-                How to combine two messages for a vertex; "concat" keeps all. A callable takes two blocks of rows and
-                returns one, as NumPy's ufuncs do. Sums of float32 and shorter floats are computed in float64 and
-                rounded once.
+            How to combine two messages for a vertex; "concat" keeps all. A callable takes two blocks of rows and
+            returns one, as NumPy's ufuncs do. Sums of float32 and shorter floats are computed in float64 and rounded
+            once.
         missing : {"error", "drop"}
-                Whether messages to unknown vertices raise an error or are dropped.
+            Whether messages to unknown vertices raise an error or are dropped.
 
         Returns
         -------
         Messages
-                The messages for the vertices that this rank owns, in the order of the vertices.
+            The messages for the vertices that this rank owns, in the order of the vertices.
 
         Raises
         ------
         InputError
-                Targets or values are wrong; then nothing has been sent. Or there are messages to unknown vertices; then
-                every rank raises.
+            Targets or values are wrong; then nothing has been sent. Or there are messages to unknown vertices; then
+            every rank raises.
         """
         return deliver(self, targets, values, combiner_of(combine), missing)
 
@@ -99,22 +99,22 @@ class PartitionedGraph(VertexLayout):
         Parameters
         ----------
         values : (n,) or (n, width) array
-                A row for each vertex that this rank owns; dtype and width are the same on every rank.
+            A row for each vertex that this rank owns; dtype and width are the same on every rank.
         combine : {"sum", "prod", "mul", "min", "max", "and", "or", "xor", "concat"} or callable
-                As for `send_messages`. Sums across ranks are added in the dtype of `values`. "concat" keeps the
-                messages in source order. For it the first call copies edges that lie with their sources to their
-                targets, and keeps both.
+            As for `send_messages`. Sums across ranks are added in the dtype of `values`. "concat" keeps the messages in
+            source order. For it the first call copies edges that lie with their sources to their targets, and keeps
+            both.
         along : callable, optional
-                Computes an edge's message from its source's value. It receives the values of the edges' sources, (m,
-                …), and the weights of these edges, (m, 1, …), ones without weights, and returns (m, …). Without it
-                values are sent unchanged.
+            Computes an edge's message from its source's value. It receives the values of the edges' sources, (m, …),
+            and the weights of these edges, (m, 1, …), ones without weights, and returns (m, …). Without it values are
+            sent unchanged.
         where : (n,) bool, optional
-                The vertices that send; all by default. Either every rank passes it or none.
+            The vertices that send; all by default. Either every rank passes it or none.
 
         Returns
         -------
         Messages
-                The messages for the vertices that this rank owns, in the order of the vertices.
+            The messages for the vertices that this rank owns, in the order of the vertices.
 
         Raises
         ------
@@ -167,19 +167,19 @@ class PartitionedGraph(VertexLayout):
         Parameters
         ----------
         edges : Edges, optional
-                Any edges, with weights on every rank or on none; by default the edges on this rank.
+            Any edges, with weights on every rank or on none; by default the edges on this rank.
         by : {"source", "target"}
-                The end that determines the destination.
+            The end that determines the destination.
 
         Returns
         -------
         Edges
-                The received edges, sorted by that end, then by the other.
+            The received edges, sorted by that end, then by the other.
 
         Raises
         ------
         InputError
-                `by` is invalid; nothing has been sent.
+            `by` is invalid; nothing has been sent.
         """
         if by not in ("source", "target"):
             raise InputError(f"by={by!r}: expected 'source' or 'target'")
@@ -194,9 +194,9 @@ class PartitionedGraph(VertexLayout):
         Parameters
         ----------
         home : {"hash", "blocks"} or callable, optional
-                As for `Graph.from_edges`; unchanged by default.
+            As for `Graph.from_edges`; unchanged by default.
         by : {"source", "target"}, optional
-                The end at whose owner edges lie; unchanged by default.
+            The end at whose owner edges lie; unchanged by default.
 
         Returns
         -------
@@ -242,30 +242,30 @@ class PartitionedGraph(VertexLayout):
         ----------
         fn : callable
         combine : {"sum", "prod", "mul", "min", "max", "and", "or", "xor", "concat"} or callable
-                How to combine messages for one vertex, as for `send_messages`.
+            How to combine messages for one vertex, as for `send_messages`.
         message : dtype
-                Dtype of a message. For messages of several numbers, with a shape: ``"3f8"`` or ``(np.float64, (3,))``.
+            Dtype of a message. For messages of several numbers, with a shape: ``"3f8"`` or ``(np.float64, (3,))``.
         along : callable, optional
-                Computes the message of an edge, as for `send_along_edges`.
+            Computes the message of an edge, as for `send_along_edges`.
         aggregators : dict of str to op, or to (op, zero), optional
-                Names for `Block.aggregate`, with op one of sum, prod, min, max, and, or, xor. ``zero`` is a number or
-                array with the dtype and shape of a contribution; the default is float64, or bool for and, or, xor.
+            Names for `Block.aggregate`, with op one of sum, prod, min, max, and, or, xor. ``zero`` is a number or array
+            with the dtype and shape of a contribution; the default is float64, or bool for and, or, xor.
         max_supersteps : int, optional
-                Maximum number of supersteps, even if vertices have not halted; see `Supersteps.halted`. By default
-                there is no limit.
+            Maximum number of supersteps, even if vertices have not halted; see `Supersteps.halted`. By default there is
+            no limit.
         missing : {"error", "drop"}
-                Whether messages to unknown vertices raise an error or are dropped.
+            Whether messages to unknown vertices raise an error or are dropped.
 
         Returns
         -------
         Supersteps
-                The number of supersteps, whether all vertices halted, the last aggregates, and times. Results are in
-                the graph's `values`.
+            The number of supersteps, whether all vertices halted, the last aggregates, and times. Results are in the
+            graph's `values`.
 
         Raises
         ------
         InputError
-                An argument is wrong, or `fn` passes wrong values to its block.
+            An argument is wrong, or `fn` passes wrong values to its block.
         RankFailed
             `fn` raised on another rank.
 

@@ -42,9 +42,9 @@ class Superstep:
     Parameters
     ----------
     active, messages : int
-            Active vertices, and the messages that they sent, counted per edge.
+        Active vertices, and the messages that they sent, counted per edge.
     compute_s, exchange_s : float
-            Seconds of this rank in the function, and in agreement and communication.
+        Seconds of this rank in the function, and in agreement and communication.
     """
 
     active: int
@@ -60,7 +60,7 @@ class Supersteps:
     Parameters
     ----------
     halted : bool
-            Whether all vertices had halted and no message was in flight. Otherwise max_supersteps was reached.
+        Whether all vertices had halted and no message was in flight. Otherwise max_supersteps was reached.
     aggregates : dict of str to number or array
         The combined contributions of the last superstep.
     steps : list of Superstep

@@ -67,7 +67,7 @@ class EdgeLines(ABC):
         Raises
         ------
         InputError
-                A line is not an edge, or the file is damaged. The message names file and line.
+            A line is not an edge, or the file is damaged. The message names file and line.
         """
         try:
             windows = self._dealt(share) if is_packed(self.path) else self._cut(share)

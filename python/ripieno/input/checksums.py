@@ -24,11 +24,11 @@ class Checksum:
     Parameters
     ----------
     ranges : tuple of (int, int)
-            The byte ranges `start .. stop` of the stored file that the partition depends on.
+        The byte ranges `start .. stop` of the stored file that the partition depends on.
     sha256 : str
-            Digest of these ranges in order, in hexadecimal digits.
+        Digest of these ranges in order, in hexadecimal digits.
     file_bytes : int
-            The length of the file.
+        The length of the file.
     """
 
     ranges: tuple[tuple[int, int], ...]
@@ -46,7 +46,7 @@ class Checksum:
         Raises
         ------
         InputError
-                The file cannot be read.
+            The file cannot be read.
         """
         length = size_bytes(path)
         if length != self.file_bytes:

@@ -53,50 +53,50 @@ def splits(
     Parameters
     ----------
     source : path, glob, folder, URL, or list of them
-            URLs are opened by fsspec, including globs and folders. A compressed file (.gz, .bz2, .xz) is one split,
-            because it cannot be read from the middle. The partition file of `divide`, or its folder, stands for its
-            unchanged partitions.
+        URLs are opened by fsspec, including globs and folders. A compressed file (.gz, .bz2, .xz) is one split, because
+        it cannot be read from the middle. The partition file of `divide`, or its folder, stands for its unchanged
+        partitions.
     count : int, optional
-            Number of splits; the largest is as small as possible. More files give more splits, and too little data
-            gives fewer.
+        Number of splits; the largest is as small as possible. More files give more splits, and too little data gives
+        fewer.
     bytes : int, optional
-            Approximate maximum size of a split. Records and files that cannot be cut may exceed it. Without `bytes` and
-            `count`, it is 64 MiB.
+        Approximate maximum size of a split. Records and files that cannot be cut may exceed it. Without `bytes` and
+        `count`, it is 64 MiB.
     format : {"text", "csv", "npy", "parquet", "binary"}, optional
-            By default determined by file names: .csv and .tsv; .npy; .parquet and .pq; .txt, .text, .log, .t12, .md,
-            .jsonl, .ndjson and names without suffix are text. Files with a description of records are binary.
+        By default determined by file names: .csv and .tsv; .npy; .parquet and .pq; .txt, .text, .log, .t12, .md,
+        .jsonl, .ndjson and names without suffix are text. Files with a description of records are binary.
     header : bool, optional
-            Whether a CSV file begins with the names of its columns. Without a header they are f0, f1, … By default the
-            first record is a header if it has words above columns of numbers, or only words.
+        Whether a CSV file begins with the names of its columns. Without a header they are f0, f1, … By default the
+        first record is a header if it has words above columns of numbers, or only words.
     types : mapping of str to str, optional
-            Arrow types of CSV columns, such as {"zip": "string"}. By default they are inferred from the first 32 MiB of
-            all files together, and at least the first MiB of each file.
+        Arrow types of CSV columns, such as {"zip": "string"}. By default they are inferred from the first 32 MiB of all
+        files together, and at least the first MiB of each file.
     columns : sequence of str, optional
-            The CSV or Parquet columns to read; by default all except for a pandas index in Parquet.
+        The CSV or Parquet columns to read; by default all except for a pandas index in Parquet.
     delimiter : str, optional
-            The ASCII character between the fields of CSV. By default a tab if the name ends in .tsv, otherwise the most
-            frequent of commas, semicolons and tabs outside quotes in the first record.
+        The ASCII character between the fields of CSV. By default a tab if the name ends in .tsv, otherwise the most
+        frequent of commas, semicolons and tabs outside quotes in the first record.
     record_bytes : int, optional
-            The length of each record, for files that consist only of records. They are read as arrays of shape
-            (n, record_bytes / size of a value).
+        The length of each record, for files that consist only of records. They are read as arrays of shape (n,
+        record_bytes / size of a value).
     dtype : dtype, optional
-            Dtype of the values of such files; by default uint8.
+        Dtype of the values of such files; by default uint8.
     shape : int or tuple of int, optional
-            Shape of a record, instead of `record_bytes`: files are read as arrays of n such records.
+        Shape of a record, instead of `record_bytes`: files are read as arrays of n such records.
     verify : bool, default=True
-            As for `open_partitions`. It has no effect on files without a partition file.
+        As for `open_partitions`. It has no effect on files without a partition file.
 
     Returns
     -------
     list of Split
-            Empty files have no split. A CSV file with several splits has been read once, because line ends may be
-            inside quotes.
+        Empty files have no split. A CSV file with several splits has been read once, because line ends may be inside
+        quotes.
 
     Raises
     ------
     InputError
-            No file matches; a file is missing, is not of the format of its name, has an unknown name, does not end with
-            a whole record, or needs a package.
+        No file matches; a file is missing, is not of the format of its name, has an unknown name, does not end with a
+        whole record, or needs a package.
     """
     if count is not None and bytes is not None:
         raise InputError(f"count={count} and bytes={bytes}: expected one of them")

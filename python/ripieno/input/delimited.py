@@ -55,10 +55,10 @@ class Dialect:
     delimiter : str
         One character.
     names : tuple of str
-            Names of the columns, from the header, or f0, f1, …
+        Names of the columns, from the header, or f0, f1, …
     has_header : bool
     body : int
-            Byte offset of the first record after the header, in the decompressed text.
+        Byte offset of the first record after the header, in the decompressed text.
     """
 
     delimiter: str
@@ -87,20 +87,19 @@ def sniff(
     Parameters
     ----------
     path, compression
-            The file, and fsspec's name of its compression.
+        The file, and fsspec's name of its compression.
     delimiter : str, optional
-            By default the character of ``,;<TAB>`` that divides the first records into equally many fields, then into
-            most.
+        By default the character of ``,;<TAB>`` that divides the first records into equally many fields, then into most.
     header : bool, optional
-            Whether the first record is a header. By default its fields and the columns below determine it.
+        Whether the first record is a header. By default its fields and the columns below determine it.
     comments : tuple of bytes
-            Prefixes of comment lines before the first record.
+        Prefixes of comment lines before the first record.
 
     Raises
     ------
     InputError
-            The file is not text, has more than `COLUMNS_MAX` columns or an unclosed quote, or its first record may be
-            either a header or values.
+        The file is not text, has more than `COLUMNS_MAX` columns or an unclosed quote, or its first record may be
+        either a header or values.
     """
     with opened(path, compression) as file, blamed_on(path):
         start = len(MARK) if file.read(len(MARK)) == MARK else 0
@@ -161,7 +160,7 @@ def read_table(
     Raises
     ------
     InputError
-            A record has a wrong number of fields, or a field does not fit its type. The error names line and column.
+        A record has a wrong number of fields, or a field does not fit its type. The error names line and column.
     """
     try:
         return pa.csv.read_csv(

@@ -72,7 +72,7 @@ def records(path: str, file: IO[bytes], start: int, stop: int, least_bytes: int)
     Raises
     ------
     InputError
-            A quote is not closed.
+        A quote is not closed.
     """
     file.seek(start)
     begin = start

@@ -32,15 +32,15 @@ def open_partitions(path: PathLike, *, verify: bool = True) -> list[Split]:
     Parameters
     ----------
     path : path
-            A file written by `ripieno split`.
+        A file written by `ripieno split`.
     verify : bool, default=True
-            Compare a partition with its checksum before any of it is returned, once per process until the file changes.
-            For each damaged copy a warning is issued, and another copy is read. If false, the splits have no checksums.
+        Compare a partition with its checksum before any of it is returned, once per process until the file changes. For
+        each damaged copy a warning is issued, and another copy is read. If false, the splits have no checksums.
 
     Raises
     ------
     InputError
-            The file is not a partition file, or has another version.
+        The file is not a partition file, or has another version.
     """
     path = Path(absolute(path))
     # Opening a pipe without a writer would block.

@@ -17,9 +17,9 @@ class FileShare:
     Parameters
     ----------
     begin, end
-            The range, as fractions of the file's length, 0 … 1.
+        The range, as fractions of the file's length, 0 … 1.
     reader, reader_count
-            The index of the rank among the readers of this file, and the number of readers.
+        The index of the rank among the readers of this file, and the number of readers.
     """
 
     begin: Fraction = Fraction(0)

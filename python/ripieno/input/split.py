@@ -74,22 +74,22 @@ class Split:
     Attributes
     ----------
     path : str
-            A local path, or an fsspec URL.
+        A local path, or an fsspec URL.
     format : Format
-            The format of the file; ``format.name`` is "text", "csv", "npy", "parquet" or "binary".
+        The format of the file; ``format.name`` is "text", "csv", "npy", "parquet" or "binary".
     start, stop : int
-            The range of the split in ``format.unit``: bytes of text and CSV, rows of arrays, row groups of Parquet. For
-            text, the split has the lines that *begin* in the range. For CSV, the range begins and ends with a record.
+        The range of the split in ``format.unit``: bytes of text and CSV, rows of arrays, row groups of Parquet. For
+        text, the split has the lines that *begin* in the range. For CSV, the range begins and ends with a record.
     size_bytes : int
-            Stored size in bytes, used for balancing.
+        Stored size in bytes, used for balancing.
     hosts : tuple of str
-            Hosts with the file on their own disk; empty if all hosts are equally near.
+        Hosts with the file on their own disk; empty if all hosts are equally near.
     compression : str or None
-            fsspec's name of the compression. The split is then the whole file, and `stop` is its stored length.
+        fsspec's name of the compression. The split is then the whole file, and `stop` is its stored length.
     copies : tuple of str
-            Other paths of the same file. The first path that exists and is undamaged is read.
+        Other paths of the same file. The first path that exists and is undamaged is read.
     checksum : Checksum, optional
-            Checksum of the split's bytes, from the partition file. Data with another checksum is not read.
+        Checksum of the split's bytes, from the partition file. Data with another checksum is not read.
     """
 
     path: str
@@ -112,8 +112,8 @@ class Split:
         Raises
         ------
         InputError
-                The file is missing, damaged, or truncated. The message names the file and the place. With several
-                copies, it is raised if none is usable; a warning names each damaged copy.
+            The file is missing, damaged, or truncated. The message names the file and the place. With several copies,
+            it is raised if none is usable; a warning names each damaged copy.
         """
         return self.format.read(self)
 
@@ -128,7 +128,7 @@ class Split:
         Raises
         ------
         InputError
-                As for `read`, when the damaged block is requested.
+            As for `read`, when the damaged block is requested.
         """
         if block_bytes is not None and block_bytes < 1:
             raise InputError(f"block_bytes={block_bytes}: expected >= 1")
@@ -140,8 +140,8 @@ class Split:
         Raises
         ------
         InputError
-                A copy differs from the checksum of the partition file; the message names all such copies. Or there is
-                no checksum.
+            A copy differs from the checksum of the partition file; the message names all such copies. Or there is no
+            checksum.
         """
         if self.checksum is None:
             raise InputError(f"{self} has no checksum: only what a partition file lists has one")
@@ -157,7 +157,7 @@ class Split:
         Raises
         ------
         InputError
-                No copy is usable.
+            No copy is usable.
         """
         damages: list[str] = []
         for place in self._found():

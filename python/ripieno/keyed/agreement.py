@@ -19,7 +19,7 @@ def check(said: Sequence[str]) -> None:
     Raises
     ------
     CollectiveMismatch
-            The text of each rank.
+        The text of each rank.
     """
     ranks: dict[str, list[str]] = {}
     for rank, text in enumerate(said):
@@ -37,7 +37,7 @@ def common_form(call: str, said: Sequence[tuple[KeyedForm, int]]) -> KeyedForm:
     Raises
     ------
     CollectiveMismatch
-            Ranks have rows of different forms.
+        Ranks have rows of different forms.
     """
     filled: list[KeyedForm] = [form for form, count in said if count] or [said[0][0]]
     if any(form != filled[0] for form in filled):
@@ -56,7 +56,7 @@ def is_same_layout(native: Any, call: str, layout: str) -> bool:
     Raises
     ------
     CollectiveMismatch
-            On every rank: ranks make different calls.
+        On every rank: ranks make different calls.
     """
     call_mark, layout_mark = _mark(call), _mark(layout)
     marks = np.array([call_mark, -call_mark, layout_mark, -layout_mark])

@@ -24,7 +24,7 @@ class Strings(NamedTuple):
     offsets : int64 array of shape (n + 1,)
     data : uint8 array
     is_text : bool
-            Whether the strings are UTF-8 rather than arbitrary bytes.
+        Whether the strings are UTF-8 rather than arbitrary bytes.
     """
 
     offsets: NDArray[Any]
@@ -54,9 +54,9 @@ class KeyedForm(NamedTuple):
     ----------
     keys : {"int64", "string", "binary"}
     dtype : str
-            Dtype of the values; empty if there are only keys.
+        Dtype of the values; empty if there are only keys.
     width : int or None
-            Elements per row; None for one-dimensional values.
+        Elements per row; None for one-dimensional values.
     """
 
     keys: str
@@ -147,7 +147,7 @@ def keys_of(given: Any, what: str = "keys") -> Keys:
     Raises
     ------
     InputError
-            Keys are not integers or strings, have more than one axis, or are missing.
+        Keys are not integers or strings, have more than one axis, or are missing.
     """
     if isinstance(given, Strings):
         return given
@@ -177,7 +177,7 @@ def values_of(given: Any, count: int, what: str = "values") -> NDArray[Any] | No
     Raises
     ------
     InputError
-            The number of rows differs, rows have different lengths, values are missing, or their type is not numeric.
+        The number of rows differs, rows have different lengths, values are missing, or their type is not numeric.
     """
     if given is None:
         return None

@@ -30,7 +30,7 @@ class Combiner(NamedTuple):
     name : str
         An operation, "concat", or the name of the function.
     function : callable or None
-            The caller's function, or None for an operation.
+        The caller's function, or None for an operation.
     """
 
     name: str

@@ -30,21 +30,21 @@ class Emitter:
     Parameters
     ----------
     world_size : int
-            The number of ranks that own keys.
+        The number of ranks that own keys.
     combine : str or callable
-            As for `Communicator.regroup`.
+        As for `Communicator.regroup`.
     threads : int
-            Number of computing threads.
+        Number of computing threads.
     options
-            "partitioner", "local_reduction", "memory_limit" and "spill_directory", as for `Communicator.regroup`; and
-            "widen": False keeps the dtype of integers in sums and products, which then overflow in it.
+        "partitioner", "local_reduction", "memory_limit" and "spill_directory", as for `Communicator.regroup`; and
+        "widen": False keeps the dtype of integers in sums and products, which then overflow in it.
 
     Attributes
     ----------
     form : Form or None
         The form of the added rows: kind of keys, dtype and width; None before the first.
     row_count : int
-            The number of added rows.
+        The number of added rows.
     """
 
     def __init__(self, world_size: int, combine: Combine = "sum", *, threads: int = 1, **options: Any) -> None:
@@ -69,8 +69,8 @@ class Emitter:
         Raises
         ------
         InputError
-                Rows differ in form from earlier ones, the combination does not support their values, or the partitioner
-                returns invalid ranks.
+            Rows differ in form from earlier ones, the combination does not support their values, or the partitioner
+            returns invalid ranks.
         SpillError
             The memory limit is reached, and temporary files cannot be written.
         """
@@ -129,7 +129,7 @@ class Emitter:
         Raises
         ------
         InputError
-                No rows were added, so the types of keys and values are unknown.
+            No rows were added, so the types of keys and values are unknown.
         """
         self._check_whole()
         if self.form is None:
@@ -144,26 +144,25 @@ class Emitter:
         Parameters
         ----------
         native : ripieno._native.Communicator
-                It has `world_size` ranks, which all call.
+            It has `world_size` ranks, which all call.
         on_block : callable, optional
-                As for `Communicator.regroup`.
+            As for `Communicator.regroup`.
         exchange
-                Options of the exchange: "wave_bytes", "eager_bytes" and "pulls".
+            Options of the exchange: "wave_bytes", "eager_bytes" and "pulls".
 
         Returns
         -------
         KeyValues or Groups, or None with `on_block`
         dict
-                Statistics: "rows_added" to this rank's emitter, "rows_in" after local reduction, "rows_sent" and
-                "bytes_sent" to other ranks, "waves" of the exchange, "keys" and "rows" that this rank owns,
-                "spilled_bytes" in temporary files, and seconds: "sealing_s", "sizes_s", "exchange_s", "merge_s" and
-                "handing_on_s" (in `on_block`).
+            Statistics: "rows_added" to this rank's emitter, "rows_in" after local reduction, "rows_sent" and
+            "bytes_sent" to other ranks, "waves" of the exchange, "keys" and "rows" that this rank owns, "spilled_bytes"
+            in temporary files, and seconds: "sealing_s", "sizes_s", "exchange_s", "merge_s" and "handing_on_s" (in
+            `on_block`).
 
         Raises
         ------
         CollectiveMismatch
-                On every rank: ranks make different calls, or have rows of different forms. The emitter is empty then,
-                too.
+            On every rank: ranks make different calls, or have rows of different forms. The emitter is empty then, too.
         """
         self._check_whole()
         form, options, row_count = self.form or KeyedForm("int64", "", None), self._options, self.row_count

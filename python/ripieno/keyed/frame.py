@@ -42,12 +42,12 @@ class KeyedFrame:
     Parameters
     ----------
     data : object with ``__arrow_c_stream__`` or ``__arrow_c_array__``
-            A PyArrow table or record batch, a polars or pandas frame, or a DuckDB relation.
+        A PyArrow table or record batch, a polars or pandas frame, or a DuckDB relation.
     keys : str or sequence of str
-            Columns of integers, floats, booleans, dates, times, strings or binaries. Floats compare as numbers; all
-            NaNs are one key.
+        Columns of integers, floats, booleans, dates, times, strings or binaries. Floats compare as numbers; all NaNs
+        are one key.
     nulls : {"error", "drop", "keep"}
-            Treatment of rows with a missing value in their key: raise an error, drop them, or keep null as a key.
+        Treatment of rows with a missing value in their key: raise an error, drop them, or keep null as a key.
 
     Attributes
     ----------
@@ -107,14 +107,14 @@ class KeyedFrame:
         Parameters
         ----------
         aggregations : dict of str to "count" or (str, str)
-                The columns of the result. Each value is a column name with "sum", "mean", "min", "max", "count" or
-                "nulls"; a plain "count" counts rows. Nulls count only for "nulls". Without any value a sum is 0, and
-                mean, minimum and maximum are null. Sums of integers are int64 or uint64, sums of floats are float64.
+            The columns of the result. Each value is a column name with "sum", "mean", "min", "max", "count" or "nulls";
+            a plain "count" counts rows. Nulls count only for "nulls". Without any value a sum is 0, and mean, minimum
+            and maximum are null. Sums of integers are int64 or uint64, sums of floats are float64.
 
         Returns
         -------
         KeyedFrame
-                Rows in ascending order of the bytes of the keys.
+            Rows in ascending order of the bytes of the keys.
         """
         return self.aggregated_by(aggregations, lambda rows, op: rows.combined(op))
 

@@ -25,7 +25,7 @@ class Groups:
     offsets : int64 array of shape (n + 1,)
     values : array of shape (rows,) or (rows, width), or None if there are only keys
     key_column : int64 array, or Strings
-            The keys in the form of the native module.
+        The keys in the form of the native module.
 
     Examples
     --------

@@ -31,23 +31,22 @@ class KeyValues:
     Parameters
     ----------
     keys : array of shape (n,), list, or Arrow column
-            Integers of any type, which become int64, or strings: NumPy ``str`` or ``bytes``, lists of ``str`` or
-            ``bytes``, Arrow strings and binaries, also dictionary-encoded. Strings are equal if their bytes are equal.
+        Integers of any type, which become int64, or strings: NumPy ``str`` or ``bytes``, lists of ``str`` or ``bytes``,
+        Arrow strings and binaries, also dictionary-encoded. Strings are equal if their bytes are equal.
     values : array of shape (n,) or (n, width), list, or Arrow column, optional
-            Numbers: int8 … int64, uint8 … uint64, float16, bfloat16, float32 or float64; or booleans. By default there
-            are only keys.
+        Numbers: int8 … int64, uint8 … uint64, float16, bfloat16, float32 or float64; or booleans. By default there are
+        only keys.
 
     Attributes
     ----------
     values : array of shape (n,) or (n, width), or None
     key_column : int64 array, or Strings
-            The keys in the form of the native module.
+        The keys in the form of the native module.
 
     Raises
     ------
     InputError
-            Keys or values have other types or are missing, rows differ in length, or there are not as many values as
-            keys.
+        Keys or values have other types or are missing, rows differ in length, or there are not as many values as keys.
 
     Examples
     --------
@@ -76,20 +75,20 @@ class KeyValues:
         Parameters
         ----------
         data : object with ``__arrow_c_stream__`` or ``__arrow_c_array__``
-                A PyArrow table or record batch, a polars or pandas frame, or a DuckDB relation.
+            A PyArrow table or record batch, a polars or pandas frame, or a DuckDB relation.
         key, value : str
-                Names of the columns; None means no values. Lists of equal length become rows of that width.
+            Names of the columns; None means no values. Lists of equal length become rows of that width.
 
         Returns
         -------
         KeyValues
-                On the memory of `data` if the types allow it (see the class) and a column has one chunk. Columns of
-                several chunks are copied.
+            On the memory of `data` if the types allow it (see the class) and a column has one chunk. Columns of several
+            chunks are copied.
 
         Raises
         ------
         InputError
-                A column does not exist, has missing values, or has an unsupported type.
+            A column does not exist, has missing values, or has an unsupported type.
         """
         from ripieno.keyed import arrow
 
@@ -172,16 +171,16 @@ class KeyValues:
         Parameters
         ----------
         combine : str or callable
-                As for `Communicator.regroup`; "concat" returns `Groups`.
+            As for `Communicator.regroup`; "concat" returns `Groups`.
         threads : int
-                Number of computing threads.
+            Number of computing threads.
         memory_limit : int, optional
-                Bytes beyond which rows are spilled to temporary files.
+            Bytes beyond which rows are spilled to temporary files.
 
         Returns
         -------
         KeyValues or Groups
-                In an order that depends only on the keys.
+            In an order that depends only on the keys.
         """
         from ripieno.keyed.emitter import Emitter
 

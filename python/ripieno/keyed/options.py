@@ -30,9 +30,9 @@ class Combination(NamedTuple):
     Attributes
     ----------
     leaving, arriving : str
-            For rows of this rank, and for rows of different ranks.
+        For rows of this rank, and for rows of different ranks.
     is_folded : bool
-            Whether a function then folds the rows of each key to one. Rows without values are not folded.
+        Whether a function then folds the rows of each key to one. Rows without values are not folded.
     """
 
     leaving: str
@@ -46,9 +46,9 @@ class RegroupOptions(NamedTuple):
     Attributes
     ----------
     is_balanced : bool
-            Whether the sizes of parts determine the owners.
+        Whether the sizes of parts determine the owners.
     call : str
-            The text of the call, which ranks compare.
+        The text of the call, which ranks compare.
     """
 
     combiner: Combiner

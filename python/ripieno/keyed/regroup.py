@@ -35,17 +35,17 @@ def regroup(
     rows : KeyValues, Table or Emitter
         An emitter is empty afterwards.
     on_block : callable, optional
-            As for `Communicator.regroup`.
+        As for `Communicator.regroup`.
     exchange : dict, optional
-            Options of the exchange: "wave_bytes", "eager_bytes" and "pulls". Not for tables.
+        Options of the exchange: "wave_bytes", "eager_bytes" and "pulls". Not for tables.
     options
-            Options of `Communicator.regroup`. An emitter has its own options and accepts none here.
+        Options of `Communicator.regroup`. An emitter has its own options and accepts none here.
 
     Returns
     -------
     KeyValues, Groups or Table; or None
     dict
-            The statistics of `Emitter.regroup`.
+        The statistics of `Emitter.regroup`.
     """
     call = regrouping(rows, comm.world_size, comm.threads, on_block=on_block, exchange=exchange, **options)
     return comm._do(StagedCall(call))

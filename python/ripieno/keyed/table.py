@@ -32,18 +32,18 @@ class Table(MutableMapping[int, Partition]):
     Parameters
     ----------
     partitions : mapping of int to array or KeyValues, optional
-            Ids are 64-bit integers. Arrays have any shape and a dtype that `Communicator.allreduce` accepts. Different
-            ids may have different shapes and dtypes.
+        Ids are 64-bit integers. Arrays have any shape and a dtype that `Communicator.allreduce` accepts. Different ids
+        may have different shapes and dtypes.
     combine : {"sum", "prod", "min", "max", "and", "or", "xor", "concat"} or callable
-            How to combine two partitions of an id: elementwise, or by a function of two arrays that returns one of the
-            same shape and dtype. Sums and products of floats below 64 bits accumulate in float64 and are rounded when
-            they are read or sent. "concat" appends the rows of one to the rows of the other; their lengths may differ.
-            Key-values are concatenated and combined by key.
+        How to combine two partitions of an id: elementwise, or by a function of two arrays that returns one of the same
+        shape and dtype. Sums and products of floats below 64 bits accumulate in float64 and are rounded when they are
+        read or sent. "concat" appends the rows of one to the rows of the other; their lengths may differ. Key-values
+        are concatenated and combined by key.
 
     Raises
     ------
     InputError
-            An id is not an integer, a partition is not an array, or `combine` is unknown or does not support the dtype.
+        An id is not an integer, a partition is not an array, or `combine` is unknown or does not support the dtype.
 
     Examples
     --------
@@ -69,7 +69,7 @@ class Table(MutableMapping[int, Partition]):
         Raises
         ------
         InputError
-                Its shape or dtype differs from the existing partition.
+            Its shape or dtype differs from the existing partition.
         """
         number = _checked_id(number)
         self.merge(number, self._checked(number, partition))
@@ -188,11 +188,11 @@ class PackedPartitions(NamedTuple):
     Attributes
     ----------
     ids : list of int
-            Ids of the arrays, ascending.
+        Ids of the arrays, ascending.
     layout : list of (str, tuple of int)
-            Dtype and shape of each array.
+        Dtype and shape of each array.
     lines : dict of str to array
-            Flat arrays by dtype.
+        Flat arrays by dtype.
     others : dict of int to KeyValues
     """
 

@@ -20,13 +20,13 @@ class Reducer:
     Attributes
     ----------
     blocks : list
-            The results of `reduce`, or the blocks themselves.
+        The results of `reduce`, or the blocks themselves.
     amounts : dict
-            The amounts that `reduce` has added to accumulators.
+        The amounts that `reduce` has added to accumulators.
     seconds : float
-            Seconds spent in `reduce`.
+        Seconds spent in `reduce`.
     in_bytes : int
-            Bytes of its inputs.
+        Bytes of its inputs.
     """
 
     def __init__(

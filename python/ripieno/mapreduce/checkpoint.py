@@ -50,20 +50,20 @@ class Checkpoints:
     Parameters
     ----------
     folder : Path
-            Parent folder, with one folder per job. It is created if necessary.
+        Parent folder, with one folder per job. It is created if necessary.
     name : str
-            Name of the job.
+        Name of the job.
     program : str
-            Fingerprint of the job's functions.
+        Fingerprint of the job's functions.
     objects : bool
-            Whether objects are allowed. Objects are pickles, and loading a pickle can run any code.
+        Whether objects are allowed. Objects are pickles, and loading a pickle can run any code.
     trusted : bool
-            Whether to load it even if other users own the folder or can write to it.
+        Whether to load it even if other users own the folder or can write to it.
 
     Raises
     ------
     CheckpointError
-            Another process has it open, the folder cannot be created, or other users may have written its files.
+        Another process has it open, the folder cannot be created, or other users may have written its files.
     """
 
     def __init__(self, folder: Path, name: str, program: str, *, objects: bool = True, trusted: bool = False) -> None:
@@ -98,7 +98,7 @@ class Checkpoints:
         Raises
         ------
         CheckpointError
-                It is damaged, belongs to another job, program or format, or holds objects that are not allowed.
+            It is damaged, belongs to another job, program or format, or holds objects that are not allowed.
         """
         path = self.folder / MANIFEST
         with self._explained():
@@ -135,9 +135,9 @@ class Checkpoints:
         Raises
         ------
         CheckpointError
-                It cannot be written. Only the last checkpoint remains, if one exists.
+            It cannot be written. Only the last checkpoint remains, if one exists.
         SerializationError
-                Part of it cannot be serialized. Only the last checkpoint remains, if one exists.
+            Part of it cannot be serialized. Only the last checkpoint remains, if one exists.
         """
         blobs: dict[str, Blob] = {}
 

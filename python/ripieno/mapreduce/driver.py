@@ -45,71 +45,70 @@ class MapReduce(StepProgress):
     Parameters
     ----------
     map : callable
-            ``map(partition, value)`` of each map task receives its partition and the last broadcast value (None before
-            the first). Their arrays are read-only. It returns `KeyValues` or ``(keys, values)``; or a `Table` or a dict
-            of ids to arrays; or None.
+        ``map(partition, value)`` of each map task receives its partition and the last broadcast value (None before the
+        first). Their arrays are read-only. It returns `KeyValues` or ``(keys, values)``; or a `Table` or a dict of ids
+        to arrays; or None.
     combine : str or callable, default="sum"
-            How to combine rows of equal keys, or arrays of equal ids, as for `Communicator.regroup`: "sum", "prod",
-            "min", "max", "and", "or", "xor", a function of two blocks of rows, or "concat", which keeps all rows.
+        How to combine rows of equal keys, or arrays of equal ids, as for `Communicator.regroup`: "sum", "prod", "min",
+        "max", "and", "or", "xor", a function of two blocks of rows, or "concat", which keeps all rows.
     reduce : callable, optional
-            ``reduce(keys, values)`` receives blocks of keys as soon as they are complete. Each key is in one block of
-            one rank. It returns the same types as `map`, or any other object. A pair always means keys and values, and
-            a dict a table: put other pairs and dicts into a list. With "concat" the call is ``reduce(keys, values,
-            offsets)``, and the rows of key i are ``values[offsets[i]:offsets[i + 1]]``. For tables it is ``reduce(id,
-            array)``, which returns an array.
+        ``reduce(keys, values)`` receives blocks of keys as soon as they are complete. Each key is in one block of one
+        rank. It returns the same types as `map`, or any other object. A pair always means keys and values, and a dict a
+        table: put other pairs and dicts into a list. With "concat" the call is ``reduce(keys, values, offsets)``, and
+        the rows of key i are ``values[offsets[i]:offsets[i + 1]]``. For tables it is ``reduce(id, array)``, which
+        returns an array.
     collect : callable, optional
-            ``collect(result)`` runs in the driver and computes the result of `step` from the results of all ranks.
+        ``collect(result)`` runs in the driver and computes the result of `step` from the results of all ranks.
     workers : int, optional
-            Number of worker processes to start for the job, as `launch` does, which also receives the `options`. With
-            ``on_failure="shrink"`` or "respawn", here or of `job`, the driver keeps the input and the broadcast value.
-            If workers are lost, the survivors or replacements load the input again, and the step is repeated.
+        Number of worker processes to start for the job, as `launch` does, which also receives the `options`. With
+        ``on_failure="shrink"`` or "respawn", here or of `job`, the driver keeps the input and the broadcast value. If
+        workers are lost, the survivors or replacements load the input again, and the step is repeated.
     threads : int, default=1
-            Map tasks that a worker runs at the same time. With more than one, `map` must be thread-safe.
+        Map tasks that a worker runs at the same time. With more than one, `map` must be thread-safe.
     name : str
-            Name of the job. A restarted job with the same name resumes from its checkpoint if its functions are the
-            same: their code, default arguments, closures, and arguments of a `functools.partial`. The input, broadcast
-            values, global variables and functions called by a global name are not compared. If these change, choose
-            another name.
+        Name of the job. A restarted job with the same name resumes from its checkpoint if its functions are the same:
+        their code, default arguments, closures, and arguments of a `functools.partial`. The input, broadcast values,
+        global variables and functions called by a global name are not compared. If these change, choose another name.
     checkpoint : path, optional
-            Folder for checkpoints; see `iterations`. Arrays, numbers, strings, keyed data, and lists, tuples and dicts
-            of these are stored without pickle. Other objects are pickled, and loading a pickle can run any code.
-            Therefore a folder that another user owns, or that other users can write to, is rejected.
+        Folder for checkpoints; see `iterations`. Arrays, numbers, strings, keyed data, and lists, tuples and dicts of
+        these are stored without pickle. Other objects are pickled, and loading a pickle can run any code. Therefore a
+        folder that another user owns, or that other users can write to, is rejected.
     trusted : bool, default=False
-            Whether to resume from such a folder anyway.
+        Whether to resume from such a folder anyway.
     every : int, default=1
-            Number of iterations between checkpoints.
+        Number of iterations between checkpoints.
     partitioner : callable or str, optional
-            The rank of each key, as for `Communicator.regroup`.
+        The rank of each key, as for `Communicator.regroup`.
     local_reduction : bool, default=True
-            Whether the rows of all tasks of a rank are combined before they are sent. Tables always are.
+        Whether the rows of all tasks of a rank are combined before they are sent. Tables always are.
     memory_limit, spill_directory : int and path, optional
-            Bytes of its tasks' rows that a rank may hold in memory, and the folder for the rest, as for
-            `Communicator.regroup`. Tables have no limit: they are combined on arrival and stay in memory.
+        Bytes of its tasks' rows that a rank may hold in memory, and the folder for the rest, as for
+        `Communicator.regroup`. Tables have no limit: they are combined on arrival and stay in memory.
     job : Job, optional
-            Existing workers. They continue to run when this job is closed.
+        Existing workers. They continue to run when this job is closed.
     comm : Communicator, optional
-            Inside a program: all ranks make the same calls and get the same results. The job uses rank 0's broadcast
-            values, and rank 0 writes the checkpoints.
+        Inside a program: all ranks make the same calls and get the same results. The job uses rank 0's broadcast
+        values, and rank 0 writes the checkpoints.
 
     Attributes
     ----------
     tasks : list of Task
         The map tasks, with their ranks.
     iteration : int
-            The number of completed iterations.
+        The number of completed iterations.
     result : object
         The result of the last step; None before the first.
     state : dict
-            The user's own state. Checkpoints store and restore it.
+        The user's own state. Checkpoints store and restore it.
     resumed_from : int or None
-            The number of completed iterations in the checkpoint from which this job has resumed.
+        The number of completed iterations in the checkpoint from which this job has resumed.
     statistics : list of StepStatistics
         Seconds and bytes of every stage of every step.
 
     Raises
     ------
     CheckpointError
-            The checkpoint is damaged, in use, or of another job or program, or other users may have written it.
+        The checkpoint is damaged, in use, or of another job or program, or other users may have written it.
     InputError
         A parameter is wrong.
 
@@ -189,16 +188,15 @@ class MapReduce(StepProgress):
         Parameters
         ----------
         partitions : list, or array of shape (n, ...)
-                Arrays, splits of files (`ripieno.input`), which their ranks read, or any other objects. An array is cut
-                into blocks of rows. For a `numpy.memmap` only the name of the file is sent: each rank reads its blocks
-                into memory, so the file may change after this call. Other arrays must not change later.
+            Arrays, splits of files (`ripieno.input`), which their ranks read, or any other objects. An array is cut
+            into blocks of rows. For a `numpy.memmap` only the name of the file is sent: each rank reads its blocks into
+            memory, so the file may change after this call. Other arrays must not change later.
         tasks : int, optional
-                Number of blocks for an array; by default one per rank.
+            Number of blocks for an array; by default one per rank.
         loader : callable, optional
-                ``loader(partition)`` returns the argument of `map`, on the rank that keeps the partition. By default
-                splits are read, and other partitions are passed unchanged. Mapped files in the result, also in lists,
-                tuples and dicts, are read into memory. A partition that is larger than memory must be read in `map`:
-                return its path.
+            ``loader(partition)`` returns the argument of `map`, on the rank that keeps the partition. By default splits
+            are read, and other partitions are passed unchanged. Mapped files in the result, also in lists, tuples and
+            dicts, are read into memory. A partition that is larger than memory must be read in `map`: return its path.
 
         Returns
         -------
@@ -235,19 +233,19 @@ class MapReduce(StepProgress):
         Returns
         -------
         KeyValues, Groups, Table, list or None
-                The results of `reduce`, or the combined rows without `reduce`, of rank 0, 1 …: keyed data as one
-                object, other objects in a list, None if there are no results. With `collect`, its result.
+            The results of `reduce`, or the combined rows without `reduce`, of rank 0, 1 …: keyed data as one object,
+            other objects in a list, None if there are no results. With `collect`, its result.
 
         Raises
         ------
         Exception
-                The error of a function, with a note that names the task and its partition. The workers' parts of the
-                job are lost. A job with the same name resumes from the last checkpoint.
+            The error of a function, with a note that names the task and its partition. The workers' parts of the job
+            are lost. A job with the same name resumes from the last checkpoint.
         InputError
-                A function has returned an object of a wrong type. The message names the task.
+            A function has returned an object of a wrong type. The message names the task.
         RankFailed
-                A worker has died. A job with the same name resumes from the last checkpoint. With
-                ``on_failure="shrink"`` or "respawn" the step is repeated instead.
+            A worker has died. A job with the same name resumes from the last checkpoint. With ``on_failure="shrink"``
+            or "respawn" the step is repeated instead.
         """
         if not self.tasks:
             raise InputError("step: there are no map tasks: give the job its input with cache()")

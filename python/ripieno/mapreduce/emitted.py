@@ -65,7 +65,7 @@ class Pool:
     Attributes
     ----------
     in_bytes : int
-            Bytes of all outputs.
+        Bytes of all outputs.
     """
 
     def __init__(self, comm: Communicator, shuffle: Shuffle) -> None:
@@ -81,7 +81,7 @@ class Pool:
         Raises
         ------
         InputError
-                A task must not return this type, or other tasks have returned another one.
+            A task must not return this type, or other tasks have returned another one.
         """
         try:
             keyed = as_keyed(output)

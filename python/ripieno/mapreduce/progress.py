@@ -22,9 +22,9 @@ class StepProgress:
     Parameters
     ----------
     name : str
-            Name of the job.
+        Name of the job.
     every : int
-            Number of iterations between checkpoints.
+        Number of iterations between checkpoints.
     """
 
     def __init__(self, name: str, every: int) -> None:
@@ -69,9 +69,9 @@ class StepProgress:
         Parameters
         ----------
         initial : number or array
-                The initial value. Amounts have the same shape.
+            The initial value. Amounts have the same shape.
         op : {"sum", "prod", "min", "max"}, or a function that means one, such as ``max``
-                The operation that combines amounts.
+            The operation that combines amounts.
         """
         made = Accumulator(len(self._accumulators), initial, op)
         if made.number < len(self._restored):
@@ -85,9 +85,9 @@ class StepProgress:
         Raises
         ------
         CheckpointError
-                It cannot be written. The last checkpoint remains, if one exists.
+            It cannot be written. The last checkpoint remains, if one exists.
         SerializationError
-                Part of it cannot be pickled. The last checkpoint remains, if one exists.
+            Part of it cannot be pickled. The last checkpoint remains, if one exists.
         """
         if self._checkpoints is not None:
             values = [each.value for each in self._accumulators]

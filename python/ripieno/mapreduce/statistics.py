@@ -17,8 +17,8 @@ class Stage:
     worker_s : tuple of float
         Seconds on each rank; of broadcast and combine one number, the driver's.
     worker_bytes : tuple of int
-            Bytes on each rank. Load: partitions. Broadcast: the value. Map: outputs of its tasks. Shuffle: bytes sent
-            to other ranks. Reduce: input blocks. Combine: bytes that the driver received.
+        Bytes on each rank. Load: partitions. Broadcast: the value. Map: outputs of its tasks. Shuffle: bytes sent to
+        other ranks. Reduce: input blocks. Combine: bytes that the driver received.
     """
 
     worker_s: tuple[float, ...] = (0.0,)
@@ -42,9 +42,9 @@ class StepStatistics:
     Attributes
     ----------
     iteration : int
-            The number of its iteration, from 1.
+        The number of its iteration, from 1.
     load, broadcast, map, shuffle, reduce, combine : Stage
-            Load is zero except in the first step after `MapReduce.cache`. Broadcast is zero without a new value.
+        Load is zero except in the first step after `MapReduce.cache`. Broadcast is zero without a new value.
     """
 
     iteration: int

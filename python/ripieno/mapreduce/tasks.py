@@ -19,13 +19,13 @@ class Task:
     Attributes
     ----------
     number : int
-            Index of its partition in the list. Results are combined in this order.
+        Index of its partition in the list. Results are combined in this order.
     rank : int
-            The rank that runs it, in every step.
+        The rank that runs it, in every step.
     partition : str
-            A readable description of its input.
+        A readable description of its input.
     size_bytes : int or None
-            Size of the input, if known.
+        Size of the input, if known.
     """
 
     number: int

@@ -23,7 +23,7 @@ class RankTeam(ABC):
     hosts : list of str
         The host of every rank.
     restarts : int
-            How often a call is repeated after ranks were lost. Each time the ranks need their parts again.
+        How often a call is repeated after ranks were lost. Each time the ranks need their parts again.
     """
 
     restarts = 0

@@ -40,7 +40,7 @@ def encode(value: Any, keep: Callable[[Blob], str], *, objects: bool = True) -> 
     Raises
     ------
     SerializationError
-            It holds an object that cannot be pickled, or any object if `objects` is false.
+        It holds an object that cannot be pickled, or any object if `objects` is false.
     """
     kind = type(value)
     if value is None or kind in (bool, int, float, str):

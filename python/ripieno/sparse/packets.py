@@ -47,7 +47,7 @@ def read(path: Path) -> PacketCurve:
     Raises
     ------
     InputError
-            The file does not exist, or has other contents.
+        The file does not exist, or has other contents.
     """
     try:
         return from_json(json.loads(path.read_text()))

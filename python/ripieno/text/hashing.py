@@ -29,12 +29,12 @@ def hash_features(
     Parameters
     ----------
     rows : iterable
-            Each row is an iterable of words, which add 1 per occurrence; an iterable of pairs of name and value; or a
-            mapping from name to value. A value is a number, or a string, which means the feature ``name=value``.
+        Each row is an iterable of words, which add 1 per occurrence; an iterable of pairs of name and value; or a
+        mapping from name to value. A value is a number, or a string, which means the feature ``name=value``.
     n_features : int, default=2**20
-            Number of columns. Features with the same column are added.
+        Number of columns. Features with the same column are added.
     alternate_sign : bool, default=True
-            Whether half of the features count negatively, so that collisions cancel out on average.
+        Whether half of the features count negatively, so that collisions cancel out on average.
 
     Returns
     -------
@@ -43,7 +43,7 @@ def hash_features(
     Raises
     ------
     InputError
-            A row is a string, or a feature has none of these forms.
+        A row is a string, or a feature has none of these forms.
 
     Examples
     --------

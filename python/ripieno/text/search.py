@@ -38,16 +38,16 @@ class Query:
     Attributes
     ----------
     pattern : str
-            A regular expression in the syntax of Rust's crate regex, except for the classes of ages and of breaks
-            (``\\p{Age=…}``, ``\\p{WB=…}``). ``^`` and ``$`` match at the ends of a line.
+        A regular expression in the syntax of Rust's crate regex, except for the classes of ages and of breaks
+        (``\\p{Age=…}``, ``\\p{WB=…}``). ``^`` and ``$`` match at the ends of a line.
     fixed : bool
-            Whether the pattern is a literal string.
+        Whether the pattern is a literal string.
     ignore_case : bool
-            Whether the search ignores case.
+        Whether the search ignores case.
     invert : bool
-            Whether to return the lines that do not match.
+        Whether to return the lines that do not match.
     max_count : int or None
-            Maximum number of lines per file.
+        Maximum number of lines per file.
     """
 
     pattern: str
@@ -62,7 +62,7 @@ class Query:
         Raises
         ------
         InputError
-                The pattern is not a regular expression, or `max_count` is not a count.
+            The pattern is not a regular expression, or `max_count` is not a count.
         """
         if self.max_count is not None and self.max_count < 0:
             raise InputError(f"max_count={self.max_count}: expected 0 or more")
@@ -103,21 +103,20 @@ def search(
     Parameters
     ----------
     source : path, glob, folder, URL, or list of them
-            Text files, also compressed.
+        Text files, also compressed.
     form : callable, optional
-            Converts the matches in a split to the result for rank 0. Without it lines are only counted.
+        Converts the matches in a split to the result for rank 0. Without it lines are only counted.
 
     Yields
     ------
     list of (Split, int, object)
-            The splits of a round, in file order, with the number of wanted lines of each. On rank 0 also the result of
-            `form`, elsewhere None.
+        The splits of a round, in file order, with the number of wanted lines of each. On rank 0 also the result of
+        `form`, elsewhere None.
 
     Raises
     ------
     InputError
-            On every rank: the pattern is not a regular expression; no file matches `source`; a file is missing or
-            damaged.
+        On every rank: the pattern is not a regular expression; no file matches `source`; a file is missing or damaged.
     """
     with agreement(comm):
         lines = query.compiled()
@@ -164,24 +163,24 @@ def grep(
     Parameters
     ----------
     pattern, fixed, ignore_case, invert, max_count
-            As for `Query`.
+        As for `Query`.
     source : path, glob, folder, URL, or list of them
-            Text files, also compressed (.gz, .bz2, .xz).
+        Text files, also compressed (.gz, .bz2, .xz).
     workers, threads : int
         As for `ripieno.launch`.
     comm : Communicator, optional
-            Ranks of a running program. Each of them makes this call; `workers` is ignored.
+        Ranks of a running program. Each of them makes this call; `workers` is ignored.
 
     Returns
     -------
     pyarrow.Table
-            Columns "path", "line" (the line number, from 1) and "text" (the line without its end): strings if all are
-            UTF-8, otherwise bytes. With `comm`, ranks above 0 get no rows.
+        Columns "path", "line" (the line number, from 1) and "text" (the line without its end): strings if all are
+        UTF-8, otherwise bytes. With `comm`, ranks above 0 get no rows.
 
     Raises
     ------
     InputError
-            The pattern is not a regular expression; no file matches `source`; a file is missing or damaged.
+        The pattern is not a regular expression; no file matches `source`; a file is missing or damaged.
     """
     query = Query(pattern, fixed, ignore_case, invert, max_count)
     if comm is not None:

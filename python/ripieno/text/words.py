@@ -48,32 +48,31 @@ def count_words(
     Parameters
     ----------
     source : path, glob, folder, URL, or list of them
-            Text files, also compressed (.gz, .bz2, .xz). Plain files are divided among workers and threads, between
-            lines.
+        Text files, also compressed (.gz, .bz2, .xz). Plain files are divided among workers and threads, between lines.
     lower : bool
-            Whether to convert ASCII capitals to lower case.
+        Whether to convert ASCII capitals to lower case.
     workers, threads : int
         As for `ripieno.launch`.
     memory_limit : int, optional
-            Bytes for a worker's words and counts while it counts, 262,144 or more. Beyond this they are spilled to
-            temporary files.
+        Bytes for a worker's words and counts while it counts, 262,144 or more. Beyond this they are spilled to
+        temporary files.
     spill_directory : path, optional
-            Folder of temporary files; by default Python's.
+        Folder of temporary files; by default Python's.
     comm : Communicator, optional
-            Ranks of a running program. Each of them makes this call; `workers` and `on_event` are ignored.
+        Ranks of a running program. Each of them makes this call; `workers` and `on_event` are ignored.
     on_event : callable, optional
-            Called with ``{"event": "counted", "rank", "bytes", "total_bytes"}`` whenever a split is done.
+        Called with ``{"event": "counted", "rank", "bytes", "total_bytes"}`` whenever a split is done.
 
     Returns
     -------
     KeyValues
-            Words and int64 counts, the most frequent first, and words with equal counts in the order of their bytes.
-            Words are strings if all are UTF-8, otherwise bytes. With `comm`: the words that this rank owns.
+        Words and int64 counts, the most frequent first, and words with equal counts in the order of their bytes. Words
+        are strings if all are UTF-8, otherwise bytes. With `comm`: the words that this rank owns.
 
     Raises
     ------
     InputError
-            No file matches, a file is missing or damaged, or `memory_limit` is too small.
+        No file matches, a file is missing or damaged, or `memory_limit` is too small.
     SpillError
         Temporary files cannot be written.
     """

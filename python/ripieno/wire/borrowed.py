@@ -32,9 +32,9 @@ class Borrowed:
     Parameters
     ----------
     pid, address
-            Location of the array.
+        Location of the array.
     shape, dtype
-            Form of the array.
+        Form of the array.
     """
 
     pid: int
@@ -56,7 +56,7 @@ class Borrowed:
         Raises
         ------
         SerializationError
-                The other process has ended, or its memory cannot be read.
+            The other process has ended, or its memory cannot be read.
         """
         first, last, _ = rows.indices(len(self))
         found = np.empty((max(last - first, 0), *self.shape[1:]), self.dtype)

@@ -81,7 +81,7 @@ class Handle(Generic[R]):
     Attributes
     ----------
     done : bool
-            Whether the call has ended, with a result or an error. After success, ``out`` holds the result.
+        Whether the call has ended, with a result or an error. After success, ``out`` holds the result.
     """
 
     def __init__(self, pending: list[Pending], finish: Callable[[], R], owner: Any) -> None:
@@ -116,7 +116,7 @@ class Handle(Generic[R]):
         RankFailed, CollectiveMismatch, CommunicatorClosed
             As the blocking call does.
         KeyboardInterrupt
-                The wait was interrupted, but not the call. Call it again to wait for the end.
+            The wait was interrupted, but not the call. Call it again to wait for the end.
         """
         self._owner._check_process()
         with self._lock:
@@ -150,12 +150,12 @@ def wait_any(handles: Iterable[Handle[Any]]) -> int:
     Parameters
     ----------
     handles : iterable of Handle
-            At least one handle; all belong to one world. Remove an ended call before the next `wait_any`.
+        At least one handle; all belong to one world. Remove an ended call before the next `wait_any`.
 
     Returns
     -------
     int
-            If several have ended, the lowest index.
+        If several have ended, the lowest index.
 
     Examples
     --------

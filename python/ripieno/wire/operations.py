@@ -57,7 +57,7 @@ class Elementwise:
     Parameters
     ----------
     ufunc : numpy.ufunc
-            A ufunc with two operands.
+        A ufunc with two operands.
     """
 
     def __init__(self, ufunc: np.ufunc) -> None:

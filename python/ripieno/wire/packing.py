@@ -33,7 +33,7 @@ class Spent:
     Attributes
     ----------
     seconds
-            Seconds spent on serializing and deserializing values, except in the native module.
+        Seconds spent on serializing and deserializing values, except in the native module.
     """
 
     seconds: float = 0.0

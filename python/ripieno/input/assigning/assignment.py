@@ -44,7 +44,7 @@ class Assignment(Sequence[list[int]]):
     hosts : tuple of str
         The host of every rank.
     ranks : tuple of tuple of int
-            The indices of the splits of every rank.
+        The indices of the splits of every rank.
     """
 
     splits: tuple[Split, ...]
@@ -104,14 +104,14 @@ def assign(splits: Sequence[Split], hosts: Sequence[str]) -> Assignment:
     Parameters
     ----------
     splits : sequence of Split
-            The splits to read. Their `hosts` give their locations.
+        The splits to read. Their `hosts` give their locations.
     hosts : sequence of str
-            The host of every rank, as in `Communicator.hosts`, with the same names as in the splits.
+        The host of every rank, as in `Communicator.hosts`, with the same names as in the splits.
 
     Returns
     -------
     Assignment
-            The same for equal arguments, on every machine.
+        The same for equal arguments, on every machine.
     """
     if not hosts:
         raise InputError("hosts=[]: expected the host of at least one rank")
@@ -129,7 +129,7 @@ def share(splits: Sequence[Split], comm: Communicator) -> list[Split]:
     Raises
     ------
     InputError
-            On every rank: ranks have different splits, for example because a file has grown between two calls.
+        On every rank: ranks have different splits, for example because a file has grown between two calls.
     """
     assignment = assign(splits, comm.hosts)
     told = comm.allgather((hashlib.sha256(repr(assignment).encode()).digest(), len(splits)))

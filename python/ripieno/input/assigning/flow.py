@@ -11,10 +11,10 @@ def matched(near: Sequence[Sequence[str]], rooms: Sequence[Mapping[str, int]]) -
     Parameters
     ----------
     near
-            The hosts that store each split.
+        The hosts that store each split.
     rooms
-            The number of splits that each host accepts, by stage, increasing. A host keeps at least its splits of the
-            previous stage, so earlier stages have priority.
+        The number of splits that each host accepts, by stage, increasing. A host keeps at least its splits of the
+        previous stage, so earlier stages have priority.
     """
     chosen: list[str | None] = [None] * len(near)
     if any(near):

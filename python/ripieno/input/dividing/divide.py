@@ -58,29 +58,28 @@ def divide(
     Parameters
     ----------
     source : path, glob, folder, URL, or list of them
-            As for `splits`. Compressed files are decompressed, and read twice.
+        As for `splits`. Compressed files are decompressed, and read twice.
     out : path
-            The folder to create.
+        The folder to create.
     partitions : int
-            Number of partitions, each with at least one record. Their sizes differ by about 1/64, or by the longest
-            record. Beside very long records, partitions may be empty.
+        Number of partitions, each with at least one record. Their sizes differ by about 1/64, or by the longest record.
+        Beside very long records, partitions may be empty.
     replicas : int, optional
-            Number of nodes that hold each partition; by default one, or all with `in_place`.
+        Number of nodes that hold each partition; by default one, or all with `in_place`.
     nodes : sequence of str
         Hosts that hold the partitions.
     racks : mapping of str to str, optional
-            The rack of every node. Replicas of a partition are placed in different racks.
+        The rack of every node. Replicas of a partition are placed in different racks.
     format : {"text", "csv", "npy", "parquet", "binary"}, optional
-            By default determined by file names. It is the same for all files.
+        By default determined by file names. It is the same for all files.
     header : bool, optional
-            Whether CSV begins with the names of the columns. Every partition gets this header.
+        Whether CSV begins with the names of the columns. Every partition gets this header.
     delimiter, record_bytes, dtype, shape : optional
         As for `splits`.
     in_place : bool, default=False
-            Copy no data: list ranges of the unchanged files. As with `splits`, the number of partitions may then
-            differ.
+        Copy no data: list ranges of the unchanged files. As with `splits`, the number of partitions may then differ.
     overwrite : bool, default=False
-            Replace `out` if it is a folder that this function has created.
+        Replace `out` if it is a folder that this function has created.
 
     Returns
     -------
@@ -90,8 +89,8 @@ def divide(
     Raises
     ------
     InputError
-            As for `splits`; there is no data, or not a record for each partition; files differ in format or columns;
-            there are fewer nodes than replicas; or `out` exists.
+        As for `splits`; there is no data, or not a record for each partition; files differ in format or columns; there
+        are fewer nodes than replicas; or `out` exists.
     """
     _check(partitions, replicas, nodes, in_place)
     if is_url(out):

@@ -18,18 +18,18 @@ def placed(
     Parameters
     ----------
     count
-            The number of partitions.
+        The number of partitions.
     nodes
-            Distinct names of nodes.
+        Distinct names of nodes.
     replicas
-            The number of nodes for each partition.
+        The number of nodes for each partition.
     racks
-            The rack of every node, or None if racks are unknown.
+        The rack of every node, or None if racks are unknown.
 
     Raises
     ------
     InputError
-            There are fewer nodes than replicas, a node is named twice, or its rack is unknown.
+        There are fewer nodes than replicas, a node is named twice, or its rack is unknown.
     """
     if len(set(nodes)) < len(nodes):
         raise InputError(f"nodes={','.join(nodes)}: expected different names")

@@ -37,13 +37,13 @@ class Csv:
     Parameters
     ----------
     body : int
-            Byte offset of the first record, after the header.
+        Byte offset of the first record, after the header.
     delimiter : str
         One character.
     types : tuple of (str, str)
         Name and Arrow type of every column.
     columns : tuple of str, optional
-            The columns to read; by default all.
+        The columns to read; by default all.
     """
 
     body: int
@@ -130,7 +130,7 @@ def of_same_types(formats: Sequence[Csv]) -> list[Csv]:
     Raises
     ------
     InputError
-            No type fits all files, for example numbers in one and words in another.
+        No type fits all files, for example numbers in one and words in another.
     """
     schemas: dict[tuple[str, ...], pa.Schema] = {}
     for format in formats:
@@ -154,7 +154,7 @@ def arrow_type(name: str) -> pa.DataType:
     Raises
     ------
     ValueError
-            There is no such type.
+        There is no such type.
     """
     zoned = _ZONED.fullmatch(name)
     return pa.timestamp(zoned[1], zoned[2]) if zoned else pa.type_for_alias(name)

@@ -26,11 +26,11 @@ class ArrayRows:
     Parameters
     ----------
     offset : int
-            Byte offset of the first row.
+        Byte offset of the first row.
     dtype : str
-            Dtype of the elements, as NumPy's `dtype.str`.
+        Dtype of the elements, as NumPy's `dtype.str`.
     shape : tuple of int
-            Shape of the whole array.
+        Shape of the whole array.
     """
 
     offset: int

@@ -268,7 +268,7 @@ class LocalRows:
     name
         The name of the rows in messages, if they are in memory.
     runs
-            As for `RowShare`.
+        As for `RowShare`.
     """
 
     source: Any
@@ -296,7 +296,7 @@ class LocalRows:
         Raises
         ------
         InputError
-                The number of weights differs from the number of rows, or the source raised.
+            The number of weights differs from the number of rows, or the source raised.
         """
         share = self.source.read_share(0, 1)
         labels = getattr(share, "labels", None)
@@ -330,11 +330,11 @@ class BinaryFiles:
     Parameters
     ----------
     source : path, glob, folder, URL, or list of them
-            Folders stand for all files in them that are not hidden.
+        Folders stand for all files in them that are not hidden.
     record_bytes : int
-            The length of a vector in the file, in bytes.
+        The length of a vector in the file, in bytes.
     dtype : dtype
-            Dtype of the values.
+        Dtype of the values.
     """
 
     source: PathLike | Sequence[PathLike]
@@ -356,8 +356,7 @@ def open_source(source: PathLike | Sequence[PathLike] | BinaryFiles | Dataset) -
     Raises
     ------
     InputError
-            No file matches; a file is missing, empty or of an unknown format; or files differ in width or in column
-            names.
+        No file matches; a file is missing, empty or of an unknown format; or files differ in width or in column names.
     """
     if isinstance(source, Dataset):
         return source

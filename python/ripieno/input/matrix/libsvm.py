@@ -106,7 +106,7 @@ class LibsvmFiles:
         Raises
         ------
         InputError
-                A line is invalid. The message names the file.
+            A line is invalid. The message names the file.
         """
         lengths = [size_bytes(path) for path in self.paths]
         parts = [_NO_ROWS]

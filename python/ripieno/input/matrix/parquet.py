@@ -97,7 +97,7 @@ def read_footer(path: str) -> tuple[tuple[int, ...], pa.Schema]:
     Raises
     ------
     InputError
-            The file is not Parquet.
+        The file is not Parquet.
     """
     try:
         with blamed_on(path), _opened(path) as file:

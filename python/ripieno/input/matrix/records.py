@@ -31,7 +31,7 @@ class RecordType:
         Raises
         ------
         InputError
-                The arguments are insufficient, invalid or contradictory.
+            The arguments are insufficient, invalid or contradictory.
         """
         if record_bytes is None and shape is None:
             if dtype is not None:
@@ -68,7 +68,7 @@ class RecordType:
         Raises
         ------
         InputError
-                The file does not end with a whole record.
+            The file does not end with a whole record.
         """
         count, left = divmod(unpacked_bytes(file), self.size_bytes)
         if left:

@@ -38,7 +38,7 @@ class SparseFiles:
         Raises
         ------
         InputError
-                Some files are sparse and others are not, or the formats differ.
+            Some files are sparse and others are not, or the formats differ.
         """
         paths = [path for item in inputs for path in expand(item, None)]
         kinds = {path: _kind(path) for path in paths}
@@ -59,7 +59,7 @@ class SparseFiles:
         Raises
         ------
         InputError
-                The files differ in columns, have columns other than these, or cannot be read.
+            The files differ in columns, have columns other than these, or cannot be read.
         """
         return _libsvm(self.names, columns) if self.is_text else (_matrices(self.names), None)
 

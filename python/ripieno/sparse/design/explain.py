@@ -17,15 +17,15 @@ class HeldData:
     Parameters
     ----------
     ranks
-            The number of ranks.
+        The number of ranks.
     features
-            The number of possible indices.
+        The number of possible indices.
     out
-            Densities of the unions of ranks' out-indices.
+        Densities of the unions of ranks' out-indices.
     row_bytes
-            Bytes of a row's values.
+        Bytes of a row's values.
     wanted
-            Densities of the unions of ranks' in-indices; by default equal to `out`.
+        Densities of the unions of ranks' in-indices; by default equal to `out`.
     """
 
     ranks: int
@@ -53,14 +53,14 @@ class DesignComparison:
     Parameters
     ----------
     data, packets
-            The data and the packet costs of the comparison.
+        The data and the packet costs of the comparison.
     least_packet_bytes
         The minimum efficient packet.
     designs
-            Designs by criterion: "by packet", "cheapest", "direct", "binary", and "given" if a network was given. Each
-            is a dict: "degrees", "seconds" and "sent_bytes" of a rank in a reduction, "layers", "bottom" and, if ranks
-            are folded, "fold". These have "degree", "set_count", "part_count", "holder_count", "packet_count", and for
-            "down" and "up" "density", "rows", "packet_bytes", "seconds".
+        Designs by criterion: "by packet", "cheapest", "direct", "binary", and "given" if a network was given. Each is a
+        dict: "degrees", "seconds" and "sent_bytes" of a rank in a reduction, "layers", "bottom" and, if ranks are
+        folded, "fold". These have "degree", "set_count", "part_count", "holder_count", "packet_count", and for "down"
+        and "up" "density", "rows", "packet_bytes", "seconds".
     """
 
     data: HeldData
@@ -96,18 +96,18 @@ def explain(
     Parameters
     ----------
     data
-            The distribution of data over ranks.
+        The distribution of data over ranks.
     packets
-            The costs of packets.
+        The costs of packets.
     least_packet_bytes
         The minimum efficient packet; by default that of `packets`.
     degrees
-            An additional network to price, such as "8x4x2".
+        An additional network to price, such as "8x4x2".
 
     Raises
     ------
     InputError
-            `degrees` is not a network for this number of ranks.
+        `degrees` is not a network for this number of ranks.
     """
     least = packets.efficient_bytes if least_packet_bytes is None else least_packet_bytes
     named = {

@@ -22,15 +22,15 @@ class LiveExplanation:
     Parameters
     ----------
     explanation
-            Its design, as "given", and alternatives, all priced for its data.
+        Its design, as "given", and alternatives, all priced for its data.
     rows
-            A rank's mean rows above each layer and below the last, for "down" and "up".
+        A rank's mean rows above each layer and below the last, for "down" and "up".
     deviation
-            The relative deviation of the densities of "down" and "up" from the nearest power law. None if fewer than
-            two densities lie between 0 and 1, so that no law can be fitted.
+        The relative deviation of the densities of "down" and "up" from the nearest power law. None if fewer than two
+        densities lie between 0 and 1, so that no law can be fitted.
     seconds
-            The measured median seconds of a reduction on the slowest rank. None if ranks have replicas, because their
-            times would differ.
+        The measured median seconds of a reduction on the slowest rank. None if ranks have replicas, because their times
+        would differ.
     """
 
     explanation: DesignComparison
