@@ -37,7 +37,7 @@ CUT = (*BLOCKS, "reduce-scatter", "alltoall")
 #: In these the ranks do not wait for each other, so a barrier precedes each timed call.
 ROOTED = ("broadcast", "reduce", "gather", "scatter")
 APART_BYTES = 64 << 10
-#: Shorter vectors are always copied, wherever they lie.
+#: Shorter vectors are always copied, from any memory.
 LENT_BYTES = 64 << 10
 ROUND_COUNT = 5
 #: An algorithm that is slower than the best by this factor, in its first call or by the model, is not tried.
@@ -105,7 +105,7 @@ def _clearly_best(seconds: Mapping[str, float], usual: str, margin: float) -> st
 
 
 def _representative(comm: Costs, collective: str, size: int, block: int) -> str:
-    """Return the usual algorithm, or the algorithm that stands for its plans."""
+    """Return the usual algorithm, or the algorithm that represents its plans."""
     usual = _native.choice(comm._native, collective, size)
     classes = _native.distinct_algorithms(comm._native, collective, block)
     return next((each[0] for each in classes if usual in each), usual)

@@ -169,8 +169,8 @@ class Communicator(
             The result for in-indices that no rank contributes to: `MissingIndicesError` on every rank, or zeros.
         dense_above : float
             If the ranks of a layer hold more than this share of the indices of their range, they exchange rows of the
-            whole range, without index maps. A share above 1 disables this. So does a range of which all sets together
-            hold less than one index in 32.
+            whole range, without index maps. They always use index maps with a share above 1, or if all sets together
+            hold less than one index in 32 of the range.
         replicas : int, optional
             ``comm.sparse(..., replicas=2)`` is short for ``comm.replicate(2).sparse(...)``; see `replicate`.
 

@@ -1,4 +1,4 @@
-"""Provide reductions whose operation is a function of the program, in Python or compiled.
+"""Provide reductions by a function of the program, in Python or compiled.
 
 The function combines rows, not elements, and rows are never split: an array of shape (n, a, b) has n rows of shape
 (a, b), an array of shape (n,) has n numbers. The operands of each combination are in rank order. Objects other than

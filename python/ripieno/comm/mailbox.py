@@ -116,7 +116,7 @@ class Receive:
         with self._mailbox.lock:
             while not self.has_ended:
                 receive = self._first_in_turn() if self.tag is None else self
-                # An error belongs to one receive, whose `wait` raises it.
+                # An error belongs to one receive. Its `wait` raises the error.
                 try:
                     sender = receive._sender(timeout_s)
                     if sender is None:
@@ -159,7 +159,7 @@ class Receive:
         return self
 
     def _sender(self, timeout_s: float | None) -> int | None:
-        """Return the rank whose message is next, or None if none has begun to arrive in time."""
+        """Return the rank of the next message, or None if none has begun to arrive in time."""
         if self.source is not None and timeout_s is None:
             return self.source
         ranks = range(self._native.world_size)

@@ -90,7 +90,7 @@ class MessageCalls(CallBase):
         timeout_s: float | None = None,
         envelope: bool = False,
     ) -> Any:
-        """Receive a value from rank `source`, or from the rank whose message arrives first.
+        """Receive a value from rank `source`, or from the rank of the first message to arrive.
 
         Parameters
         ----------

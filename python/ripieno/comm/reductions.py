@@ -585,5 +585,5 @@ class Reductions(CallBase):
         return NativeCalls(calls, finish)
 
     def _ranks_of(self, what: str) -> slice:
-        """Return the ranks whose values contribute to the result of this one."""
+        """Return the ranks that contribute to the result of this one."""
         return slice({"scan": self.rank + 1, "exscan": self.rank}.get(what, self.world_size))

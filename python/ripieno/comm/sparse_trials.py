@@ -90,7 +90,7 @@ def _fitted(designs: Sequence[dict[str, Any]], seconds: dict[str, float]) -> lis
     """Return all designs, cheapest first, priced by the costs per layer, packet and byte fitted to the trials."""
     features = {each["degrees"]: _features(each) for each in designs}
     known = [degrees for degrees in seconds if degrees in features]
-    # Weight each trial by its relative error.
+    # Minimize the relative errors of the trials.
     rows = np.array([features[degrees] / seconds[degrees] for degrees in known])
     costs = _not_negative(rows, np.ones(len(known)))
     return sorted(features, key=lambda degrees: float(features[degrees] @ costs))

@@ -189,7 +189,7 @@ class Graph:
             length. A callable receives (m,) int64 ids and returns (m,) ranks; on every rank, equal ids must map to
             equal ranks.
         by : {"source", "target"}
-            The end of an edge at whose owner the edge lies.
+            The end of an edge that determines its location: the edge lies with the owner of this end.
 
         Returns
         -------

@@ -36,7 +36,7 @@ class VertexLayout:
     vertex_count, edge_count, largest : int
         Totals of all ranks: vertices, edges, the largest id.
     by : {"source", "target"}
-        The end of an edge at whose owner the edge lies.
+        The end of an edge that determines its location: the edge lies with the owner of this end.
     weighted : bool
     matrix : (rows, columns, native matrix)
         The edges as in `ripieno.graph.LocalGraph`.

@@ -196,7 +196,7 @@ class PartitionedGraph(VertexLayout):
         home : {"hash", "blocks"} or callable, optional
             As for `Graph.from_edges`; unchanged by default.
         by : {"source", "target"}, optional
-            The end at whose owner edges lie; unchanged by default.
+            The end that determines the location of edges; unchanged by default.
 
         Returns
         -------

@@ -213,7 +213,7 @@ def compression(path: str) -> str | None:
 
 def _unpacked(path: str) -> IO[bytes]:
     if path.lower().endswith(".gz"):
-        return gzip.open(path, "rb")  # type: ignore[return-value]  # it can do what IO can, but does not say so
+        return gzip.open(path, "rb")  # type: ignore[return-value]  # it implements IO, but is not typed so
     return open(path, "rb")
 
 

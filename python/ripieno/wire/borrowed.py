@@ -93,7 +93,7 @@ def can_read(lent: Borrowed, content: NDArray[Any]) -> bool:
 
 
 def _can_be_lent(value: Any) -> bool:
-    # Subclasses such as memmap are excluded: views of files are recognized by their file names.
+    # Mapped files are excluded: a receiver opens them by file name.
     is_plain = type(value) is np.ndarray and not value.dtype.hasobject and value.flags.c_contiguous
     return is_plain and value.nbytes >= LENT_FROM_BYTES and not isinstance(_owner(value), np.memmap)
 

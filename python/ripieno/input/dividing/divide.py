@@ -62,8 +62,8 @@ def divide(
     out : path
         The folder to create.
     partitions : int
-        Number of partitions, each with at least one record. Their sizes differ by about 1/64, or by the longest record.
-        Beside very long records, partitions may be empty.
+        Number of partitions, at most one per record. Their sizes differ by about 1/64, or by the longest record. Very
+        long records may leave some partitions empty.
     replicas : int, optional
         Number of nodes that hold each partition; by default one, or all with `in_place`.
     nodes : sequence of str

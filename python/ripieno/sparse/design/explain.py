@@ -100,7 +100,7 @@ def explain(
     packets
         The costs of packets.
     least_packet_bytes
-        The minimum efficient packet; by default that of `packets`.
+        The minimum efficient packet; by default the one of `packets`.
     degrees
         An additional network to price, such as "8x4x2".
 
