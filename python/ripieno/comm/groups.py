@@ -122,7 +122,7 @@ class SplitCalls(CallBase):
                 except rp.RankFailed:
                     comm = comm.shrink()
 
-        The survivors agree on the members, even if others die during the call, rank 0 included, and connect in a new world.
+        The survivors agree on the members, even if others die meanwhile (rank 0, too), and connect in a new world.
         Any two ranks that return from the same call have the same members. The next call on the new communicator
         detects a later death: hence the loop. A rank may then return once less often than another rank, which met the
         others only in the next world.

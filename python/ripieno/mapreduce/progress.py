@@ -95,7 +95,7 @@ class StepProgress:
             log.note("ripieno.mapreduce", f"checkpoint of iteration {self.iteration} in {self._checkpoints.folder}")
 
     def _open(self, folder: Path, program: str, comm: Communicator | None, *, trusted: bool) -> None:
-        """Resume from the checkpoint in `folder`, if one exists. If there are several drivers, the first reads and writes it."""
+        """Resume from the checkpoint in `folder`, if one exists. The first of several drivers reads and writes it."""
         saved = None
         if comm is None or comm.rank == 0:
             self._checkpoints = Checkpoints(folder, self.name, program, trusted=trusted)
