@@ -1,4 +1,4 @@
-"""What one rank finds wrong with its share of the input is told on all, in the same words."""
+"""Provide `agreement`: bad input that one rank finds is raised on every rank, with the same message."""
 
 from __future__ import annotations
 
@@ -14,9 +14,9 @@ if TYPE_CHECKING:
 
 @contextmanager
 def agreement(comm: Communicator, call: str = "a look at the input") -> Iterator[None]:
-    """Make bad input that one worker finds known to all, so that all stop and the first finder's words are told.
+    """Raise an `InputError` of any rank on all ranks, so that all stop with the message of the lowest such rank.
 
-    All ranks name the call, with its options, in the same words: otherwise it raises `CollectiveMismatch` on all.
+    All ranks pass the same text for the call and its options. Otherwise all raise `CollectiveMismatch`.
     """
     message = None
     try:

@@ -1,8 +1,9 @@
-"""Which algorithm is the fastest for these ranks, by collective and bytes: candidates tried by turns.
+"""Find the fastest algorithm on these ranks, by collective and size, with timed trials.
 
-Of each size every algorithm makes a call; those that are hopeless are left out, and the others are timed in rounds. The
-median counts, and the usual one stays unless another is clearly faster. Between nodes the model goes first: with
-measured costs it says who is worth a try, and it takes the place of trials of sizes for which there is no time.
+For each size, every algorithm makes one call. Hopelessly slow ones are dropped; the others are timed in alternating
+rounds. The median decides, and the default stays unless another algorithm is clearly faster. Between nodes the cost
+model comes first: with measured costs it selects the candidates, and it replaces the trials of sizes for which the
+time budget is too small.
 """
 
 from __future__ import annotations
@@ -23,33 +24,33 @@ if TYPE_CHECKING:
     from ripieno.comm.costs import Costs
     from ripieno.simulation.cluster import Cluster
 
-#: What is tried, in this order.
+#: The collectives that are tried, in this order.
 COLLECTIVES = (
     "allreduce", "broadcast", "reduce", "allgather", "reduce-scatter", "alltoall", "gather", "scatter", "barrier",
 )  # fmt: skip
 #: Bytes of all chunks together.
 SIZES_BYTES = (*(8**power for power in range(1, 9)), 64 << 20)
 ELEMENT_BYTES = 4
-#: Where the bytes are those of a rank's block in an explanation, and where all is cut into blocks.
+#: For these, an explanation gives the bytes of one rank's block, and the whole vector is cut into blocks.
 BLOCKS = ("allgather", "gather", "scatter")
 CUT = (*BLOCKS, "reduce-scatter", "alltoall")
-#: Ranks of these do not wait for each other: each call is timed after a barrier.
+#: In these the ranks do not wait for each other, so a barrier precedes each timed call.
 ROOTED = ("broadcast", "reduce", "gather", "scatter")
 APART_BYTES = 64 << 10
-#: Shorter vectors are copied wherever they lie.
+#: Shorter vectors are always copied, from any memory.
 LENT_BYTES = 64 << 10
 ROUND_COUNT = 5
-#: After its first call, or by its price, who is slower than the best by this factor is not tried.
+#: An algorithm that is slower than the best by this factor, in its first call or by the model, is not tried.
 HOPELESS = 3.0
-#: The usual algorithm stays unless another takes this part less: by trials, and by the model, which is off by 10 %.
+#: The default stays unless another algorithm saves this share: by trials, and by the model, which is off by 10 %.
 MARGIN, PRICED_MARGIN = 0.04, 0.15
-#: Sizes whose trials would take so many shares of the time are not tried.
+#: A size is not tried if its trials would take this many shares of the time budget.
 SHARE_COUNT_MAX = 4.0
 
 
 def measure(comm: Costs, cluster: Cluster | None, budget_s: float) -> AlgorithmChoices:
-    """What `Communicator.try_algorithms` gives; `cluster` is the modelled one where links cost. Collective."""
-    # All ranks go by the clock of the first.
+    """Return the result of `Communicator.try_algorithms`; `cluster` is the model, given if links cost. Collective."""
+    # All ranks use the clock of rank 0.
     begin_s = comm.allreduce(time.time() if comm.rank == 0 else 0.0)
     trials: list[Trial] = []
     for place, collective in enumerate(COLLECTIVES):
@@ -62,16 +63,16 @@ def measure(comm: Costs, cluster: Cluster | None, budget_s: float) -> AlgorithmC
 
 
 def prefer(comm: Costs, choices: AlgorithmChoices) -> None:
-    """From now on these run where a call names none; the same on all ranks."""
+    """Make `choices` the default for calls that name no algorithm. The choices are the same on all ranks."""
     for collective in COLLECTIVES:
         _native.prefer(comm._native, collective, choices.rows(collective))
 
 
 def _of(comm: Costs, cluster: Cluster | None, collective: str, budget_s: float) -> list[Trial]:
-    """All sizes of one collective, ascending."""
+    """Try all sizes of one collective, in ascending order."""
     trials: list[Trial] = []
     per_rank = ELEMENT_BYTES * comm.world_size
-    # Chunks hold an element at least.
+    # A chunk holds at least one element.
     sizes = [max(size // per_rank, 1) * per_rank if collective in CUT else size for size in SIZES_BYTES]
     sizes = [ELEMENT_BYTES] if collective == "barrier" else list(dict.fromkeys(sizes))
     share_s = budget_s / len(sizes)
@@ -86,7 +87,7 @@ def _of(comm: Costs, cluster: Cluster | None, collective: str, budget_s: float) 
         expected_s = _expected(trials, prices, size) * ROUND_COUNT * len(names)
         if expected_s > SHARE_COUNT_MAX * share_s:
             if not prices:
-                # What was best before holds beyond.
+                # The best algorithm of the last size also applies to larger ones.
                 break
             best = _clearly_best(prices, usual, PRICED_MARGIN)
             trials.append(Trial(collective, size, usual, best, prices, is_priced=True))
@@ -98,13 +99,13 @@ def _of(comm: Costs, cluster: Cluster | None, collective: str, budget_s: float) 
 
 
 def _clearly_best(seconds: Mapping[str, float], usual: str, margin: float) -> str:
-    """The fastest, or the usual one unless the fastest takes this part less."""
+    """Return the fastest algorithm, or the usual one unless the fastest saves the share `margin`."""
     best = min(seconds, key=lambda name: seconds[name])
     return usual if usual in seconds and seconds[best] >= (1 - margin) * seconds[usual] else best
 
 
 def _representative(comm: Costs, collective: str, size: int, block: int) -> str:
-    """The usual algorithm, or the one that stands for its plans."""
+    """Return the usual algorithm, or the algorithm that represents its plans."""
     usual = _native.choice(comm._native, collective, size)
     classes = _native.distinct_algorithms(comm._native, collective, block)
     return next((each[0] for each in classes if usual in each), usual)
@@ -116,7 +117,7 @@ def _prices(cluster: Cluster, collective: str, block: int, names: Sequence[str])
 
 
 def _expected(trials: Sequence[Trial], prices: Mapping[str, float], size: int) -> float:
-    """Seconds of a call, about: by the model, or as the size before tells."""
+    """Return the approximate seconds of a call: by the model, or extrapolated from the previous size."""
     if prices:
         return statistics.median(prices.values())
     if not trials:
@@ -127,10 +128,10 @@ def _expected(trials: Sequence[Trial], prices: Mapping[str, float], size: int) -
 def _timed(
     comm: Costs, collective: str, size: int, names: Sequence[str], usual: str, budget_s: float
 ) -> dict[str, float]:
-    """Seconds of a call by each algorithm that is not hopeless; the same on all ranks.
+    """Return the seconds of a call by each algorithm that is not hopeless. The result is the same on all ranks.
 
-    Of long vectors in the memory of a node it is the mean of one that is lent, as results of calls are, and of one
-    that is copied, as other arrays are.
+    For long vectors within a node it is the mean of two calls: one with a zero-copy vector, as results of calls are,
+    and one with a copied vector, as other arrays are.
     """
     shape = size // ELEMENT_BYTES
     vectors = [np.zeros(shape, np.float32)]
@@ -154,6 +155,6 @@ def _timed(
     if len(left) == 1:
         return {left[0]: once[left[0]]}
     share_s = budget_s / (ROUND_COUNT * len(left))
-    # By turns, so that what disturbs for a while disturbs all.
+    # Alternate the algorithms, so that a temporary disturbance affects all of them.
     rounds = [{name: timed(name, share_s) for name in left} for _ in range(ROUND_COUNT)]
     return {name: statistics.median(each[name] for each in rounds) for name in left}

@@ -1,4 +1,4 @@
-"""Broadcast variables: one rank's value for all, fetched when it is needed, once per host, also when ranks die."""
+"""Provide broadcast variables: one rank's value for all ranks, fetched on demand, once per host, despite failures."""
 
 from __future__ import annotations
 
@@ -29,21 +29,21 @@ if TYPE_CHECKING:
 
 T = TypeVar("T")
 
-#: By links between ranks.
+#: Strategies that use links between ranks.
 LINK_STRATEGIES = (AUTO, *DISCIPLINES)
-#: By files in places that all ranks see.
+#: Strategy that uses files in places that all ranks see.
 SHARED_FILE = "shared-file"
 STRATEGIES = (*LINK_STRATEGIES, SHARED_FILE)
 
-#: In the native module's errors about a root that died or is cut off.
+#: Prefix of the native module's errors about a root that died or is cut off.
 _ROOT_IS_LOST = "the root of the broadcast, "
 
-# For who watches them.
+# Open variables, for monitoring.
 _living: weakref.WeakSet[BroadcastVariable[Any]] = weakref.WeakSet()
 
 
 def under_way() -> list[tuple[int, str, int, int, int]]:
-    """Of each variable of this process that is on its way: root, strategy, and bytes that came, went, and are all."""
+    """Return root, strategy, received, sent and total bytes of each variable that is in transfer in this process."""
     held = [(each, each._native) for each in list(_living)]
     return [
         (each.root, each.strategy, came_bytes, gave_bytes, value_bytes)
@@ -55,22 +55,22 @@ def under_way() -> list[tuple[int, str, int, int, int]]:
 
 
 def check_strategy(strategy: object, strategies: Sequence[str] = STRATEGIES) -> None:
-    """Raise unless it is one of these."""
+    """Raise unless `strategy` is one of `strategies`."""
     if strategy not in strategies:
         raise InputError(f"strategy={strategy!r}: expected one of {', '.join(strategies)}")
 
 
 class Corruption(NamedTuple):
-    """A block that came wrong, and was fetched again.
+    """A block that arrived corrupt and was fetched again.
 
     Attributes
     ----------
     block : int
-        Which, counted from 0.
+        Index of the block, counted from 0.
     source : int
-        The rank that sent it wrong; it had it right itself.
+        The rank that sent the corrupt block. Its own copy is correct.
     receiver : int
-        The rank that found out.
+        The rank that detected the corruption.
     """
 
     block: int
@@ -79,18 +79,18 @@ class Corruption(NamedTuple):
 
 
 class Fetched(NamedTuple):
-    """A block, or part of one, that came from another rank.
+    """A block, or part of a block, that another rank sent.
 
     Attributes
     ----------
     sender : int
-        From which rank.
+        The sending rank.
     block : int
-        Which, counted from 0.
+        Index of the block, counted from 0.
     size_bytes : int
-        How much of it, in bytes.
+        Received bytes of the block.
     start_s, end_s : float
-        When its first and its last bytes were here, in seconds since the variable was made on this rank.
+        Arrival of the first and last bytes, in seconds since the variable was created on this rank.
     """
 
     sender: int
@@ -101,14 +101,14 @@ class Fetched(NamedTuple):
 
 
 class Recorded(NamedTuple):
-    """What came to a rank, as far as it was recorded.
+    """The recorded transfers to a rank.
 
     Attributes
     ----------
     fetches : list of Fetched
-        In the order of blocks, 65,536 at most.
+        Transfers in the order of blocks, 65,536 at most.
     left_out_bytes : int
-        Bytes of further blocks.
+        Bytes of blocks beyond this limit.
     """
 
     fetches: list[Fetched]
@@ -116,16 +116,16 @@ class Recorded(NamedTuple):
 
 
 class Delivery(NamedTuple):
-    """What the root knows of a broadcast variable once nobody fetches it any more.
+    """Outcome of a broadcast variable, known at the root once no rank fetches it any more.
 
     Attributes
     ----------
     acknowledged : list of int
-        The ranks that have fetched all of it, of each host one.
+        The ranks that have fetched the whole value, one per host.
     lost : list of int
-        The ranks that died or fell silent before.
+        The ranks that died or stopped responding before that.
     corruptions : list of Corruption
-        The blocks that came wrong.
+        The blocks that arrived corrupt.
     """
 
     acknowledged: list[int]
@@ -134,23 +134,23 @@ class Delivery(NamedTuple):
 
 
 class BroadcastVariable(Generic[T]):
-    """A value of one rank on all ranks of a communicator; `Communicator.broadcast_variable` makes it.
+    """A value of one rank on all ranks of a communicator. `Communicator.broadcast_variable` creates it.
 
     Attributes
     ----------
     value : object
-        The root's value. The first access waits for it, the others return the same object. Its arrays, also those in
-        lists and dicts, are read-only, and lie in memory that the ranks of a host share.
+        The root's value. The first access waits for it; later ones return the same object. Its arrays, also arrays in
+        lists and dicts, are read-only and lie in memory that the ranks of a host share.
     serialization_s : float
-        Seconds that this rank has spent on turning the value into bytes and copying them, at the root, or on turning
-        bytes into the value.
+        At the root: seconds that this rank has spent on serializing and copying the value. Elsewhere: seconds spent on
+        deserializing it.
     """
 
     def __init__(
         self, native: NativeVariable, strategy: str, root: int, comm: CallBase, serialization_s: float = 0.0
     ) -> None:
         self._native: NativeVariable | None = native
-        # As the launcher knows the root.
+        # The root's number and host in the launched world, as the launcher knows them.
         self._root_in_world = comm.first_ranks[root], comm.hosts[root]
         _living.add(self)
         self._opened: list[T] = []
@@ -171,10 +171,10 @@ class BroadcastVariable(Generic[T]):
         return self._opened[0]
 
     def _fetched(self, native: NativeVariable) -> NDArray[np.uint8]:
-        """The bytes of the value, once they are here."""
+        """Wait for the bytes of the value and return them."""
         native.want()
         try:
-            # To NumPy's stubs it is no buffer before Python 3.12.
+            # NumPy's stubs do not accept it as a buffer before Python 3.12.
             shown: Any = native.wait()
         except BroadcastError as error:
             # Other ranks may report the loss before this rank notices it.
@@ -186,22 +186,23 @@ class BroadcastVariable(Generic[T]):
         return np.frombuffer(shown, np.uint8)
 
     def delivery(self) -> Delivery | None:
-        """At the root: who has the value; None elsewhere, and as long as somebody fetches it."""
+        """At the root: return which ranks have the value. Elsewhere, and while a rank fetches it: return None."""
         report = self._held().delivery()
         if report is None:
             return None
         return Delivery(report["acknowledged"], report["lost"], [Corruption(*each) for each in report["corruptions"]])
 
     def recorded(self) -> Recorded:
-        """Which block came from whom, and when; nothing unless the variable was made with ``record=True``."""
+        """Return the source and times of each received block. Empty unless the variable was created with
+        ``record=True``."""
         fetches, left_out_bytes = self._held().record()
         return Recorded([Fetched(*each) for each in fetches], left_out_bytes)
 
     def release(self) -> None:
-        """Let go of the value here; the same when the variable is let go of.
+        """Release the value on this rank. Deleting the variable does the same.
 
-        Arrays of it that are in use stay. The root keeps the value for the others until all have released it. May be
-        called again.
+        Its arrays that are in use stay valid. The root keeps the value until all ranks have released it. Repeated calls
+        have no effect.
         """
         self._native = None
         self._opened = []
@@ -225,14 +226,14 @@ class BroadcastVariable(Generic[T]):
 
 
 class SharedFileVariable(BroadcastVariable[T]):
-    """A value that lies in files; what is native carries words about them only."""
+    """A value that is stored in files. The native variable carries only messages about it."""
 
     def __init__(self, native: NativeVariable, root: int, rank: Gathers, serving: Serving, file: SharedFile) -> None:
         super().__init__(native, SHARED_FILE, root, rank)
         self._serving = serving
         self._file = file
         self._is_root = rank.rank == root
-        # Hosts begin with different copies.
+        # Let each host begin with a different copy, to spread the load.
         self._first = rank.nodes[rank.rank]
         self._others = set(range(rank.world_size)) - {root}
 
@@ -262,7 +263,7 @@ class SharedFileVariable(BroadcastVariable[T]):
 
 
 class BroadcastVariables(Gathers):
-    """The calls of a communicator that make broadcast variables."""
+    """Calls of a communicator that create broadcast variables."""
 
     @overload
     def broadcast_variable(
@@ -277,7 +278,7 @@ class BroadcastVariables(Gathers):
         record: bool = False,
     ) -> BroadcastVariable[Any]: ...
 
-    # None is what others than the root leave out.
+    # Ranks other than the root omit the value, which is None then.
     @overload
     def broadcast_variable(
         self,
@@ -302,47 +303,48 @@ class BroadcastVariables(Gathers):
         places: Place | Sequence[Place] = (),
         record: bool = False,
     ) -> BroadcastVariable[Any]:
-        """Give all ranks the root's `value`, which they fetch when they need it, also when ranks die meanwhile.
+        """Make the root's `value` available to all ranks, which fetch it on first use, even if other ranks die.
 
-        Every rank calls it. It returns at once; bytes come and are given on by a thread of their own. A rank that loses
-        its source goes on with another at the byte where it was. Every block is compared with the root's digest. If
-        the root dies, the others go on by themselves if they have all blocks together.
+        Every rank calls it. It returns at once; a separate thread receives and forwards bytes. A rank that loses its
+        source resumes at the same byte from another source. Every block is verified against the root's digest. If the
+        root dies, the other ranks finish on their own if they hold all blocks together.
 
         Parameters
         ----------
         value : object
-            Used at the root only; other ranks may leave it out.
+            Used at the root only; other ranks may omit it.
         root : int
-            The rank whose value it is.
+            The rank that provides the value.
         strategy : {"auto", "chain", "splitstream", "tree", "flat", "csb", "csb-llcf", "bittorrent", "shared-file"}
-            How blocks find their ways. By trees ("chain", "splitstream", "tree", "flat") all hosts fetch at once, by
-            the others each when ``value`` is first used there. "auto" is "csb".
+            How blocks travel. With the trees ("chain", "splitstream", "tree", "flat") all hosts fetch at once. With the
+            others each host fetches when it first uses ``value``. "auto" is "csb".
         block_bytes : int, optional
-            Bytes of a block. By default there are 256 blocks of 16 KiB to 4 MiB; there are at most 2**20.
+            Block size in bytes. By default there are 256 blocks of 16 KiB to 4 MiB; the maximum is 2**20 blocks.
         per_host : bool
-            Whether ranks of a host share what one of them has fetched. Otherwise every rank fetches for itself.
+            Whether the ranks of a host share one fetched copy. Otherwise every rank fetches for itself.
         places : path or URL, or sequence of these
-            With "shared-file" only, and used at the root: folders that all ranks see under the same names, or URLs of
-            fsspec. The root writes the value to the first three.
+            With "shared-file" only, and used at the root: folders that all ranks see under the same names, or fsspec
+            URLs. The root writes the value to the first three.
         record : bool
-            Whether to record here which block comes from whom, and when: `BroadcastVariable.recorded`.
+            Whether to record the source and times of each block for `BroadcastVariable.recorded`.
 
         Returns
         -------
         BroadcastVariable
-            Its ``value`` is the value. Where it will not come, that raises `BroadcastError`: the root is lost and parts
-            of the value with it; `CommunicatorClosed` if the communicator was closed.
+            Its attribute ``value`` is the value. The access raises `BroadcastError` if the root is lost together with
+            parts of the value, and `CommunicatorClosed` if the communicator was closed.
 
         Notes
         -----
-        The call itself is collective, and raises what collectives raise. What it has begun goes on also if a rank dies
-        and calls of the communicator fail. Closing the communicator waits until all ranks have released the values that
-        come from this one, or closed it too, 10 s at most.
+        The call itself is collective and raises the errors of collectives. The transfer continues if a rank dies and
+        calls of the communicator fail. Closing the communicator waits, at most 10 s, until every rank has closed it or
+        released the values of this root.
 
-        With "shared-file" the call returns when the root has written the value, and raises `BroadcastError` on all
-        ranks if it cannot be written. Each rank maps a file of a folder, eight at a time, and compares the bytes with
-        the root's digest; the ranks of a host share its page cache. What a URL names each rank reads into memory of its
-        own. The files go once all ranks have released the value and the root calls or closes next.
+        With "shared-file" the call returns when the root has written the value. It raises `BroadcastError` on all ranks
+        if the value cannot be written. From a folder, each rank maps a file, eight ranks at a time, and verifies the
+        bytes against the root's digest; the ranks of a host share its page cache. From a URL, each rank reads the bytes
+        into its own memory. After all ranks have released the value, the next call or close of the root removes the
+        files.
 
         Source: Chowdhury et al., "Performance and scalability of broadcast in Spark", section 5.
 
@@ -363,7 +365,7 @@ class BroadcastVariables(Gathers):
             check_count("block_bytes", block_bytes, "expected a whole number of bytes >= 1")
         if self.replicas > 1:
             raise InputError("broadcast_variable: expected the world, or a communicator that was split from it")
-        # What is within the pickle would not be read-only; an empty array needs no memory.
+        # Arrays inside the pickle would not be read-only. An empty array needs no memory.
         begun_s = time.perf_counter()
         try:
             packed = packing.pack(value, within_bytes=0) if self.rank == root else None
@@ -383,20 +385,20 @@ class BroadcastVariables(Gathers):
     def broadcast_memory(
         self, limit_bytes: int | None = None, spill_directory: str | os.PathLike[str] | None = None
     ) -> BroadcastMemory:
-        """What values of broadcasts take in this process, and how much they may; not collective.
+        """Return the memory use and limit of broadcast values in this process, and optionally set them. Not collective.
 
-        Beyond the limit those that were used least recently go to files without names in `spill_directory`, where
-        arrays that are in use stay valid: they lie at the same addresses. The first time that is warned of. A value
-        counts where it was fetched for its host, and at its root; the other ranks of a host map it.
+        Beyond the limit, the least recently used values move to unnamed files in `spill_directory`. Arrays that are in
+        use stay valid at the same addresses. The first spill logs a warning. A value counts on the rank that fetched it
+        for its host, and at its root; the other ranks of a host map it.
 
         Parameters
         ----------
         limit_bytes : int, optional
-            What they may take in memory from now on. RIPIENO_BROADCAST_MEMORY in the environment says it for every
-            rank, such as ``8GiB``. Otherwise it is half of what would be free without them, and no more than half of
-            the memory of the machine or its cgroup.
+            The new limit in bytes. The environment variable RIPIENO_BROADCAST_MEMORY sets it for every rank, for
+            example ``8GiB``. The default is half of the memory that would be free without the values, and at most half
+            of the memory of the machine or its cgroup.
         spill_directory : path, optional
-            With `limit_bytes` only; by default where TMPDIR says, or /var/tmp.
+            With `limit_bytes` only. The default is TMPDIR, or /var/tmp.
 
         Returns
         -------
@@ -416,9 +418,9 @@ class BroadcastVariables(Gathers):
     def _lasting_variable(
         self, packed: packing.PackedValue | None, strategy: str, places: Sequence[str], generation: int
     ) -> BroadcastVariable[Any]:
-        """A variable of rank 0 that outlasts this communicator, as long as its ranks' processes live.
+        """Create a variable of rank 0 that outlasts this communicator, as long as the processes of its ranks live.
 
-        Ranks that cannot be sure to have begun the same ones before name another `generation`, and meet anew for it.
+        Ranks that may have begun different variables before pass another `generation`, and connect again for it.
         """
         if not self._lasting or self._lasting[-1][0] != generation:
             self._lasting.append((generation, self._meet_to_serve()))
@@ -430,7 +432,7 @@ class BroadcastVariables(Gathers):
     def _begin_shared_file(
         self, serving: Serving, packed: packing.PackedValue | None, root: int, places: Sequence[str]
     ) -> BroadcastVariable[Any]:
-        """Write what is packed, at the root, and tell all where."""
+        """Write the packed value at the root, and send its location to all ranks."""
         written: SharedFile | BroadcastError | None = None
         if self.rank == root:
             assert packed is not None, "the root has the value"
@@ -460,7 +462,7 @@ class BroadcastVariables(Gathers):
         block_bytes: int | None,
         record: bool,
     ) -> BroadcastVariable[Any]:
-        """Offer what is packed, at the root, or expect it."""
+        """Offer the packed value at the root, or expect it elsewhere."""
         discipline = discipline_of(strategy, at_once=False)
         members = self._members(root, per_host)
         order = [rank for rank in members if rank != root] if discipline in AT_ONCE else []
@@ -480,7 +482,7 @@ class BroadcastVariables(Gathers):
         return BroadcastVariable(native, discipline, root, self, copied_s)
 
     def _members(self, root: int, per_host: bool) -> list[int]:
-        """Who fetches: the root, then of each host one, or every rank; those of a rack one after the other."""
+        """Return the fetching ranks, root first: one per host or every rank, with the ranks of a rack in sequence."""
         ranks = [(root + after) % self.world_size for after in range(self.world_size)]
         if per_host:
             first: dict[int, int] = {}
@@ -493,7 +495,7 @@ class BroadcastVariables(Gathers):
         return [rank for rack in racks.values() for rank in rack]
 
     def _service(self) -> Serving:
-        """What serves this communicator, from its first variable on."""
+        """Return the server of this communicator's variables, created with the first variable."""
         if self._broadcasts is None:
             self._broadcasts = self._meet_to_serve()
         return self._broadcasts
@@ -505,7 +507,7 @@ class BroadcastVariables(Gathers):
 
 
 def checked_for(strategy: str, places: Place | Sequence[Place]) -> list[str]:
-    """The places of a shared file, which other strategies do without."""
+    """Return the checked places of a shared file. Raise if another strategy has places."""
     if strategy == SHARED_FILE:
         return checked_places(places)
     if places:

@@ -1,12 +1,12 @@
-"""`Communicator`: the collectives, for arrays, numbers and any other Python objects.
+"""Provide `Communicator`: collectives for arrays, numbers and any other Python objects.
 
-Every rank calls the same methods in the same order. Arguments are never changed and results are new, unless ``out=``
-says where a result belongs: then the data moves once, straight into it, and nothing else is exchanged. Without ``out=``
-(or ``counts=``, where there is one) ranks may give values of different kinds and sizes, and a small message with these
-goes ahead of the data. Sums and other reductions need no such message.
+Every rank calls the same methods in the same order. Calls never change their arguments. Results are new objects unless
+``out=`` names an array for the result: then the data moves once, directly into it, and no other message is exchanged.
+Without ``out=`` (or ``counts=``, where a call has it) ranks may pass values of different types and sizes, and a small
+message with types and sizes precedes the data. Sums and other reductions need no such message.
 
-An *array* is a NumPy array or whatever shares its memory with one: the buffer protocol, or DLPack. Everything else
-travels as pickle protocol 5, with the memory of the arrays inside it sent from, and received into, its place.
+An *array* is a NumPy array or any object that shares its memory by the buffer protocol or DLPack. Every other object
+is sent as pickle protocol 5. The memory of arrays inside it is sent and received in place.
 """
 
 from __future__ import annotations
@@ -49,7 +49,7 @@ R = TypeVar("R")
 def _asynchronous(
     method: Callable[Concatenate[Communicator, P], R],
 ) -> Callable[Concatenate[Communicator, P], Handle[R]]:
-    """`method`, returning a handle at once."""
+    """Return a variant of `method` that returns a handle at once."""
 
     def begin(self: Communicator, /, *args: P.args, **kwargs: P.kwargs) -> Handle[R]:
         return method(AsyncCommunicator(self), *args, **kwargs)  # type: ignore[return-value]
@@ -77,56 +77,60 @@ class Communicator(
     LocalTasks,
     Reductions,
 ):
-    """One rank's part in the conversation of all ranks.
+    """One rank's access to all other ranks: collectives, messages, checkpoints and files.
 
-    Programs do not make one: `ripieno.launch` hands it to the program, `ripieno.init` to a script.
+    Programs do not construct a communicator: `ripieno.launch` passes one to the program, `ripieno.init` returns one to
+    a script.
 
     Attributes
     ----------
     rank : int
-        This process's number, 0 … world_size - 1.
+        The number of this process, 0 … world_size - 1.
     world_size : int
-        How many ranks there are.
+        The number of ranks.
     hosts : list of str
         The host of every rank.
     nodes : list of int
-        The node of every rank: ranks of equal number can share memory.
+        The node of every rank. Ranks with equal node numbers can share memory.
     racks : list of str or None
         The rack of every rank, or None if it is not known; see `ripieno.launch.racks`.
     threads : int
-        The number of threads for this rank's computation, so that the ranks of a host share its cores.
+        The number of threads for the computation of this rank. It divides the cores of a host among its ranks.
     replicas : int
-        How many replicas there are of each rank, see `replicate`.
+        The number of replicas of each rank; see `replicate`.
     replica : int
-        Which of the replicas of its rank this process is, 0 … replicas - 1.
+        The index of this process among the replicas of its rank, 0 … replicas - 1.
     begins_again : bool
-        Whether the program begins again if ranks are lost, so that it is worth a `checkpoint`.
+        Whether the program restarts after ranks are lost, so that a `checkpoint` is useful.
     first_ranks : list of int
-        Which rank each had in the world that was launched: another one where `split` or `shrink` made this.
+        The rank that each rank had in the launched world. It differs from the present one after `split` or `shrink`.
     kept : dict
-        Values that programs keep on this rank from one `Job.run` to the next, under keys of their own. It is emptied
-        when the communicator is closed; `shrink` hands it on. After a failure the next program gets a new communicator
-        with an empty `kept`.
+        Values that programs keep on this rank from one `Job.run` to the next, under keys of their choice. Closing the
+        communicator empties it; `shrink` passes it to the new communicator. After a failure the next program gets a new
+        communicator with an empty `kept`.
 
     Notes
     -----
-    ``algorithm=`` names one of `ripieno._native.algorithms`. ``order=`` is the order of the ranks in chains, rings and
-    the trees over them, and is the same on every rank. "racks" is the default: rack by rack and node by node, so that
-    uplinks and cables are crossed the fewest times possible. "given" is by rank, and "random:SEED" is random ("random"
-    is seed 0). Algorithms in which every rank talks to every other have no order. RIPIENO_ALGORITHM in the environment
-    of all ranks overrides the defaults: ``ring``, ``allreduce=ring,broadcast=chain@given``.
+    ``algorithm=`` names one of `ripieno._native.algorithms`. ``order=`` is the order of the ranks in chains, in rings
+    and in the trees over them. It is the same on every rank. The default, "racks", sorts by rack and node, so that data
+    crosses uplinks and links between nodes as rarely as possible. "given" sorts by rank, and "random:SEED" is a random
+    order ("random" uses seed 0). Algorithms in which every pair of ranks communicates have no order. The environment
+    variable RIPIENO_ALGORITHM, set on all ranks, overrides the defaults: ``ring``,
+    ``allreduce=ring,broadcast=chain@given``.
 
     Raises
     ------
     RankFailed
-        A rank died, fell silent, raised, or left while others waited for it. Every call that communicates may raise it.
+        A rank died, stopped responding, raised, or left while others waited for it. Any communicating call may raise
+        it.
     CollectiveMismatch
-        Ranks called different collectives, or the same with other sizes, types, shapes, keys or roots. Every call that
-        communicates may raise it.
+        Ranks called different collectives, or the same one with different sizes, types, shapes, keys or roots. Any
+        communicating call may raise it.
     InputError
         An argument is wrong; nothing has been sent.
     CommunicatorClosed
-        The communicator has been closed, or this process was forked from the rank's. It may compute, but is no rank.
+        The communicator is closed, or this process was forked from a rank. A forked process may compute, but it is no
+        rank.
     """
 
     # Sparse reductions
@@ -142,33 +146,33 @@ class Communicator(
         dense_above: float = DENSE_ABOVE,
         replicas: int | None = None,
     ) -> SparseReduce:
-        """Prepare reductions of sparse data: the indices travel once, here, and only rows of values afterwards.
+        """Prepare reductions of sparse data: send the indices once; later reductions send rows of values only.
 
-        Every rank calls it, with its own indices and the same options. Rows go down the layers of a nested butterfly.
-        At each layer they are combined with those of `d` ranks. They come back by the same ranks. The `threads` of a
-        rank sort and merge indices, here, and bring its rows in order in each reduction.
+        Every rank calls it with its own indices and the same options. Rows pass down the layers of a nested butterfly.
+        At each layer of degree `d`, a rank combines its rows with the rows of `d` ranks. Results return over the same
+        ranks. The `threads` of a rank sort and merge the indices here, and order its rows in each reduction.
 
         Parameters
         ----------
         out_indices : array of shape (n_out,), of whole numbers
-            The indices that this rank contributes to, in any order. Rows of a repeated one are combined.
+            The indices that this rank contributes to, in any order. Rows with a repeated index are combined.
         in_indices : array of shape (n_in,), of whole numbers
-            The indices whose combined rows this rank gets, in any order; repeated ones get equal rows.
+            The indices whose combined rows this rank receives, in any order. Repeated indices get equal rows.
         size : int, optional
-            Indices are smaller than this; by default one more than the largest that any rank gives.
+            The exclusive upper bound of the indices. The default is one more than the largest index of any rank.
         degrees : {"direct", "binary", "tried"}, str such as "8x4x2", int, or sequence of int, optional
-            How many ranks meet at each layer; their product is the number of ranks, and a single number is the only
-            layer. By default designed from the indices of all ranks. With "tried" the leading designs make some
-            reductions of zeros, and the fastest stays: for sets that are reduced often. Other degrees add in another
-            order, so that floating-point sums may differ in their last bits from one trial to the next.
+            The number of ranks that exchange at each layer. The product is the number of ranks; a single number means
+            one layer. The default is designed from the indices of all ranks. "tried" times the leading designs on
+            reductions of zeros and keeps the fastest: use it for index sets that are reduced often. Different degrees
+            add in different orders, so floating-point sums may differ in their last bits between trials.
         missing : {"error", "zero"}
             The result for in-indices that no rank contributes to: `MissingIndicesError` on every rank, or zeros.
         dense_above : float
-            If the ranks of a layer have more than this share of the indices of their range, they exchange rows of the
-            whole range, without index maps. They never do so with a share above 1, nor if their sets together have
-            less than one index in 32 of the range.
+            If the ranks of a layer hold more than this share of the indices of their range, they exchange rows of the
+            whole range, without index maps. They always use index maps with a share above 1, or if all sets together
+            hold less than one index in 32 of the range.
         replicas : int, optional
-            ``comm.sparse(..., replicas=2)`` is short for ``comm.replicate(2).sparse(...)``, see `replicate`.
+            ``comm.sparse(..., replicas=2)`` is short for ``comm.replicate(2).sparse(...)``; see `replicate`.
 
         Returns
         -------
@@ -178,10 +182,10 @@ class Communicator(
         Raises
         ------
         InputError
-            Indices are negative or not less than `size`, and nothing has been sent; or, on every rank, ranks gave
-            different options.
+            Indices are negative or not less than `size`; then nothing has been sent. Or ranks passed different options;
+            then every rank raises.
         MissingIndicesError
-            On every rank: in-indices that no rank contributes to.
+            On every rank: some in-indices have no contributing rank.
 
         Notes
         -----
@@ -197,7 +201,7 @@ class Communicator(
         if degrees == sparse_trials.TRIED:
             options = options_of(size, None, missing, dense_above)
             if self.replicas > 1:
-                # Replicas of a rank take different times.
+                # The trial times would differ between the replicas of a rank.
                 raise InputError("degrees='tried': expected other degrees where ranks have replicas")
 
             def configure(name: str) -> _native.SparseReduce:
@@ -269,10 +273,10 @@ class Communicator(
         dense_above: float = DENSE_ABOVE,
         replicas: int | None = None,
     ) -> NDArray[Any]:
-        """``sparse(out_indices, in_indices, ...).reduce(values, op)`` in one pass: indices and values travel together.
+        """Return ``sparse(out_indices, in_indices, ...).reduce(values, op)``, with indices and values sent together.
 
-        For index sets that are reduced once, such as those of a minibatch. Parameters, errors and bits of the result
-        are those of `sparse` and of `SparseReduce.reduce`.
+        Use it for index sets that are reduced once, such as the features of a minibatch. Parameters, errors and the
+        bits of the result equal those documented for `sparse` and `SparseReduce.reduce`.
         """
         if replicas is not None and replicas != self.replicas:
             return self._logical(replicas).sparse_reduce(
@@ -297,9 +301,9 @@ class Communicator(
 
         return reduced(reduce, rows, len(wanted), out)
 
-    # The same, returning a `Handle` at once. Arrays must not be changed, `out` not even read, until it is done. Calls
-    # count in the order in which they are made, these and the blocking ones together. What needs no exchange of sizes
-    # is in flight at once; the others follow each other, and what is called after one waits for it.
+    # Variants that return a `Handle` at once. Until it is done, the caller must not change the arrays or read `out`.
+    # Calls are numbered in the order of their start, blocking ones included. A call that needs no exchange of sizes is
+    # in flight at once. The others run one after the other, and any later call waits for them.
 
     broadcast_async = _asynchronous(Gathers.broadcast)
     allreduce_async = _asynchronous(Reductions.allreduce)
@@ -322,7 +326,7 @@ class Communicator(
     recv_async = _asynchronous(MessageCalls.recv)
     sendrecv_async = _asynchronous(MessageCalls.sendrecv)
 
-    # What happened
+    # Statistics
 
     @overload
     def stats(self, *, all_ranks: Literal[False] = False) -> dict[str, Any]: ...
@@ -331,29 +335,29 @@ class Communicator(
     def stats(self, *, all_ranks: Literal[True]) -> Waiting: ...
 
     def stats(self, *, all_ranks: bool = False) -> dict[str, Any] | Waiting:
-        """Calls, bytes and seconds that this rank has communicated since the start, and the ranks it has waited for.
+        """Return the calls, bytes and seconds of communication of this rank since the start, and its waits per rank.
 
         Parameters
         ----------
         all_ranks : bool
-            Bring the waits of all ranks together: then it is a collective, which every rank calls.
+            Combine the waits of all ranks. The call is then a collective, which every rank calls.
 
         Returns
         -------
         dict
             Of this rank: "call_count", "seconds_communicating", "bytes_sent", "bytes_received", "seconds_serializing"
-            (how long this process has made bytes of objects and objects of bytes), and "seconds_waited_for", a list
-            with one number per rank of this communicator: how long this process has
-            waited for that one, in whatever communicator. Waits of less than a microsecond may be missing.
-            "threads" has a dict for each thread that has computed in kernels of this process: its "index", 0 for that
-            of the caller, its "thread" as the kernel numbers it, the count of "kernels" that it was part of,
-            "computing_s" in them, and "waiting_s" for the others. Beside them stand what the kernel has counted since
-            the thread began, None where it does not tell: "running_s" on a core and "runnable_s" of waiting for one,
-            "voluntary_switches", "involuntary_switches", "migrations" from core to core, "minor_faults" of pages
-            touched first, and "major_faults" of pages read.
+            (time spent on serializing and deserializing objects), and "seconds_waited_for", a list with one number per
+            rank of this communicator: the seconds that this process has waited for that rank, in any communicator.
+            Waits of less than a microsecond may be missing. "threads" has a dict for each thread that has computed in
+            kernels of this process: its "index" (0 is the caller's thread), its operating-system id "thread", the
+            number of "kernels" that it ran, "computing_s" in them, and "waiting_s" for other threads. The other entries
+            are counters of the operating system since the thread began, or None where it does not report them:
+            "running_s" on a core, "runnable_s" waiting for a core, "voluntary_switches", "involuntary_switches",
+            "migrations" between cores, "minor_faults" (first touches of pages) and "major_faults" (pages read from
+            disk).
         Waiting
-            Of all ranks: a table of the waits of each rank for each other, and the straggler that made the others wait.
-            Print it.
+            Of all ranks: a printable table of the waits of each rank for each other rank, and the straggler that caused
+            the longest waits.
         """
         of_world = self._native.flight(0)["seconds_waited_for"]
         seconds_waited_for = [of_world[rank] for rank in self._native.world_ranks]
@@ -367,17 +371,18 @@ class Communicator(
         return Waiting(np.array(self._said_by_all("stats", np.array(seconds_waited_for))))
 
     def flight(self, count: int | None = None) -> list[dict[str, Any]]:
-        """The latest collectives of this rank, at most `count`, oldest first; by default all that are kept.
+        """Return the latest collectives of this rank, oldest first: at most `count`, by default all recorded ones.
 
-        Each is a dict: "collective", "sequence", "communicator", "algorithm", "dtype", "op", "bytes", "peer_count" (how
-        many ranks it exchanged bytes with), "start_s" and "end_s" (on `time.monotonic`), "waiting_s", "waited_for" (the
-        rank that was waited for longest, or None), "moving_s", "outcome" ("done", "failed", "interrupted" or
-        "in flight"), "text" (the same for people) and "number" (its place among all that this rank began).
+        Each is a dict: "collective", "sequence", "communicator", "algorithm", "dtype", "op", "bytes", "peer_count" (the
+        number of ranks with which it exchanged bytes), "start_s" and "end_s" (on `time.monotonic`), "waiting_s",
+        "waited_for" (the rank with the longest wait, or None), "moving_s", "outcome" ("done", "failed", "interrupted"
+        or "in flight"), "text" (a readable summary) and "number" (its position among all collectives that this rank
+        began).
 
-        They are of all communicators of this process: "waited_for" is a rank of the world, also in those of a group.
+        The list covers all communicators of this process. "waited_for" is always a rank of the world, also in a group.
 
-        4096 are kept. A short call that never waited has no times: it lies between its neighbours. With RIPIENO_FLIGHT
-        set to a folder 65,536 are kept, all with times.
+        The recorder keeps 4096 collectives. A short call that never waited has no times of its own; it lies between its
+        neighbors. With RIPIENO_FLIGHT set to a folder, the recorder keeps 65,536 collectives, all with times.
         """
         if count is not None:
             count = whole("count", count, 0, 2**63 - 1)
@@ -386,7 +391,7 @@ class Communicator(
 
 
 class AsyncCommunicator(Communicator):
-    """A communicator whose calls are begun only: each returns a `Handle`."""
+    """A communicator whose calls only begin: each returns a `Handle`."""
 
     def __init__(self, comm: Communicator) -> None:
         self.__dict__ = comm.__dict__

@@ -1,7 +1,7 @@
-"""Costs of a communicator's links, memory and cores, by short calls between few pairs of its ranks.
+"""Measure the costs of a communicator's links, memory and cores, with short calls between few pairs of ranks.
 
-Of each kind of link up to three pairs exchange messages that grow, one pair after the other, so that neither cores nor
-wires are shared. What an uplink carries is seen only when all hosts of two racks exchange at once.
+For each kind of link, up to three pairs exchange messages of growing size, one pair at a time. So pairs share neither
+cores nor network links. The capacity of an uplink shows only when all hosts of two racks exchange at once.
 """
 
 from __future__ import annotations
@@ -21,21 +21,21 @@ from ripieno.simulation.link_costs import LinkCost, MeasuredCosts
 if TYPE_CHECKING:
     from ripieno.comm.costs import Costs
 
-#: Pairs of a kind: the first, one in the middle, the last.
+#: Pairs per kind of link: the first, the middle and the last.
 PAIR_COUNT = 3
 SHORT_BYTES = 8
-#: The least and the most of a long message, and for how many of them there shall be time.
+#: Minimum and maximum size of a long message, and the number of long messages that must fit into the budget.
 LEAST_BYTES, MOST_BYTES, CALL_COUNT = 64 << 10, 4 << 20, 8
-#: What is added and copied, and the part of all time that this gets.
+#: Size of the vector that is added and copied, and the share of the budget for it.
 VECTOR_BYTES, VECTOR_SHARE = 1 << 20, 0.1
-#: Exchanges of all pairs over uplinks.
+#: Rounds in which all pairs exchange over uplinks.
 ROUND_COUNT = 3
-#: An uplink that carries this part of what the cables of its hosts do is never in the way.
+#: An uplink with at least this share of the total bandwidth of its hosts never limits.
 FULL_SHARE = 0.85
 
 
 def measure(comm: Costs, budget_s: float) -> MeasuredCosts:
-    """What `Communicator.tune` gives. Collective."""
+    """Return the result of `Communicator.tune`. Collective."""
     nodes, racks = list(comm.nodes), list(comm.racks)
     begin_s = time.time()
     comm.barrier()
@@ -43,7 +43,7 @@ def measure(comm: Costs, budget_s: float) -> MeasuredCosts:
     add_s, copy_s = comm.allreduce(np.array(passes), op="max") / VECTOR_BYTES
     pairs = {kind: _spread(found) for kind, found in _pairs(nodes, racks).items()}
     crowd = _crowd(nodes, racks)
-    # An uplink's crowd counts as one more pair.
+    # The group of pairs over an uplink counts as one more pair.
     shares = sum(map(len, pairs.values())) + bool(crowd)
     share_s = (1 - VECTOR_SHARE) * budget_s / max(1, shares)
     links = {kind: _link(comm, found, share_s) for kind, found in pairs.items()}
@@ -63,7 +63,7 @@ def measure(comm: Costs, budget_s: float) -> MeasuredCosts:
 
 
 def _pairs(nodes: Sequence[int], racks: Sequence[str | None]) -> dict[str, list[Pair]]:
-    """By kind of link, pairs of ranks that follow each other: of a node, of nodes of a rack, of racks."""
+    """Return pairs of consecutive ranks by kind of link: within a node, between nodes of a rack, between racks."""
     by_node: dict[int, list[int]] = {}
     for rank, node in enumerate(nodes):
         by_node.setdefault(node, []).append(rank)
@@ -79,14 +79,14 @@ def _pairs(nodes: Sequence[int], racks: Sequence[str | None]) -> dict[str, list[
 
 
 def _spread(pairs: list[Pair]) -> list[Pair]:
-    """The first, one in the middle and the last."""
+    """Return the first, the middle and the last pair."""
     last = len(pairs) - 1
     places = {last * part // (PAIR_COUNT - 1) for part in range(PAIR_COUNT)}
     return [pairs[place] for place in sorted(places)] if pairs else []
 
 
 def _crowd(nodes: Sequence[int], racks: Sequence[str | None]) -> list[Pair]:
-    """As many pairs as may be between a first rank of each node of the first rack, and of the second."""
+    """Return as many pairs as possible between the nodes of the first and the second rack, one rank per node."""
     first = [nodes.index(node) for node in dict.fromkeys(nodes)]
     names = list(dict.fromkeys(racks))[:2]
     if len(names) < 2:
@@ -96,7 +96,7 @@ def _crowd(nodes: Sequence[int], racks: Sequence[str | None]) -> list[Pair]:
 
 
 def _link(comm: Costs, pairs: Sequence[Pair], share_s: float) -> LinkCost | None:
-    """The median of these pairs."""
+    """Return the median cost of these pairs."""
     found = [_exchanges(comm, pair, share_s) for pair in pairs]
     if not found:
         return None
@@ -105,12 +105,12 @@ def _link(comm: Costs, pairs: Sequence[Pair], share_s: float) -> LinkCost | None
 
 
 def _exchanges(comm: Costs, pair: Pair, budget_s: float) -> tuple[float, float]:
-    """Seconds of a short message, and bytes per second of long ones; all ranks know both."""
+    """Return the seconds of a short message and the bytes per second of long ones, on all ranks."""
     told = np.zeros(2)
     together = comm.split(0 if comm.rank in pair else None)
     if together is not None:
         told[0] = _seconds(together, SHORT_BYTES, budget_s / 4)
-        # These also let a fresh connection come to its speed.
+        # These exchanges also let a new connection reach its full speed.
         about = LEAST_BYTES / _seconds(together, LEAST_BYTES, budget_s / 4)
         size = _fitting(about, budget_s / 2)
         told[1] = size / _seconds(together, size, budget_s / 2)
@@ -120,12 +120,12 @@ def _exchanges(comm: Costs, pair: Pair, budget_s: float) -> tuple[float, float]:
 
 
 def _fitting(bytes_per_s: float, budget_s: float) -> int:
-    """Bytes of a long message."""
+    """Return the size of a long message in bytes."""
     return int(min(MOST_BYTES, max(LEAST_BYTES, budget_s * bytes_per_s / CALL_COUNT)))
 
 
 def _seconds(together: Costs, size_bytes: int, budget_s: float) -> float:
-    """Of an exchange between two ranks: each sends so many bytes to the other; the same on both."""
+    """Return the seconds of an exchange in which two ranks send `size_bytes` to each other. Both get the same value."""
     vector = np.zeros(2 * size_bytes, np.uint8)
     apart = size_bytes > SHORT_BYTES
     found = _native.measure(together._native, "allgather", vector, budget_s=budget_s, apart=apart, algorithm="direct")
@@ -133,7 +133,7 @@ def _seconds(together: Costs, size_bytes: int, budget_s: float) -> float:
 
 
 def _uplink(comm: Costs, crowd: Sequence[Pair], cable: LinkCost, budget_s: float) -> float | None:
-    """Bytes per second of an uplink, each way; None if that is what the cables carry."""
+    """Return the bytes per second of an uplink, each way, or None if the uplink does not limit its hosts."""
     size = _fitting(cable.bytes_per_s, budget_s)
     slowest_s = [max(exchange_round(comm, crowd, size)[one] for one, _ in crowd) for _ in range(ROUND_COUNT)]
     whole = len(crowd) * size / statistics.median(slowest_s)

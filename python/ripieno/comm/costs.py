@@ -1,6 +1,6 @@
-"""What links, memory and algorithms cost these ranks: measured, kept for the cluster, explained, and chosen by.
+"""Provide the cost calls of a communicator: measure, store and explain costs of links, memory and algorithms.
 
-Few programs ask. So the model, and what measures for it, is imported by the call that needs it.
+Few programs use them, so each call imports the model and the probes that it needs.
 """
 
 from __future__ import annotations
@@ -28,34 +28,36 @@ if TYPE_CHECKING:
 
 
 def _measured_costs(comm: CallBase) -> MeasuredCosts | None:
-    """Those of `Communicator.tune`, of this communicator or kept for its hosts."""
+    """Return the costs that `Communicator.tune` measured on this communicator or stored for its hosts."""
     from ripieno.simulation import MeasuredCosts, link_costs
 
     return comm.kept.get(MeasuredCosts) or link_costs.kept(comm.hosts)
 
 
 class Costs(SplitCalls, Exchanges, Gathers, Reductions):
-    """The part of a `Communicator` that knows what its ranks cost."""
+    """Calls of a `Communicator` that measure and explain costs."""
 
     def measure_packets(self, sizes_bytes: Sequence[int] | None = None, *, budget_s: float = 1.0) -> PacketCurve:
         """Measure the cost of packets by their size, while every rank sends to several ranks at once. Collective.
 
-        From now on the degrees of sparse reductions on this communicator are designed for the measured costs, not for
-        the usual ones of the memory of one node, or of links between nodes.
+        Later sparse reductions on this communicator choose their degrees by the measured costs. Without it they use
+        default costs of memory within a node, or of links between nodes.
 
         Parameters
         ----------
         sizes_bytes : sequence of int, optional
-            Sizes to try, ascending, the same on every rank; by default 64 bytes to 16 MiB in steps of a factor of 4.
+            Sizes to measure, ascending, the same on every rank; by default 64 bytes to 16 MiB in steps of a factor of
+            4.
         budget_s : float
-            About how many seconds it takes. Sizes that need more are left out, except for the first two.
+            Approximate duration in seconds. Sizes that need more are skipped, except for the first two.
 
         Returns
         -------
         PacketCurve
-            The same on every rank: "points" of (bytes, seconds), "latency_s" until the last packet is there, "crowd_s"
-            that each peer beyond 8 adds to every packet, and, from the points, "alpha_s", "beta_s_per_byte",
-            "best_throughput" in bytes per second and "efficient_bytes", the smallest packet that reaches 80 % of it.
+            The same on every rank: "points" of (bytes, seconds), "latency_s" until the last packet has arrived, and
+            "crowd_s", which each peer beyond 8 adds to every packet. Fitted to the points: "alpha_s",
+            "beta_s_per_byte", "best_throughput" in bytes per second and "efficient_bytes", the smallest packet that
+            reaches 80 % of it.
         """
         sizes = _native.PACKET_SIZES_BYTES
         if sizes_bytes is not None:
@@ -65,27 +67,29 @@ class Costs(SplitCalls, Exchanges, Gathers, Reductions):
         return _native.measure_packets(self._native, sizes, number("budget_s", budget_s, "expected seconds"))
 
     def explain(self, collective: str, *, nbytes: int, order: str | None = None, root: int = 0) -> Explanation:
-        """Price every algorithm of a collective for these ranks, where they stand. Any rank may call it alone.
+        """Estimate the time of every algorithm of a collective for these ranks and hosts. Not collective.
 
-        Links cost what :meth:`tune` has measured, here or in an earlier program on the same hosts. Else they cost what
-        :meth:`measure_packets` has measured, or what is usual, and uplinks of racks are never in the way.
+        Links have the costs that :meth:`tune` has measured, here or in an earlier program on the same hosts. Without
+        them, the costs are those measured by :meth:`measure_packets`, or defaults, and rack uplinks never limit.
 
         Parameters
         ----------
         collective : str
             "allreduce", "broadcast" and so on.
         nbytes : int
-            Of the vector; of a rank's block for allgather, gather and scatter; all that a rank sends for alltoall.
+            Bytes of the vector. For allgather, gather and scatter: of a rank's block. For alltoall: all that a rank
+            sends.
         order : str, optional
-            In which order chains and rings run: "racks" by default, "given" or "random:SEED".
+            The order of ranks in chains and rings: "racks" by default, "given" or "random:SEED".
         root : int
-            Of a collective that has one.
+            The root, for a collective that has one.
 
         Returns
         -------
         Explanation
-            "candidates", the fastest first, with "seconds" on this group and the terms of their formulae; "fastest",
-            "chosen", which runs by default, "why", and "costs": where those of links come from. It prints as a table.
+            "candidates", fastest first, with "seconds" on this group and the terms of their formulas; "fastest";
+            "chosen", the algorithm that runs by default; "why"; and "costs", the source of the link costs. It prints as
+            a table.
         """
         from ripieno.comm.algorithm_trials import BLOCKS
         from ripieno.simulation import Cluster, explain
@@ -103,25 +107,26 @@ class Costs(SplitCalls, Exchanges, Gathers, Reductions):
         return replace(found, chosen=_native.choice(native, collective, in_all))
 
     def tune(self, *, budget_s: float = 1.0) -> MeasuredCosts:
-        """Measure what links, memory and cores cost here, and keep it for this cluster. Collective.
+        """Measure the costs of links, memory and cores here, and store them for this cluster. Collective.
 
-        Up to three pairs of each kind of link, one after the other, exchange short and long messages: ranks of a node,
-        nodes of a rack, racks. With racks told, all hosts of two racks exchange at once, which shows what an uplink
-        carries. From now on `explain` counts with these costs, here and in later programs on the same hosts: each host
-        has them in a file under ``XDG_CACHE_HOME``, or ``~/.cache``. Keep network and hosts quiet meanwhile.
+        For each kind of link (ranks of a node, nodes of a rack, racks), up to three pairs exchange short and long
+        messages, one pair at a time. If racks are configured, all hosts of two racks exchange at once, which shows the
+        capacity of an uplink. `explain` then uses these costs, here and in later programs on the same hosts. Each host
+        stores them in a file under ``XDG_CACHE_HOME``, or ``~/.cache``. Keep the network and the hosts idle during the
+        call.
 
-        Which algorithm runs by default does not depend on it, but on `try_algorithms`, which uses it.
+        It does not change which algorithm runs by default; `try_algorithms`, which uses these costs, does.
 
         Parameters
         ----------
         budget_s : float
-            About how many seconds it takes.
+            Approximate duration in seconds.
 
         Returns
         -------
         MeasuredCosts
-            The same on every rank: "memory", "cable" and "uplink" with "latency_s" and "bytes_per_s", what an uplink
-            carries, and seconds to add and to copy a byte. It prints as a table, and `cluster` is a modelled one.
+            The same on every rank: "memory", "cable" and "uplink" with "latency_s" and "bytes_per_s", the capacity of
+            an uplink, and the seconds to add and to copy a byte. It prints as a table; `cluster` is the model for them.
 
         Raises
         ------
@@ -140,24 +145,25 @@ class Costs(SplitCalls, Exchanges, Gathers, Reductions):
         return measured
 
     def try_algorithms(self, *, budget_s: float = 10.0, kept: bool = True) -> AlgorithmChoices:
-        """Try which algorithm is the fastest here, by collective and bytes, and run these from now on. Collective.
+        """Find the fastest algorithm by collective and size with timed trials, and make it the default. Collective.
 
-        Each collective is tried with 8 bytes to 64 MiB, every algorithm by turns, and the median counts. The usual one
-        stays unless another is clearly faster. Between nodes the model, with the costs that `tune` has measured, says
-        who is worth a try, and what is best with more bytes than there is time for. What was found is kept on the host
-        of rank 0, for ranks that stand as these do, and taken from there by later programs: rank 0 tells the others,
-        so that all choose alike. It is for this communicator, and not for those that are split from it; what a call
-        names, and RIPIENO_ALGORITHM, are stronger. Keep network and hosts quiet meanwhile.
+        Each collective runs with 8 bytes to 64 MiB, all algorithms in alternating rounds, and the median decides. The
+        usual algorithm stays unless another is clearly faster. Between nodes the model selects the candidates, with the
+        costs that `tune` has measured. It also decides for sizes that do not fit into the time. Rank 0's host stores
+        the choices for ranks in the same arrangement. Later programs load them from there: rank 0 sends them to the
+        others, so all ranks choose alike. They apply to this communicator, not to communicators split from it. An
+        algorithm named in a call, and RIPIENO_ALGORITHM, take precedence. Keep the network and the hosts idle during
+        the call.
 
-        Another algorithm adds in another order: floating-point sums have the same bits in every run with the same
-        choices, but not with others.
+        Different algorithms add in different orders: floating-point sums have the same bits in every run with the same
+        choices, but not with other choices.
 
         Parameters
         ----------
         budget_s : float
-            About how many seconds the trials take, if there are any.
+            Approximate duration of the trials in seconds, if any trials run.
         kept : bool
-            Take what an earlier program has kept, if there is something.
+            Use the stored choices of an earlier program, if there are any.
 
         Returns
         -------
@@ -187,33 +193,33 @@ class Costs(SplitCalls, Exchanges, Gathers, Reductions):
         return found
 
     def _agreed_cluster(self) -> Cluster | None:
-        """The modelled cluster of these ranks, with costs as rank 0 has them; of one node none. Collective."""
+        """Return the model of these ranks with the costs of rank 0, or None for a single node. Collective."""
         nodes = list(self.nodes)
         if len(set(nodes)) == 1:
-            # What ranks that share cores cost each other is not in the model.
+            # The model does not cover the interference of ranks that share cores.
             return None
         costs = self.broadcast(_measured_costs(self) if self.rank == 0 else None) or self.tune()
         return costs.cluster(nodes, list(self.racks))
 
     def topology(self, *, measure: bool = False, round_s: float = 0.25) -> Topology:
-        """The hosts of these ranks, their racks, cores and NUMA nodes. Collective.
+        """Return the hosts of these ranks, their racks, cores and NUMA nodes. Collective.
 
-        Racks that a file, an option or a launcher has told are taken as they are. Otherwise they are found: round by
-        round, pairs of hosts exchange bytes, and pairs of several racks are slower while their uplinks are full. With
-        uplinks that are never full all hosts are one rack. Keep the network quiet meanwhile.
+        Racks that a file, an option or a launcher has configured are used as given. Otherwise they are detected: in
+        several rounds, pairs of hosts exchange bytes, and pairs across racks are slower while their uplinks are full.
+        If uplinks are never full, all hosts form one rack. Keep the network idle during the call.
 
         Parameters
         ----------
         measure : bool
-            Measure even if racks were told.
+            Measure even if racks are configured.
         round_s : float
-            About how many seconds a round takes. Of 32 hosts there are some 40.
+            Approximate duration of a round in seconds. 32 hosts need about 40 rounds.
 
         Returns
         -------
         Topology
-            The same on every rank: "hosts", "racks" by host, "source", and how "sure" the least certain host is. It
-            prints as a tree, and `toml` is a file of racks.
+            The same on every rank: "hosts", "racks" by host, "source", and "sure", the certainty of the least certain
+            host. It prints as a tree, and `toml` is a racks file.
         """
         from ripieno.comm import rack_probes
 

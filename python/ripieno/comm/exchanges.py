@@ -1,4 +1,4 @@
-"""Collectives in which ranks exchange values with some or all others, or meet."""
+"""Provide collectives that exchange values between some or all ranks, and the barrier."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ T = TypeVar("T")
 
 
 class Exchanges(CallBase):
-    """The calls of a communicator in which ranks exchange values with some or all others, or meet."""
+    """Calls of a communicator that exchange values with some or all ranks, and the barrier."""
 
     @overload
     def alltoall(
@@ -72,7 +72,7 @@ class Exchanges(CallBase):
         out_counts: Sequence[int] | None = None,
         algorithm: str | None = None,
     ) -> Any:
-        """Rank i's j-th value goes to rank j, where it is the i-th.
+        """Send rank i's j-th value to rank j, which receives it as its i-th value.
 
         Parameters
         ----------
@@ -81,7 +81,7 @@ class Exchanges(CallBase):
         out : ndarray, optional
             Receives the rows of all ranks, divided by `out_counts`; rows of one shape on all ranks.
         counts, out_counts : sequence of int, optional
-            Rows to, and from, every rank; even divisions by default.
+            Rows to every rank and from every rank; even divisions by default.
         algorithm : str, optional
             By default the cheapest for these sizes and this world is chosen.
 
@@ -100,7 +100,7 @@ class Exchanges(CallBase):
         check_rows_fit(in_rows(in_place(out), "alltoall: out"), given, "alltoall")
         sent = np.ascontiguousarray(given, dtype=out.dtype)
         if np.may_share_memory(sent, out):
-            # What arrives must not overwrite what has still to leave.
+            # Received rows must not overwrite rows that are still to be sent.
             sent = sent.copy()
         counts = checked_counts(counts, len(sent), self.world_size)
         out_counts = checked_counts(out_counts, len(out), self.world_size, "out_counts")
@@ -124,24 +124,24 @@ class Exchanges(CallBase):
     def rotate(
         self, block: Any, distance: int = 1, *, out: NDArray[Any] | None = None, algorithm: str | None = None
     ) -> Any:
-        """Rank i gets the block of rank i - `distance`, around the ring.
+        """Return the block of rank i - `distance` at rank i, around the ring.
 
         Parameters
         ----------
         block : array or object
-            The block that this rank passes on. Blocks may differ in kind, shape and size from rank to rank.
+            The block that this rank sends. Blocks may differ in type, shape and size between ranks.
         distance : int
-            How many ranks further; negative ones go the other way.
+            The distance in ranks. Negative distances reverse the direction.
         out : ndarray, optional
-            Receives the block, with as many rows as the sender's has; then no sizes are exchanged, and the dtype and
-            the shape of rows are the same on all ranks.
+            Receives the block, with as many rows as the sender's block. No sizes are exchanged then; the dtype and the
+            shape of rows are the same on all ranks.
         algorithm : str, optional
             By default the cheapest is chosen.
 
         Returns
         -------
         array or object
-            The block that came; `out` if given.
+            The received block; `out` if given.
         """
         distance = whole("distance", distance, -(2**63), 2**63 - 1) % self.world_size
         algorithm = in_order(algorithm, None)
@@ -151,7 +151,7 @@ class Exchanges(CallBase):
         check_rows_fit(in_place(out), given, "rotate")
         sent = np.ascontiguousarray(given, dtype=out.dtype)
         if np.may_share_memory(sent, out):
-            # What arrives must not overwrite what has still to leave.
+            # Received rows must not overwrite rows that are still to be sent.
             sent = sent.copy()
         call = ("rotate", line(sent), line(out), distance, algorithm, forms.of_rows(out))
         return self._do(NativeCalls([call], lambda: out))
@@ -171,22 +171,22 @@ class Exchanges(CallBase):
         out: Mapping[int, NDArray[Any]] | None = None,
         algorithm: str | None = None,
     ) -> dict[int, Any]:
-        """Every rank gives a value to each of its neighbours, and gets their values for it.
+        """Send a value to each neighbor of this rank, and return the values that neighbors send.
 
         Parameters
         ----------
         values : dict of int to array or object
-            The value for each rank that gets one.
+            The value for each receiving rank.
         out : dict of int to ndarray, optional
-            Receives the array of each rank that has one for this rank, of that array's size and dtype. Then only
-            neighbours talk; otherwise all ranks exchange sizes first.
+            Receives the array of each rank that sends to this rank, with the size and dtype of that array. Only
+            neighbors communicate then; otherwise all ranks exchange sizes first.
         algorithm : str, optional
             By default the cheapest is chosen.
 
         Returns
         -------
         dict of int to array or object
-            By rank, in ascending order; `out` if given.
+            Values by rank, in ascending order; `out` if given.
         """
         algorithm = in_order(algorithm, None)
         for name, given in (("values", values), ("out", {} if out is None else out)):

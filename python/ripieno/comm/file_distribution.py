@@ -1,4 +1,4 @@
-"""Files of one rank for the hosts of all: fetched block by block, there as a whole or not at all, resumed."""
+"""Distribute files of one rank to the hosts of all ranks: by blocks, atomically, with resumption of partial files."""
 
 from __future__ import annotations
 
@@ -22,49 +22,49 @@ from ripieno.errors import BroadcastError, InputError, RipienoError
 from ripieno.files.results import PART_SUFFIX
 from ripieno.files.sources import opened
 
-#: Ranks tell the root so often how far they are.
+#: Interval at which ranks report their progress to the root.
 TELL_S = 0.5
-#: All look so often whether something has happened.
+#: Polling interval of all ranks.
 LOOK_S = 0.02
-#: A rank that tells nothing for so long counts as lost.
+#: A rank that reports nothing for this long is considered lost.
 SILENT_S = 60.0
-#: Who has its files waits for those that fetch from it, as long as bytes go out once within this time.
+#: A rank with complete files keeps serving others as long as it sends bytes at least once within this time.
 LINGER_S = 60.0
-#: A file is copied to places in pieces of this size.
+#: Piece size for copies of a file to shared places.
 COPY_BYTES = 1 << 22
-#: Blocks of a file, at most: of each the digest is told to everybody.
+#: Maximum number of blocks per file. The digest of each block is sent to every rank.
 BLOCKS_MAX = 1 << 20
 
 FETCHING, WRITING = "fetching", "writing"
 FETCHED, FOUND, FAILED, LOST = "fetched", "found", "failed", "lost"
-#: Nothing more becomes of it.
+#: Final states.
 OVER = (FETCHED, FOUND, FAILED, LOST)
 _BEGUN, _ALL_OVER = b"begun", b"all over"
 
 
 class HostFile(NamedTuple):
-    """A file at one of the ranks that get it.
+    """A file at one of its destination ranks.
 
     Attributes
     ----------
     rank : int
-        Who writes it.
+        The rank that writes the file.
     host : str
-        Where.
+        The host of that rank.
     path : str
-        Its name there.
+        The path of the file there.
     state : {"fetching", "writing", "fetched", "found", "failed", "lost"}
-        "found" if it was there already, "lost" if the rank died or fell silent.
+        "found" if the file existed before, "lost" if the rank died or stopped responding.
     size_bytes : int
-        How long it is.
+        The size of the file in bytes.
     found_bytes : int
-        What of it was there before, in whole blocks.
+        Bytes in whole blocks that existed there before.
     fetched_bytes : int
-        What has come over links or was read in places, blocks that were wrong among it. The root reads its own file.
+        Bytes that were received over links or read from places, corrupt blocks included. The root reads its own file.
     seconds : float
-        From the begin until it was whole, or until now.
+        Seconds from the start until the file was complete, or until now.
     error : str
-        Why it failed, or was lost.
+        The reason why the file failed or was lost.
     """
 
     rank: int
@@ -79,12 +79,12 @@ class HostFile(NamedTuple):
 
     @property
     def is_whole(self) -> bool:
-        """Whether the file is there."""
+        """Whether the file is complete at its destination."""
         return self.state in (FETCHED, FOUND)
 
 
 class _Entry(NamedTuple):
-    """A file as the root describes it."""
+    """A file as described by the root."""
 
     name: str
     size_bytes: int
@@ -94,7 +94,7 @@ class _Entry(NamedTuple):
 
 
 class _Orders(NamedTuple):
-    """What the root wants done."""
+    """The options of the root."""
 
     entries: list[_Entry]
     out: str
@@ -104,7 +104,7 @@ class _Orders(NamedTuple):
 
 
 class FileDistribution(BroadcastVariables):
-    """The calls of a communicator that give files to hosts."""
+    """Calls of a communicator that distribute files to hosts."""
 
     def distribute(
         self,
@@ -119,43 +119,43 @@ class FileDistribution(BroadcastVariables):
         keep_partial: bool = False,
         on_progress: Callable[[list[HostFile]], None] | None = None,
     ) -> list[HostFile]:
-        """Give files of the root to the hosts of all ranks, which goes on when ranks die meanwhile.
+        """Distribute files of the root to the hosts of all ranks. The transfer continues when other ranks die.
 
-        Every rank calls it; what the root gives as arguments counts. The root's host gets its files, too, unless `out`
-        names them themselves. A file is written under another name beside its own, and gets its name once it is whole
-        and on the disk. Its blocks are compared with the root's digests. What is there already is not fetched: a whole
-        file, or blocks of one that a killed run has left. Those that have it give it to others. The files are not to
-        change meanwhile.
+        Every rank calls it; the arguments of the root apply. The root's host gets the files, too, unless `out` names
+        the source files themselves. A rank writes a file under a temporary name in the same folder and renames it once
+        it is complete and synced to disk. Blocks are verified against the root's digests. Existing data is not fetched
+        again: a whole file, or the blocks that an interrupted run has left. Ranks that have a block serve it to others.
+        The files must not change during the call.
 
         Parameters
         ----------
         files : sequence of paths
-            Files that the root reads.
+            Paths of files that the root reads.
         out : path
-            The name of the file on each host; of several files, or with "/" at the end, their folder, which is made.
-            "{rank}" and "{host}" in it stand for those of the writer. With "{rank}" every rank gets the files,
-            otherwise one rank of each host.
+            The path of the file on each host. For several files, or with "/" at the end, it is their folder, which is
+            created. "{rank}" and "{host}" in it are replaced by the rank and host that write the file. With "{rank}"
+            every rank gets the files, otherwise one rank of each host.
         root : int
-            Who has the files.
+            The rank that has the files.
         strategy : {"auto", "chain", "splitstream", "tree", "flat", "csb", "csb-llcf", "bittorrent", "shared-file"}
-            How blocks find their ways. "auto" is "chain", as all ask at once, or "csb" if somebody has blocks already.
-            By "shared-file" the root copies each file to `places`, where all others read what they lack.
+            How blocks travel. "auto" is "chain", as all ranks fetch at once, or "csb" if a rank has blocks already.
+            With "shared-file" the root copies each file to `places`, and all others read the missing blocks there.
         block_bytes : int, optional
-            Bytes of a block. By default there are 256 blocks of 16 KiB to 4 MiB, or more of 4 MiB.
+            Block size in bytes. By default a file has 256 blocks of 16 KiB to 4 MiB, or more blocks of 4 MiB.
         places : path or URL, or sequence of these
-            With "shared-file" only: folders that all ranks see under the same names, or URLs of fsspec. Each file goes
-            to the first three, and is removed at the end.
+            With "shared-file" only: folders that all ranks see under the same names, or fsspec URLs. The root copies
+            each file to the first three, and removes the copies at the end.
         overwrite : bool
-            Replace files of that name whose bytes are others. Without it they are left, which counts as failed.
+            Replace existing files with different contents. Without it they stay, and the transfer counts as failed.
         keep_partial : bool
-            After a failure leave what has come, for another run to go on from.
+            After a failure keep the received blocks, so that another run can resume.
         on_progress : callable, optional
-            At the root: gets what would be returned now, every half second.
+            Called at the root every half second with the list that `distribute` would return at that time.
 
         Returns
         -------
         list of HostFile
-            At the root for every file and rank that gets it, file by file; elsewhere those of this rank.
+            At the root: one entry per file and destination rank, ordered by file. Elsewhere: the entries of this rank.
 
         Raises
         ------
@@ -164,12 +164,12 @@ class FileDistribution(BroadcastVariables):
         RankFailed
             A rank died before the first byte was sent.
         BroadcastError
-            On every rank: a file cannot be written to one of the places, which the error names. No copy stays.
+            On every rank: a file cannot be written to one of the places, which the error names. All copies are removed.
 
         Notes
         -----
-        A rank that dies costs nobody else a byte twice. If the root dies, the others finish if they have all blocks
-        together, and otherwise say so in ``error``.
+        The death of a rank makes no other rank fetch a byte twice. If the root dies, the others finish if they hold all
+        blocks together. Otherwise they report it in ``error``.
         """
         root = self._rank("root", root)
         if self.replicas > 1:
@@ -216,7 +216,7 @@ class FileDistribution(BroadcastVariables):
         places: Sequence[str],
         on_progress: Callable[[list[HostFile]], None] | None,
     ) -> list[HostFile]:
-        """Copy the files of the root to places, have others read them there, and remove them."""
+        """Copy the files of the root to places, let the other ranks read them there, and remove the copies."""
         names: list[list[str]] | BroadcastError | None = None
         copies: list[str] = []
         try:
@@ -225,7 +225,7 @@ class FileDistribution(BroadcastVariables):
                 try:
                     for at, file in enumerate(files):
                         others = [rows[at] for rank, rows in enumerate(claims) if rows and rank != root]
-                        # What nobody lacks is not copied.
+                        # Skip the copy if no rank lacks the file.
                         is_lacked = any(row.state == FETCHING for row in others)
                         names.append(_copied(file, places) if is_lacked else [])
                         copies += names[-1]
@@ -237,12 +237,12 @@ class FileDistribution(BroadcastVariables):
             assert names is not None, "the root has told where they are"
             broadcasts = self._service().native
             if self.rank == root:
-                # These carry words only.
+                # These variables carry only messages.
                 words = [broadcasts.offer(0, [], DISCIPLINES[0], None, []) for _ in names]
                 return _Giving(words, claims, landings).run(on_progress)
             words = [broadcasts.expect(root, None) for _ in names]
             with ThreadPoolExecutor(1, "ripieno-read") as pool:
-                # Hosts begin with different copies.
+                # Let each host begin with a different copy, to spread the load.
                 first = self.nodes[self.rank]
                 readings = [
                     _Reading(words[at], landing, root, names[at], first, pool) for at, landing in enumerate(landings)
@@ -264,7 +264,7 @@ class FileDistribution(BroadcastVariables):
         sources: list[BlockFile],
         landings: list[_Landing],
     ) -> list[NativeVariable]:
-        """One variable of each file, in the same order on all ranks."""
+        """Create one broadcast variable per file, in the same order on all ranks."""
         has_found = any(row.found_bytes for rank in members if rank != root for row in claims[rank])
         strategy = discipline_of(orders.strategy, at_once=not has_found)
         broadcasts = self._service().native
@@ -295,7 +295,7 @@ def _check(files: Sequence[str | os.PathLike[str]], out: str | os.PathLike[str],
 
 
 def _read(path: str | os.PathLike[str], block_bytes: int | None) -> BlockFile:
-    """A file of the root, read once for its digests."""
+    """Read a file of the root once, for its digests."""
     if not os.path.isfile(path):
         raise InputError(f"{os.fspath(path)} is not a file")
     count = os.path.getsize(path) // (block_bytes or 1 << 22)
@@ -310,7 +310,7 @@ def _read(path: str | os.PathLike[str], block_bytes: int | None) -> BlockFile:
 
 
 def _copied(path: str | os.PathLike[str], places: Sequence[str]) -> list[str]:
-    """The names of the copies of a file of the root."""
+    """Copy a file of the root to `places` and return the names of the copies."""
     with open(path, "rb") as source:
 
         def write_to(file: BinaryIO) -> None:
@@ -325,7 +325,7 @@ def _entry(path: str | os.PathLike[str], source: BlockFile) -> _Entry:
 
 
 class _Landing:
-    """A file that is to be on this host."""
+    """A file to be written on this host."""
 
     def __init__(self, entry: _Entry, orders: _Orders, rank: int, host: str) -> None:
         place = orders.out.replace("{rank}", str(rank)).replace("{host}", host)
@@ -336,16 +336,16 @@ class _Landing:
         self._entry = entry
         self._overwrite = orders.overwrite
         self._file: BlockFile | None = None
-        # What the root copies; others fetch.
+        # The file that the root copies; other ranks fetch.
         self._source: str | None = None
         self._began = time.monotonic()
         self._writing: Future[None] | None = None
-        # Whether what lies under the other name is this run's.
+        # Whether this run has written the file under the temporary name.
         self._is_open = False
         self.row = HostFile(rank, host, self.path, FETCHING, entry.size_bytes, 0, 0, 0.0, "")
 
     def open(self, source: str | None) -> None:
-        """Look what is there, and take the room for the rest; at the root `source` is what is to be there."""
+        """Look for existing data and allocate the rest. At the root, `source` is the path of the original."""
         blocks = self._entry.size_bytes, self._entry.block_bytes, self._entry.digests
         try:
             if source is not None and os.path.exists(self.path) and os.path.samefile(source, self.path):
@@ -367,17 +367,17 @@ class _Landing:
             self.fail(error)
 
     def opened(self) -> BlockFile:
-        """What the broadcast is to fill, or to give."""
+        """The file that the broadcast fills or serves."""
         assert self._file is not None, "who has failed takes no part"
         return self._file
 
     def write(self, pool: ThreadPoolExecutor, shown: Shown | None) -> None:
-        """Begin to bring what has come, or is to be copied, to the disk, and to give it its name."""
+        """Start to write the received or copied data to disk, and to rename the file."""
         self._note(WRITING)
         self._writing = pool.submit(self._write, shown)
 
     def advance(self, fetched_bytes: int) -> None:
-        """Look how far it is."""
+        """Update the row with the present progress."""
         if self.is_over:
             return
         self.row = self.row._replace(fetched_bytes=fetched_bytes)
@@ -393,11 +393,11 @@ class _Landing:
 
     @property
     def is_over(self) -> bool:
-        """Whether nothing more becomes of it."""
+        """Whether the row has a final state."""
         return self.row.state in OVER
 
     def fail(self, error: Exception) -> None:
-        """It will not be there."""
+        """Mark the file as failed."""
         self._note(FAILED)
         self.row = self.row._replace(error=self._explained(error))
 
@@ -419,7 +419,7 @@ class _Landing:
         _sync(os.path.dirname(self.path))
 
     def leave(self, *, keep: bool) -> None:
-        """Leave nothing unfinished behind, unless to go on from."""
+        """Remove an unfinished file, unless `keep` retains it for resumption."""
         self._file = None
         if self._is_open and not keep:
             with suppress(OSError):
@@ -462,7 +462,7 @@ def _sync(path: str) -> None:
 
 
 class _Fetch:
-    """A file that comes to this rank over links, and the words to the root about it."""
+    """A file that this rank receives over links, and its messages to the root."""
 
     def __init__(self, variable: NativeVariable, landing: _Landing, root: int) -> None:
         self._variable = variable
@@ -472,7 +472,7 @@ class _Fetch:
         self._gave = (0, time.monotonic())
 
     def advance(self, pool: ThreadPoolExecutor) -> None:
-        """Look what has happened, and tell it."""
+        """Advance the file and report changes to the root."""
         landing, now = self.landing, time.monotonic()
         came_bytes, gave_bytes = self._came()
         landing.advance(came_bytes)
@@ -488,19 +488,19 @@ class _Fetch:
             self._variable.tell(self._root, json.dumps(landing.row).encode())
 
     def _came(self) -> tuple[int, int]:
-        """Bytes that have come here, and that were given from here."""
+        """Bytes received here, and bytes sent from here."""
         return self._variable.progress()[:2]
 
     def _has_ended(self) -> bool:
-        """Whether all has come that will."""
+        """Whether no further data will arrive."""
         return self._variable.has_ended()
 
     def _shown(self) -> Shown | None:
-        """What has come, unless it is in its file; an error if it will not."""
+        """The received data, unless it lies in its file already. Raises if it will not arrive."""
         return self._variable.wait()
 
     def is_over(self) -> bool:
-        """Whether nobody needs this rank any more, as far as can be told."""
+        """Whether no other rank needs this rank any more, as far as this rank knows."""
         if not self.landing.is_over:
             return False
         if self._variable.told().get(self._root) == _ALL_OVER:
@@ -510,12 +510,12 @@ class _Fetch:
         return (is_root_lost and is_free) or time.monotonic() > self._gave[1] + LINGER_S
 
     def _is_free(self) -> bool:
-        """Whether all who live have everything."""
+        """Whether all live ranks have everything."""
         return self._variable.progress()[3]
 
 
 class _Reading(_Fetch):
-    """A file that this rank reads from copies of it in places; what is native carries words about it only."""
+    """A file that this rank reads from its copies in places. The native variable carries only messages about it."""
 
     def __init__(
         self,
@@ -533,7 +533,7 @@ class _Reading(_Fetch):
         self._reading = pool.submit(self._read) if landing.row.state == FETCHING else None
 
     def stop(self) -> None:
-        """Read no further."""
+        """Stop reading."""
         self._is_stopped = True
 
     def _came(self) -> tuple[int, int]:
@@ -550,7 +550,7 @@ class _Reading(_Fetch):
         return True
 
     def _read(self) -> None:
-        """Read the blocks that the file lacks from one copy after the other, until it lacks none."""
+        """Read the missing blocks from one copy after the other, until the file is complete."""
         file, reasons = self.landing.opened(), []
         size_bytes, block_bytes, _ = file.blocks()
         for name in self._names:
@@ -573,8 +573,8 @@ class _Reading(_Fetch):
 
 
 def _fetched(fetches: Sequence[_Fetch]) -> list[HostFile]:
-    """What has become of the files of a rank that fetches them, once that is known and others have them, too."""
-    # Those that could not be opened take no part, and the root knows that.
+    """Return the final rows of a fetching rank, once its files have ended and no other rank needs them."""
+    # Files that could not be opened take no part, and the root knows that.
     open_ = [fetch for fetch in fetches if fetch.landing.row.state != FAILED]
     with ThreadPoolExecutor(1, "ripieno-write") as pool:
         while open_:
@@ -586,7 +586,7 @@ def _fetched(fetches: Sequence[_Fetch]) -> list[HostFile]:
 
 
 class _Giving:
-    """The root, which waits until all have ended."""
+    """The root's side: it serves the files and waits until all ranks have ended."""
 
     def __init__(self, variables: list[NativeVariable], claims: list[list[HostFile]], landings: list[_Landing]) -> None:
         self._variables = variables
@@ -597,11 +597,11 @@ class _Giving:
         self._heard: dict[tuple[int, int], tuple[bytes, float]] = {}
         for rank, at in self._rows:
             if rank != self._own:
-                # Of who died before its first word, a link to it tells.
+                # A link to the rank shows whether it died before its first message.
                 variables[at].tell(rank, _BEGUN)
 
     def run(self, on_progress: Callable[[list[HostFile]], None] | None) -> list[HostFile]:
-        """What has become of every file."""
+        """Wait for all ranks and return one row per file and rank."""
         next_s = 0.0
         with ThreadPoolExecutor(1, "ripieno-write") as pool:
             for landing in self._landings:
@@ -620,7 +620,7 @@ class _Giving:
                 time.sleep(LOOK_S)
 
     def _let_go(self) -> None:
-        """Tell those that wait for it that all is known."""
+        """Notify the waiting ranks that all states are final."""
         for (rank, at), row in self._rows.items():
             if rank != self._own and row.state != LOST:
                 self._variables[at].tell(rank, _ALL_OVER)
@@ -629,7 +629,7 @@ class _Giving:
         return [self._rows[key] for key in sorted(self._rows, key=lambda key: (key[1], key[0]))]
 
     def _hear(self, at: int) -> None:
-        """What ranks have told of a file, and who is gone."""
+        """Process the messages of ranks about a file, and note the lost ranks."""
         variable, now = self._variables[at], time.monotonic()
         self._landings[at].advance(0)
         self._rows[self._own, at] = self._landings[at].row

@@ -1,8 +1,8 @@
-"""Reductions whose operation is a function of the program: of Python, or compiled.
+"""Provide reductions by a function of the program, in Python or compiled.
 
-Rows, not elements, are what is combined, and they are never cut: an array of shape (n, a, b) has n rows of shape (a,
-b), one of shape (n,) has n numbers. The operands of each combination are in the order of the ranks. Objects that are no
-arrays are gathered, and combined in this order.
+The function combines rows, not elements, and rows are never split: an array of shape (n, a, b) has n rows of shape
+(a, b), an array of shape (n,) has n numbers. The operands of each combination are in rank order. Objects other than
+arrays are gathered and combined in this order.
 """
 
 from __future__ import annotations
@@ -22,28 +22,28 @@ from ripieno.wire.arrays import as_array, check_unmasked, checked_counts, fill, 
 from ripieno.wire.calls import NativeCalls, StagedCall
 from ripieno.wire.operations import check_object, check_rows, name_of
 
-#: What pointers of `ctypes` to functions are.
+#: The common base class of `ctypes` function pointers.
 _POINTER = ctypes.CFUNCTYPE(None).__mro__[1]
 
 
 class CFunction:
-    """A compiled function as the operation of a reduction, which is called without the interpreter.
+    """A compiled function as the operation of a reduction. Calls do not use the interpreter.
 
     Attributes
     ----------
     address : int
-        Where it is.
+        The address of the function.
     name : str
-        What ranks compare, so that all combine by the same.
+        The name that ranks compare to ensure that all use the same operation.
 
     Parameters
     ----------
     pointer : int, ctypes function, cffi function pointer, or numba cfunc
         ``void f(const void *from, void *into, int64_t row_count, int64_t row_bytes)`` combines each row of `from` into
-        that of `into`, which comes of lower ranks. Rows may lie at any alignment. It runs on whatever thread moves the
-        call on, and must not call this library.
+        the matching row of `into`, which holds the values of lower ranks. Rows may have any alignment. The function
+        runs on any thread that advances the call, and must not call this library.
     name : str, optional
-        By default that of the pointer.
+        By default the name of the pointer.
     """
 
     def __init__(self, pointer: Any, name: str | None = None) -> None:
@@ -55,18 +55,18 @@ class CFunction:
             )
         self.address: int = address
         self.name: str = name or getattr(pointer, "__name__", None) or "of another language"
-        self._pointer = pointer  # as long as this lives, so does the function
+        self._pointer = pointer  # keeps the function alive
 
     def __repr__(self) -> str:
         return f"<CFunction {self.name}>"
 
 
-#: What a reduction may combine by, beside the operations that have a name.
+#: Operations of a reduction other than named ones.
 Function = Combining | CFunction
 
 
 def is_function(op: Any) -> bool:
-    """Whether `op` is a function, not the name of an operation."""
+    """Whether `op` is a function rather than the name of an operation."""
     return not isinstance(op, str) and (isinstance(op, CFunction) or callable(op) or _is_cffi(op))
 
 
@@ -81,7 +81,7 @@ def reduced(
     counts: Sequence[int] | None = None,
     algorithm: str | None = None,
 ) -> NativeCalls[Any] | StagedCall[Any]:
-    """The call of reduction `what` by a function, of a rank at `place`: its number, and how many there are."""
+    """Return the call of reduction `what` by a function, for a rank at `place`: its number and the number of ranks."""
     function = op if isinstance(op, CFunction) or not _address(op) else CFunction(op)
     check_unmasked(value, what)
     array = as_array(value)
@@ -119,7 +119,7 @@ def reduced(
 
 
 def placed(name: str, rank: int, value: Any, index: Any, algorithm: str | None) -> NativeCalls[tuple[Any, Any]]:
-    """The call of argmin or argmax."""
+    """Return the call of argmin or argmax."""
     check_unmasked(value, name)
     found = as_array(value)
     values = np.asarray(value) if found is None else found
@@ -146,7 +146,7 @@ def placed(name: str, rank: int, value: Any, index: Any, algorithm: str | None) 
 
 
 def _of_objects(what: str, place: tuple[int, int], value: Any, function: Any, root: int) -> StagedCall[Any]:
-    """Objects are gathered, and each rank that gets a result combines them."""
+    """Gather objects; each rank that gets a result combines them."""
     rank, world_size = place
     if what == "reduce_scatter":
         raise InputError(f"reduce_scatter: a {type(value).__name__}: expected an array")
@@ -169,7 +169,7 @@ def _of_objects(what: str, place: tuple[int, int], value: Any, function: Any, ro
 def _on_memory(
     function: Callable[[Any, Any], Any], dtype: np.dtype[Any], row: tuple[int, ...]
 ) -> Callable[[int, int, int], None]:
-    """`function` on blocks of rows at addresses. It gets copies, so that nothing of them is left when it keeps one."""
+    """Apply `function` to blocks of rows at addresses. It gets copies, so it may keep a reference to them."""
 
     def rows_at(address: int, length_bytes: int) -> NDArray[Any]:
         memory = memoryview((ctypes.c_ubyte * length_bytes).from_address(address)).cast("B")
@@ -199,14 +199,14 @@ def _is_cffi(op: Any) -> bool:
 
 
 def _address(pointer: Any) -> int | None:
-    """Where the function is that `pointer` points to; None if it is no pointer."""
+    """Return the address of the function that `pointer` points to, or None if it is no pointer."""
     if isinstance(pointer, int) and not isinstance(pointer, bool):
         return pointer if 0 < pointer < 2**64 else None
     if isinstance(pointer, _POINTER):
         value: int | None = ctypes.cast(pointer, ctypes.c_void_p).value  # type: ignore[arg-type]  # it is one
         return value
     if _is_cffi(pointer):
-        from cffi import FFI  # whoever has a pointer of it has the package
+        from cffi import FFI  # a cffi pointer implies that cffi is installed
 
         return int(FFI().cast("uintptr_t", pointer))
     address = getattr(pointer, "address", None)

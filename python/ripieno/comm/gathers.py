@@ -1,4 +1,4 @@
-"""Collectives that bring values from one rank to all, or from all ranks together."""
+"""Provide collectives that move values unchanged: from one rank to all, or from all ranks together."""
 
 from __future__ import annotations
 
@@ -38,16 +38,16 @@ if TYPE_CHECKING:
     from ripieno.keyed import KeyValues, Table
 
 
-#: Classes whose values are no arrays.
+#: Classes of values that are not arrays.
 _OBJECTS = frozenset((type(None), bool, int, float, str, tuple, list, dict))
 
 T = TypeVar("T")
-#: What comes together by its keys or ids.
+#: Data that `allgather` merges by keys or ids.
 Rows = TypeVar("Rows", bound="KeyValues | Table")
 
 
 class Gathers(CallBase):
-    """The calls of a communicator that move values or rows unchanged: one rank's, or one per rank."""
+    """Calls of a communicator that move values or rows unchanged: one rank's, or one per rank."""
 
     @overload
     def broadcast(
@@ -69,7 +69,7 @@ class Gathers(CallBase):
         self, value: Foreign, root: int = 0, *, algorithm: str | None = None, order: str | None = None
     ) -> NDArray[Any]: ...
 
-    # None is what others than the root leave out.
+    # Ranks other than the root omit the value, which is None then.
     @overload
     def broadcast(
         self, value: T | None, root: int = 0, *, algorithm: str | None = None, order: str | None = None
@@ -84,17 +84,17 @@ class Gathers(CallBase):
         algorithm: str | None = None,
         order: str | None = None,
     ) -> Any:
-        """Every rank gets the root's `value`.
+        """Send the root's `value` to every rank.
 
         Parameters
         ----------
         value : array or object
-            Used at the root only; other ranks may leave it out.
+            Used at the root only; other ranks may omit it.
         root : int
-            The rank whose value it is.
+            The rank that provides the value.
         out : ndarray, optional
-            Same shape and dtype on every rank; if not, `CollectiveMismatch` lists those of the ranks. The root's
-            `value` is copied there first, if one is given.
+            Same shape and dtype on every rank; otherwise `CollectiveMismatch` lists the differences. If the root passes
+            a `value`, it is first copied there.
         algorithm : str, optional
             By default the cheapest for this size and world is chosen.
         order : {"racks", "given", "random", "random:SEED"}, optional
@@ -103,7 +103,7 @@ class Gathers(CallBase):
         Returns
         -------
         array or object
-            `out` if given. Otherwise a new array on every rank; of an object, the root gets back its own.
+            `out` if given. Otherwise a new array on every rank. For an object, the root gets its own object back.
         """
         if (
             (value is None or value is out)
@@ -132,26 +132,26 @@ class Gathers(CallBase):
         array = as_array(value) if self.rank == root else None
         if array is not None and not array.dtype.hasobject:
             if (native := self._at_once) is not None:
-                # The others do not wait until the root has a copy.
+                # The other ranks do not wait until the root has a copy.
                 objects.broadcast(native, np.asarray(array, order="C"), root, algorithm)
                 return copied(array, array.dtype)
             value = copied(array, array.dtype)
         return self._do(self._object_of(root, value, algorithm, forms.OBJECT))
 
     def _given_by(self, root: int, call: str, value: Any) -> Any:
-        """The root's value, in a step of a call that all ranks name, with its options, in the same words."""
+        """Return the root's value, in a step of a call. All ranks pass the same text for the call and its options."""
         return self._do(self._object_of(root, value, None, forms.of_object(call)))
 
     def _object_of(self, root: int, value: Any, algorithm: str | None, form: str) -> StagedCall[Any]:
         return StagedCall(lambda native: objects.broadcast(native, value, root, algorithm, form))
 
     def _talk(self, call: Callable[..., Any], *args: Any) -> Any:
-        """Carry out, or begin, a call of several steps."""
+        """Run, or begin, a call of several steps."""
         native = self._at_once
         return self._do(StagedCall(lambda native: call(native, *args))) if native is None else call(native, *args)
 
     def _said_by_all(self, call: str, value: Any = None) -> list[Any]:
-        """Every rank's value, in a step of a call that all ranks name, with its options, in the same words."""
+        """Return every rank's value, in a step of a call. All ranks pass the same text for the call and its options."""
         form = forms.of_object(call)
         return self._do(StagedCall(lambda native: objects.allgather(native, value, None, form)))
 
@@ -190,7 +190,7 @@ class Gathers(CallBase):
         counts: Sequence[int] | None = None,
         algorithm: str | None = None,
     ) -> Any:
-        """Rank i gets the i-th of the root's values.
+        """Send the i-th of the root's values to rank i.
 
         Parameters
         ----------
@@ -198,9 +198,9 @@ class Gathers(CallBase):
             At the root: one value per rank, or an array whose rows are divided by `counts`, by default evenly. Ignored
             elsewhere.
         root : int
-            The rank whose values they are.
+            The rank that provides the values.
         out : ndarray, optional
-            This rank's rows, given on every rank together with `counts`: then no sizes are exchanged.
+            This rank's rows, passed on every rank together with `counts`. No sizes are exchanged then.
         counts : sequence of int, optional
             Rows of every rank.
         algorithm : str, optional
@@ -268,11 +268,11 @@ class Gathers(CallBase):
         counts: Sequence[int] | None = None,
         algorithm: str | None = None,
     ) -> Any:
-        """The root gets every rank's `value`, the others None.
+        """Return every rank's `value` at the root, and None elsewhere.
 
-        Without `counts` the root gets a list of arrays or objects. With `counts`, rows per rank and the same on every
-        rank, it gets one array of all rows (`out`, if given), and no sizes are exchanged. Rows travel in their own
-        dtype; an `out` of another takes them.
+        Without `counts` the root gets a list of arrays or objects. `counts` gives the rows per rank and is the same on
+        every rank. With it, the root gets one array of all rows (`out`, if given), and no sizes are exchanged. Rows are
+        sent in their own dtype and converted to the dtype of `out`.
         """
         root = self._rank("root", root)
         algorithm = in_order(algorithm, None)
@@ -324,7 +324,7 @@ class Gathers(CallBase):
     ) -> list[NDArray[Any]]: ...
 
     @overload
-    def allgather(self, value: Rows) -> Rows: ...  # type: ignore[overload-overlap]  # these do not come as a list
+    def allgather(self, value: Rows) -> Rows: ...  # type: ignore[overload-overlap]  # these are not returned as a list
 
     @overload
     def allgather(self, value: T, *, algorithm: str | None = None, order: str | None = None) -> list[T]: ...
@@ -338,12 +338,12 @@ class Gathers(CallBase):
         algorithm: str | None = None,
         order: str | None = None,
     ) -> Any:
-        """Every rank gets every rank's `value`.
+        """Return every rank's `value` on every rank.
 
         Parameters
         ----------
         value : array or object
-            This rank's contribution. May be left out if it is already in its place in `out`.
+            This rank's contribution. May be omitted if it is already in its place in `out`.
         out : ndarray, optional
             All ranks' rows, one rank's after the other along the first axis.
         counts : sequence of int, optional
@@ -356,8 +356,8 @@ class Gathers(CallBase):
         Returns
         -------
         list or ndarray
-            A list with one value per rank; with `out` or `counts`, one array of all rows. Of key-values, those of all
-            ranks in one; of tables, one with the partitions of all, equal ids combined.
+            A list with one value per rank. With `out` or `counts`: one array of all rows. For key-values: one KeyValues
+            with the rows of all ranks. For tables: one table with all partitions, with equal ids combined.
         """
         if (
             value is None
@@ -381,7 +381,7 @@ class Gathers(CallBase):
     def _all_rows(
         self, value: Any, out: NDArray[Any] | None, counts: Sequence[int] | None
     ) -> tuple[NDArray[Any], NDArray[Any], list[int]]:
-        """The array of all ranks' rows with this rank's in place, its flat form, and elements per rank of that form."""
+        """Return the array of all ranks' rows with this rank's in place, its flat form, and the elements per rank."""
         mine = None if value is None else required(value, "value")
         if out is None:
             if mine is None or counts is None:
@@ -397,7 +397,7 @@ class Gathers(CallBase):
 
 
 def one_per_rank(values: Any, counts: Sequence[int] | None, world_size: int, what: str) -> list[Any]:
-    """A value for each rank: those of a sequence, or the rows of an array, divided by `counts`.
+    """Return a value for each rank: the items of a sequence, or the rows of an array divided by `counts`.
 
     Raises
     ------

@@ -1,4 +1,4 @@
-"""Communicators made of a communicator: of some of its ranks, or of ranks that have replicas."""
+"""Create communicators from a communicator: of some of its ranks, of logical ranks, or of the survivors."""
 
 from __future__ import annotations
 
@@ -16,24 +16,24 @@ if TYPE_CHECKING:
 
 
 class SplitCalls(CallBase):
-    """The calls of a communicator that make another."""
+    """Calls of a communicator that create another one."""
 
     def split(self, color: int | None, key: int = 0) -> Self | None:
-        """Divide the ranks: those of one color get a communicator of their own.
+        """Divide the ranks: all ranks with the same color get a new communicator.
 
         Parameters
         ----------
         color : int or None
-            Not negative. Ranks of the same color come together. A rank with None is in no new communicator.
+            Not negative. Ranks with the same color form a communicator. A rank with None joins none.
         key : int
-            Members are numbered in the order of their keys, and of their ranks here where these are equal.
+            Members are numbered in the order of their keys; equal keys keep the order of ranks.
 
         Returns
         -------
         Communicator or None
-            It uses the connections of this one, may be split again, and is closed with the world at the latest. Its
-            ranks are numbered anew, but `RankFailed.rank` and "waited_for" of `flight` are ranks of the world, as a
-            failure is one of the whole world.
+            It uses the connections of this communicator, may be split again, and closes with the world at the latest.
+            Its ranks have new numbers, but `RankFailed.rank` and "waited_for" of `flight` are ranks of the world,
+            because a failure affects the whole world.
         """
         if color is not None:
             color = whole("color", color, 0, 2**32 - 1, f"expected None or a whole number, 0 … {2**32 - 1}")
@@ -41,18 +41,18 @@ class SplitCalls(CallBase):
         return None if native is None else self._member(native)
 
     def group(self, ranks: Sequence[int]) -> Self:
-        """The communicator of some ranks, which they alone call; `split` is called by all.
+        """Return the communicator of some ranks. Only these ranks call it, whereas all ranks call `split`.
 
         Parameters
         ----------
         ranks : sequence of int
-            Ranks of this communicator, this one among them, in the order in which they are numbered in the new one. The
-            same list on each of them; whoever has another is told so by `CollectiveMismatch`, with both lists.
+            Ranks of this communicator, including this one, in the order of their new numbers. The list is the same on
+            each of them. If the lists differ, `CollectiveMismatch` shows both.
 
         Returns
         -------
         Communicator
-            As of `split`. Each call makes a new one, whose calls are never taken for those of another.
+            As for `split`. Each call creates a new communicator, and calls of different communicators never mix.
 
         Examples
         --------
@@ -70,48 +70,49 @@ class SplitCalls(CallBase):
         return self._member(self._native.group(listed))
 
     def replicate(self, replicas: int) -> Self:
-        """The communicator of logical ranks. A logical rank lives as long as one of its replicas does.
+        """Return the communicator of logical ranks. A logical rank lives as long as one of its replicas does.
 
         In a world started with ``replicas=s`` (`ripieno.launch`, ``ripieno run --replicas``, or RIPIENO_REPLICAS in the
         environment of every rank) the ranks ``i``, ``i + m``, ``i + 2m`` … of the world, with ``m = world_size / s``,
         are replicas of logical rank ``i``. They hold the same data and make the same calls. Every message goes to all
-        replicas of its receiver, which takes each byte from the replica of the sender that brings it first. So every
-        collective ends with the same bits on every living rank, as long as one replica of each logical rank lives. When
-        the last replica of a rank dies, all calls raise `RankFailed`. Once any rank has died, so does every call on the
-        world itself, or on a communicator that was split from it. An exception in one replica ends the job, because its
+        replicas of its receiver. A receiver takes each byte from the replica of the sender that delivers it first. So
+        every collective ends with the same bits on every living rank, as long as one replica of each logical rank
+        lives. When the last replica of a rank dies, all calls raise `RankFailed`. After the death of any rank, calls on
+        the world itself, or on a communicator that was split from it, raise it, too. An exception in one replica ends
+        the job, because the other
         replicas would raise it, too.
 
         Parameters
         ----------
         replicas : int
-            As many as the world was started with.
+            The number of replicas with which the world was started.
 
         Returns
         -------
         Communicator
-            Of ``m`` ranks: `rank` is the logical rank, `replica` says which replica of it this process is. It may be
-            split. `RankFailed.rank` and "waited_for" of `flight` are ranks of the world.
+            It has ``m`` ranks: `rank` is the logical rank, `replica` the index of this process among its replicas. It
+            may be split. `RankFailed.rank` and "waited_for" of `flight` are ranks of the world.
 
         Raises
         ------
         InputError
-            This is not the communicator of the world, or the world was started with another number of replicas.
+            This communicator is not the world, or the world was started with another number of replicas.
 
         Notes
         -----
-        Replicas must give the same bytes. Other objects than arrays travel as pickles, so times, random numbers without
-        a common seed and the like have no place in them. Ripieno's launchers set PYTHONHASHSEED where ranks have
-        replicas and it is not set, so that sets of strings have one order; other launchers have to.
+        Replicas must produce the same bytes. Objects other than arrays are sent as pickles, so they must not contain
+        times, random numbers without a common seed and the like. Ripieno's launchers set PYTHONHASHSEED if ranks have
+        replicas and it is unset, so that sets of strings have one order. Other launchers must set it, too.
 
-        When a call has ended, a slower replica may still have to send. These bytes are taken from its link during the
-        next calls. A rank sends to all replicas to the end. So a replica holds the others back if it lags by more than
-        the links hold (1 MiB each in shared memory).
+        After a call has ended, a slower replica may still have bytes to send. The next calls take these bytes from its
+        link. A rank sends its messages completely to all replicas. So a replica delays the others if it lags by more
+        than the links hold (1 MiB each in shared memory).
         """
         native = self._native.replicate(whole("replicas", replicas, 1, 2**32 - 1))
         return self._member(native)
 
     def shrink(self) -> Self:
-        """After a failure: the communicator of those who are left. Each of them calls it.
+        """Return a communicator of the surviving ranks after a failure. Each survivor calls it.
 
         ::
 
@@ -121,38 +122,40 @@ class SplitCalls(CallBase):
                 except rp.RankFailed:
                     comm = comm.shrink()
 
-        The survivors agree who goes on, also when others die meanwhile, rank 0 included, and meet in a new world. Two
-        ranks that come back have the same ranks beside them. What dies after that is found by the next call on the
-        new communicator: hence the loop. Then a rank may come back once less often than another, which has met the
+        The survivors agree on the members, even if others die meanwhile (rank 0, too), and connect in a new world.
+        Any two ranks that return from the same call have the same members. The next call on the new communicator
+        detects a later death: hence the loop. A rank may then return once less often than another rank, which met the
         others only in the next world.
 
         Returns
         -------
         Communicator
-            Of the ranks that are left, numbered anew in their order; `first_ranks` says who they were. Hosts, nodes,
-            racks and `kept` stay. It has new connections, so that nothing of the old world arrives there.
+            It has the remaining ranks, renumbered in their order; `first_ranks` gives their ranks in the launched
+            world. Hosts, nodes, racks and `kept` stay. It has new connections, so no message of the old world arrives
+            in it.
 
         Raises
         ------
         RankFailed
-            This rank does not go on, and `rank` is its own: it was stopped or cut off for longer than the heartbeat
-            timeout, or did not come within the rendezvous timeout of the first, and the others went on without it. Or
-            it reaches no more than half of the ranks and cannot know whether the others live: only ranks of a single
-            node go on in a smaller part. This communicator is closed then.
+            This rank cannot continue, and `rank` is its own. Either it was stopped or cut off for longer than the
+            heartbeat timeout, or it did not call within the rendezvous timeout of the first caller, and the others
+            continued without it. Or it reaches at most half of the ranks and cannot know whether the others live: only
+            ranks of a single node may continue as a minority. This communicator is then closed.
         InputError
-            Nothing has failed; this communicator was split or replicated from another; or ranks have replicas, which go
-            on in the place of the dead.
+            Nothing has failed; this communicator was split or replicated from another; or ranks have replicas, which
+            continue in place of the dead ones.
 
         Notes
         -----
-        This communicator is closed: its calls, and those of all that was split from it, raise `RankFailed` and name
+        This communicator is closed: its calls, and the calls of all communicators split from it, raise `RankFailed` and
+        name
         ``shrink()``. Asynchronous calls in flight have ended with `RankFailed`. Sparse reductions, persistent calls,
-        partitioned graphs and broadcast variables are of the communicator that made them: make them anew from the new
-        one. Broadcast values that are here already can still be read. After a `CollectiveMismatch` all ranks may call
-        it, and all are left.
+        partitioned graphs and broadcast variables belong to the communicator that created them: create them again with
+        the new one. Broadcast values that have arrived can still be read. After a `CollectiveMismatch` all ranks may
+        call it, and all ranks remain.
 
-        In `ripieno.launch` it needs ``on_failure="shrink"``, under ``ripieno run`` the option ``--on-failure shrink``;
-        otherwise these end all ranks with the first. An engine such as Spark ends them itself.
+        In `ripieno.launch` it needs ``on_failure="shrink"``, under ``ripieno run`` the option ``--on-failure shrink``.
+        Otherwise the launcher ends all ranks after the first failure. An engine such as Spark ends them itself.
 
         Source: Bland et al., "Post-failure recovery of MPI communication capability: design and rationale", IJHPCA
         2013.
@@ -184,16 +187,16 @@ class SplitCalls(CallBase):
     def lost_ranks(self) -> list[int]:
         """The ranks of the world that have died while a replica of each lives, as far as this rank knows.
 
-        Of a communicator that `shrink` gave: the ranks of the world that was launched that are not in it.
+        For a communicator returned by `shrink`: the ranks of the launched world that it does not contain.
         """
         return self._without or self._native.lost()
 
     def _logical(self, replicas: int) -> Self:
-        """The communicator for calls with ``replicas=``, always the same."""
+        """Return the communicator for calls with ``replicas=``. Later calls return the same one."""
         if self._replicated is None or self._replicated.closed or self._replicated.replicas != replicas:
             self._replicated = self.replicate(replicas)
         return self._replicated
 
     def _member(self, native: NativeCommunicator) -> Self:
-        """This process in another communicator of the same world."""
+        """Return this process's membership in another communicator of the same world."""
         return type(self)(native, threads=self.threads, on_event=self._on_event, parent=self)

@@ -1,4 +1,4 @@
-"""Regroup: rows under keys go to the ranks at which their keys are at home."""
+"""Provide regroup: move keyed rows to the ranks that own their keys."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
 
 class KeyedData(CallBase):
-    """The call of a communicator that moves keyed data; `allreduce` and `allgather` take some, too."""
+    """The call of a communicator that moves keyed data. `allreduce` and `allgather` accept keyed data, too."""
 
     @overload
     def regroup(
@@ -93,47 +93,49 @@ class KeyedData(CallBase):
         spill_directory: str | PathLike[str] | None = None,
         on_block: Callable[[Any], None] | None = None,
     ) -> Any:
-        """Bring equal keys of all ranks together on one rank, their home, combined. Every rank calls it.
+        """Move all rows of a key to one rank, its owner, and combine them. Every rank calls it.
 
-        Rows of equal keys are combined before anything is sent, and again at their home. Orders are fixed: the result
-        is the same bits in every run, for every number of threads. It comes in an order that depends on the keys.
+        Rows with equal keys are combined before they are sent, and again at the owner. All orders are fixed: the result
+        has the same bits in every run, for every number of threads. Its order depends on the keys.
 
         Parameters
         ----------
         rows : KeyValues or Table
-            Keys of one kind, values of one dtype and width on all ranks; a rank without rows takes those of the others.
+            Keys of one kind, and values of one dtype and width, on all ranks. A rank without rows adopts the others'
+            types.
         combine : {"sum", "prod", "mul", "min", "max", "and", "or", "xor", "concat"} or callable, optional
-            How rows of a key become one; by default "sum", or the operation of the table. "concat" keeps them all, side
-            by side. A function takes two blocks of rows, of shape (m,) or (m, width), and gives one of the same shape
-            and dtype, as NumPy's ufuncs do; it is associative. Sums and products of float32 and shorter floats are
-            computed in float64 and rounded once, at the end.
+            How to combine the rows of a key; by default "sum", or the operation of the table. "concat" keeps all rows
+            side by side. A function takes two blocks of rows, of shape (m,) or (m, width), and returns a block of the
+            same shape and dtype, as NumPy's ufuncs do. It must be associative. Sums and products of float32 and shorter
+            floats are computed in float64 and rounded once, at the end.
         partitioner : {"hash", "balanced"} or callable, optional
-            Where keys are at home. "hash", the default, goes by a hash that is the same on every machine. "balanced",
-            the default of "concat", deals the ranges of hashes so that ranks get about equal amounts. A function takes
-            an array of keys and gives an array of ranks, equal ones for equal keys on every rank. Ids of tables are at
-            home at ``id % world_size``, or at the rank that a function gives. Python's builtin ``hash`` means "hash".
+            The owner of each key. "hash", the default, uses a hash that is the same on every machine. "balanced", the
+            default of "concat", assigns ranges of hashes so that ranks get about equal amounts. A function takes an
+            array of keys and returns an array of ranks; on every rank, equal keys must map to equal ranks. For tables
+            the owner of an id is ``id % world_size``, or the rank that a function returns. Python's builtin ``hash``
+            means "hash".
         local_reduction : bool
-            False sends every row, which shows how much local reduction saves.
+            False sends every row. This shows how much local reduction saves.
         memory_limit : int, optional
-            Bytes beyond which rows go to temporary files on their way. The result is in memory. Keys are divided into
-            256 parts, or 4 for each rank if that is more. A part is merged and handed on whole, so a part that is
-            larger than half of the limit, for instance because a key has many rows, exceeds it. The limit does not
-            change the bits, unless a function combines: it then folds the rows of a key in several goes.
+            Bytes beyond which rows are spilled to temporary files during the exchange. The result is in memory. Keys
+            are divided into 256 parts, or 4 for each rank if that is more. Each part is merged as a whole, so a part
+            larger than half of the limit, for example because a key has many rows, exceeds it. The limit does not
+            change the bits, unless a function combines: it then combines the rows of a key in several steps.
         spill_directory : path, optional
-            Where temporary files are; by default where Python's are. They have no names, so none is left behind.
+            Folder of temporary files; by default Python's. The files are unnamed, so none is left behind.
         on_block : callable, optional
-            Gets the result in pieces, KeyValues or Groups, each as soon as its keys are complete.
+            Receives the result in pieces, KeyValues or Groups, each as soon as its keys are complete.
 
         Returns
         -------
         KeyValues, Groups, Table or None
-            The keys that are at home here: Groups for "concat", None with `on_block`.
+            The keys that this rank owns: Groups for "concat", None with `on_block`.
 
         Raises
         ------
         InputError
-            An argument is wrong; or `combine` or `partitioner` gave another shape or dtype, or a rank that is not
-            there.
+            An argument is wrong; or `combine` or `partitioner` returned another shape or dtype, or a rank that does not
+            exist.
         SpillError
             Temporary files cannot be written.
         CollectiveMismatch
@@ -141,7 +143,7 @@ class KeyedData(CallBase):
 
         Notes
         -----
-        Errors of `combine`, `partitioner` or `on_block` go to the caller; other ranks get `RankFailed`.
+        Errors of `combine`, `partitioner` or `on_block` are raised at the caller; other ranks get `RankFailed`.
         """
         call = regrouping(
             rows,

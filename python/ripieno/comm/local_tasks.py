@@ -1,7 +1,7 @@
-"""Tasks of a rank on its threads: Python functions that let go of the interpreter while they compute.
+"""Run tasks of a rank on its threads: Python functions that release the interpreter lock while they compute.
 
-Harp's doTasks. A pool of `concurrent.futures` has the threads. What is added: results in the order of the parts, an
-error that names its part, and no part begun after one has failed.
+This is Harp's doTasks. A pool of `concurrent.futures` provides the threads. Added to it: results in the order of the
+parts, errors that name their part, and no part starts after one has failed.
 Source: Zhang, Ruan and Qiu, "Harp: collective communication on Hadoop", IC2E 2015, section VI.B.
 """
 
@@ -20,7 +20,7 @@ from ripieno._checks import check_count
 from ripieno.comm.rank import CallBase
 from ripieno.errors import InputError
 
-#: What `Team.run` may be.
+#: Execution models of `Team.run`.
 MODELS = ("bsp", "fork-join")
 
 Part = TypeVar("Part")
@@ -28,45 +28,46 @@ Result = TypeVar("Result")
 
 
 class LocalTasks(CallBase):
-    """The calls of a communicator that stay on this rank."""
+    """Calls of a communicator that run on this rank only."""
 
     def tasks(self, function: Callable[[Part], Result], parts: Iterable[Part]) -> list[Result]:
-        """Call `function` once for each part, on whichever of `threads` threads is free.
+        """Call `function` once for each part, on up to `threads` threads.
 
-        The threads are made for this call. `team` keeps them for several.
+        The threads exist for this call only. `team` keeps threads for several calls.
 
         Parameters
         ----------
         function : callable
-            Gets a part. Threads compute at the same time as far as it lets go of the interpreter, as NumPy and the
-            kernels of this library do in large arrays. It may not call collectives: ranks would differ in their order.
+            Receives a part. Threads run in parallel while it releases the interpreter lock, as NumPy and the kernels of
+            this library do on large arrays. It must not call collectives, because their order would differ between
+            ranks.
         parts : iterable
-            What there is to do. Its length need not be that of anything else.
+            The parts, in any number.
 
         Returns
         -------
         list
-            What `function` returned, in the order of the parts.
+            The return values of `function`, in the order of the parts.
 
         Raises
         ------
         Exception
-            That of a part that failed, with a note that names the part; of several, the lowest. Parts that had not
-            begun are left out, and those that had have ended.
+            The error of the failed part, with a note that names the part. If several fail, the lowest is raised. Parts
+            that had not begun are skipped; parts that had begun finish first.
         """
         with self.team() as team:
             return team.tasks(function, parts)
 
     def team(self, threads: int | None = None, model: Literal["bsp", "fork-join"] = "bsp") -> Team:
-        """Threads of this rank that stay from one call to the next, until the end of a ``with`` block.
+        """Return threads of this rank that live until the end of a ``with`` block, for several calls.
 
         Parameters
         ----------
         threads : int, optional
-            How many; by default `threads` of the communicator.
+            Number of threads; by default `threads` of the communicator.
         model : {"bsp", "fork-join"}
-            What `Team.run` is: one call for a whole loop, whose threads meet in `Team.wait`, or one for each phase of
-            it, which ends with the phase.
+            The meaning of `Team.run`. "bsp": one call for a whole loop, whose threads synchronize in `Team.wait`.
+            "fork-join": one call for each phase, which ends with the phase.
 
         Returns
         -------
@@ -81,14 +82,14 @@ class LocalTasks(CallBase):
 
 
 class Team:
-    """Threads of a rank, as `Communicator.team` makes them.
+    """Threads of a rank, created by `Communicator.team`.
 
     Attributes
     ----------
     threads : int
-        How many there are.
+        The number of threads.
     model : {"bsp", "fork-join"}
-        What `run` is.
+        The execution model of `run`.
     """
 
     def __init__(self, threads: int, model: Literal["bsp", "fork-join"] = "bsp") -> None:
@@ -103,7 +104,7 @@ class Team:
         self._closed = False
 
     def tasks(self, function: Callable[[Part], Result], parts: Iterable[Part]) -> list[Result]:
-        """As `Communicator.tasks`, on the threads of this team."""
+        """Run `Communicator.tasks` on the threads of this team."""
         over = threading.Event()
 
         def one(part: Part) -> Result:
@@ -120,7 +121,7 @@ class Team:
             try:
                 wait(begun)
             except BaseException:
-                # The user has interrupted this thread, and the others go no further than their parts.
+                # A signal has interrupted this thread. The other threads stop after their present part.
                 over.set()
                 raise
         return _results(begun, "part")
@@ -128,24 +129,24 @@ class Team:
     def run(self, function: Callable[[int], Result]) -> list[Result]:
         """Call `function` with every number below `threads`, all at the same time.
 
-        In a team of model "bsp" they may meet in `wait`, all equally often.
+        In a team of model "bsp" the calls may synchronize in `wait`. All must call it equally often.
 
         Parameters
         ----------
         function : callable
-            Gets the number.
+            Receives the number.
 
         Returns
         -------
         list
-            What it returned, by number.
+            The return values, by number.
 
         Raises
         ------
         Exception
-            That of a call that failed, with a note that names its number. Calls that wait for it in `wait` end there.
+            The error of the failed call, with a note that names its number. Calls that wait in `wait` end.
         InputError
-            A call has ended for which others wait, as they do not all wait equally often.
+            A call has ended while others wait for it: the calls did not call `wait` equally often.
         """
 
         def member(number: int) -> Result:
@@ -163,20 +164,20 @@ class Team:
             try:
                 wait(begun)
             except BaseException:
-                # The user has interrupted this thread, and the others go no further than to where they meet.
+                # A signal has interrupted this thread. The other threads stop at their next `wait`.
                 self._meeting.give_up()
                 raise
         return _results(begun, "thread")
 
     def wait(self) -> None:
-        """Inside `run` of a team of model "bsp": wait until all threads have come here.
+        """Wait until all threads have called this. Only inside `run` of a team of model "bsp".
 
         Raises
         ------
         threading.BrokenBarrierError
-            Another call has failed and will not come. The caller of `run` gets that one's exception.
+            Another call has failed. The caller of `run` gets its exception.
         InputError
-            Another call has ended, and will not come either; or the team is of model "fork-join".
+            Another call has ended and will not call `wait` again, or the team is of model "fork-join".
         """
         if self.model == "fork-join":
             raise InputError('threads of a team of model "fork-join" do not meet: end `run`, and call it again')
@@ -185,7 +186,7 @@ class Team:
         self._meeting.come()
 
     def close(self) -> None:
-        """End the threads, once they are done. May be called again."""
+        """End the threads after their present work. Repeated calls have no effect."""
         self._closed = True
         if self._process == os.getpid():
             self._pool.shutdown(cancel_futures=True)
@@ -205,7 +206,7 @@ class Team:
             os.sched_setaffinity(0, {cores[next(self._numbers) % len(cores)]})
 
     def _calling(self) -> threading.Lock:
-        """Taken by one caller at a time, who is none of the threads: these would wait for themselves."""
+        """The lock of the caller. Threads of the team must not take it: they would wait for themselves."""
         if self._closed:
             raise InputError("the team is closed: use it inside its `with` block")
         if self._process != os.getpid():
@@ -216,19 +217,19 @@ class Team:
 
 
 class _Meeting:
-    """Where the calls of one `run` meet. Nobody waits for one that has ended."""
+    """A barrier for the calls of one `run`. It fails instead of waiting for a call that has ended."""
 
     def __init__(self, count: int) -> None:
         self._count = count
         self._changed = threading.Condition()
         self._here = 0
         self._round = 0
-        # The numbers of calls that have ended well, and how often all had met then.
+        # Numbers of the calls that have returned, and the count of waits that all had completed then.
         self._left: dict[int, int] = {}
         self._has_failed = False
 
     def come(self) -> None:
-        """Wait for all the others."""
+        """Wait for all other calls."""
         with self._changed:
             round_ = self._round
             self._here += 1
@@ -247,20 +248,20 @@ class _Meeting:
             )
 
     def leave(self, number: int) -> None:
-        """A call has ended, and comes no more."""
+        """Note that a call has returned and will not wait again."""
         with self._changed:
             self._left[number] = self._round
             self._changed.notify_all()
 
     def give_up(self) -> None:
-        """A call has failed, and comes no more."""
+        """Note that a call has failed and will not wait again."""
         with self._changed:
             self._has_failed = True
             self._changed.notify_all()
 
 
 def _results(futures: list[Future[Result]], what: str) -> list[Result]:
-    """What all of them returned; else the lowest error that is not a consequence, with a note."""
+    """Return all results, or raise the lowest error that is not a consequence of another, with a note."""
     failed = [
         (isinstance(error, (threading.BrokenBarrierError, CancelledError)), number, error)
         for number, future in enumerate(futures)

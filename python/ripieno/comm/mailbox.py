@@ -1,4 +1,4 @@
-"""Receives that have begun, and messages with tags that arrived before any receive asked for them."""
+"""Provide posted receives, and the queue of tagged messages that arrived before a matching receive."""
 
 from __future__ import annotations
 
@@ -19,18 +19,18 @@ if TYPE_CHECKING:
 
 T = TypeVar("T")
 
-#: As the tag of `Communicator.recv`: whatever the tag is.
+#: As the tag of `Communicator.recv`: any tag.
 ANY_TAG: Final = -1
 
-#: The form of the message that goes ahead of a value with a tag.
+#: The form of the header message that precedes a value with a tag.
 TAG_FORM = "the tag of a message"
 
-#: An error about unexpected messages names so many tags.
+#: The maximum number of tags that an error about unexpected messages names.
 _NAMED_TAGS = 8
 
 
 class Message(NamedTuple, Generic[T]):
-    """What `Communicator.recv` took, and whose it was."""
+    """A message that `Communicator.recv` took, with its source and tag."""
 
     value: T
     source: int
@@ -38,14 +38,14 @@ class Message(NamedTuple, Generic[T]):
 
 
 class _Unexpected(NamedTuple):
-    """A message that no receive has asked for yet."""
+    """A message without a matching receive so far."""
 
     message: Message[Any]
     length_bytes: int
 
 
 class Receive:
-    """A receive that has begun. It takes its message when it is waited for or looked at, or when a later one is.
+    """A posted receive. It takes its message when the program waits for or polls it or a later receive.
 
     Parameters
     ----------
@@ -86,13 +86,13 @@ class Receive:
 
     @property
     def has_ended(self) -> bool:
-        """Whether it has ended, well or not."""
+        """Whether it has ended, with a result or an error."""
         return self._message is not None or self._error is not None
 
     @property
     def done(self) -> bool:
-        """Whether it has ended, well or not. Takes what has arrived."""
-        # A thread that holds the lock receives.
+        """Whether it has ended, with a result or an error. Takes messages that have arrived."""
+        # If another thread holds the lock, that thread receives.
         if not self.has_ended and self._mailbox.lock.acquire(blocking=False):
             try:
                 self.attempt(0.0)
@@ -101,7 +101,7 @@ class Receive:
         return self.has_ended
 
     def wait(self) -> Message[Any]:
-        """Return the message once it has arrived; `TimeoutError` if none begins to arrive in time."""
+        """Return the message once it has arrived; raise `TimeoutError` if none begins to arrive in time."""
         with self._mailbox.lock:
             if not self.attempt(self._timeout_s):
                 whose = "any rank" if self.source is None else f"rank {self.source}"
@@ -112,11 +112,11 @@ class Receive:
         return self._message
 
     def attempt(self, timeout_s: float | None) -> bool:
-        """Receive until this has ended, or until nothing has arrived for `timeout_s`; return whether it has ended."""
+        """Receive until this has ended or nothing has arrived for `timeout_s`; return whether it has ended."""
         with self._mailbox.lock:
             while not self.has_ended:
                 receive = self._first_in_turn() if self.tag is None else self
-                # An error is the result of one receive, which raises it when it is waited for.
+                # An error belongs to one receive. Its `wait` raises the error.
                 try:
                     sender = receive._sender(timeout_s)
                     if sender is None:
@@ -130,7 +130,7 @@ class Receive:
         return True
 
     def fits(self, message: Message[Any]) -> bool:
-        """Whether it takes such a message."""
+        """Whether the message matches this receive."""
         if (self.tag is None) != (message.tag is None):
             return False
         return self.source in (None, message.source) and self.tag in (None, ANY_TAG, message.tag)
@@ -151,7 +151,7 @@ class Receive:
         self._mailbox.posted.remove(self)
 
     def _first_in_turn(self) -> Receive:
-        """The first receive without a tag that may take a message which this one may take."""
+        """Return the first untagged receive that may take a message which this one may take."""
         for receive in self._mailbox.posted:
             shares_source = None in (receive.source, self.source) or receive.source == self.source
             if receive is self or (receive.tag is None and shares_source):
@@ -159,7 +159,7 @@ class Receive:
         return self
 
     def _sender(self, timeout_s: float | None) -> int | None:
-        """The rank whose message is next; None if none has begun to arrive in time."""
+        """Return the rank of the next message, or None if none has begun to arrive in time."""
         if self.source is not None and timeout_s is None:
             return self.source
         ranks = range(self._native.world_size)
@@ -170,14 +170,14 @@ class Receive:
         return self._native.await_message(sources, form, timeout_s)
 
     def _value(self, sender: int) -> Any:
-        """The next value of `sender`, which has no tag."""
+        """Return the next value of `sender`, which has no tag."""
         if self.out is None:
             return objects.receive(self._native, sender)
         self._native.receive(known(self.out)[0], sender, forms.of_array(self.out))
         return self.out
 
     def _tagged(self, sender: int) -> tuple[Message[Any], int]:
-        """The next message of `sender`, which has a tag, and how many bytes it takes."""
+        """Return the next message of `sender`, which has a tag, and its size in bytes."""
         head, lengths_bytes = np.empty(1, np.int64), [_native.FRAME_ROOM_BYTES]
         self._native.receive(head, sender, TAG_FORM)
         value = objects.receive(self._native, sender, lengths_bytes)
@@ -185,18 +185,18 @@ class Receive:
 
 
 class Mailbox:
-    """The receives of a communicator that have begun, and the messages with tags that no receive has asked for yet."""
+    """The posted receives of a communicator, and the tagged messages without a matching receive."""
 
     def __init__(self) -> None:
-        # One thread at a time receives: two would take each other's messages.
+        # One thread at a time receives: two threads would take each other's messages.
         self.lock = threading.RLock()
         self.bytes_max = 64 << 20
-        #: In the order in which they began.
+        #: Receives in the order in which they began.
         self.posted: list[Receive] = []
         self._kept: list[_Unexpected] = []
 
     def post(self, receive: Receive) -> Receive:
-        """Begin a receive: it gets the first message that fits, if there is one."""
+        """Post a receive. It gets the first matching message, if there is one."""
         with self.lock:
             self.posted.append(receive)
             kept = None if receive.tag is None else self.take(receive.source, receive.tag)
@@ -205,18 +205,19 @@ class Mailbox:
         return receive
 
     def take(self, source: int | None, tag: int) -> Message[Any] | None:
-        """The first message that fits."""
+        """Return the first message that matches."""
         for index, (message, _) in enumerate(self._kept):
             if source in (None, message.source) and tag in (ANY_TAG, message.tag):
                 return self._kept.pop(index).message
         return None
 
     def put_back(self, message: Message[Any], *, last: bool = False) -> None:
-        """Let a message be the next that fits, or the last: it was looked at, or is of this rank itself."""
+        """Return a message to the queue as the first, or last, candidate: it was probed, or is from this rank
+        itself."""
         self._kept.insert(len(self._kept) if last else 0, _Unexpected(message, 0))
 
     def deliver(self, message: Message[Any], length_bytes: int) -> None:
-        """Give a message to the first receive that it fits, or keep it."""
+        """Pass a message to the first matching receive, or keep it."""
         receive = next((receive for receive in self.posted if receive.fits(message)), None)
         if receive is not None:
             receive.end(message)
@@ -224,7 +225,7 @@ class Mailbox:
             self.keep(message, length_bytes)
 
     def keep(self, message: Message[Any], length_bytes: int) -> None:
-        """Keep one for later. `InputError` if all together are too large; nothing is lost."""
+        """Keep a message for later. Raise `InputError` if all kept messages are too large; none is lost."""
         self._kept.append(_Unexpected(message, length_bytes))
         total_bytes = sum(each.length_bytes for each in self._kept)
         if total_bytes > self.bytes_max:

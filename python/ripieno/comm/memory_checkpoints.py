@@ -1,8 +1,8 @@
-"""Checkpoints in the memory of the ranks: states that outlive a rank, for a program that begins again or goes on.
+"""Provide checkpoints in the memory of ranks: states survive the loss of a rank, for a program that restarts.
 
-A rank keeps the state of a *shared* checkpoint as it is, since all ranks have the same. Of any other it keeps its own
-state and that of the rank before it, so that two neighbours have to die at once for one to be lost. A new state takes
-the place of the old one when all ranks have theirs: until then both are kept.
+All ranks have the same state in a *shared* checkpoint, so each rank keeps it without a copy elsewhere. For any other
+checkpoint a rank keeps its own state and the state of the rank before it. A state is lost only if two neighbors die
+at once. A new state replaces the old one when all ranks have stored theirs; until then ranks keep both.
 
 Source: Plank, Li and Puening, "Diskless checkpointing", IEEE Trans. Parallel Distrib. Syst. 9(10), 1998, section 3.
 """
@@ -26,18 +26,18 @@ from ripieno.wire.objects import Unsendable
 
 @dataclass(frozen=True)
 class RankCheckpoint:
-    """What a rank has of a checkpoint.
+    """One rank's part of a checkpoint.
 
     Attributes
     ----------
     version
-        Later ones are greater.
+        Increases with each checkpoint.
     world_size
-        How many ranks there were.
+        The number of ranks at that time.
     rank
-        Which of them this one was.
+        This rank's number at that time.
     states
-        What is kept, by rank; of a shared checkpoint this rank's.
+        The stored states by rank. For a shared checkpoint, the state of this rank.
     is_shared
         Whether all ranks have the same state.
     """
@@ -50,29 +50,30 @@ class RankCheckpoint:
 
 
 class MemoryCheckpoints(Exchanges, Gathers):
-    """The calls of a communicator that keep states and give them back."""
+    """Calls of a communicator that store and restore states."""
 
     def checkpoint(self, name: str, state: Any, *, shared: bool = False) -> None:
-        """Keep a state in memory for a program that begins again (``launch(on_failure=)``), in place of the last one.
+        """Store a state in memory for a program that restarts (``launch(on_failure=)``), in place of the last one.
 
-        All ranks call it. It is kept until the program ends, also on ranks that go on without others.
+        All ranks call it. The state is kept until the program ends, also on ranks that continue without others.
 
         Parameters
         ----------
         name : str
-            What it is called; the same on every rank.
+            The name of the checkpoint, the same on every rank.
         state : object
-            What `restore` is to give back. It is copied.
+            The value that `restore` returns. It is copied.
         shared : bool
-            Whether the state is the same on all ranks. Each rank keeps it then without a message. Otherwise each rank
-            sends its own to the next rank too, which takes as much memory once more: a state is lost only if both die.
+            Whether the state is the same on all ranks. If so, each rank stores it without a message. Otherwise each
+            rank also sends its state to the next rank, which doubles the memory: a state is lost only if both ranks
+            die.
 
         Raises
         ------
         InputError
-            The communicator is not that of the world, or the name is one of a checkpoint of the other kind.
+            The communicator is not the world, or a checkpoint of the other kind has this name.
         SerializationError
-            The state cannot travel.
+            The state cannot be serialized.
         """
         kept = self._kept_under(name, shared)
         call = f"checkpoint({name!r})"
@@ -89,7 +90,7 @@ class MemoryCheckpoints(Exchanges, Gathers):
             self._memory[name] = [RankCheckpoint(version + 1, self.world_size, self.rank, {self.rank: blob}, True)]
             self._note_kept(name, version + 1, blob)
             return
-        # Ranks that have come later know of no version.
+        # Replacement ranks know no version.
         version = max(self._said_by_all(call, version)) + 1
         before = (self.rank - 1) % self.world_size
         states = {before: self.rotate(blob), self.rank: blob}
@@ -100,32 +101,32 @@ class MemoryCheckpoints(Exchanges, Gathers):
         self._note_kept(name, version, blob)
 
     def _note_kept(self, name: str, version: int, blob: NDArray[Any]) -> None:
-        # What all ranks do at once one says, and of many checkpoints fewer and fewer.
+        # One rank logs for all, and it logs at versions that are powers of two.
         if self.rank == 0 and version & (version - 1) == 0:
             text = f"checkpoint {name!r}, version {version}: {bytes_text(blob.nbytes)} of each rank in memory"
             log.note("ripieno.comm", text, 0)
 
     def restore(self, name: str) -> Any:
-        """The state of the last checkpoint that all is left of, or None if there is none.
+        """Return the state of the last checkpoint that is complete, or None if none exists.
 
         All ranks call it.
 
         Parameters
         ----------
         name : str
-            As of `checkpoint`.
+            The name that was passed to `checkpoint`.
 
         Returns
         -------
         object
-            Of a shared checkpoint the state, on every rank. Of another one a dict of the states that this rank is to go
-            on with, by the rank that gave each then: its own, and that of the rank before it if that is lost. It is
-            empty on a rank that has come later.
+            For a shared checkpoint: the state, on every rank. Otherwise: a dict from the storing rank to its state,
+            with the states from which this rank resumes: its own, and the state of the rank before it if that rank is
+            lost. The dict is empty on a replacement rank.
 
         Raises
         ------
         InputError
-            The communicator is not that of the world.
+            The communicator is not the world.
         """
         mine = self._kept_under(name, None)
         everybodys = self._said_by_all(
@@ -137,7 +138,7 @@ class MemoryCheckpoints(Exchanges, Gathers):
             for version, world_size, was, states, is_shared in entries:
                 held = holders.setdefault((version, world_size, is_shared), {})
                 for state in states:
-                    # Who gave it comes first.
+                    # The copy of the rank that stored the state sorts first.
                     held.setdefault(state, []).append((state != was, rank))
         whole = [key for key, held in holders.items() if key[2] or len(held) == key[1]]
         if not whole:

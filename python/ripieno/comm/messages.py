@@ -1,4 +1,4 @@
-"""Messages between pairs of ranks: in their order, or by tags and from whoever comes first."""
+"""Provide messages between pairs of ranks: in order, or matched by tag and from any source."""
 
 from __future__ import annotations
 
@@ -16,16 +16,16 @@ from ripieno.wire import forms, objects
 from ripieno.wire.arrays import in_place, known, required
 from ripieno.wire.calls import NativeCalls, PostedCall, StagedCall
 
-#: Tags are smaller.
+#: Exclusive upper bound of tags.
 TAG_LIMIT = 2**62
 
 
 class MessageCalls(CallBase):
-    """The calls of a communicator that concern two ranks."""
+    """Calls of a communicator between two ranks."""
 
     @property
     def unexpected_bytes_max(self) -> int:
-        """How many bytes messages with tags may take that came while others were asked for; 64 MiB by default."""
+        """Limit in bytes for tagged messages that arrived before a matching receive; 64 MiB by default."""
         return self._mailbox.bytes_max
 
     @unexpected_bytes_max.setter
@@ -35,23 +35,23 @@ class MessageCalls(CallBase):
     def send(self, value: Any, to: int, *, tag: int | None = None) -> None:
         """Send `value` to rank `to`, which calls `recv`.
 
-        A value that does not fit into the link waits for the receiver. Ranks that exchange large values take turns, the
-        lower one sending first, or call `sendrecv` or `alltoall`. Ranks that wait for each other in a circle get an
-        error after some seconds. For a `recv` with ``out=`` and no tag send the array with `send_into`.
+        A value that does not fit into the link waits for the receiver. If two ranks exchange large values, the lower
+        rank sends first, or both call `sendrecv` or `alltoall`. Ranks that wait for each other in a cycle get an error
+        after some seconds. For a `recv` with ``out=`` and without tag, send the array with `send_into`.
 
         Parameters
         ----------
         value : array or object
-            What is sent.
+            The value to send.
         to : int
-            The receiver, another rank than this one.
+            The receiving rank, other than this one.
         tag : int, optional
-            Not negative. A message with a tag is for a `recv` with a tag, which may take those of one rank in another
-            order than that in which they were sent.
+            Not negative. A tagged message matches only a `recv` with a tag. Such receives may take the messages of one
+            rank in a different order than they were sent.
         """
         to = self._other("to", to)
         if tag is None and (native := self._at_once) is not None:
-            # The common case, where every microsecond counts.
+            # The common case; each microsecond counts.
             return objects.send(native, value, to)
         calls = [("send", piece, to, form) for piece, form in _pieces(value, tag)]
         return self._do(NativeCalls(calls, lambda: None))
@@ -90,43 +90,43 @@ class MessageCalls(CallBase):
         timeout_s: float | None = None,
         envelope: bool = False,
     ) -> Any:
-        """The value that rank `source`, or whichever rank is first, sends to this one.
+        """Receive a value from rank `source`, or from the rank of the first message to arrive.
 
         Parameters
         ----------
         source : int, optional
-            The sender; by default any other rank of this communicator.
+            The sending rank; by default any other rank of this communicator.
         out : ndarray, optional
-            Receives the value: without a tag the array of this shape and dtype that `send_into` sends, with one
-            whatever array `send` sends that fits.
+            Receives the value. Without a tag: an array of this shape and dtype, sent with `send_into`. With a tag: any
+            array that fits, sent with `send`.
         tag : int, optional
-            Takes the first message with this tag, or with any, `ANY_TAG`. Messages that come before it are kept, up to
-            `unexpected_bytes_max`. Without a tag the next message is taken, which must have none.
+            Takes the first message with this tag, or with any tag (`ANY_TAG`). Messages that arrive before it are kept,
+            up to `unexpected_bytes_max`. Without a tag the next message is taken, which must have no tag.
         timeout_s : float, optional
-            How long to wait for a first message; without it, or once one is on its way, as long as no rank fails.
+            Time limit until a message begins to arrive. Without it, and after the arrival began, the call waits until
+            the message is complete or a rank fails.
         envelope : bool
-            Give a `Message`: the value, its "source" and its "tag".
+            Return a `Message`: the value, its "source" and its "tag".
 
         Returns
         -------
         array or object, or Message
-            What was sent.
+            The received value.
 
         Raises
         ------
         TimeoutError
-            Nothing came in time. Nothing is lost: receive again.
+            No message arrived in time. No message is lost: receive again.
         CollectiveMismatch
-            The message has a tag where none was asked for, or none where one was. While several ranks may be the
-            source, or with a timeout, such a message is passed over. Or ranks wait for each other in a circle.
+            The message has a tag but none was requested, or the reverse. If several ranks may be the source, or with a
+            timeout, such a message is skipped instead. Or ranks wait for each other in a cycle.
 
         Notes
         -----
-        Messages of one rank with one tag are taken in the order in which they were sent, those of several ranks in the
-        order in which they come. Messages and collectives pass each other: a message waits in its link, or in its
-        sender if it is long, while this rank is in a collective. One thread at a time receives.
-        `Communicator.recv_async` begins a receive, which takes its message before receives that begin later; it makes
-        progress while it is waited for or looked at.
+        Messages of one rank with one tag arrive in the order of sending, messages of several ranks in the order of
+        arrival. Messages and collectives are independent: while this rank is in a collective, a message waits in its
+        link, or in its sender if it is long. One thread at a time receives. `Communicator.recv_async` begins a receive,
+        which has priority over receives that begin later. It makes progress while the program waits for it or polls it.
         """
         if source is not None:
             source = self._other("source", source)
@@ -163,21 +163,21 @@ class MessageCalls(CallBase):
         tag: int | None = None,
         recv_tag: int | None = None,
     ) -> Any:
-        """Send `value` to rank `to`, and receive one of rank `source`, or any, at the same time.
+        """Send `value` to rank `to` and, at the same time, receive a value from rank `source` or from any rank.
 
         Parameters
         ----------
         value : array or object
-            What is sent.
+            The value to send.
         to, source : int
-            The receiver, and the sender; they may be one rank, and `source` is any by default.
+            The receiving and the sending rank, which may be the same. By default `source` is any rank.
         tag, recv_tag : int, optional
-            As of `send` and of `recv`; what is received has the tag of what is sent by default.
+            As for `send` and `recv`. By default `recv_tag` equals `tag`.
 
         Returns
         -------
         array or object
-            What came.
+            The received value.
         """
         to = self._other("to", to)
         source = None if source is None else self._other("source", source)
@@ -195,7 +195,7 @@ class MessageCalls(CallBase):
 
 
 def _pieces(value: Any, tag: int | None) -> list[tuple[NDArray[Any], str]]:
-    """The messages that a value travels as, and their forms."""
+    """Return the messages that make up a value, and their forms."""
     pieces: list[tuple[NDArray[Any], str]] = []
     if tag is not None:
         tag = whole("tag", tag, 0, TAG_LIMIT - 1)

@@ -1,4 +1,4 @@
-"""Collectives on arrays that stay the same, as MPI 4 has them: what can be checked once is checked once."""
+"""Provide persistent collectives on fixed arrays, as in MPI 4: arguments are checked once."""
 
 from __future__ import annotations
 
@@ -13,15 +13,15 @@ if TYPE_CHECKING:
 
 
 class PersistentCall(Generic[Array]):
-    """A collective on certain arrays, to be made by calling it, as often as is wanted.
+    """A collective on fixed arrays. Calling the object runs it, any number of times.
 
-    Every rank makes the same calls in the same order, persistent and other ones together. The arrays are those of the
-    beginning: what is in them counts when it is called, and their shape and dtype must not be changed.
+    Every rank makes the same calls in the same order, persistent and other ones together. The arrays are fixed at
+    creation. Each call reads their present contents; their shape and dtype must not change.
 
     Raises
     ------
     CommunicatorClosed
-        When it is called after its communicator was closed, or in a process that was forked from the rank's.
+        The call came after its communicator was closed, or in a process that was forked from a rank.
     """
 
     __slots__ = ("_args", "_comm", "_op", "_out", "_value")
@@ -36,7 +36,7 @@ class PersistentCall(Generic[Array]):
         self._args = args
 
     def __call__(self) -> Array:
-        """Make the call; returns the array that has the result."""
+        """Run the collective and return the array with the result."""
         comm, value, out, op = self._comm, self._value, self._out, self._op
         plain = comm._plain
         if op is None or plain is None or comm._queue.last is not None or not plain.allreduce(out, op, value):

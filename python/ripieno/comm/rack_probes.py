@@ -1,4 +1,4 @@
-"""Racks of ranks found by probes: pairs of hosts exchange bytes, all at once, round by round."""
+"""Detect the racks of ranks with probes: in rounds, pairs of hosts exchange bytes, all pairs at once."""
 
 from __future__ import annotations
 
@@ -15,14 +15,14 @@ if TYPE_CHECKING:
     from ripieno.comm.costs import Costs
 
 Pair = tuple[int, int]
-#: What a probe of the first rounds has, and any.
+#: Bytes of a probe in the first rounds, and the limits for any probe.
 FIRST_BYTES, LEAST_BYTES, MOST_BYTES = 128 << 10, 32 << 10, 256 << 20
-#: Rounds after which the rates of cables are known well enough.
+#: Rounds after which the link rates of hosts are known well enough.
 FIRST_ROUNDS = 2
 
 
 def topology(comm: Costs, *, measures: bool, round_s: float) -> Topology:
-    """The hosts of all ranks, and their racks. Collective."""
+    """Return the hosts of all ranks, and their racks. Collective."""
     nodes, racks = list(comm.nodes), list(comm.racks)
     leaders = [nodes.index(node) for node in dict.fromkeys(nodes)]
     told = comm.allgather((usable_cores(), numa_nodes()))
@@ -39,7 +39,7 @@ def topology(comm: Costs, *, measures: bool, round_s: float) -> Topology:
 
 
 def _searched(comm: Costs, leaders: list[int], round_s: float) -> Racks:
-    """Every rank searches by itself, with the same rates."""
+    """Search for racks. Every rank runs the search itself, on the same rates."""
     search_of_racks = search(len(leaders))
     size_bytes, fastest = FIRST_BYTES, 0.0
     pairs = next(search_of_racks)
@@ -59,13 +59,13 @@ def _searched(comm: Costs, leaders: list[int], round_s: float) -> Racks:
 
 
 def exchange_round(comm: Costs, pairs: Sequence[Pair], size_bytes: int) -> list[float]:
-    """Pairs of ranks exchange so many bytes, all at once: seconds of each rank's exchange.
+    """Let pairs of ranks exchange `size_bytes`, all pairs at once. Return the seconds of each rank's exchange.
 
-    Of a pair both have the shorter one, for who begins first waits.
+    Both ranks of a pair get the shorter time, because the rank that begins first waits for the other.
     """
     partners = {one: other for pair in pairs for one, other in (pair, pair[::-1])}
     partner = partners.get(comm.rank)
-    # The first bytes make acquaintances, which is not counted.
+    # The first, uncounted bytes open the connections.
     seconds = 0.0
     for length in (1, size_bytes):
         out = {} if partner is None else {partner: np.zeros(length, np.uint8)}

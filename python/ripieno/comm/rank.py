@@ -1,4 +1,4 @@
-"""One rank of a communicator: who it is, its way into the native module, and its life."""
+"""Provide `CallBase`: the identity of one rank, its access to the native module, and its lifecycle."""
 
 from __future__ import annotations
 
@@ -27,18 +27,18 @@ if TYPE_CHECKING:
 
 R = TypeVar("R")
 
-#: All ranks receive the account of an exception, whose message may be of any length.
+#: Characters of an exception's text that are sent to all ranks. The message of an exception may be of any length.
 CAUSE_CHARACTERS_MAX = 8 * 1024
 TRACEBACK_CHARACTERS_MAX = 128 * 1024
 
-#: What a process that is forked from this one must leave alone.
+#: Open communicators. A process that is forked from this one must not touch them.
 _living: weakref.WeakSet[CallBase] = weakref.WeakSet()
 
 
 class CallBase:
-    """What every call of a communicator needs; `Communicator` tells of its attributes."""
+    """Attributes and methods that all calls of a communicator share. `Communicator` documents the attributes."""
 
-    # Of this one alone, where others share its attributes: the way for calls on plain arrays, which end at once.
+    # Per instance, while other attributes are shared: the fast path for calls on plain arrays, which finish at once.
     __slots__ = ("__dict__", "__weakref__", "_plain")
 
     _plain: PlainCalls | None
@@ -58,11 +58,12 @@ class CallBase:
         self._replicated: Self | None = None
         self._mailbox = Mailbox()
         self._broadcasts: Serving | None = None
-        # What serves values that outlast this communicator, the latest last: who meets the others again hands it on.
+        # Servers of values that outlast this communicator, the latest last. `shrink` passes them on after the ranks
+        # reconnect.
         self._lasting: list[tuple[int, Serving]] = []
-        # Checkpoints by name, and whether the program would begin again to go on from them: handed on likewise.
+        # Checkpoints by name. `shrink` passes them on, too.
         self._memory: dict[str, list[RankCheckpoint]] = {}
-        # What fits of the program at hand call theirs, in the order in which they have begun.
+        # The checkpoint names of the fits of the current program, in the order in which they began.
         self._fits: list[str] = []
         self.begins_again = False
         self._queue: CallQueue = CallQueue() if parent is None else parent._queue
@@ -75,13 +76,13 @@ class CallBase:
         self.racks: list[str | None] = list(native.racks)
         self.threads = threads
         self.kept: dict[Any, Any] = {}
-        #: Of each rank: which it was in the world that was launched.
+        #: The rank of each rank in the launched world.
         self.first_ranks: list[int] = list(native.world_ranks)
         if parent is not None:
             self.first_ranks = [parent._world.first_ranks[rank] for rank in native.world_ranks]
-        # Those of that world that `shrink` has left behind.
+        # Ranks of the launched world that `shrink` has removed.
         self._without: list[int] = []
-        # What `shrink` has given in the place of this one, and how this one had failed.
+        # The replacement that `shrink` has created, and the failure that led to it.
         self._successor: Self | None = None
         self._failure: RipienoError | None = None
         self._is_forked = False
@@ -93,24 +94,24 @@ class CallBase:
 
     @property
     def closed(self) -> bool:
-        """Whether it has been closed."""
+        """Whether the communicator is closed."""
         return self._native_or_none is None or (self._parent is not None and self._parent.closed)
 
     @property
     def _world(self) -> CallBase:
-        """The communicator of all ranks that this one was made of, or this one."""
+        """The communicator of all ranks from which this one was created, or this one."""
         return self if self._parent is None else self._parent._world
 
     @property
     def _latest(self) -> Self:
-        """This one, or what `shrink` has given in its place."""
+        """The latest replacement by `shrink`, or this communicator."""
         comm = self
         while comm._successor is not None:
             comm = comm._successor
         return comm
 
     def emit(self, event: dict[str, Any]) -> None:
-        """Hand a small dict to the process that launched the job (``on_event=``); without a listener it is dropped."""
+        """Send a small dict to the process that launched the job (``on_event=``). Without a listener it is dropped."""
         self._check_process()
         if not isinstance(event, Mapping):
             raise InputError(f"emit: a {type(event).__name__}: expected a dict")
@@ -118,26 +119,26 @@ class CallBase:
             self._on_event(event)
 
     def abort(self, cause: str, traceback: str = "") -> None:
-        """Tell every rank that this one has failed: their calls raise `RankFailed` with `cause` and `traceback`."""
+        """Report the failure of this rank to all ranks: their calls raise `RankFailed` with `cause` and `traceback`."""
         self._check_process()
         native = self._native_or_none
         if native is None:
             raise self._closed_error()
-        # Not behind calls that wait: these end by it, and then the recorder is free to be asked.
+        # Abort before waiting calls finish: the abort ends them, and the recorder can then be read.
         native.abort(cause, traceback)
         flight.leave_file(native)
 
     def _withdraw(self) -> None:
-        """The program is over: others that call `shrink` after a failure do not wait for this rank."""
+        """Mark the program as ended: ranks that call `shrink` after a failure do not wait for this rank."""
         if self._native_or_none is not None:
             self._native_or_none.withdraw()
 
     def close(self) -> None:
-        """End the calls in flight, then the connections. May be called again.
+        """Finish the calls in flight, then close the connections. Repeated calls have no effect.
 
-        Communicators that were split from the world are closed with it. Closing such a communicator leaves the world as
-        it is. Its calls on arrays that are in flight go on to their end. Its calls on objects that are queued behind
-        others raise `CommunicatorClosed` from ``wait()``.
+        Closing the world closes the communicators that were split from it. Closing a split communicator leaves the
+        world open. Its array calls that are in flight finish. Its object calls that are queued behind others raise
+        `CommunicatorClosed` from ``wait()``.
         """
         native, self._native_or_none = self._native_or_none, None
         self._plain = None
@@ -153,8 +154,8 @@ class CallBase:
             native.close()
 
     def _tell_of_links(self, native: NativeCommunicator) -> None:
-        """Log which links were no first choice, such as TCP where memory could not be shared."""
-        # Who has failed has told why, and may not be able to be asked.
+        """Log the links that are not the first choice, such as TCP where ranks could not share memory."""
+        # A failed rank has reported its cause already, and reading its links may fail.
         with suppress(RipienoError):
             for peer, what in native.second_choices():
                 log.note("ripieno.comm", f"has reached rank {peer} by {what}", self.rank)
@@ -176,17 +177,17 @@ class CallBase:
             self._check_process()
             raise self._closed_error()
         if self._queue.last is not None:
-            # Calls count in the order in which they are made.
+            # Calls are numbered in the order of their start.
             self._queue.drain()
         return native
 
     @property
     def _at_once(self) -> NativeCommunicator | None:
-        """The native communicator, if a call ends at once and no other is to go first."""
+        """The native communicator if a call can run at once and no earlier call is queued."""
         return self._native_or_none if self._plain is not None and self._queue.last is None else None
 
     def _closed_error(self) -> RipienoError:
-        """What to raise now that it is closed."""
+        """Return the error that calls raise after the communicator is closed."""
         failure = self._world._failure
         if failure is None:
             return CommunicatorClosed(f"the communicator of rank {self.rank} is closed")
@@ -203,12 +204,13 @@ class CallBase:
             )
 
     def _leave(self) -> None:
-        """In a process that was forked from the rank's: end nothing here, for all of it is the rank's."""
+        """Detach from the native communicator in a forked process, without closing anything that belongs to the
+        rank."""
         native, self._native_or_none = self._native_or_none, None
         self._plain = None
         self._is_forked = True
         if native is not None:
-            # Never collected, as that would close it: its links and threads are those of the other process.
+            # Keep a reference forever. Collecting the object would close it, but its links and threads are the rank's.
             ctypes.pythonapi.Py_IncRef(ctypes.py_object(native))
         if self._broadcasts is not None:
             ctypes.pythonapi.Py_IncRef(ctypes.py_object(self._broadcasts))
@@ -216,11 +218,11 @@ class CallBase:
             ctypes.pythonapi.Py_IncRef(ctypes.py_object(each))
 
     def _do(self, call: NativeCalls[R] | StagedCall[R] | PostedCall[R]) -> R:
-        """Carry a call out; a `AsyncCommunicator` begins it only."""
+        """Run a call and return its result. `AsyncCommunicator` only begins it."""
         return call.run(self._native)
 
     def _once(self, result: R, name: str, *args: Any) -> R:
-        """As `_do` of a single native call whose result is known; a short call takes half as long by this."""
+        """Return `result` after a single native call: as `_do`, in half the time for short calls."""
         native = self._native_or_none
         if native is None or self._queue.last is not None:
             native = self._native
@@ -240,7 +242,7 @@ class CallBase:
 
 
 def members_of(world: CallBase) -> list[CallBase]:
-    """The communicators that were made of `world`, itself last."""
+    """Return the communicators that were created from `world`, followed by `world` itself."""
     return sorted((comm for comm in list(_living) if comm._world is world), key=lambda comm: comm is world)
 
 
@@ -253,14 +255,14 @@ os.register_at_fork(after_in_child=_leave_all)
 
 
 def describe(error: BaseException) -> tuple[str, str]:
-    """Cause in short and traceback text of an exception, as `Communicator.abort` takes them."""
+    """Return a short cause and the traceback text of an exception, as `Communicator.abort` takes them."""
     cause = f"{type(error).__qualname__}: {error}".rstrip(": ")
     text = "".join(traceback.format_exception(error))
     return shortened(cause, CAUSE_CHARACTERS_MAX), shortened(text, TRACEBACK_CHARACTERS_MAX)
 
 
 def shortened(text: str, characters_max: int) -> str:
-    """Return `text`, or its beginning and its end if it is longer than `characters_max`."""
+    """Return `text`, or its beginning and end if it is longer than `characters_max`."""
     if len(text) <= characters_max:
         return text
     half = characters_max // 2

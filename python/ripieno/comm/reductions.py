@@ -1,4 +1,4 @@
-"""Collectives that combine the values of ranks element by element."""
+"""Provide collectives that combine the values of ranks element by element."""
 
 from __future__ import annotations
 
@@ -49,12 +49,12 @@ if TYPE_CHECKING:
 
 
 T = TypeVar("T")
-#: What comes together by its keys or ids.
+#: Data that `allreduce` merges by keys or ids.
 Rows = TypeVar("Rows", bound="KeyValues | Table")
 
 
 class Reductions(CallBase):
-    """The calls of a communicator that combine arrays, numbers, trees of these, and keyed data."""
+    """Calls of a communicator that combine arrays, numbers, trees of these, and keyed data."""
 
     @overload
     def allreduce(
@@ -114,20 +114,20 @@ class Reductions(CallBase):
         algorithm: str | None = None,
         order: str | None = None,
     ) -> Any:
-        """Every rank gets the elementwise combination of all ranks' values, equal to the last bit on every rank.
+        """Return the elementwise combination of all ranks' values, equal to the last bit on every rank.
 
         Parameters
         ----------
         value : array, number, or tuple, list, dict of these; KeyValues; Table
-            Same kinds of containers, keys, shapes and dtypes on every rank; if not, `CollectiveMismatch` lists those of
-            the ranks. All parts of one dtype travel together. Key-values and tables may differ from rank to rank. Every
-            rank gets one row per key, or one partition per id, of those of all ranks.
+            Same kinds of containers, keys, shapes and dtypes on every rank; otherwise `CollectiveMismatch` lists the
+            differences. All parts of one dtype are sent together. Key-values and tables may differ between ranks: every
+            rank gets one row per key, or one partition per id, from all ranks.
         op : {"sum", "prod", "min", "max", "and", "or", "xor"} or callable, optional
-            How two elements are combined, by default "sum"; "and", "or", "xor" work on the bits of integers, and on
-            booleans. Python's and NumPy's functions mean the operation: ``sum``, ``np.add`` and ``operator.add`` are
-            "sum", ``max`` and ``np.maximum`` are "max". ``np.logical_and`` and its kin combine truth values. Any other
-            function combines the rows of two arrays and returns an array of the same shape and dtype. For rows of
-            key-values see `regroup`; a table has its own operation, and no other.
+            The combination of two elements, by default "sum". "and", "or", "xor" apply to the bits of integers, and to
+            booleans. Functions of Python and NumPy stand for the operation: ``sum``, ``np.add`` and ``operator.add``
+            mean "sum", ``max`` and ``np.maximum`` mean "max". ``np.logical_and``, ``np.logical_or`` and
+            ``np.logical_xor`` combine truth values. Any other function combines the rows of two arrays and returns an
+            array of the same shape and dtype. For rows of key-values see `regroup`; a table has its own operation only.
         out : ndarray, optional
             Receives the result; it may be `value` itself.
         algorithm : str, optional
@@ -138,25 +138,25 @@ class Reductions(CallBase):
         Returns
         -------
         array, number, or tuple, list, dict of these
-            Of the same form as `value`; numbers come back as numbers.
+            In the form of `value`; numbers are returned as numbers.
 
         Notes
         -----
-        Sums and products of Python's whole numbers are exact, however large they become; each number is smaller than
-        2**72, and True counts as 1. For other operations they are int64. Arrays and numbers of NumPy keep their dtype,
-        and wrap around as they do in NumPy.
+        Sums and products of Python integers are exact, however large they become. Each number must be smaller than
+        2**72, and True counts as 1. For other operations they are int64. NumPy arrays and numbers keep their dtype, and
+        overflow as in NumPy.
 
-        Floats are combined in their own dtype, and rounded after each of the p - 1 combinations of an element: a sum is
+        Floats are combined in their own dtype and rounded after each of the p - 1 combinations of an element. A sum is
         within (p - 1) half units in the last place of the sum of the absolute values. float16 and bfloat16 are combined
         in float32 and rounded each time. The algorithm fixes the order of the ranks, so the bits are the same on every
-        rank and in every run with the same size, world and algorithm; another algorithm or world may give other bits.
-        For a result that does not depend on the number of ranks to float32 precision, pass float64. Sums of key-values
-        and tables accumulate in float64, see `regroup`.
+        rank and in every run with the same size, world and algorithm. Another algorithm or world may produce other
+        bits. For a result that does not depend on the number of ranks to float32 precision, pass float64. Sums of
+        key-values and tables accumulate in float64; see `regroup`.
         """
         if algorithm is not None or order is not None:
             algorithm = in_order(algorithm, order)
         elif (plain := self._plain) is not None and self._queue.last is None:
-            # The common cases, where every microsecond counts, as in other calls that begin so.
+            # The common cases; each microsecond counts, as in other calls with this pattern.
             if out is not None:
                 if plain.allreduce(out, op, value):
                     return out
@@ -181,18 +181,18 @@ class Reductions(CallBase):
         algorithm: str | None = None,
         order: str | None = None,
     ) -> PersistentCall[Array]:
-        """An `allreduce` of the same arrays, to be made any number of times; nothing is sent yet.
+        """Prepare an `allreduce` of fixed arrays, to be run any number of times. Nothing is sent yet.
 
         Parameters
         ----------
         value : ndarray
-            Read anew by each call.
+            Each call reads its present contents.
         op : {"sum", "prod", "min", "max", "and", "or", "xor"}, default="sum"
-            As of `allreduce`, without other functions.
+            As for `allreduce`, without other functions.
         out : ndarray
-            Receives each result; it may be `value` itself, and then nothing is copied.
+            Receives each result. It may be `value` itself, which avoids a copy.
         algorithm, order : str, optional
-            As of `allreduce`.
+            As for `allreduce`.
 
         Returns
         -------
@@ -202,7 +202,7 @@ class Reductions(CallBase):
         Raises
         ------
         InputError
-            The arrays do not fit, or cannot be combined in place.
+            The arrays do not match, or cannot be combined in place.
 
         Examples
         --------
@@ -298,7 +298,7 @@ class Reductions(CallBase):
         algorithm: str | None = None,
         order: str | None = None,
     ) -> Any:
-        """Like `allreduce`, but only the root gets the result; the others get None and need no `out`.
+        """Return the result of `allreduce` at the root only; the other ranks get None and need no `out`.
 
         Values are combined in their own dtype. `out` may have another dtype.
         """
@@ -345,9 +345,9 @@ class Reductions(CallBase):
     def scan(
         self, value: Any, op: Any = "sum", *, out: NDArray[Any] | None = None, algorithm: str | None = None
     ) -> Any:
-        """Rank i gets the elementwise combination of the values of ranks 0 … i.
+        """Return the elementwise combination of the values of ranks 0 … i at rank i.
 
-        Parameters, results and errors are those of `allreduce`; the order of the combination is that of the ranks.
+        Parameters, results and errors are as for `allreduce`. Values are combined in rank order.
         """
         op = meant(op, value)
         if is_function(op):
@@ -376,10 +376,11 @@ class Reductions(CallBase):
     def exscan(
         self, value: Any, op: Any = "sum", *, out: NDArray[Any] | None = None, algorithm: str | None = None
     ) -> Any:
-        """Rank i gets the elementwise combination of the values of ranks 0 … i - 1, rank 0 the identity of `op`.
+        """Return the elementwise combination of the values of ranks 0 … i - 1 at rank i; at rank 0 the identity of
+        `op`.
 
         The identity is 0 for "sum", "or" and "xor", 1 for "prod", all bits set for "and", and the largest (smallest)
-        value of the dtype for "min" ("max"). Parameters, results and errors are those of `allreduce`.
+        value of the dtype for "min" ("max"). Parameters, results and errors are as for `allreduce`.
         """
         op = meant(op, value)
         if is_function(op):
@@ -441,18 +442,18 @@ class Reductions(CallBase):
         algorithm: str | None = None,
         order: str | None = None,
     ) -> NDArray[Any]:
-        """Rank i gets the i-th part of the elementwise combination of all ranks' arrays.
+        """Return the i-th part of the elementwise combination of all ranks' arrays at rank i.
 
         Parameters
         ----------
         value : array
             Same shape and dtype on every rank; its rows are divided among the ranks.
         op : {"sum", "prod", "min", "max", "and", "or", "xor"} or callable
-            As of `allreduce`.
+            As for `allreduce`.
         out : ndarray, optional
             Receives this rank's rows.
         counts : sequence of int, optional
-            Rows of every rank; as even as possible by default, the first ranks taking one more.
+            Rows of every rank. By default they are as even as possible; the first ranks get one row more.
         algorithm : str, optional
             By default the cheapest for this size and world is chosen.
         order : {"racks", "given", "random", "random:SEED"}, optional
@@ -461,7 +462,7 @@ class Reductions(CallBase):
         Returns
         -------
         ndarray
-            This rank's rows, of the dtype of `value`; `out` if given.
+            This rank's rows, in the dtype of `value`; `out` if given.
         """
         op = meant(op, value)
         if is_function(op):
@@ -481,27 +482,27 @@ class Reductions(CallBase):
         return self._do(
             NativeCalls(
                 [("reduce_scatter", array, element_counts, op, algorithm, forms.of_array(scratch))],
-                # A copy, for a view would keep all ranks' rows in memory.
+                # Copy, because a view would keep all ranks' rows in memory.
                 lambda: mine.copy() if out is None else fill(out, mine),
             )
         )
 
     def argmin(self, value: Any, index: Any = None, *, algorithm: str | None = None) -> tuple[Any, Any]:
-        """Every rank gets the least of all ranks' values, element by element, and where it is.
+        """Return the elementwise minimum of all ranks' values and its index, on every rank.
 
         Parameters
         ----------
         value : array, or number
-            Of integers or floats; same shape and dtype on every rank. A NaN is less than any number, as in NumPy.
+            Integers or floats, with the same shape and dtype on every rank. A NaN is less than any number, as in NumPy.
         index : int, or array of int, optional
-            What stands for this rank's elements: by default its rank. Numbers are broadcast to the shape of `value`.
+            The index of this rank's elements; by default its rank. Numbers are broadcast to the shape of `value`.
         algorithm : str, optional
-            One that combines in the order of the ranks.
+            An algorithm that combines in rank order.
 
         Returns
         -------
         tuple of (array, array), or (number, int)
-            The values, and the index of the lowest rank that has each.
+            The values, and the index of the lowest rank that has each value.
 
         Examples
         --------
@@ -515,17 +516,17 @@ class Reductions(CallBase):
         return self._do(placed("argmin", self.rank, value, index, algorithm))
 
     def argmax(self, value: Any, index: Any = None, *, algorithm: str | None = None) -> tuple[Any, Any]:
-        """As `argmin`, of the greatest values. A NaN is greater than any number, as in NumPy."""
+        """Return the elementwise maximum and its index, as `argmin`. A NaN is greater than any number, as in NumPy."""
         return self._do(placed("argmax", self.rank, value, index, algorithm))
 
     def _by(self, function: Function, what: str, value: Any, **options: Any) -> Any:
-        """A reduction by a function of the program."""
+        """Run a reduction by a function of the program."""
         return self._do(functions_reduced(what, (self.rank, self.world_size), value, function, **options))
 
     def _reduced(
         self, what: str, value: Any, op: Any, out: NDArray[Any] | None, args: tuple[Any, ...]
     ) -> NativeCalls[Any]:
-        """The native calls of `what`, each on an array of its own or `out`, and the result in the form of `value`."""
+        """Return the native calls of `what`, each on its own array or `out`, with a result in the form of `value`."""
         check_op(op)
         if out is not None:
             return self._reduced_into(check_combinable(out, op, what), what, value, args)
@@ -538,13 +539,13 @@ class Reductions(CallBase):
         return NativeCalls([(what, known(result)[0], *args, forms.of_array(result))], lambda: like(value, result))
 
     def _reduced_into(self, out: NDArray[Any], what: str, value: Any, args: tuple[Any, ...]) -> NativeCalls[Any]:
-        """As `_reduced`, in an array that can be combined in."""
+        """Return the same as `_reduced`, for an array that can be combined in place."""
         if value is not out:
             fill(out, value)
         return NativeCalls([(what, known(out)[0], *args, forms.of_array(out))], lambda: out)
 
     def _reduced_leaves(self, what: str, value: Any, op: str, args: tuple[Any, ...]) -> NativeCalls[Any]:
-        """As `_reduced`, of Python's whole numbers, and of tuples, lists and dicts."""
+        """Return the same as `_reduced`, for Python integers, tuples, lists and dicts."""
         leaves, names = [], []
 
         def visit(leaf: Any) -> None:
@@ -566,7 +567,7 @@ class Reductions(CallBase):
             counts = [factors[0].size] * self.world_size
             calls.append(("allgather", line(factors), counts, None, f"{what} of {form}"))
         if not calls:
-            # Nothing to combine, but the others may have something.
+            # Nothing to combine here, but other ranks may have data.
             calls.append((what, np.empty(0, np.uint8), *args, form))
 
         def finish() -> Any:
@@ -584,5 +585,5 @@ class Reductions(CallBase):
         return NativeCalls(calls, finish)
 
     def _ranks_of(self, what: str) -> slice:
-        """The ranks whose values this one gets the combination of."""
+        """Return the ranks that contribute to the result of this one."""
         return slice({"scan": self.rank + 1, "exscan": self.rank}.get(what, self.world_size))

@@ -1,4 +1,4 @@
-"""`Serving`: what serves the broadcast variables of a group, and knows of the files that some of them lie in."""
+"""Provide `Serving`: the server of a group's broadcast variables, with the files that hold some of them."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ if TYPE_CHECKING:
     from ripieno._native import Variable as NativeVariable
     from ripieno.comm.shared_files import SharedFile
 
-#: A rank tells the root that it has read a value, and that it reads it no more.
+#: Messages of a rank to the root: it has read the value; it has released the value.
 HAS_IT, LET_GO = b"has it", b"let go"
 
 
@@ -19,27 +19,27 @@ class Serving:
     Attributes
     ----------
     native
-        Which carries words and blocks.
+        The native object that transfers messages and blocks.
     """
 
     def __init__(self, native: NativeBroadcasts, others: set[int]) -> None:
         self.native = native
         self._others = others
-        # At the root: files, and by whom they may still be read.
+        # At the root: the files, and the ranks that may still read each.
         self._files: list[tuple[NativeVariable, SharedFile]] = []
         self._held: list[NativeVariable] = []
 
     def keep(self, variable: NativeVariable, file: SharedFile) -> None:
-        """Remove a file of this rank once all have let go of the variable, at the latest at the end."""
+        """Keep a file of this rank until all ranks have released the variable, or until `close`."""
         self._held.append(variable)
         self._files.append((variable, file))
 
     def let_go(self, variable: NativeVariable) -> None:
-        """This rank, the root, needs the variable no more."""
+        """Note that this rank, the root, has released the variable."""
         self._held = [each for each in self._held if each is not variable]
 
     def sweep(self) -> None:
-        """Remove the files that nobody reads any more."""
+        """Remove the files that no rank reads any more."""
         for variable, file in list(self._files):
             told = variable.told()
             has_left = {rank for rank, words in told.items() if words == LET_GO} | set(variable.lost())
@@ -48,7 +48,7 @@ class Serving:
                 self._files.remove((variable, file))
 
     def close(self) -> None:
-        """Give values to those who are fetching them, for a while; then end."""
+        """Serve the ranks that still fetch, for a limited time; then end."""
         self.native.close()
         while self._files:
             self._files.pop()[1].remove()

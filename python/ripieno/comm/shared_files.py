@@ -1,7 +1,7 @@
-"""Values by files that all ranks see: the root writes them into folders or to URLs, and every rank reads for itself.
+"""Transfer values through files that all ranks see: the root writes to folders or URLs, and every rank reads.
 
-A value is there as a whole or not at all, in up to `REPLICAS_MAX` places. A rank begins with one of them and takes the
-next if that one is gone or wrong. Ranks that map a file of a folder share the memory of their host's page cache.
+A file is either complete or absent, in up to `REPLICAS_MAX` places. A rank begins with one copy and tries the next if
+that copy is missing or corrupt. Ranks that map a file of a folder share the page cache of their host.
 
 Source: Chowdhury et al., "Performance and scalability of broadcast in Spark", section 5.1.
 """
@@ -26,11 +26,11 @@ from ripieno.files import results
 from ripieno.files.sources import file_system, is_url, opened
 from ripieno.wire import packing
 
-#: A value is written to so many places at most.
+#: The maximum number of copies of a value.
 REPLICAS_MAX = 3
-#: So many processes read a file of a folder at once.
+#: The maximum number of processes that read a file of a folder at once.
 READERS_MAX = 8
-#: A process waits for its turn so long, and looks so often.
+#: The maximum wait of a process for its turn, and the polling interval.
 TURN_S = 600.0
 LOOK_S = 0.02
 _DIGEST_BYTES = 16
@@ -40,7 +40,7 @@ Place = str | os.PathLike[str]
 
 
 class SharedFile(NamedTuple):
-    """A value that was written.
+    """A value that was written to files.
 
     Attributes
     ----------
@@ -48,7 +48,7 @@ class SharedFile(NamedTuple):
         Paths and URLs of its copies.
     size_bytes : int
     digest : bytes
-        BLAKE2b of all bytes.
+        BLAKE2b digest of all bytes.
     """
 
     names: list[str]
@@ -56,12 +56,12 @@ class SharedFile(NamedTuple):
     digest: bytes
 
     def read(self, first: int) -> NDArray[np.uint8]:
-        """Its bytes, read-only, from copy number `first`, counted around, or the next that is right.
+        """Return the bytes, read-only, from copy number `first` (modulo their count), or the next correct one.
 
         Raises
         ------
         BroadcastError
-            No copy is right; says why of each.
+            No copy is correct. The message gives the reason for each.
         """
         reasons = []
         for at in range(len(self.names)):
@@ -73,7 +73,7 @@ class SharedFile(NamedTuple):
         raise BroadcastError(f"no copy of the value can be read: {'; '.join(reasons)}")
 
     def _copy(self, name: str) -> NDArray[np.uint8]:
-        """What one copy holds, if it is right."""
+        """Return the contents of one copy, if they are correct."""
         with turn(name):
             found = _downloaded(name, self.size_bytes) if is_url(name) else _mapped(name)
             if found.nbytes != self.size_bytes or _digest(found) != self.digest:
@@ -81,12 +81,12 @@ class SharedFile(NamedTuple):
         return found
 
     def remove(self) -> None:
-        """Remove all copies that are still there."""
+        """Remove all remaining copies."""
         remove(self.names)
 
 
 def checked_places(places: Place | Sequence[Place]) -> list[str]:
-    """The places as a list, or `InputError`."""
+    """Return the places as a list, or raise `InputError`."""
     listed = [places] if isinstance(places, str | os.PathLike) else list(places)
     if not listed:
         raise InputError("strategy='shared-file': expected places=, a folder or URL that all ranks see, or several")
@@ -98,12 +98,12 @@ def checked_places(places: Place | Sequence[Place]) -> list[str]:
 
 
 def write(packed: packing.PackedValue, places: Sequence[str]) -> SharedFile:
-    """Write a value to the first `REPLICAS_MAX` places, whole and on the disk; nothing stays where one has no room.
+    """Write a value to the first `REPLICAS_MAX` places and sync it. If one fails, remove all copies.
 
     Raises
     ------
     BroadcastError
-        It cannot be written; names the place, and says if its disk is full.
+        It cannot be written. The message names the place and reports a full disk.
     """
     blob = np.zeros(packing.blob_bytes(packed), np.uint8)
     packing.write_blob(packed, blob)
@@ -112,7 +112,7 @@ def write(packed: packing.PackedValue, places: Sequence[str]) -> SharedFile:
 
 
 def copied(write_to: Callable[[BinaryIO], object], size_bytes: int, places: Sequence[str]) -> list[str]:
-    """The names of a file that was written to the first `REPLICAS_MAX` places, see `write`."""
+    """Write a file to the first `REPLICAS_MAX` places and return the names of the copies; see `write`."""
     name = f"ripieno-{secrets.token_hex(8)}.value"
     names = [f"{place.rstrip('/')}/{name}" for place in places[:REPLICAS_MAX]]
     for name in names:
@@ -130,7 +130,7 @@ def copied(write_to: Callable[[BinaryIO], object], size_bytes: int, places: Sequ
 
 
 def remove(names: Sequence[str]) -> None:
-    """Remove the copies that are still there."""
+    """Remove the remaining copies."""
     for name in names:
         with suppress(OSError, InputError):
             if is_url(name):
@@ -144,7 +144,7 @@ def remove(names: Sequence[str]) -> None:
 
 
 def sentence(error: OSError | InputError) -> str:
-    """Why a copy cannot be written or read."""
+    """Return the reason why a copy cannot be written or read."""
     return results.explain(error) if isinstance(error, OSError) else str(error)
 
 
@@ -170,12 +170,12 @@ def _downloaded(url: str, size_bytes: int) -> NDArray[np.uint8]:
 
 @contextmanager
 def turn(name: str) -> Iterator[None]:
-    """Meanwhile this is one of the `READERS_MAX` processes that read a file of a folder; what URLs name serves all."""
+    """Hold one of the `READERS_MAX` slots for reading a file of a folder. URLs need no slot."""
     if is_url(name):
         yield
         return
     with open(name + _LOCK_SUFFIX, "r+b") as file:
-        # The system gives a lock back when its process ends, however it does.
+        # The system releases a lock when its process ends in any way.
         deadline = time.monotonic() + TURN_S
         while not any(_locks(file.fileno(), slot) for slot in range(READERS_MAX)):
             if time.monotonic() > deadline:

@@ -1,4 +1,4 @@
-"""`SparseReduce`: a sparse reduction that is configured, run and explained between the ranks of a communicator."""
+"""Provide `SparseReduce`: a configured sparse reduction between the ranks of a communicator."""
 
 from __future__ import annotations
 
@@ -21,19 +21,19 @@ if TYPE_CHECKING:
     from ripieno.comm.communicator import Communicator
     from ripieno.sparse.design import LiveExplanation
 
-#: Reductions that `SparseReduce.explain` times, after one that is not.
+#: Timed reductions in `SparseReduce.explain`, after one untimed reduction.
 ROUND_COUNT = 5
 
 
 class SparseReduce:
-    """A configured sparse reduction, to be run any number of times; `Communicator.sparse` makes one.
+    """A configured sparse reduction, which can run any number of times. `Communicator.sparse` creates it.
 
     Attributes
     ----------
     size : int
-        Indices are smaller than this.
+        The exclusive upper bound of the indices.
     degrees : str
-        How many ranks meet at each layer, ``"8x4x2"``.
+        The number of ranks that exchange at each layer, ``"8x4x2"``.
     volumes : list of dict
         Volumes of this rank before the first layer and after each: "range", the count of indices in its range,
         "out_rows", its rows there on the way down, and "in_rows", its rows on the way up.
@@ -60,35 +60,35 @@ class SparseReduce:
     def reduce(self, values: Any, op: Op = "sum", *, out: NDArray[Any] | None = None) -> NDArray[Any]: ...
 
     def reduce(self, values: Any, op: Op = "sum", *, out: NDArray[Any] | None = None) -> NDArray[Any]:
-        """Each of this rank's in-indices gets the combination of all rows that ranks contribute for it.
+        """Return the combination of all ranks' rows for each in-index of this rank.
 
-        Every rank calls it. The order of the combination is fixed, so results are the same bits in every run, with any
+        Every rank calls it. The order of the combination is fixed, so results have the same bits in every run, with any
         number of threads, and, for one index, on every rank. Sums and products of float32 and shorter floats accumulate
-        in float64 over the rows of this rank that have one index, and are rounded once to the dtype of `values`. Rows
-        of different ranks combine in that dtype.
+        in float64 over the rows of this rank with the same index, and are rounded once to the dtype of `values`. Rows
+        of different ranks are combined in that dtype.
 
         Parameters
         ----------
         values : array of shape (len(out_indices),) or (len(out_indices), width)
-            A row for each of the out-indices, in their order. Any dtype that `Communicator.allreduce` takes; dtype and
-            width are the same on every rank, also where a rank has no row. Rows may have more axes.
+            A row for each out-index, in their order. Any dtype that `Communicator.allreduce` accepts. Dtype and width
+            are the same on every rank, also on a rank without rows. Rows may have more axes.
         op : {"sum", "prod", "min", "max", "and", "or", "xor"} or callable
-            How two elements are combined. Functions that mean an operation, such as ``np.maximum``, stand for its name;
-            other functions are refused.
+            The combination of two elements. Functions that mean an operation, such as ``np.maximum``, stand for its
+            name; other functions are rejected.
         out : ndarray of shape (len(in_indices),) or (len(in_indices), width), optional
             Receives the result.
 
         Returns
         -------
         ndarray
-            A row for each of the in-indices, in their order; of the dtype of `values`.
+            A row for each in-index, in their order, in the dtype of `values`.
 
         Raises
         ------
         InputError
             `values` or `out` do not fit; nothing has been sent.
         CollectiveMismatch
-            Ranks reduce other configurations, widths, dtypes or ops.
+            Ranks use different configurations, widths, dtypes or operations.
         RankFailed
             A rank died; no rank gets a result.
         """
@@ -101,14 +101,14 @@ class SparseReduce:
         return reduced(reduce, rows, self._configured.in_count, out)
 
     def explain(self, width: int = 1, dtype: DTypeLike = np.float32) -> LiveExplanation:
-        """Rows of the layers and time of a reduction, measured beside predicted, and the times of other degrees.
+        """Return measured and predicted rows and times of the layers, and the times of other degrees.
 
-        Every rank calls it and gets the same. Print it.
+        Every rank calls it and gets the same result, which is printable.
 
         Parameters
         ----------
         width : int
-            Elements of a row.
+            Elements per row.
         dtype : dtype
             Type of an element.
         """
@@ -124,7 +124,7 @@ class SparseReduce:
         return explain_configured(reduction, totals, packets, seconds)
 
     def _timed(self, width: int, dtype: np.dtype[Any]) -> float:
-        """Seconds of a reduction of zeros: the slowest rank's, in the median."""
+        """Return the median seconds of a reduction of zeros on the slowest rank."""
         values = np.zeros((self._configured.out_count, width), dtype)
         into = self.reduce(values)
         seconds = []

@@ -1,8 +1,8 @@
-"""Degrees of a sparse reduction by trial: some designs are configured and make reductions, and the fastest stays.
+"""Choose the degrees of a sparse reduction by trials: run reductions with several designs and keep the fastest.
 
-A price from packets alone knows nothing of cores that ranks share, nor of crowded links. So a few designs that differ
-make a reduction each. Their times tell what a layer, a packet and a byte really cost here, and with these costs all
-designs are priced anew. The best of both then make reductions by turns; the median counts.
+A model of packets alone ignores cores that ranks share, and congested links. So a few different designs run a
+reduction each. Their times yield the actual costs of a layer, a packet and a byte, and all designs are priced again
+with these costs. The best designs of both rankings then run in alternating rounds. The median decides.
 """
 
 from __future__ import annotations
@@ -22,20 +22,20 @@ if TYPE_CHECKING:
     from ripieno._native import SparseReduce
     from ripieno.comm.costs import Costs
 
-#: What `degrees=` is called for this.
+#: The value of `degrees=` that selects trials.
 TRIED = "tried"
-#: Designs that are tried because they are the cheapest by the fitted costs, and that go by turns in the end.
+#: Number of designs tried for low fitted costs, and number of designs in the final rounds.
 FITTED_COUNT, LAST_COUNT = 4, 4
-#: Reductions of each that is tried, of which the best counts, and then of each of the last, by turns.
+#: Reductions per tried design (the best counts), and reductions of each final design in alternating rounds.
 FIRST_ROUNDS, ROUND_COUNT = 3, 9
-#: Rows are tried, and designed for, as single doubles.
+#: Trials and designs assume rows of a single double.
 ROW_BYTES = 8
 
 
 def best(comm: Costs, designed: SparseReduce, configure: Callable[[str], SparseReduce]) -> SparseReduce:
-    """The configuration that reduces in the least time; the same degrees on all ranks. Collective.
+    """Return the configuration with the fastest reductions. All ranks get the same degrees. Collective.
 
-    `designed` is the one that would be taken without trials, `configure` gives one of other degrees.
+    `designed` is the default configuration. `configure` returns a configuration for other degrees.
     """
     designs = _designs(comm, designed)
     if len(designs) == 1:
@@ -50,7 +50,7 @@ def best(comm: Costs, designed: SparseReduce, configure: Callable[[str], SparseR
         return comm.allreduce(time.perf_counter() - begin_s, op="max")
 
     def attempt(names: Sequence[str]) -> None:
-        # Ranks may compute in other last bits: the first one's order counts.
+        # Costs may differ in their last bits between ranks, so all ranks use the order of rank 0.
         for degrees in comm.broadcast(list(names)):
             if degrees not in seconds:
                 if degrees not in tried:
@@ -67,7 +67,7 @@ def best(comm: Costs, designed: SparseReduce, configure: Callable[[str], SparseR
 
 
 def _designs(comm: Costs, designed: SparseReduce) -> list[dict[str, Any]]:
-    """All designs, priced for what the one at hand holds, the cheapest first."""
+    """Return all designs, cheapest first, priced for the index sets of `designed`."""
     own = [[each["out_rows"], each["in_rows"]] for each in designed.volumes]
     totals = comm.allreduce(np.array(own, np.int64))
     packets = _native.packet_curve(comm._native)
@@ -77,7 +77,7 @@ def _designs(comm: Costs, designed: SparseReduce) -> list[dict[str, Any]]:
 
 
 def _different(designs: Sequence[dict[str, Any]]) -> list[str]:
-    """The cheapest of each number of layers; direct only where it is the cheapest of all, for it may take long."""
+    """Return the cheapest design per number of layers. Direct exchange may be slow, so it counts only if cheapest."""
     by_layers: dict[int, str] = {}
     for each in designs:
         by_layers.setdefault(len(each["layers"]), each["degrees"])
@@ -87,23 +87,23 @@ def _different(designs: Sequence[dict[str, Any]]) -> list[str]:
 
 
 def _fitted(designs: Sequence[dict[str, Any]], seconds: dict[str, float]) -> list[str]:
-    """All designs, the cheapest first, by what layers, packets and bytes cost in those that were tried."""
+    """Return all designs, cheapest first, priced by the costs per layer, packet and byte fitted to the trials."""
     features = {each["degrees"]: _features(each) for each in designs}
     known = [degrees for degrees in seconds if degrees in features]
-    # Each trial counts by the part that it is off.
+    # Minimize the relative errors of the trials.
     rows = np.array([features[degrees] / seconds[degrees] for degrees in known])
     costs = _not_negative(rows, np.ones(len(known)))
     return sorted(features, key=lambda degrees: float(features[degrees] @ costs))
 
 
 def _features(design: dict[str, Any]) -> NDArray[np.float64]:
-    """Layers, packets, and bytes of a rank."""
+    """Return the layers, packets and bytes of a rank."""
     levels = [*design["layers"], *([design["fold"]] if design["fold"] else [])]
     return np.array([len(levels), sum(each["packet_count"] for each in levels), design["sent_bytes"]], np.float64)
 
 
 def _not_negative(rows: NDArray[np.float64], of: NDArray[np.float64]) -> NDArray[np.float64]:
-    """Least squares with no cost below 0: those that would be are left out, one after the other."""
+    """Return the least-squares solution without negative costs: drop negative ones, one after the other."""
     kept = list(range(rows.shape[1]))
     while True:
         found = np.zeros(rows.shape[1])

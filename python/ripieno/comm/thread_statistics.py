@@ -1,4 +1,4 @@
-"""What the threads of a rank's kernels have done: by our clock, and by what the kernel has counted."""
+"""Provide statistics of a rank's kernel threads: wall-clock times, and counters of the operating system."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from ripieno.host import thread_usage
 
 
 def thread_statistics() -> list[dict[str, Any]]:
-    """Of each thread that has computed in kernels of this process, as `Communicator.stats` tells."""
+    """Return one dict for each thread that has computed in kernels of this process; see `Communicator.stats`."""
     return [
         {
             "index": index,

@@ -1,4 +1,4 @@
-"""The memory that values of broadcasts take in this process: what is beyond a bound lies on disk, and that is said."""
+"""Limit the memory of broadcast values in this process: values beyond the limit are stored on disk, with a warning."""
 
 from __future__ import annotations
 
@@ -16,26 +16,26 @@ from ripieno.errors import InputError
 from ripieno.host import memory_limit_bytes
 from ripieno.units import bytes_text, size_of
 
-#: Bytes that values may take in each process, such as 8GiB.
+#: Environment variable with the limit in bytes per process, for example 8GiB.
 VARIABLE = "RIPIENO_BROADCAST_MEMORY"
 
 
 class BroadcastMemory(NamedTuple):
-    """What values of broadcasts take in a process.
+    """Memory use of broadcast values in a process.
 
     Attributes
     ----------
     limit_bytes : int
-        How much they may take in memory, now: what was said, or half of what would be free without them, and no more
-        than half of the memory of the machine or its cgroup.
+        The present limit in memory: the configured one, or half of the memory that would be free without the values,
+        and at most half of the memory of the machine or its cgroup.
     held_bytes : int
-        How much they take. While a value comes for which others go to disk, it may be more by that value.
+        Their size in memory. While a value arrives and others move to disk, it may exceed the limit by that value.
     spilled_count : int
-        Values that have gone to disk since the process began, or came there.
+        The number of values that were moved to disk, or received there, since the process began.
     spilled_bytes : int
-        Their bytes.
+        Their total size.
     spill_directory : str
-        Where they go.
+        The directory for them.
     """
 
     limit_bytes: int
@@ -46,13 +46,13 @@ class BroadcastMemory(NamedTuple):
 
 
 class _OfProcess:
-    """The one memory of this process."""
+    """The memory of this process's broadcast values."""
 
     def __init__(self) -> None:
         text = os.environ.get(VARIABLE)
         self._most_bytes = memory_limit_bytes() // 2
         self.native = ValueMemory(size_of(VARIABLE, text) if text else None, self._most_bytes, _spill_directory())
-        # Until more than these have gone to disk, nothing is said of it.
+        # No warning is due until more values than this have moved to disk.
         self._quiet_count: int | None = 0
         self._failure: str | None = None
 
@@ -64,7 +64,7 @@ class _OfProcess:
         return BroadcastMemory(*self.native.tally()[:5])
 
     def say(self) -> None:
-        """Warn when the first value goes to disk, or when one cannot."""
+        """Warn when the first value moves to disk, or when a value cannot."""
         *_, directory, failure = self.native.tally()
         now = self.now()
         if self._quiet_count is not None and now.spilled_count > self._quiet_count:
@@ -82,12 +82,12 @@ class _OfProcess:
 
 @cache
 def of_this_process() -> _OfProcess:
-    """What bounds the values of all communicators."""
+    """Return the limit shared by all communicators of this process."""
     return _OfProcess()
 
 
 def limited(limit_bytes: int | None, spill_directory: str | os.PathLike[str] | None) -> BroadcastMemory:
-    """Set the limit if there is one, and tell what there is, see `Communicator.broadcast_memory`."""
+    """Set the limit if one is given, and return the present state; see `Communicator.broadcast_memory`."""
     memory = of_this_process()
     if limit_bytes is None and spill_directory is not None:
         raise InputError(f"spill_directory={os.fspath(spill_directory)!r}: expected a limit_bytes with it")
@@ -101,10 +101,10 @@ def limited(limit_bytes: int | None, spill_directory: str | os.PathLike[str] | N
 
 
 def _spill_directory() -> str:
-    """Where TMPDIR says, else /var/tmp: what lies in /tmp is in memory on many machines."""
+    """Return TMPDIR if set, else /var/tmp: on many machines /tmp lies in memory."""
     is_chosen = bool(os.environ.get("TMPDIR")) or not os.access("/var/tmp", os.W_OK)
     if is_chosen:
-        # Where no directory can be written to, only a value that must be spilled has none, and `say` reports that.
+        # Without a writable directory, only a value that must be spilled fails, and `say` reports that.
         with suppress(FileNotFoundError):
             return tempfile.gettempdir()
     return "/var/tmp"

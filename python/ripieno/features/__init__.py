@@ -1,4 +1,4 @@
-"""From photographs to vectors: pictures are cut into patches, and each patch is described by gradients (HOG).
+"""Convert photographs to vectors: pictures are cut into patches, and gradients describe each patch (HOG).
 
 Source: Zhang, Qiu et al., social image clustering with Twister, section 2.
 """

@@ -1,7 +1,7 @@
-"""Describing the patches of many pictures by several workers, into one file of vectors and an index beside it.
+"""Describe the patches of many pictures with several workers, in one file of vectors with an index.
 
-Every worker takes an even part of all patches, in order, and writes its vectors at their place in the file, so no
-vector travels between processes.
+Every worker takes an equal part of all patches, in order, and writes its vectors directly to their place in the file.
+So no vector is sent between processes.
 """
 
 from __future__ import annotations
@@ -40,18 +40,18 @@ SAFE_CHARACTERS = "/:\\,+@~()[]'"
 
 @dataclass(frozen=True)
 class Extraction:
-    """What was written.
+    """Result of an extraction.
 
     Parameters
     ----------
     vectors
         The file of vectors.
     index
-        The file that says from which picture, pixel row and column each vector is; None for text, which says so itself.
+        The file with picture, pixel row and pixel column of each vector; None for text, which contains them.
     row_count, column_count
         Shape of the vectors.
     too_small
-        Names of the pictures without a whole patch.
+        Names of the pictures that are too small for a patch.
     """
 
     vectors: Path
@@ -75,23 +75,23 @@ def extract(
     Parameters
     ----------
     pictures
-        From `find_pictures` or `demo_images`.
+        Results of `find_pictures` or `demo_images`.
     out
-        File to write; nothing of it exists before all is done.
+        File to write. It appears only after all work is done.
     options
-        How patches are cut and described.
+        Options for cutting and describing patches.
     format : {"npy", "t12"}, optional
-        An array with an index beside it (`<out>.patches.csv`: picture, row, col), or lines of
-        "picture row col f1 … f512". By default "t12" if `out` ends in .txt or .t12.
+        An array with an index next to it (`<out>.patches.csv`: picture, row, col), or lines of "picture row col f1 …
+        f512". By default "t12" if `out` ends in .txt or .t12.
     workers
-        Processes that work at the same time.
+        Number of processes.
     on_progress
-        Called with the patches that were done since, and all there are.
+        Called with the number of newly completed patches, and the total number.
 
     Raises
     ------
     InputError
-        There is no picture with a whole patch, or one is damaged.
+        No picture has a whole patch, or a picture is damaged.
     """
     out, options = Path(out), options or HogOptions()
     index_path = index_of(out, format)
@@ -115,12 +115,12 @@ def extract(
 
 
 def index_of(out: Path, format: str | None = None) -> Path | None:
-    """The file that says beside `out` what each vector is; None if `out` is text, which says it itself."""
+    """Return the index file for the vectors in `out`, or None if `out` is text, which contains the index."""
     return None if _is_text(out, format) else out.with_suffix(INDEX_SUFFIX)
 
 
 def write_share(comm: Communicator, pictures: Sequence[Picture], options: HogOptions, path: str, offset: int) -> None:
-    """Worker program: describe this worker's part of all patches and write it into the file of vectors."""
+    """Describe this worker's part of all patches and write it to the file of vectors. Runs on every worker."""
     row_bytes = options.column_count * np.dtype(options.dtype).itemsize
     with open(path, "r+b") as file:
         first, blocks = _share(pictures, options, comm.rank, comm.world_size)
@@ -136,7 +136,7 @@ def write_share(comm: Communicator, pictures: Sequence[Picture], options: HogOpt
 def _share(
     pictures: Sequence[Picture], options: HogOptions, rank: int, world_size: int
 ) -> tuple[int, Iterator[tuple[Picture, list[tuple[int, int]]]]]:
-    """The number of a worker's first patch, and its pictures with the corners of those patches that are its own."""
+    """Return the number of a worker's first patch, and its pictures with the corners of its patches."""
     ends = list(accumulate(options.patch_count(picture.height, picture.width) for picture in pictures))
     first, last = even_range(ends[-1], rank, world_size)
 
@@ -176,7 +176,7 @@ def _is_text(out: Path, format: str | None) -> bool:
 
 
 def _write_header(path: Path, shape: tuple[int, int], dtype: str) -> int:
-    """Begin an .npy file; returns where its rows begin."""
+    """Begin an .npy file and return the offset of its rows."""
     with open(path, "wb") as file:
         header = {"descr": np.dtype(dtype).str, "fortran_order": False, "shape": shape}
         np.lib.format.write_array_header_1_0(file, header)
@@ -184,7 +184,7 @@ def _write_header(path: Path, shape: tuple[int, int], dtype: str) -> int:
 
 
 def _index(pictures: Sequence[Picture], options: HogOptions) -> pa.Table:
-    """Picture, pixel row and pixel column of each vector."""
+    """Return picture, pixel row and pixel column of each vector."""
     names, corners = [], []
     for picture in pictures:
         own = options.corners(picture.height, picture.width)
@@ -195,7 +195,7 @@ def _index(pictures: Sequence[Picture], options: HogOptions) -> pa.Table:
 
 
 def _write_text(path: Path, vectors: np.memmap, pictures: Sequence[Picture], options: HogOptions) -> None:
-    """Lines of "picture row col f1 … f512"; a space in the name of a picture is written as %20."""
+    """Write lines of "picture row col f1 … f512". Spaces in the name of a picture become %20."""
     names = [f"f{at + 1}" for at in range(options.column_count)]
     quoted = [Picture(quote(picture.name, safe=SAFE_CHARACTERS), picture.width, picture.height) for picture in pictures]
     index = _index(quoted, options)

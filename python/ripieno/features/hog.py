@@ -1,7 +1,7 @@
-"""Histograms of oriented gradients of square patches, by scikit-image.
+"""Compute histograms of oriented gradients of square patches with scikit-image.
 
-A patch of 32 x 32 pixels has 8 x 8 cells of 4 x 4 pixels with 8 orientations each: 512 values. Each cell is a block of
-its own, divided by its L2 norm, so values lie in 0 .. 1.
+A patch of 32 x 32 pixels has 8 x 8 cells of 4 x 4 pixels with 8 orientations each: 512 values. Each cell is a separate
+block and is divided by its L2 norm, so values lie in 0 .. 1.
 Source: Dalal and Triggs, "Histograms of oriented gradients for human detection", CVPR 2005.
 """
 
@@ -17,22 +17,22 @@ from ripieno.errors import InputError
 
 ORIENTATIONS = 8
 CELL_PIXELS = 4
-#: What scikit-image adds to the norm of a block.
+#: The constant that scikit-image adds to the norm of a block.
 NORM_EPSILON = 1e-5
 BYTE_MAX = 255
 
 
 @dataclass(frozen=True)
 class HogOptions:
-    """How patches are cut and described.
+    """Options for cutting and describing patches.
 
     Parameters
     ----------
     patch, stride
         Side of a patch, a multiple of 4, and step from one to the next, in pixels.
     contrast_floor
-        Mean gradient (of brightness 0 .. 1, per pixel) at which a cell counts by 70 %; weaker ones fade. Without it,
-        noise in a clear sky would look like structure, for each cell is normalized.
+        Mean gradient (of brightness 0 .. 1, per pixel) at which a cell has a weight of 70 %; weaker cells have less.
+        Without it, noise in a clear sky would look like structure, because each cell is normalized.
     dtype
         "float32", or "uint8": values times 255, rounded.
     """
@@ -54,16 +54,16 @@ class HogOptions:
 
     @property
     def column_count(self) -> int:
-        """Values per vector; 512 for patches of 32 pixels."""
+        """The number of values per vector; 512 for patches of 32 pixels."""
         return ORIENTATIONS * (self.patch // CELL_PIXELS) ** 2
 
     def corners(self, height: int, width: int) -> list[tuple[int, int]]:
-        """Row and column of the upper left pixel of each patch of a picture, row by row."""
+        """Return row and column of the upper left pixel of each patch of a picture, row by row."""
         rows, columns = (range(0, side - self.patch + 1, self.stride) for side in (height, width))
         return [(row, column) for row in rows for column in columns]
 
     def patch_count(self, height: int, width: int) -> int:
-        """How many patches a picture has."""
+        """Return the number of patches of a picture."""
         rows, columns = (max(0, (side - self.patch) // self.stride + 1) for side in (height, width))
         return rows * columns
 
@@ -80,7 +80,7 @@ def hog_vectors(
     corners
         Row and column of the upper left pixel of each patch.
     options
-        Size of a patch, and type of the result.
+        Size of a patch, and dtype of the result.
 
     Returns
     -------
@@ -89,7 +89,7 @@ def hog_vectors(
     with needs("pictures"):
         from skimage.feature import hog
 
-    # The epsilon of the norm is fixed: the picture is scaled so that it stands at the contrast floor.
+    # scikit-image's epsilon is fixed, so the picture is scaled to put it at the contrast floor.
     scaled = grey * np.float32(NORM_EPSILON / options.contrast_floor)
     vectors = np.empty((len(corners), options.column_count), np.float32)
     for at, (row, column) in enumerate(corners):

@@ -1,4 +1,4 @@
-"""Where rows come from: which patch of which picture each row of a dataset is."""
+"""Provide `Patches`: the picture and patch of each row of a dataset."""
 
 from __future__ import annotations
 
@@ -20,14 +20,14 @@ INDEX_SUFFIX = ".patches.csv"
 
 @dataclass(frozen=True)
 class Patches:
-    """The patch that each row is.
+    """The patch of each row.
 
     Parameters
     ----------
     index : Table
-        Columns picture, row and col (its upper left pixel), one entry per row of the data.
+        Columns picture, row and col (of the upper left pixel), with one entry per row of the data.
     folder
-        Where pictures are looked for whose names lead nowhere from the working directory.
+        Folder for pictures with names that do not exist relative to the working directory.
     """
 
     index: pa.Table
@@ -37,7 +37,7 @@ class Patches:
         return len(self.index)
 
     def locate(self, number: int) -> tuple[str, int, int]:
-        """Name of a row's picture, and pixel row and column of the patch in it."""
+        """Return the name of a row's picture, and pixel row and column of its patch."""
         name, row, column = (self.index.column(key)[number].as_py() for key in INDEX_NAMES)
         if not Path(name).exists() and (self.folder / name).exists():
             name = str(self.folder / name)
@@ -45,22 +45,22 @@ class Patches:
 
 
 def find_patches(dataset: Dataset, index: Path | None = None, folder: Path | None = None) -> Patches | None:
-    """Read which patch each row of a dataset is, if that is written anywhere.
+    """Read the patch of each row of a dataset, if it is recorded.
 
     Parameters
     ----------
     dataset
         The rows.
     index
-        A .csv file with columns picture, row, col. By default the .patches.csv beside each file of the dataset; files
-        of "picture row col f1 …" say it themselves.
+        A .csv file with columns picture, row, col. By default the .patches.csv next to each file of the dataset. Files
+        of "picture row col f1 …" contain the index.
     folder
-        Where the pictures are.
+        Folder of the pictures.
 
     Raises
     ------
     InputError
-        The index is missing a column, or has not as many entries as the dataset has rows.
+        The index lacks a column, or its number of entries differs from the number of rows.
     """
     if index is not None:
         table = _read(index)

@@ -1,4 +1,4 @@
-"""Finding and opening pictures, among them the photographs that come inside scikit-learn and scikit-image."""
+"""Find and open pictures, including the photographs that scikit-learn and scikit-image contain."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from ripieno.files.sources import size_bytes
 with needs("pictures"):
     from PIL import Image, UnidentifiedImageError
 
-#: What a folder is searched for; a file that is named may be anything that Pillow opens.
+#: File types that are searched in folders. A named file may have any type that Pillow opens.
 SUFFIXES = frozenset(
     (".jpg", ".jpeg", ".png", ".webp", ".bmp", ".gif", ".tif", ".tiff", ".jp2", ".avif", ".ppm", ".pgm", ".pbm")
 )
@@ -47,14 +47,14 @@ BRIGHTEST_16_BIT = 65535
 
 @dataclass(frozen=True)
 class Picture:
-    """A picture that could be opened: its name (a path, or `demo:` and a name) and its size in pixels."""
+    """A picture with a readable header: its name (a path, or `demo:` and a name) and its size in pixels."""
 
     name: str
     width: int
     height: int
 
     def grey(self) -> NDArray[np.float32]:
-        """Brightness of each pixel, (height, width), 0 to 1.
+        """Return the brightness of each pixel, (height, width), 0 to 1.
 
         Raises
         ------
@@ -71,36 +71,36 @@ class Picture:
 
 
 def find_pictures(sources: Iterable[str | os.PathLike[str]]) -> list[Picture]:
-    """Pictures of files, globs and folders (with all that is in them), in order; only their headers are read.
+    """Find the pictures of files, globs and folders (recursively), in order. Reads only their headers.
 
     Raises
     ------
     InputError
-        Nothing matches, a file is missing, or is no picture.
+        No file matches, a file is missing, or a file is not a picture.
     """
     names = [name for source in sources for name in _expand(os.fspath(source))]
     return [_measure(name) for name in names]
 
 
 def demo_images() -> list[Picture]:
-    """The photographs that come inside scikit-learn and scikit-image, as far as they are installed with them."""
+    """Return the photographs that scikit-learn and scikit-image contain, as far as they are installed."""
     return [_measure(name) for name, path in _demo_paths().items() if path.exists()]
 
 
 def open_picture(name: str) -> Image.Image:
-    """Open a picture by its name, a path or `demo:` and a name; to be closed by the caller.
+    """Open a picture by name, a path or `demo:` and a name. The caller closes it.
 
     Raises
     ------
     InputError
-        It is missing, or no picture.
+        The file is missing, or not a picture.
     """
     path = _demo_paths().get(name, Path(name))
-    # A pipe that nobody writes to is never opened.
+    # Opening a pipe without a writer would block.
     size_bytes(str(path))
     try:
         with warnings.catch_warnings():
-            # Large photographs are what this is for.
+            # Large photographs are expected here.
             warnings.simplefilter("ignore", Image.DecompressionBombWarning)
             return Image.open(path)
     except (OSError, SyntaxError, ValueError, Image.DecompressionBombError) as error:

@@ -1,1 +1,1 @@
-"""Files by path or URL: sources that are read, results that are there as a whole or not at all."""
+"""Provide files by path or URL: sources to read, and results that are written atomically."""

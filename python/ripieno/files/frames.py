@@ -1,4 +1,4 @@
-"""Tables of Arrow as data: which columns are the index of pandas, and columns of lists as a matrix."""
+"""Interpret Arrow tables as data: find the pandas index columns, and read columns of lists as a matrix."""
 
 from __future__ import annotations
 
@@ -16,39 +16,39 @@ _UNNAMED = re.compile(r"__index_level_\d+__")
 
 
 def index_columns(schema: pa.Schema) -> tuple[str, ...]:
-    """Return the columns of a schema that are the index of a pandas frame: row labels, and no values of the rows."""
+    """Return the columns of a schema that are a pandas index: row labels, not values of the rows."""
     try:
         described = (schema.pandas_metadata or {}).get("index_columns", ())
     except (AttributeError, ValueError):
         # Metadata of another program, under the same key.
         described = ()
-    # A range has no column: it is described by its start, stop and step.
+    # A range index has no column: it is described by its start, stop and step.
     named = {name for name in described if isinstance(name, str)}
     return tuple(name for name in schema.names if name in named or _UNNAMED.fullmatch(name))
 
 
 def without_index(table: pa.Table) -> pa.Table:
-    """Return a table without the columns that are the index of a pandas frame."""
+    """Return a table without its pandas index columns."""
     index = index_columns(table.schema)
     return table.drop_columns(list(index)) if index else table
 
 
 def is_list(kind: pa.DataType) -> bool:
-    """Return whether a type is that of lists of numbers."""
+    """Return whether a type is a list of numbers."""
     if not (pa.types.is_list(kind) or pa.types.is_large_list(kind) or pa.types.is_fixed_size_list(kind)):
         return False
     return bool(pa.types.is_integer(kind.value_type) or pa.types.is_floating(kind.value_type))
 
 
 def list_column(schema: pa.Schema, where: str) -> pa.Field | None:
-    """Return the column of lists that is the matrix, such as that of the embeddings in a vector database, if any.
+    """Return the column of lists that is the matrix, such as the embeddings in a vector database, or None.
 
-    Columns of text and whole numbers beside it say what the rows are.
+    Additional columns of text and integers identify the rows.
 
     Raises
     ------
     InputError
-        There are several such columns, or columns of fractions beside it.
+        There are several columns of lists, or additional columns of fractions.
     """
     lists = [field for field in schema if is_list(field.type)]
     if not lists:
@@ -63,12 +63,12 @@ def list_column(schema: pa.Schema, where: str) -> pa.Field | None:
 
 
 def list_matrix(column: pa.ChunkedArray, width: int, where: str, first: int = 0) -> NDArray[Any]:
-    """Return lists as the rows of a matrix, (n, width); the first one is row `first` in messages.
+    """Return lists as the rows of a matrix, (n, width). In messages, the first row has the number `first`.
 
     Raises
     ------
     InputError
-        A list is missing, or is of another length.
+        A list is missing, or has another length.
     """
     lists = column.combine_chunks()
     if isinstance(lists, pa.ChunkedArray):

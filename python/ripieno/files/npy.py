@@ -1,6 +1,6 @@
-"""Arrays in .npy files and .npz archives of which nothing is believed: no more is taken in than there is to read.
+"""Read untrusted .npy files and .npz archives without allocating more memory than the file contains.
 
-NumPy takes as much memory as a header says that there is, and lets errors of Python's tokenizer through.
+NumPy itself allocates as much memory as a header states, and lets errors of Python's tokenizer pass.
 """
 
 from __future__ import annotations
@@ -17,27 +17,27 @@ from numpy.typing import NDArray
 
 from ripieno.host import memory_limit_bytes
 
-#: What reading a damaged archive raises, or one that is encrypted or packed in a way that Python does not know.
+#: Errors from reading a damaged or encrypted archive, or one with a compression that Python does not support.
 BROKEN_ARCHIVE = (zipfile.BadZipFile, zlib.error, struct.error, EOFError, KeyError, OSError, RuntimeError, ValueError)
-#: What NumPy raises of headers that are none.
+#: NumPy's errors for invalid headers.
 _BROKEN_HEADER = (SyntaxError, tokenize.TokenError, KeyError, MemoryError, OverflowError, RecursionError, TypeError)
 
-# The longest that NumPy reads without being told more.
+# The longest header that NumPy reads by default.
 _HEADER_BYTES_MAX = 10_000
 _PIECE_BYTES = 1 << 20
-# A small archive can be made that unpacks to any size: larger arrays are compared with the memory that there is.
+# A small archive can decompress to any size. Larger arrays are compared with the available memory.
 _UNCHECKED_BYTES = 1 << 28
-#: Formats of sparse matrices of SciPy that are read.
+#: SciPy's sparse matrix formats that can be read.
 SPARSE_FORMATS = ("csr", "csc", "coo")
 
 
 def read_header(stream: IO[bytes]) -> tuple[tuple[int, ...], bool, np.dtype[Any]]:
-    """Shape, whether columns lie together, and type; the stream is left where the values begin.
+    """Return shape, column-major flag and dtype. The stream is left at the first value.
 
     Raises
     ------
     ValueError
-        It is no header.
+        The header is invalid.
     """
     version = np.lib.format.read_magic(stream)
     if version not in ((1, 0), (2, 0), (3, 0)):
@@ -58,19 +58,19 @@ def read_header(stream: IO[bytes]) -> tuple[tuple[int, ...], bool, np.dtype[Any]
 
 
 def read_array(stream: IO[bytes]) -> NDArray[Any]:
-    """The array, which holds no objects.
+    """Return the array. Arrays of objects are rejected.
 
     Raises
     ------
     ValueError
-        It is no array, or one of objects, or of more than is there.
+        The data is not an array, is an array of objects, or is shorter than the header states.
     """
     shape, fortran, dtype = read_header(stream)
     if dtype.hasobject:
         raise ValueError(f"it holds objects ({dtype}), expected numbers or text")
     if not dtype.itemsize:
         raise ValueError(f"its type, {dtype}, takes no bytes")
-    # In the integers of Python, which do not overflow.
+    # Python integers do not overflow.
     count_bytes = dtype.itemsize
     for length in shape:
         count_bytes *= length
@@ -86,12 +86,12 @@ def read_array(stream: IO[bytes]) -> NDArray[Any]:
 
 
 def map_array(path: str) -> NDArray[Any]:
-    """The array of a local file, which is mapped, read-only.
+    """Return the array of a local file, mapped read-only.
 
     Raises
     ------
     ValueError
-        As of `read_array`.
+        As for `read_array`.
     """
     with open(path, "rb") as file:
         shape, fortran, dtype = read_header(file)
@@ -106,25 +106,25 @@ def map_array(path: str) -> NDArray[Any]:
 
 
 def read_member(archive: zipfile.ZipFile, name: str) -> NDArray[Any]:
-    """The array of this name in an .npz archive; errors as in `BROKEN_ARCHIVE`."""
+    """Return the array with this name in an .npz archive. Errors are as in `BROKEN_ARCHIVE`."""
     with archive.open(f"{name}.npy") as stream:
         return read_array(stream)
 
 
 def member_names(archive: zipfile.ZipFile) -> list[str]:
-    """The arrays of an .npz archive."""
+    """Return the names of the arrays in an .npz archive."""
     return [name.removesuffix(".npy") for name in archive.namelist() if name.endswith(".npy")]
 
 
 def check_member(archive: zipfile.ZipFile, info: zipfile.ZipInfo) -> None:
-    """Read a member to its end, which compares its bytes with its checksum; errors as in `BROKEN_ARCHIVE`."""
+    """Read a member to its end, which verifies its checksum. Errors are as in `BROKEN_ARCHIVE`."""
     with archive.open(info) as stream:
         while stream.read(_PIECE_BYTES):
             pass
 
 
 def check_sparse_format(archive: zipfile.ZipFile) -> str:
-    """Return the format of a sparse matrix that SciPy has saved; `ValueError` if it is not read."""
+    """Return the format of a sparse matrix saved by SciPy. Raise `ValueError` if the format is not supported."""
     text = read_member(archive, "format").item()
     kind = text.decode() if isinstance(text, bytes) else str(text)
     if kind not in SPARSE_FORMATS:
@@ -133,14 +133,14 @@ def check_sparse_format(archive: zipfile.ZipFile) -> str:
 
 
 def read_sparse(archive: zipfile.ZipFile) -> Any:
-    """Return a sparse matrix that SciPy has saved, checked: its indices lie within its shape, its pointers ascend.
+    """Return a sparse matrix saved by SciPy, checked: indices lie within its shape, pointers ascend.
 
     Raises
     ------
     ValueError
-        Its parts do not make a matrix. Others: as in `BROKEN_ARCHIVE`.
+        The parts do not form a matrix. Other errors are as in `BROKEN_ARCHIVE`.
     """
-    # Only where there is such a file: SciPy takes a while to import.
+    # Imported only for such files, because SciPy takes a while to import.
     from scipy.sparse import coo_matrix, csc_matrix, csr_matrix
 
     kind = check_sparse_format(archive)
@@ -159,6 +159,6 @@ def read_sparse(archive: zipfile.ZipFile) -> Any:
         return coo_matrix((data, (parts[0], parts[1])), shape)
     entries: Any = (data, parts[0], parts[1])
     matrix = csr_matrix(entries, shape) if kind == "csr" else csc_matrix(entries, shape)
-    # Conversions and kernels would write where wrong indices point.
+    # With invalid indices, conversions and kernels would write out of bounds.
     matrix.check_format(full_check=True)
     return matrix

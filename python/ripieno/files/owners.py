@@ -1,23 +1,23 @@
-"""Whether files and folders belong to this user alone, so that what they hold can be trusted as the user's own."""
+"""Check whether only this user controls files and folders, so that their contents can be trusted."""
 
 from __future__ import annotations
 
 import os
 
-#: Permissions that other users must not have: any, or to write.
+#: Permissions that other users must not have: any access, or write access.
 ANY_ACCESS = 0o077
 WRITING = 0o022
 
 
 def why_foreign(found: os.stat_result, forbidden: int) -> str | None:
-    """Return why other users may have changed or read a file or folder, or None if they cannot have.
+    """Return the reason why other users may have changed or read a file or folder, or None if they cannot have.
 
     Parameters
     ----------
     found : os.stat_result
-        Of the file or folder.
+        Status of the file or folder.
     forbidden : int
-        The permissions that neither its group nor others may have.
+        The permissions that neither the group nor others may have.
     """
     if found.st_uid != os.geteuid():
         return f"belongs to {_user_name(found.st_uid)}"

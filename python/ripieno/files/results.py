@@ -1,4 +1,4 @@
-"""Writing results, to a path or a URL, so that they are there as a whole or not at all."""
+"""Write results atomically to a path or a URL: they appear complete or not at all."""
 
 from __future__ import annotations
 
@@ -23,25 +23,25 @@ logger = logging.getLogger("ripieno.files")
 
 PART_SUFFIX = ".part"
 
-#: Where a result belongs: a path, or a URL of fsspec.
+#: Destination of a result: a path, or an fsspec URL.
 ResultPath = str | os.PathLike[str]
 
 
 @contextmanager
 def new_file(path: ResultPath) -> Iterator[Path]:
-    """A path to write to; at the end the file takes the name `path`, after an error it is gone.
+    """Yield a path to write to. At the end the file is renamed to `path`; after an error it is removed.
 
-    The unfinished result lies beside `path`. For a URL it lies in a temporary folder until it is sent.
+    The unfinished file lies next to `path`. For a URL it lies in a temporary folder until it is sent.
 
     Parameters
     ----------
     path : path or URL
-        A URL's folders are made.
+        The folders of a URL are created.
 
     Raises
     ------
     InputError
-        There can be no file of that name, or sending it has failed.
+        A file with that name cannot exist, or sending it has failed.
     """
     check_new_file(path)
     if is_url(path):
@@ -63,21 +63,21 @@ def new_file(path: ResultPath) -> Iterator[Path]:
 
 @contextmanager
 def new_folder(path: ResultPath, replaceable: Collection[str] = ()) -> Iterator[Path]:
-    """A folder to write to; at the end it takes the name `path`, after an error it is gone.
+    """Yield a folder to write to. At the end it is renamed to `path`; after an error it is removed.
 
-    The unfinished result lies beside `path`. For a URL it lies in a temporary folder until it is sent.
+    The unfinished folder lies next to `path`. For a URL it lies in a temporary folder until it is sent.
 
     Parameters
     ----------
     path : path or URL
-        The folder; those that it lies in are made.
+        The folder. Its parents are created.
     replaceable
-        Names of the files that an old folder of that name may hold, and which go with it.
+        Names of files that an old folder of that name may hold; they are deleted with it.
 
     Raises
     ------
     InputError
-        `path` holds something else, is no folder, or cannot be written.
+        `path` holds other files, is not a folder, or cannot be written.
     """
     check_new_folder(path, replaceable)
     if is_url(path):
@@ -96,13 +96,13 @@ def new_folder(path: ResultPath, replaceable: Collection[str] = ()) -> Iterator[
     finally:
         shutil.rmtree(part, ignore_errors=True)
         for folder in missing:
-            # Those that have become the result's parents are not empty, and stay.
+            # Created parents that contain the result are not empty, so they stay.
             with suppress(OSError):
                 folder.rmdir()
 
 
 def check_new_file(path: ResultPath) -> None:
-    """Raise InputError, before any work is done, if `new_file` would."""
+    """Raise InputError, before any work is done, if `new_file` would raise it."""
     if is_url(path):
         uploads.check_sent_file(path)
         return
@@ -124,11 +124,11 @@ def check_results(
     Parameters
     ----------
     paths : mapping of str to path or URL, or None
-        The file of each option that names one.
+        The file of each option that is set.
     inputs
-        Files that are read, which no result may replace.
+        Input files, which no result may replace.
     overwrite
-        Whether results may replace files.
+        Whether results may replace existing files.
     """
     named = {option: path for option, path in paths.items() if path is not None}
     for path in named.values():
@@ -151,20 +151,20 @@ def _resolved(path: ResultPath) -> ResultPath:
 
 
 def _check_different(paths: Mapping[str, ResultPath]) -> None:
-    """Raise InputError if one of these results would replace another."""
+    """Raise InputError if two results have the same path."""
     if len({_resolved(path) for path in paths.values()}) < len(paths):
         raise InputError(f"{' and '.join(paths)} name the same file twice: expected one for each result")
 
 
 def check_new_folder(path: ResultPath, replaceable: Collection[str] = ()) -> None:
-    """Raise InputError, before any work is done, if `new_folder` would."""
+    """Raise InputError, before any work is done, if `new_folder` would raise it."""
     if is_url(path):
         _check_contents(path, uploads.listed(path), replaceable)
         return
     path = Path(path)
     if path.exists() and not path.is_dir():
         raise InputError(f"{path} is not a folder")
-    # A current folder that was removed is not replaced.
+    # A current working directory that was removed cannot be the target.
     with suppress(FileNotFoundError):
         if path.resolve() in (Path.cwd(), *Path.cwd().parents):
             raise InputError(f"{path} is the current folder, or one around it: choose another one")
@@ -181,14 +181,14 @@ def _check_contents(path: ResultPath, names: Collection[str], replaceable: Colle
 
 
 def save_array(path: Path, array: NDArray[Any]) -> None:
-    """Write an .npy file, like `numpy.save`, which does not tell a full disk from other errors.
+    """Write an .npy file. Unlike `numpy.save`, report a full disk as such.
 
-    An array of objects is written as text if it holds text alone.
+    An array of objects is written as text if it contains only text.
 
     Raises
     ------
     InputError
-        It holds other objects, which only pickle could write.
+        It contains other objects, which would need pickle.
     """
     if array.dtype.hasobject:
         if not all(isinstance(each, str) for each in array.flat):
@@ -201,7 +201,7 @@ def save_array(path: Path, array: NDArray[Any]) -> None:
 
 
 def explain(error: OSError) -> str:
-    """An operating-system error of reading or writing, as a sentence."""
+    """Describe an operating-system error of reading or writing in a sentence."""
     where = f"{error.filename}: " if error.filename else ""
     if error.errno in (errno.ENOSPC, errno.EDQUOT):
         return f"{where}the disk is full; nothing was kept"
@@ -210,7 +210,7 @@ def explain(error: OSError) -> str:
 
 @contextmanager
 def _blamed_on(path: Path, part: Path) -> Iterator[None]:
-    """Let errors of the operating system name what the user asked for, not the unfinished part of it."""
+    """Make errors of the operating system name the user's path instead of the temporary one."""
     try:
         yield
     except OSError as error:
@@ -220,7 +220,7 @@ def _blamed_on(path: Path, part: Path) -> Iterator[None]:
 
 
 def _replace_folder(part: Path, path: Path) -> None:
-    # The old folder goes only once the new one has its name, and gets it back if that fails.
+    # Remove the old folder only after the new one has its name. If the rename fails, restore the old one.
     old = part.with_suffix(".old")
     try:
         if path.exists():
@@ -234,7 +234,7 @@ def _replace_folder(part: Path, path: Path) -> None:
 
 
 def _take_name(part: Path, path: Path) -> None:
-    # What mkstemp and mkdtemp made is private; what users find has the usual permissions.
+    # mkstemp and mkdtemp create private files. Give the result the usual permissions.
     mask = os.umask(0)
     os.umask(mask)
     part.chmod((0o777 if part.is_dir() else 0o666) & ~mask)
@@ -243,7 +243,7 @@ def _take_name(part: Path, path: Path) -> None:
 
 
 def _check_place(path: Path) -> None:
-    """Raise InputError if nothing can be made where `path` shall be."""
+    """Raise InputError if nothing can be created at `path`."""
     around = next(folder for folder in path.resolve().parents if folder.exists())
     if not around.is_dir():
         raise InputError(f"{around} is not a folder")

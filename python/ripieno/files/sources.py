@@ -1,7 +1,7 @@
-"""Files by path, glob, folder or URL: which there are, how long they are, and opening them at any byte.
+"""Provide files by path, glob, folder or URL: find them, determine their sizes, and open them at any byte.
 
-URLs are those of fsspec: ``file://`` and ``memory://`` always, ``webhdfs://``, ``http://``, ``s3://`` and others with
-the packages that it asks for.
+fsspec opens URLs: ``file://`` and ``memory://`` always, and ``webhdfs://``, ``http://``, ``s3://`` and others if their
+packages are installed.
 """
 
 from __future__ import annotations
@@ -21,41 +21,41 @@ from typing import IO, TYPE_CHECKING, Any, TypeGuard, TypeVar
 from ripieno.errors import InputError
 
 if TYPE_CHECKING:
-    # Functions import it: it takes a fifth of a worker's start, and few workers need it.
+    # Imported in functions: it takes a fifth of a worker's start, and few workers need it.
     import fsspec
 
-#: Suffixes of compressed files, and what they need where fsspec cannot read them as it stands.
+#: Suffixes of compressed files for which fsspec needs a package, and the package.
 NEEDS = {".zst": "zstandard", ".lz4": "lz4", ".snappy": "cramjam"}
 ARCHIVES = (".zip", ".npz", ".tar", ".tgz")
-#: How much is read at once where all is read.
+#: Bytes per read of a whole file.
 READ_BYTES = 1 << 20
 READ_ERRORS = (OSError, EOFError, zlib.error, lzma.LZMAError)
-#: Seconds in which a node of HDFS must take a connection, what is sent in one request, and say something; as in Hadoop.
+#: Timeout in seconds of an HDFS node to connect, to accept a request, and to respond; as in Hadoop.
 WEBHDFS_S = 60.0
-#: What file systems behind URLs call that which changes with a file.
+#: Attributes of remote files that change with the contents.
 CHANGING = ("size", "mtime", "created", "modificationTime", "last_modified", "LastModified", "ETag")
 
 
 PathLike = str | os.PathLike[str]
 Opened = TypeVar("Opened")
-#: Names that begin so are no data in a folder: _SUCCESS, _metadata, _committed_123, .part-0.crc.
+#: Prefixes of files in a folder that are not data: _SUCCESS, _metadata, _committed_123, .part-0.crc.
 HIDDEN = (".", "_")
 
 
 class EmptyFile(InputError):
-    """A file without rows, which is an error if no other file has some."""
+    """A file without rows. This is an error if no other file has rows."""
 
 
 @dataclass(frozen=True)
 class File:
-    """A file and its length as it is stored; `path` is a local path or a URL."""
+    """A file and its stored size. `path` is a local path or a URL."""
 
     path: str
     size_bytes: int
 
     @property
     def compression(self) -> str | None:
-        """What fsspec calls the kind of compression that the name's end says; None if there is none."""
+        """fsspec's name of the compression that the file name indicates, or None."""
         from fsspec.utils import compressions
 
         kind: str | None = compressions.get(suffix(self.path).removeprefix("."))
@@ -63,29 +63,29 @@ class File:
 
     @property
     def inner_suffix(self) -> str:
-        """The end of the name, in small letters, without that of a compression: ".csv" of "a.CSV.gz"."""
+        """The suffix in lower case, without a compression suffix: ".csv" for "a.CSV.gz"."""
         return suffix(self.path.removesuffix(PurePath(self.path).suffix) if self.compression else self.path)
 
 
 def names_text(paths: Sequence[PathLike]) -> str:
-    """The first of files, one at least, and how many more there are."""
+    """Return the name of the first file, and the number of others. There is at least one file."""
     others = f" and {len(paths) - 1} more" if len(paths) > 1 else ""
     return f"{paths[0]}{others}"
 
 
 def suffix(path: PathLike) -> str:
-    """The end of a name from its last dot on, in small letters."""
+    """Return the suffix of a name from its last dot, in lower case."""
     return PurePath(path).suffix.lower()
 
 
 def found(source: PathLike | Sequence[PathLike]) -> list[File]:
-    """The files that a path, glob, folder or URL stands for, or several of them; sorted within each.
+    """Return the files of one or several paths, globs, folders or URLs, sorted within each.
 
     Raises
     ------
     InputError
-        Nothing matches, a file is missing or of a kind that has no parts (archives, pipes), or fsspec lacks a package
-        for it.
+        No file matches; a file is missing, or is of a kind that cannot be cut (archives, pipes); or fsspec lacks a
+        package for it.
     """
     items: Sequence[Any] = source if isinstance(source, list | tuple) else [source]
     if not items:
@@ -104,27 +104,27 @@ def found(source: PathLike | Sequence[PathLike]) -> list[File]:
 
 
 def absolute(path: PathLike) -> str:
-    """Return a path that names the same file in every process, whatever its working directory: URLs stay as they are.
+    """Return a path that names the same file for any working directory. URLs are returned unchanged.
 
-    A leading ``~`` stands for the home directory, unless a file here has that very name.
+    A leading ``~`` means the home directory, unless a file with exactly that name exists here.
     """
     if is_url(path):
         return path
     name = os.fspath(path)
     if name.startswith("~") and not os.path.lexists(name):
         name = os.path.expanduser(name)
-    # An empty name is no file; `abspath` would make it the working directory.
+    # An empty name is not a file, but `abspath` would return the working directory.
     return os.path.abspath(name) if name else name
 
 
 def absolutes(paths: PathLike | Sequence[PathLike]) -> list[str]:
-    """Return one path or several as a list of absolute paths."""
+    """Return one or several paths as a list of absolute paths."""
     items: Sequence[Any] = paths if isinstance(paths, list | tuple) else [paths]
     return [absolute(item) for item in items]
 
 
 def with_rows(paths: Iterable[str], open_one: Callable[[str], Opened]) -> list[Opened]:
-    """Open files, and leave out the empty ones.
+    """Open files and skip the empty ones.
 
     Raises
     ------
@@ -143,13 +143,13 @@ def with_rows(paths: Iterable[str], open_one: Callable[[str], Opened]) -> list[O
 
 
 def is_url(path: PathLike) -> TypeGuard[str]:
-    """Whether fsspec is to open it."""
+    """Whether fsspec has to open this path."""
     return isinstance(path, str) and "://" in path
 
 
 @contextmanager
 def opened(path: str, compression: str | None = None) -> Iterator[IO[bytes]]:
-    """A file to read from; unpacked on the way where it is compressed.
+    """Open a file for reading, with decompression if it is compressed.
 
     Raises
     ------
@@ -160,7 +160,7 @@ def opened(path: str, compression: str | None = None) -> Iterator[IO[bytes]]:
         with blamed_on(path):
             if is_url(path):
                 system, name = file_system(path)
-                # Files of fsspec do not stop in the middle of a line when they are told to.
+                # fsspec files do not stop in the middle of a line if asked to.
                 file = stack.enter_context(io.BufferedReader(stack.enter_context(system.open(name, "rb"))))
             else:
                 file = stack.enter_context(open(path, "rb"))
@@ -172,12 +172,12 @@ def opened(path: str, compression: str | None = None) -> Iterator[IO[bytes]]:
 
 
 def file_system(url: str) -> tuple[fsspec.AbstractFileSystem, str]:
-    """The file system of a URL, and what it calls that which the URL stands for.
+    """Return the file system of a URL, and the name of the file within it.
 
     Raises
     ------
     InputError
-        There is no such kind of URL, or no library for it.
+        The protocol is unknown, or its package is missing.
     """
     import fsspec
 
@@ -201,7 +201,7 @@ def file_system(url: str) -> tuple[fsspec.AbstractFileSystem, str]:
 
 
 def _chain(system: Any) -> Iterator[fsspec.AbstractFileSystem]:
-    """A file system and those behind it, as in ``simplecache::webhdfs://…``."""
+    """Yield a file system and the file systems that it wraps, as in ``simplecache::webhdfs://…``."""
     import fsspec
 
     while isinstance(system, fsspec.AbstractFileSystem):
@@ -210,7 +210,7 @@ def _chain(system: Any) -> Iterator[fsspec.AbstractFileSystem]:
 
 
 def _limited(request: Callable[..., Any]) -> Callable[..., Any]:
-    """Wait for an answer for a while, where fsspec would wait for ever."""
+    """Add a timeout to requests, because fsspec would wait forever."""
 
     def limited(*args: Any, **kwargs: Any) -> Any:
         return request(*args, **{"timeout": WEBHDFS_S, **kwargs})
@@ -219,7 +219,7 @@ def _limited(request: Callable[..., Any]) -> Callable[..., Any]:
 
 
 def _checking(get: Callable[..., Any]) -> Callable[..., Any]:
-    """Read from data nodes as `get` does, but not an error as if it were bytes of the file, as fsspec does."""
+    """Raise for error responses of data nodes. fsspec would return them as bytes of the file."""
 
     def checked(*args: Any, **kwargs: Any) -> Any:
         response = get(*args, **kwargs)
@@ -231,7 +231,7 @@ def _checking(get: Callable[..., Any]) -> Callable[..., Any]:
 
 @contextmanager
 def blamed_on(path: str, at: str = "") -> Iterator[None]:
-    """Errors of reading, of the operating system and of fsspec, as sentences that name the file and the place `at`."""
+    """Turn read errors of the operating system and of fsspec into sentences with the file and the place `at`."""
     try:
         yield
     except FileNotFoundError:
@@ -243,22 +243,23 @@ def blamed_on(path: str, at: str = "") -> Iterator[None]:
             raise InputError(f"{path} cannot be read{at}: {error.strerror or error}") from error
         raise InputError(f"{path} is damaged{at}: {error}") from error
     except Exception as error:
-        # What the packages raise that know of other file systems nobody can list.
+        # The packages for other file systems may raise any type of error.
         if not is_url(path) or isinstance(error, InputError):
             raise
         raise InputError(f"{path} cannot be read{at}: {error}") from error
 
 
 def expand(name: PathLike, kinds: Collection[str] | None = None) -> list[str]:
-    """Return the files that a path, a folder, a glob or a URL of these stands for, as absolute paths or URLs.
+    """Return the files of a path, a folder, a glob or a URL of these, as absolute paths or URLs.
 
-    Of a folder these are the files of certain kinds, or all files. Names that begin with "_" or "." are left out of
+    For a folder these are the files of certain kinds, or all files. Names that begin with "_" or "." are skipped in
+    folders, and in globs that do not name them.
     folders, and of globs that do not ask for them.
 
     Raises
     ------
     InputError
-        There are none, or a folder has nothing but folders such as ``year=2024``.
+        There are no files, or a folder contains only folders such as ``year=2024``.
     """
     if is_url(name):
         return [file.path for file in _remote(name, kinds)]
@@ -279,7 +280,7 @@ def expand(name: PathLike, kinds: Collection[str] | None = None) -> list[str]:
 
 
 def _check_not_hive(folder: str, names: Sequence[str]) -> None:
-    """Refuse a folder of ``key=value`` folders: the values are a column that no file holds."""
+    """Reject a folder of ``key=value`` folders: the values form a column that is not in the files."""
     named = sorted(name for name in names if "=" in name)
     if named:
         key = named[0].partition("=")[0]
@@ -290,20 +291,20 @@ def _check_not_hive(folder: str, names: Sequence[str]) -> None:
 
 
 def _is_asked_for(path: str, pattern: str) -> bool:
-    """Whether a path that matches a pattern has no hidden name, or the pattern has one, too."""
-    # The names before the first wildcard stand in both.
+    """Whether a path that matches a pattern has no hidden name, or the pattern has a hidden name, too."""
+    # The names before the first wildcard are the same in both.
     fixed = next(at for at, name in enumerate(PurePath(pattern).parts) if glob.has_magic(name))
     asked, found = (any(name.startswith(HIDDEN) for name in PurePath(it).parts[fixed:]) for it in (pattern, path))
     return asked or not found
 
 
 def size_bytes(path: str) -> int:
-    """The length of a file as it is stored.
+    """Return the stored size of a file.
 
     Raises
     ------
     InputError
-        It does not exist, is a pipe, or does not tell how long it is.
+        The file does not exist, is a pipe, or has no known size.
     """
     with blamed_on(path):
         if is_url(path):
@@ -312,7 +313,7 @@ def size_bytes(path: str) -> int:
 
 
 def version(path: str) -> Hashable:
-    """What differs when a file has changed, as far as its file system tells.
+    """Return a value that changes when the file changes, as far as its file system reports changes.
 
     Raises
     ------
@@ -329,7 +330,7 @@ def version(path: str) -> Hashable:
 
 
 def unpacked_bytes(file: File) -> int:
-    """How long a file is when it is unpacked; one that is compressed is read to know."""
+    """Return the decompressed size of a file. A compressed file is read for this."""
     if file.compression is None:
         return file.size_bytes
     with opened(file.path, file.compression) as stream, blamed_on(file.path):
@@ -345,7 +346,7 @@ def _local(path: PathLike) -> list[File]:
 
 
 def _size_bytes(path: str) -> int:
-    """The length of a local file, of which several readers can read parts."""
+    """Return the size of a local file that supports reading from any position."""
     status = os.stat(path)
     if not stat.S_ISREG(status.st_mode) and not stat.S_ISDIR(status.st_mode):
         raise InputError(f"{path} is a pipe or a device, which only one reader can read: copy it to a file first")
@@ -364,7 +365,7 @@ def _remote(url: str, kinds: Collection[str] | None = None) -> list[File]:
         if "file" in (system.protocol if isinstance(system.protocol, tuple) else (system.protocol,)):
             return [File(path, _size_bytes(path)) for path in expand(name, kinds)]
         entries = _entries(system, url, name, kinds)
-    # Names are paths behind the host for some file systems, and whole URLs for others.
+    # Names are paths without host in some file systems, and whole URLs in others.
     head = url.rstrip("/").removesuffix(name.rstrip("/"))
     return [File(head + entry["name"], _known_size(entry["name"], entry)) for entry in entries]
 

@@ -1,6 +1,6 @@
-"""Arrays and tables in files of the format that the name says: NumPy, CSV, TSV, Parquet and Arrow.
+"""Write arrays and tables to files in the format of the name's suffix: NumPy, CSV, TSV, Parquet and Arrow.
 
-A caller checks the name before its work with `check_format`, and writes afterwards.
+Callers check the name with `check_format` before their work, and write afterwards.
 """
 
 from __future__ import annotations
@@ -17,22 +17,22 @@ from ripieno.files.results import ResultPath, new_file, save_array
 from ripieno.files.sources import suffix
 
 if TYPE_CHECKING:
-    # Functions import it: workers write no tables.
+    # Imported in functions, because workers write no tables.
     import pyarrow as pa
 
-#: Columns of equal lengths by name.
+#: Columns of equal length, by name.
 Columns = Mapping[str, "NDArray[Any] | pa.Array"]
 
 
 def check_format(path: ResultPath, formats: Collection[str]) -> None:
-    """Raise InputError if a file of this name would hold another format than the name says.
+    """Raise InputError if the suffix of a file name is not one of the supported formats.
 
     Parameters
     ----------
     path : path or URL
-        Of the result.
+        Destination of the result.
     formats : collection of str
-        The endings that can be written. A name without an ending is accepted if there is only one.
+        The supported suffixes. A name without a suffix is accepted if there is only one.
     """
     end = suffix(path)
     if end not in formats and (end or len(formats) > 1):
@@ -40,23 +40,23 @@ def check_format(path: ResultPath, formats: Collection[str]) -> None:
 
 
 def write_table(columns: Columns, out: ResultPath) -> None:
-    """Write columns to a file whose name ends in one of `TABLE_FORMATS`, as a whole or not at all."""
+    """Write columns atomically to a file with a suffix in `TABLE_FORMATS`."""
     check_format(out, TABLE_FORMATS)
     with new_file(out) as part:
         _WRITERS[suffix(out)](columns, part)
 
 
 def write_array(array: NDArray[Any], out: ResultPath, names: Sequence[str]) -> None:
-    """Write an array to a file whose name ends in one of `ARRAY_FORMATS`, as a whole or not at all.
+    """Write an array atomically to a file with a suffix in `ARRAY_FORMATS`.
 
     Parameters
     ----------
     array : ndarray of shape (n,) or (n, m)
-        Becomes the array of an .npy file, or m columns of a table.
+        The array of an .npy file, or m columns of a table.
     out : path or URL
         File to write.
     names : sequence of str
-        One for each column of a table.
+        The name of each column of a table.
     """
     check_format(out, ARRAY_FORMATS)
     if suffix(out) != ".npy":
@@ -80,7 +80,7 @@ def _write_npz(columns: Columns, path: Path) -> None:
 def _write_parquet(columns: Columns, path: Path) -> None:
     import pyarrow.parquet
 
-    # Arrow takes no file names that are not UTF-8.
+    # Arrow accepts only UTF-8 file names.
     with open(path, "wb") as file:
         pyarrow.parquet.write_table(_table(columns), file)
 
@@ -126,6 +126,6 @@ _WRITERS: dict[str, Callable[[Columns, Path], None]] = {
     ".feather": _write_feather,
     ".npz": _write_npz,
 }
-#: The endings of files that hold several columns, and of those that hold one array.
+#: Suffixes of files with several columns, and of files with one array.
 TABLE_FORMATS = tuple(_WRITERS)
 ARRAY_FORMATS = (".npy", *TABLE_FORMATS)

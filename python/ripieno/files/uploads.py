@@ -1,7 +1,7 @@
-"""Results behind URLs, there as a whole or not at all: made here, sent under another name, and renamed once complete.
+"""Write results to URLs atomically: create them locally, send them under a temporary name, then rename them.
 
-To rename is one step in HDFS. Object stores have no such step: what they hold is copied, file by file.
-URLs are those of fsspec, as for input.
+Renaming is a single step in HDFS. Object stores have no such step; their objects are copied file by file. fsspec opens
+the URLs, as for input.
 """
 
 from __future__ import annotations
@@ -20,27 +20,27 @@ from ripieno.files.sources import file_system
 if TYPE_CHECKING:
     import fsspec
 
-#: Bytes that are sent in one request, where the file system sends files in parts.
+#: Bytes per request, if the file system sends files in parts.
 REQUEST_BYTES = 32 << 20
 
 
 @contextmanager
 def sent_file(url: str) -> Iterator[Path]:
-    """A path here to write to; at the end the file takes the name `url`, and an older one of that name goes."""
+    """Yield a local path to write to. At the end the file is sent to `url` and replaces an older file."""
     with _made(url) as part:
         yield part
 
 
 @contextmanager
 def sent_folder(url: str) -> Iterator[Path]:
-    """A folder here to write to; at the end it takes the name `url`, and an older one of that name goes."""
+    """Yield a local folder to write to. At the end it is sent to `url` and replaces an older folder."""
     with _made(url) as part:
         part.mkdir()
         yield part
 
 
 def check_sent_file(url: str) -> None:
-    """Raise InputError, before any work is done, if the file system cannot be reached or has a folder of that name."""
+    """Raise InputError, before any work is done, if the file system is unreachable or has a folder with that name."""
     with _blamed_on(url):
         system, name = file_system(url)
         if _kind(system, name) == "directory":
@@ -48,7 +48,7 @@ def check_sent_file(url: str) -> None:
 
 
 def exists(url: str) -> bool:
-    """Whether there is something of that name.
+    """Whether a file or folder with that name exists.
 
     Raises
     ------
@@ -60,12 +60,12 @@ def exists(url: str) -> bool:
 
 
 def listed(url: str) -> list[str]:
-    """Names of what lies in a folder, which need not exist.
+    """Return the names in a folder, which need not exist.
 
     Raises
     ------
     InputError
-        It is no folder, or the file system cannot be reached.
+        It is not a folder, or the file system cannot be reached.
     """
     with _blamed_on(url):
         system, name = file_system(url)
@@ -91,21 +91,21 @@ def _send(made: Path, system: fsspec.AbstractFileSystem, name: PurePosixPath) ->
     system.makedirs(str(name.parent), exist_ok=True)
     try:
         _copy(made, system, part)
-        # The old result goes only once the new one is complete.
+        # Remove the old result only after the new one is complete.
         if _kind(system, str(name)) is None:
             _rename(system, part, str(name))
         else:
             _exchange(system, part, str(name), old)
             system.rm(old, recursive=True)
     except BaseException:
-        # What is told is why the result is not there, not that its parts could not be removed, either.
+        # The error reports why the result is missing. Failures of the cleanup are ignored.
         with suppress(Exception):
             _remove(system, part)
         raise
 
 
 def _exchange(system: fsspec.AbstractFileSystem, part: str, name: str, old: str) -> None:
-    """Put the older result aside for the new one; it gets its name back if that fails."""
+    """Move the older result aside for the new one. Restore it if that fails."""
     is_aside = False
     try:
         _rename(system, name, old)
@@ -114,7 +114,7 @@ def _exchange(system: fsspec.AbstractFileSystem, part: str, name: str, old: str)
     except BaseException as error:
         try:
             if is_aside:
-                # Where a renamed folder is copied, some of it may be there.
+                # If renaming a folder copies it, a part of it may exist.
                 _remove(system, name)
             if _kind(system, name) is None:
                 _rename(system, old, name)
@@ -137,7 +137,7 @@ def _copy(made: Path, system: fsspec.AbstractFileSystem, name: str) -> None:
 
 def _rename(system: fsspec.AbstractFileSystem, old: str, new: str) -> None:
     system.mv(old, new, recursive=True)
-    # WebHDFS answers no, and fsspec does not listen.
+    # WebHDFS reports a failed rename, but fsspec ignores the response.
     if _kind(system, new) is None:
         raise OSError(f"{old} could not be renamed to {new}")
 
@@ -148,7 +148,7 @@ def _remove(system: fsspec.AbstractFileSystem, name: str) -> None:
 
 
 def _kind(system: fsspec.AbstractFileSystem, name: str) -> str | None:
-    """Whether there is a "file" or a "directory" of that name, or nothing."""
+    """Return "file" or "directory" for an existing name, or None."""
     system.invalidate_cache()
     try:
         kind: str = system.info(name)["type"]
@@ -164,5 +164,5 @@ def _blamed_on(url: str) -> Iterator[None]:
     except InputError:
         raise
     except Exception as error:
-        # What the packages raise that know of other file systems nobody can list.
+        # The packages for other file systems may raise any type of error.
         raise InputError(f"{url} cannot be written: {error}") from error

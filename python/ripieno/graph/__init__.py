@@ -1,11 +1,12 @@
-"""Graphs: edges from files and memory, of which each worker reads, keeps and multiplies with its own share.
+"""Provide graphs: edges from files and memory, partitioned over the workers.
 
-`Graph` says where edges are and what they mean; it is small and travels to the workers. There `load` reads a share,
-deals the edges over the ranks and sorts them: a `LocalGraph`, whose `product` is the local part of a matrix-vector
-product.
+`Graph` describes the location and meaning of edges; it is small and is sent to the workers. There `load` reads a share,
+distributes the edges over the ranks and sorts them into a `LocalGraph`, whose `product` is the local part of a
+matrix-vector product.
 
-`Graph.partition` and `Graph.from_edges` make a `PartitionedGraph` instead: vertices have homes and values there, edges
-lie with one of their ends, and messages go along edges or to any vertex, in supersteps if that is wanted.
+`Graph.partition` and `Graph.from_edges` create a `PartitionedGraph` instead. Its vertices have owner ranks and values.
+Each edge lies with the owner of one of its ends. Messages travel along edges or to any vertex, optionally in
+supersteps.
 """
 
 from ripieno.graph.block import Block

@@ -1,4 +1,4 @@
-"""Aggregators: what active vertices contribute to in a superstep, and all ranks read in the next."""
+"""Provide aggregators: active vertices contribute in a superstep, and all ranks read the result in the next."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
 
 class Aggregators:
-    """Named numbers or arrays that contributions of all ranks are combined into, anew in every superstep.
+    """Named numbers or arrays that combine the contributions of all ranks, starting anew in every superstep.
 
     Parameters
     ----------
@@ -29,7 +29,7 @@ class Aggregators:
     Attributes
     ----------
     results : dict of str to number or array
-        Of the last superstep; before the first one, and without contributions, the identity of the operation.
+        Results of the last superstep. Before the first, and without contributions: the identity of the operation.
     """
 
     def __init__(self, forms: Mapping[str, Any]) -> None:
@@ -52,7 +52,7 @@ class Aggregators:
         return "{" + ", ".join(f"{name!r}: {op} of {part.dtype} {part.shape}" for name, op, part in parts) + "}"
 
     def add(self, name: str, contributions: Any) -> None:
-        """Combine something of the form of an aggregator, or all rows of such, into it."""
+        """Combine a contribution in the form of the aggregator, or all rows of such contributions, into it."""
         if name not in self._parts:
             raise InputError(f"aggregator {name!r}: expected one of {', '.join(map(repr, self._parts)) or 'none'}")
         part = self._parts[name]
@@ -66,9 +66,9 @@ class Aggregators:
         self._parts[name] = ufunc(part, combined, dtype=part.dtype)
 
     def settle(self, comm: Communicator, counts: Sequence[int]) -> list[int]:
-        """Combine the parts of all ranks into `results`, begin anew, and return the sums of `counts`.
+        """Combine the parts of all ranks into `results`, reset the parts, and return the sums of `counts`.
 
-        Everything that is summed goes in one allreduce with the counts.
+        One allreduce carries the counts and all summed aggregators.
         """
         by_op: dict[OpName, dict[str, Any]] = {"sum": {}}
         for name, op in self._ops.items():

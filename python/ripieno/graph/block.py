@@ -1,4 +1,4 @@
-"""The active vertices of a rank in a superstep: what a function gets, and by which it says what is to happen."""
+"""Provide `Block`: the active vertices of a rank in a superstep, with the calls that a vertex function can make."""
 
 from __future__ import annotations
 
@@ -18,27 +18,27 @@ if TYPE_CHECKING:
 
 
 class Block:
-    """The active vertices of a rank in a superstep, k of them, as columns.
+    """The k active vertices of a rank in a superstep, as columns.
 
     Attributes
     ----------
-    number : int
+        Index of the superstep, from 0.
         Number of the superstep, from 0.
     vertices : (k,) int64
         Their ids, ascending.
     places : (k,) int64
-        Their places among the graph's `vertices`.
+        Their indices in the graph's `vertices`.
     values
-        Their rows of the graph's columns: ``block.values["rank"]`` is a copy, assigning overwrites.
+        Their rows of the graph's columns. ``block.values["rank"]`` is a copy; assignment overwrites the rows.
     received : (k,) bool
-        Which of them got a message.
+        Whether each vertex received a message.
     messages : (k, …)
-        The combined messages of each vertex. A vertex without messages has the identity of the combination: 0 of a sum,
-        the largest number of a minimum. With combine="concat" all messages, one vertex's after the other's.
+        The combined messages of each vertex. A vertex without messages has the identity of the operation: 0 for a sum,
+        the largest number for a minimum. With combine="concat": all messages, grouped by vertex.
     offsets : (k + 1,) int64, or None
-        With combine="concat": where the messages of each begin.
+        With combine="concat": the start of each vertex's messages.
     aggregates : dict of str to number or array
-        The combined contributions of all ranks in the superstep before.
+        The combined contributions of all ranks in the previous superstep.
     """
 
     def __repr__(self) -> str:
@@ -60,7 +60,7 @@ class Block:
         self.received, self.messages, self.offsets = came.received, came.values, came.offsets
         self.aggregates = aggregators.results
         self.halting = np.zeros(len(places), np.bool_)
-        # What is to be sent: a row and whether it goes for each vertex at home here; pairs of targets and rows.
+        # Outgoing messages: a row and a send flag for each vertex that this rank owns; pairs of targets and rows.
         self.along: tuple[NDArray[Any], NDArray[np.bool_]] | None = None
         self.targeted: list[tuple[NDArray[np.int64], NDArray[Any]]] = []
 
@@ -68,13 +68,14 @@ class Block:
         return len(self.places)
 
     def halt(self, where: Any = True) -> None:
-        """Sleep from the next superstep on, until a message comes: all vertices, or those `where` (k,) is true."""
+        """Deactivate all vertices, or the ones with a true `where` (k,), from the next superstep until a message
+        arrives."""
         self.halting = self._mask(where, "halt")
 
     def send_along_edges(self, values: Any, where: Any = True) -> None:
-        """Send a row each, (k, …), or one number, along the edges out of all vertices, or of those `where` it is true.
+        """Send a row per vertex, (k, …), or one number, along the out-edges of all vertices, or of the ones in `where`.
 
-        Once per superstep.
+        Call it at most once per superstep.
         """
         if self.along is not None:
             raise InputError(f"send_along_edges: twice in superstep {self.number}, expected once, with where=")
@@ -85,12 +86,12 @@ class Block:
         self.along = rows, mask
 
     def send_messages(self, targets: Any, values: Any) -> None:
-        """Send messages, (m, …) or one number, to the vertices `targets`, (m,), whichever they are."""
+        """Send messages, (m, …) or one number, to any vertices `targets`, (m,)."""
         targets = vertex_ids(targets)
         self.targeted.append((targets, self._rows(values, len(targets), "send_messages")))
 
     def aggregate(self, name: str, contributions: Any) -> None:
-        """Contribute to an aggregator: something of the form of its `zero`, or rows of such, as many as you like."""
+        """Contribute to an aggregator: one value in the form of its `zero`, or any number of rows of this form."""
         self._aggregators.add(name, contributions)
 
     def _mask(self, where: Any, what: str) -> NDArray[np.bool_]:

@@ -1,4 +1,4 @@
-"""Columns of values, aligned with the vertices that are at home on a rank."""
+"""Provide columns of values, aligned with the vertices that a rank owns."""
 
 from __future__ import annotations
 
@@ -13,14 +13,14 @@ from ripieno.errors import InputError
 
 
 class Columns(MutableMapping[str, NDArray[Any]]):
-    """Named arrays of shape (n, …), a row per vertex. Assigned values are copied; a number stands for all rows.
+    """Named arrays of shape (n, …) with a row per vertex. Assigned values are copied; a number fills all rows.
 
     Raises
     ------
     InputError
-        An assigned value has another number of rows, or holds no numbers.
+        An assigned value has another number of rows, or is not numeric.
     KeyError
-        There is no column of that name.
+        There is no column with that name.
     """
 
     def __init__(self, count: int) -> None:
@@ -57,13 +57,13 @@ class Columns(MutableMapping[str, NDArray[Any]]):
 
 
 class SomeRows:
-    """The rows of columns that belong to some of the vertices.
+    """The rows of columns for some of the vertices.
 
     Parameters
     ----------
     columns : Columns
     places : (k,) int64
-        Which vertices, ascending.
+        Indices of the vertices, ascending.
     """
 
     def __init__(self, columns: Columns, places: NDArray[np.int64]) -> None:
@@ -71,11 +71,11 @@ class SomeRows:
         self._places = places
 
     def __getitem__(self, name: str) -> NDArray[Any]:
-        """A copy of the rows, (k, …)."""
+        """Return a copy of the rows, (k, …)."""
         return self._columns[name][self._places]
 
     def __setitem__(self, name: str, rows: Any) -> None:
-        """Overwrite the rows; a number stands for all of them."""
+        """Overwrite the rows; a number fills all of them."""
         column = self._columns[name]
         given, shape = of_type(rows, column.dtype, f"column {name!r}"), (len(self._places), *column.shape[1:])
         if given.ndim and given.shape != shape:
@@ -84,7 +84,7 @@ class SomeRows:
 
 
 def of_type(given: Any, dtype: np.dtype[Any], what: str) -> NDArray[Any]:
-    """`given` as an array whose elements go into arrays of `dtype`: arrays of its kind, and numbers that fit."""
+    """Return `given` as an array that can be stored with `dtype`: arrays of the same kind, and numbers that fit."""
     if isinstance(given, bool | int | float):
         with suppress(OverflowError):
             if np.can_cast(np.result_type(dtype, given), dtype, "same_kind"):

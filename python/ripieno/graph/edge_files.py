@@ -1,4 +1,4 @@
-"""What the readers of all kinds of files share: how a rank reads its share, which columns are the ends."""
+"""Provide the common parts of all edge file readers: reading a share, and finding the columns of the ends."""
 
 from __future__ import annotations
 
@@ -10,36 +10,36 @@ from ripieno.errors import InputError
 from ripieno.graph.edges import Edges
 from ripieno.input.shares import FileShare
 
-# In small letters, without "_", blanks, "id" and "node", and without a type of Neo4j: FromNodeId and from_id are
-# names of `from`, weight:double of `weight`.
+# Names are compared in lower case, without "_", blanks, "id" and "node", and without a Neo4j type: FromNodeId and
+# from_id match `from`, weight:double matches `weight`.
 SOURCE_NAMES = ("source", "src", "from", "u", "row")
 TARGET_NAMES = ("target", "tgt", "dst", "dest", "destination", "to", "v", "col")
 WEIGHT_NAMES = ("weight", "weights", "w")
-#: The ends of an edge as Neo4j and its tools name them: ":START_ID", "_start", "startNodeId"; "end" alone says nothing.
+#: The ends of an edge as Neo4j and its tools name them: ":START_ID", "_start", "startNodeId". "end" alone is ambiguous.
 NEO4J_ENDS = re.compile(r"[:_]?(start|end)[_ ]?(?:node)?[_ ]?(?:id)?")
 
 
 class EdgeFile(Protocol):
-    """A file of edges, opened: what its columns are is known."""
+    """An open file of edges with known columns."""
 
     @property
     def path(self) -> str:
-        """Where it is."""
+        """The path of the file."""
 
     @property
     def size_bytes(self) -> int:
-        """What it takes on the disk."""
+        """The size of the file in bytes."""
 
     @property
     def weighted(self) -> bool:
         """Whether edges have weights."""
 
     def read(self, share: FileShare) -> Edges:
-        """The edges of a share."""
+        """Return the edges of a share."""
 
 
 class EdgeColumns(NamedTuple):
-    """Which columns are the ends of an edge and its weight."""
+    """The columns of the ends of an edge, and of its weight."""
 
     source: int
     target: int
@@ -47,13 +47,13 @@ class EdgeColumns(NamedTuple):
 
 
 def choose_columns(path: str, names: Sequence[str], weighted: bool | None) -> EdgeColumns:
-    """Columns by name; the first ones where there are no names, or just two columns.
+    """Choose the columns by name, or the first ones if there are no names or only two columns.
 
     Raises
     ------
     InputError
-        There are fewer than two, no name says which of several are the ends, a weight is asked for that is not there,
-        or one of no name may be a weight or not.
+        There are fewer than two columns; no name of several marks the ends; a requested weight is missing; or an
+        unnamed column may be a weight or not.
     """
     if len(names) < 2:
         raise InputError(f"{path}: one column, expected a source and a target")
@@ -69,7 +69,7 @@ def choose_columns(path: str, names: Sequence[str], weighted: bool | None) -> Ed
                 f"{path} has the columns {', '.join(map(repr, names))}: nothing says which are the ends of an edge, "
                 f"expected names such as {SOURCE_NAMES[0]!r} and {TARGET_NAMES[0]!r}"
             )
-        # Of two columns, the one without a known name is the other end.
+        # With two columns, the one without a known name is the other end.
         source, target = (1, 0) if source == 1 or target == 0 else (0, 1)
     if weighted is False:
         return EdgeColumns(source, target, None)
@@ -86,7 +86,7 @@ def choose_columns(path: str, names: Sequence[str], weighted: bool | None) -> Ed
 
 
 def _short(name: str) -> str:
-    # Neo4j: ":START_ID(City)" has the space of the ids behind it, "weight:double" its type.
+    # Neo4j appends the id space to a name, ":START_ID(City)", and the type, "weight:double".
     plain = re.sub(r"\(.*\)$", "", name.strip().lower())
     if not plain.startswith(":"):
         plain = plain.partition(":")[0]

@@ -1,8 +1,8 @@
-"""Messages along all edges: a way that is the same every time, so ranks agree on it once.
+"""Send messages along all edges, over a communication pattern that ranks configure once.
 
-Edges that lie with their sources combine what they carry before it leaves (a row per rank and target travels); those
-that lie with their targets fetch what their sources have (a row per rank and source). Either is one sparse reduction,
-whose indices travelled when it was configured.
+Edges that lie with their sources combine messages before sending (one row per rank and target). Edges that lie with
+their targets fetch the values of their sources (one row per rank and source). Both use one sparse reduction; its
+indices are sent at configuration.
 """
 
 from __future__ import annotations
@@ -23,10 +23,10 @@ from ripieno.wire.arrays import accumulator
 if TYPE_CHECKING:
     from ripieno.graph.partitioned import PartitionedGraph
 
-#: What an edge makes of the value of its source and its own weight: (m, …) and (m, 1, …) in, (m, …) out.
+#: Computes an edge's message from the value of its source and its own weight: (m, …) and (m, 1, …) in, (m, …) out.
 Along = Callable[[NDArray[Any], NDArray[np.float64]], Any]
 
-# What the product of the native module does, and on which types.
+# Operations and dtypes of the native module's product.
 _INTEGERS = {np.dtype(code) for code in ("i4", "i8", "u8")}
 _NUMBERS = _INTEGERS | {np.dtype[Any](code) for code in ("f4", "f8")}
 _PRODUCT_TYPES: dict[str, Collection[np.dtype[Any]]] = {
@@ -36,12 +36,12 @@ _PRODUCT_TYPES: dict[str, Collection[np.dtype[Any]]] = {
     "or": _INTEGERS,
 }
 
-# Whether any message comes.
+# Reduces whether any message arrives.
 _ANY = combiner_of("or")
 
 
 class EdgeMessages:
-    """The way along the edges of a graph, configured; every rank makes one.
+    """The configured pattern along the edges of a graph. Every rank creates one.
 
     Parameters
     ----------
@@ -65,14 +65,14 @@ class EdgeMessages:
     def combined(
         self, values: NDArray[Any], combiner: Combiner, along: Along | None, where: NDArray[np.bool_] | None
     ) -> Messages:
-        """What arrives at each vertex of the `values` of the vertices `where` edges to it begin, combined."""
+        """Send `values` of the vertices in `where` along their edges, and combine the messages at each target."""
         x, sends = self._at_columns(values, where)
         rows = self._row_values(x, sends, combiner, along)
         result = blank((len(self._graph.vertices), *rows.shape[1:]), rows.dtype, combiner)
         self._to_homes(result, rows, combiner.name)
         if sends is None:
             return Messages(self._graph.in_degrees > 0, result)
-        # As numbers that there are products of.
+        # int32, because products support it.
         any_sends = self._row_values(sends.astype(np.int32), None, _ANY, None)
         received = np.zeros(len(result), np.bool_)
         self._to_homes(received, any_sends.astype(np.bool_), _ANY.name)
@@ -81,7 +81,7 @@ class EdgeMessages:
     def per_edge(
         self, values: NDArray[Any], along: Along | None, where: NDArray[np.bool_] | None
     ) -> tuple[NDArray[np.int64], NDArray[Any]]:
-        """The target of each edge of this rank that begins `where` there is a message, and what it carries there."""
+        """Return the target and message of each edge of this rank with a source that is in `where`."""
         x, sends = self._at_columns(values, where)
         offsets = self._entries[0]
         if sends is None:
@@ -90,7 +90,7 @@ class EdgeMessages:
         return self._rows[np.searchsorted(offsets, entries, "right") - 1], self._carried(x, along, entries)
 
     def listed(self, values: NDArray[Any], along: Along | None, where: NDArray[np.bool_] | None) -> Messages:
-        """All that arrives at each vertex, by source; of edges that lie with their targets."""
+        """Return all messages of each vertex, by source, for edges that lie with their targets."""
         x, sends = self._at_columns(values, where)
         carried = self._carried(x, along)
         order, places = self._by_target
@@ -102,17 +102,17 @@ class EdgeMessages:
     def _at_columns(
         self, values: NDArray[Any], where: NDArray[np.bool_] | None
     ) -> tuple[NDArray[Any], NDArray[np.bool_] | None]:
-        """The values of the sources of this rank's edges, in the order of columns, and which of them send."""
+        """Return the source values of this rank's edges, in column order, and which columns send."""
         if self._at_source:
             return values[self._places], None if where is None else where[self._places]
-        # Each row has one contributor, its home, so the operation is nothing to it.
+        # Each row has one contributor, its owner, so the operation does not matter.
         fetched = self._way.reduce(values[self._sending], "max")
         return fetched, None if where is None else self._way.reduce(where[self._sending], "or")
 
     def _row_values(
         self, x: NDArray[Any], sends: NDArray[np.bool_] | None, combiner: Combiner, along: Along | None
     ) -> NDArray[Any]:
-        """What the edges of this rank carry to each row, of those columns that send."""
+        """Combine the messages of this rank's edges per row, from the columns that send."""
         if self._is_product(x.dtype, combiner.name, along):
             if sends is not None:
                 x = np.where(sends.reshape(-1, *(1,) * (x.ndim - 1)), x, blank((), x.dtype, combiner))
@@ -129,7 +129,7 @@ class EdgeMessages:
         return np.asarray(combined.astype(carried.dtype, copy=False))
 
     def _is_product(self, dtype: np.dtype[Any], op: str, along: Along | None) -> bool:
-        """Whether the native module has what edges do to values; its sums take the weights, if there are any."""
+        """Whether the native module computes these messages. Its sums use the weights, if there are any."""
         if dtype not in _PRODUCT_TYPES.get(op, ()):
             return False
         takes_weights = op == "sum" and self._graph.weighted
@@ -138,7 +138,7 @@ class EdgeMessages:
     def _carried(
         self, x: NDArray[Any], along: Along | None, entries: NDArray[np.int64] | slice = slice(None)
     ) -> NDArray[Any]:
-        """What edges of this rank carry, of all or of some, in the order of entries."""
+        """Return the messages of all or some edges of this rank, in entry order."""
         _, sources, weights = self._entries
         carried = x[sources[entries]]
         if along is None:
@@ -149,7 +149,7 @@ class EdgeMessages:
         return made
 
     def _entries_of(self, columns: NDArray[np.int64]) -> NDArray[np.int64]:
-        """The entries of some columns; what it costs depends on how many they are."""
+        """Return the entries of some columns, at a cost proportional to their number."""
         order, begins = self._by_source
         lengths = begins[columns + 1] - begins[columns]
         ends = np.cumsum(lengths)
@@ -159,19 +159,19 @@ class EdgeMessages:
 
     @cached_property
     def _entries(self) -> tuple[NDArray[np.int64], NDArray[np.uint32], NDArray[np.float64]]:
-        """Where the edges of each row begin, the column of each edge, and its weight."""
+        """The first edge of each row, the column of each edge, and its weight."""
         offsets, sources, weights = self._matrix.entries()
         return offsets.astype(np.int64), sources, np.ones(len(sources)) if weights is None else weights
 
     @cached_property
     def _by_source(self) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
-        """The entries by column, and where those of each column begin."""
+        """The entries by column, and the first entry of each column."""
         columns = self._numbered(self._entries[1]).tocsc()
         return columns.data, columns.indptr.astype(np.int64)
 
     @cached_property
     def _by_target(self) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
-        """The entries by target, then by source, and the place of the target of each."""
+        """The entries by target, then by source, and the index of each target."""
         offsets, sources, _ = self._entries
         ranks = np.searchsorted(np.sort(self._columns), self._columns)
         rows = np.argsort(self._places)
@@ -179,12 +179,12 @@ class EdgeMessages:
         return order, np.repeat(self._places[rows], np.diff(offsets)[rows])
 
     def _numbered(self, columns: NDArray[Any]) -> csr_array:
-        """A matrix of the numbers of entries, which stand in these columns; SciPy transposes it by counting."""
+        """Return a matrix of entry numbers in these columns. SciPy transposes it with a counting sort."""
         offsets = self._entries[0]
         return csr_array((np.arange(len(columns)), columns, offsets), shape=(len(self._rows), len(self._columns)))
 
     def _to_homes(self, result: NDArray[Any], rows: NDArray[Any], op: Any) -> None:
-        """Put what has come to the rows of all ranks where their vertices are at home."""
+        """Send the results of all ranks' rows to the owners of their vertices."""
         if self._at_source:
             result[self._reached] = self._way.reduce(rows, op)
         else:

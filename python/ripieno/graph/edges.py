@@ -1,4 +1,4 @@
-"""Edges as columns of numbers, and dealing them over the ranks."""
+"""Provide edges as columns of numbers, and their distribution over the ranks."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from ripieno.kernels.hashing import mixed
 if TYPE_CHECKING:
     from ripieno.comm.communicator import Communicator
 
-#: Weights of the two directions may differ by this part of them: sums of several depend on their order.
+#: Relative difference allowed between the weights of two directions: sums of weights depend on their order.
 SAME_WEIGHT = 1e-9
 
 
@@ -33,9 +33,9 @@ class Edges:
     sources, targets : (m,) int64
         Vertex ids, from 0.
     weights : (m,) float64, or None
-        None stands for ones.
+        None means that all weights are 1.
     lone : (k,) int64
-        Vertices that are there even if no edge says so.
+        Vertices that exist even without an edge.
     """
 
     sources: NDArray[np.int64]
@@ -48,7 +48,7 @@ class Edges:
 
     @staticmethod
     def joined(parts: Sequence[Edges], *, weighted: bool) -> Edges:
-        """All edges of some parts, in order."""
+        """Concatenate the edges of some parts, in order."""
         if len(parts) == 1:
             return parts[0]
         none = np.empty(0)
@@ -60,12 +60,12 @@ class Edges:
         )
 
     def one_way(self) -> Edges:
-        """Without the ways back of pairs whose edges lead both ways and weigh as much in each.
+        """Return one edge of each pair of opposite edges with equal weights.
 
         Raises
         ------
         InputError
-            They weigh more in one direction: nothing says how much the edge without a direction does.
+            The weights of the directions differ, so the weight of the undirected edge is ambiguous.
         """
         if self.weights is None or not len(self):
             return self
@@ -74,7 +74,7 @@ class Edges:
         ends = np.stack([low, high, self.sources])[:, order]
         first = np.flatnonzero(np.append(True, (np.diff(ends) != 0).any(axis=0)))
         sums = np.add.reduceat(self.weights[order], first)
-        # A run of edges with equal ends, after one of the same pair.
+        # Runs of edges with equal ends that follow a run of the same pair.
         back = 1 + np.flatnonzero((np.diff(ends[:2, first]) == 0).all(axis=0))
         unequal = back[~np.isclose(sums[back], sums[back - 1], rtol=SAME_WEIGHT, atol=0)]
         if len(unequal):
@@ -90,7 +90,7 @@ class Edges:
         return Edges(self.sources[chosen], self.targets[chosen], self.weights[chosen], self.lone)
 
     def both_ways(self) -> Edges:
-        """With each edge the one that leads back; an edge from a vertex to itself stands once."""
+        """Return each edge together with its reverse. A self-loop stays single."""
         back = self.sources != self.targets
         return Edges(
             np.concatenate([self.sources, self.targets[back]]),
@@ -100,7 +100,7 @@ class Edges:
         )
 
     def without_loops(self) -> Edges:
-        """Without the edges from a vertex to itself; the vertex is there still."""
+        """Return the edges without self-loops. Their vertices remain."""
         kept = self.sources != self.targets
         return Edges(
             self.sources[kept],
@@ -110,9 +110,9 @@ class Edges:
         )
 
     def dealt(self, comm: Communicator, *, directed: bool) -> Edges:
-        """The edges whose turn is this rank's: at random, by a hash of their ends, so that equal edges meet.
+        """Return the edges assigned to this rank by a hash of their ends. Equal edges get the same rank.
 
-        In an undirected graph the order of the ends is nothing to the hash.
+        In an undirected graph the hash ignores the order of the ends.
         """
         if comm.world_size == 1:
             return self
@@ -122,13 +122,13 @@ class Edges:
         return self.sent(comm, mixed(ends[0] + mixed(ends[1]).view(np.int64)) % np.uint64(comm.world_size))
 
     def sent(self, comm: Communicator, ranks: NDArray[Any]) -> Edges:
-        """The edges that all ranks send here, those of one rank after the other's; `ranks` says where each goes."""
+        """Return the edges that all ranks send here, in rank order. `ranks` gives the destination of each edge."""
         send = Dealer(comm, ranks)
         weights = None if self.weights is None else send(self.weights)
         return Edges(send(self.sources), send(self.targets), weights, self.lone)
 
     def sorted(self, by: str) -> Edges:
-        """In ascending order of one end, "source" or "target", then of the other; equal edges stay in their order."""
+        """Sort by one end, "source" or "target", then by the other. The sort is stable."""
         ends = (self.sources, self.targets) if by == "target" else (self.targets, self.sources)
         order = np.lexsort(ends)
         weights = None if self.weights is None else self.weights[order]
@@ -136,14 +136,14 @@ class Edges:
 
 
 def settled_directions(comm: Communicator, edges: Edges, *, directed: bool) -> Edges:
-    """Edges of which each leads one way only: without a direction, with the ways back.
+    """Return directed edges. An undirected graph gets both directions of each edge.
 
-    Edges without a direction that have weights are dealt over the ranks first, so that the two ways of a pair meet.
+    Undirected, weighted edges are first distributed over the ranks, so that both directions of a pair meet on one rank.
 
     Raises
     ------
     InputError
-        On every rank: the two directions of edges without a direction weigh differently.
+        On every rank: the two directions of an undirected edge have different weights.
     """
     if directed:
         return edges
@@ -155,12 +155,12 @@ def settled_directions(comm: Communicator, edges: Edges, *, directed: bool) -> E
 
 
 class Dealer:
-    """Sends each entry of arrays to the rank that is named for it.
+    """Sends each entry of arrays to its assigned rank.
 
     Parameters
     ----------
     ranks : (m,) integers
-        Where each entry goes.
+        The destination of each entry.
     """
 
     def __init__(self, comm: Communicator, ranks: NDArray[Any]) -> None:
@@ -172,12 +172,12 @@ class Dealer:
         self.out_counts = comm.alltoall(self.counts, out=np.empty_like(self.counts))
 
     def __call__(self, values: NDArray[Any]) -> NDArray[Any]:
-        """What the ranks have sent here, by rank, each in its order; entries may be rows."""
+        """Return the entries sent to this rank, in rank order, each rank's in its own order. Entries may be rows."""
         out = np.empty((int(self.out_counts.sum()), *values.shape[1:]), values.dtype)
         return self._alltoall(values[self._order], out, self.counts, self.out_counts)
 
     def back(self, answers: NDArray[Any]) -> NDArray[Any]:
-        """Answers to what was received, brought to those who sent it, in the order in which they have it."""
+        """Return answers for the received entries to their senders, in the senders' order."""
         came = np.empty(len(self._order), answers.dtype)
         self._alltoall(answers, came, self.out_counts, self.counts)
         given = np.empty_like(came)

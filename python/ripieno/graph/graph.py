@@ -1,4 +1,4 @@
-"""`Graph`: where edges are and what they mean."""
+"""Provide `Graph`: the location and meaning of edges."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ if TYPE_CHECKING:
 
 logger = logging.getLogger("ripieno.graph")
 
-#: What opens a file of each kind.
+#: Openers of each file format.
 FORMATS: dict[str, Callable[[str, bool | None], EdgeFile]] = {
     "text": TextEdges.open,
     "csv": CsvEdges.open,
@@ -41,7 +41,7 @@ FORMATS: dict[str, Callable[[str, bool | None], EdgeFile]] = {
     "npy": NpyEdges.open,
     "npz": NpzEdges.open,
 }
-#: What the end of a name says, without that of a compression.
+#: Formats by file name suffix, without compression suffixes.
 SUFFIXES = {".csv": "csv", ".parquet": "parquet", ".pq": "parquet", ".npy": "npy", ".npz": "npz"} | dict.fromkeys(
     ("", ".txt", ".tsv", ".edges", ".edgelist", ".el", ".adj", ".adjlist", ".mtx"), "text"
 )
@@ -60,7 +60,7 @@ class Files:
 
     @property
     def text(self) -> str:
-        """What they are, for people; how many edges are in them is known once they are read."""
+        """A readable description. The number of edges is unknown until the files are read."""
         size = bytes_text(sum(file.size_bytes for file in self.files))
         return f"{names_text([file.path for file in self.files])}, {size}"
 
@@ -71,12 +71,12 @@ class Files:
 
     @property
     def vertex_count(self) -> int | None:
-        """As many as the largest matrix has rows, if there is one."""
+        """The row count of the largest matrix, if there is one."""
         counts = [file.vertex_count for file in self.files if isinstance(file, NpzEdges | MatrixMarketEdges)]
         return max((count for count in counts if count is not None), default=None)
 
     def read_share(self, rank: int, world_size: int) -> Edges:
-        """One rank's edges: what stands in its share of the bytes of all files."""
+        """Return the edges in this rank's share of the bytes of all files."""
         begun_s = time.perf_counter()
         sizes = [file.size_bytes for file in self.files]
         parts = [self.files[at].read(share) for at, share in file_shares(sizes, rank, world_size)]
@@ -86,44 +86,44 @@ class Files:
 
 
 class Graph:
-    """Edges, from files or memory, and what they mean.
+    """Edges from files or memory, with their interpretation.
 
     Parameters
     ----------
     source : path, glob, folder, list of paths, array, tuple, frame, sparse matrix or networkx graph
-        Files: ``.csv`` with or without a header, ``.parquet``, ``.npy`` of shape (m, 2), ``.npz`` of arrays src, dst
-        and perhaps weight or as `scipy.sparse.save_npz` writes it; ``.txt``, ``.tsv``, ``.edges``, ``.edgelist``,
-        ``.el``, ``.adj``, ``.adjlist`` and names without an end are text with a line ``source target [weight]`` per
-        edge, as SNAP's, or ``source<TAB>target,target,…``. Text may be gzipped (``.gz``). Of several files some may be
-        empty. An array has shape (m, 2); a tuple is (sources, targets) or (sources, targets, weights). A frame (pandas,
-        polars, Arrow) has columns as a file: two, or more whose names say which are source, target and weight. In a
-        matrix, row i, column j is the edge from i to j.
+        Files: ``.csv`` with or without a header, ``.parquet``, ``.npy`` of shape (m, 2), ``.npz`` with arrays src, dst
+        and optionally weight, or as written by `scipy.sparse.save_npz`; ``.txt``, ``.tsv``, ``.edges``, ``.edgelist``,
+        ``.el``, ``.adj``, ``.adjlist`` and names without suffix are text with a line ``source target [weight]`` per
+        edge, like SNAP's files, or ``source<TAB>target,target,…``. Text may be gzipped (``.gz``). Some of several files
+        may be empty. An array has shape (m, 2); a tuple is (sources, targets) or (sources, targets, weights). A frame
+        (pandas, polars, Arrow) has the same columns as a file: two, or more with names for source, target and weight.
+        In a matrix, row i, column j is the edge from i to j.
     directed : bool, optional
-        With False each edge leads both ways; of weighted edges that do so already, as in a symmetric matrix, each pair
-        counts once, and weights that differ by direction are an error. By default a networkx graph decides; otherwise
-        True.
+        With False each edge leads both ways. If weighted edges are given in both directions, as in a symmetric matrix,
+        each pair counts once, and weights that differ by direction are an error. By default a networkx graph decides;
+        otherwise True.
     weighted : bool, optional
-        True: edges have weights, in the third column or one named weight. False: they count alike. By default weights
-        count if a name marks them as weights; a third column without a name is an error.
+        True: edges have weights, in the third column or in a column named weight. False: weights are ignored. By
+        default weights are used if a name marks them; a third column without a name is an error.
     vertex_count : int, optional
-        Vertices 0 … vertex_count - 1 are there, also without edges. By default a vertex is there if an edge has it, an
-        adjacency list has a line for it, or the matrix or networkx graph has it.
+        Vertices 0 … vertex_count - 1 exist, also without edges. By default a vertex exists if it has an edge or a line
+        in an adjacency list, or if the matrix or networkx graph contains it.
     format : {"text", "csv", "parquet", "npy", "npz"}, optional
-        Format of the files; by default their names decide.
+        Format of the files; by default their names determine it.
     duplicates : {"once", "sum"}, optional
-        Whether edges of equal ends count as one, as in `networkx.DiGraph`, or their weights add up, as in
-        `networkx.MultiDiGraph` and in SciPy. By default "sum" with weights and for multigraphs, otherwise "once".
+        Whether edges with equal ends count as one, as in `networkx.DiGraph`, or their weights are summed, as in
+        `networkx.MultiDiGraph` and SciPy. The default is "sum" with weights and for multigraphs, otherwise "once".
 
     Raises
     ------
     InputError
-        Nothing matches, a file is missing or empty, or an argument is wrong. The workers read the rows, and raise the
-        errors in them.
+        No file matches, a file is missing or empty, or an argument is wrong. The workers read the rows, and raise
+        errors about them.
 
     Notes
     -----
-    Ids are whole numbers from 0 to 2^62 - 1, in any order, with any gaps. The vertices of a networkx graph are numbered
-    in the order of its nodes; `labels` has the nodes.
+    Ids are integers from 0 to 2^62 - 1, in any order, with any gaps. The vertices of a networkx graph are numbered in
+    the order of its nodes; `labels` has the nodes.
     """
 
     def __init__(
@@ -168,27 +168,28 @@ class Graph:
         home: Home = "hash",
         by: End = "source",
     ) -> PartitionedGraph:
-        """A graph that lives on the ranks of `comm`, of edges that they have: every rank gives its own.
+        """Create a graph on the ranks of `comm` from their edges. Every rank calls it with its own edges.
 
         Parameters
         ----------
         sources, targets : (m,) integers
-            Vertex ids, from 0 to 2^62 - 1. Each edge is given by one rank, whichever it is.
+            Vertex ids, from 0 to 2^62 - 1. Any one rank passes each edge.
         weights : (m,) float64, optional
             On all ranks that have edges, or on none.
         comm : Communicator
         directed : bool
             With False each edge leads both ways, as for `Graph`.
         vertices : (k,) integers, optional
-            Vertices that are there even if no edge says so.
+            Vertices that exist even without an edge.
         duplicates : {"once", "sum"}, optional
-            Whether edges of equal ends count as one, or are several, each with a message of its own. By default "sum"
-            with weights, otherwise "once".
+            Whether edges with equal ends count as one, or stay separate, each with its own message. The default is
+            "sum" with weights, otherwise "once".
         home : {"hash", "blocks"} or callable
-            Where a vertex is at home. "hash": at random. "blocks": ranks have runs of ids of equal length. A callable
-            gets (m,) int64 ids and gives (m,) ranks; equal ids get equal ranks on every rank.
+            The owner of each vertex. "hash": pseudo-random. "blocks": ranks own consecutive ranges of ids of equal
+            length. A callable receives (m,) int64 ids and returns (m,) ranks; on every rank, equal ids must map to
+            equal ranks.
         by : {"source", "target"}
-            The end of an edge at whose home it lies.
+            The end of an edge that determines its location: the edge lies with the owner of this end.
 
         Returns
         -------
@@ -197,8 +198,8 @@ class Graph:
         Raises
         ------
         InputError
-            On every rank: ids or weights of any rank are wrong, there is no vertex at all, or a callable `home` gives
-            ranks out of range.
+            On every rank: ids or weights of any rank are wrong, there is no vertex, or a callable `home` returns ranks
+            out of range.
         """
         with agreement(comm, f"a graph of edges, directed={bool(directed)}, duplicates={duplicates}"):
             edges = checked(sources, targets, weights, where=f"edges of rank {comm.rank}")
@@ -214,7 +215,7 @@ class Graph:
         return PartitionedGraph(comm, edges, home=home, by=by, once=once)
 
     def partition(self, comm: Communicator, *, home: Home = "hash", by: End = "source") -> PartitionedGraph:
-        """The graph, living on the ranks of `comm`: each reads a share and sends edges where they belong.
+        """Distribute the graph over the ranks of `comm`: each rank reads a share and sends edges to their owners.
 
         Parameters
         ----------
@@ -230,7 +231,7 @@ class Graph:
         Raises
         ------
         InputError
-            On every rank: the edges of some rank cannot be read, or a callable `home` gives ranks out of range.
+            On every rank: the edges of a rank cannot be read, or a callable `home` returns ranks out of range.
         """
         with agreement(comm, f"a graph's partition, directed={self.directed}, duplicates={self.duplicates}"):
             edges = self.read_share(comm.rank, comm.world_size)
@@ -240,7 +241,7 @@ class Graph:
 
     @property
     def labels(self) -> NDArray[Any] | None:
-        """The user's names of vertex 0, 1, …; None if the ids are the user's own."""
+        """The user's names of vertices 0, 1, …, or None if the ids are the user's own."""
         return self.source.labels
 
     @property
@@ -249,12 +250,12 @@ class Graph:
         return [file.path for file in self.source.files] if isinstance(self.source, Files) else []
 
     def read_share(self, rank: int, world_size: int) -> Edges:
-        """The edges that a rank reads, before any are dealt: its part of the files or arrays.
+        """Return a rank's part of the files or arrays, before edges are distributed.
 
         Raises
         ------
         InputError
-            A line or row is no edge; names file and line.
+            A line or row is not an edge. The message names file and line.
         """
         edges = self.source.read_share(rank, world_size)
         if self.vertex_count is None:
@@ -267,12 +268,12 @@ class Graph:
 
 
 def open_graph(source: Any) -> Graph:
-    """A graph of whatever edges are given as; a `Graph` is one already."""
+    """Return a `Graph` of edges in any supported form. A `Graph` is returned unchanged."""
     return source if isinstance(source, Graph) else Graph(source)
 
 
 def _duplicates(given: str | None, weighted: bool, multiple: bool) -> str:
-    """What edges of equal ends are, "once" or "sum", by default what suits the edges."""
+    """Return how edges with equal ends count, "once" or "sum". The default depends on the edges."""
     duplicates = given or ("sum" if weighted or multiple else "once")
     if duplicates not in DUPLICATES:
         raise InputError(f"duplicates={duplicates!r}: expected one of {', '.join(DUPLICATES)}")
@@ -308,7 +309,7 @@ def _open_file(path: str, weighted: bool | None, format: str | None) -> EdgeFile
 
 
 def _format_of(path: str) -> str:
-    """What the name of a file says it is."""
+    """Return the format indicated by the name of a file."""
     end = suffix(path.lower().removesuffix(".gz"))
     if end not in SUFFIXES:
         raise InputError(

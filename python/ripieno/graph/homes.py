@@ -1,4 +1,4 @@
-"""Where vertices are at home: a rank for every id, known everywhere without asking."""
+"""Compute the owner of each vertex, on every rank and without communication."""
 
 from __future__ import annotations
 
@@ -15,21 +15,21 @@ Home = str | Callable[[NDArray[np.int64]], Any]
 
 
 class VertexOwners:
-    """Gives each vertex its rank.
+    """Maps each vertex to its owner rank.
 
     Parameters
     ----------
     home : {"hash", "blocks"} or callable
-        "hash": at random, by a hash that is equal on every machine. "blocks": ranks have runs of ids of equal length.
-        A callable gets (m,) int64 ids and gives (m,) ranks; equal ids get equal ranks, whoever asks.
+        "hash": pseudo-random, by a hash that is equal on every machine. "blocks": ranks own consecutive ranges of ids
+        of equal length. A callable receives (m,) int64 ids and returns (m,) ranks, on every rank the same.
     world_size : int
     largest : int
-        The largest id there is; of blocks.
+        The largest id of all; used by "blocks".
 
     Raises
     ------
     InputError
-        `home` is none of these.
+        `home` is not one of these.
     """
 
     def __init__(self, home: Home, world_size: int, largest: int) -> None:
@@ -40,12 +40,12 @@ class VertexOwners:
         self._block = -(-(largest + 1) // world_size)
 
     def __call__(self, ids: NDArray[np.int64]) -> NDArray[np.int64]:
-        """The rank at which each vertex is at home.
+        """Return the owner of each vertex.
 
         Raises
         ------
         InputError
-            The callable gives no rank of the world; names the vertex.
+            The callable returned an invalid rank. The message names the vertex.
         """
         if callable(self.home):
             return self._checked(ids, np.asarray(self.home(ids)))

@@ -1,4 +1,4 @@
-"""Which vertices and edges of a graph lie on a rank, and the way there."""
+"""Provide `VertexLayout`: the vertices and edges of a graph on a rank, and their owners."""
 
 from __future__ import annotations
 
@@ -24,22 +24,22 @@ End = Literal["source", "target"]
 
 
 class VertexLayout:
-    """The vertices that are at home on this rank of `comm`, and the edges that lie with them.
+    """The vertices that this rank of `comm` owns, and their edges.
 
     Attributes
     ----------
     comm : Communicator
     vertices : (n,) int64
-        The vertices at home here, ascending.
+        The vertices that this rank owns, ascending.
     out_degrees, in_degrees : (n,) int64
-        Edges that begin and end at each.
+        Numbers of edges that begin and end at each vertex.
     vertex_count, edge_count, largest : int
-        Of all ranks: vertices, edges, the largest id.
+        Totals of all ranks: vertices, edges, the largest id.
     by : {"source", "target"}
-        The end at whose home an edge lies.
+        The end of an edge that determines its location: the edge lies with the owner of this end.
     weighted : bool
     matrix : (rows, columns, native matrix)
-        The edges as `ripieno.graph.LocalGraph` has them.
+        The edges as in `ripieno.graph.LocalGraph`.
     """
 
     def __init__(self, comm: Communicator, edges: Edges, *, home: Home, by: End, once: bool) -> None:
@@ -61,7 +61,7 @@ class VertexLayout:
             raise InputError("the graph: neither an edge nor a vertex")
 
     def _settle(self, lone: NDArray[np.int64]) -> None:
-        """Tell the homes of the far ends of edges, and of vertices without, that there are such vertices."""
+        """Announce the far ends of edges, and vertices without edges, to their owners."""
         rows, columns, matrix = self.matrix
         offsets, sources, _ = matrix.entries()
         ends = [(columns, np.bincount(sources, minlength=len(columns))), (rows, _lengths(offsets))]
@@ -80,27 +80,27 @@ class VertexLayout:
 
     @cached_property
     def edges(self) -> Edges:
-        """The edges that lie here, by the end that is at home here, then by the other; made when first asked for."""
+        """The edges on this rank, by the end that this rank owns, then by the other end. Computed on first use."""
         return self._some_edges().sorted(self.by)
 
     def _some_edges(self) -> Edges:
-        """The edges that lie here, in the order of the matrix."""
+        """Return the edges on this rank, in the order of the matrix."""
         rows, columns, matrix = self.matrix
         offsets, sources, weights = matrix.entries()
         return Edges(columns[sources], np.repeat(rows, _lengths(offsets)), weights)
 
     @cached_property
     def offsets(self) -> NDArray[np.int64]:
-        """Where, in `edges`, those of each vertex begin, and those of the last end; (n + 1,) int64."""
+        """The first index in `edges` of each vertex, and the end of the last; (n + 1,) int64."""
         degrees = self.out_degrees if self.by == "source" else self.in_degrees
         return offsets_of(degrees)
 
     def home_of(self, ids: NDArray[np.int64]) -> NDArray[np.int64]:
-        """The rank at which each of some vertices is, or would be, at home; no rank need be asked."""
+        """Return the owner of each id, existing or not, without communication."""
         return self._homes(np.asarray(ids, np.int64))
 
 
 def _lengths(offsets: NDArray[np.uint64]) -> NDArray[np.int64]:
-    """How many entries lie between an offset and the next."""
+    """Return the number of entries between successive offsets."""
     begins: NDArray[np.int64] = offsets.astype(np.int64)
     return np.diff(begins)

@@ -1,4 +1,4 @@
-"""One rank's share of a graph: its edges sorted for products, its vertices, and which of them are at home here."""
+"""Provide `LocalGraph`: one rank's share of a graph, with edges sorted for products, and its vertices."""
 
 from __future__ import annotations
 
@@ -24,19 +24,19 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class Vertices:
-    """The vertices that a rank knows of.
+    """The vertices that a rank knows.
 
     Parameters
     ----------
     ids : (k,) int64
-        The sources of its edges, in the order of the columns, then all others, ascending.
+        The sources of its edges, in column order, then all others, ascending.
     home : (k,) bool
-        Whether it is this rank where a vertex counts: of all ranks that know of it just one, and one with edges out of
-        it if there is such a rank.
+        Whether this rank counts the vertex. Exactly one of the ranks that know it does, and it has out-edges of the
+        vertex if any rank has.
     total : int
-        Vertices of the graph.
+        The number of vertices of the graph.
     largest : int
-        Their largest id.
+        The largest id.
     """
 
     ids: NDArray[np.int64]
@@ -47,19 +47,19 @@ class Vertices:
 
 @dataclass(frozen=True)
 class LocalGraph:
-    """One rank's edges as a sparse matrix: a row per target, a column per source.
+    """One rank's edges as a sparse matrix, with a row per target and a column per source.
 
     Parameters
     ----------
     rows : (r,) int64
-        The distinct targets, those of most edges first: the out-indices of a sparse reduction of products.
+        The distinct targets, those with most edges first: the out-indices of a sparse reduction of products.
     columns : (c,) int64
-        The distinct sources, those of most edges first: its in-indices.
+        The distinct sources, by descending number of edges: its in-indices.
     matrix
-        The entries, of the native module.
+        The entries, in the native module.
     vertices : Vertices
     edge_count : int
-        Edges of all ranks, after duplicates.
+        Edges of all ranks, after the handling of duplicates.
     """
 
     rows: NDArray[np.int64]
@@ -71,17 +71,16 @@ class LocalGraph:
     def product(
         self, x: NDArray[Any], op: Op = "sum", *, out: NDArray[Any] | None = None, threads: int = 1
     ) -> NDArray[Any]:
-        """For each row, the values of its columns put together.
+        """Combine the values of its columns for each row.
 
         Parameters
         ----------
         x : (c,) or (c, width), C-contiguous; float32, float64, int32, int64 or uint64
         op : {"sum", "min", "max", "or"}
-            "or" works on the bits of integers. A sum takes the weights of the edges; where there are any, `x` is of
-            floats.
+            "or" applies to the bits of integers. A sum is weighted by the edges. If they have weights, `x` has floats.
         out : (r,) or (r, width), of the type of `x`, optional
         threads
-            Threads to compute with; they do not change the result.
+            Number of threads. It does not change the result.
 
         Returns
         -------
@@ -95,22 +94,22 @@ class LocalGraph:
 
 
 def load(comm: Communicator, graph: Graph, *, both_ways: bool | None = None, loops: bool = True) -> LocalGraph:
-    """Read this rank's share, deal the edges over the ranks at random, and sort those that come.
+    """Read this rank's share, distribute the edges over the ranks pseudo-randomly, and sort the received ones.
 
     Parameters
     ----------
     graph : Graph
         The same on every rank.
     both_ways : bool, optional
-        Whether each edge leads both ways; by default where the graph is not directed.
+        Whether each edge leads both ways. The default is true for undirected graphs.
     loops
-        Whether edges from a vertex to itself count.
+        Whether self-loops count.
 
     Raises
     ------
     InputError
-        On every rank, with the same message: a line or row is no edge, there are none at all, or the two directions of
-        edges without a direction weigh differently.
+        On every rank, with the same message: a line or row is not an edge, there are no edges, or the two directions of
+        an undirected edge have different weights.
     """
     both_ways = not graph.directed if both_ways is None else both_ways
     with agreement(comm):
@@ -133,7 +132,7 @@ def load(comm: Communicator, graph: Graph, *, both_ways: bool | None = None, loo
 
 
 def _settled(comm: Communicator, rows: NDArray[np.int64], columns: NDArray[np.int64], edges: Edges) -> Vertices:
-    """Find each vertex a home: its registrar, a rank by hash, hears who knows of it and chooses one of them."""
+    """Choose a rank for each vertex: its registrar, a rank by hash, collects the ranks that know it and picks one."""
     named = np.concatenate([rows, edges.lone])
     others = np.sort(named[places_of(named, columns) < 0])
     others = others[np.diff(others, prepend=-1) != 0]
@@ -142,11 +141,11 @@ def _settled(comm: Communicator, rows: NDArray[np.int64], columns: NDArray[np.in
     if comm.world_size == 1:
         return Vertices(ids, np.ones(len(ids), np.bool_), len(ids), largest)
     send = Dealer(comm, mixed(ids) % np.uint64(comm.world_size))
-    # Ids have 62 bits: there is room to say whether a rank has no edges out of a vertex.
+    # Ids have 62 bits. A spare bit marks ranks without out-edges of the vertex.
     is_other = np.arange(len(ids)) >= len(columns)
     claims = send(2 * ids + is_other)
     claimants = np.repeat(np.arange(comm.world_size), send.out_counts)
-    # By vertex, then those with edges out first, then at random.
+    # By vertex, then ranks with out-edges first, then pseudo-random.
     order = np.lexsort((mixed((claims >> 1) + mixed(claimants).view(np.int64)), claims))
     known = claims[order] >> 1
     chosen = np.empty(len(claims), np.bool_)

@@ -1,6 +1,6 @@
-"""MatrixMarket files of edges: an entry in row i, column j is the edge from vertex i - 1 to vertex j - 1.
+"""Read MatrixMarket files of edges: an entry in row i, column j is the edge from vertex i - 1 to vertex j - 1.
 
-SciPy parses them. The banner and the line of sizes say what the entries are, whatever the file is called.
+SciPy parses them. The banner and the line of sizes determine the entries, whatever the name of the file is.
 """
 
 from __future__ import annotations
@@ -18,13 +18,13 @@ from ripieno.input.shares import FileShare
 
 BANNER = b"%%MatrixMarket"
 FIELDS = ("real", "integer", "unsigned-integer", "pattern")
-#: Bytes of the shortest entry, "1 1" and a line end.
+#: Size of the shortest entry, "1 1" and a line end.
 ENTRY_BYTES = 4
 
 
 @dataclass(frozen=True)
 class MatrixMarketEdges:
-    """A sparse square matrix; a rank that has a share of it reads all of it and keeps its share."""
+    """A sparse square matrix. A rank with a share of it reads the whole file and keeps its share."""
 
     path: str
     weighted: bool
@@ -37,8 +37,7 @@ class MatrixMarketEdges:
         Raises
         ------
         InputError
-            They are no such lines, the matrix is dense, complex or not square, or weights are asked for that are not
-            there.
+            These lines are invalid; the matrix is dense, complex or not square; or requested weights are missing.
         """
         from scipy.io import mminfo
 
@@ -60,11 +59,11 @@ class MatrixMarketEdges:
 
     @property
     def size_bytes(self) -> int:
-        """What it takes on the disk."""
+        """The size of the file in bytes."""
         return os.path.getsize(self.path)
 
     def read(self, share: FileShare) -> Edges:
-        """The edges of a share; entries that symmetry implies are edges, too."""
+        """Return the edges of a share, including entries that symmetry implies."""
         edges = matrix_edges(self._matrix(), weighted=self.weighted, where=self.path)
         mine = slice(*share.of(len(edges)))
         return Edges(edges.sources[mine], edges.targets[mine], None if edges.weights is None else edges.weights[mine])
@@ -76,7 +75,7 @@ class MatrixMarketEdges:
             text = file.read()
         try:
             entries = mminfo(io.BytesIO(text))[2]
-            # SciPy takes memory for as many as the line of sizes says.
+            # SciPy allocates memory for as many entries as the line of sizes states.
             if entries * ENTRY_BYTES > len(text) + 1:
                 raise ValueError(f"{entries:,} entries in {len(text):,} bytes")
             return mmread(io.BytesIO(text))
@@ -85,5 +84,5 @@ class MatrixMarketEdges:
 
 
 def is_matrix_market(begin: bytes) -> bool:
-    """Return whether a file that begins so is one."""
+    """Return whether a file with this beginning is a MatrixMarket file."""
     return begin.lower() == BANNER.lower()

@@ -1,4 +1,4 @@
-"""Edges that are in memory already: arrays, sparse matrices of SciPy, graphs of networkx."""
+"""Read edges from memory: arrays, SciPy sparse matrices, networkx graphs."""
 
 from __future__ import annotations
 
@@ -19,19 +19,19 @@ LARGEST_ID = (1 << 62) - 1
 
 @dataclass(frozen=True)
 class EdgesInMemory:
-    """Edges as arrays, which local workers share; each takes its run of them.
+    """Edges as arrays that local workers share. Each worker takes a contiguous part.
 
     Parameters
     ----------
     edges : Edges
     directed : bool or None
-        What a graph says of itself.
+        The direction that a graph object states.
     vertex_count : int or None
-        Vertices 0 … vertex_count - 1 are there, whatever edges say.
+        Vertices 0 … vertex_count - 1 exist, with or without edges.
     labels : ndarray or None
-        What the user calls each vertex.
+        The user's name of each vertex.
     multiple
-        Whether edges of equal ends are meant to be several.
+        Whether edges with equal ends are separate edges.
     """
 
     edges: Edges
@@ -42,7 +42,7 @@ class EdgesInMemory:
 
     @property
     def text(self) -> str:
-        """What they are, for people."""
+        """A readable description."""
         return f"{len(self.edges)} edges in memory"
 
     @property
@@ -51,19 +51,19 @@ class EdgesInMemory:
         return self.edges.weights is not None
 
     def read_share(self, rank: int, world_size: int) -> Edges:
-        """One rank's edges."""
+        """Return one rank's edges."""
         mine, lone = (slice(*even_range(count, rank, world_size)) for count in (len(self.edges), len(self.edges.lone)))
         weights = None if self.edges.weights is None else self.edges.weights[mine]
         return Edges(self.edges.sources[mine], self.edges.targets[mine], weights, self.edges.lone[lone])
 
 
 def in_memory(source: Any, weighted: bool | None) -> EdgesInMemory:
-    """Take edges from whatever object holds them.
+    """Convert edges from any supported object.
 
     Raises
     ------
     InputError
-        It is none of the kinds that are known, or its ids or weights are not what they should be.
+        The type is not supported, or ids or weights are invalid.
     """
     if isinstance(source, Edges):
         edges = checked(source.sources, source.targets, source.weights, where="edges", weighted=weighted is not False)
@@ -83,7 +83,7 @@ def in_memory(source: Any, weighted: bool | None) -> EdgesInMemory:
 def checked(
     sources: Any, targets: Any, weights: Any = None, *, where: str, first: int = 0, weighted: bool = True
 ) -> Edges:
-    """Edges of columns whose ids and weights are what they should be; `first` is the number of the first edge."""
+    """Return edges from checked columns of ids and weights. `first` is the number of the first edge."""
     sources, targets = (_ids(ids, where, first) for ids in (sources, targets))
     if len(sources) != len(targets):
         raise InputError(f"{where}: {len(sources)} sources and {len(targets)} targets")
@@ -102,7 +102,7 @@ def checked(
 
 
 def matrix_edges(matrix: Any, *, weighted: bool, where: str) -> Edges:
-    """The entries of a sparse matrix: row i, column j is the edge from i to j."""
+    """Return the entries of a sparse matrix: row i, column j is the edge from i to j."""
     if len(matrix.shape) != 2 or matrix.shape[0] != matrix.shape[1]:
         raise InputError(f"{where} has shape {matrix.shape}: expected a square one, a row and a column per vertex")
     entries = matrix.tocoo()
@@ -121,15 +121,15 @@ def _ids(ids: Any, where: str, first: int) -> NDArray[np.int64]:
 
 
 def _frame(source: Any, weighted: bool | None) -> Edges:
-    """The rows of a frame: two or three columns, whose names say what they are as those of files do."""
-    # Here, for PyArrow takes half a second to import.
+    """Read the rows of a frame: two or three columns, with the same names as in files."""
+    # Imported here because PyArrow takes half a second to import.
     import pyarrow as pa
 
     from ripieno.files.frames import without_index
 
     where = f"the {type(source).__module__.partition('.')[0]} {type(source).__name__}"
     try:
-        # The index of pandas is no column.
+        # The pandas index is not a column.
         table = pa.Table.from_pandas(source, preserve_index=False) if hasattr(source, "iloc") else pa.table(source)
         table = without_index(table)
     except (pa.ArrowException, AttributeError, TypeError, ValueError) as error:

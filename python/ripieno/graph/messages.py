@@ -1,4 +1,4 @@
-"""Messages that have arrived at the vertices of a rank, and how several for one vertex become one."""
+"""Provide `Messages`: the received messages of a rank's vertices, and their combination."""
 
 from __future__ import annotations
 
@@ -17,18 +17,18 @@ from ripieno.wire.arrays import identity, reducible, required
 
 @dataclass(frozen=True)
 class Messages:
-    """Messages for the n vertices that are at home on a rank.
+    """Messages for the n vertices that a rank owns.
 
     Parameters
     ----------
     received : (n,) bool
-        Which of them got a message.
+        Whether each vertex received a message.
     values : (n, …)
-        The combined messages of each vertex. A vertex without messages has the identity of the combination (0 of a sum,
-        the largest number of a minimum), or zeros if a callable combines. With combine="concat" (m, …): all messages,
-        those for one vertex after the other's.
+        The combined messages of each vertex. A vertex without messages has the identity of the operation (0 for a sum,
+        the largest number for a minimum), or zeros if a callable combines. With combine="concat", (m, …): all messages,
+        grouped by vertex.
     offsets : (n + 1,) int64, or None
-        With combine="concat": where the messages of each vertex begin, and those of the last end.
+        With combine="concat": the start of each vertex's messages, and the end of the last.
     """
 
     received: NDArray[np.bool_]
@@ -37,7 +37,7 @@ class Messages:
 
     @staticmethod
     def none(count: int, dtype: np.dtype[Any], shape: tuple[int, ...], combiner: Combiner) -> Messages:
-        """No message for any of `count` vertices; rows would have this type and shape."""
+        """Return no messages for `count` vertices, with rows of this dtype and shape."""
         received = np.zeros(count, np.bool_)
         if combiner.name == CONCAT:
             return Messages(received, np.empty((0, *shape), dtype), np.zeros(count + 1, np.int64))
@@ -45,12 +45,12 @@ class Messages:
 
     @staticmethod
     def grouped(places: NDArray[np.int64], rows: NDArray[Any], count: int) -> Messages:
-        """Messages for the vertices at `places`, which ascend; those for one vertex follow each other."""
+        """Return messages for the vertices at `places`, which ascend. The messages of one vertex are contiguous."""
         lengths = np.bincount(places, minlength=count)
         return Messages(lengths > 0, rows, offsets_of(lengths))
 
     def with_others(self, others: Messages, combiner: Combiner) -> Messages:
-        """These, and after them `others` for the same vertices."""
+        """Return these messages followed by `others` for the same vertices."""
         if self.offsets is not None and others.offsets is not None:
             count = len(self.received)
             both_offsets = (self.offsets, others.offsets)
@@ -66,7 +66,7 @@ class Messages:
         return Messages(received, values)
 
     def of(self, places: NDArray[np.int64]) -> Messages:
-        """Those of some vertices, ascending, among which are all that received one."""
+        """Return the messages of some vertices, ascending, which include all vertices that received one."""
         if self.offsets is None:
             return Messages(self.received[places], self.values[places])
         lengths = np.diff(self.offsets)[places]
@@ -74,18 +74,18 @@ class Messages:
 
 
 def most_frequent(values: NDArray[Any], offsets: NDArray[np.int64]) -> tuple[NDArray[np.int64], NDArray[Any]]:
-    """The value that comes up most often in each group, of several the smallest.
+    """Return the most frequent value of each group; of several, the smallest.
 
     Parameters
     ----------
     values : (m,) array
     offsets : (k + 1,) int64
-        Where in `values` each group begins, and the last one ends; as messages come with combine="concat".
+        The start of each group in `values`, and the end of the last, as in messages with combine="concat".
 
     Returns
     -------
     (g,) int64, (g,) array
-        The numbers of groups that are not empty, ascending, and the value of each.
+        The indices of nonempty groups, ascending, and the value of each.
     """
     if not len(values):
         return np.empty(0, np.int64), values
@@ -94,7 +94,7 @@ def most_frequent(values: NDArray[Any], offsets: NDArray[np.int64]) -> tuple[NDA
         distinct, codes = np.unique(values, return_inverse=True)
         places, found = most_frequent(codes, offsets)
         return places, distinct[found]
-    # Group and value in one number sort faster than two.
+    # Group and value sort faster when packed into one number.
     least = values.min()
     numbers = np.repeat(np.arange(len(offsets) - 1), np.diff(offsets)) * span + (values - least).astype(np.int64)
     numbers.sort()
@@ -103,14 +103,14 @@ def most_frequent(values: NDArray[Any], offsets: NDArray[np.int64]) -> tuple[NDA
     groups, of_least = np.divmod(numbers[runs], span)
     begins = np.flatnonzero(np.diff(groups, prepend=-1))
     longest = np.repeat(np.maximum.reduceat(lengths, begins), np.diff(np.append(begins, len(groups))))
-    # Within a group runs ascend by value.
+    # Within a group, runs ascend by value.
     best = np.flatnonzero(lengths == longest)
     best = best[np.diff(groups[best], prepend=-1) != 0]
     return groups[best], of_least[best].astype(values.dtype) + least
 
 
 def checked_rows(values: Any, count: int, combiner: Combiner, what: str) -> NDArray[Any]:
-    """`values` as an array of `count` rows that can be combined."""
+    """Return `values` as an array of `count` rows that can be combined."""
     if isinstance(values, Sequence):
         values = np.asarray(values)
     has_op = combiner.function is None and combiner.name != CONCAT
@@ -121,7 +121,7 @@ def checked_rows(values: Any, count: int, combiner: Combiner, what: str) -> NDAr
 
 
 def checked_mask(where: Any, count: int, what: str) -> NDArray[np.bool_]:
-    """`where` as (count,) booleans."""
+    """Return `where` as (count,) booleans."""
     mask = np.asarray(where)
     if mask.shape != (count,) or mask.dtype != np.bool_:
         raise InputError(f"{what}: where of type {mask.dtype} and shape {mask.shape}, expected booleans, ({count},)")
@@ -129,7 +129,7 @@ def checked_mask(where: Any, count: int, what: str) -> NDArray[np.bool_]:
 
 
 def blank(shape: tuple[int, ...], dtype: np.dtype[Any], combiner: Combiner) -> NDArray[Any]:
-    """Rows that change nothing when they are combined with others; zeros where a callable combines."""
+    """Return rows with the identity of the operation, or zeros if a callable combines."""
     if combiner.function is not None:
         return np.zeros(shape, dtype)
     return np.full(shape, identity(combiner.name, dtype), dtype)

@@ -1,4 +1,4 @@
-"""A graph that lives on the ranks of a communicator: messages between its vertices, moves of what lies where."""
+"""Provide `PartitionedGraph`: a graph on the ranks of a communicator, with messages and repartitioning."""
 
 from __future__ import annotations
 
@@ -26,17 +26,17 @@ if TYPE_CHECKING:
 
 
 class PartitionedGraph(VertexLayout):
-    """A graph whose vertices have homes on the ranks of `comm`; `Graph.from_edges` and `Graph.partition` make one.
+    """A graph with vertices that the ranks of `comm` own. `Graph.from_edges` and `Graph.partition` create it.
 
-    Every rank calls each method, with the arguments of its own vertices and with equal options. Attributes are those of
-    `VertexLayout`, which describes the vertices and edges of this rank, and
+    Every rank calls each method, with the arguments of its own vertices and with equal options. The attributes are the
+    attributes of `VertexLayout`, which describe the vertices and edges of this rank, and
 
     Attributes
     ----------
     values : Columns
-        Named arrays, a row per vertex at home here: ``graph.values["rank"] = np.ones(len(graph.vertices))``.
+        Named arrays with a row per vertex of this rank: ``graph.values["rank"] = np.ones(len(graph.vertices))``.
     labels : (n,) array, or None
-        The nodes of the networkx graph that these vertices are.
+        The networkx nodes of these vertices.
     """
 
     def __init__(
@@ -60,61 +60,61 @@ class PartitionedGraph(VertexLayout):
     def send_messages(
         self, targets: Any, values: Any, combine: Combine = "sum", *, missing: Literal["error", "drop"] = "error"
     ) -> Messages:
-        """Send messages to any vertices; those for one vertex are combined, here first and at its home again.
+        """Send messages to any vertices. Messages for one vertex are combined on the sender, and again at its owner.
 
         Parameters
         ----------
         targets : (m,) integers
-            The vertex that each message is for.
+            The target vertex of each message.
         values : (m,) or (m, width) array
-            The messages. dtype and width are the same on every rank, also where a rank has none.
+            The messages. dtype and width are the same on every rank, also on a rank without messages.
         combine : {"sum", "prod", "mul", "min", "max", "and", "or", "xor", "concat"} or callable
-            How two messages for a vertex become one; "concat": they stay apart. A callable is called with two blocks
-            of rows and gives one, as NumPy's ufuncs do. Sums of float32 and shorter floats are computed in float64 and
-            rounded once.
+            How to combine two messages for a vertex; "concat" keeps all. A callable takes two blocks of rows and
+            returns one, as NumPy's ufuncs do. Sums of float32 and shorter floats are computed in float64 and rounded
+            once.
         missing : {"error", "drop"}
-            Whether messages for vertices that the graph does not have are an error, or dropped.
+            Whether messages to unknown vertices raise an error or are dropped.
 
         Returns
         -------
         Messages
-            The messages for the vertices at home here, in the order of the vertices.
+            The messages for the vertices that this rank owns, in the order of the vertices.
 
         Raises
         ------
         InputError
-            Targets or values are wrong, and nothing has been sent; or, on every rank, there are messages for vertices
-            that the graph does not have.
+            Targets or values are wrong; then nothing has been sent. Or there are messages to unknown vertices; then
+            every rank raises.
         """
         return deliver(self, targets, values, combiner_of(combine), missing)
 
     def send_along_edges(
         self, values: Any, combine: Combine = "sum", *, along: Along | None = None, where: Any = None
     ) -> Messages:
-        """Send a value of each vertex along the edges out of it.
+        """Send a value of each vertex along its out-edges.
 
-        The first call configures the way, and all others use it again. Messages of one rank's edges to one vertex are
-        combined before they leave.
+        The first call configures the communication pattern, and later calls reuse it. Messages of one rank's edges to
+        one vertex are combined before they are sent.
 
         Parameters
         ----------
         values : (n,) or (n, width) array
-            A row for each vertex at home here; dtype and width are the same on every rank.
+            A row for each vertex that this rank owns; dtype and width are the same on every rank.
         combine : {"sum", "prod", "mul", "min", "max", "and", "or", "xor", "concat"} or callable
-            As for `send_messages`; sums of different ranks' edges are added in the dtype of `values`. "concat" keeps
-            the messages in the order of their sources. For it the first call brings edges that lie with their sources
-            to their targets, where they are kept, too.
+            As for `send_messages`. Sums across ranks are added in the dtype of `values`. "concat" keeps the messages in
+            source order. For it the first call copies edges that lie with their sources to their targets, and keeps
+            both.
         along : callable, optional
-            Makes an edge's message of its source's value. It is called with the values of the sources of edges, (m, …),
-            and the weights of these edges, (m, 1, …), ones without weights, and gives (m, …). Without it values arrive
-            as they are.
+            Computes an edge's message from its source's value. It receives the values of the edges' sources, (m, …),
+            and the weights of these edges, (m, 1, …), ones without weights, and returns (m, …). Without it values are
+            sent unchanged.
         where : (n,) bool, optional
-            Which vertices send; all by default. Either no rank names it, or every one.
+            The vertices that send; all by default. Either every rank passes it or none.
 
         Returns
         -------
         Messages
-            The messages for the vertices at home here, in the order of the vertices.
+            The messages for the vertices that this rank owns, in the order of the vertices.
 
         Raises
         ------
@@ -136,15 +136,14 @@ class PartitionedGraph(VertexLayout):
         *,
         few: bool = False,
     ) -> Messages:
-        """As `send_along_edges`; with `few` edges of all ranks their messages travel as those to named vertices."""
+        """Run `send_along_edges`. If `few` edges of all ranks carry messages, send them as messages to vertices."""
         if combiner.name == CONCAT:
             return self._with_targets._way.listed(values, along, where)
         if combiner.function is not None or (few and self.by == "source"):
             return deliver(self, *self._way.per_edge(values, along, where), combiner, "error")
         return self._way.combined(values, combiner, along, where)
 
-    # Ranks talk to each other in these. The lock of a `cached_property` would make ranks of one process wait for
-    # each other for ever.
+    # These properties communicate. The lock of a `cached_property` would deadlock ranks that share a process.
 
     @property
     def _way(self) -> EdgeMessages:
@@ -160,27 +159,27 @@ class PartitionedGraph(VertexLayout):
             self._known_with_targets = self.regroup(by="target")
         return self._known_with_targets
 
-    # Edges and vertices that move
+    # Moving edges and vertices
 
     def send_edges(self, edges: Edges | None = None, *, by: End = "target") -> Edges:
-        """Send edges to the home of one of their ends.
+        """Send edges to the owner of one of their ends.
 
         Parameters
         ----------
         edges : Edges, optional
-            Any edges, with weights on every rank or on none; by default those that lie here.
+            Any edges, with weights on every rank or on none; by default the edges on this rank.
         by : {"source", "target"}
-            The end at whose home each arrives.
+            The end that determines the destination.
 
         Returns
         -------
         Edges
-            Those that have come here, by that end, then by the other.
+            The received edges, sorted by that end, then by the other.
 
         Raises
         ------
         InputError
-            `by` is neither end; nothing has been sent.
+            `by` is invalid; nothing has been sent.
         """
         if by not in ("source", "target"):
             raise InputError(f"by={by!r}: expected 'source' or 'target'")
@@ -189,14 +188,15 @@ class PartitionedGraph(VertexLayout):
         return edges.sent(self.comm, self._homes(edges.targets if by == "target" else edges.sources)).sorted(by)
 
     def regroup(self, *, home: Home | None = None, by: End | None = None) -> PartitionedGraph:
-        """The same graph with other homes of its vertices, or with its edges at their other end; values move along.
+        """Return the same graph with other owners of its vertices, or with its edges at their other end. Values move
+        along.
 
         Parameters
         ----------
         home : {"hash", "blocks"} or callable, optional
-            As for `Graph.from_edges`; by default as it is.
+            As for `Graph.from_edges`; unchanged by default.
         by : {"source", "target"}, optional
-            The end at whose home edges lie; by default as it is.
+            The end that determines the location of edges; unchanged by default.
 
         Returns
         -------
@@ -212,7 +212,7 @@ class PartitionedGraph(VertexLayout):
         return moved
 
     def allgather(self, name: str) -> tuple[NDArray[np.int64], NDArray[Any]]:
-        """All vertices, ascending, and their rows of a column of values, on every rank."""
+        """Return all vertices, ascending, and their rows of a column of values, on every rank."""
         counts = self.comm.allgather(len(self.vertices))
         ids, rows = (self.comm.allgather(each, counts=counts) for each in (self.vertices, self.values[name]))
         order = np.argsort(ids)
@@ -231,42 +231,41 @@ class PartitionedGraph(VertexLayout):
         max_supersteps: int | None = None,
         missing: Literal["error", "drop"] = "error",
     ) -> Supersteps:
-        """Run supersteps until every vertex has halted and no message is under way.
+        """Run supersteps until every vertex has halted and no message is in flight.
 
         In each superstep every rank calls ``fn(block)`` once, with the columns of its active vertices. In the first
-        superstep all vertices are active, later those that have not halted or got a message. Through the `Block`, `fn`
-        reads and writes values, sends messages, which arrive in the next superstep, contributes to aggregators and
-        votes to halt, for whole columns. It is also called on ranks without an active vertex.
+        superstep all vertices are active; later a vertex is active if it has not halted or has received a message.
+        Through the `Block`, `fn` works on whole columns: it reads and writes values, sends messages, which arrive in
+        the next superstep, contributes to aggregators and votes to halt. Ranks without an active vertex call `fn`, too.
 
         Parameters
         ----------
         fn : callable
         combine : {"sum", "prod", "mul", "min", "max", "and", "or", "xor", "concat"} or callable
-            How messages for one vertex become one, as for `send_messages`.
+            How to combine messages for one vertex, as for `send_messages`.
         message : dtype
-            Type of a message; with a shape, ``"3f8"`` or ``(np.float64, (3,))``, if a message is several numbers.
+            Dtype of a message. For messages of several numbers, with a shape: ``"3f8"`` or ``(np.float64, (3,))``.
         along : callable, optional
-            Changes a message that is sent along an edge, as for `send_along_edges`.
+            Computes the message of an edge, as for `send_along_edges`.
         aggregators : dict of str to op, or to (op, zero), optional
-            The names that `Block.aggregate` contributes to, with op one of sum, prod, min, max, and, or, xor. ``zero``
-            is a number or array whose dtype and shape a contribution has; by default float64, or bool with and, or,
-            xor.
+            Names for `Block.aggregate`, with op one of sum, prod, min, max, and, or, xor. ``zero`` is a number or array
+            with the dtype and shape of a contribution; the default is float64, or bool for and, or, xor.
         max_supersteps : int, optional
-            Stop after this number, whether or not vertices have halted; `Supersteps.halted` says which. By default
-            there is no limit.
+            Maximum number of supersteps, even if vertices have not halted; see `Supersteps.halted`. By default there is
+            no limit.
         missing : {"error", "drop"}
-            Whether messages for vertices that the graph does not have are an error, or dropped.
+            Whether messages to unknown vertices raise an error or are dropped.
 
         Returns
         -------
         Supersteps
-            Their number, whether all halted, the last aggregates, and the times of each. Results are in the graph's
-            `values`.
+            The number of supersteps, whether all vertices halted, the last aggregates, and times. Results are in the
+            graph's `values`.
 
         Raises
         ------
         InputError
-            An argument is wrong, or `fn` gives wrong values to its block.
+            An argument is wrong, or `fn` passes wrong values to its block.
         RankFailed
             `fn` raised on another rank.
 

@@ -1,8 +1,8 @@
-"""Supersteps: vertices compute on the messages that came, send new ones, and halt until the next comes.
+"""Run supersteps: vertices compute on received messages, send new ones, and halt until the next message.
 
-Every rank calls one function per superstep with the columns of its active vertices. Messages travel when it has
-returned, and one allreduce (one more per other type or operation of aggregators) tells all ranks whether anybody is
-awake or anything under way.
+Every rank calls one function per superstep with the columns of its active vertices. Messages are sent when it has
+returned. One allreduce (plus one per other type or operation of aggregators) determines whether any vertex is active
+or any message is in flight.
 
 Source: Malewicz et al., "Pregel: a system for large-scale graph processing", SIGMOD 2010, sections 2 and 3.
 """
@@ -31,20 +31,20 @@ from ripieno.wire.arrays import is_native
 if TYPE_CHECKING:
     from ripieno.graph.partitioned import PartitionedGraph
 
-#: Where fewer than one edge in so many carries a message, the edges without one are left alone.
+#: If fewer than one edge in this many carries a message, only the edges with messages are processed.
 FEW = 32
 
 
 @dataclass(frozen=True)
 class Superstep:
-    """One superstep of all ranks, in figures.
+    """Statistics of one superstep.
 
     Parameters
     ----------
     active, messages : int
-        Vertices that were active, and messages that they sent, each edge counted.
+        Active vertices, and the messages that they sent, counted per edge.
     compute_s, exchange_s : float
-        Seconds of this rank in the function, and in agreeing and sending.
+        Seconds of this rank in the function, and in agreement and communication.
     """
 
     active: int
@@ -55,12 +55,12 @@ class Superstep:
 
 @dataclass(frozen=True)
 class Supersteps:
-    """How a loop of supersteps ended.
+    """Result of a loop of supersteps.
 
     Parameters
     ----------
     halted : bool
-        Whether all vertices had halted and no message was under way; otherwise max_supersteps were over.
+        Whether all vertices had halted and no message was in flight. Otherwise max_supersteps was reached.
     aggregates : dict of str to number or array
         The combined contributions of the last superstep.
     steps : list of Superstep
@@ -85,7 +85,7 @@ def run(
     max_supersteps: int | None,
     missing: str,
 ) -> Supersteps:
-    """The loop behind `PartitionedGraph.superstep`, which says what the parameters are."""
+    """Run the loop of `PartitionedGraph.superstep`, which documents the parameters."""
     check_missing(missing)
     if max_supersteps is not None and (not isinstance(max_supersteps, Integral) or max_supersteps < 0):
         raise InputError(f"max_supersteps={max_supersteps!r}: expected None or a whole number >= 0")
@@ -122,9 +122,9 @@ def run(
 
 
 class Post:
-    """Brings what the blocks of a superstep send to the vertices that it is for.
+    """Delivers the messages of a superstep's blocks to their vertices.
 
-    Parameters are those of `PartitionedGraph.superstep`.
+    The parameters are documented at `PartitionedGraph.superstep`.
     """
 
     def __init__(
@@ -134,11 +134,11 @@ class Post:
         self._along, self._missing = along, missing
 
     def nothing(self) -> Messages:
-        """What comes when nobody has sent."""
+        """Return the messages of a superstep without senders."""
         return Messages.none(len(self._graph.vertices), self._form.base, self._form.shape, self._combiner)
 
     def sent_counts(self, block: Block) -> list[int]:
-        """Vertices that send along edges, edges that carry their messages, and messages to named vertices."""
+        """Return the counts of vertices that send along edges, of their edges, and of messages to named vertices."""
         targeted = sum(len(targets) for targets, _ in block.targeted)
         if block.along is None:
             return [0, 0, targeted]
@@ -146,7 +146,7 @@ class Post:
         return [int(np.count_nonzero(senders)), int(senders @ self._graph.out_degrees), targeted]
 
     def deliver(self, block: Block, sender_count: int, edge_count: int, targeted_count: int) -> Messages:
-        """What has come for the vertices at home here; the counts are those of all ranks."""
+        """Return the messages for the vertices that this rank owns. The counts are totals of all ranks."""
         came = self.nothing()
         if edge_count:
             came = self._along_edges(*(block.along or self._silence()), sender_count, edge_count)
@@ -158,14 +158,14 @@ class Post:
         return came
 
     def _silence(self) -> tuple[NDArray[Any], NDArray[np.bool_]]:
-        """What a rank sends along edges of which no vertex sends anything."""
+        """Return the input of a rank without vertices that send along edges."""
         count = len(self._graph.vertices)
         return np.zeros((count, *self._form.shape), self._form.base), np.zeros(count, np.bool_)
 
     def _along_edges(
         self, rows: NDArray[Any], where: NDArray[np.bool_], sender_count: int, edge_count: int
     ) -> Messages:
-        """What edges carry, of the type that messages have."""
+        """Return the messages of edges, in the message dtype."""
         mask = None if sender_count == self._graph.vertex_count else where
         few = edge_count * FEW < self._graph.edge_count
         came = self._graph._along_edges(rows, self._combiner, self._along, mask, few=few)

@@ -1,4 +1,4 @@
-"""Edges in files that state their row count: Parquet, .npy and .npz (columns of edges, or a matrix of SciPy)."""
+"""Read edges from files with a known row count: Parquet, .npy and .npz (columns of edges, or a SciPy matrix)."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ from ripieno.input.shares import FileShare
 
 @dataclass(frozen=True)
 class ParquetEdges:
-    """A Parquet file with a column of sources and one of targets; each rank reads its row groups."""
+    """A Parquet file with a column of sources and a column of targets. Each rank reads its row groups."""
 
     path: str
     names: tuple[str, ...]
@@ -48,11 +48,11 @@ class ParquetEdges:
 
     @property
     def size_bytes(self) -> int:
-        """What it takes on the disk."""
+        """The size of the file in bytes."""
         return os.path.getsize(self.path)
 
     def read(self, share: FileShare) -> Edges:
-        """The edges of a share; only the row groups that hold them are read."""
+        """Return the edges of a share. Only the row groups with its rows are read."""
         start, stop = share.of(sum(self.groups))
         chosen = [self.names[at] for at in self.columns if at is not None]
         table = read_rows(self.path, self.groups, start, stop, chosen)
@@ -85,11 +85,11 @@ class NpyEdges:
 
     @property
     def size_bytes(self) -> int:
-        """What it takes on the disk."""
+        """The size of the file in bytes."""
         return os.path.getsize(self.path)
 
     def read(self, share: FileShare) -> Edges:
-        """The edges of a share."""
+        """Return the edges of a share."""
         pairs = _mapped(self.path)
         start, stop = share.of(len(pairs))
         return checked(pairs[start:stop, 0], pairs[start:stop, 1], where=self.path, first=start)
@@ -97,9 +97,9 @@ class NpyEdges:
 
 @dataclass(frozen=True)
 class NpzEdges:
-    """An .npz archive of arrays src, dst and perhaps weight, or a sparse matrix as SciPy saves it.
+    """An .npz archive with arrays src, dst and optionally weight, or a sparse matrix saved by SciPy.
 
-    Archives are packed: a rank that has a share reads all of it and keeps its share.
+    Archives are compressed: a rank with a share reads the whole file and keeps its share.
     """
 
     path: str
@@ -121,19 +121,19 @@ class NpzEdges:
 
     @property
     def size_bytes(self) -> int:
-        """What it takes on the disk."""
+        """The size of the file in bytes."""
         return os.path.getsize(self.path)
 
     @property
     def vertex_count(self) -> int | None:
-        """Rows of the matrix, if it is one."""
+        """The row count of the matrix, if the archive is one."""
         if self.columns is not None:
             return None
         with _archive(self.path) as archive:
             return int(read_member(archive, "shape")[0])
 
     def read(self, share: FileShare) -> Edges:
-        """The edges of a share."""
+        """Return the edges of a share."""
         with _archive(self.path) as archive:
             if self.columns is None:
                 edges = matrix_edges(read_sparse(archive), weighted=self.weighted, where=self.path)
@@ -154,7 +154,7 @@ def _mapped(path: str) -> NDArray[Any]:
 
 @contextmanager
 def _archive(path: str) -> Iterator[zipfile.ZipFile]:
-    """An archive; what is wrong with anything in it names the file."""
+    """Open an archive. Errors in its contents name the file."""
     try:
         with zipfile.ZipFile(path) as archive:
             yield archive

@@ -1,7 +1,7 @@
-"""Text: edge lists and adjacency lists with blanks between the fields, and delimited columns, plain or gzipped.
+"""Read text: edge and adjacency lists with blank-separated fields, and delimited columns, plain or gzipped.
 
-A reader of bytes `start .. stop` takes the lines that begin there, so every line is read exactly once whatever the cut.
-A gzipped file has no cuts: each rank that has a part of it unpacks all of it and takes the windows that are its turn.
+The reader of bytes `start .. stop` takes the lines that begin there, so every line is read exactly once for any cuts. A
+gzipped file cannot be cut: each rank with a part of it decompresses the whole file and takes the windows of its turn.
 """
 
 from __future__ import annotations
@@ -35,18 +35,18 @@ WINDOW_BYTES = 32 << 20
 DEALT_BYTES = 1 << 20
 FIRST_LINE_BYTES = 1 << 16
 COMMENTS = (b"#", b"%")
-#: Lines that are no records of CSV: comments, and lines of nothing but spaces.
+#: Lines that are not CSV records: comments, and lines of spaces only.
 NO_EDGE = re.compile(rb"^ *(?:[#%].*)?$", re.MULTILINE)
 BLANK = re.compile(rb"^ +$", re.MULTILINE)
 EXPECTED = f": expected vertex ids, whole numbers from 0 to {LARGEST_ID}, and finite weights"
-#: What a third field is, if edges are said to have weights, or not.
+#: The meaning of a third field, by the value of `weighted`.
 THIRD = {True: "weight", False: "ignored", None: "refused"}
 DAMAGED = (gzip.BadGzipFile, EOFError, zlib.error)
 
 
 @dataclass(frozen=True)
 class EdgeLines(ABC):
-    """Lines of edges in a file, which begin at byte `body` of the unpacked text."""
+    """Lines of edges in a file. They begin at byte `body` of the decompressed text."""
 
     path: str
     body: int
@@ -58,16 +58,16 @@ class EdgeLines(ABC):
 
     @property
     def size_bytes(self) -> int:
-        """What it takes on the disk."""
+        """The size of the file in bytes."""
         return os.path.getsize(self.path)
 
     def read(self, share: FileShare) -> Edges:
-        """The edges of a share.
+        """Return the edges of a share.
 
         Raises
         ------
         InputError
-            A line is no edge, or the file is damaged; names file and line.
+            A line is not an edge, or the file is damaged. The message names file and line.
         """
         try:
             windows = self._dealt(share) if is_packed(self.path) else self._cut(share)
@@ -83,11 +83,11 @@ class EdgeLines(ABC):
 
     @abstractmethod
     def _cut(self, share: FileShare) -> Iterator[tuple[int, bytes]]:
-        """Yield the windows of a share, of a file that is not packed, and where each begins."""
+        """Yield the windows of a share of an uncompressed file, and the start of each."""
 
     @abstractmethod
     def _windows(self, file: IO[bytes]) -> Iterator[tuple[int, bytes]]:
-        """Yield all windows of the unpacked text, and where each begins."""
+        """Yield all windows of the decompressed text, and the start of each."""
 
     @abstractmethod
     def _parse(self, begin: int, text: bytes) -> Edges:
@@ -96,13 +96,13 @@ class EdgeLines(ABC):
 
 @dataclass(frozen=True)
 class TextEdges(EdgeLines):
-    """Lines whose fields blanks divide; `third` says what a third field is: "weight", "ignored" or "refused"."""
+    """Lines with blank-separated fields. `third` is the meaning of a third field: "weight", "ignored" or "refused"."""
 
     third: str
 
     @classmethod
     def open(cls, path: str, weighted: bool | None) -> EdgeFile:
-        """Read the first line; a file that begins as one of MatrixMarket is one, whatever its name says."""
+        """Read the first line. A file with a MatrixMarket banner is opened as such, whatever its name."""
         try:
             with _unpacked(path) as file:
                 if is_matrix_market(file.read(len(BANNER))):
@@ -138,14 +138,14 @@ class TextEdges(EdgeLines):
 
 @dataclass(frozen=True)
 class CsvEdges(EdgeLines):
-    """Delimited columns, of which the ends and perhaps a weight are read; fields in quotes may hold line ends."""
+    """Delimited columns, with the ends and optionally a weight. Quoted fields may contain line ends."""
 
     dialect: Dialect
     columns: EdgeColumns
 
     @classmethod
     def open(cls, path: str, weighted: bool | None) -> EdgeFile:
-        """Read as much as tells what the columns are; a file without delimiters is text."""
+        """Read enough to identify the columns. A file without delimiters is opened as text."""
         try:
             dialect = sniff(path, compression(path), comments=COMMENTS)
         except DAMAGED as error:
@@ -172,7 +172,7 @@ class CsvEdges(EdgeLines):
         yield from lines.records(self.path, file, self.body, sys.maxsize, DEALT_BYTES)
 
     def _parse(self, begin: int, text: bytes) -> Edges:
-        # Where there are quotes, a line that looks like a comment may be the middle of a field.
+        # With quotes, a line that looks like a comment may lie inside a field.
         if b'"' not in text and any(mark in text for mark in (*COMMENTS, b"\n ")):
             text = (NO_EDGE if 0 in self.columns else BLANK).sub(b"", text)
         if not text.strip():
@@ -202,7 +202,7 @@ class CsvEdges(EdgeLines):
 
 
 def is_packed(path: str) -> bool:
-    """Return whether the name of a file says that it is gzipped."""
+    """Return whether the name of a file indicates gzip."""
     return path.lower().endswith(".gz")
 
 
@@ -213,12 +213,12 @@ def compression(path: str) -> str | None:
 
 def _unpacked(path: str) -> IO[bytes]:
     if path.lower().endswith(".gz"):
-        return gzip.open(path, "rb")  # type: ignore[return-value]  # it can do what IO can, but does not say so
+        return gzip.open(path, "rb")  # type: ignore[return-value]  # it implements IO, but is not typed so
     return open(path, "rb")
 
 
 def _first_line(path: str) -> int:
-    """Return the byte at which the text begins, behind a byte order mark, of a file that has a line with an edge."""
+    """Return the byte at which the text begins, after a byte order mark, of a file that has a line with an edge."""
     try:
         with _unpacked(path) as file:
             body = len(MARK) if file.read(len(MARK)) == MARK else 0
@@ -229,7 +229,7 @@ def _first_line(path: str) -> int:
                 if line.strip() and not in_comment:
                     line.decode()
                     return body
-                # A longer line comes in pieces.
+                # A longer line arrives in pieces.
                 in_comment = in_comment and not line.endswith(b"\n")
     except DAMAGED as error:
         raise InputError(f"{path} is damaged: {error}") from error

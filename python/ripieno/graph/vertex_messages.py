@@ -1,4 +1,4 @@
-"""Messages to any vertices: regrouped by the homes of their targets."""
+"""Deliver messages to any vertices: regroup them by the owners of their targets."""
 
 from __future__ import annotations
 
@@ -19,17 +19,17 @@ from ripieno.keyed.regroup import regroup
 if TYPE_CHECKING:
     from ripieno.graph.partitioned import PartitionedGraph
 
-# Of vertices that the graph does not have, an error names so many.
+# The number of unknown vertices that an error names.
 _NAMED = 5
 
 
 def deliver(graph: PartitionedGraph, targets: Any, values: Any, combiner: Combiner, missing: str) -> Messages:
-    """What `PartitionedGraph.send_messages` does and says."""
+    """Run `PartitionedGraph.send_messages`, which documents the parameters."""
     check_missing(missing)
     targets = vertex_ids(targets)
     values = checked_rows(values, len(targets), combiner, "send_messages")
     combine, threads = combiner.combine, graph.comm.threads
-    # Messages keep their dtype, along edges as here.
+    # Messages keep their dtype, as along edges.
     emitter = Emitter(graph.comm.world_size, combine, threads=threads, partitioner=graph.home_of, widen=False)
     emitter.add(KeyValues(targets, values))
     came, _ = regroup(graph.comm, emitter)
@@ -52,7 +52,7 @@ def deliver(graph: PartitionedGraph, targets: Any, values: Any, combiner: Combin
 
 
 def _all_known(graph: PartitionedGraph, unknown: NDArray[np.int64]) -> None:
-    """Raise an `InputError` on every rank if any has messages for vertices that there are not."""
+    """Raise an `InputError` on every rank if any rank has messages to unknown vertices."""
     count = graph.comm.allreduce(len(unknown))
     if count:
         named = np.sort(np.concatenate(graph.comm.allgather(np.sort(unknown)[:_NAMED])))[:_NAMED]
@@ -63,7 +63,7 @@ def _all_known(graph: PartitionedGraph, unknown: NDArray[np.int64]) -> None:
 
 
 def vertex_ids(targets: Any) -> NDArray[np.int64]:
-    """`targets` as (m,) int64 ids."""
+    """Return `targets` as (m,) int64 ids."""
     ids = np.asarray(targets)
     if ids.ndim != 1 or (ids.dtype.kind not in "iu" and ids.size):
         raise InputError(f"send_messages: targets of type {ids.dtype} and shape {ids.shape}, expected ids in a row")
@@ -74,6 +74,6 @@ def vertex_ids(targets: Any) -> NDArray[np.int64]:
 
 
 def check_missing(missing: str) -> None:
-    """Raise an `InputError` unless it is known what becomes of messages for unknown vertices."""
+    """Raise an `InputError` unless `missing` is a known option."""
     if missing not in ("error", "drop"):
         raise InputError(f"missing={missing!r}: expected 'error' or 'drop'")

@@ -1,11 +1,11 @@
-"""Input in splits: parts of files that workers read by themselves, cut between records, each where its file lies.
+"""Provide splits of input files: parts that workers read on their own, cut between records, preferably read locally.
 
     splits = ripieno.input.splits("corpus/*.txt", count=64)
     for split in ripieno.input.share(splits, comm):      # this rank's
         for text in split.blocks():                      # whole lines
             ...
 
-`divide` makes even partitions of files, on several nodes each, and a partition file, which `open_partitions` reads.
+`divide` writes even partitions of files, each on several nodes, and a partition file, which `open_partitions` reads.
 
 Source: Zhang, Qiu et al., social image clustering with Twister, section 3.2.
 """

@@ -1,6 +1,6 @@
-"""Whether bytes are still what they were.
+"""Provide checksums that detect changed bytes of files.
 
-A process reads a range for its checksum once, however often it is asked for, until the file changes.
+A process reads each range once for its checksum, even after repeated requests, until the file changes.
 Cost: one more pass over the bytes, at the speed of SHA-256.
 """
 
@@ -13,20 +13,20 @@ from functools import lru_cache
 
 from ripieno.files.sources import READ_BYTES, blamed_on, opened, size_bytes, version
 
-#: Files and ranges of them whose digests a process remembers.
+#: The maximum number of digests of file ranges that a process caches.
 REMEMBERED = 1 << 16
 
 
 @dataclass(frozen=True)
 class Checksum:
-    """What a partition was when it was listed.
+    """Checksum of a partition at the time of its listing.
 
     Parameters
     ----------
     ranges : tuple of (int, int)
-        The bytes `start .. stop` of the file, as it is stored, of which reading the partition makes something.
+        The byte ranges `start .. stop` of the stored file that the partition depends on.
     sha256 : str
-        Of these, one after the other, in hexadecimal digits.
+        Digest of these ranges in order, in hexadecimal digits.
     file_bytes : int
         The length of the file.
     """
@@ -37,16 +37,16 @@ class Checksum:
 
     @classmethod
     def of(cls, path: str, *ranges: tuple[int, int]) -> Checksum:
-        """Read them."""
+        """Compute the checksum of ranges of a file."""
         return cls(ranges, sha256(path, ranges, version(path)), size_bytes(path))
 
     def damage(self, path: str) -> str | None:
-        """What is wrong with a file, in words; None if it is what it was.
+        """Describe how a file differs from its listing, or return None if it does not.
 
         Raises
         ------
         InputError
-            It cannot be read.
+            The file cannot be read.
         """
         length = size_bytes(path)
         if length != self.file_bytes:
@@ -57,7 +57,7 @@ class Checksum:
 
 @lru_cache(REMEMBERED)
 def sha256(path: str, ranges: tuple[tuple[int, int], ...], version: Hashable) -> str:
-    """The digest of ranges of a file, of which `version` differs when it has changed."""
+    """Return the digest of ranges of a file. `version` changes when the file changes, which invalidates the cache."""
     digest = hashlib.sha256()
     with opened(path) as file, blamed_on(path):
         for start, stop in ranges:

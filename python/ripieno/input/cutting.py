@@ -1,4 +1,4 @@
-"""`splits`: files cut into parts that workers read by themselves, between records."""
+"""Provide `splits`: cut files between records into parts that workers read on their own."""
 
 from __future__ import annotations
 
@@ -20,14 +20,14 @@ from ripieno.input.matrix.records import RecordType
 from ripieno.input.partitions import FILE_NAME, open_partitions
 from ripieno.input.split import Format, FormatOptions, Split
 
-#: How much of all files is read to know the types of columns, and how much of each at least.
+#: Bytes read from all files together to infer column types, and the minimum from each file.
 SAMPLE_BYTES = 32 << 20
 SAMPLE_BYTES_MIN = 1 << 20
-#: Bytes of a split where nothing else is asked for.
+#: Default size of a split.
 SPLIT_BYTES = 64 << 20
-#: Names of text; those without an end are, too, as those of Hadoop's results.
+#: Suffixes of text. Names without suffix are text, too, for example Hadoop's results.
 TEXT_SUFFIXES = (".txt", ".text", ".log", ".t12", ".md", ".jsonl", ".ndjson")
-#: What the end of a name says, without that of a compression.
+#: Formats by suffix, without compression suffixes.
 SUFFIXES = {".csv": "csv", ".tsv": "csv", ".npy": "npy", ".parquet": "parquet", ".pq": "parquet"} | dict.fromkeys(
     ("", *TEXT_SUFFIXES), "text"
 )
@@ -48,55 +48,55 @@ def splits(
     shape: int | tuple[int, ...] | None = None,
     verify: bool = True,
 ) -> list[Split]:
-    """Cut files into splits between records, in the order of the files, and read only as much as cutting needs.
+    """Cut files into splits between records, in file order. Reads only as much as cutting needs.
 
     Parameters
     ----------
     source : path, glob, folder, URL, or list of them
-        URLs are those of fsspec, globs and folders included. Files that are compressed (.gz, .bz2, .xz) are one split
-        each, as they cannot be read from the middle. The partition file of `divide`, or its folder, stands for its
-        partitions as they are.
+        URLs are opened by fsspec, including globs and folders. A compressed file (.gz, .bz2, .xz) is one split, because
+        it cannot be read from the middle. The partition file of `divide`, or its folder, stands for its unchanged
+        partitions.
     count : int, optional
-        How many splits; the largest is as small as can be. There are more if there are more files, and fewer if there
-        is not as much to cut.
+        Number of splits; the largest is as small as possible. More files give more splits, and too little data gives
+        fewer.
     bytes : int, optional
-        About the largest size of a split; records and files that cannot be cut may exceed it. By default, without
-        `count`, 64 MiB.
+        Approximate maximum size of a split. Records and files that cannot be cut may exceed it. Without `bytes` and
+        `count`, it is 64 MiB.
     format : {"text", "csv", "npy", "parquet", "binary"}, optional
-        By default the names of the files decide: .csv and .tsv; .npy; .parquet and .pq; .txt, .text, .log, .t12, .md,
-        .jsonl, .ndjson and names without an ending are text. Files that are described as records are binary.
+        By default determined by file names: .csv and .tsv; .npy; .parquet and .pq; .txt, .text, .log, .t12, .md,
+        .jsonl, .ndjson and names without suffix are text. Files with a description of records are binary.
     header : bool, optional
-        Whether a CSV file begins with the names of its columns; without, they are f0, f1, … By default the first record
-        is a header if it has words above columns of numbers, or words alone.
+        Whether a CSV file begins with the names of its columns. Without a header they are f0, f1, … By default the
+        first record is a header if it has words above columns of numbers, or only words.
     types : mapping of str to str, optional
-        Arrow types of columns of CSV, such as {"zip": "string"}; by default the first 32 MiB of all files decide,
-        and at least the first MiB of each file.
+        Arrow types of CSV columns, such as {"zip": "string"}. By default they are inferred from the first 32 MiB of all
+        files together, and at least the first MiB of each file.
     columns : sequence of str, optional
-        The columns of CSV or Parquet that are read; by default all but the index of pandas in Parquet.
+        The CSV or Parquet columns to read; by default all except for a pandas index in Parquet.
     delimiter : str, optional
         The ASCII character between the fields of CSV. By default a tab if the name ends in .tsv, otherwise the most
         frequent of commas, semicolons and tabs outside quotes in the first record.
     record_bytes : int, optional
-        The length of every record of files that hold nothing else. They are read as arrays of shape
-        (n, record_bytes / size of a value).
+        The length of each record, for files that consist only of records. They are read as arrays of shape (n,
+        record_bytes / size of a value).
     dtype : dtype, optional
-        Type of the values of such files; by default uint8.
+        Dtype of the values of such files; by default uint8.
     shape : int or tuple of int, optional
-        Of a record, in place of `record_bytes`: they are read as arrays of n such records.
+        Shape of a record, instead of `record_bytes`: files are read as arrays of n such records.
     verify : bool, default=True
-        As for `open_partitions`; of no meaning for files that no partition file lists.
+        As for `open_partitions`. It has no effect on files without a partition file.
 
     Returns
     -------
     list of Split
-        None of a file that is empty. A CSV file that is cut into several has been read once, as line ends may be inside
+        Empty files have no split. A CSV file with several splits has been read once, because line ends may be inside
         quotes.
 
     Raises
     ------
     InputError
-        Nothing matches, a file is missing, is no such thing as its name says, has a name that says nothing, does not
-        end with a whole record, or needs a package.
+        No file matches; a file is missing, is not of the format of its name, has an unknown name, does not end with a
+        whole record, or needs a package.
     """
     if count is not None and bytes is not None:
         raise InputError(f"count={count} and bytes={bytes}: expected one of them")
@@ -142,7 +142,7 @@ def _partition_file(item: PathLike) -> Path | None:
 
 
 def check_format(name: str | None, record: RecordType | None) -> None:
-    """Raise InputError if there is no format of this name, or it takes a description of records that is not there."""
+    """Raise InputError if there is no format of this name, or if it needs a description of records that is missing."""
     if name is not None and name not in FORMATS:
         raise InputError(f"format={name!r}: expected one of {', '.join(FORMATS)}")
     if name == "binary" and record is None:
@@ -150,14 +150,14 @@ def check_format(name: str | None, record: RecordType | None) -> None:
 
 
 def checked_delimiter(delimiter: str | None) -> str | None:
-    """What the user says is between fields, if it can be."""
+    """Return the delimiter that the user specified, checked."""
     if delimiter is not None and (len(delimiter) != 1 or not delimiter.isascii() or delimiter in '"\r\n\0'):
         raise InputError(f"delimiter={delimiter!r}: expected one ASCII character, no quote and no line end")
     return delimiter
 
 
 def open_formats(files: Sequence[File], name: str | None, options: FormatOptions) -> list[Format]:
-    """How the records lie in each file; columns of CSV have the same types in all files that have the same columns."""
+    """Open the format of each file. CSV columns have the same types in all files with the same columns."""
     sample_bytes = max(SAMPLE_BYTES_MIN, SAMPLE_BYTES // max(1, len(files)))
     formats = [_open_format(file, name, replace(options, sample_bytes=sample_bytes)) for file in files]
     tables = {at: format for at, format in enumerate(formats) if isinstance(format, Csv)}
@@ -167,7 +167,7 @@ def open_formats(files: Sequence[File], name: str | None, options: FormatOptions
 
 
 def _open_format(file: File, name: str | None, options: FormatOptions) -> Format:
-    """How the records lie in a file, by the name of a format or what the file's own name says."""
+    """Open the format of a file, given by name or by the name of the file."""
     name = name or ("binary" if options.record else SUFFIXES.get(file.inner_suffix))
     if name is None:
         raise InputError(
@@ -187,7 +187,7 @@ def _open_format(file: File, name: str | None, options: FormatOptions) -> Format
 
 
 def _endings() -> str:
-    """The ends of names that say something, by format."""
+    """Return the known suffixes by format, as text."""
     kinds = {kind: [suffix for suffix, of in SUFFIXES.items() if of == kind and suffix] for kind in SUFFIXES.values()}
     return "; ".join(f"{', '.join(suffixes)} ({kind})" for kind, suffixes in kinds.items())
 

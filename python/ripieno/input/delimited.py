@@ -1,7 +1,7 @@
-"""Delimited text: its dialect, found from the first records, and parsing of records, for every reader of CSV.
+"""Provide delimited text for all CSV readers: detect the dialect from the first records, and parse records.
 
-A record is a line, or several if a field in quotes holds line ends. Lines end with a line feed, CR LF, or CR alone.
-A first record is a header if its fields are names: words above columns of numbers, or words alone.
+A record is one line, or several if a quoted field contains line ends. Lines end with LF, CR LF, or CR alone. The first
+record is a header if its fields are names: words above columns of numbers, or only words.
 """
 
 from __future__ import annotations
@@ -22,20 +22,20 @@ from ripieno.input import lines
 
 MARK = b"\xef\xbb\xbf"
 DELIMITERS = ",;\t"
-#: Fields that stand for a value that is missing, in small letters; "nan" is a number.
+#: Fields that mean a missing value, in lower case. "nan" is also a number.
 MISSING = ("", "?", "-", "na", "n/a", "#n/a", "<na>", "null", "none", "nan")
-#: The longest first record, and how much is read behind it to know what the columns hold.
+#: Maximum length of the first record, and the bytes read after it to infer column types.
 FIRST_RECORD_BYTES = 16 << 20
 SAMPLE_BYTES = 64 << 10
 SAMPLE_RECORDS = 100
-#: A line of more fields is data in another arrangement, or no text of columns. Each column takes about 1 KiB to parse.
+#: A line with more fields is transposed data, or not columnar text. Each column takes about 1 KiB to parse.
 COLUMNS_MAX = 100_000
-#: The largest block that Arrow takes in its 32-bit sizes.
+#: The largest block that Arrow's 32-bit sizes support.
 BLOCK_BYTES_MAX = 1 << 30
-#: How much of a file is read at once to count its lines.
+#: Bytes read at once to count lines.
 WINDOW_BYTES = 1 << 20
 QUOTED_CHARACTERS = 40
-#: Arrow's errors about a field that is no value of its column's type, and about a record of too many or too few fields.
+#: Arrow's errors about a field that does not fit its column's type, and about a record with a wrong number of fields.
 _NO_VALUE = re.compile(
     r"In CSV column #(?P<column>\d+): (Row #(?P<row>\d+): )?CSV conversion error to (?P<type>.+?): "
     r"invalid value '(?P<text>.*)'",
@@ -48,17 +48,17 @@ _NO_RECORD = re.compile(
 
 @dataclass(frozen=True)
 class Dialect:
-    """How the fields of a file are divided.
+    """The delimiter, header and columns of a file.
 
     Parameters
     ----------
     delimiter : str
         One character.
     names : tuple of str
-        Names of the columns: those of the header, or f0, f1, …
+        Names of the columns, from the header, or f0, f1, …
     has_header : bool
     body : int
-        The byte of the unpacked text at which the records begin, behind the header.
+        Byte offset of the first record after the header, in the decompressed text.
     """
 
     delimiter: str
@@ -68,7 +68,7 @@ class Dialect:
 
     @property
     def unique_names(self) -> tuple[str, ...]:
-        """The names, with numbers if two are equal."""
+        """The names, numbered if two are equal."""
         if len(set(self.names)) == len(self.names):
             return self.names
         return tuple(f"{name} ({at})" for at, name in enumerate(self.names))
@@ -82,24 +82,24 @@ def sniff(
     header: bool | None = None,
     comments: tuple[bytes, ...] = (),
 ) -> Dialect | None:
-    """Return the dialect of a file, or None if the file holds nothing but line ends and comments.
+    """Return the dialect of a file, or None if the file has only line ends and comments.
 
     Parameters
     ----------
     path, compression
         The file, and fsspec's name of its compression.
     delimiter : str, optional
-        By default the mark of ``,;<TAB>`` that divides the first records into equally many fields, and into most.
+        By default the character of ``,;<TAB>`` that divides the first records into equally many fields, then into most.
     header : bool, optional
-        Whether the first record is a header. By default its fields and the columns below decide.
+        Whether the first record is a header. By default its fields and the columns below determine it.
     comments : tuple of bytes
-        What lines begin with that are no records, in front of the first record.
+        Prefixes of comment lines before the first record.
 
     Raises
     ------
     InputError
-        The file is no text, has more than `COLUMNS_MAX` columns, a quote has no end, or its first record may be a
-        header as well as values.
+        The file is not text, has more than `COLUMNS_MAX` columns or an unclosed quote, or its first record may be
+        either a header or values.
     """
     with opened(path, compression) as file, blamed_on(path):
         start = len(MARK) if file.read(len(MARK)) == MARK else 0
@@ -112,7 +112,7 @@ def sniff(
                 text = line
                 break
             start += len(line)
-            # A longer line comes in pieces.
+            # A longer line arrives in pieces.
             is_comment = is_comment and not line.endswith(b"\n")
         if not text:
             return None
@@ -155,12 +155,12 @@ def read_table(
     quote_char: str | bool = '"',
     hint: str = "",
 ) -> pa.Table:
-    """Return the columns that a schema names, of whole records that begin at byte `begin` of a file.
+    """Return the columns of a schema, from whole records that begin at byte `begin` of a file.
 
     Raises
     ------
     InputError
-        A record has too few or too many fields, or a field is no value of its type. The error names line and column.
+        A record has a wrong number of fields, or a field does not fit its type. The error names line and column.
     """
     try:
         return pa.csv.read_csv(
@@ -190,7 +190,7 @@ def explained(
     hint: str = "",
     quoted: bool = True,
 ) -> str:
-    """Return Arrow's error about records from byte `begin` on, with the line of the file and the name of the column."""
+    """Return Arrow's error about records from byte `begin`, with the line in the file and the column name."""
     value, length = _NO_VALUE.fullmatch(str(error)), _NO_RECORD.match(str(error))
     row = (value or length or {"row": None})["row"]
     if row is None:
@@ -209,7 +209,7 @@ def explained(
 def line_of(
     path: str, compression: str | None, begin: int, text: bytes = b"", row: int = 0, quoted: bool = True
 ) -> int:
-    """Return the line, from 1, of byte `begin`, or of the `row`-th record of `text` there that is not empty."""
+    """Return the line number, from 1, of byte `begin`, or of the `row`-th nonempty record of `text` there."""
     with opened(path, compression) as file, blamed_on(path):
         line, left = 1, begin
         while left and (block := file.read(min(left, WINDOW_BYTES))):
@@ -230,12 +230,12 @@ def is_number(field: str) -> bool:
         float(field)
     except ValueError:
         return False
-    # Python takes 1_000 for a number; no reader of CSV does.
+    # Python accepts 1_000 as a number, but no CSV reader does.
     return "_" not in field
 
 
 def is_missing(field: str) -> bool:
-    """Return whether a field stands for a value that is missing."""
+    """Return whether a field means a missing value."""
     return field.strip().lower() in MISSING
 
 
@@ -249,7 +249,7 @@ def _is_header(path: str, first: Sequence[str], rows: Sequence[Sequence[str]], h
         return True
     if not numeric.intersection(words):
         return False
-    # Words and numbers, above numbers: 0,1,target is a header of pandas, but unknown,1 is a row.
+    # Words and numbers above numbers: 0,1,target is a pandas header, but unknown,1 is a row.
     values = [float(first[at]) for at in numbers]
     counts_up = len(values) > 1 and all(values[0] + step == value for step, value in enumerate(values))
     if counts_up or ('"' not in below and all(f'"{first[at]}"' in head for at in numbers)):
@@ -266,7 +266,7 @@ def _is_numeric(fields: Sequence[str]) -> bool:
 
 
 def _delimiter(first: str, rest: str) -> str:
-    """Return the mark that divides records into equally many fields, then the mark that gives the most."""
+    """Return the character that divides records into equally many fields, then into most fields."""
 
     def quality(mark: str) -> tuple[bool, int]:
         width = len(_fields(first, mark, 1)[0])
@@ -277,21 +277,21 @@ def _delimiter(first: str, rest: str) -> str:
 
 
 def _fields(text: str, delimiter: str, count: int) -> list[list[str]]:
-    """Return the fields of the first records of a text, without empty records."""
+    """Return the fields of the first nonempty records of a text."""
     csv.field_size_limit(FIRST_RECORD_BYTES)
     rows = csv.reader(io.StringIO(text, newline=""), delimiter=delimiter)
     return list(islice((row for row in rows if row), count))
 
 
 def _whole(below: bytes, sample_bytes: int) -> bytes:
-    """Return the sample without its last line if that was cut."""
+    """Return the sample without its last line if that is incomplete."""
     if sample_bytes < SAMPLE_BYTES:
         return below
     return below[: max(below.rfind(b"\n"), below.rfind(b"\r")) + 1]
 
 
 def _cr_records(text: bytes) -> list[bytes]:
-    """Return the records of a text, divided also where a CR outside quotes stands alone."""
+    """Return the records of a text, also split at single CRs outside quotes."""
     if b"\r" not in text.rstrip(b"\r\n"):
         return [text]
     return re.findall(rb'(?:"[^"]*"|[^"\r\n])*(?:\r\n|\r|\n|$)', text)[:-1] or [text]

@@ -1,7 +1,7 @@
-"""The lines that begin in bytes `start .. stop` of a file: whatever the cuts, every line has exactly one reader.
+"""Read the lines that begin in bytes `start .. stop` of a file: for any cuts, every line has exactly one reader.
 
-A line begins at byte 0 and behind every line feed; the last one may end without. What is given is open at any byte.
-A record is a line, or several if a field in quotes holds line ends.
+A line begins at byte 0 and after every line feed; the last line may lack one. Files may be open at any position. A
+record is one line, or several if a quoted field contains line ends.
 """
 
 from __future__ import annotations
@@ -11,19 +11,19 @@ from typing import IO
 
 from ripieno.errors import InputError
 
-#: How much of a line is looked at together on the way to its end.
+#: Bytes of a line that are searched together for its end.
 PIECE_BYTES = 1 << 20
 
 
 def line_start(file: IO[bytes], at: int, body: int = 0) -> int:
-    """The byte at which the first line that begins at `at` or behind it does; the file's length if none does.
+    """Return the byte offset of the first line that begins at or after `at`, or the length of the file.
 
-    Lines are counted from byte `body` on. The file is left at the byte that is returned.
+    Lines begin at byte `body` at the earliest. The file is left at the returned offset.
     """
     if at <= body:
         file.seek(body)
         return body
-    # The line that begins at `at` is the one after the end of the line that holds the byte before.
+    # The line that begins at or after `at` follows the line with the previous byte.
     file.seek(at - 1)
     while (piece := file.readline(PIECE_BYTES)) and not piece.endswith(b"\n"):
         pass
@@ -31,9 +31,9 @@ def line_start(file: IO[bytes], at: int, body: int = 0) -> int:
 
 
 def blocks(file: IO[bytes], start: int, stop: int, block_bytes: int, body: int = 0) -> Iterator[tuple[int, bytes]]:
-    """The lines that begin in bytes `start .. stop`, and where they do, in blocks of whole lines.
+    """Yield the lines that begin in bytes `start .. stop`, in blocks of whole lines, with the offset of each block.
 
-    A block has at least `block_bytes` if more is to come, and ends with the first line end from there on.
+    A block has at least `block_bytes`, except for the last, and ends with the next line end.
     """
     begin = line_start(file, start, body)
     while begin < stop and (lines := whole_lines(file, min(block_bytes, stop - begin))):
@@ -42,15 +42,15 @@ def blocks(file: IO[bytes], start: int, stop: int, block_bytes: int, body: int =
 
 
 def whole_lines(file: IO[bytes], least_bytes: int) -> bytes:
-    """As many lines as hold so many bytes, or what is left."""
+    """Return whole lines of at least `least_bytes`, or the rest."""
     lines = file.read(least_bytes)
     return lines if lines.endswith(b"\n") else lines + file.readline()
 
 
 def record_start(file: IO[bytes], at: int, body: int) -> int:
-    """Return the byte at which the first record begins at `at` or behind it, as `line_start`; records begin at `body`.
+    """Return the byte offset of the first record at or after `at`, as `line_start`. Records begin at `body`.
 
-    All bytes from `body` on are read: only the quotes in front of a line end say whether it is inside quotes.
+    All bytes from `body` on are read: a line end is inside quotes if the number of quotes before it is odd.
     """
     file.seek(body)
     if at <= body:
@@ -67,12 +67,12 @@ def record_start(file: IO[bytes], at: int, body: int) -> int:
 
 
 def records(path: str, file: IO[bytes], start: int, stop: int, least_bytes: int) -> Iterator[tuple[int, bytes]]:
-    """Yield the records of bytes `start .. stop`, from where one begins, in blocks of whole ones, and their begins.
+    """Yield the records that begin in bytes `start .. stop`, in blocks of whole records, with the offset of each block.
 
     Raises
     ------
     InputError
-        A quote has no end.
+        A quote is not closed.
     """
     file.seek(start)
     begin = start
@@ -92,5 +92,5 @@ def records(path: str, file: IO[bytes], start: int, stop: int, least_bytes: int)
 
 
 def count(text: bytes) -> int:
-    """Return how many line ends a text has: line feeds, or CRs if it has no line feed."""
+    """Return the number of line ends of a text: line feeds, or CRs if it has no line feed."""
     return text.count(b"\n") or text.count(b"\r")

@@ -1,6 +1,6 @@
-"""The partition file: which partitions there are, in which files, on which hosts, with their sizes and checksums.
+"""Provide the partition file: a list of partitions with their files, hosts, sizes and checksums.
 
-JSON, with a line per partition. Paths are relative to the folder of the partition file, or absolute, or URLs.
+It is JSON with a line per partition. Paths are relative to the folder of the partition file, or absolute, or URLs.
 """
 
 from __future__ import annotations
@@ -18,32 +18,32 @@ from ripieno.input.checksums import Checksum
 from ripieno.input.formats import FORMATS
 from ripieno.input.split import Format, Split
 
-#: What a partition file is called that `ripieno split` writes.
+#: Name of the partition file that `ripieno split` writes.
 FILE_NAME = "partitions.json"
 VERSION = 2
 _KIND = "ripieno partitions"
 
 
 def open_partitions(path: PathLike, *, verify: bool = True) -> list[Split]:
-    """The splits that a partition file lists, with the hosts that have them.
+    """Return the splits in a partition file, with their hosts.
 
-    Nothing but the partition file has to be where this is called.
+    Only the partition file itself has to be accessible here.
 
     Parameters
     ----------
     path : path
-        The file that `ripieno split` has written.
+        A file written by `ripieno split`.
     verify : bool, default=True
-        Compare a partition with its checksum before any of it is handed out: once in a process, until the file changes.
-        A copy that is damaged is named by a warning, and another one is read. Without, the splits have no checksums.
+        Compare a partition with its checksum before any of it is returned, once per process until the file changes. For
+        each damaged copy a warning is issued, and another copy is read. If false, the splits have no checksums.
 
     Raises
     ------
     InputError
-        It is no partition file, or one of another version.
+        The file is not a partition file, or has another version.
     """
     path = Path(absolute(path))
-    # A pipe that nobody writes to is never opened.
+    # Opening a pipe without a writer would block.
     size_bytes(str(path))
     with blamed_on(str(path)):
         text = path.read_bytes()
@@ -66,7 +66,7 @@ def open_partitions(path: PathLike, *, verify: bool = True) -> list[Split]:
 
 
 def write_partitions(path: Path, parts: Sequence[Split]) -> None:
-    """Write the partition file of `parts`, whose local files may be given relative to its folder."""
+    """Write the partition file of `parts`. Their local files may be relative to its folder."""
     formats = list(dict.fromkeys(part.format for part in parts))
     head = {"kind": _KIND, "version": VERSION, "formats": [{"name": f.name} | _fields(f) for f in formats]}
     lines = [json.dumps(_entry(number, part, formats), ensure_ascii=False) for number, part in enumerate(parts)]
@@ -89,7 +89,7 @@ def _format(entry: dict[str, Any]) -> Format:
 
 
 def _fields(format: Any) -> dict[str, Any]:
-    """Of a format, which is a dataclass."""
+    """Return the fields of a format, which is a dataclass."""
     return asdict(format)
 
 

@@ -1,6 +1,6 @@
-"""Which rank has which share: files one after the other, or the rows of an array, as one length that is cut evenly.
+"""Compute the share of each rank in consecutive files, or in the rows of an array, cut evenly by length.
 
-All ranks compute the same cuts, so everything has exactly one reader, and nothing is sent.
+All ranks compute the same cuts without communication, so all data has exactly one reader.
 """
 
 from __future__ import annotations
@@ -17,9 +17,9 @@ class FileShare:
     Parameters
     ----------
     begin, end
-        Of the file's length, 0 … 1.
+        The range, as fractions of the file's length, 0 … 1.
     reader, reader_count
-        The place of the rank among those that have a share of this file, and how many these are.
+        The index of the rank among the readers of this file, and the number of readers.
     """
 
     begin: Fraction = Fraction(0)
@@ -28,17 +28,17 @@ class FileShare:
     reader_count: int = 1
 
     def of(self, length: int) -> tuple[int, int]:
-        """The range of `length` bytes or rows; the ranges of all readers are everything, each once."""
+        """Return the range of `length` bytes or rows. The ranges of all readers are disjoint and cover everything."""
         return int(self.begin * length), int(self.end * length)
 
 
 def even_range(length: int, rank: int, rank_count: int) -> tuple[int, int]:
-    """The range of 0 … length that is a rank's; none is longer than another by more than one."""
+    """Return the range of a rank in 0 … length. The lengths of ranges differ by at most one."""
     return length * rank // rank_count, length * (rank + 1) // rank_count
 
 
 def file_shares(lengths: Sequence[int], rank: int, rank_count: int) -> Iterator[tuple[int, FileShare]]:
-    """The files that a rank has a share of, by their places in `lengths`, and the shares."""
+    """Yield the files in which a rank has a share, as indices in `lengths`, and the shares."""
     total, begin = sum(lengths), 0
     for place, length in enumerate(lengths):
         if length:

@@ -1,4 +1,4 @@
-"""`Split`: a part of a file that a worker reads by itself, cut between records."""
+"""Provide `Split`: a part of a file that a worker reads on its own, cut between records."""
 
 from __future__ import annotations
 
@@ -16,51 +16,51 @@ from ripieno.files.sources import File, is_url, opened
 from ripieno.input.checksums import Checksum
 from ripieno.input.matrix.records import RecordType
 
-#: Start and stop in the format's unit, and what the split holds in bytes.
+#: Start and stop in the format's unit, and the size in bytes.
 Range = tuple[int, int, int]
 
 
 class Format(Protocol):
-    """How records lie in a file, and what they are when they are read."""
+    """A format of files: cuts files between records, and reads the records."""
 
     @property
     def name(self) -> str: ...
 
     @property
     def unit(self) -> str:
-        """What begins and ends of splits count."""
+        """The unit of the start and stop of splits."""
 
     @property
     def block_bytes(self) -> int:
-        """Of a block where nothing else is asked for."""
+        """The default size of a block."""
 
     def cut(self, file: File, count: int) -> list[Range]:
-        """Ranges that hold all records of a file, each once; at most `count`."""
+        """Return at most `count` ranges that together contain each record of a file once."""
 
     def read(self, split: Split) -> Any:
-        """All records of a split."""
+        """Return all records of a split."""
 
     def blocks(self, split: Split, block_bytes: int) -> Iterator[Any]:
-        """The same, some at a time."""
+        """Yield all records of a split in blocks."""
 
     def extents(self, split: Split) -> tuple[tuple[int, int], ...]:
-        """The bytes of the file, as it is stored, that a split is made of."""
+        """Return the byte ranges of the stored file on which a split depends."""
 
 
 @dataclass(frozen=True)
 class FormatOptions:
-    """What the user says about the columns of files that have some, and the records of those that say nothing."""
+    """The user's options about columns, and about records of raw files."""
 
     header: bool | None = None
     types: Mapping[str, str] = field(default_factory=dict)
     columns: tuple[str, ...] | None = None
     delimiter: str | None = None
     record: RecordType | None = None
-    #: How much of a file of CSV is read to know the types of its columns.
+    #: Bytes of a CSV file that are read to infer the types of its columns.
     sample_bytes: int = 1 << 20
 
     def chosen(self, path: str, names: Sequence[str]) -> tuple[str, ...] | None:
-        """The columns to read; an error if a file lacks one."""
+        """Return the columns to read. Raise an error if a file lacks one."""
         missing = next((name for name in self.columns or () if name not in names), None)
         if missing is not None:
             raise InputError(f"columns={missing!r}: {path} has the columns {', '.join(map(repr, names))}")
@@ -69,27 +69,27 @@ class FormatOptions:
 
 @dataclass(frozen=True)
 class Split:
-    """A part of a file that one worker reads. It is small, and travels to the worker in place of the data.
+    """A part of a file that one worker reads. It is small and is sent to the worker instead of the data.
 
     Attributes
     ----------
     path : str
-        The file: a local path, or a URL of fsspec.
+        A local path, or an fsspec URL.
     format : Format
-        How the records lie in it; ``format.name`` is "text", "csv", "npy", "parquet" or "binary".
+        The format of the file; ``format.name`` is "text", "csv", "npy", "parquet" or "binary".
     start, stop : int
-        The range that this split has, in ``format.unit``: bytes of text and CSV, rows of arrays, row groups of Parquet.
-        Of text, the lines that *begin* there are the split's; those of CSV begin and end with a record.
+        The range of the split in ``format.unit``: bytes of text and CSV, rows of arrays, row groups of Parquet. For
+        text, the split has the lines that *begin* in the range. For CSV, the range begins and ends with a record.
     size_bytes : int
-        Its bytes as they are stored, by which splits are balanced.
+        Stored size in bytes, used for balancing.
     hosts : tuple of str
-        Hosts that have the file on a disk of their own; empty if all are equally near.
+        Hosts with the file on their own disk; empty if all hosts are equally near.
     compression : str or None
-        fsspec's name of the compression. The split is then the whole file, and `stop` its length as it is stored.
+        fsspec's name of the compression. The split is then the whole file, and `stop` is its stored length.
     copies : tuple of str
-        Other paths of the same file. The first one that is there and undamaged is read.
+        Other paths of the same file. The first path that exists and is undamaged is read.
     checksum : Checksum, optional
-        Checksum of the split's bytes, from the partition file. Bytes that differ from it are not read.
+        Checksum of the split's bytes, from the partition file. Data with another checksum is not read.
     """
 
     path: str
@@ -107,18 +107,18 @@ class Split:
         return f"{self.path}, {where}"
 
     def read(self) -> Any:
-        """The records: lines of text as bytes, rows of .npy and binary as an array, tables as a `pyarrow.Table`.
+        """Return the records: lines of text as bytes, rows of .npy and binary as an array, tables as a `pyarrow.Table`.
 
         Raises
         ------
         InputError
-            The file is missing, damaged, or shorter than it was; names the file and the place. Of several copies it is
-            raised if none is left; before that a warning names each that is damaged.
+            The file is missing, damaged, or truncated. The message names the file and the place. With several copies,
+            it is raised if none is usable; a warning names each damaged copy.
         """
         return self.format.read(self)
 
     def blocks(self, block_bytes: int | None = None) -> Iterator[Any]:
-        """The records of `read` in pieces of about `block_bytes`, cut between records, in bounded memory.
+        """Yield the records of `read` in pieces of about `block_bytes`, cut between records, in bounded memory.
 
         Parameters
         ----------
@@ -128,19 +128,19 @@ class Split:
         Raises
         ------
         InputError
-            As from `read`, when the block in question is asked for.
+            As for `read`, when the damaged block is requested.
         """
         if block_bytes is not None and block_bytes < 1:
             raise InputError(f"block_bytes={block_bytes}: expected >= 1")
         return self.format.blocks(self, block_bytes or self.format.block_bytes)
 
     def verify(self) -> None:
-        """Read all copies of the split that are here.
+        """Read all local copies of the split and compare their checksums.
 
         Raises
         ------
         InputError
-            A copy differs from the checksum of the partition file, and the message names all that do. Or there is no
+            A copy differs from the checksum of the partition file; the message names all such copies. Or there is no
             checksum.
         """
         if self.checksum is None:
@@ -150,14 +150,14 @@ class Split:
             raise InputError("; ".join(damages))
 
     def place(self) -> str:
-        """Where the file is read: the first of `path` and `copies` that is there and, by the checksum, what it was.
+        """Return the location to read: the first of `path` and `copies` that exists and matches the checksum.
 
-        Every copy that is not is named by a warning.
+        A warning names every copy that does not.
 
         Raises
         ------
         InputError
-            There is none.
+            No copy is usable.
         """
         damages: list[str] = []
         for place in self._found():
@@ -178,7 +178,7 @@ class Split:
         return [path for path in (self.path, *self.copies) if is_url(path) or os.path.exists(path)]
 
     def _damage(self, place: str) -> str | None:
-        """What is wrong with a copy, in words that name it and its node."""
+        """Describe the damage of a copy, with the copy and its node, or return None."""
         if self.checksum is None:
             return None
         try:
@@ -188,13 +188,13 @@ class Split:
         return damage and f"{place} on {self._node(place)} is damaged: {damage}"
 
     def _node(self, place: str) -> str:
-        """The node that a copy belongs to; this host where all have it under one path."""
+        """Return the node of a copy, or this host if all nodes have it under one path."""
         places = (self.path, *self.copies)
         return self.hosts[places.index(place)] if len(self.hosts) == len(places) else socket.gethostname()
 
     @contextmanager
     def opened(self, place: str) -> Iterator[IO[bytes]]:
-        """The file at a place, unpacked; refused if it has become too short to hold what the split stands for."""
+        """Open the file at a place, decompressed. Raise if it is too short for the split."""
         with opened(place, self.compression) as file:
             if self.compression is None and self.format.unit == "bytes" and file.seek(0, os.SEEK_END) < self.stop:
                 raise InputError(f"{place} has {file.tell():,} bytes, but had {self.stop:,} when it was split")

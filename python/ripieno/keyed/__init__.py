@@ -1,8 +1,8 @@
-"""Keyed data: rows with keys and partitions with ids, in columns, and how those of all ranks come together.
+"""Provide keyed data in columns: rows with keys, and partitions with ids, combined over all ranks.
 
-A key is a whole number or a string, and its row a number or a few; a partition is an array. What has equal keys (ids)
-is combined: on one rank by `KeyValues.combined` (`Table.add`), over all ranks by `Communicator.regroup`, after which
-every key (id) lives on one rank, its home. Nothing here is done row by row in Python.
+A key is an integer or a string, and its row holds one or more numbers; a partition is an array. Equal keys (ids) are
+combined on one rank by `KeyValues.combined` (`Table.add`), and over all ranks by `Communicator.regroup`, after which
+every key (id) lies on one rank, its owner. No code here iterates over rows in Python.
 """
 
 from __future__ import annotations

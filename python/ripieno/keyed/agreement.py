@@ -1,4 +1,4 @@
-"""Ranks find out that they mean the same, from words that travel with what they exchange anyway."""
+"""Check that ranks make the same call, with texts that they send along with the data."""
 
 from __future__ import annotations
 
@@ -14,12 +14,12 @@ from ripieno.wire import objects
 
 
 def check(said: Sequence[str]) -> None:
-    """Refuse what ranks have said, one after the other, unless all say the same.
+    """Raise unless all ranks sent the same text; `said` has one text per rank.
 
     Raises
     ------
     CollectiveMismatch
-        Who said what.
+        The text of each rank.
     """
     ranks: dict[str, list[str]] = {}
     for rank, text in enumerate(said):
@@ -30,14 +30,14 @@ def check(said: Sequence[str]) -> None:
 
 
 def common_form(call: str, said: Sequence[tuple[KeyedForm, int]]) -> KeyedForm:
-    """The form of all ranks' rows, from that and the number of rows of each.
+    """Return the common form of all ranks' rows, from the form and row count of each rank.
 
-    A rank without rows takes the form of the others; if nobody has any, all take that of rank 0.
+    A rank without rows takes the form of the others. If no rank has rows, all take the form of rank 0.
 
     Raises
     ------
     CollectiveMismatch
-        Ranks have rows of other forms.
+        Ranks have rows of different forms.
     """
     filled: list[KeyedForm] = [form for form, count in said if count] or [said[0][0]]
     if any(form != filled[0] for form in filled):
@@ -46,17 +46,17 @@ def common_form(call: str, said: Sequence[tuple[KeyedForm, int]]) -> KeyedForm:
 
 
 def described(call: str, form: KeyedForm, row_count: int) -> str:
-    """A call with rows, in words."""
+    """Describe a call with rows as text."""
     return f"{call} of {form if row_count else 'no rows'}"
 
 
 def is_same_layout(native: Any, call: str, layout: str) -> bool:
-    """Whether all ranks have the same layout; they have to make the same call. Cost: an allreduce of 32 bytes.
+    """Return whether all ranks have the same layout. All must make the same call. Cost: an allreduce of 32 bytes.
 
     Raises
     ------
     CollectiveMismatch
-        On every rank: ranks make other calls.
+        On every rank: ranks make different calls.
     """
     call_mark, layout_mark = _mark(call), _mark(layout)
     marks = np.array([call_mark, -call_mark, layout_mark, -layout_mark])
@@ -67,5 +67,5 @@ def is_same_layout(native: Any, call: str, layout: str) -> bool:
 
 
 def _mark(text: str) -> int:
-    """63 bits that differ where texts do."""
+    """Return a 63-bit hash of a text."""
     return int.from_bytes(hashlib.blake2b(text.encode(), digest_size=8).digest(), "little") >> 1

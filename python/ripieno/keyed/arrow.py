@@ -1,9 +1,8 @@
-"""Arrow columns as keys and values, and back, without a copy where the layouts agree.
+"""Convert Arrow columns to keys and values, and back, without a copy if the layouts agree.
 
-They agree for integers and floating-point numbers, lists of a fixed size, and strings and bytes with 64-bit offsets.
-Offsets of 32 bits are widened, which costs n words, the characters staying where they are. Copied are integer keys of
-less than 64 bits, dictionaries (decoded), views of strings, columns of several chunks (made one), and numbers that are
-not aligned.
+They agree for integers and floating-point numbers, fixed-size lists, and strings and bytes with 64-bit offsets. 32-bit
+offsets are widened, which copies n words but not the characters. The following are copied: integer keys of less than 64
+bits, dictionaries (decoded), string views, columns of several chunks (merged), and unaligned numbers.
 """
 
 from __future__ import annotations
@@ -20,7 +19,7 @@ from ripieno.keyed.columns import EXPECTED_KEYS, EXPECTED_VALUES, Keys, Strings,
 
 
 def columns_of(data: Any, names: Sequence[str]) -> list[pa.Array]:
-    """The named columns of a table or frame."""
+    """Return the named columns of a table or frame."""
     try:
         table = pa.table(data)
     except (TypeError, ValueError) as error:
@@ -32,7 +31,7 @@ def columns_of(data: Any, names: Sequence[str]) -> list[pa.Array]:
 
 
 def keys_of(given: Any, what: str) -> Keys:
-    """An Arrow column, or a list or array of strings, as keys."""
+    """Return an Arrow column, or a list or array of strings, as keys."""
     column = _checked(_column(given, what), what)
     kind = column.type
     if pa.types.is_null(kind):
@@ -51,7 +50,7 @@ def keys_of(given: Any, what: str) -> Keys:
 
 
 def values_of(given: Any, what: str) -> NDArray[Any]:
-    """An Arrow column of numbers, or of lists of numbers that are all of one length, as rows."""
+    """Return an Arrow column of numbers, or of equally long lists of numbers, as rows."""
     column = _checked(_column(given, what), what)
     kind, width = column.type, None
     if pa.types.is_fixed_size_list(kind):
@@ -65,13 +64,13 @@ def values_of(given: Any, what: str) -> NDArray[Any]:
         column, width = _checked(column.flatten(), what), int(lengths[0]) if len(lengths) else 1
     if not _is(column.type, pa.types.is_integer, pa.types.is_floating, pa.types.is_boolean):
         raise InputError(f"{what}: {kind}: {EXPECTED_VALUES}, or lists of these")
-    # Booleans are bits there.
+    # Arrow stores booleans as bits.
     array: NDArray[Any] = column.to_numpy(zero_copy_only=not pa.types.is_boolean(column.type))
     return array if width is None else array.reshape(-1, width)
 
 
 def array_of_keys(keys: Keys) -> pa.Array:
-    """Keys as an Arrow array on the same memory: int64, large_string or large_binary."""
+    """Return keys as an Arrow array on the same memory: int64, large_string or large_binary."""
     if not isinstance(keys, Strings):
         return pa.array(keys)
     kind = pa.large_string() if keys.is_text else pa.large_binary()
@@ -79,7 +78,7 @@ def array_of_keys(keys: Keys) -> pa.Array:
 
 
 def array_of_values(values: NDArray[Any]) -> pa.Array:
-    """Values as an Arrow array on the same memory; rows of several elements as lists of a fixed size."""
+    """Return values as an Arrow array on the same memory; rows of several elements as fixed-size lists."""
     if values.ndim == 1:
         return pa.array(values)
     return pa.FixedSizeListArray.from_arrays(pa.array(values.reshape(-1)), values.shape[1])
@@ -122,13 +121,13 @@ def _decoded(column: pa.DictionaryArray | pa.ChunkedArray) -> pa.Array | pa.Chun
         return pa.chunked_array([_decoded(chunk) for chunk in column.chunks] or [pa.array([], column.type.value_type)])
     words = column.dictionary
     if _is(words.type, pa.types.is_string_view, pa.types.is_binary_view):
-        # Arrow cannot take from views.
+        # Arrow's take does not support views.
         words = words.cast(pa.large_string() if pa.types.is_string_view(words.type) else pa.large_binary())
     return words.take(column.indices)
 
 
 def _checked(column: pa.Array, what: str) -> pa.Array:
-    """`column`, in which nothing is missing."""
+    """Return `column`, checked to have no missing values."""
     if column.null_count:
         row = int(np.flatnonzero(column.is_null().to_numpy(zero_copy_only=False))[0])
         nulls = f"{column.null_count} of {len(column)} are null, the first in row {row}"

@@ -1,4 +1,4 @@
-"""What collectives make of keyed data: the parts of all ranks meet by their keys or ids, not by their places."""
+"""Provide collectives of keyed data: the parts of all ranks are merged by keys or ids, not by position."""
 
 from __future__ import annotations
 
@@ -12,12 +12,12 @@ from ripieno.keyed.regroup import regrouping
 from ripieno.keyed.table import Table
 from ripieno.wire.calls import StagedCall
 
-#: What these calls are for; any other value is an array or an object.
+#: Types for these calls. Any other value is an array or an object.
 KEYED = (KeyValues, Table)
 
 
 def allreduced(value: KeyValues | Table, op: Combine | None, world_size: int, threads: int) -> StagedCall[Any]:
-    """The call by which every rank gets the parts of all ranks, equal keys combined by `op`, None being its own."""
+    """Return the call that merges the parts of all ranks on every rank; None as `op` is the value's own operation."""
     if isinstance(value, Table):
         if op is not None and combiner_of(op).name != value.combiner.name:
             raise InputError(f"op={op!r}: this table combines by {value.combiner.name}: leave op out")
@@ -29,7 +29,7 @@ def allreduced(value: KeyValues | Table, op: Combine | None, world_size: int, th
 
 
 def allgathered(value: KeyValues | Table) -> StagedCall[Any]:
-    """The call by which every rank gets the parts of all ranks."""
+    """Return the call that gathers the parts of all ranks on every rank."""
     if isinstance(value, Table):
         return StagedCall(lambda native: table_calls.allgathered(native, value))
     return StagedCall(lambda native: gather.allgathered(native, value))

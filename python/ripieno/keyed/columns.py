@@ -1,4 +1,4 @@
-"""Columns of keys and values: whatever the caller has, checked, as the NumPy arrays that the native module works on."""
+"""Provide columns of keys and values: check input in any supported form, and convert it to NumPy arrays."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ class Strings(NamedTuple):
     offsets : int64 array of shape (n + 1,)
     data : uint8 array
     is_text : bool
-        Whether the strings are UTF-8, and not any bytes.
+        Whether the strings are UTF-8 rather than arbitrary bytes.
     """
 
     offsets: NDArray[Any]
@@ -37,7 +37,7 @@ class Strings(NamedTuple):
 
     @property
     def used(self) -> NDArray[Any]:
-        """The bytes of these strings, of what may be a larger array."""
+        """Return the bytes of these strings, a part of an array that may be larger."""
         return self.data[self.offsets[0] : self.offsets[-1]]
 
 
@@ -48,15 +48,15 @@ _DTYPES = ("", "bool", *sorted(dtype.name for dtype in NATIVE_DTYPES), "bfloat16
 
 
 class KeyedForm(NamedTuple):
-    """What the keys and rows of key-values are: all ranks' have the same.
+    """The form of keys and rows. All ranks have the same one.
 
     Attributes
     ----------
     keys : {"int64", "string", "binary"}
     dtype : str
-        Of the values; empty where there are only keys.
+        Dtype of the values; empty if there are only keys.
     width : int or None
-        Elements of a row; None for values of one axis.
+        Elements per row; None for one-dimensional values.
     """
 
     keys: str
@@ -70,25 +70,25 @@ class KeyedForm(NamedTuple):
 
     @property
     def label(self) -> int:
-        """A number of 64 bits that says all of it."""
+        """A 64-bit number that encodes the form."""
         return (self.width or 0) << 8 | _DTYPES.index(self.dtype) << 2 | _KEYS.index(self.keys)
 
     @classmethod
     def of_label(cls, label: int) -> KeyedForm:
-        """The form of which this is the label."""
+        """Return the form with this label."""
         return cls(_KEYS[label & 3], _DTYPES[label >> 2 & 63], label >> 8 or None)
 
     @property
     def native(self) -> tuple[str, str, int, int]:
-        """Kind of keys, dtype and width as the native module takes them, and the label of what it does not know."""
+        """Kind of keys, dtype and width for the native module, and a label for the rest."""
         width = 1 if self.width is None else self.width
-        # Booleans are bytes there.
+        # The native module stores booleans as bytes.
         dtype = "uint8" if self.dtype in ("", "bool") else self.dtype
         return "int64" if self.keys == "int64" else "string", dtype, width if self.dtype else 0, self.label
 
     @property
     def empty(self) -> tuple[Keys, NDArray[Any] | None]:
-        """No keys and no values of this form."""
+        """Return no keys and no values, in this form."""
         none = np.empty(0, np.int64)
         keys = (
             none if self.keys == "int64" else Strings(np.zeros(1, np.int64), none.view(np.uint8), self.keys == "string")
@@ -96,7 +96,7 @@ class KeyedForm(NamedTuple):
         return keys, self.rows_of(np.empty(0, self.dtype or np.uint8))
 
     def keys_of(self, native: Any) -> Keys:
-        """The keys that the native module gives, as a column."""
+        """Return keys of the native module as a column."""
         if self.keys == "int64":
             keys: NDArray[np.int64] = native
             return keys
@@ -104,7 +104,7 @@ class KeyedForm(NamedTuple):
         return Strings(offsets, data, self.keys == "string")
 
     def rows_of(self, flat: NDArray[Any]) -> NDArray[Any] | None:
-        """The values that the native module gives, as rows."""
+        """Return values of the native module as rows."""
         if not self.dtype:
             return None
         flat = flat.view(np.bool_) if self.dtype == "bool" else flat
@@ -123,31 +123,31 @@ def key_count(keys: Keys) -> int:
 
 
 def native_keys(keys: Keys) -> Any:
-    """Keys as the native module takes them."""
+    """Return keys in the form of the native module."""
     return (keys.offsets, keys.data) if isinstance(keys, Strings) else keys
 
 
 def native_values(values: NDArray[Any] | None, count: int) -> NDArray[Any]:
-    """Values as the native module takes them."""
+    """Return values in the form of the native module."""
     if values is None:
         return np.empty((count, 0), np.uint8)
     return values.view(np.uint8) if values.dtype == np.bool_ else values
 
 
 def widened(values: NDArray[Any], op: str) -> NDArray[Any]:
-    """`values` in the type in which pandas and polars add and multiply them: whole numbers in 64 bits."""
+    """Return `values` in the dtype that pandas and polars use for sums and products: integers in 64 bits."""
     if op not in ("sum", "prod") or values.dtype.kind not in "biu":
         return values
     return values.astype(np.uint64 if values.dtype.kind == "u" else np.int64, copy=False)
 
 
 def keys_of(given: Any, what: str = "keys") -> Keys:
-    """`given` as a column of keys; int64 arrays and large strings stay where they are.
+    """Return `given` as a column of keys. int64 arrays and large strings are not copied.
 
     Raises
     ------
     InputError
-        Other keys than whole numbers or strings, more than one axis, missing keys.
+        Keys are not integers or strings, have more than one axis, or are missing.
     """
     if isinstance(given, Strings):
         return given
@@ -172,12 +172,12 @@ def keys_of(given: Any, what: str = "keys") -> Keys:
 
 
 def values_of(given: Any, count: int, what: str = "values") -> NDArray[Any] | None:
-    """`given` as `count` contiguous rows of shape (count,) or (count, width), or None; only copied if it is not yet.
+    """Return `given` as `count` contiguous rows of shape (count,) or (count, width), or None; copied only if necessary.
 
     Raises
     ------
     InputError
-        Another number of rows, rows of different lengths, missing values, other types than numbers.
+        The number of rows differs, rows have different lengths, values are missing, or their type is not numeric.
     """
     if given is None:
         return None
@@ -195,12 +195,12 @@ def values_of(given: Any, count: int, what: str = "values") -> NDArray[Any] | No
 
 
 def aligned(array: NDArray[Any], dtype: np.dtype[Any] | type) -> NDArray[Any]:
-    """`array` as the native module reads it: contiguous and aligned; only copied if it is not yet."""
+    """Return `array` in the layout of the native module: contiguous and aligned; copied only if necessary."""
     return np.require(array, dtype, ["C_CONTIGUOUS", "ALIGNED"])
 
 
 def joined_keys(columns: Sequence[Keys]) -> Keys:
-    """Columns of one kind, one after the other."""
+    """Concatenate columns of one kind."""
     if len(columns) == 1:
         return columns[0]
     strings = [column for column in columns if isinstance(column, Strings)]
@@ -217,14 +217,14 @@ def joined_keys(columns: Sequence[Keys]) -> Keys:
 
 
 def slice_keys(keys: Keys, begin: int, end: int) -> Keys:
-    """The keys of rows `begin` … `end` - 1, on the same memory."""
+    """Return the keys of rows `begin` … `end` - 1, on the same memory."""
     if isinstance(keys, Strings):
         return Strings(keys.offsets[begin : end + 1], keys.data, keys.is_text)
     return keys[begin:end]
 
 
 def taken_keys(keys: Keys, rows: NDArray[Any]) -> Keys:
-    """The keys of some rows, in the order of `rows`."""
+    """Return the keys of some rows, in the order of `rows`."""
     if not isinstance(keys, Strings):
         taken: NDArray[np.int64] = keys[rows]
         return taken
@@ -239,7 +239,7 @@ def _array(given: Any, what: str) -> NDArray[Any] | None:
 
 
 def _listed(given: Any, what: str, expected: str) -> NDArray[Any]:
-    """A list of numbers as an array."""
+    """Return a list of numbers as an array."""
     try:
         array = np.asarray(given)
     except (ValueError, OverflowError) as error:
@@ -253,7 +253,7 @@ def _is_arrow(given: Any) -> bool:
     return hasattr(given, "__arrow_c_stream__") or hasattr(given, "__arrow_c_array__")
 
 
-# PyArrow takes half a second to import.
+# Imported on use: PyArrow takes half a second to import.
 
 
 def _arrow_keys(given: Any, what: str) -> Keys:

@@ -1,8 +1,8 @@
-"""How rows of equal keys become one: an operation of the native module, or a function on blocks of rows.
+"""Combine rows with equal keys: by an operation of the native module, or by a function on blocks of rows.
 
-A function gets two blocks of rows, left and right, and gives one: row i of what it gives stands for rows i of both. So
-a group of m rows is folded in ceil(log2 m) rounds, in each of which all neighbours of all groups meet in one call. The
-order is fixed, so the bits are the same in every run; the function should be associative.
+A function takes two blocks of rows, left and right, and returns one: row i of the result combines row i of both. A
+group of m rows is folded in ceil(log2 m) rounds. In each round one call combines all pairs of neighbors of all groups.
+The order is fixed, so the bits are the same in every run. The function should be associative.
 """
 
 from __future__ import annotations
@@ -23,14 +23,14 @@ CONCAT = "concat"
 
 
 class Combiner(NamedTuple):
-    """A name that all ranks share, and what it stands for.
+    """An operation or function, with a name that all ranks share.
 
     Attributes
     ----------
     name : str
         An operation, "concat", or the name of the function.
     function : callable or None
-        The caller's own, where no operation is meant.
+        The caller's function, or None for an operation.
     """
 
     name: str
@@ -38,24 +38,24 @@ class Combiner(NamedTuple):
 
     @property
     def combine(self) -> Combine:
-        """As an argument of another call."""
+        """The combiner as the argument of another call."""
         return self.function or self.name  # type: ignore[return-value]  # without a function it names an operation
 
     @property
     def blockwise(self) -> Callable[[Any, Any], Any]:
-        """As a function on blocks or on arrays."""
+        """The combiner as a function on blocks or arrays."""
         if self.function is not None:
             return self.function
         return _joined if self.name == CONCAT else self.ufunc
 
     @property
     def ufunc(self) -> np.ufunc:
-        """Of an operation, the function of NumPy, which reduces, too."""
+        """The NumPy function of an operation. It supports reductions, too."""
         return PAIRWISE[self.name].on_arrays
 
 
 def combiner_of(combine: Any) -> Combiner:
-    """What the caller means by ``combine=``."""
+    """Return the combiner for the caller's ``combine=``."""
     op = named("prod" if combine == "mul" else combine)
     if callable(op):
         return Combiner(name_of(op), op)
@@ -67,15 +67,15 @@ def combiner_of(combine: Any) -> Combiner:
 
 
 def called(combiner: Combiner, left: NDArray[Any], right: NDArray[Any]) -> NDArray[Any]:
-    """The combination of two blocks, checked to be a block of the same shape and dtype."""
+    """Return the combination of two blocks, checked to be a block of the same shape and dtype."""
     return check_rows("combine", combiner.blockwise, combiner.blockwise(left, right), left)
 
 
 def fold(combiner: Combiner, values: NDArray[Any], counts: NDArray[Any]) -> NDArray[Any]:
-    """One row for each of the groups of `counts` rows that lie one after the other in `values`.
+    """Return one row for each group. Groups of `counts` rows are consecutive in `values`.
 
-    In each round rows 2i and 2i + 1 of every group are combined; an odd one waits for the next round. Groups that are
-    down to one row take no part any more, so the cost is that of about twice the rows.
+    Each round combines rows 2i and 2i + 1 of every group; an odd last row waits for the next round. Groups with a
+    single row take no further part, so the total cost is about twice the number of rows.
     """
     counts = counts.astype(np.int64)
     result = np.empty((len(counts), *values.shape[1:]), values.dtype)

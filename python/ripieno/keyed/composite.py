@@ -1,7 +1,7 @@
-"""Several columns as one key: the bytes of their values, one after the other, and back.
+"""Encode several columns as one key, the concatenated bytes of their values, and decode it.
 
-Fixed-size values are their bytes behind a byte that says whether there is one; strings have their length in 4 bytes
-ahead. Floats that are equal have equal bytes: zero has no sign, and there is one NaN. Nothing is done row by row.
+A byte before each fixed-size value states whether it is present. Strings are preceded by their length in 4 bytes. Equal
+floats have equal bytes: zero has no sign, and there is one NaN. No code iterates over rows.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ _LENGTH_BYTES = 4
 
 
 def encoded(columns: list[pa.Array]) -> Strings:
-    """The keys of rows whose columns these are."""
+    """Return the keys of rows with these columns."""
     count = len(columns[0])
     fields = [_field(column) for column in columns]
     lengths = np.full(count, 0, np.int64)
@@ -35,7 +35,7 @@ def encoded(columns: list[pa.Array]) -> Strings:
 
 
 def decoded(keys: Strings, kinds: list[pa.DataType]) -> list[pa.Array]:
-    """The columns of keys."""
+    """Return the columns of keys."""
     at = keys.offsets[:-1].copy()
     columns = []
     for kind in kinds:
@@ -64,7 +64,7 @@ def decoded(keys: Strings, kinds: list[pa.DataType]) -> list[pa.Array]:
 
 
 def _field(column: pa.Array) -> tuple[NDArray[np.int64], NDArray[np.uint8]]:
-    """How many bytes each row takes, and all of them."""
+    """Return the number of bytes of each row, and all bytes."""
     count, kind = len(column), column.type
     is_there = column.is_valid().to_numpy(zero_copy_only=False)
     if _is_text(kind):
@@ -92,7 +92,7 @@ def _field(column: pa.Array) -> tuple[NDArray[np.int64], NDArray[np.uint8]]:
 
 
 def _numbers(column: pa.Array) -> NDArray[Any]:
-    """The values as numbers of their width, whatever stands where there is none."""
+    """Return the values as numbers of their width, with arbitrary numbers for nulls."""
     kind = column.type
     if pa.types.is_boolean(kind):
         flags: NDArray[Any] = column.fill_null(False).to_numpy(zero_copy_only=False)
@@ -120,7 +120,7 @@ def _is_text(kind: pa.DataType) -> bool:
 
 
 def _places(starts: NDArray[np.int64], lengths: NDArray[np.int64]) -> NDArray[np.int64]:
-    """The numbers ``starts[i] … starts[i] + lengths[i] - 1`` for every i, one after the other."""
+    """Return the concatenated ranges ``starts[i] … starts[i] + lengths[i] - 1`` of all i."""
     ends = np.cumsum(lengths)
     places: NDArray[np.int64] = np.repeat(starts - (ends - lengths), lengths)
     places += np.arange(len(places))

@@ -1,4 +1,4 @@
-"""`Emitter`: rows on their way to their home ranks."""
+"""Provide `Emitter`: it combines rows by key and sends them to the ranks that own the keys."""
 
 from __future__ import annotations
 
@@ -23,28 +23,28 @@ from ripieno.wire import objects
 
 
 class Emitter:
-    """Rows of equal keys are combined as they are added; all leave for their homes at once.
+    """Combines rows of equal keys as they are added, and sends all rows to their owners at once.
 
-    If adding rows fails, some of them are added and others not. Every later call raises the same error.
+    If adding rows fails, only some of them may have been added. Every later call then raises the same error.
 
     Parameters
     ----------
     world_size : int
-        How many ranks the keys have their homes at.
+        The number of ranks that own keys.
     combine : str or callable
         As for `Communicator.regroup`.
     threads : int
-        How many compute.
+        Number of computing threads.
     options
         "partitioner", "local_reduction", "memory_limit" and "spill_directory", as for `Communicator.regroup`; and
-        "widen": False keeps the dtype of whole numbers in sums and products, which wrap around in it.
+        "widen": False keeps the dtype of integers in sums and products, which then overflow in it.
 
     Attributes
     ----------
     form : Form or None
         The form of the added rows: kind of keys, dtype and width; None before the first.
     row_count : int
-        How many rows were added.
+        The number of added rows.
     """
 
     def __init__(self, world_size: int, combine: Combine = "sum", *, threads: int = 1, **options: Any) -> None:
@@ -55,7 +55,7 @@ class Emitter:
         self._threads = threads
         self._options = options_of(combine, **options)
         self._rows: _native.Aggregation | None = None
-        # What a function has to fold before it leaves: all rows of each key, and how many bytes they are.
+        # Rows that a function has to fold before they are sent: all rows of each key, and their size in bytes.
         self._unfolded: _native.Aggregation | None = None
         self._unfolded_bytes = 0
         self._failed: BaseException | None = None
@@ -64,13 +64,13 @@ class Emitter:
         return f"<Emitter for {self._world_size} ranks: {self.row_count} rows added>"
 
     def add(self, rows: KeyValues) -> None:
-        """Add rows; all that are added have keys of one kind and values of one dtype and width.
+        """Add rows. All added rows have keys of one kind and values of one dtype and width.
 
         Raises
         ------
         InputError
-            Rows differ from those before, the combination is not defined on their values, or the partitioner gives
-            anything but ranks.
+            Rows differ in form from earlier ones, the combination does not support their values, or the partitioner
+            returns invalid ranks.
         SpillError
             The memory limit is reached, and temporary files cannot be written.
         """
@@ -92,7 +92,7 @@ class Emitter:
                 self._add_leaving(form, rows.key_column, rows.values)
 
     def absorb(self, other: Emitter) -> None:
-        """Add the rows of `other`, of the same options, behind those of this one; `other` is empty then."""
+        """Add the rows of `other`, with the same options, after the rows of this one. `other` is empty afterwards."""
         self._check_whole()
         other._check_whole()
         if other.form is None or other.row_count == 0:
@@ -109,9 +109,9 @@ class Emitter:
                 self._rows.absorb(theirs)
 
     def aggregation(self, form: KeyedForm) -> _native.Aggregation:
-        """The native aggregation that rows of `form` go to, for kernels that add to it by themselves.
+        """Return the native aggregation for rows of `form`, for kernels that add to it directly.
 
-        They add to `row_count`, too.
+        Such kernels also update `row_count`.
         """
         self._check_whole()
         return self._aggregation(form)
@@ -124,12 +124,12 @@ class Emitter:
         return self._rows
 
     def combined(self) -> KeyValues | Groups:
-        """The rows of this rank alone, of an emitter for a world of one; it is empty then.
+        """Return the rows of this rank only, from an emitter for a world of one. The emitter is empty afterwards.
 
         Raises
         ------
         InputError
-            Nothing was added, so there is no type of keys and values.
+            No rows were added, so the types of keys and values are unknown.
         """
         self._check_whole()
         if self.form is None:
@@ -139,30 +139,30 @@ class Emitter:
     def regroup(
         self, native: Any, on_block: Callable[[KeyValues | Groups], None] | None = None, **exchange: Any
     ) -> tuple[KeyValues | Groups | None, dict[str, Any]]:
-        """Send all rows home, and get those that have their home here; the emitter is empty then.
+        """Send all rows to their owners, and return the rows that this rank owns. The emitter is empty afterwards.
 
         Parameters
         ----------
         native : ripieno._native.Communicator
-            Of `world_size` ranks; all of them call.
+            It has `world_size` ranks, which all call.
         on_block : callable, optional
             As for `Communicator.regroup`.
         exchange
-            How rows travel: "wave_bytes", "eager_bytes" and "pulls".
+            Options of the exchange: "wave_bytes", "eager_bytes" and "pulls".
 
         Returns
         -------
         KeyValues or Groups, or None with `on_block`
         dict
-            Statistics: "rows_added" to this rank's emitter, "rows_in" that local reduction has left of them,
-            "rows_sent" and "bytes_sent" to other ranks, "waves" in which they went, "keys" and "rows" at home here,
-            "spilled_bytes" to temporary files, and seconds for "sealing_s", "sizes_s", "exchange_s", "merge_s" and
-            "handing_on_s" (to `on_block`).
+            Statistics: "rows_added" to this rank's emitter, "rows_in" after local reduction, "rows_sent" and
+            "bytes_sent" to other ranks, "waves" of the exchange, "keys" and "rows" that this rank owns, "spilled_bytes"
+            in temporary files, and seconds: "sealing_s", "sizes_s", "exchange_s", "merge_s" and "handing_on_s" (in
+            `on_block`).
 
         Raises
         ------
         CollectiveMismatch
-            On every rank: ranks make other calls, or have rows of other forms. The emitter is empty then, too.
+            On every rank: ranks make different calls, or have rows of different forms. The emitter is empty then, too.
         """
         self._check_whole()
         form, options, row_count = self.form or KeyedForm("int64", "", None), self._options, self.row_count
@@ -179,7 +179,7 @@ class Emitter:
                 **exchange,
             )
         except CollectiveMismatch:
-            # Of what ranks call, the native module knows only whether it is the same.
+            # The native module only knows that the calls differ, not how.
             agreement.check(objects.allgather(native, agreement.described(options.call, form, row_count), None))
             raise
         if statistics["spilled_bytes"]:
@@ -190,7 +190,7 @@ class Emitter:
 
     @contextmanager
     def _changing(self) -> Iterator[None]:
-        """What is raised within is what every later call raises."""
+        """Store an exception from the block, so that every later call raises it."""
         try:
             yield
         except BaseException as error:
@@ -202,7 +202,7 @@ class Emitter:
             raise self._failed
 
     def _add_unfolded(self, rows: KeyValues) -> None:
-        """Keep rows until a function folds them: at the end, or when they are as many as memory may hold."""
+        """Keep rows until a function folds them: at the end, or when they reach the memory limit."""
         limit_bytes, row_bytes = self._options.limit.memory_bytes, -(-rows.nbytes // len(rows))
         step = len(rows) if limit_bytes is None else max(1, limit_bytes // row_bytes)
         for begin in range(0, len(rows), step):
@@ -217,7 +217,7 @@ class Emitter:
                 self._fold()
 
     def _fold(self) -> None:
-        """Let the function make one row per key of what it has not seen yet."""
+        """Let the function fold the new rows to one row per key."""
         if self._unfolded is None or self.form is None:
             return
         unfolded, self._unfolded, self._unfolded_bytes = self._unfolded, None, 0
@@ -234,19 +234,19 @@ class Emitter:
         self._aggregation(form).add(columns.native_keys(keys), given, homes, self._threads)
 
     def _sealed(self, form: KeyedForm) -> _native.Aggregation:
-        """All that was added, of rows of `form`; none of it stays here."""
+        """Return everything that was added, as rows of `form`, and leave the emitter empty."""
         if self._unfolded is not None:
             with self._changing():
                 self._fold()
         if self.row_count == 0:
-            # It may have been made for another form.
+            # An empty aggregation may have another form.
             self._rows = None
         rows = self._aggregation(form)
         self._rows, self.row_count = None, 0
         return rows
 
     def _result(self, form: KeyedForm, block: _native.Block) -> KeyValues | Groups:
-        """What is at home here; `form` is that of this rank's rows, or any if it had none."""
+        """Return the rows that this rank owns. `form` is the form of this rank's rows, or any form if it had none."""
         form = form if block.label == form.label else KeyedForm.of_label(block.label)
         if block.counts is None:
             return KeyValues.of_columns(form.keys_of(block.keys), form.rows_of(block.values))

@@ -1,4 +1,4 @@
-"""`KeyedFrame`: rows of several named columns, some of which are the key, and what is made of the rows of each key."""
+"""Provide `KeyedFrame`: rows of named columns, some of which form the key, and aggregations per key."""
 
 from __future__ import annotations
 
@@ -19,35 +19,35 @@ if TYPE_CHECKING:
     import pandas as pd
     import polars as pl
 
-#: What may be made of a column; "count" and "nulls" count what is there, and what is not.
+#: Aggregations of a column. "count" counts values that are present, "nulls" the missing ones.
 OPERATIONS = ("sum", "mean", "min", "max", "count", "nulls")
 
-#: What may become of rows whose key is not there.
+#: Treatment of rows with a missing key.
 NULLS = ("error", "drop", "keep")
 
-#: Combines key-values by an operation, here or over all ranks.
+#: Combines key-values by an operation, on this rank or over all ranks.
 Combining = Callable[[KeyValues, Any], Any]
 
 
 class _Part(NamedTuple):
-    """A column on its way: how it is combined, its numbers, and what it is for."""
+    """A column to be combined: the operation, the numbers, and the purpose."""
 
     op: str
     numbers: NDArray[Any]
 
 
 class KeyedFrame:
-    """Rows of named columns, of which some together are the key.
+    """Rows of named columns. Some of the columns together form the key.
 
     Parameters
     ----------
     data : object with ``__arrow_c_stream__`` or ``__arrow_c_array__``
-        A PyArrow table or record batch, a frame of polars or pandas, a relation of DuckDB.
+        A PyArrow table or record batch, a polars or pandas frame, or a DuckDB relation.
     keys : str or sequence of str
-        Columns of integers, floats, booleans, dates, times, strings or binaries. Floats are equal as numbers are; a NaN
-        is one key.
+        Columns of integers, floats, booleans, dates, times, strings or binaries. Floats compare as numbers; all NaNs
+        are one key.
     nulls : {"error", "drop", "keep"}
-        Of rows in whose key something is missing: they are refused, left out, or have a key of their own.
+        Treatment of rows with a missing value in their key: raise an error, drop them, or keep null as a key.
 
     Attributes
     ----------
@@ -85,41 +85,41 @@ class KeyedFrame:
         return f"<KeyedFrame: {len(self)} rows by {', '.join(self.keys)}>"
 
     def to_arrow(self) -> pa.Table:
-        """The rows as a table."""
+        """Return the rows as a table."""
         return self._table
 
     def to_polars(self) -> pl.DataFrame:
-        """The rows as a frame of polars."""
+        """Return the rows as a polars frame."""
         import polars as pl
 
         return pl.DataFrame(self._table)
 
     def to_pandas(self) -> pd.DataFrame:
-        """The rows as a frame of pandas, whose whole numbers and booleans with nulls become objects or floats there."""
+        """Return the rows as a pandas frame. Integers and booleans with nulls become objects or floats there."""
         return self._table.to_pandas()
 
     def __arrow_c_stream__(self, requested_schema: object | None = None) -> object:
         return self._table.__arrow_c_stream__(requested_schema)
 
     def aggregated(self, aggregations: Mapping[str, str | tuple[str, str]]) -> KeyedFrame:
-        """One row for each key, of these rows alone; `Communicator.aggregate` takes those of all ranks.
+        """Return one row for each key, from these rows only; `Communicator.aggregate` uses the rows of all ranks.
 
         Parameters
         ----------
         aggregations : dict of str to "count" or (str, str)
-            The columns of the result: of each the name of a column and "sum", "mean", "min", "max", "count" or "nulls";
-            "count" alone counts rows. What is null counts for "nulls" only; without any value a sum is 0, and mean,
-            least and greatest value are null. Sums of integers are int64 or uint64, those of floats float64.
+            The columns of the result. Each value is a column name with "sum", "mean", "min", "max", "count" or "nulls";
+            a plain "count" counts rows. Nulls count only for "nulls". Without any value a sum is 0, and mean, minimum
+            and maximum are null. Sums of integers are int64 or uint64, sums of floats are float64.
 
         Returns
         -------
         KeyedFrame
-            In ascending order of the bytes of the keys.
+            Rows in ascending order of the bytes of the keys.
         """
         return self.aggregated_by(aggregations, lambda rows, op: rows.combined(op))
 
     def aggregated_by(self, aggregations: Mapping[str, Any], combine: Combining) -> KeyedFrame:
-        """As `aggregated`, by `combine`, which is called in the same order on every rank."""
+        """Compute `aggregated` with `combine`, which is called in the same order on every rank."""
         asked = [(name, *_asked(self._table, each)) for name, each in aggregations.items()]
         keys = composite.encoded([_whole(self._table[name]) for name in self.keys])
         parts: dict[tuple[str, int], _Part] = {}
@@ -137,14 +137,14 @@ class KeyedFrame:
         return result
 
     def of_columns(self, schema: pa.Schema) -> KeyedFrame:
-        """No rows, of these columns, by the same keys."""
+        """Return an empty frame with these columns and the same keys."""
         return KeyedFrame(schema.empty_table(), self.keys)
 
 
 def _combined(
     keys: Strings, parts: dict[tuple[str, int], _Part], combine: Combining
 ) -> tuple[Strings, dict[tuple[str, int], NDArray[Any]]]:
-    """The keys in order, and what each part has become; parts of one operation and type travel together."""
+    """Return the sorted keys and the combined parts. Parts with one operation and dtype are combined together."""
     together: dict[tuple[str, str], list[tuple[str, int]]] = {}
     for key, part in parts.items():
         together.setdefault((part.op, part.numbers.dtype.name), []).append(key)
@@ -160,7 +160,7 @@ def _combined(
 
 
 def _parts(table: pa.Table, column: str | None, op: str) -> list[_Part]:
-    """What an aggregation needs: its own numbers, and how many there are."""
+    """Return the inputs of an aggregation: its numbers, and their count."""
     if column is None:
         return [_Part("sum", np.ones(table.num_rows, np.int64))]
     given = _whole(table[column])
@@ -186,7 +186,7 @@ def _parts(table: pa.Table, column: str | None, op: str) -> list[_Part]:
 
 
 def _finished(op: str, kind: pa.DataType | None, parts: list[NDArray[Any] | None]) -> pa.Array:
-    """A column of the result."""
+    """Return a column of the result."""
     own, counts = parts
     assert own is not None
     if counts is None or op == "sum":
@@ -214,14 +214,14 @@ def _numbers(given: pa.Array, name: str) -> NDArray[Any]:
 
 
 def _worst(dtype: np.dtype[Any], op: str) -> Any:
-    """What changes no least, or greatest, value."""
+    """Return the identity of a minimum or maximum."""
     if dtype.kind == "f":
         return dtype.type(np.inf if op == "min" else -np.inf)
     return np.iinfo(dtype).max if op == "min" else np.iinfo(dtype).min
 
 
 def _asked(table: pa.Table, aggregation: Any) -> tuple[str | None, str]:
-    """The column and the operation of an aggregation."""
+    """Return the column and the operation of an aggregation."""
     if aggregation == "count":
         return None, "count"
     is_pair = isinstance(aggregation, tuple | list) and len(aggregation) == 2
@@ -259,7 +259,7 @@ def _are_valid(table: pa.Table, keys: list[str]) -> Any:
 
 
 def _plain(kind: pa.DataType) -> pa.DataType:
-    """The type that a column has without a dictionary or a view."""
+    """Return the type of a column without dictionary or view."""
     if pa.types.is_dictionary(kind):
         kind = kind.value_type
     if pa.types.is_string_view(kind):
@@ -268,7 +268,7 @@ def _plain(kind: pa.DataType) -> pa.DataType:
 
 
 def _whole(column: pa.ChunkedArray) -> pa.Array:
-    """The column in one piece, without a dictionary or a view."""
+    """Return the column in one chunk, without dictionary or view."""
     kind = _plain(column.type)
     if kind != column.type:
         column = column.cast(kind)

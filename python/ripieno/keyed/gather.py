@@ -1,6 +1,6 @@
-"""All ranks' key-values on every rank: each column is an allgather, straight into its place.
+"""Gather all ranks' key-values on every rank: one allgather per column, directly into its place.
 
-Cost: an allgather of 24 bytes a rank, in which ranks also find the form of all rows, and the columns.
+Cost: an allgather of 24 bytes per rank, which also determines the common form of the rows, and the columns.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from ripieno.wire.arrays import elements, empty, split
 
 
 def allgathered(native: Any, rows: KeyValues) -> KeyValues:
-    """The rows of all ranks, in the order of the ranks."""
+    """Return the rows of all ranks, in rank order."""
     mine = rows.key_column
     said = np.zeros((native.world_size, 3), np.int64)
     said[native.rank] = len(rows), mine.used.size if isinstance(mine, Strings) else 0, rows.form.label
@@ -38,7 +38,7 @@ def allgathered(native: Any, rows: KeyValues) -> KeyValues:
 
 
 def _together(native: Any, mine: NDArray[Any], counts: NDArray[Any]) -> NDArray[Any]:
-    """All ranks' rows of a column, of which every rank has `counts`."""
+    """Return all ranks' rows of a column; `counts` gives the rows of each rank."""
     listed = counts.tolist()
     rows = empty((sum(listed), *mine.shape[1:]), mine.dtype)
     split(rows, listed)[native.rank][...] = mine

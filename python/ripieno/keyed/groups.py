@@ -1,4 +1,4 @@
-"""`Groups`: all rows of each key, side by side."""
+"""Provide `Groups`: all rows of each key, side by side."""
 
 from __future__ import annotations
 
@@ -16,16 +16,16 @@ if TYPE_CHECKING:
 
 
 class Groups:
-    """The result of ``combine="concat"``: keys, each once, and their rows, one key's after the other's.
+    """The result of ``combine="concat"``: each key once, and its rows, grouped by key.
 
-    The rows of key i are ``values[offsets[i]:offsets[i + 1]]``, in the order in which they were added, ranks in order.
+    The rows of key i are ``values[offsets[i]:offsets[i + 1]]``, by rank and then in the order of their addition.
 
     Attributes
     ----------
     offsets : int64 array of shape (n + 1,)
     values : array of shape (rows,) or (rows, width), or None if there are only keys
     key_column : int64 array, or Strings
-        The keys as the native module takes them.
+        The keys in the form of the native module.
 
     Examples
     --------
@@ -38,7 +38,7 @@ class Groups:
     def __init__(self, keys: Keys, offsets: NDArray[Any], values: NDArray[Any] | None) -> None:
         self.key_column = keys
         self.offsets = offsets
-        # Who gave values has some: no caller has to ask for None.
+        # Typed so that callers with values need not check for None.
         self.values: NDArray[Any] | Any = values
 
     @property
@@ -52,12 +52,12 @@ class Groups:
 
     @property
     def counts(self) -> NDArray[Any]:
-        """How many rows each key has, an int64 array of shape (n,)."""
+        """The number of rows of each key, an int64 array of shape (n,)."""
         return np.diff(self.offsets)
 
     @classmethod
     def joined(cls, parts: Sequence[Groups]) -> Groups:
-        """The groups of all `parts`, one after the other; they have no keys in common."""
+        """Concatenate the groups of all `parts`, which have no keys in common."""
         counts = np.concatenate([part.counts for part in parts])
         values = [part.values for part in parts if part.values is not None]
         keys = columns.joined_keys([part.key_column for part in parts])
@@ -70,7 +70,7 @@ class Groups:
         return f"<Groups: {len(self)} keys, {self.offsets[-1]} rows, {columns.form_of(self.key_column, self.values)}>"
 
     def to_arrow(self) -> pa.Table:
-        """The columns "key" and "values" (lists), or "key" and "count" without values, on the same memory."""
+        """Return the columns "key" and "values" (lists), or "key" and "count" without values, on the same memory."""
         import pyarrow as pa
 
         from ripieno.keyed import arrow
@@ -86,5 +86,5 @@ class Groups:
 
 
 def offsets_of(counts: NDArray[Any]) -> NDArray[Any]:
-    """Where groups of so many rows begin, and the end of the last one."""
+    """Return the start of each group, for groups of `counts` rows, and the end of the last."""
     return np.concatenate([np.zeros(1, np.int64), np.cumsum(counts, dtype=np.int64)])

@@ -1,4 +1,4 @@
-"""`KeyValues`: rows with keys, in columns."""
+"""Provide `KeyValues`: rows with keys, in columns."""
 
 from __future__ import annotations
 
@@ -23,30 +23,30 @@ if TYPE_CHECKING:
 
 
 class KeyValues:
-    """A column of keys and a row of numbers for each; keys may repeat, and stand in any order.
+    """A column of keys and a row of numbers for each. Keys may repeat, and may have any order.
 
-    Columns that have the right layout already are not copied: int64 arrays, NumPy arrays of numbers, Arrow columns of
-    the same types, large strings and large binaries. They must not change as long as this lives.
+    Columns with a suitable layout are not copied: int64 arrays, NumPy arrays of numbers, Arrow columns of the same
+    types, large strings and large binaries. They must not change during the lifetime of this object.
 
     Parameters
     ----------
     keys : array of shape (n,), list, or Arrow column
-        Whole numbers of any integer type, which become int64, or strings: NumPy ``str`` or ``bytes``, lists of ``str``
-        or of ``bytes``, Arrow strings and binaries, also dictionary-encoded. Strings are equal if their bytes are.
+        Integers of any type, which become int64, or strings: NumPy ``str`` or ``bytes``, lists of ``str`` or ``bytes``,
+        Arrow strings and binaries, also dictionary-encoded. Strings are equal if their bytes are equal.
     values : array of shape (n,) or (n, width), list, or Arrow column, optional
-        Numbers: int8 … int64, uint8 … uint64, float16, bfloat16, float32 or float64; or booleans. Without it there are
+        Numbers: int8 … int64, uint8 … uint64, float16, bfloat16, float32 or float64; or booleans. By default there are
         only keys.
 
     Attributes
     ----------
     values : array of shape (n,) or (n, width), or None
     key_column : int64 array, or Strings
-        The keys as the native module takes them.
+        The keys in the form of the native module.
 
     Raises
     ------
     InputError
-        Keys or values of other types, missing ones, rows of different lengths, another number of values than of keys.
+        Keys or values have other types or are missing, rows differ in length, or there are not as many values as keys.
 
     Examples
     --------
@@ -58,37 +58,37 @@ class KeyValues:
 
     def __init__(self, keys: Any, values: Any = None) -> None:
         self.key_column: Keys = columns.keys_of(keys)
-        # Who gave values has some: no caller has to ask for None.
+        # Typed so that callers with values need not check for None.
         self.values: NDArray[Any] | Any = columns.values_of(values, len(self))
 
     @classmethod
     def of_columns(cls, keys: Keys, values: NDArray[Any] | None) -> KeyValues:
-        """The rows of columns that are as the native module takes them: nothing is checked."""
+        """Create rows from columns in the form of the native module, without checks."""
         rows = cls.__new__(cls)
         rows.key_column, rows.values = keys, values
         return rows
 
     @classmethod
     def from_arrow(cls, data: Any, key: str = "key", value: str | None = "value") -> KeyValues:
-        """The rows of two columns of a table or frame.
+        """Create rows from two columns of a table or frame.
 
         Parameters
         ----------
         data : object with ``__arrow_c_stream__`` or ``__arrow_c_array__``
-            A PyArrow table or record batch, a frame of polars or pandas, a relation of DuckDB.
+            A PyArrow table or record batch, a polars or pandas frame, or a DuckDB relation.
         key, value : str
-            Names of the columns; None for no values. Lists of equal length become rows of that width.
+            Names of the columns; None means no values. Lists of equal length become rows of that width.
 
         Returns
         -------
         KeyValues
-            On the memory of `data` where types allow it (see the class) and a column has one chunk; columns of
-            several chunks are copied into one piece.
+            On the memory of `data` if the types allow it (see the class) and a column has one chunk. Columns of several
+            chunks are copied.
 
         Raises
         ------
         InputError
-            A column is not there or has missing values or other types.
+            A column does not exist, has missing values, or has an unsupported type.
         """
         from ripieno.keyed import arrow
 
@@ -99,9 +99,9 @@ class KeyValues:
 
     @classmethod
     def joined(cls, parts: Sequence[KeyValues]) -> KeyValues:
-        """The rows of all `parts`, one after the other.
+        """Concatenate the rows of all `parts`.
 
-        Parts without rows may be of any types; the others have keys of one kind and values of one dtype and width.
+        Parts without rows may have any types. The others have keys of one kind and values of one dtype and width.
         """
         if not parts:
             raise InputError("joined: no parts: expected one or more")
@@ -127,12 +127,12 @@ class KeyValues:
 
     @property
     def form(self) -> KeyedForm:
-        """Kind of the keys, dtype and width of the values."""
+        """The kind of the keys, and the dtype and width of the values."""
         return columns.form_of(self.key_column, self.values)
 
     @property
     def nbytes(self) -> int:
-        """Bytes of the columns."""
+        """The size of the columns in bytes."""
         keys = self.key_column
         keys_bytes = keys.offsets.nbytes + keys.used.nbytes if isinstance(keys, Strings) else keys.nbytes
         return keys_bytes + (0 if self.values is None else self.values.nbytes)
@@ -144,7 +144,7 @@ class KeyValues:
         return f"<KeyValues: {len(self)} rows, {self.form}>"
 
     def __reduce__(self) -> Any:
-        # Columns that pickle leaves where they are, cut to what is theirs.
+        # Pickle sends these columns in place, trimmed to the used part.
         keys = self.key_column
         if isinstance(keys, Strings):
             keys = Strings(keys.offsets - keys.offsets[0], np.ascontiguousarray(keys.used), keys.is_text)
@@ -166,21 +166,21 @@ class KeyValues:
     def combined(
         self, combine: Combine = "sum", *, threads: int = 1, memory_limit: int | None = None
     ) -> KeyValues | Groups:
-        """One row for each key, as `Communicator.regroup` makes them, of these rows alone.
+        """Combine these rows to one row for each key, as `Communicator.regroup` does for all ranks.
 
         Parameters
         ----------
         combine : str or callable
-            As for `Communicator.regroup`; "concat" gives `Groups`.
+            As for `Communicator.regroup`; "concat" returns `Groups`.
         threads : int
-            How many compute.
+            Number of computing threads.
         memory_limit : int, optional
-            Bytes, beyond which rows are kept in temporary files on their way.
+            Bytes beyond which rows are spilled to temporary files.
 
         Returns
         -------
         KeyValues or Groups
-            In an order that depends on the keys only.
+            In an order that depends only on the keys.
         """
         from ripieno.keyed.emitter import Emitter
 
@@ -189,7 +189,7 @@ class KeyValues:
         return emitter.combined()
 
     def take(self, rows: Any) -> KeyValues:
-        """Some rows, by their numbers, in that order."""
+        """Return some rows, by index, in that order."""
         rows = np.asarray(rows)
         if rows.dtype.kind == "b":
             rows = np.flatnonzero(rows)
@@ -201,9 +201,9 @@ class KeyValues:
         )
 
     def sorted(self, by: Literal["key", "value"] = "key", descending: bool = False) -> KeyValues:
-        """The rows in order of their keys, or of their values and, where these are equal, of their keys.
+        """Return the rows sorted by key, or by value and then by key.
 
-        Strings are compared by their bytes. Values that are not a number come last. Values must have one axis.
+        Strings are compared by their bytes. NaNs come last. Values must be one-dimensional.
         """
         rows = _order_of_keys(self.key_column, descending and by == "key")
         if by == "key":
@@ -211,7 +211,7 @@ class KeyValues:
         return self.take(rows[np.argsort(_ranked(self._sortable(by), descending)[rows], kind="stable")])
 
     def top(self, k: int) -> KeyValues:
-        """The `k` rows of the largest values, largest first, equal ones in order of their keys."""
+        """Return the `k` rows with the largest values, largest first; equal values are ordered by key."""
         ranked = _ranked(self._sortable("value"), descending=True)
         if k < 0:
             raise InputError(f"top: k={k}: expected 0 or more")
@@ -221,9 +221,9 @@ class KeyValues:
         return self._topped(k)
 
     def to_arrow(self) -> pa.Table:
-        """A table of the columns "key" and, where there are values, "value", on the same memory.
+        """Return a table of the columns "key" and, if there are values, "value", on the same memory.
 
-        Rows of several values become lists of a fixed size.
+        Rows of several values become fixed-size lists.
         """
         import pyarrow as pa
 
@@ -238,7 +238,7 @@ class KeyValues:
         return self.to_arrow().__arrow_c_stream__(requested_schema)
 
     def widened(self, combiner: Combiner) -> KeyValues:
-        """The rows with values of the type that `combiner` gives of them."""
+        """Return the rows with values in the result dtype of `combiner`."""
         if self.values is None or combiner.function is not None:
             return self
         values = columns.widened(self.values, combiner.name)
@@ -257,7 +257,7 @@ class KeyValues:
 
 
 def _ranked(values: NDArray[Any], descending: bool) -> NDArray[Any]:
-    """Numbers whose ascending order is the order asked for."""
+    """Return numbers that have the requested order when they ascend."""
     if not descending:
         return values
     return ~values if values.dtype.kind in "iu" else -values

@@ -1,4 +1,4 @@
-"""What the caller of a regroup wants, checked."""
+"""Check the options of a regroup."""
 
 from __future__ import annotations
 
@@ -18,21 +18,21 @@ from ripieno.wire.arrays import check_defined
 
 
 class SpillLimit(NamedTuple):
-    """Bytes of memory, and the directory of the temporary files that take what is more; or neither."""
+    """The memory limit in bytes and the directory for temporary files beyond it, or neither."""
 
     memory_bytes: int | None
     directory: str | None
 
 
 class Combination(NamedTuple):
-    """How the native module combines rows of one form.
+    """Operations of the native module for rows of one form.
 
     Attributes
     ----------
     leaving, arriving : str
-        Those of this rank, and those of different ranks.
+        For rows of this rank, and for rows of different ranks.
     is_folded : bool
-        Whether a function makes one row of those of a key then; rows without values have nothing to fold.
+        Whether a function then folds the rows of each key to one. Rows without values are not folded.
     """
 
     leaving: str
@@ -41,14 +41,14 @@ class Combination(NamedTuple):
 
 
 class RegroupOptions(NamedTuple):
-    """How rows are combined, and where their homes are.
+    """The combination and the owners of rows.
 
     Attributes
     ----------
     is_balanced : bool
-        Whether homes go by the sizes of parts.
+        Whether the sizes of parts determine the owners.
     call : str
-        The call, as ranks compare it.
+        The text of the call, which ranks compare.
     """
 
     combiner: Combiner
@@ -60,13 +60,13 @@ class RegroupOptions(NamedTuple):
     call: str
 
     def combination(self, form: KeyedForm) -> Combination:
-        """How rows of this form are combined."""
+        """Return the combination for rows of this form."""
         is_folded = self.combiner.function is not None and bool(form.dtype)
         arriving = self.combiner.name if self.combiner.function is None else CONCAT if is_folded else "sum"
         return Combination(arriving if self.local_reduction or not form.dtype else CONCAT, arriving, is_folded)
 
     def check(self, values: NDArray[Any] | None) -> None:
-        """`InputError` if the combination is not defined on these values."""
+        """Raise `InputError` unless the combination supports these values."""
         if values is not None and self.combiner.function is None:
             check_defined(values.dtype, self.combiner.name, "regroup")
 
@@ -79,7 +79,7 @@ def options_of(
     spill_directory: str | os.PathLike[str] | None = None,
     widen: bool = True,
 ) -> RegroupOptions:
-    """The options as the caller names them, see `Communicator.regroup`."""
+    """Return the options for the caller's arguments; see `Communicator.regroup`."""
     limit, combiner = _limit_of(memory_limit, spill_directory), combiner_of(combine)
     partitioner = partitioners.checked(partitioner)
     is_balanced = partitioner == "balanced" or (partitioner is None and combiner.name == CONCAT)
@@ -90,7 +90,7 @@ def options_of(
 
 
 def refuse_options(value: Any, **options: Any) -> None:
-    """`InputError` if any option is given beside `value`, which takes none."""
+    """Raise `InputError` if any option is given for `value`, which accepts none."""
     for name, option in options.items():
         if option is not None:
             raise InputError(f"{name}={option!r} beside {type(value).__name__}: expected to be left out")

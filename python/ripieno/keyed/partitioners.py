@@ -1,4 +1,4 @@
-"""Which rank is the home of a key."""
+"""Compute the owner rank of a key."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ Partitioner = Literal["hash", "balanced"] | Callable[[Any], Any] | None
 
 
 def checked(partitioner: Partitioner) -> Partitioner:
-    """The partitioner that is meant: Python's own `hash` stands for "hash", as its numbers differ between processes."""
+    """Return the partitioner. Python's `hash` means "hash", because its values differ between processes."""
     if partitioner is hash:
         return "hash"
     is_named = isinstance(partitioner, str) and partitioner in ("hash", "balanced")
@@ -31,7 +31,7 @@ def name_of(partitioner: Partitioner, fallback: str) -> str:
 
 
 def homes_of(partitioner: Callable[[Any], Any], keys: Any, world_size: int) -> NDArray[Any]:
-    """The rank of every key of a block, as uint32, checked."""
+    """Return the checked owner of every key of a block, as uint32."""
     homes = np.asarray(partitioner(keys))
     what = f"partitioner={name_of(partitioner, '')}"
     if homes.shape != (len(keys),) or homes.dtype.kind not in "iu":
@@ -49,5 +49,5 @@ def homes_of(partitioner: Callable[[Any], Any], keys: Any, world_size: int) -> N
 
 
 def _shown(key: Any) -> Any:
-    """A key as Python has it."""
+    """Return a key as a Python object."""
     return key.as_py() if hasattr(key, "as_py") else key.item()

@@ -1,8 +1,8 @@
-"""Regroup: rows with equal keys come together on one rank, combined.
+"""Regroup rows: move equal keys to one rank and combine them.
 
-Equal keys are combined on their way in (*local reduction*), their rows leave for their home ranks once, and are
-combined there with those of other ranks as they come. Cost: local reduction, the exchange of sizes, in which ranks also
-agree, and the combined rows once.
+Equal keys are combined as they are added (*local reduction*). Their rows are sent to their owners once, and are
+combined with the rows of other ranks on arrival. Cost: local reduction, the exchange of sizes, which also checks that
+ranks agree, and one transfer of the combined rows.
 Source: Zhang, Ruan, Qiu, "Harp: collective communication on Hadoop", IC2E 2015, section IV; Zhang et al., "Social image
 clustering with iterative MapReduce (Twister)", section 5.1 (local reduction).
 """
@@ -28,7 +28,7 @@ def regroup(
     exchange: dict[str, int] | None = None,
     **options: Any,
 ) -> tuple[Any, dict[str, Any]]:
-    """As `Communicator.regroup`, with statistics beside the result.
+    """Run `Communicator.regroup`, and return statistics in addition to the result.
 
     Parameters
     ----------
@@ -37,15 +37,15 @@ def regroup(
     on_block : callable, optional
         As for `Communicator.regroup`.
     exchange : dict, optional
-        How rows travel: "wave_bytes", "eager_bytes" and "pulls". Not for tables.
+        Options of the exchange: "wave_bytes", "eager_bytes" and "pulls". Not for tables.
     options
-        Those of `Communicator.regroup`; an emitter has its own, so none beside it.
+        Options of `Communicator.regroup`. An emitter has its own options and accepts none here.
 
     Returns
     -------
     KeyValues, Groups or Table; or None
     dict
-        What `Emitter.regroup` tells.
+        The statistics of `Emitter.regroup`.
     """
     call = regrouping(rows, comm.world_size, comm.threads, on_block=on_block, exchange=exchange, **options)
     return comm._do(StagedCall(call))
@@ -60,7 +60,7 @@ def regrouping(
     exchange: dict[str, int] | None = None,
     **options: Any,
 ) -> Callable[[Any], tuple[Any, dict[str, Any]]]:
-    """The call that `regroup` makes, for the native communicator; the options are checked here."""
+    """Return the native call of `regroup`, with checked options."""
     if isinstance(rows, Table):
         return table_regrouping(rows, on_block=on_block, **options)
     if isinstance(rows, KeyValues):

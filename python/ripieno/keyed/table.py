@@ -1,4 +1,4 @@
-"""`Table`: arrays under ids, combined where ids are equal."""
+"""Provide `Table`: arrays under ids, combined if ids are equal."""
 
 from __future__ import annotations
 
@@ -15,35 +15,35 @@ from ripieno.keyed.combiners import CONCAT, Combine, called, combiner_of
 from ripieno.keyed.key_values import KeyValues
 from ripieno.wire.arrays import accumulator, reducible, split
 
-#: An array, or KeyValues; who reads one knows which, and has not to ask.
+#: An array, or KeyValues. Typed so that callers which know the kind need no check.
 Partition = NDArray[Any] | Any
 
-# So many bytes may wait until they are combined, or as many as are combined already: adding takes linear time.
+# At most this many bytes, or as many as are combined already, wait to be combined. So adding takes linear time.
 _WAITING_BYTES = 1 << 20
 
 
 class Table(MutableMapping[int, Partition]):
-    """Partitions under ids, as a mapping whose ids ascend; an id that is added again is combined.
+    """Partitions under ids: a mapping with ascending ids. Adding to an existing id combines the partitions.
 
     ``table[id] = partition`` replaces, ``table.add(id, partition)`` combines. Partitions are neither copied nor
-    changed, and must stay as they are. Rows, that is key-values and arrays of "concat", are combined when they are
-    read, or have become twice as many. So adding takes time in proportion to the added rows.
+    changed, and the caller must not change them. Rows, which are key-values and arrays of "concat", are combined when
+    they are read or when their number has doubled. So adding takes time proportional to the added rows.
 
     Parameters
     ----------
     partitions : mapping of int to array or KeyValues, optional
-        Ids are whole numbers of 64 bits. Arrays are of any shape and of a type that `Communicator.allreduce` takes;
-        different ids may have different shapes and types.
+        Ids are 64-bit integers. Arrays have any shape and a dtype that `Communicator.allreduce` accepts. Different ids
+        may have different shapes and dtypes.
     combine : {"sum", "prod", "min", "max", "and", "or", "xor", "concat"} or callable
-        How two partitions of an id become one: elementwise, or by a function of two arrays that gives one of the same
+        How to combine two partitions of an id: elementwise, or by a function of two arrays that returns one of the same
         shape and dtype. Sums and products of floats below 64 bits accumulate in float64 and are rounded when they are
-        read or sent. "concat" puts the rows of one behind those of the other; their lengths may differ. Key-values
-        are joined and combined by key.
+        read or sent. "concat" appends the rows of one to the rows of the other; their lengths may differ. Key-values
+        are concatenated and combined by key.
 
     Raises
     ------
     InputError
-        An id is no whole number, a partition no array, or `combine` unknown or not defined on the type.
+        An id is not an integer, a partition is not an array, or `combine` is unknown or does not support the dtype.
 
     Examples
     --------
@@ -64,18 +64,18 @@ class Table(MutableMapping[int, Partition]):
             self[number] = partition
 
     def add(self, number: int, partition: Any) -> None:
-        """Put `partition` under an id, combined with the one that is there.
+        """Store `partition` under an id, combined with the existing one.
 
         Raises
         ------
         InputError
-            It has another shape or dtype than the one that is there.
+            Its shape or dtype differs from the existing partition.
         """
         number = _checked_id(number)
         self.merge(number, self._checked(number, partition))
 
     def merge(self, number: int, given: Partition) -> None:
-        """Add a partition of another table that combines alike: what it is was checked there."""
+        """Add a partition of another table with the same combiner, which has checked it."""
         pile = self._piles.get(number)
         if pile is None:
             self._piles[number] = _Pile(given)
@@ -139,7 +139,7 @@ class Table(MutableMapping[int, Partition]):
             return partition
         if isinstance(partition, bytes | bytearray):
             partition = np.frombuffer(partition, np.uint8)
-        # Whatever it is an array of: sums of booleans count them.
+        # Any dtype is accepted: sums of booleans count them.
         array = reducible(partition, "min", what)
         return reducible(columns.widened(array, op) if named else array, op, what)
 
@@ -157,7 +157,7 @@ class Table(MutableMapping[int, Partition]):
             )
 
     def _combine(self, pile: _Pile) -> None:
-        """Make one of all that was added to a pile."""
+        """Combine all waiting partitions of a pile into one."""
         pieces: list[Any] = [pile.whole, *pile.waiting]
         if isinstance(pile.whole, KeyValues):
             pile.whole = KeyValues.joined(pieces)
@@ -169,7 +169,7 @@ class Table(MutableMapping[int, Partition]):
 
 
 class _Pile:
-    """What was added under an id: `whole` is combined already, the others wait, in their order.
+    """The partitions added under an id: `whole` is combined already, the others wait in their order.
 
     Sums and products of floats below 64 bits are `accumulated` in float64; `whole` is rounded when it is read.
     """
@@ -183,16 +183,16 @@ class _Pile:
 
 
 class PackedPartitions(NamedTuple):
-    """Partitions on their way: arrays of one dtype in one line, in the order of `ids`.
+    """Serialized partitions: the arrays of each dtype in one flat array, in the order of `ids`.
 
     Attributes
     ----------
     ids : list of int
-        Of the arrays, ascending.
+        Ids of the arrays, ascending.
     layout : list of (str, tuple of int)
-        Dtype and shape of each.
+        Dtype and shape of each array.
     lines : dict of str to array
-        By dtype.
+        Flat arrays by dtype.
     others : dict of int to KeyValues
     """
 
@@ -203,7 +203,7 @@ class PackedPartitions(NamedTuple):
 
 
 def pack(partitions: Mapping[int, Partition]) -> PackedPartitions:
-    """Partitions in few arrays; they are copied, unless there is only one of its dtype."""
+    """Pack partitions into few arrays. They are copied, unless there is only one of its dtype."""
     packed = PackedPartitions([], [], {}, {})
     pieces: dict[str, list[NDArray[Any]]] = {}
     for number in sorted(partitions):
@@ -220,7 +220,7 @@ def pack(partitions: Mapping[int, Partition]) -> PackedPartitions:
 
 
 def unpack(packed: PackedPartitions) -> dict[int, Partition]:
-    """The partitions, on the memory of the lines."""
+    """Return the partitions, on the memory of the flat arrays."""
     partitions: dict[int, Partition] = dict(packed.others)
     sizes: dict[str, list[int]] = {dtype: [] for dtype in packed.lines}
     for dtype, shape in packed.layout:

@@ -1,9 +1,10 @@
-"""Collectives of tables: partitions of equal ids come together, from all ranks.
+"""Provide collectives of tables: merge the partitions with equal ids of all ranks.
 
-Tables of the same ids, shapes and types everywhere are reduced in one line per dtype, as arrays are. Others are
-regrouped — each partition goes to its home, where it is combined in the order of the ranks — and then gathered.
-Partitions travel with the words of the call, which ranks compare. Cost: in an allreduce, one of 32 bytes first, and of
-one line that of its allreduce. Regroup: each partition once; allgather: each combined partition to every rank.
+Tables with the same ids, shapes and dtypes on all ranks are reduced like arrays, in one flat array per dtype. Other
+tables are regrouped and then gathered: each partition goes to its owner, which combines it in rank order. The text of
+the call is sent with the partitions, and ranks compare it. Cost of allreduce: an allreduce of 32 bytes, then for a
+single flat array its allreduce. Cost of regroup: each partition once. Cost of allgather: each combined partition to
+every rank.
 Source: Zhang, Ruan, Qiu, "Harp: collective communication on Hadoop", IC2E 2015, section IV, table I.
 """
 
@@ -33,7 +34,7 @@ def table_regrouping(
     local_reduction: bool = True,
     **options: Any,
 ) -> Callable[[Any], tuple[Table, dict[str, Any]]]:
-    """The call of `regroup` on a table; a table is reduced locally as it is filled, and stays in memory."""
+    """Return the call of `regroup` on a table. Tables are reduced locally when they are filled, and stay in memory."""
     partitioner = partitioners.checked(partitioner)
     if partitioner == "balanced":
         raise InputError("partitioner='balanced' of a table: expected 'hash' or a function of an array of ids")
@@ -43,7 +44,7 @@ def table_regrouping(
 
 
 def regrouped(native: Any, table: Table, partitioner: Partitioner = None) -> tuple[Table, dict[str, Any]]:
-    """The partitions that have their home here: at rank ``id % world_size``, or where the partitioner says."""
+    """Return the partitions that this rank owns: by ``id % world_size``, or by the partitioner."""
     begin_s, sent_before = time.perf_counter(), native.statistics()["bytes_sent"]
     ids = np.array(list(table), np.int64)
     if callable(partitioner):
@@ -69,13 +70,13 @@ def regrouped(native: Any, table: Table, partitioner: Partitioner = None) -> tup
 
 
 def allgathered(native: Any, table: Table) -> Table:
-    """The partitions of all ranks, those of equal ids combined in the order of the ranks."""
+    """Return the partitions of all ranks, with equal ids combined in rank order."""
     call = f"allgather of a table, combine={table.combiner.name}"
     return _united(table.combiner, objects.allgather(native, (call, pack(table)), None))
 
 
 def allreduced(native: Any, table: Table) -> Table:
-    """The partitions of all ranks, those of equal ids combined, by whichever way is the shorter."""
+    """Return the partitions of all ranks, with equal ids combined, by the cheaper of two algorithms."""
     packed = pack(table)
     layout = repr((packed.ids, packed.layout, sorted(packed.others)))
     is_same = agreement.is_same_layout(native, f"allreduce of a table, combine={table.combiner.name}", layout)
@@ -89,7 +90,7 @@ def allreduced(native: Any, table: Table) -> Table:
 
 
 def _united(combiner: Combiner, came: Sequence[tuple[str, PackedPartitions]]) -> Table:
-    """One table of what ranks gave, who all have to make the same call."""
+    """Return one table from the packed partitions of all ranks, which must make the same call."""
     agreement.check([call for call, _ in came])
     return _table(combiner, [packed for _, packed in came])
 

@@ -1,4 +1,4 @@
-"""Iterative map-reduce: a driver, and map tasks that stay with their partitions on the workers.
+"""Provide iterative map-reduce: a driver, and map tasks that stay with their partitions on the workers.
 
     with rp.MapReduce(map=assign, reduce=recenter, workers=4, name="kmeans", checkpoint="checkpoints") as job:
         job.cache(points, tasks=32)

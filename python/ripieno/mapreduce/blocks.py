@@ -1,4 +1,4 @@
-"""Blocks of complete keys: reduced where they come together, joined at the driver."""
+"""Handle blocks of complete keys: reduce them on their rank, join them at the driver."""
 
 from __future__ import annotations
 
@@ -15,18 +15,18 @@ EXPECTED = "expected KeyValues, (keys, values), a Table or a dict of ids to arra
 
 
 class Reducer:
-    """Takes blocks as they become complete, in the same order in every run.
+    """Reduces blocks as they become complete, in the same order in every run.
 
     Attributes
     ----------
     blocks : list
-        What `reduce` has given, or the blocks themselves.
+        The results of `reduce`, or the blocks themselves.
     amounts : dict
-        What it has added to accumulators.
+        The amounts that `reduce` has added to accumulators.
     seconds : float
-        Spent in it.
+        Seconds spent in `reduce`.
     in_bytes : int
-        Of what it was given.
+        Bytes of its inputs.
     """
 
     def __init__(
@@ -67,14 +67,14 @@ class Reducer:
 
 
 def as_keyed(output: Any) -> Any:
-    """What `map` or `reduce` has given: a pair is KeyValues, a dict a Table, anything else what it is."""
+    """Return an output of `map` or `reduce` as keyed data: a pair as KeyValues, a dict as a Table, others unchanged."""
     if isinstance(output, tuple) and len(output) == 2:
         return KeyValues(*output)
     return Table(output) if isinstance(output, dict) else output
 
 
 def joined(blocks: Sequence[Any]) -> Any:
-    """The blocks of all ranks as one, if they are of one kind of keyed data; otherwise the list of them."""
+    """Return the blocks of all ranks as one if they are keyed data of one kind; otherwise their list."""
     kinds = {type(block) for block in blocks}
     if kinds == {KeyValues}:
         return KeyValues.joined(blocks)
@@ -86,7 +86,7 @@ def joined(blocks: Sequence[Any]) -> Any:
 
 
 def bytes_of(value: Any) -> int:
-    """Bytes of keyed data, and of whatever else says how many it has."""
+    """Return the size in bytes of keyed data, and of any other object that reports a size."""
     if isinstance(value, Table):
         return sum(partition.nbytes for partition in value.values())
     if isinstance(value, Groups):

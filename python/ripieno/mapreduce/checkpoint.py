@@ -1,9 +1,9 @@
-"""Checkpoints of a job in a folder: the iteration, what its steps have given, and what its user keeps.
+"""Store checkpoints of a job in a folder: iteration, result, accumulators and the user's state.
 
 The folder of a job holds a manifest and the blobs that it names by the BLAKE2 digest of their content. A new checkpoint
-is durable before anything of the last one is removed: blobs, then the manifest, each written beside its place,
-synchronized and renamed. So there is a whole checkpoint at any time, whenever the process or the machine ends. The
-manifest's first line has a digest of the rest, and all is checked before any of it is used.
+is durable before any file of the last one is removed: first the blobs, then the manifest, each written to a temporary
+name, synced and renamed. So a complete checkpoint exists at any time, even if the process or machine stops. The first
+line of the manifest is a digest of the rest. All digests are verified before any data is used.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ _HEAD = re.compile(rb"ripieno checkpoint (\d+) ([0-9a-f]{64})\n")
 
 @dataclass(frozen=True)
 class CheckpointContents:
-    """What a checkpoint holds: iterations done, the last step's result, the user's state, values of accumulators."""
+    """Contents of a checkpoint: iterations done, last step's result, user's state, values of accumulators."""
 
     iteration: int
     result: Any
@@ -45,25 +45,25 @@ class CheckpointContents:
 
 
 class Checkpoints:
-    """The place where a job keeps its checkpoint; no other process can have it open at the same time.
+    """The checkpoint folder of a job. Only one process at a time can open it.
 
     Parameters
     ----------
     folder : Path
-        May hold several jobs' checkpoints, a folder each, and is made if need be.
+        Parent folder, with one folder per job. It is created if necessary.
     name : str
-        The job's.
+        Name of the job.
     program : str
-        The fingerprint of its functions.
+        Fingerprint of the job's functions.
     objects : bool
-        Whether it may hold objects, which are pickles, and a pickle can run any code when it is loaded.
+        Whether objects are allowed. Objects are pickles, and loading a pickle can run any code.
     trusted : bool
-        Whether to load it although other users own the folder or may write to it.
+        Whether to load it even if other users own the folder or can write to it.
 
     Raises
     ------
     CheckpointError
-        Another process has it open, the folder cannot be made, or other users may have written what is in it.
+        Another process has it open, the folder cannot be created, or other users may have written its files.
     """
 
     def __init__(self, folder: Path, name: str, program: str, *, objects: bool = True, trusted: bool = False) -> None:
@@ -76,7 +76,7 @@ class Checkpoints:
         self._saved: set[str] = set()
         with self._explained():
             self.folder.parent.mkdir(parents=True, exist_ok=True)
-            # The mask of some users lets their group write to what they make.
+            # The umask of some users lets their group write to new folders.
             self.folder.mkdir(mode=0o777 & ~WRITING, exist_ok=True)
             self._lock: int | None = os.open(self.folder, os.O_RDONLY | os.O_DIRECTORY)
         try:
@@ -93,12 +93,12 @@ class Checkpoints:
             raise
 
     def load(self) -> CheckpointContents | None:
-        """The last checkpoint, or None if there is none.
+        """Return the last checkpoint, or None if none exists.
 
         Raises
         ------
         CheckpointError
-            It is torn, or of another job, another program or another format, or holds objects and must not.
+            It is damaged, belongs to another job, program or format, or holds objects that are not allowed.
         """
         path = self.folder / MANIFEST
         with self._explained():
@@ -116,7 +116,7 @@ class Checkpoints:
             raise self._refused(path, f"holds an object that cannot be made again: {error}") from error
 
     def _blob_names(self, manifest: dict[str, Any]) -> set[str]:
-        """The files that the manifest names, each of which lies in the folder."""
+        """Return the names of the files in the manifest. All lie in the folder."""
         path = self.folder / MANIFEST
         try:
             names = set(blob_names(manifest["values"]))
@@ -130,14 +130,14 @@ class Checkpoints:
         return names
 
     def save(self, saved: CheckpointContents) -> None:
-        """Make `saved` the checkpoint, in place of the last one.
+        """Replace the last checkpoint by `saved`.
 
         Raises
         ------
         CheckpointError
-            It cannot be written; the last one, if there is one, is still there, and nothing else.
+            It cannot be written. Only the last checkpoint remains, if one exists.
         SerializationError
-            Something in it cannot be kept; likewise.
+            Part of it cannot be serialized. Only the last checkpoint remains, if one exists.
         """
         blobs: dict[str, Blob] = {}
 
@@ -163,7 +163,7 @@ class Checkpoints:
                     self._write(name, blobs[name][1])
                 self._sync()
                 self._write(MANIFEST, [f"ripieno checkpoint {FORMAT} {_digest([text])}\n".encode(), text])
-                # Until the new manifest is durable either of them may be what is found.
+                # Until the new manifest is durable, a later process may find either of them.
                 self._saved |= set(blobs)
                 self._sync()
                 self._saved = set(blobs)
@@ -171,7 +171,7 @@ class Checkpoints:
             self._sweep()
 
     def close(self) -> None:
-        """Let other processes have it."""
+        """Release the lock, so that other processes can open the folder."""
         lock, self._lock = self._lock, None
         if lock is not None:
             os.close(lock)
@@ -217,7 +217,7 @@ class Checkpoints:
             )
 
     def _read(self, name: str) -> bytes | None:
-        """The content of a file of the folder that was opened, or None if there is none."""
+        """Return the content of a file in the open folder, or None if it does not exist."""
         assert self._lock is not None, "a closed place is not read from"
         try:
             descriptor = os.open(name, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK, dir_fd=self._lock)
@@ -245,12 +245,12 @@ class Checkpoints:
         part.rename(self.folder / name)
 
     def _sync(self) -> None:
-        """Make the names in the folder durable."""
+        """Sync the directory entries of the folder."""
         assert self._lock is not None, "a closed place is not written to"
         os.fsync(self._lock)
 
     def _sweep(self) -> None:
-        """Remove what the checkpoint does not refer to: of older ones, and of one that was never finished."""
+        """Remove files that the checkpoint does not refer to, from older and unfinished checkpoints."""
         for entry in list(self.folder.iterdir()):
             name = entry.name
             if (_BLOB.fullmatch(name) and name not in self._saved) or (name.startswith(".") and name.endswith(".part")):

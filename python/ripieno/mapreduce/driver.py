@@ -1,7 +1,7 @@
-"""`MapReduce`: the driver of iterative map-reduce.
+"""Provide `MapReduce`, the driver of iterative map-reduce.
 
-A step is broadcast → map → shuffle → reduce → combine. Workers, their map tasks and the tasks' partitions of the input
-stay from step to step; what moves is the broadcast value, what tasks give, combined on their rank, and the result.
+A step is broadcast → map → shuffle → reduce → combine. Workers, their map tasks and the partitions of the input persist
+between steps. Only the broadcast value, the combined rows of each rank's tasks, and the result are transferred.
 Source: Zhang et al., "Social image clustering with iterative MapReduce (Twister)", sections 3 and 5.1, tables 1 and 3.
 """
 
@@ -40,75 +40,75 @@ R = TypeVar("R")
 
 
 class MapReduce(StepProgress):
-    """An iterative map-reduce job. Use it in a ``with`` statement, so that its workers end with it.
+    """An iterative map-reduce job. Use it in a ``with`` statement, which ends its workers.
 
     Parameters
     ----------
     map : callable
-        ``map(partition, value)`` of each map task gets its partition and the last broadcast value (None before that).
-        Arrays in them are read-only. It gives `KeyValues` or ``(keys, values)``; or a `Table` or a dict of ids to
-        arrays; or None.
+        ``map(partition, value)`` of each map task receives its partition and the last broadcast value (None before the
+        first). Their arrays are read-only. It returns `KeyValues` or ``(keys, values)``; or a `Table` or a dict of ids
+        to arrays; or None.
     combine : str or callable, default="sum"
-        How rows of equal keys (arrays of equal ids) become one, as for `Communicator.regroup`: "sum", "prod", "min",
-        "max", "and", "or", "xor", a function of two blocks of rows, or "concat", which keeps all.
+        How to combine rows of equal keys, or arrays of equal ids, as for `Communicator.regroup`: "sum", "prod", "min",
+        "max", "and", "or", "xor", a function of two blocks of rows, or "concat", which keeps all rows.
     reduce : callable, optional
-        ``reduce(keys, values)`` gets blocks of keys as soon as they are complete, each key in one block of one rank. It
-        gives the same as `map`, or any other object. A pair always stands for keys and values, and a dict for a table;
-        put such objects into a list. With "concat" it is ``reduce(keys, values, offsets)``, and the rows of key i are
-        ``values[offsets[i]:offsets[i + 1]]``. For tables it is ``reduce(id, array)`` and gives an array.
+        ``reduce(keys, values)`` receives blocks of keys as soon as they are complete. Each key is in one block of one
+        rank. It returns the same types as `map`, or any other object. A pair always means keys and values, and a dict a
+        table: put other pairs and dicts into a list. With "concat" the call is ``reduce(keys, values, offsets)``, and
+        the rows of key i are ``values[offsets[i]:offsets[i + 1]]``. For tables it is ``reduce(id, array)``, which
+        returns an array.
     collect : callable, optional
-        ``collect(result)`` in the driver makes the result of `step` from the results of all ranks.
+        ``collect(result)`` runs in the driver and computes the result of `step` from the results of all ranks.
     workers : int, optional
-        Worker processes to start for the job, as `launch` does, which also takes the `options`. With
-        ``on_failure="shrink"`` or "respawn", here or of `job`, the driver keeps the input and the broadcast value: if
-        workers are lost, the others or their replacements load the input again, and the step is repeated.
+        Number of worker processes to start for the job, as `launch` does, which also receives the `options`. With
+        ``on_failure="shrink"`` or "respawn", here or of `job`, the driver keeps the input and the broadcast value. If
+        workers are lost, the survivors or replacements load the input again, and the step is repeated.
     threads : int, default=1
-        Map tasks of a worker that run at the same time; `map` must then be safe for threads.
+        Map tasks that a worker runs at the same time. With more than one, `map` must be thread-safe.
     name : str
-        Name of the job. A job that is started again with the same name resumes from its checkpoint if its functions are
-        the same: their code, default arguments, closures, and arguments of a `functools.partial`. The input, broadcast
-        values, global variables and functions called by a global name are not compared. If these change, choose another
-        name.
+        Name of the job. A restarted job with the same name resumes from its checkpoint if its functions are the same:
+        their code, default arguments, closures, and arguments of a `functools.partial`. The input, broadcast values,
+        global variables and functions called by a global name are not compared. If these change, choose another name.
     checkpoint : path, optional
         Folder for checkpoints; see `iterations`. Arrays, numbers, strings, keyed data, and lists, tuples and dicts of
-        these are stored as they are. Other objects are pickled, and a pickle can run any code when it is loaded.
-        Therefore a folder that another user owns, or that other users may write to, is refused.
+        these are stored without pickle. Other objects are pickled, and loading a pickle can run any code. Therefore a
+        folder that another user owns, or that other users can write to, is rejected.
     trusted : bool, default=False
-        Whether to resume from such a folder all the same.
+        Whether to resume from such a folder anyway.
     every : int, default=1
-        Iterations from one checkpoint to the next.
+        Number of iterations between checkpoints.
     partitioner : callable or str, optional
-        Which rank gets which key, as for `Communicator.regroup`.
+        The rank of each key, as for `Communicator.regroup`.
     local_reduction : bool, default=True
-        Whether the rows of all tasks of a rank are combined before they are sent; tables always are.
+        Whether the rows of all tasks of a rank are combined before they are sent. Tables always are.
     memory_limit, spill_directory : int and path, optional
-        Bytes that a rank may hold of its tasks' rows, and the folder of the rest, as for `Communicator.regroup`. For
-        tables there is no limit: they are combined as they come, and stay in memory.
+        Bytes of its tasks' rows that a rank may hold in memory, and the folder for the rest, as for
+        `Communicator.regroup`. Tables have no limit: they are combined on arrival and stay in memory.
     job : Job, optional
-        Workers that there are already; they live on when this is closed.
+        Existing workers. They continue to run when this job is closed.
     comm : Communicator, optional
-        Inside a program: all its ranks make the same calls and get the same results. Rank 0's broadcast values count,
-        and rank 0 writes the checkpoints.
+        Inside a program: all ranks make the same calls and get the same results. The job uses rank 0's broadcast
+        values, and rank 0 writes the checkpoints.
 
     Attributes
     ----------
     tasks : list of Task
         The map tasks, with their ranks.
     iteration : int
-        How many iterations are done.
+        The number of completed iterations.
     result : object
         The result of the last step; None before the first.
     state : dict
-        The user's own; it goes into checkpoints and comes back from them.
+        The user's own state. Checkpoints store and restore it.
     resumed_from : int or None
-        The iterations that were done by the checkpoint from which this job has resumed.
+        The number of completed iterations in the checkpoint from which this job has resumed.
     statistics : list of StepStatistics
         Seconds and bytes of every stage of every step.
 
     Raises
     ------
     CheckpointError
-        The checkpoint is torn, of another job or program, or in use, or other users may have written it.
+        The checkpoint is damaged, in use, or of another job or program, or other users may have written it.
     InputError
         A parameter is wrong.
 
@@ -164,7 +164,7 @@ class MapReduce(StepProgress):
         self._closed = False
         self._known_accumulators = -1
         self._load, self._broadcast = Stage(), Stage()
-        # How ranks get their tasks and the broadcast value again, if the job goes on after a loss.
+        # Gives ranks their tasks and the broadcast value again, if the job continues after a loss.
         self._load_again: Callable[[RankTeam], None] | None = None
         self._value: SerializedValue | None = None
         if checkpoint is not None:
@@ -174,28 +174,28 @@ class MapReduce(StepProgress):
 
     @property
     def workers(self) -> int:
-        """How many ranks do the work; asking starts them."""
+        """The number of ranks that do the work. Reading it starts them."""
         return len(self._team.hosts)
 
     def cache(
         self, partitions: Any, *, tasks: int | None = None, loader: Callable[[Any], Any] | None = None
     ) -> list[Task]:
-        """Give the job its input: a map task for every partition, loaded once by the rank that runs it in every step.
+        """Set the input of the job: one map task per partition, loaded once by the rank that runs it in every step.
 
-        Ranks get stretches of the list, the largest as small as can be, by size if all sizes are known. If the hosts of
-        splits are known, ranks get splits that lie on their hosts, see `ripieno.input.assign`.
+        Each rank gets a contiguous part of the list. The largest part is as small as possible, by size if all sizes are
+        known. If the hosts of splits are known, ranks get splits that lie on their hosts; see `ripieno.input.assign`.
 
         Parameters
         ----------
         partitions : list, or array of shape (n, ...)
-            Arrays, splits of files (`ripieno.input`), which are read by their ranks, or any other objects. An array is
-            cut into blocks of rows. Of a `numpy.memmap` only the file's name travels: each rank reads its blocks into
+            Arrays, splits of files (`ripieno.input`), which their ranks read, or any other objects. An array is cut
+            into blocks of rows. For a `numpy.memmap` only the name of the file is sent: each rank reads its blocks into
             memory, so the file may change after this call. Other arrays must not change later.
         tasks : int, optional
-            Blocks to cut an array into; by default one for each rank.
+            Number of blocks for an array; by default one per rank.
         loader : callable, optional
-            ``loader(partition)`` makes the argument of `map`, on the rank that keeps the partition. By default splits
-            are read, and other partitions are taken as they are. Mapped files in the result, also in lists, tuples and
+            ``loader(partition)`` returns the argument of `map`, on the rank that keeps the partition. By default splits
+            are read, and other partitions are passed unchanged. Mapped files in the result, also in lists, tuples and
             dicts, are read into memory. A partition that is larger than memory must be read in `map`: return its path.
 
         Returns
@@ -215,9 +215,10 @@ class MapReduce(StepProgress):
         return self.tasks
 
     def broadcast(self, value: Any) -> None:
-        """Give the map tasks of all steps to come a value. Its arrays move as they are, and are read-only there.
+        """Send a value to the map tasks of all later steps. Its arrays are sent without conversion, and read-only
+        there.
 
-        Arrays must not change before these steps have ended: a single worker has them where they are.
+        Arrays must not change before these steps have ended, because a single worker reads them in place.
         """
         team, begin = self._team, time.perf_counter()
         sealed = SerializedValue(value if self._comm is None else self._comm.broadcast(value), "the broadcast value")
@@ -232,19 +233,19 @@ class MapReduce(StepProgress):
         Returns
         -------
         KeyValues, Groups, Table, list or None
-            The results of `reduce`, or the combined rows if there is no `reduce`, of rank 0, 1 …: keyed data in one,
-            other objects in a list, None if there are none. With `collect`, its result.
+            The results of `reduce`, or the combined rows without `reduce`, of rank 0, 1 …: keyed data as one object,
+            other objects in a list, None if there are no results. With `collect`, its result.
 
         Raises
         ------
         Exception
-            The error of a function, with a note of the task and its partition. The workers' parts of the job are gone:
-            a job of the same name resumes from the last checkpoint.
+            The error of a function, with a note that names the task and its partition. The workers' parts of the job
+            are lost. A job with the same name resumes from the last checkpoint.
         InputError
-            A function has returned an object of a wrong type; names the task.
+            A function has returned an object of a wrong type. The message names the task.
         RankFailed
-            A worker has died; a job of the same name resumes from the last checkpoint. With ``on_failure="shrink"`` or
-            "respawn" the step is repeated instead.
+            A worker has died. A job with the same name resumes from the last checkpoint. With ``on_failure="shrink"``
+            or "respawn" the step is repeated instead.
         """
         if not self.tasks:
             raise InputError("step: there are no map tasks: give the job its input with cache()")
@@ -265,11 +266,11 @@ class MapReduce(StepProgress):
         return self.result
 
     def report(self) -> str:
-        """`statistics` as a table: of each stage the seconds of the slowest worker and the megabytes of all."""
+        """Return `statistics` as a table: the slowest worker's seconds and the total megabytes of each stage."""
         return statistics.table(self.statistics)
 
     def close(self) -> None:
-        """End the job; its workers too if they were started for it. May be called again."""
+        """End the job, and its workers if it started them. Repeated calls have no effect."""
         self._close(None)
 
     def __repr__(self) -> str:
@@ -293,7 +294,7 @@ class MapReduce(StepProgress):
         return self._team_or_none
 
     def _on_ranks(self, call: Callable[[RankTeam], R]) -> R:
-        """Return ``call(team)``; repeat it if ranks were lost and the job goes on, after giving them their parts."""
+        """Return ``call(team)``. If ranks were lost and the job continues, restore their parts and repeat the call."""
         team = self._team
         for left in range(team.restarts, -1, -1):
             try:
@@ -307,7 +308,7 @@ class MapReduce(StepProgress):
         raise AssertionError("the last attempt returns or raises")
 
     def _give_parts(self, team: RankTeam) -> None:
-        """Give the ranks their tasks and the value that was broadcast last; the next step gives them the functions."""
+        """Send the ranks their tasks and the last broadcast value. The next step sends the functions."""
         self._known_accumulators = -1
         if self._load_again is not None:
             self._load_again(team)
@@ -315,7 +316,7 @@ class MapReduce(StepProgress):
             team.run(worker.receive, self._value)
 
     def _load_tasks(self, items: list[Any], names: list[str], loader: SerializedValue, team: RankTeam) -> None:
-        """Deal the partitions over the ranks, which load them."""
+        """Assign the partitions to the ranks, which load them."""
         dealt = deal(items, names, team.hosts)
         sealed = [
             (task, SerializedValue(item, f"the partition of {task}")) for task, item in zip(dealt, items, strict=True)
@@ -326,7 +327,7 @@ class MapReduce(StepProgress):
         self._load = Stage(*zip(*laps, strict=True))
 
     def _run_step(self, team: RankTeam) -> list[worker.Result]:
-        """Map, shuffle and reduce on all ranks, which get the functions first if these are new to them."""
+        """Map, shuffle and reduce on all ranks. Ranks without the functions receive them first."""
         if self._known_accumulators != len(self._accumulators):
             program = worker.TaskFunctions(self._map, self._reduce, self._shuffle, self._threads, self._ops)
             options = f", combine={combiner_of(self._shuffle.combine).name}, accumulators={list(self._ops.values())}"

@@ -1,7 +1,7 @@
-"""What map tasks give: pooled on their rank, where equal keys (ids) meet, and sent home once.
+"""Pool the outputs of map tasks: combine equal keys (ids) on each rank, then send them to their owners once.
 
-All tasks of a rank add to one pool (*local reduction*), so where they give the same keys, what leaves the rank is as
-large as what one of them gives. They add in the order of their numbers, so the bits do not depend on threads.
+All tasks of a rank add to one pool (*local reduction*). If they emit the same keys, the rank sends as much as one task
+emits. Outputs are added in the order of task numbers, so the bits do not depend on threads.
 Source: Zhang et al., "Social image clustering with iterative MapReduce (Twister)", section 5.1.
 """
 
@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class Shuffle:
-    """How keys come together; see `MapReduce` for each."""
+    """Options of the shuffle; see `MapReduce` for each."""
 
     combine: Combine
     partitioner: Any
@@ -34,19 +34,19 @@ class Shuffle:
     spill_directory: str | os.PathLike[str] | None
 
     def __post_init__(self) -> None:
-        # What is wrong with these is said before anything is started.
+        # Raise for wrong options before anything starts.
         self.emitter(world_size=1, threads=1)
 
     def emitter(self, world_size: int, threads: int) -> Emitter:
-        """For rows on their way to so many ranks."""
+        """Return an emitter for rows to `world_size` ranks."""
         return Emitter(world_size, self.combine, threads=threads, **self._options)
 
     def regroup_table(self, comm: Communicator, table: Table) -> tuple[Table, dict[str, Any]]:
-        """What of all ranks' tables has its home here, and statistics."""
+        """Combine the tables of all ranks. Return the partitions that this rank owns, and statistics."""
         return regroup(comm, table, combine=self.combine, **self._options)
 
     def check_table(self, table: Table) -> None:
-        """Raise InputError if there is an option that is not for tables."""
+        """Raise InputError if an option does not apply to tables."""
         table_regrouping(table, **self._options)
 
     @property
@@ -60,12 +60,12 @@ class Shuffle:
 
 
 class Pool:
-    """What the tasks of a rank give in one step.
+    """Outputs of the tasks of a rank in one step.
 
     Attributes
     ----------
     in_bytes : int
-        Of all that was added.
+        Bytes of all outputs.
     """
 
     def __init__(self, comm: Communicator, shuffle: Shuffle) -> None:
@@ -76,12 +76,12 @@ class Pool:
         self.in_bytes = 0
 
     def add(self, task: Task, output: Any) -> None:
-        """Add what a task has given.
+        """Add the output of a task.
 
         Raises
         ------
         InputError
-            It is nothing that a task may give, or not of the kind that others have given.
+            A task must not return this type, or other tasks have returned another one.
         """
         try:
             keyed = as_keyed(output)
@@ -104,7 +104,7 @@ class Pool:
             )
 
     def send(self, on_block: Callable[[Any], None]) -> int:
-        """Bring equal keys of all ranks together and hand on those at home here; bytes sent to other ranks."""
+        """Combine equal keys of all ranks at their owners, pass this rank's keys on, and return the bytes sent."""
         kinds = set(self._comm.allgather("rows" if self._emitter else "tables" if self._table is not None else None))
         kinds.discard(None)
         if len(kinds) == 2:

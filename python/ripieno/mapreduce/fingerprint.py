@@ -1,9 +1,9 @@
-"""A program's fingerprint: equal for the same functions in another process, different as soon as they are others.
+"""Compute the fingerprint of a program: equal for the same functions in another process, different after a change.
 
-To a function belong its code, its default arguments, what it has closed over, the arguments of a `functools.partial`,
-the object of a method, the attributes of a callable object. What among these is a number, a string, a path, an array,
-a function or a container or dataclass of such counts by its value. Any other object does not count, such as an
-accumulator, which is there only after the job; nor do global variables and functions that are called by a global name.
+A function contributes its code, its default arguments, its closure, the arguments of a `functools.partial`, the object
+of a method, and the attributes of a callable object. Numbers, strings, paths, arrays, functions, and containers or
+dataclasses of these contribute their values. Other objects contribute nothing, for example accumulators, which exist
+only after the job. Global variables, and functions called by a global name, contribute nothing either.
 """
 
 from __future__ import annotations
@@ -21,19 +21,19 @@ from typing import Any
 import numpy as np
 
 DIGEST_BYTES = 16
-#: What is itself wherever its repr is the same.
+#: Types with a repr that determines the value.
 _PLAIN = (NoneType, int, float, complex, str, bytes, bytearray, range, Enum, PurePath)
 _DATA = (*_PLAIN, np.ndarray, np.generic, tuple, list, set, frozenset, dict, CodeType)
 
 
 def fingerprint(parts: Mapping[str, Any]) -> str:
-    """Of a program that consists of functions and options, by name."""
-    # Other Pythons compile the same source to other code.
+    """Return the fingerprint of a program that consists of named functions and options."""
+    # Other versions of Python compile the same source to different code.
     return _digest((f"{sys.version_info[:2]}", *(_of((name, part), ()) for name, part in sorted(parts.items()))))
 
 
 def _of(part: Any, within: tuple[int, ...]) -> str:
-    """The digest of a part of the objects with the ids `within`."""
+    """Return the digest of a part of the objects with the ids `within`."""
     if id(part) in within:
         return "itself"
     return _digest(_pieces(part, (*within, id(part))))
@@ -43,7 +43,7 @@ def _pieces(part: Any, within: tuple[int, ...]) -> Iterator[str]:
     if isinstance(part, CellType):
         try:
             part = part.cell_contents
-        except ValueError:  # what is assigned later
+        except ValueError:  # the cell is not assigned yet
             return
     if not (isinstance(part, _DATA) or callable(part) or dataclasses.is_dataclass(part)):
         return
@@ -57,7 +57,7 @@ def _pieces(part: Any, within: tuple[int, ...]) -> Iterator[str]:
         for each in part:
             yield _of(each, within)
     elif isinstance(part, set | frozenset | dict):
-        # The order of a set differs from process to process, so that of a dict may, too.
+        # Sets, and therefore some dicts, have a different order in each process.
         yield from sorted(_of(each, within) for each in (part.items() if isinstance(part, dict) else part))
     elif isinstance(part, CodeType):
         yield f"{part.co_name} {part.co_code.hex()} {part.co_names} {part.co_varnames} {part.co_freevars}"
@@ -80,7 +80,7 @@ def _pieces(part: Any, within: tuple[int, ...]) -> Iterator[str]:
 
 
 def _attributes(part: Any) -> dict[str, Any]:
-    """Those of an object, but not those of a class, which are its code."""
+    """Return the attributes of an object. A class has none here, because its attributes are its code."""
     if isinstance(part, type):
         return {}
     if dataclasses.is_dataclass(part):

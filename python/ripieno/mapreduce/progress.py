@@ -1,4 +1,4 @@
-"""`StepProgress`: what a job knows from iteration to iteration, and what it resumes from."""
+"""Provide `StepProgress`: the state of a job between iterations, and its resumption."""
 
 from __future__ import annotations
 
@@ -17,14 +17,14 @@ if TYPE_CHECKING:
 
 
 class StepProgress:
-    """The driver's side of a loop of steps, see `MapReduce`.
+    """The driver's side of a loop of steps; see `MapReduce`.
 
     Parameters
     ----------
     name : str
-        The job's.
+        Name of the job.
     every : int
-        Iterations from one checkpoint to the next.
+        Number of iterations between checkpoints.
     """
 
     def __init__(self, name: str, every: int) -> None:
@@ -40,13 +40,14 @@ class StepProgress:
         self._in_iterations = False
 
     def iterations(self, count: int) -> Iterator[int]:
-        """How many iterations are done before each one that is left of `count`: 0 … count - 1 without a resumption.
+        """Yield the number of completed iterations before each remaining one of `count`: 0 … count - 1 without
+        resumption.
 
-        What is shown counts the iteration itself, too, so that the first one is iteration 1.
+        Displays include the running iteration in the count, so the first one is iteration 1.
 
-        After every `every`-th of them, and after the last, a checkpoint is written: when the loop's body has ended, so
-        that it holds what the body has done to `state`. A step outside such a loop is an iteration of its own, whose
-        checkpoint is written before it returns. After a ``break`` there is none, but by `save`.
+        A checkpoint is written after every `every`-th iteration, and after the last, at the end of the loop's body. So
+        it includes the body's changes of `state`. A step outside such a loop is an iteration of its own; its checkpoint
+        is written before it returns. After a ``break``, only `save` writes one.
         """
         while self.iteration < count:
             self._in_iterations = True
@@ -57,20 +58,20 @@ class StepProgress:
             self._finish_iteration(is_last=self.iteration == count - 1)
 
     def resume(self, start: Any) -> Any:
-        """The result of the last step of the checkpoint from which this job has resumed; otherwise `start`."""
+        """Return the last result of the checkpoint from which this job has resumed, otherwise `start`."""
         return start if self.resumed_from is None else self.result
 
     def accumulator(self, initial: Any, op: Op = "sum") -> Accumulator:
-        """A value that `map` and `reduce` add to by ``.add(amount)``, wherever they refer to it, and the driver reads.
+        """Return a value to which `map` and `reduce` add with ``.add(amount)``, and which the driver reads.
 
-        What was added in a step counts once it has ended well. After a resumption the value is the checkpoint's.
+        Amounts of a step are added once it has succeeded. After a resumption the value is the checkpoint's.
 
         Parameters
         ----------
         initial : number or array
-            Amounts have the same shape.
+            The initial value. Amounts have the same shape.
         op : {"sum", "prod", "min", "max"}, or a function that means one, such as ``max``
-            How amounts are combined.
+            The operation that combines amounts.
         """
         made = Accumulator(len(self._accumulators), initial, op)
         if made.number < len(self._restored):
@@ -79,14 +80,14 @@ class StepProgress:
         return made
 
     def save(self) -> None:
-        """Write a checkpoint now; without ``checkpoint=`` nothing.
+        """Write a checkpoint now. Without ``checkpoint=`` this does nothing.
 
         Raises
         ------
         CheckpointError
-            It cannot be written. The last one, if there is one, is still there.
+            It cannot be written. The last checkpoint remains, if one exists.
         SerializationError
-            Something in it cannot be pickled; likewise.
+            Part of it cannot be pickled. The last checkpoint remains, if one exists.
         """
         if self._checkpoints is not None:
             values = [each.value for each in self._accumulators]
@@ -94,7 +95,7 @@ class StepProgress:
             log.note("ripieno.mapreduce", f"checkpoint of iteration {self.iteration} in {self._checkpoints.folder}")
 
     def _open(self, folder: Path, program: str, comm: Communicator | None, *, trusted: bool) -> None:
-        """Resume from the checkpoint in `folder`, if there is one; the first of several drivers reads and writes it."""
+        """Resume from the checkpoint in `folder`, if one exists. The first of several drivers reads and writes it."""
         saved = None
         if comm is None or comm.rank == 0:
             self._checkpoints = Checkpoints(folder, self.name, program, trusted=trusted)

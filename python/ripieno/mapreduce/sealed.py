@@ -1,7 +1,7 @@
-"""Values on their way from the driver to its tasks.
+"""Serialize values that the driver sends to its tasks.
 
-A sealed value is a pickle beside the raw memory of its arrays, which is not converted; it is copied once, into memory
-that all workers of the machine read. Only the rank that needs the value opens it. Its arrays are read-only.
+A serialized value is a pickle and the raw memory of its arrays, without conversion. It is copied once, into memory that
+all workers of the machine read. Only the rank that needs the value deserializes it. Its arrays are read-only.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from ripieno.launch.process import parcel
 
 
 class SerializedValue:
-    """`value`, ready to travel; the accumulators among what it refers to are opened as the receiver's ends of them."""
+    """A serialized `value`. Accumulators inside it become the receiver's accumulators when it is opened."""
 
     def __init__(self, value: Any, what: str, accumulators: Sequence[Accumulator] = ()) -> None:
         def persistent_id(each: Any) -> tuple[int, tuple[int, ...], str] | None:
@@ -34,14 +34,14 @@ class SerializedValue:
 
     @property
     def size_bytes(self) -> int:
-        """What travels."""
+        """The size of the message."""
         return len(self._pickled) + sum(buffer.nbytes for buffer in self._buffers)
 
     def open(self, ledger: AccumulatorTotals) -> Any:
-        """The value, on the memory in which it has come."""
+        """Return the value, on the memory that received it."""
         buffers = []
         for buffer in self._buffers:
-            # Where nothing has travelled this is the driver's own memory.
+            # Without a transfer this is the driver's own memory, so make it read-only.
             readable = buffer.view()
             readable.flags.writeable = False
             buffers.append(readable)

@@ -1,4 +1,4 @@
-"""What the stages of each step cost, on every worker."""
+"""Record the seconds and bytes of each step's stages on every worker."""
 
 from __future__ import annotations
 
@@ -17,8 +17,8 @@ class Stage:
     worker_s : tuple of float
         Seconds on each rank; of broadcast and combine one number, the driver's.
     worker_bytes : tuple of int
-        Bytes on each rank. Of load: partitions; broadcast: the value; map: what its tasks have given; shuffle: what
-        was sent to other ranks; reduce: blocks that were reduced; combine: what came to the driver.
+        Bytes on each rank. Load: partitions. Broadcast: the value. Map: outputs of its tasks. Shuffle: bytes sent to
+        other ranks. Reduce: input blocks. Combine: bytes that the driver received.
     """
 
     worker_s: tuple[float, ...] = (0.0,)
@@ -26,25 +26,25 @@ class Stage:
 
     @property
     def seconds(self) -> float:
-        """Of the slowest worker."""
+        """Seconds of the slowest worker."""
         return max(self.worker_s)
 
     @property
     def bytes(self) -> int:
-        """Of all workers."""
+        """Bytes of all workers."""
         return sum(self.worker_bytes)
 
 
 @dataclass(frozen=True)
 class StepStatistics:
-    """One step.
+    """Statistics of one step.
 
     Attributes
     ----------
     iteration : int
-        The number of the iteration that it belongs to, from 1.
+        The number of its iteration, from 1.
     load, broadcast, map, shuffle, reduce, combine : Stage
-        Load is zero but for the first step after `MapReduce.cache`, broadcast where no new value was given.
+        Load is zero except in the first step after `MapReduce.cache`. Broadcast is zero without a new value.
     """
 
     iteration: int
@@ -57,13 +57,13 @@ class StepStatistics:
 
     @property
     def seconds(self) -> float:
-        """The sum of the stages, the slowest worker of each."""
+        """The sum over the stages of the slowest worker's seconds."""
         stages: list[Stage] = [getattr(self, stage) for stage in STAGES]
         return sum(stage.seconds for stage in stages)
 
 
 def table(steps: Sequence[StepStatistics]) -> str:
-    """A line per step, seconds and megabytes of every stage, and a line of sums."""
+    """Return a table with a line per step, seconds and megabytes of every stage, and a line of sums."""
     assert {field.name for field in fields(StepStatistics)} == {"iteration", *STAGES}, "the table has all stages"
     rows = [
         [str(step.iteration), *(_cell(getattr(step, stage)) for stage in STAGES), f"{step.seconds:.4f}"]

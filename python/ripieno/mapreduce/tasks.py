@@ -1,4 +1,4 @@
-"""Map tasks: a partition of the input each, dealt over the ranks once and for all."""
+"""Provide map tasks: one per partition of the input, each assigned to a rank for the whole job."""
 
 from __future__ import annotations
 
@@ -19,13 +19,13 @@ class Task:
     Attributes
     ----------
     number : int
-        Its place in the list of partitions: results are combined in this order.
+        Index of its partition in the list. Results are combined in this order.
     rank : int
-        Who runs it, in every step.
+        The rank that runs it, in every step.
     partition : str
-        What its input is, for people.
+        A readable description of its input.
     size_bytes : int or None
-        Of the input, if known.
+        Size of the input, if known.
     """
 
     number: int
@@ -38,7 +38,7 @@ class Task:
 
 
 def as_partitions(given: Any, count: int) -> tuple[list[Any], list[str]]:
-    """Partitions and their names: of an array `count` blocks of rows, otherwise what is listed."""
+    """Return partitions and their names: `count` blocks of rows of an array, otherwise the listed partitions."""
     if isinstance(given, np.ndarray):
         if given.ndim == 0 or not 1 <= count <= len(given):
             raise InputError(
@@ -55,11 +55,11 @@ def as_partitions(given: Any, count: int) -> tuple[list[Any], list[str]]:
 
 
 def deal(partitions: Sequence[Any], names: Sequence[str], hosts: Sequence[str]) -> list[Task]:
-    """Give every rank its tasks, `hosts` being those of the ranks; every rank gets one while there are enough.
+    """Assign the tasks to the ranks on `hosts`. Every rank gets a task if there are enough.
 
-    Splits of files whose place is known go where they lie, as `ripieno.input.assign` says. Of other partitions every
-    rank gets a stretch, so that the largest share is as small as stretches allow; where some sizes are unknown all
-    count alike.
+    Splits of files with known hosts are assigned by `ripieno.input.assign` to ranks on these hosts. Other partitions
+    are assigned in contiguous parts, so that the largest part is as small as possible. If some sizes are unknown, all
+    partitions have equal weight.
     """
     sizes = [size_bytes(partition) for partition in partitions]
     if any(getattr(partition, "hosts", ()) for partition in partitions):
@@ -70,7 +70,7 @@ def deal(partitions: Sequence[Any], names: Sequence[str], hosts: Sequence[str]) 
 
 
 def size_bytes(value: Any) -> int | None:
-    """Of a partition, as far as it is known without looking into it."""
+    """Return the size of a partition in bytes, if it is known without reading it."""
     for name in ("size_bytes", "nbytes"):
         size = getattr(value, name, None)
         if isinstance(size, int):
@@ -89,7 +89,7 @@ def _where_they_lie(splits: Sequence[Any], hosts: Sequence[str]) -> list[int]:
 
 
 def _stretches(weights: Sequence[int], rank_count: int) -> list[int]:
-    """The rank of each weight, ascending."""
+    """Return the rank of each weight, ascending."""
     low, high = max(max(weights), -(-sum(weights) // rank_count)), sum(weights)
     while low < high:
         middle = (low + high) // 2
@@ -108,7 +108,7 @@ def _stretches(weights: Sequence[int], rank_count: int) -> list[int]:
 
 
 def _stretch_count(weights: Sequence[int], limit: int) -> int:
-    """How many stretches of at most `limit` there are, each filled before the next is begun."""
+    """Return the number of contiguous parts of at most `limit`, each filled before the next begins."""
     count, load = 1, 0
     for weight in weights:
         count, load = (count + 1, weight) if load + weight > limit else (count, load + weight)
@@ -118,5 +118,5 @@ def _stretch_count(weights: Sequence[int], limit: int) -> int:
 def _name(partition: Any) -> str:
     if isinstance(partition, np.ndarray):
         return f"{partition.dtype} array of shape {partition.shape}"
-    # Splits of files say where they lie.
+    # Splits of files describe their location.
     return str(partition) if hasattr(partition, "path") else type(partition).__name__

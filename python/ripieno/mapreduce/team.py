@@ -1,4 +1,4 @@
-"""Who does the work of a job: workers that it starts or is given, or the ranks that run the driver themselves."""
+"""Provide the ranks that run a job: started workers, existing workers, or the ranks of a program."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
 
 class RankTeam(ABC):
-    """Ranks, on each of which a part of the job stays.
+    """Ranks that each keep a part of the job.
 
     Attributes
     ----------
@@ -40,27 +40,27 @@ class RankTeam(ABC):
 
     @property
     def has_lost_parts(self) -> bool:
-        """Whether the ranks have met anew since `open_parts`, so that their parts are gone."""
+        """Whether the ranks have reconnected since `open_parts`, which drops their parts."""
         return False
 
     @abstractmethod
     def run(self, function: Callable[..., Any], *args: Any, options: str = "") -> list[Any]:
-        """``function(comm, key, *args)`` of every rank, in order of rank; several drivers have the same `options`."""
+        """Return ``function(comm, key, *args)`` of every rank, in rank order. All drivers pass the same `options`."""
 
     @abstractmethod
     def close(self, error: BaseException | None) -> None:
-        """End the job's parts on the ranks, and what was started for it; because of `error`, if there is one."""
+        """End the job's parts on the ranks, and the workers started for it. `error` is the reason, if there is one."""
 
 
 class Workers(RankTeam):
-    """Worker processes; the driver is the process that started them."""
+    """Worker processes. The driver is the process that started them."""
 
     def __init__(self, job: Job | None, options: dict[str, Any]) -> None:
         self._is_own = job is None
         self._job = launch(**options) if job is None else job
         self._epoch = -1
         if self._job._on_failure != "raise":
-            # A shrinking job has at most as many failures as ranks.
+            # A job with ``on_failure="shrink"`` has at most as many failures as ranks.
             self.restarts = max(RESPAWNS, self._job.workers)
         try:
             super().__init__(self._job.replicas)
@@ -87,7 +87,7 @@ class Workers(RankTeam):
 
 
 class ProgramRanks(RankTeam):
-    """The ranks of a program, all of which run the driver, and get the same results."""
+    """The ranks of a program. All of them run the driver and get the same results."""
 
     def __init__(self, comm: Communicator) -> None:
         self._comm = comm

@@ -1,7 +1,7 @@
-"""Values as JSON beside blobs: how a checkpoint is laid down.
+"""Encode the values of a checkpoint as JSON with blobs.
 
-Numbers, strings, lists, tuples and dicts are JSON; arrays are .npy files, which hold no code; keyed data is made of
-arrays. Anything else is a pickle, which may run any code when it is read: a checkpoint is as trustworthy as a program.
+Numbers, strings, lists, tuples and dicts are JSON. Arrays are .npy files, which hold no code. Keyed data consists of
+arrays. Other objects are pickles, and loading a pickle can run any code: trust a checkpoint only like a program.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from ripieno.files.npy import read_array
 from ripieno.keyed import Groups, KeyValues, Table
 from ripieno.keyed.columns import Strings
 
-# Keyed data, and what it is made of.
+# Keyed data types, and their constructor arguments.
 _KEYED: dict[str, tuple[type, Callable[[Any], tuple[Any, ...]]]] = {
     "strings": (Strings, tuple),
     "key_values": (KeyValues, lambda rows: rows.__reduce__()[1]),
@@ -28,19 +28,19 @@ _KEYED: dict[str, tuple[type, Callable[[Any], tuple[Any, ...]]]] = {
     "table": (Table, lambda table: (dict(table), table.combiner.function or table.combiner.name)),
 }
 
-#: How the name of a file ends that may run code when it is loaded.
+#: Suffix of files that may run code when they are loaded.
 PICKLE = ".pickle"
-#: A file of a checkpoint: how its name ends, and its content in pieces.
+#: A file of a checkpoint: the suffix of its name, and its content in pieces.
 Blob = tuple[str, list[Any]]
 
 
 def encode(value: Any, keep: Callable[[Blob], str], *, objects: bool = True) -> Any:
-    """`value` as JSON; `keep` takes what is a blob of its own and gives the name for it.
+    """Return `value` as JSON. `keep` stores a blob and returns its name.
 
     Raises
     ------
     SerializationError
-        It holds an object that cannot be pickled, or one at all without `objects`.
+        It holds an object that cannot be pickled, or any object if `objects` is false.
     """
     kind = type(value)
     if value is None or kind in (bool, int, float, str):
@@ -64,7 +64,7 @@ def encode(value: Any, keep: Callable[[Blob], str], *, objects: bool = True) -> 
 
 
 def decode(encoded: Any, blob: Callable[[str], bytes]) -> Any:
-    """The value that `encode` gave; `blob` has the content of the blob of a name."""
+    """Return the value that `encode` was given. `blob` returns the content of a blob by name."""
     kind, content = encoded
     if kind == "value":
         return content
@@ -82,7 +82,7 @@ def decode(encoded: Any, blob: Callable[[str], bytes]) -> Any:
 
 
 def blob_names(encoded: Any) -> Iterator[str]:
-    """The blobs that an encoded value refers to."""
+    """Yield the names of the blobs that an encoded value refers to."""
     kind, content = encoded
     if kind in ("array", "scalar", "pickle"):
         yield content
@@ -98,7 +98,7 @@ def blob_names(encoded: Any) -> Iterator[str]:
 
 
 def _has_npy(dtype: np.dtype[Any]) -> bool:
-    """Whether an .npy file has this type, and not only its size."""
+    """Whether the .npy format stores this dtype itself, rather than only its item size."""
     if dtype.hasobject:
         return False
     return np.lib.format.descr_to_dtype(np.lib.format.dtype_to_descr(dtype)) == dtype

@@ -1,7 +1,7 @@
-"""What the driver calls on every rank: the rank's part in a job, which stays there from step to step.
+"""Provide the functions that the driver calls on every rank, and the rank's part of a job between steps.
 
-A part holds partitions, functions and the value that was broadcast last. It lies in `Communicator.kept`, so it ends
-with the communicator at the latest.
+A part holds partitions, functions and the last broadcast value. It lies in `Communicator.kept`, so it ends with the
+communicator at the latest.
 """
 
 from __future__ import annotations
@@ -27,12 +27,12 @@ if TYPE_CHECKING:
 
 
 class PartsLost(CommunicatorClosed):
-    """The ranks have met anew since a job gave them their parts."""
+    """The ranks have reconnected since a job sent them their parts."""
 
 
 @dataclass(frozen=True)
 class TaskFunctions:
-    """What a job's tasks do; see `MapReduce` for each."""
+    """Functions of a job's tasks; see `MapReduce` for each."""
 
     map: Callable[..., Any]
     reduce: Callable[..., Any] | None
@@ -43,7 +43,7 @@ class TaskFunctions:
 
 @dataclass(frozen=True)
 class Result:
-    """What a step gives on one rank: reduced blocks, what was added to accumulators, what each stage cost."""
+    """Result of a step on one rank: reduced blocks, amounts for accumulators, cost of each stage."""
 
     blocks: list[Any]
     amounts: Amounts
@@ -53,7 +53,7 @@ class Result:
 
 @dataclass
 class WorkerState:
-    """One rank's part in a job."""
+    """One rank's part of a job."""
 
     comm: Communicator
     ledger: AccumulatorTotals = field(default_factory=AccumulatorTotals)
@@ -63,13 +63,13 @@ class WorkerState:
 
 
 def open_part(comm: Communicator, key: str, replicas: int) -> str:
-    """Begin a job on this rank, of which there may be replicas; its host."""
+    """Begin a job on this rank, which may have replicas, and return its host."""
     part = comm.kept[key] = WorkerState(comm if replicas == 1 else comm.replicate(replicas))
     return part.comm.hosts[part.comm.rank]
 
 
 def close_part(comm: Communicator, key: str) -> None:
-    """Forget the job."""
+    """Drop the part of the job."""
     part = comm.kept.pop(key, None)
     if part is not None and part.comm is not comm:
         part.comm.close()
@@ -88,7 +88,7 @@ def _part(comm: Communicator, key: str) -> WorkerState:
 def load(
     comm: Communicator, key: str, tasks: list[tuple[Task, SerializedValue]], loader: SerializedValue, threads: int
 ) -> tuple[float, int]:
-    """Load this rank's partitions; seconds and bytes."""
+    """Load this rank's partitions; return seconds and bytes."""
     begin = time.perf_counter()
     part = _part(comm, key)
     load_one = loader.open(part.ledger)
@@ -107,13 +107,13 @@ def load(
 
 
 def configure(comm: Communicator, key: str, program: SerializedValue) -> None:
-    """Take the functions."""
+    """Store the functions."""
     part = _part(comm, key)
     part.program = program.open(part.ledger)
 
 
 def receive(comm: Communicator, key: str, value: SerializedValue) -> None:
-    """Take the value that the next steps' map tasks get."""
+    """Store the value for the map tasks of the next steps."""
     part = _part(comm, key)
     part.value = value.open(part.ledger)
 
@@ -149,7 +149,7 @@ def step(comm: Communicator, key: str) -> Result:
 
 
 def as_given(partition: Any) -> Any:
-    """The default loader: what can be read, such as a split of a file, is read; anything else is what the task gets."""
+    """Load a partition by default: read a readable object, such as a split of a file; return others unchanged."""
     read = getattr(partition, "read", None)
     return read() if callable(read) else partition
 
@@ -157,8 +157,8 @@ def as_given(partition: Any) -> Any:
 def in_memory(value: Any) -> Any:
     """Return a partition with copies of the arrays that are mapped files, also in lists, tuples and dicts.
 
-    A cached partition must stay as it is while the job lasts: a file that is written again would change it between
-    steps, and reading from a mapped file that was truncated ends the process.
+    A cached partition must not change during the job. Rewriting a mapped file would change the partition between steps,
+    and reading from a truncated mapped file ends the process.
     """
     if isinstance(value, np.ndarray):
         if not _is_mapped_file(value):
@@ -183,7 +183,7 @@ def _is_mapped_file(array: Any) -> bool:
 
 @contextmanager
 def noted(where: str) -> Iterator[None]:
-    """Tell an exception where it happened."""
+    """Add a note with the location to an exception."""
     try:
         yield
     except Exception as error:

@@ -1,1 +1,1 @@
-"""Sparse reductions: rows by index, their degrees designed from the data and from what packets cost."""
+"""Provide sparse reductions: rows by index, with degrees designed from the data and the costs of packets."""

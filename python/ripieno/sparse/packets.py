@@ -1,6 +1,6 @@
-"""Packets: what they cost between ranks, in files and as ranks measure them.
+"""Provide the costs of packets between ranks, in files and as measured.
 
-`Communicator.measure_packets` measures; ``ripieno packets`` writes a file, ``ripieno explain sparse`` reads it.
+`Communicator.measure_packets` measures them, ``ripieno packets`` writes a file, ``ripieno explain sparse`` reads it.
 """
 
 from __future__ import annotations
@@ -15,14 +15,14 @@ from ripieno.errors import InputError
 
 
 def of_rate(bits_per_s: float, efficient_bytes: float) -> PacketCurve:
-    """Packets on links of this rate, with the overhead that makes `efficient_bytes` the minimum efficient packet."""
+    """Return the curve of links with this rate and with `efficient_bytes` as the minimum efficient packet."""
     beta_s_per_byte = 8 / bits_per_s
     alpha_s = efficient_bytes * beta_s_per_byte * (1 / EFFICIENT_SHARE - 1)
     return PacketCurve([(size, alpha_s + size * beta_s_per_byte) for size in (1.0, 1e12)], 0.0)
 
 
 def as_json(curve: PacketCurve) -> dict[str, Any]:
-    """All of a curve, for `from_json`."""
+    """Return all values of a curve, for `from_json`."""
     return {
         "points": [{"bytes": size, "seconds": seconds} for size, seconds in curve.points],
         "latency_s": curve.latency_s,
@@ -35,19 +35,19 @@ def as_json(curve: PacketCurve) -> dict[str, Any]:
 
 
 def from_json(found: Mapping[str, Any]) -> PacketCurve:
-    """The curve that `as_json` told; what was derived is derived anew."""
+    """Return the curve that `as_json` wrote. Derived values are computed again."""
     return PacketCurve(
         [(point["bytes"], point["seconds"]) for point in found["points"]], found["latency_s"], found["crowd_s"]
     )
 
 
 def read(path: Path) -> PacketCurve:
-    """The curve in a file that ``ripieno packets --json`` wrote.
+    """Read the curve in a file that ``ripieno packets --json`` wrote.
 
     Raises
     ------
     InputError
-        If there is no such file, or it holds something else.
+        The file does not exist, or has other contents.
     """
     try:
         return from_json(json.loads(path.read_text()))

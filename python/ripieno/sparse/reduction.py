@@ -1,4 +1,4 @@
-"""What sparse reductions take: every rank contributes rows for some indices and gets the combined rows of others.
+"""Check the arguments of sparse reductions: each rank contributes rows for some indices, and receives combined rows.
 
 Source: Zhao and Canny, "Kylix: a sparse allreduce for commodity clusters", ICPP 2014, section III.
 """
@@ -30,14 +30,14 @@ from ripieno.wire.arrays import (
 from ripieno.wire.forms import of_rows
 from ripieno.wire.operations import check_op
 
-#: Where a union of index sets fills more of its range than this, it takes the whole range.
+#: If a union of index sets fills more of its range than this, the whole range is used.
 DENSE_ABOVE: float = _native.DENSE_ABOVE
 
 Degrees = str | int | Sequence[int] | None
 
 
 def indices_of(value: Any, what: str) -> NDArray[Any]:
-    """`value` as a C-contiguous int64 array of one axis."""
+    """Return `value` as a C-contiguous int64 array of one axis."""
     check_unmasked(value, what)
     found = as_array(value)
     array = np.asarray(value) if found is None else found
@@ -51,7 +51,7 @@ def indices_of(value: Any, what: str) -> NDArray[Any]:
 
 
 def rows_of(values: Any, op: Any, count: int) -> NDArray[Any]:
-    """`values` as a C-contiguous array of `count` rows that `op` is defined on."""
+    """Return `values` as a C-contiguous array of `count` rows that `op` supports."""
     check_op(op)
     rows = reducible(values, op, "sparse reduce")
     if rows.ndim == 0 or len(rows) != count:
@@ -67,15 +67,15 @@ def reduced(
     count: int,
     out: NDArray[Any] | None,
 ) -> NDArray[Any]:
-    """The `count` rows that `reduce` makes of `rows`; in `out`, if given.
+    """Return the `count` rows that `reduce` computes from `rows`; in `out`, if given.
 
-    It takes two flat arrays, the elements of a row and, in words, how these are arranged.
+    `reduce` takes two flat arrays, the number of elements per row, and a text that describes their form.
     """
     shape = (count, *rows.shape[1:])
     if out is not None:
         check_fits(in_place(out), shape, rows.dtype)
         if np.may_share_memory(rows, out):
-            # What arrives must not overwrite what has still to leave.
+            # Received rows must not overwrite rows that are still to be sent.
             rows = rows.copy()
     result = out if out is not None and out.dtype == rows.dtype else empty(shape, rows.dtype)
     reduce(line(rows), line(result), row_size(rows) * known(rows)[1], of_rows(rows) or "rows of one number")
@@ -85,7 +85,7 @@ def reduced(
 def options_of(
     size: int | None, degrees: Degrees, missing: str, dense_above: float
 ) -> tuple[int | None, str | None, bool, float]:
-    """The options of a sparse reduction as the native module takes them."""
+    """Return the options of a sparse reduction in the form of the native module."""
     if size is not None:
         size = whole("size", size, 0, 2**63 - 1, "expected None or a whole number, 0 … 2**63 - 1")
     if not isinstance(missing, str) or missing not in ("error", "zero"):
@@ -95,7 +95,7 @@ def options_of(
 
 
 def _degrees_of(degrees: Degrees) -> str | None:
-    """The degrees as the native module takes them; a number is the only layer."""
+    """Return the degrees in the form of the native module; a number means a single layer."""
     if degrees is None or isinstance(degrees, str):
         return degrees
     layers = [degrees] if isinstance(degrees, Integral) else degrees

@@ -1,4 +1,4 @@
-"""Text: words counted and lines searched by many workers that read a share of files each; words hashed to columns."""
+"""Provide text tools for many workers: count words, search lines, and hash words to columns."""
 
 from __future__ import annotations
 

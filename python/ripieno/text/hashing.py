@@ -1,4 +1,4 @@
-"""Feature hashing: rows of words or of named values become sparse rows of a fixed number of columns, with no table."""
+"""Provide feature hashing: convert rows of words or named values to sparse rows of fixed width, without a table."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ import ripieno._native as _native
 from ripieno._checks import whole
 from ripieno.errors import InputError
 
-#: A column's number is an int32, in SciPy and in files.
+#: Maximum number of columns. Column numbers are int32 in SciPy and in files.
 MOST_COLUMNS = 2**31 - 1
 
 Feature = str | bytes | tuple[str | bytes, Any]
@@ -21,20 +21,20 @@ Feature = str | bytes | tuple[str | bytes, Any]
 def hash_features(
     rows: Iterable[Iterable[Feature] | Mapping[str, Any]], n_features: int = 2**20, *, alternate_sign: bool = True
 ) -> csr_matrix:
-    """Sparse rows of words, categories or named numbers, the same as scikit-learn's `FeatureHasher` makes.
+    """Convert rows of words, categories or named numbers to sparse rows, as scikit-learn's `FeatureHasher` does.
 
-    A feature's column is a hash of its name. So nothing has to be learnt, kept or agreed on: a worker hashes its own
-    rows.
+    The column of a feature is a hash of its name. So nothing has to be fitted, stored or agreed on: each worker hashes
+    its own rows.
 
     Parameters
     ----------
     rows : iterable
-        Each row is an iterable of words, which count 1 each time they occur; an iterable of pairs of name and value; or
-        a mapping from name to value. A value is a number, or a string, which makes the feature ``name=value``.
+        Each row is an iterable of words, which add 1 per occurrence; an iterable of pairs of name and value; or a
+        mapping from name to value. A value is a number, or a string, which means the feature ``name=value``.
     n_features : int, default=2**20
-        How many columns. Features that meet in one are added up.
+        Number of columns. Features with the same column are added.
     alternate_sign : bool, default=True
-        Whether one half of the features counts negatively, so that those that meet cancel out on average.
+        Whether half of the features count negatively, so that collisions cancel out on average.
 
     Returns
     -------
@@ -43,7 +43,7 @@ def hash_features(
     Raises
     ------
     InputError
-        If a row is a string, or a feature is none of the above.
+        A row is a string, or a feature has none of these forms.
 
     Examples
     --------

@@ -1,7 +1,7 @@
-"""Line search: ranks and their threads search splits of files, and rank 0 gets what they find, in the order of files.
+"""Search lines in splits of files with ranks and their threads; rank 0 receives the matches in file order.
 
-Splits are searched in rounds, as many at once as there are threads on all ranks, so that no more than a round of what
-was found is in memory. Cost: one pass over the text, and two exchanges of objects per round.
+Splits are searched in rounds, one split per thread of all ranks, so at most one round of matches is in memory. Cost:
+one pass over the text, and two exchanges of objects per round.
 """
 
 from __future__ import annotations
@@ -25,29 +25,29 @@ if TYPE_CHECKING:
 
     from ripieno.comm.communicator import Communicator
 
-#: What is searched by one thread in one round.
+#: Bytes that one thread searches in one round.
 SPLIT_BYTES = 16 << 20
-#: Text that is searched at once.
+#: Bytes that are searched at once.
 BLOCK_BYTES = 2 << 20
 
 
 @dataclass(frozen=True)
 class Query:
-    """Which lines are wanted.
+    """The lines to search for.
 
     Attributes
     ----------
     pattern : str
-        A regular expression as Rust's crate regex has them, but for the classes of ages and of breaks (``\\p{Age=…}``,
-        ``\\p{WB=…}``); ``^`` and ``$`` are the ends of a line.
+        A regular expression in the syntax of Rust's crate regex, except for the classes of ages and of breaks
+        (``\\p{Age=…}``, ``\\p{WB=…}``). ``^`` and ``$`` match at the ends of a line.
     fixed : bool
-        The pattern is a string to find as it is.
+        Whether the pattern is a literal string.
     ignore_case : bool
-        Capitals and small letters are the same.
+        Whether the search ignores case.
     invert : bool
-        Lines that do not match are wanted.
+        Whether to return the lines that do not match.
     max_count : int or None
-        So many lines of each file at most.
+        Maximum number of lines per file.
     """
 
     pattern: str
@@ -57,12 +57,12 @@ class Query:
     max_count: int | None = None
 
     def compiled(self) -> _native.LineSearch:
-        """The search of the native module.
+        """Return the search of the native module.
 
         Raises
         ------
         InputError
-            The pattern is no regular expression, or `max_count` is no count.
+            The pattern is not a regular expression, or `max_count` is not a count.
         """
         if self.max_count is not None and self.max_count < 0:
             raise InputError(f"max_count={self.max_count}: expected 0 or more")
@@ -71,19 +71,19 @@ class Query:
 
 @dataclass
 class SearchMatches:
-    """What was found in a split: lines by block, or their number alone."""
+    """Matches in a split: lines by block, or only their number."""
 
     split: Split
     blocks: list[_native.FoundLines] = field(default_factory=list)
     match_count: int = 0
     line_count: int = 0
-    #: What is known when the splits before this one have been searched: lines of the file before it, and how many of
-    #: those found are wanted.
+    #: Known after the search of earlier splits: the preceding lines of the file, and how many of the found lines
+    #: are wanted.
     lines_before: int = 0
     wanted_count: int = 0
 
     def wanted(self) -> Iterator[tuple[_native.FoundLines, int, int]]:
-        """Blocks of lines, the number of each one's first line in its file, from 1, and how many lines are wanted."""
+        """Yield blocks of lines, the line number of each block's first line, from 1, and the number of wanted lines."""
         number, left = 1 + self.lines_before, self.wanted_count
         for block in self.blocks:
             count = min(left, len(block))
@@ -98,30 +98,30 @@ def search(
     query: Query,
     form: Callable[[SearchMatches], Any] | None = None,
 ) -> Iterator[list[tuple[Split, int, Any]]]:
-    """Search files; every rank calls it.
+    """Search files. Every rank calls it.
 
     Parameters
     ----------
     source : path, glob, folder, URL, or list of them
-        Text, also compressed.
+        Text files, also compressed.
     form : callable, optional
-        Makes of what was found in a split whatever rank 0 shall get. Without it lines are only counted.
+        Converts the matches in a split to the result for rank 0. Without it lines are only counted.
 
     Yields
     ------
     list of (Split, int, object)
-        The splits of a round, in the order of files and of what lies in them; how many lines of each are wanted; and on
-        rank 0 what `form` made of it, None elsewhere.
+        The splits of a round, in file order, with the number of wanted lines of each. On rank 0 also the result of
+        `form`, elsewhere None.
 
     Raises
     ------
     InputError
-        On every rank: the pattern is no regular expression; nothing matches `source`; a file is missing or damaged.
+        On every rank: the pattern is not a regular expression; no file matches `source`; a file is missing or damaged.
     """
     with agreement(comm):
         lines = query.compiled()
         cut = splits(source, bytes=SPLIT_BYTES, format="text")
-    # Files may grow between two looks at them.
+    # Files may grow between two calls.
     cut = comm.broadcast(cut)
     lines_before = found_before = 0
     for begin in range(0, len(cut), comm.world_size * comm.threads):
@@ -158,34 +158,34 @@ def grep(
     threads: int | None = None,
     comm: Communicator | None = None,
 ) -> pa.Table:
-    """The lines of files that match a pattern.
+    """Return the lines of files that match a pattern.
 
     Parameters
     ----------
     pattern, fixed, ignore_case, invert, max_count
-        As those of `Query`.
+        As for `Query`.
     source : path, glob, folder, URL, or list of them
-        Text, also compressed (.gz, .bz2, .xz).
+        Text files, also compressed (.gz, .bz2, .xz).
     workers, threads : int
         As for `ripieno.launch`.
     comm : Communicator, optional
-        Ranks that run already. Each of them makes this call; `workers` is ignored.
+        Ranks of a running program. Each of them makes this call; `workers` is ignored.
 
     Returns
     -------
     pyarrow.Table
-        Columns "path", "line", its number in the file from 1, and "text", without its end: strings if all are UTF-8,
-        otherwise bytes. With `comm` ranks above 0 get no rows.
+        Columns "path", "line" (the line number, from 1) and "text" (the line without its end): strings if all are
+        UTF-8, otherwise bytes. With `comm`, ranks above 0 get no rows.
 
     Raises
     ------
     InputError
-        The pattern is no regular expression; nothing matches `source`; a file is missing or damaged.
+        The pattern is not a regular expression; no file matches `source`; a file is missing or damaged.
     """
     query = Query(pattern, fixed, ignore_case, invert, max_count)
     if comm is not None:
         return _table(comm, source, query)
-    # Imported late: what computes and what launches know of each other only here.
+    # Imported here, because other code keeps computation and launching independent of each other.
     from ripieno.launch import launch
 
     with launch(workers, threads=threads) as job:
@@ -193,7 +193,7 @@ def grep(
 
 
 def _at_most(now: Sequence[Split], max_count: int | None, found_before: int) -> Iterator[int | None]:
-    """How many lines may be wanted of each split, as far as is known before a round."""
+    """Yield the maximum number of lines that each split may contribute, as known before a round."""
     for split in now:
         if split.start == 0:
             found_before = 0

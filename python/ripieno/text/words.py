@@ -1,7 +1,7 @@
-"""Word count: every rank counts the words of its splits, and counts of equal words meet.
+"""Count words: every rank counts the words of its splits, and a regroup adds the counts of equal words.
 
-A thread counts into a table of its own; what leaves a rank is one row per distinct word. Cost: one pass over the text,
-then a regroup of the distinct words.
+Each thread counts into its own table, and a rank sends one row per distinct word. Cost: one pass over the text, then a
+regroup of the distinct words.
 """
 
 from __future__ import annotations
@@ -23,9 +23,9 @@ from ripieno.keyed.columns import Strings
 if TYPE_CHECKING:
     from ripieno.comm.communicator import Communicator
 
-#: So many splits for each thread, so that none has much to do when the others are done.
+#: Splits per thread, so that threads finish at about the same time.
 SPLITS_PER_THREAD = 8
-#: Below this, words go to temporary files almost one by one.
+#: With less memory, words would be spilled almost one by one.
 LEAST_MEMORY = 1 << 18
 FORM = KeyedForm("binary", "int64", None)
 
@@ -43,36 +43,36 @@ def count_words(
 ) -> KeyValues:
     """Count the words of files.
 
-    A word is a longest run of bytes that are not ASCII white space, as `bytes.split` finds it.
+    A word is a maximal run of bytes that are not ASCII white space, as for `bytes.split`.
 
     Parameters
     ----------
     source : path, glob, folder, URL, or list of them
-        Text, also compressed (.gz, .bz2, .xz). Plain files are divided among workers and threads, between lines.
+        Text files, also compressed (.gz, .bz2, .xz). Plain files are divided among workers and threads, between lines.
     lower : bool
-        Whether ASCII capitals count as small letters.
+        Whether to convert ASCII capitals to lower case.
     workers, threads : int
         As for `ripieno.launch`.
     memory_limit : int, optional
-        Bytes that a worker's words and counts may take while they are counted, 262,144 or more; what is more goes to
+        Bytes for a worker's words and counts while it counts, 262,144 or more. Beyond this they are spilled to
         temporary files.
     spill_directory : path, optional
-        Where these are; by default where Python's are.
+        Folder of temporary files; by default Python's.
     comm : Communicator, optional
-        Ranks that run already. Each of them makes this call; `workers` and `on_event` are ignored.
+        Ranks of a running program. Each of them makes this call; `workers` and `on_event` are ignored.
     on_event : callable, optional
-        Gets ``{"event": "counted", "rank", "bytes", "total_bytes"}`` whenever a split is done.
+        Called with ``{"event": "counted", "rank", "bytes", "total_bytes"}`` whenever a split is done.
 
     Returns
     -------
     KeyValues
-        Words and int64 counts, the most frequent first and, of equal counts, in the order of their bytes; words are
-        strings if all are UTF-8, otherwise bytes. With `comm` those at home on this rank.
+        Words and int64 counts, the most frequent first, and words with equal counts in the order of their bytes. Words
+        are strings if all are UTF-8, otherwise bytes. With `comm`: the words that this rank owns.
 
     Raises
     ------
     InputError
-        Nothing matches, a file is missing or damaged, or `memory_limit` is too little.
+        No file matches, a file is missing or damaged, or `memory_limit` is too small.
     SpillError
         Temporary files cannot be written.
     """
@@ -81,7 +81,7 @@ def count_words(
     options = (source, lower, memory_limit, spill_directory)
     if comm is not None:
         return _ordered(_counted(comm, *options))
-    # Imported late: what computes and what launches know of each other only here.
+    # Imported here, because other code keeps computation and launching independent of each other.
     from ripieno.launch import launch
 
     with launch(workers, threads=threads, on_event=on_event) as job:
@@ -95,11 +95,11 @@ def _counted(
     memory_limit: int | None,
     spill_directory: str | os.PathLike[str] | None,
 ) -> KeyValues:
-    """The words whose home is here, counted on all ranks."""
+    """Return the words that this rank owns, counted on all ranks."""
     with agreement(comm):
         cut = splits(source, count=SPLITS_PER_THREAD * comm.threads * comm.world_size, format="text")
     mine = share(cut, comm)
-    # One half for the threads' tables, the other for what they have put together.
+    # One half is for the threads' tables, the other for the merged counts.
     half = None if memory_limit is None else memory_limit // 2
     emitter = Emitter(comm.world_size, memory_limit=half, spill_directory=spill_directory, threads=comm.threads)
     total_bytes = sum(split.size_bytes for split in cut)
@@ -113,7 +113,7 @@ def _counted(
 def _add_words(
     mine: Sequence[Split], emitter: Emitter, lower: bool, threads: int, memory_limit: int | None
 ) -> Iterator[int]:
-    """Add the words of splits to an emitter; gives the size of each split that is done."""
+    """Add the words of splits to an emitter. Yield the size of each completed split."""
     rows = emitter.aggregation(FORM)
     most_bytes = None if memory_limit is None else memory_limit // threads
     tables: SimpleQueue[_native.WordCounts] = SimpleQueue()
@@ -136,7 +136,7 @@ def _add_words(
 
 
 def _with_type(comm: Communicator, rows: KeyValues) -> KeyValues:
-    """Words as strings, if those of all ranks are UTF-8."""
+    """Return words as strings, if the words of all ranks are UTF-8."""
     import pyarrow as pa
 
     try:

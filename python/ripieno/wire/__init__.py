@@ -1,1 +1,1 @@
-"""Values as bytes: arrays in the forms that the native module takes, objects as pickles, and native calls to make."""
+"""Serialize values: arrays in the forms of the native module, objects as pickles; and describe native calls."""

@@ -1,4 +1,4 @@
-"""What counts as an array, and the flat, contiguous forms of arrays that the native module works on."""
+"""Recognize arrays, and convert them to the flat, contiguous forms of the native module."""
 
 from __future__ import annotations
 
@@ -21,43 +21,43 @@ from ripieno.wire.wholes import check_int64, is_whole
 
 Scalar = TypeVar("Scalar", bound=np.generic)
 
-# No array has more rows.
+# The maximum number of rows of an array.
 _ROWS_MAX = 2**63 - 1
 
-# To make a union of types takes longer than to look a value up among them.
+# Cached, because building a union of types takes longer than a lookup in it.
 _NUMBERS = (bool, int, float, complex)
 _REDUCIBLE = (*_NUMBERS, np.number, np.bool_, np.ndarray)
 _BUFFERS = (array.array, memoryview)
 _CONTAINERS = (dict, tuple, list)
 
-# From here on a rank of the same host reads an array where it is, if it can.
+# Arrays of at least this size are read in place by a rank of the same host, if it can.
 _LENT_BYTES = 1 << 16
 
-#: Those that NumPy has by itself; bfloat16 is another's.
+#: Dtypes that NumPy itself provides; bfloat16 is from another package.
 NATIVE_DTYPES = {np.dtype(code) for code in ("i1", "i2", "i4", "i8", "u1", "u2", "u4", "u8", "f2", "f4", "f8")}
 
 
-#: Complex numbers, whose sums are those of their parts.
+#: Complex dtypes. Their sums are the sums of their parts.
 _COMPLEX_DTYPES: dict[np.dtype[Any], np.dtype[Any]] = {np.dtype("c8"): np.dtype("f4"), np.dtype("c16"): np.dtype("f8")}
 
 
 def is_native(dtype: np.dtype[Any]) -> bool:
-    """Whether the native module combines elements of this type."""
+    """Whether the native module can combine elements of this type."""
     return dtype in NATIVE_DTYPES or dtype.name == "bfloat16"
 
 
 def is_seen(dtype: np.dtype[Any]) -> bool:
-    """Whether the native module combines elements of this type in the byte order that they have."""
+    """Whether the native module can combine elements of this type in their byte order."""
     return dtype in NATIVE_DTYPES or (dtype.isnative and is_native(dtype))
 
 
 def is_plain(value: Any) -> TypeGuard[NDArray[Any]]:
-    """Whether the native module can receive into `value` as it is, and sees its form."""
+    """Whether the native module can receive into `value` directly, and reads its form."""
     return type(value) is np.ndarray and value.dtype in NATIVE_DTYPES and value.flags.carray
 
 
 def as_array(value: Any) -> NDArray[Any] | None:
-    """`value` as an ndarray on the same memory, or None if it is not an array but some other object."""
+    """Return `value` as an ndarray on the same memory, or None if it is not an array."""
     if type(value) in (np.ndarray, np.memmap):
         return np.asarray(value)
     if isinstance(value, _BUFFERS):
@@ -68,8 +68,8 @@ def as_array(value: Any) -> NDArray[Any] | None:
 
 
 def check_unmasked(value: Any, what: str) -> None:
-    """`InputError` if `value` is a masked array in which something is hidden, which would count as if it were there."""
-    # Who has a masked array has imported the module, which takes time, and descriptors that a rank may lack.
+    """Raise `InputError` if `value` is a masked array with masked elements, which would be used as data."""
+    # A masked array exists only if its module is imported. Importing it takes time, and file descriptors.
     if "numpy.ma" in sys.modules and isinstance(value, np.ma.MaskedArray) and np.ma.is_masked(value):
         hidden = np.ma.getmaskarray(value)
         first = ", ".join(map(str, np.argwhere(hidden)[0]))
@@ -99,7 +99,7 @@ def meant(op: Any, value: Any) -> Any:
 
 
 def _dtypes(value: Any) -> list[np.dtype[Any]]:
-    """Return the dtypes of the leaves of a value; that of an object without one is object."""
+    """Return the dtypes of the leaves of a value. The dtype of a leaf without one is object."""
     found: list[np.dtype[Any]] = []
 
     def visit(leaf: Any) -> None:
@@ -113,9 +113,9 @@ def _dtypes(value: Any) -> list[np.dtype[Any]]:
 
 
 def reducible(value: Any, op: str, what: str) -> NDArray[Any]:
-    """`value`, a number or an array, as an array of a type that `op` is defined on."""
+    """Return `value`, a number or an array, as an array of a type that `op` supports."""
     if type(value) is np.ndarray and value.dtype in NATIVE_DTYPES and op in ARITHMETIC:
-        # The common case, where every microsecond counts.
+        # The common case; each microsecond counts.
         return value
     check_unmasked(value, what)
     found = as_array(value)
@@ -143,7 +143,7 @@ def reducible(value: Any, op: str, what: str) -> NDArray[Any]:
 
 
 def check_defined(dtype: np.dtype[Any], op: str, what: str) -> None:
-    """`InputError` unless `op` is defined on elements of this type, of those that the native module takes."""
+    """Raise `InputError` unless `op` supports this dtype. The dtype is one that the native module supports."""
     if dtype.kind == "b" and op in ("sum", "prod"):
         raise InputError(f"{what}: op={op!r} of booleans: convert to an integer type, or use 'or' or 'and'")
     if op in BITWISE and dtype.kind not in "biu":
@@ -151,7 +151,7 @@ def check_defined(dtype: np.dtype[Any], op: str, what: str) -> None:
 
 
 def in_place(out: Any, what: str = "out") -> NDArray[Any]:
-    """`out` itself, checked to be an array that data can be received into."""
+    """Return `out` itself, checked to be an array that can receive data."""
     if not isinstance(out, np.ndarray):
         raise InputError(f"{what}: expected a NumPy array, got {type(out).__name__}")
     check_unmasked(out, what)
@@ -163,7 +163,7 @@ def in_place(out: Any, what: str = "out") -> NDArray[Any]:
 
 
 def check_combinable(out: NDArray[Any], op: str, what: str) -> NDArray[Any]:
-    """`out` itself, checked to be an array in which the native module can combine elements by `op`."""
+    """Return `out` itself, checked to be an array in which the native module can combine elements by `op`."""
     reducible(in_place(out), op, what)
     if not out.dtype.isnative:
         native = out.dtype.newbyteorder("=")
@@ -172,13 +172,13 @@ def check_combinable(out: NDArray[Any], op: str, what: str) -> NDArray[Any]:
 
 
 def is_alike(out: NDArray[Any], value: Any) -> bool:
-    """Whether `value` is an array of the dtype of `out`."""
+    """Whether `value` is an array with the dtype of `out`."""
     found = out if value is out else as_array(value)
     return found is not None and found.dtype == out.dtype
 
 
 def required(value: Any, what: str) -> NDArray[Any]:
-    """`value` as an array without Python objects."""
+    """Return `value` as an array without Python objects."""
     check_unmasked(value, what)
     found = np.asarray(value) if isinstance(value, np.ndarray) else as_array(value)
     if found is None or found.dtype.hasobject:
@@ -187,14 +187,14 @@ def required(value: Any, what: str) -> NDArray[Any]:
 
 
 def in_rows(array: NDArray[Any], what: str) -> NDArray[Any]:
-    """`array`, checked to have rows."""
+    """Return `array`, checked to have rows."""
     if array.ndim == 0:
         raise InputError(f"{what}: shape (): expected an array with at least one axis")
     return array
 
 
 def empty_rows(counts: list[int], rows: NDArray[Any]) -> NDArray[Any]:
-    """An array for so many rows of all ranks as `counts` say, each like those of `rows`."""
+    """Return an array for the rows of all ranks, `counts` each, with rows of the form of `rows`."""
     if sum(counts) * row_size(rows) * rows.itemsize > _ROWS_MAX:
         raise InputError(f"counts={counts}: expected rows that memory can hold")
     return empty((sum(counts), *rows.shape[1:]), rows.dtype)
@@ -213,11 +213,11 @@ def empty(shape: int | Sequence[int], dtype: DTypeLike = np.float64) -> NDArray[
 
 
 def empty(shape: int | Sequence[int], dtype: DTypeLike = np.float64) -> NDArray[Any]:
-    """An array of any content, as `numpy.empty` makes it, in memory that ranks of the same host can read where it is.
+    """Return an uninitialized array, as `numpy.empty`, in memory that ranks of the same host can read in place.
 
-    From 64 KiB on, elements that a rank sends to a rank of its host are not copied on the way. Smaller arrays are
-    NumPy's own. The array may be used like any other. When it is collected, its memory goes to the next one of about
-    its size. A process that was forked shares it: both see the writes of either.
+    From 64 KiB on, a rank sends elements to a rank of its host without an intermediate copy. Smaller arrays are
+    ordinary NumPy arrays. The array can be used like any other. When it is collected, a later array of about its size
+    reuses its memory. A forked process shares the array: each process sees the writes of the other.
 
     Parameters
     ----------
@@ -240,20 +240,20 @@ def empty(shape: int | Sequence[int], dtype: DTypeLike = np.float64) -> NDArray[
     size_bytes = math.prod(shape) * dtype.itemsize
     if size_bytes < _LENT_BYTES or dtype.hasobject or min(shape, default=0) < 0:
         return np.empty(shape, dtype)
-    # To NumPy's stubs it is no buffer before Python 3.12.
+    # NumPy's stubs do not accept it as a buffer before Python 3.12.
     memory: Any = _native.pooled(size_bytes)
     array: NDArray[Any] = np.frombuffer(memory, np.uint8).view(dtype).reshape(shape)
     return array
 
 
 def fill(out: NDArray[Any], value: Any) -> NDArray[Any]:
-    """Copy `value` into `out`, of the same shape and a type that it can be cast to."""
+    """Copy `value` into `out`, which has the same shape and a dtype to which it can be cast."""
     np.copyto(out, fitting(out, value))
     return out
 
 
 def fitting(out: NDArray[Any], value: Any) -> NDArray[Any]:
-    """`value` as an array, checked to fit into `out`."""
+    """Return `value` as an array, checked to fit into `out`."""
     check_unmasked(value, "value")
     found = as_array(value)
     source = np.asarray(value) if found is None else found
@@ -262,13 +262,13 @@ def fitting(out: NDArray[Any], value: Any) -> NDArray[Any]:
 
 
 def check_fits(out: NDArray[Any], shape: tuple[int, ...], dtype: np.dtype[Any]) -> None:
-    """`InputError` unless `out` has this shape and takes elements of `dtype`."""
+    """Raise `InputError` unless `out` has this shape and accepts elements of `dtype`."""
     if out.shape != shape or not (dtype == out.dtype or np.can_cast(dtype, out.dtype, "same_kind")):
         raise InputError(f"out: shape {out.shape} and dtype {out.dtype}: expected {shape} and {dtype}, as the value")
 
 
 def check_rows_fit(out: NDArray[Any], rows: NDArray[Any], what: str) -> None:
-    """`InputError` unless `out` takes rows like these, whatever their number."""
+    """Raise `InputError` unless `out` accepts rows like these, in any number."""
     if out.ndim != rows.ndim or out.shape[1:] != rows.shape[1:] or not np.can_cast(rows.dtype, out.dtype, "same_kind"):
         raise InputError(
             f"{what}: out: shape {out.shape} and dtype {out.dtype}: expected rows of shape {rows.shape[1:]} and dtype "
@@ -277,7 +277,7 @@ def check_rows_fit(out: NDArray[Any], rows: NDArray[Any], what: str) -> None:
 
 
 def known(contiguous: NDArray[Any]) -> tuple[NDArray[Any], int]:
-    """All elements in a type that the native module knows, and how many of those make one element."""
+    """Return all elements in a dtype that the native module knows, and how many of them form one element."""
     if is_seen(contiguous.dtype):
         return contiguous, 1
     if contiguous.dtype in _COMPLEX_DTYPES:
@@ -287,7 +287,7 @@ def known(contiguous: NDArray[Any]) -> tuple[NDArray[Any], int]:
 
 
 def line(contiguous: NDArray[Any]) -> NDArray[Any]:
-    """All elements along one axis, in a type that the native module knows."""
+    """Return all elements along one axis, in a dtype that the native module knows."""
     return known(contiguous)[0].reshape(-1)
 
 
@@ -297,13 +297,13 @@ def row_size(rows: NDArray[Any]) -> int:
 
 
 def even_counts(row_count: int, world_size: int) -> list[int]:
-    """`row_count` divided as evenly as possible, the first ranks taking one more, like `numpy.array_split`."""
+    """Divide `row_count` as evenly as possible; the first ranks get one more, like `numpy.array_split`."""
     each, more = divmod(row_count, world_size)
     return [each + (rank < more) for rank in range(world_size)]
 
 
 def checked_counts(counts: Sequence[int] | None, row_count: int, world_size: int, what: str = "counts") -> list[int]:
-    """`counts` as a list of ints that add up to `row_count`, or the even division if None."""
+    """Return `counts` as a list of ints with the sum `row_count`, or the even division if None."""
     if counts is None:
         return even_counts(row_count, world_size)
     listed = listed_counts(counts, world_size, what)
@@ -313,7 +313,7 @@ def checked_counts(counts: Sequence[int] | None, row_count: int, world_size: int
 
 
 def listed_counts(counts: Sequence[int], world_size: int, what: str = "counts") -> list[int]:
-    """`counts` as a list of ints, one per rank."""
+    """Return `counts` as a list of ints, one per rank."""
     expected = f"expected {world_size} non-negative whole numbers, the rows of every rank"
     if not isinstance(counts, Sequence | np.ndarray) or isinstance(counts, str | bytes) or np.ndim(counts) != 1:
         raise InputError(f"{what}={counts!r}: {expected}")
@@ -324,20 +324,20 @@ def listed_counts(counts: Sequence[int], world_size: int, what: str = "counts") 
 
 
 def split(array: NDArray[Any], counts: Sequence[int]) -> list[NDArray[Any]]:
-    """Views of `counts` rows each, one after the other."""
+    """Return consecutive views of `counts` rows each."""
     stops = itertools.accumulate(counts)
     return [array[stop - count : stop] for count, stop in zip(counts, stops, strict=True)]
 
 
 def is_tree(value: Any) -> bool:
-    """Whether `value` is made up of others."""
+    """Whether `value` is a container of other values."""
     return isinstance(value, _CONTAINERS)
 
 
 def map_leaves(value: Any, visit: Callable[[Any], Any]) -> Any:
-    """`value` with every leaf of its tuples, lists and dicts replaced by `visit(leaf)`.
+    """Return `value` with every leaf of its tuples, lists and dicts replaced by `visit(leaf)`.
 
-    Keys are visited in the order of their text, so ranks that filled equal dicts in different orders agree.
+    Keys are visited in the order of their text, so ranks agree if they filled equal dicts in different orders.
     """
     if isinstance(value, dict):
         visited = {key: map_leaves(value[key], visit) for key in sorted(value, key=repr)}
@@ -350,7 +350,7 @@ def map_leaves(value: Any, visit: Callable[[Any], Any]) -> Any:
 
 
 def in_order(algorithm: str | None, order: str | None) -> str | None:
-    """An algorithm and an order of its ranks, as the native module takes them: ``chain@given``."""
+    """Return an algorithm and an order of its ranks as text for the native module: ``chain@given``."""
     if algorithm is None and order is None:
         return None
     algorithm = text("algorithm", algorithm, "expected None or the name of one")
@@ -359,21 +359,21 @@ def in_order(algorithm: str | None, order: str | None) -> str | None:
 
 
 def elements(rows: NDArray[Any], counts: list[int]) -> tuple[NDArray[Any], list[int]]:
-    """`rows` as the native module knows them, and how many elements belong to each rank, for `counts` rows each."""
+    """Return `rows` in a dtype that the native module knows, and the elements per rank for `counts` rows each."""
     array, scale = known(rows)
     per_row = row_size(rows) * scale
     return array, [count * per_row for count in counts]
 
 
 def own(array: NDArray[Any]) -> NDArray[Any]:
-    """A contiguous copy that may be written to, in this machine's byte order."""
+    """Return a writable, contiguous copy in this machine's byte order."""
     if array.nbytes < _LENT_BYTES and array.dtype.isnative:
         return array.copy()
     return copied(array, array.dtype.newbyteorder("="))
 
 
 def copied(array: NDArray[Any], dtype: np.dtype[Any]) -> NDArray[Any]:
-    """A contiguous copy of this type that may be written to; a long one in memory that was used before, if any is."""
+    """Return a writable, contiguous copy of this dtype. A long copy uses memory of a collected array, if any."""
     if array.nbytes < _LENT_BYTES:
         return np.array(array, dtype, order="C", copy=True)
     copy = empty(array.shape, dtype)
@@ -382,7 +382,7 @@ def copied(array: NDArray[Any], dtype: np.dtype[Any]) -> NDArray[Any]:
 
 
 def together(leaves: list[NDArray[Any]]) -> tuple[list[NDArray[Any]], list[NDArray[Any]]]:
-    """Copies of all leaves, those of one dtype in one line: the lines, and each leaf's part of them."""
+    """Copy the leaves of each dtype into one flat array. Return these arrays, and each leaf's part of them."""
     lines: list[NDArray[Any]] = []
     parts: dict[int, NDArray[Any]] = {}
     by_dtype: dict[np.dtype[Any], list[int]] = {}
@@ -399,7 +399,7 @@ def together(leaves: list[NDArray[Any]]) -> tuple[list[NDArray[Any]], list[NDArr
 
 
 def identity_like(leaf: Any, op: str) -> Any:
-    """What changes nothing when it is combined by `op` with `leaf`, a number or an array."""
+    """Return the identity of `op` in the form of `leaf`, a number or an array."""
     if is_whole(leaf, op):
         return int(op == "prod")
     return like(leaf, np.full_like(leaf, identity(op, np.asarray(leaf).dtype)))
@@ -428,12 +428,12 @@ def accumulator(dtype: np.dtype[Any], op: str) -> np.dtype[Any]:
 
 
 def octets(contiguous: NDArray[Any]) -> NDArray[Any]:
-    """The bytes of an array, as a flat view."""
+    """Return the bytes of an array, as a flat view."""
     return contiguous.reshape(-1).view(np.uint8)
 
 
 def like(leaf: Any, result: NDArray[Any]) -> Any:
-    """`result` in the form of `leaf`: a Python number, a NumPy scalar or an array."""
+    """Return `result` in the form of `leaf`: a Python number, a NumPy scalar or an array."""
     if isinstance(leaf, np.generic):
         return result[()]
     return result.item() if isinstance(leaf, _NUMBERS) else result

@@ -1,6 +1,6 @@
-"""Arrays that stay in the process which has them: another one of the same machine reads the rows that it wants.
+"""Provide zero-copy sends of arrays: a process of the same machine reads the rows that it needs from the owner.
 
-A process may read another's memory if the system lets it trace that one. Cost: one copy, made by the reader.
+A process may read the memory of another one if the system lets it trace that process. Cost: one copy, by the reader.
 """
 
 from __future__ import annotations
@@ -20,21 +20,21 @@ _libc = ctypes.CDLL(None, use_errno=True)
 
 
 class _Stretch(ctypes.Structure):
-    """The system's iovec."""
+    """The `iovec` of the system."""
 
     _fields_ = (("address", ctypes.c_void_p), ("size_bytes", ctypes.c_size_t))
 
 
 @dataclass(frozen=True)
 class Borrowed:
-    """A C-contiguous array of another process, which waits and leaves it as it is while this one reads.
+    """A C-contiguous array of another process, which waits and does not change it while this process reads.
 
     Parameters
     ----------
     pid, address
-        Where it is.
+        Location of the array.
     shape, dtype
-        What it is.
+        Form of the array.
     """
 
     pid: int
@@ -44,19 +44,19 @@ class Borrowed:
 
     @classmethod
     def of(cls, array: NDArray[Any]) -> Borrowed:
-        """An array of this process, for others."""
+        """Describe an array of this process for other processes."""
         return cls(os.getpid(), array.ctypes.data, array.shape, array.dtype)
 
     def __len__(self) -> int:
         return self.shape[0]
 
     def __getitem__(self, rows: slice) -> NDArray[Any]:
-        """Some rows that follow each other, in memory of their own, read-only.
+        """Return consecutive rows, copied into their own memory, read-only.
 
         Raises
         ------
         SerializationError
-            The other process has ended, or may not be read.
+            The other process has ended, or its memory cannot be read.
         """
         first, last, _ = rows.indices(len(self))
         found = np.empty((max(last - first, 0), *self.shape[1:]), self.dtype)
@@ -65,7 +65,7 @@ class Borrowed:
         while done < found.nbytes:
             here = _Stretch(found.ctypes.data + done, found.nbytes - done)
             there = _Stretch(self.address + first * row_bytes + done, found.nbytes - done)
-            # A call copies 2 GiB at most.
+            # A call copies at most 2 GiB.
             copied = _read(self.pid, ctypes.byref(here), 1, ctypes.byref(there), 1, 0)
             if copied <= 0:
                 reason = os.strerror(ctypes.get_errno())
@@ -76,16 +76,16 @@ class Borrowed:
 
 
 class Lendable:
-    """A dataclass of which each receiver reads some rows: its arrays may be `Borrowed` ones, which have slices, too."""
+    """A dataclass from which each receiver reads some rows. Its arrays may be `Borrowed`, which supports slices."""
 
     def lent(self) -> tuple[Any, ...]:
-        """Its fields, large arrays lent."""
+        """Return the field values, with large arrays as descriptors."""
         values: list[Any] = [getattr(self, field.name) for field in fields(self)]  # type: ignore[arg-type]
         return tuple(Borrowed.of(value) if _can_be_lent(value) else value for value in values)
 
 
 def can_read(lent: Borrowed, content: NDArray[Any]) -> bool:
-    """Whether this process can read what another one has lent."""
+    """Whether this process can read an array of another one."""
     try:
         return np.array_equal(lent[:], content)
     except SerializationError:
@@ -93,7 +93,7 @@ def can_read(lent: Borrowed, content: NDArray[Any]) -> bool:
 
 
 def _can_be_lent(value: Any) -> bool:
-    # Views of files are found by the names of these.
+    # Mapped files are excluded: a receiver opens them by file name.
     is_plain = type(value) is np.ndarray and not value.dtype.hasobject and value.flags.c_contiguous
     return is_plain and value.nbytes >= LENT_FROM_BYTES and not isinstance(_owner(value), np.memmap)
 

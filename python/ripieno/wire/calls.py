@@ -1,4 +1,4 @@
-"""Handles of asynchronous calls, and the queue in which calls of several steps wait for their turn."""
+"""Provide handles of asynchronous calls, and the queue of calls of several steps."""
 
 from __future__ import annotations
 
@@ -15,12 +15,13 @@ from ripieno.errors import CollectiveMismatch, InputError, RankFailed
 
 R = TypeVar("R")
 
-#: How often calls that no thread works through are looked at beside those that one does.
+#: Polling interval for calls without a thread, while other calls are queued on a thread.
 _LOOK_S = 0.001
 
 
 class NativeCalls(NamedTuple, Generic[R]):
-    """A call whose steps are known at once: native calls (a name and its arguments), and what makes the result."""
+    """A call with steps that are known in advance: native calls (a name and arguments) and a function for the
+    result."""
 
     calls: list[tuple[Any, ...]]
     finish: Callable[[], R]
@@ -32,13 +33,13 @@ class NativeCalls(NamedTuple, Generic[R]):
 
 
 class StagedCall(NamedTuple, Generic[R]):
-    """A call in which what comes tells what to do next."""
+    """A multi-step call: later steps depend on received data."""
 
     run: Callable[[Any], R]
 
 
 class PostedCall(NamedTuple, Generic[R]):
-    """A call whose parts wait for other ranks alone: calls that come after it pass it."""
+    """A call of parts that only wait for other ranks. Later calls may overtake it."""
 
     begin: Callable[[Any], Any]
     finish: Callable[[Any], R]
@@ -48,17 +49,17 @@ class PostedCall(NamedTuple, Generic[R]):
 
 
 class Caller(Protocol):
-    """A rank that makes calls: as much of a communicator as rooms below it know."""
+    """A rank that makes calls: the part of a communicator that lower layers use."""
 
     world_size: int
     threads: int
 
     def _do(self, call: StagedCall[R]) -> R:
-        """Carry the call out, or begin it."""
+        """Run the call, or begin it."""
 
 
 class Pending(Protocol):
-    """A part of a call that is on its way."""
+    """A part of a call that is in flight."""
 
     @property
     def done(self) -> bool: ...
@@ -68,25 +69,25 @@ class Pending(Protocol):
 
 @runtime_checkable
 class Posted(Pending, Protocol):
-    """A part that makes progress only while it is waited for or looked at."""
+    """A part that makes progress only while the program waits for or polls it."""
 
     def attempt(self, timeout_s: float | None) -> bool:
-        """Wait for its end, or until nothing has happened for so long; return whether it has ended."""
+        """Wait for its end, or until nothing has happened for `timeout_s`; return whether it has ended."""
 
 
 class Handle(Generic[R]):
-    """A call that goes on by itself. A program that drops the handle loses only the result.
+    """A call that runs asynchronously. A program that drops the handle loses only the result.
 
     Attributes
     ----------
     done : bool
-        Whether the call has ended, well or not. If it ended well, ``out`` holds the result.
+        Whether the call has ended, with a result or an error. After success, ``out`` holds the result.
     """
 
     def __init__(self, pending: list[Pending], finish: Callable[[], R], owner: Any) -> None:
         self._pending = pending
         self._finish: Callable[[], R] | None = finish  # None once the call has ended
-        self._owner = owner  # the communicator lives as long as what is in flight on it
+        self._owner = owner  # keeps the communicator alive while calls are in flight
         self._lock = threading.Lock()
         self._result: R | None = None
         self._error: BaseException | None = None
@@ -97,25 +98,25 @@ class Handle(Generic[R]):
     @property
     def done(self) -> bool:
         self._owner._check_process()
-        # Whoever holds the lock waits, or makes the result.
+        # A thread that holds the lock waits for the call, or builds the result.
         if self._lock.acquire(blocking=False):
             try:
                 if self._finish is not None and all(part.done for part in self._pending):
-                    with suppress(Exception):  # is kept for `wait`
+                    with suppress(Exception):  # `wait` raises it
                         self._end(self._finish)
             finally:
                 self._lock.release()
         return self._finish is None
 
     def wait(self) -> R:
-        """Return the result when the call has ended. May be called again.
+        """Wait for the end of the call and return the result. May be called again.
 
         Raises
         ------
         RankFailed, CollectiveMismatch, CommunicatorClosed
             As the blocking call does.
         KeyboardInterrupt
-            The wait was interrupted, not the call: wait again for its end.
+            The wait was interrupted, but not the call. Call it again to wait for the end.
         """
         self._owner._check_process()
         with self._lock:
@@ -126,7 +127,7 @@ class Handle(Generic[R]):
         return self._result  # type: ignore[return-value]
 
     def _undone(self) -> list[Any]:
-        """The first part that is on its way, where there is one."""
+        """Return a list with the first part in flight, empty if none is."""
         return [part for part in self._pending if not part.done][:1]
 
     def _end(self, finish: Callable[[], R]) -> None:
@@ -144,17 +145,17 @@ class Handle(Generic[R]):
 
 
 def wait_any(handles: Iterable[Handle[Any]]) -> int:
-    """Return when one of the calls has ended, well or not: the place of its handle.
+    """Wait until one of the calls has ended, with a result or an error, and return the index of its handle.
 
     Parameters
     ----------
     handles : iterable of Handle
-        Calls of one world, at least one. Take out what has ended before the next time.
+        At least one handle; all belong to one world. Remove an ended call before the next `wait_any`.
 
     Returns
     -------
     int
-        Of several that have ended, the first.
+        If several have ended, the lowest index.
 
     Examples
     --------
@@ -179,7 +180,7 @@ def wait_any(handles: Iterable[Handle[Any]]) -> int:
         posted = [part for part in parts if isinstance(part, Posted)]
         is_alone = len(parts) in (len(queued), len(posted))
         if queued:
-            # A thread works through these; the others have to be looked at.
+            # A thread runs the queued calls. The others must be polled.
             wait(queued, None if is_alone else _LOOK_S, FIRST_COMPLETED)
         elif posted:
             posted[0].attempt(None if is_alone and len(posted) == 1 else _LOOK_S)
@@ -205,12 +206,12 @@ class QueuedCall:
 
 
 class CallQueue:
-    """Calls that follow each other: a thread works through them as long as there are any."""
+    """Calls that run one after the other, on a thread that exists while calls are queued."""
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
         self._calls: deque[tuple[Callable[[], Any], Future[Any]]] = deque()
-        #: The latest one, until all are served.
+        #: The latest call, until all have ended.
         self.last: Future[Any] | None = None
         self._is_served = False
 
@@ -220,7 +221,7 @@ class CallQueue:
         return last is not None and not last.done()
 
     def add(self, call: Callable[[], Any]) -> QueuedCall:
-        """Let `call` run behind all others."""
+        """Queue `call` behind all others."""
         future: Future[Any] = Future()
         with self._lock:
             self._calls.append((call, future))
@@ -231,7 +232,7 @@ class CallQueue:
         return QueuedCall(future)
 
     def drain(self) -> None:
-        """Return when no call is left; how they ended is told by their handles."""
+        """Wait until the queue is empty. The handles report results and errors."""
         while (last := self.last) is not None and not last.done():
             last.exception()
 
@@ -240,7 +241,7 @@ class CallQueue:
             with self._lock:
                 if not self._calls:
                     self._is_served = False
-                    self.last = None  # with its result
+                    self.last = None  # drops its result, too
                     return
                 call, future = self._calls.popleft()
             try:

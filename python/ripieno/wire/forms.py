@@ -1,7 +1,7 @@
-"""The form of what ranks give, in words: what they must give alike beside the number and the type of elements.
+"""Describe the form of a rank's data as text: what must agree between ranks besides element count and dtype.
 
-The native module compares these words, and the shapes of arrays that it is given without any. An array of one axis, of
-a type that it knows, needs none. The words are shown when ranks differ.
+The native module compares these texts, and the shapes of arrays without text. An array of one axis, with a dtype that
+the module knows, needs no text. The error message shows the texts if ranks differ.
 """
 
 from __future__ import annotations
@@ -15,26 +15,26 @@ from numpy.typing import NDArray
 import ripieno._native as _native
 from ripieno.wire.arrays import is_seen
 
-#: Of the messages that make up an object.
+#: The form of messages that make up an object.
 OBJECT = "parts of an object"
 
 
 def of_object(call: str) -> str:
-    """Of an object that ranks exchange within a call of several steps, which is named with its options."""
+    """Return the form of an object that ranks exchange within a call of several steps, named with its options."""
     return f"{OBJECT} in {call}"
 
 
-#: Of a number that is combined exactly.
+#: The form of an integer that is combined exactly.
 WHOLE = _native.WHOLE
 
 
 def of_array(array: NDArray[Any]) -> str | None:
-    """None if the native module sees the form in the array itself."""
+    """Return the form of an array, or None if the native module reads the form from the array itself."""
     return None if is_seen(array.dtype) else _of_leaf(array)
 
 
 def of_rows(array: NDArray[Any]) -> str | None:
-    """Of an array of which every rank may give another number of rows."""
+    """Return the form of an array with a number of rows that may differ between ranks."""
     seen = is_seen(array.dtype)
     if seen and array.ndim == 1:
         return None
@@ -43,12 +43,12 @@ def of_rows(array: NDArray[Any]) -> str | None:
 
 
 def of_leaf(array: NDArray[Any]) -> str:
-    """Of an array, or a number, among others."""
+    """Return the form of an array, or a number, inside a container."""
     return _of_leaf(array) if array.ndim else _name(array.dtype)
 
 
 def of_tree(value: Any, leaves: Iterator[str]) -> str:
-    """Of tuples, lists and dicts of `leaves`, in the order of `map_leaves`."""
+    """Return the form of tuples, lists and dicts of `leaves`, in the order of `map_leaves`."""
     if isinstance(value, dict):
         return "{" + ", ".join(f"{key!r}: {of_tree(value[key], leaves)}" for key in sorted(value, key=repr)) + "}"
     if isinstance(value, tuple) and hasattr(value, "_fields"):
@@ -68,7 +68,7 @@ _names: dict[np.dtype[Any], str] = {}
 
 
 def _name(dtype: np.dtype[Any]) -> str:
-    """What NumPy calls it, which takes longer to ask than a short call takes."""
+    """Return NumPy's name of a dtype, cached because reading it takes longer than a short call."""
     name = _names.get(dtype)
     if name is None:
         name = _names[dtype] = str(dtype)

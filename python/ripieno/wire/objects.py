@@ -1,6 +1,6 @@
-"""Collectives of arbitrary objects, built from the native collectives of bytes: first messages, then what is longer.
+"""Provide collectives of arbitrary objects on top of native collectives of bytes: a header first, then the rest.
 
-Cost: one small collective ahead of the data; none of objects that are short enough to be all of the first message.
+Cost: one small collective before the data, or no data phase at all if all objects fit into the header.
 """
 
 from __future__ import annotations
@@ -20,16 +20,16 @@ from ripieno.wire.forms import OBJECT
 if TYPE_CHECKING:
     from ripieno._native import Communicator as NativeCommunicator
 
-#: Up to so many ranks gather and scatter by first messages, unless an algorithm is asked for; of more, sizes are far
-#: less.
+#: Up to this many ranks, gather and scatter use header messages unless a call names an algorithm. For more ranks,
+#: sizes are far smaller.
 _FEW_RANKS = 64
 
-#: What is in a first message: its kind, and bytes or how many are to come.
+#: Contents of a header message: its kind, and the bytes or the number of bytes that follow.
 First = tuple[int, bytes | int]
 
 
 class Unsendable:
-    """Takes the place of a value that cannot be pickled, so that the other ranks of the call raise the same error.
+    """A replacement for a value that cannot be pickled. It makes the other ranks raise the same error.
 
     Parameters
     ----------
@@ -51,7 +51,7 @@ def _raise(message: str) -> NoReturn:
 
 
 def _unsendable(native: NativeCommunicator, value: Any) -> Unsendable | None:
-    """What takes the place of `value`; None if it can be pickled, so that another rank's value has failed."""
+    """Return the replacement for `value`, or None if it can be pickled, so that another rank's value has failed."""
     try:
         packing.pack(movable(value))
     except SerializationError as error:
@@ -60,7 +60,7 @@ def _unsendable(native: NativeCommunicator, value: Any) -> Unsendable | None:
 
 
 def send(native: NativeCommunicator, value: Any, to: int) -> None:
-    """Send a value to rank `to`, which receives it by `receive`."""
+    """Send a value to rank `to`, which receives it with `receive`."""
     packed = _native.send_object(native, value, to, OBJECT)
     if packed is not None:
         _give(
@@ -71,7 +71,7 @@ def send(native: NativeCommunicator, value: Any, to: int) -> None:
 
 
 def receive(native: NativeCommunicator, source: int, lengths_bytes: list[int] | None = None) -> Any:
-    """The next value of rank `source`; how many bytes come behind the first message is added to `lengths_bytes`."""
+    """Return the next value of rank `source`. Append the number of bytes after the header to `lengths_bytes`."""
     is_done, came = _native.receive_object(native, source, OBJECT)
     if is_done:
         return came
@@ -85,7 +85,7 @@ def receive(native: NativeCommunicator, source: int, lengths_bytes: list[int] | 
 
 
 def pieces(value: Any) -> list[NDArray[Any]]:
-    """The messages in which a value goes to a rank that receives it, for calls that go on by themselves."""
+    """Return the messages for a value and a receiver, for asynchronous calls."""
     found: list[NDArray[Any]] = []
     packed = packing.pack(movable(value))
     _give(packed, lambda kind, content: found.append(_native.frame(kind, content)), found.append)
@@ -93,7 +93,7 @@ def pieces(value: Any) -> list[NDArray[Any]]:
 
 
 def broadcast(native: NativeCommunicator, value: Any, root: int, algorithm: str | None, form: str = OBJECT) -> Any:
-    """The root's value, on every rank: the same object at the root."""
+    """Return the root's value on every rank: the same object at the root."""
     try:
         is_done, rest = _native.broadcast_object(native, value, root, algorithm, form)
     except SerializationError as error:
@@ -115,7 +115,7 @@ def broadcast(native: NativeCommunicator, value: Any, root: int, algorithm: str 
 def _give(
     packed: packing.PackedValue, begin: Callable[[int, bytes | int], object], give: Callable[[NDArray[Any]], object]
 ) -> None:
-    """Pass a value on: `begin` moves the first message, `give` the bytes of arrays, each buffer from its place."""
+    """Send a value: `begin` sends the header, `give` the bytes of arrays, each buffer in place."""
     if not packed.buffers and len(packed.pickled) <= _native.FRAME_ROOM_BYTES:
         begin(_native.PICKLE, packed.pickled)
         return
@@ -130,7 +130,7 @@ def _give(
 
 
 def _take(first: First, take: Callable[[NDArray[Any]], object]) -> Any:
-    """The value of which this came first; `take` fills an array with the next bytes."""
+    """Return the value with the header `first`. `take` fills an array with the next bytes."""
     _, content = first
     if isinstance(content, bytes):
         head = np.frombuffer(content, np.uint8)
@@ -145,7 +145,7 @@ def _take(first: First, take: Callable[[NDArray[Any]], object]) -> Any:
 
 
 def allgather(native: NativeCommunicator, value: Any, algorithm: str | None, form: str = OBJECT) -> list[Any]:
-    """Every rank's value, on every rank."""
+    """Return every rank's value on every rank."""
     try:
         is_done, rest = _native.gather_objects(native, value, None, algorithm, form)
     except SerializationError:
@@ -163,7 +163,7 @@ def allgather(native: NativeCommunicator, value: Any, algorithm: str | None, for
 
 
 def gather(native: NativeCommunicator, value: Any, root: int, algorithm: str | None) -> list[Any] | None:
-    """Every rank's value, at the root."""
+    """Return every rank's value at the root."""
     try:
         return _gather(native, value, root, algorithm)
     except SerializationError:
@@ -192,7 +192,7 @@ def _gather(native: NativeCommunicator, value: Any, root: int, algorithm: str | 
 
 
 def scatter(native: NativeCommunicator, values: Sequence[Any] | None, root: int, algorithm: str | None) -> Any:
-    """The root's i-th value, at rank i."""
+    """Return the root's i-th value at rank i."""
     try:
         return _scatter(native, values, root, algorithm)
     except SerializationError:
@@ -217,12 +217,12 @@ def _scatter(native: NativeCommunicator, values: Sequence[Any] | None, root: int
     for each, chunk in zip(packed, chunks, strict=False):
         _write(each, chunk)
     native.scatter(blobs, sizes, root, algorithm, OBJECT)
-    # A copy, for a view would keep the memory of all ranks' values.
+    # Copy, because a view would keep the memory of all ranks' values.
     return _value(firsts[native.rank], chunks[native.rank].copy())
 
 
 def alltoall(native: NativeCommunicator, values: Sequence[Any], algorithm: str | None) -> list[Any]:
-    """From every rank, the value that it has for this one."""
+    """Return the value of every rank for this rank."""
     try:
         packed = [packing.pack(movable(value)) for value in values]
     except SerializationError as error:
@@ -241,7 +241,7 @@ def alltoall(native: NativeCommunicator, values: Sequence[Any], algorithm: str |
 
 
 def rotate(native: NativeCommunicator, value: Any, distance: int, algorithm: str | None) -> Any:
-    """The value of the rank `distance` before this one."""
+    """Return the value of the rank `distance` before this one."""
     try:
         packed = packing.pack(movable(value))
     except SerializationError as error:
@@ -256,7 +256,7 @@ def rotate(native: NativeCommunicator, value: Any, distance: int, algorithm: str
 
 
 def neighbour_exchange(native: NativeCommunicator, values: dict[int, Any], algorithm: str | None) -> dict[int, Any]:
-    """From every rank that has a value for this one, that value."""
+    """Return the values of all ranks that have a value for this rank."""
     try:
         packed = {peer: packing.pack(movable(value)) for peer, value in values.items()}
     except SerializationError as error:
@@ -278,16 +278,16 @@ def neighbour_exchange(native: NativeCommunicator, values: dict[int, Any], algor
 
 
 def movable(value: Any) -> Any:
-    """Arrays of other libraries as NumPy arrays, read-only ones as copies; anything else as it is."""
+    """Return arrays of other libraries as NumPy arrays, read-only ones as copies, and other objects unchanged."""
     array = as_array(value)
     if array is None:
         return value
-    # What is unpickled from read-only memory is read-only, and results are not.
+    # Objects unpickled from read-only memory are read-only, but results must be writable.
     return array if array.flags.writeable else np.array(array)
 
 
 def _rest(firsts: Sequence[tuple[bool, Any]]) -> tuple[list[int], NDArray[Any], list[NDArray[Any]]]:
-    """How large the blobs of all ranks are behind these, memory for them, and each one's part of it."""
+    """Return the sizes of the blobs that follow these headers, memory for all, and the part of each rank."""
     sizes = [0 if is_done else rest[1] for is_done, rest in firsts]
     return sizes, *_chunks(sizes)
 
@@ -298,12 +298,12 @@ def _write(packed: packing.PackedValue, chunk: NDArray[Any]) -> None:
 
 
 def _value(first: tuple[bool, Any], chunk: NDArray[Any]) -> Any:
-    """A rank's value, which came in its first message or is in its blob."""
+    """Return a rank's value from its header message or from its blob."""
     is_done, value = first
     return value if is_done else packing.read_blob(chunk)
 
 
 def _chunks(sizes: list[int]) -> tuple[NDArray[Any], list[NDArray[Any]]]:
-    """One array for all ranks' blobs, and each one's part of it. Memory is only taken for what is written."""
+    """Return one array for all ranks' blobs, and the part of each rank. Only written pages take memory."""
     blobs = empty(sum(sizes), np.uint8)
     return blobs, split(blobs, sizes)

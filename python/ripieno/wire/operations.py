@@ -1,6 +1,6 @@
-"""Operations of reductions: their names, and the functions of Python and NumPy that mean one of them.
+"""Provide the operations of reductions: their names, and the Python and NumPy functions that stand for them.
 
-Every ``op=`` and ``combine=`` is read here, so that ``sum``, ``np.add`` and ``operator.add`` mean "sum" in every call.
+Every ``op=`` and ``combine=`` is parsed here, so ``sum``, ``np.add`` and ``operator.add`` mean "sum" in every call.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ class Pairwise(NamedTuple):
     on_arrays: np.ufunc
 
 
-#: Every operation as functions.
+#: Functions of every operation.
 PAIRWISE = {
     "sum": Pairwise(operator.add, np.add),
     "prod": Pairwise(operator.mul, np.multiply),
@@ -38,7 +38,7 @@ PAIRWISE = {
     "xor": Pairwise(operator.xor, np.bitwise_xor),
 }
 
-#: Functions that mean an operation. Some cannot combine two values: ``sum(a, b)`` adds all elements of `a` to `b`.
+#: Functions that mean an operation. Some do not combine two values: ``sum(a, b)`` adds all elements of `a` to `b`.
 _NAMES: dict[Any, str] = {
     **{function: name for name, pairwise in PAIRWISE.items() for function in pairwise},
     **dict.fromkeys((sum, np.sum, operator.iadd), "sum"),
@@ -57,7 +57,7 @@ class Elementwise:
     Parameters
     ----------
     ufunc : numpy.ufunc
-        Of two operands.
+        A ufunc with two operands.
     """
 
     def __init__(self, ufunc: np.ufunc) -> None:
@@ -81,7 +81,7 @@ class Elementwise:
 
 _AND, _OR, _XOR = Elementwise(np.logical_and), Elementwise(np.logical_or), Elementwise(np.logical_xor)
 
-#: Functions that combine truth values, of elements of any dtype.
+#: Functions that combine truth values, for elements of any dtype.
 _LOGICAL: dict[Any, Elementwise] = {
     np.logical_and: _AND,
     np.logical_or: _OR,
@@ -92,7 +92,7 @@ _LOGICAL: dict[Any, Elementwise] = {
     np.any: _OR,
 }
 
-#: Products of complex numbers, which the native module does not combine.
+#: Products of complex numbers, which the native module does not support.
 PRODUCT = Elementwise(np.multiply)
 
 
@@ -130,7 +130,7 @@ def name_of(function: Any) -> str:
 
 
 def check_rows(parameter: str, function: Any, result: Any, like: NDArray[Any]) -> NDArray[Any]:
-    """Return what a function made of two blocks of rows, checked to be a block of the same shape and dtype."""
+    """Return the result of a function of two blocks of rows, checked to have their shape and dtype."""
     rows = np.asarray(result)
     if rows.shape != like.shape or rows.dtype != like.dtype:
         raise InputError(
@@ -141,7 +141,7 @@ def check_rows(parameter: str, function: Any, result: Any, like: NDArray[Any]) -
 
 
 def check_object(function: Any, result: Any, left: Any, right: Any) -> Any:
-    """Return what a function made of two objects, checked to be of the kind of one of them."""
+    """Return the result of a function of two objects, checked to have the kind of one of them."""
     kind = _kind(result)
     is_alike = kind in (_kind(left), _kind(right))
     if not is_alike and (isinstance(kind, str) or not isinstance(result, (type(left), type(right)))):
@@ -153,7 +153,7 @@ def check_object(function: Any, result: Any, left: Any, right: Any) -> Any:
 
 
 def _kind(value: Any) -> Any:
-    """Return the kind of a number, of Python or NumPy, or the type of any other object."""
+    """Return the kind of a number of Python or NumPy, or the type of any other object."""
     if isinstance(value, bool | np.bool_):
         return "b"
     if isinstance(value, int | np.integer):

@@ -1,7 +1,7 @@
-"""Python values as bytes: a pickle (protocol 5) beside the raw buffers that it refers to.
+"""Serialize Python values: a pickle (protocol 5) and the raw buffers that it refers to.
 
-A large array is never copied into its pickle: its memory is sent from where it is and received into the memory that the
-new array then keeps. A *blob* is the same in one piece, for collectives that place all ranks' chunks in one array.
+Large arrays are not copied into the pickle. Their memory is sent in place, and received into the memory of the new
+array. A *blob* holds both in one piece, for collectives that place all ranks' chunks in one array.
 """
 
 from __future__ import annotations
@@ -19,21 +19,21 @@ from numpy.typing import NDArray
 import ripieno._native as _native
 from ripieno.errors import SerializationError
 
-# Buffers inside a blob start at a multiple of this: a cache line, and enough for any dtype.
+# Buffers inside a blob are aligned to this: a cache line, which suffices for any dtype.
 ALIGNMENT_BYTES = 64
 
-# Of a head without buffers: the sizes of the pickle and how many buffers there are.
+# Bytes of a head without buffers: the size of the pickle and the number of buffers.
 HEAD_BYTES = 16
 
 
 @dataclass
 class Spent:
-    """What serialization has cost this process.
+    """Cost of serialization in this process.
 
     Attributes
     ----------
     seconds
-        Of making bytes of values and values of bytes, but for what the native module does.
+        Seconds spent on serializing and deserializing values, except in the native module.
     """
 
     seconds: float = 0.0
@@ -43,21 +43,21 @@ SPENT = Spent()
 
 
 def spent_s() -> float:
-    """How long this process has made bytes of values and values of bytes."""
+    """Return the seconds that this process has spent on serializing and deserializing values."""
     return SPENT.seconds + _native.seconds_serializing()
 
 
 class PackedValue(NamedTuple):
-    """A value on its way: `pickled` refers to `buffers`, flat uint8 arrays on the value's own memory, in order."""
+    """A serialized value: `pickled` refers to `buffers`, flat uint8 arrays on the value's own memory, in order."""
 
     pickled: bytes
     buffers: list[NDArray[Any]]
 
 
 def pack(value: Any, within_bytes: int = _native.WITHIN_BYTES) -> PackedValue:
-    """Pickle `value`, leaving contiguous buffers where they are unless they have at most `within_bytes`.
+    """Pickle `value`. Contiguous buffers stay in place unless they have at most `within_bytes`.
 
-    The standard pickler is tried first because it is several times faster; classes and functions that only exist in
+    The standard pickler is several times faster, so it is tried first. Classes and functions that exist only in
     ``__main__`` need cloudpickle.
     """
     begun_s = time.perf_counter()
@@ -85,7 +85,7 @@ def pack(value: Any, within_bytes: int = _native.WITHIN_BYTES) -> PackedValue:
 
 
 def unpack(pickled: bytes | memoryview, buffers: Sequence[NDArray[Any]]) -> Any:
-    """The value; its arrays live on `buffers` and are writable if these are."""
+    """Return the value. Its arrays use the memory of `buffers` and are writable if these are."""
     begun_s = time.perf_counter()
     value = pickle.loads(pickled, buffers=buffers)
     SPENT.seconds += time.perf_counter() - begun_s
@@ -93,13 +93,13 @@ def unpack(pickled: bytes | memoryview, buffers: Sequence[NDArray[Any]]) -> Any:
 
 
 def head(packed: PackedValue) -> NDArray[Any]:
-    """What a receiver must know before the buffers arrive, as uint8: all sizes, then the pickle."""
+    """Return the metadata that a receiver needs before the buffers, as uint8: all sizes, then the pickle."""
     sizes = [len(packed.pickled), len(packed.buffers), *(buffer.nbytes for buffer in packed.buffers)]
     return np.concatenate([np.array(sizes, np.int64).view(np.uint8), np.frombuffer(packed.pickled, np.uint8)])
 
 
 def read_head(head: NDArray[Any]) -> tuple[memoryview, list[int]]:
-    """The pickle and the sizes of its buffers, in bytes, from the start of an array that `head` made."""
+    """Return the pickle and the sizes of its buffers in bytes, from an array that begins with a `head`."""
     pickled_bytes, buffer_count = head[:HEAD_BYTES].view(np.int64).tolist()
     pickled_at = HEAD_BYTES + 8 * buffer_count
     sizes_bytes = head[HEAD_BYTES:pickled_at].view(np.int64).tolist()
@@ -107,13 +107,13 @@ def read_head(head: NDArray[Any]) -> tuple[memoryview, list[int]]:
 
 
 def blob_bytes(packed: PackedValue) -> int:
-    """Size of the blob that `write_blob` makes of `packed`, a multiple of the alignment."""
+    """Return the size of the blob that `write_blob` creates from `packed`, a multiple of the alignment."""
     head_bytes = HEAD_BYTES + 8 * len(packed.buffers) + len(packed.pickled)
     return _aligned(head_bytes) + sum(_aligned(buffer.nbytes) for buffer in packed.buffers)
 
 
 def blob_pieces(packed: PackedValue) -> Iterator[tuple[int, NDArray[Any]]]:
-    """What a blob consists of: offsets, and the bytes that belong there."""
+    """Yield the pieces of a blob: offsets, and the bytes at these offsets."""
     start = head(packed)
     yield 0, start
     offset = _aligned(start.nbytes)
@@ -129,7 +129,7 @@ def write_blob(packed: PackedValue, into: NDArray[Any]) -> None:
 
 
 def read_blob(blob: NDArray[Any]) -> Any:
-    """The value that was written into `blob`; its arrays are views of it."""
+    """Return the value in `blob`. Its arrays are views of the blob."""
     pickled, sizes_bytes = read_head(blob)
     offset = _aligned(HEAD_BYTES + 8 * len(sizes_bytes) + pickled.nbytes)
     buffers = []

@@ -1,7 +1,7 @@
-"""Python's whole numbers on their way through reductions: exact, of any sign, and without a limit for what comes out.
+"""Represent Python integers in reductions: exact, signed, with an unlimited result.
 
-A sum adds two words of int64 per number, of which the lower has 32 bits: no number of ranks makes them overflow. A
-product has no such form, so ranks gather the numbers and multiply them. Other operations are those of int64.
+A sum adds two int64 words per number. The lower word has 32 bits, so no number of ranks can overflow it. A product has
+no such form, so ranks gather the numbers and multiply them. Other operations use int64.
 """
 
 from __future__ import annotations
@@ -13,10 +13,10 @@ from numpy.typing import NDArray
 
 from ripieno.errors import InputError
 
-#: Numbers are smaller than this, and larger than its negative.
+#: Numbers must be smaller than this and larger than its negative.
 LIMIT = 1 << 72
 
-#: Words that one number takes.
+#: Words per number.
 WORDS = 2
 
 _LOW_BITS = 32
@@ -24,12 +24,12 @@ _WHOLES = (int, np.bool_)
 
 
 def is_whole(value: Any, op: str) -> bool:
-    """Whether `value` is a number that `op` combines exactly; whether something is true counts as 0 or 1."""
+    """Whether `op` combines `value` exactly. Booleans count as 0 or 1."""
     return op in ("sum", "prod") and isinstance(value, _WHOLES)
 
 
 def words(value: int | np.bool_, what: str) -> NDArray[Any]:
-    """A number as two words, the sums of which are those of the sum."""
+    """Return a number as two words. Sums of words represent the sum of numbers."""
     number = int(value)
     if not -LIMIT < number < LIMIT:
         raise InputError(f"{what}: {number}: expected a whole number between -2**72 and 2**72")
@@ -37,14 +37,14 @@ def words(value: int | np.bool_, what: str) -> NDArray[Any]:
 
 
 def number(words: NDArray[Any]) -> int:
-    """The number that two words stand for."""
+    """Return the number that two words represent."""
     low, high = words.tolist()
     found: int = low + (high << _LOW_BITS)
     return found
 
 
 def product(of_ranks: NDArray[Any]) -> int:
-    """The product of the numbers in the rows of `of_ranks`; of none, 1."""
+    """Return the product of the numbers in the rows of `of_ranks`; 1 if there are none."""
     result = 1
     for row in of_ranks:
         result *= number(row)
@@ -52,6 +52,6 @@ def product(of_ranks: NDArray[Any]) -> int:
 
 
 def check_int64(value: int, op: str, what: str) -> None:
-    """`InputError` unless int64 has the number."""
+    """Raise `InputError` unless the number fits into int64."""
     if not -(2**63) <= value < 2**63:
         raise InputError(f"{what}: {value}: expected -2**63 … 2**63 - 1 for op={op!r}")

@@ -1,1 +1,1 @@
-"""Who reads what: a maximum flow, so that reading is local and even."""
+"""Assign splits to ranks with a maximum flow, so that reading is local and balanced."""

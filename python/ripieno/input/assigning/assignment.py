@@ -1,8 +1,8 @@
-"""`assign`: which rank reads which splits, so that reading is local and the loads are even.
+"""Provide `assign`: the splits of each rank, chosen so that reading is local and loads are even.
 
-Bytes flow from splits to the hosts that have them and on to the ranks there, each of which takes no more than its
-share; a maximum flow reads as much as possible where it lies. What is left goes to the ranks with the least to read.
-Everything is decided by the arguments alone, so ranks that are given the same come to the same.
+Bytes flow from splits to the hosts that store them, and on to the ranks there, each up to its share. A maximum flow
+maximizes local reads. The remaining splits go to the ranks with the least to read. The result depends only on the
+arguments, so ranks with equal arguments get equal results.
 
 Source: Zhang, Qiu et al., social image clustering with Twister, section 3.2.
 """
@@ -25,17 +25,17 @@ from ripieno.input.split import Split
 if TYPE_CHECKING:
     from ripieno.comm.communicator import Communicator
 
-#: Splits of which the largest is at most so many times the smallest are balanced by their number, others by bytes.
+#: If the largest split is at most this many times the smallest, splits are balanced by number, otherwise by bytes.
 EVEN = 1.1
-#: Loads up to so many times the mean are even enough: what lies near is not read elsewhere for less.
+#: Loads up to this many times the mean are even enough. Below it, balancing does not replace a local read.
 SLACK = 1.05
-#: Above that, the largest load is found to within this part of the largest split.
+#: Above that, the largest load is minimized up to the largest split divided by this number.
 STEPS = 16
 
 
 @dataclass(frozen=True)
 class Assignment(Sequence[list[int]]):
-    """Who reads what: ``assignment[rank]`` has the numbers of the rank's splits, ascending; printed, it is a table.
+    """The splits of each rank. ``assignment[rank]`` lists their indices, ascending; printing it shows a table.
 
     Attributes
     ----------
@@ -44,7 +44,7 @@ class Assignment(Sequence[list[int]]):
     hosts : tuple of str
         The host of every rank.
     ranks : tuple of tuple of int
-        The numbers of the splits of every rank.
+        The indices of the splits of every rank.
     """
 
     splits: tuple[Split, ...]
@@ -59,16 +59,16 @@ class Assignment(Sequence[list[int]]):
 
     @property
     def placed_count(self) -> int:
-        """How many splits lie on the disk of a known host."""
+        """The number of splits that lie on the disk of a known host."""
         return sum(bool(split.hosts) for split in self.splits)
 
     @property
     def local_count(self) -> int:
-        """How many of these are read on such a host."""
+        """The number of these that are read on such a host."""
         return sum(self._is_local(at, rank) for rank, numbers in enumerate(self.ranks) for at in numbers)
 
     def size_bytes(self, rank: int) -> int:
-        """Bytes that a rank reads."""
+        """Return the number of bytes that a rank reads."""
         return sum(self.splits[at].size_bytes for at in self.ranks[rank])
 
     def _is_local(self, at: int, rank: int) -> bool:
@@ -94,23 +94,24 @@ class Assignment(Sequence[list[int]]):
 
 
 def assign(splits: Sequence[Split], hosts: Sequence[str]) -> Assignment:
-    """Divide splits among ranks: as many as possible are read where they lie, and no rank reads more than its share.
+    """Divide splits among ranks with as many local reads as possible, and with even loads.
 
-    If splits are of about one size, a rank has at most ``ceil(n / p)``. Loads differ by one at most if that costs no
-    local read. Splits of different sizes are balanced by bytes: no rank has more than 1.05 times the mean and the
+    If splits have about the same size, a rank has at most ``ceil(n / p)`` of them. The numbers differ by at most one if
+    that costs no local read. Splits of different sizes are balanced by bytes: no rank has more than 1.05 times the mean
+    plus the
     largest split.
 
     Parameters
     ----------
     splits : sequence of Split
-        The splits to read; their `hosts` say where they lie.
+        The splits to read. Their `hosts` give their locations.
     hosts : sequence of str
-        The host of every rank, as `Communicator.hosts`, in the words of the splits.
+        The host of every rank, as in `Communicator.hosts`, with the same names as in the splits.
 
     Returns
     -------
     Assignment
-        The same for the same arguments, on every machine.
+        The same for equal arguments, on every machine.
     """
     if not hosts:
         raise InputError("hosts=[]: expected the host of at least one rank")
@@ -123,12 +124,12 @@ def assign(splits: Sequence[Split], hosts: Sequence[str]) -> Assignment:
 
 
 def share(splits: Sequence[Split], comm: Communicator) -> list[Split]:
-    """This rank's splits: balanced, and local where they lie on hosts of `comm`. Every rank calls it with all splits.
+    """Return this rank's splits: balanced, and local if they lie on hosts of `comm`. Every rank passes all splits.
 
     Raises
     ------
     InputError
-        On every rank: ranks have different splits, as when a file has grown between two looks at it.
+        On every rank: ranks have different splits, for example because a file has grown between two calls.
     """
     assignment = assign(splits, comm.hosts)
     told = comm.allgather((hashlib.sha256(repr(assignment).encode()).digest(), len(splits)))
@@ -144,7 +145,7 @@ def share(splits: Sequence[Split], comm: Communicator) -> list[Split]:
 def _by_number(near: list[list[str]], hosts: Sequence[str]) -> list[list[int]]:
     p = len(hosts)
     seats = Counter(hosts)
-    # All ranks have the smaller share before any has the larger one.
+    # All ranks get the smaller share before any gets the larger one.
     shares = (len(near) // p, -(-len(near) // p))
     chosen = flow.matched(near, [{host: seats[host] * share for host in seats} for share in shares])
     ranks: list[list[int]] = [[] for _ in hosts]
@@ -153,7 +154,7 @@ def _by_number(near: list[list[str]], hosts: Sequence[str]) -> list[list[int]]:
         members = [rank for rank, other in enumerate(hosts) if other == host]
         for i, rank in enumerate(members):
             ranks[rank] += here[slice(*even_range(len(here), i, len(members)))]
-    # Neighbours in the order of splits stay together.
+    # Keep consecutive splits together.
     left = iter([at for at, host in enumerate(chosen) if host is None])
     for rank, count in enumerate(_filled([len(numbers) for numbers in ranks], chosen.count(None))):
         ranks[rank] += [next(left) for _ in range(count)]
@@ -161,7 +162,7 @@ def _by_number(near: list[list[str]], hosts: Sequence[str]) -> list[list[int]]:
 
 
 def _filled(loads: list[int], count: int) -> list[int]:
-    """How many of `count` each rank gets, always the one with the least."""
+    """Assign `count` items one by one to the rank with the smallest load, and return the number for each rank."""
     more = [0] * len(loads)
     least = [(load, rank) for rank, load in enumerate(loads)]
     heapq.heapify(least)
@@ -173,7 +174,7 @@ def _filled(loads: list[int], count: int) -> list[int]:
 
 
 def _by_bytes(sizes: list[int], near: list[list[str]], hosts: Sequence[str]) -> list[list[int]]:
-    """The smallest largest load, to within a step, that splits can be dealt out with, largest first."""
+    """Find the smallest maximum load, up to a step, for which all splits can be assigned, largest first."""
     least, step = max(ceil(SLACK * sum(sizes) / len(hosts)), max(sizes)), -(-max(sizes) // STEPS)
     low, high = 0, STEPS
     dealt = _dealt(sizes, near, hosts, least + high * step)
@@ -189,7 +190,7 @@ def _by_bytes(sizes: list[int], near: list[list[str]], hosts: Sequence[str]) -> 
 
 
 def _dealt(sizes: list[int], near: list[list[str]], hosts: Sequence[str], most: int) -> list[list[int]] | None:
-    """Splits to ranks, none above `most` bytes, if every split finds room; where most of it flows to, if it does."""
+    """Assign splits to ranks with at most `most` bytes each, if possible, each to the host with most of its flow."""
     seats = Counter(hosts)
     flows = flow.bytes_to_hosts(sizes, near, {host: count * most for host, count in seats.items()})
     loads = [0] * len(hosts)
@@ -209,7 +210,7 @@ def _dealt(sizes: list[int], near: list[list[str]], hosts: Sequence[str], most: 
 
 
 def _runs(numbers: Sequence[int]) -> str:
-    """`0 … 3, 7`: ascending numbers with what follows each other drawn together."""
+    """Format ascending numbers with consecutive ones merged: `0 … 3, 7`."""
     runs: list[list[int]] = []
     for at in numbers:
         if runs and runs[-1][1] == at - 1:

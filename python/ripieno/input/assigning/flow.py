@@ -1,4 +1,4 @@
-"""Maximum flows from splits to the hosts that have them."""
+"""Compute maximum flows from splits to the hosts that store them."""
 
 from __future__ import annotations
 
@@ -6,19 +6,19 @@ from collections.abc import Mapping, Sequence
 
 
 def matched(near: Sequence[Sequence[str]], rooms: Sequence[Mapping[str, int]]) -> list[str | None]:
-    """A host for as many splits as possible; None for the others.
+    """Match as many splits as possible to hosts; None for the others.
 
     Parameters
     ----------
     near
-        The hosts that have each split.
+        The hosts that store each split.
     rooms
-        How many splits each host takes: stage by stage, with more room in each. What a host has in one stage is no
-        less in the next, so the first stages decide where there is a choice.
+        The number of splits that each host accepts, by stage, increasing. A host keeps at least its splits of the
+        previous stage, so earlier stages have priority.
     """
     chosen: list[str | None] = [None] * len(near)
     if any(near):
-        # SciPy is as long to import as all else, and of use only here.
+        # SciPy takes as long to import as everything else, and only this case needs it.
         from ripieno.input.assigning.network import FlowNetwork
 
         network = FlowNetwork(near, list(rooms[0]))
@@ -32,7 +32,7 @@ def matched(near: Sequence[Sequence[str]], rooms: Sequence[Mapping[str, int]]) -
 def bytes_to_hosts(
     sizes: Sequence[int], near: Sequence[Sequence[str]], room: Mapping[str, int]
 ) -> list[dict[str, int]]:
-    """How much of each split flows to which of its hosts, in a unit of its own, when hosts take `room` bytes."""
+    """Return how much of each split flows to each of its hosts, in units of its own, if hosts accept `room` bytes."""
     flows: list[dict[str, int]] = [{} for _ in near]
     if any(near):
         from ripieno.input.assigning.network import FLOW_LIMIT, FlowNetwork

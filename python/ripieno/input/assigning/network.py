@@ -1,4 +1,4 @@
-"""A network of splits and hosts, through which as much flows as can, by SciPy's maximum flow."""
+"""Provide a flow network of splits and hosts, solved with SciPy's maximum flow."""
 
 from __future__ import annotations
 
@@ -9,12 +9,12 @@ import numpy as np
 from scipy.sparse import csr_array, csr_matrix
 from scipy.sparse.csgraph import maximum_flow
 
-#: SciPy counts flows in 32 bits: what all splits supply stays below.
+#: SciPy counts flows in 32 bits. The total supply of all splits stays below this.
 FLOW_LIMIT = 1 << 30
 
 
 class FlowNetwork:
-    """Source -> splits -> hosts -> sink, and what flows there: against an arc it counts as negative."""
+    """The network source -> splits -> hosts -> sink and its flow. Flow against an arc is negative."""
 
     def __init__(self, near: Sequence[Sequence[str]], hosts: Sequence[str]) -> None:
         self._near = near
@@ -23,7 +23,7 @@ class FlowNetwork:
         self._flow: Any = csr_array((self._sink + 1, self._sink + 1), dtype=np.int32)
 
     def augment(self, supply: Sequence[int], room: Mapping[str, int]) -> None:
-        """Make the flow as large as it can be, without taking any from the sink; `supply` is that of each split."""
+        """Maximize the flow without reducing the flow into the sink. `supply` has an entry per split."""
         split_count = len(self._near)
         number = {host: 1 + split_count + at for at, host in enumerate(self._hosts)}
         arcs = [(0, 1 + at, amount) for at, amount in enumerate(supply)]
@@ -35,7 +35,7 @@ class FlowNetwork:
         self._flow = self._flow + csr_array(maximum_flow(left, 0, self._sink).flow)
 
     def used(self) -> Iterator[tuple[int, str, int]]:
-        """Split, host and amount of what flows between them, in the order of splits."""
+        """Yield split, host and amount of each flow between them, in the order of splits."""
         flow = self._flow.tocoo()
         first_host = 1 + len(self._near)
         between = (flow.data > 0) & (flow.row > 0) & (flow.row < first_host) & (flow.col >= first_host)

@@ -1,1 +1,1 @@
-"""Files divided into even partitions, on nodes, with a partition file."""
+"""Divide files into even partitions on nodes, with a partition file."""

@@ -1,4 +1,4 @@
-"""`divide`: files into even partitions, cut between records, and the partition file that lists them."""
+"""Provide `divide`: write files as even partitions, cut between records, with a partition file that lists them."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ from ripieno.input.matrix.records import RecordType
 from ripieno.input.partitions import FILE_NAME, open_partitions, write_partitions
 from ripieno.input.split import Format, FormatOptions, Split
 
-#: Text and CSV are looked through for records if there is less of them for each partition, and written unseen if more.
+#: Below this many bytes per partition, text and CSV are searched for enough records before writing starts.
 LOOKED_AT_BYTES = 64 << 10
 REPLICAS_MAX = 1000
 
@@ -48,39 +48,38 @@ def divide(
     in_place: bool = False,
     overwrite: bool = False,
 ) -> Path:
-    """Divide files, as one list of records, into even partitions; all of it is written, or nothing.
+    """Divide files, as one list of records, into even partitions. Either all output is written or none.
 
-    Partitions are files of the same format as the source, ``part-00000.txt`` and so on. With `nodes` each node has a
-    folder of that name with the partitions that it shall hold; with `replicas` alone there is a folder per replica,
-    ``copy-0`` and so on. Folders may be moved to disks of their own: a partition is read where it is found. Until then
-    the replicas of a partition are one file under several names, where the file system has such.
+    Partitions are files in the format of the source, ``part-00000.txt`` and so on. With `nodes`, each node has a folder
+    with its name and partitions. With `replicas` alone, there is one folder per replica, ``copy-0`` and so on. Folders
+    may be moved to disks of their own: a partition is read at its present location. Until then the replicas of a
+    partition are hard links to one file, if the file system supports them.
 
     Parameters
     ----------
     source : path, glob, folder, URL, or list of them
-        As for `splits`; compressed files are unpacked, and read twice.
+        As for `splits`. Compressed files are decompressed, and read twice.
     out : path
-        The folder to make.
+        The folder to create.
     partitions : int
-        How many, none without a record. They differ by about 1/64 of their size, or by the longest record; next to
-        very long ones some may be empty.
+        Number of partitions, at most one per record. Their sizes differ by about 1/64, or by the longest record. Very
+        long records may leave some partitions empty.
     replicas : int, optional
-        How many nodes hold each partition; by default one, in place all.
+        Number of nodes that hold each partition; by default one, or all with `in_place`.
     nodes : sequence of str
         Hosts that hold the partitions.
     racks : mapping of str to str, optional
-        The rack of every node: replicas of a partition are put into different ones.
+        The rack of every node. Replicas of a partition are placed in different racks.
     format : {"text", "csv", "npy", "parquet", "binary"}, optional
-        By default what the names of the files say; of all files the same.
+        By default determined by file names. It is the same for all files.
     header : bool, optional
-        Whether CSV begins with the names of the columns. Every partition gets them.
+        Whether CSV begins with the names of the columns. Every partition gets this header.
     delimiter, record_bytes, dtype, shape : optional
         As for `splits`.
     in_place : bool, default=False
-        Copy nothing: list ranges of the files as they are. There may be fewer partitions then, or more, as from
-        `splits`.
+        Copy no data: list ranges of the unchanged files. As with `splits`, the number of partitions may then differ.
     overwrite : bool, default=False
-        Replace `out` if it is a folder that this function has made.
+        Replace `out` if it is a folder that this function has created.
 
     Returns
     -------
@@ -90,8 +89,8 @@ def divide(
     Raises
     ------
     InputError
-        As from `splits`; there is nothing to divide, or not a record for each partition; files differ in format or
-        columns; there are fewer nodes than replicas, or `out` exists.
+        As for `splits`; there is no data, or not a record for each partition; files differ in format or columns; there
+        are fewer nodes than replicas; or `out` exists.
     """
     _check(partitions, replicas, nodes, in_place)
     if is_url(out):
@@ -144,7 +143,7 @@ def _material(files: Sequence[File], formats: Sequence[Format]) -> Material:
 
 
 def _check_enough(material: Material, count: int) -> None:
-    """Raise InputError if some of so many partitions would be empty; of large files nobody looks."""
+    """Raise InputError if some of `count` partitions would be empty. Large files are not checked."""
     if isinstance(material, Arrays | Tables):
         used = min(count, material.length)
     elif material.length < count * LOOKED_AT_BYTES:
@@ -158,7 +157,7 @@ def _check_enough(material: Material, count: int) -> None:
 
 
 def _listed(parts: list[Split]) -> list[Split]:
-    """Partitions that stay where they are."""
+    """Return partitions as ranges of the existing files."""
     if not parts:
         raise InputError("there is nothing to divide: the files are empty")
     listed = []
@@ -166,7 +165,7 @@ def _listed(parts: list[Split]) -> list[Split]:
         path = part.path if is_url(part.path) else os.path.abspath(part.path)
         extents = ((0, part.stop),) if part.compression else part.format.extents(part)
         if part.format.name == "text" and not part.compression:
-            # Ranges that begin and end with a line are of use to other programs, too.
+            # Other programs can use ranges that begin and end at lines, too.
             start, stop = extents[0]
             part = replace(part, start=start, stop=stop, size_bytes=stop - start)
         listed.append(replace(part, path=path, checksum=Checksum.of(path, *extents)))
@@ -174,7 +173,7 @@ def _listed(parts: list[Split]) -> list[Split]:
 
 
 def _written(material: Material, folder: Path, places: Sequence[tuple[str, ...]]) -> list[Split]:
-    """New files, in the folders that are named for each, and what they hold."""
+    """Write new files into the folders of each partition, and return their splits."""
     for name in sorted({name for place in places for name in place}):
         (folder / name).mkdir(exist_ok=True)
     groups = groupby(_numbered(material, len(places)), key=lambda piece: piece[0])
@@ -210,12 +209,12 @@ def _link(path: Path, other: Path) -> None:
     try:
         other.hardlink_to(path)
     except OSError:
-        # Not every file system has files of several names.
+        # Not every file system supports hard links.
         shutil.copyfile(path, other)
 
 
 def _replaceable(out: Path) -> Collection[str]:
-    """Names in a folder of partitions; an error if it holds anything else."""
+    """Return the names in a folder of partitions. Raise an error if it contains anything else."""
     if not (out / FILE_NAME).is_file():
         return (FILE_NAME,)
     listed = {Path(path) for part in open_partitions(out / FILE_NAME) for path in (part.path, *part.copies)}

@@ -1,4 +1,4 @@
-"""What files of one format hold, as one stream of records that is dealt out to new files of the same format."""
+"""Provide the records of files of one format as one stream, to be written to new files of the same format."""
 
 from __future__ import annotations
 
@@ -25,20 +25,20 @@ Piece = tuple[int, Any]
 
 
 class Material(Protocol):
-    """Records of several files of one format."""
+    """Records of several files with one format."""
 
-    #: In the unit of pieces, bytes or rows.
+    #: Length in the unit of pieces, bytes or rows.
     length: int
     ending: str
 
     def pieces(self, size: int) -> Iterator[Piece]:
-        """All records in order, some at a time: as much as `size`, or as it takes to end a record; and how much."""
+        """Yield all records in order, in pieces of about `size` that end with a record, and the size of each."""
 
     def sink(self, file: IO[bytes]) -> Sink:
-        """A new file for some of them."""
+        """Return a writer of records to a new file."""
 
     def format(self, file: File) -> Format:
-        """How they lie in such a file."""
+        """Return the format of such a file."""
 
 
 class TextLines:
@@ -47,28 +47,28 @@ class TextLines:
     def __init__(self, files: Sequence[File], formats: Sequence[Text]) -> None:
         self._files = files
         endings = {file.inner_suffix for file in files}
-        # Files are read again as what their names say.
+        # The suffix must make later readers detect the same format.
         self.ending = endings.pop() if len(endings) == 1 and endings <= {*TEXT_SUFFIXES} else ".txt"
         self.length = sum(map(unpacked_bytes, files))
 
     def pieces(self, size: int) -> Iterator[Piece]:
-        """All records in order, some at a time."""
+        """Yield all records in order, in pieces."""
         for file in self._files:
             with opened(file.path, file.compression) as stream, blamed_on(file.path):
                 while text := lines.whole_lines(stream, size):
                     yield len(text), text
 
     def sink(self, file: IO[bytes]) -> LineSink:
-        """What puts them into a new file."""
+        """Return a writer of records to a new file."""
         return LineSink(file)
 
     def format(self, file: File) -> Text:
-        """How they lie there."""
+        """Return the format of such a file."""
         return Text()
 
 
 class Records:
-    """Records of CSV; every new file has the header of the first one."""
+    """CSV records. Every new file gets the header of the first file."""
 
     ending = ".csv"
 
@@ -85,23 +85,23 @@ class Records:
         self.length = sum(self._stops) - sum(format.body for format in formats)
 
     def pieces(self, size: int) -> Iterator[Piece]:
-        """All records in order, some at a time."""
+        """Yield all records in order, in pieces."""
         for file, format, stop in zip(self._files, self._formats, self._stops, strict=True):
             with opened(file.path, file.compression) as stream, blamed_on(file.path):
                 for _, text in lines.records(file.path, stream, format.body, stop, size):
                     yield len(text), text
 
     def sink(self, file: IO[bytes]) -> LineSink:
-        """What puts them into a new file."""
+        """Return a writer of records to a new file."""
         return LineSink(file, self._head)
 
     def format(self, file: File) -> Csv:
-        """How they lie there."""
+        """Return the format of such a file."""
         return replace(self._formats[0], body=len(self._head))
 
 
 class Arrays:
-    """Rows of arrays that differ in their number only."""
+    """Rows of arrays that differ only in their number of rows."""
 
     ending = ".npy"
 
@@ -117,37 +117,37 @@ class Arrays:
         self.length = sum(format.shape[0] for format in formats)
 
     def pieces(self, size: int) -> Iterator[Piece]:
-        """All records in order, some at a time."""
+        """Yield all records in order, in pieces."""
         for whole in self._wholes:
             for rows in whole.blocks(max(1, size * self._first.row_bytes)):
                 yield len(rows), rows
 
     def sink(self, file: IO[bytes]) -> Sink:
-        """What puts them into a new file."""
+        """Return a writer of records to a new file."""
         return NpySink(file, self._first.dtype, self._first.shape[1:])
 
     def format(self, file: File) -> ArrayRows:
-        """How they lie there."""
+        """Return the format of such a file."""
         return Npy.open(file, FormatOptions())
 
 
 class RawArrays(Arrays):
-    """The same, written as nothing but their records."""
+    """Rows of arrays, written as raw records."""
 
     ending = ".bin"
 
     def sink(self, file: IO[bytes]) -> BinarySink:
-        """What puts them into a new file."""
+        """Return a writer of records to a new file."""
         return BinarySink(file)
 
     def format(self, file: File) -> Binary:
-        """How they lie there."""
+        """Return the format of such a file."""
         record = RecordType(self._first.dtype, self._first.shape[1:])
         return Binary.open(file, FormatOptions(record=record))
 
 
 class Tables:
-    """Rows of tables of one schema."""
+    """Rows of tables with one schema."""
 
     ending = ".parquet"
 
@@ -165,18 +165,18 @@ class Tables:
                 raise InputError(f"{path} has other columns than {self._paths[0]}, or other types of columns")
 
     def pieces(self, size: int) -> Iterator[Piece]:
-        """All records in order, some at a time."""
+        """Yield all records in order, in pieces."""
         for path in self._paths:
             with opened(path) as stream, blamed_on(path), pq.ParquetFile(stream) as table:
                 for batch in table.iter_batches(size):
                     yield batch.num_rows, pa.Table.from_batches([batch])
 
     def sink(self, file: IO[bytes]) -> ParquetSink:
-        """What puts them into a new file."""
+        """Return a writer of records to a new file."""
         return ParquetSink(file, self._schema)
 
     def format(self, file: File) -> Parquet:
-        """How they lie there."""
+        """Return the format of such a file."""
         return self._format
 
 

@@ -1,4 +1,4 @@
-"""Which nodes hold which partitions: as many each, and the replicas of one in different racks where that can be."""
+"""Place partitions on nodes: equally many on each node, and replicas in different racks if possible."""
 
 from __future__ import annotations
 
@@ -10,26 +10,26 @@ from ripieno.errors import InputError
 def placed(
     count: int, nodes: Sequence[str], replicas: int, racks: Mapping[str, str] | None = None
 ) -> list[tuple[str, ...]]:
-    """The nodes of each of `count` partitions.
+    """Return the nodes of each of `count` partitions.
 
-    The first replicas go to the nodes in turn; every further one to a node of a rack that has none yet, of these to
-    the one with the fewest, and of these to the next in turn.
+    First replicas go to the nodes in turn. Each further replica goes to a rack without one if possible; among its
+    nodes, to the one with the fewest partitions, then to the next in turn.
 
     Parameters
     ----------
     count
-        How many partitions.
+        The number of partitions.
     nodes
-        Their names, each once.
+        Distinct names of nodes.
     replicas
-        How many nodes have each partition.
+        The number of nodes for each partition.
     racks
-        The rack of every node; None where nobody knows of racks.
+        The rack of every node, or None if racks are unknown.
 
     Raises
     ------
     InputError
-        There are fewer nodes than replicas, a node is named twice, or its rack is not known.
+        There are fewer nodes than replicas, a node is named twice, or its rack is unknown.
     """
     if len(set(nodes)) < len(nodes):
         raise InputError(f"nodes={','.join(nodes)}: expected different names")

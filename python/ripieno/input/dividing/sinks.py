@@ -1,4 +1,4 @@
-"""Files of partitions being written: records come some at a time, in order."""
+"""Write the files of partitions: records arrive in pieces, in order."""
 
 from __future__ import annotations
 
@@ -9,22 +9,22 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 from numpy.typing import NDArray
 
-#: Rows of Parquet are kept until they make a row group of so many bytes.
+#: Parquet rows are buffered until they form a row group of this many bytes.
 GROUP_BYTES = 64 << 20
 
 
 class Sink(Protocol):
-    """What puts records into a file that is open."""
+    """A writer of records to an open file."""
 
     def write(self, records: Any) -> None:
-        """Records behind those that came before."""
+        """Append records."""
 
     def close(self) -> None:
-        """No more will come; the file is left open."""
+        """Finish the format. The file stays open."""
 
 
 class LineSink:
-    """Lines, or records of CSV behind a header; one that ends without a line feed gets it if another one follows."""
+    """Writes lines, or CSV records after a header. A last line without line feed gets one if another line follows."""
 
     def __init__(self, file: IO[bytes], head: bytes = b"") -> None:
         self._file = file
@@ -32,32 +32,32 @@ class LineSink:
         self._ends = True
 
     def write(self, records: bytes) -> None:
-        """Records behind those that came before."""
+        """Append records."""
         if not self._ends:
             self._file.write(b"\n")
         self._file.write(records)
         self._ends = records.endswith(b"\n")
 
     def close(self) -> None:
-        """Nothing is left to do."""
+        """Do nothing: the format has no trailer."""
 
 
 class BinarySink:
-    """Records as they are."""
+    """Writes records unchanged."""
 
     def __init__(self, file: IO[bytes]) -> None:
         self._file = file
 
     def write(self, records: NDArray[Any]) -> None:
-        """Records behind those that came before."""
+        """Append records."""
         self._file.write(records.tobytes())
 
     def close(self) -> None:
-        """Nothing is left to do."""
+        """Do nothing: the format has no trailer."""
 
 
 class NpySink:
-    """Rows of an array whose length is known at the end: the header is written anew then, in the room that it has."""
+    """Writes rows of an array of unknown length. Closing rewrites the header, which has space for any length."""
 
     def __init__(self, file: IO[bytes], dtype: str, row_shape: tuple[int, ...]) -> None:
         self._file = file
@@ -66,12 +66,12 @@ class NpySink:
         self._body = self._write_header()
 
     def write(self, records: NDArray[Any]) -> None:
-        """Records behind those that came before."""
+        """Append records."""
         self._file.write(records.tobytes())
         self._row_count += len(records)
 
     def close(self) -> None:
-        """Write how many rows there are."""
+        """Write the number of rows."""
         self._file.seek(0)
         body = self._write_header()
         assert body == self._body, "NumPy leaves room in a header for any number of rows"
@@ -83,7 +83,7 @@ class NpySink:
 
 
 class ParquetSink:
-    """Rows of tables of one schema."""
+    """Writes rows of tables with one schema."""
 
     def __init__(self, file: IO[bytes], schema: pa.Schema) -> None:
         self._writer = pq.ParquetWriter(file, schema)
@@ -91,7 +91,7 @@ class ParquetSink:
         self._waiting_bytes = 0
 
     def write(self, records: pa.Table) -> None:
-        """Records behind those that came before."""
+        """Append records."""
         self._waiting.append(records)
         self._waiting_bytes += records.nbytes
         if self._waiting_bytes >= GROUP_BYTES:

@@ -1,4 +1,4 @@
-"""What a format of files needs to be cut between records and read in splits, a module for each."""
+"""Provide the formats of input files: how to cut each between records and read its splits, one module per format."""
 
 from __future__ import annotations
 
@@ -9,5 +9,5 @@ from ripieno.input.formats.parquet import Parquet
 from ripieno.input.formats.rows import Binary, Npy
 from ripieno.input.formats.text import Text
 
-#: By the names that users give them.
+#: Formats by their public names.
 FORMATS: dict[str, Any] = {"text": Text, "csv": Csv, "npy": Npy, "parquet": Parquet, "binary": Binary}

@@ -1,7 +1,7 @@
-"""CSV: a split has whole records, line ends inside quotes included, and gives Arrow tables of the same columns.
+"""Provide CSV: a split has whole records, also with line ends inside quotes, and reads as Arrow tables.
 
-Cuts are made where a record begins. Whether a line end is inside quotes only shows when all quotes before it have been
-counted, so a file that is cut is read once to know where.
+Cuts are made where a record begins. A line end is inside quotes if the number of quotes before it is odd, so a file
+is read once before it is cut.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ from ripieno.input.formats.cuts import grouped, piece_size
 if TYPE_CHECKING:
     from ripieno.input.split import FormatOptions, Range, Split
 
-#: How much is read at once to find cuts.
+#: Bytes read at once to find cuts.
 WINDOW_BYTES = 1 << 20
 TYPES_HINT = 'types={"column": "string"}'
 _ZONED = re.compile(r"timestamp\[(s|ms|us|ns), tz=(.+)\]")
@@ -37,13 +37,13 @@ class Csv:
     Parameters
     ----------
     body : int
-        The byte at which the records begin: behind the header.
+        Byte offset of the first record, after the header.
     delimiter : str
         One character.
     types : tuple of (str, str)
         Name and Arrow type of every column.
     columns : tuple of str, optional
-        The ones that are read; by default all.
+        The columns to read; by default all.
     """
 
     body: int
@@ -57,7 +57,7 @@ class Csv:
 
     @classmethod
     def open(cls, file: File, options: FormatOptions) -> Csv:
-        """Read the header, and enough records to know the types of the columns."""
+        """Read the header, and enough records to infer the types of the columns."""
         delimiter = options.delimiter or ("\t" if file.inner_suffix == ".tsv" else None)
         dialect = sniff(file.path, file.compression, delimiter=delimiter, header=options.header)
         if dialect is None:
@@ -78,7 +78,7 @@ class Csv:
         return cls(dialect.body, dialect.delimiter, types, options.chosen(file.path, names))
 
     def cut(self, file: File, count: int) -> list[Range]:
-        """Ranges of about as many bytes, each from where a record begins."""
+        """Return ranges with about the same number of bytes. Each begins with a record."""
         length = file.size_bytes - self.body
         if count == 1:
             return [(self.body, file.size_bytes, length)] if length else []
@@ -90,12 +90,12 @@ class Csv:
         return [(self.body + start, self.body + stop, stop - start) for start, stop in cuts]
 
     def read(self, split: Split) -> pa.Table:
-        """All records."""
+        """Return all records."""
         tables = list(self.blocks(split, max(split.size_bytes, 1)))
         return pa.concat_tables(tables) if tables else self.schema.empty_table()
 
     def blocks(self, split: Split, block_bytes: int) -> Iterator[pa.Table]:
-        """Records, of so many bytes and as many as the last of them needs."""
+        """Yield records in blocks of about `block_bytes`, each up to the end of its last record."""
         place = split.place()
         with split.opened(place) as file:
             stop = sys.maxsize if split.compression else split.stop
@@ -109,12 +109,12 @@ class Csv:
                     yield self._table(place, split.compression, begin, text)
 
     def extents(self, split: Split) -> tuple[tuple[int, int], ...]:
-        """The split's range."""
+        """Return the range of the split."""
         return ((split.start, split.stop),)
 
     @property
     def schema(self) -> pa.Schema:
-        """The columns that are read."""
+        """Return the schema of the columns to read."""
         types = dict(self.types)
         return pa.schema([(name, arrow_type(types[name])) for name in self.columns or types])
 
@@ -125,12 +125,12 @@ class Csv:
 
 
 def of_same_types(formats: Sequence[Csv]) -> list[Csv]:
-    """Files of the same columns, of the types that hold what each of them looks like: fractions, if one has some.
+    """Give files with the same columns the same types, wide enough for each file: fractions, if one file has some.
 
     Raises
     ------
     InputError
-        A column has types that no type holds, as numbers and words.
+        No type fits all files, for example numbers in one and words in another.
     """
     schemas: dict[tuple[str, ...], pa.Schema] = {}
     for format in formats:
@@ -140,7 +140,7 @@ def of_same_types(formats: Sequence[Csv]) -> list[Csv]:
             schemas[names] = pa.unify_schemas([schemas.get(names, schema), schema], promote_options="permissive")
         except pa.ArrowException as error:
             raise InputError(f"files have different types of columns: {error}; name one, as in {TYPES_HINT}") from error
-    # A column of which nothing is seen may hold anything.
+    # A column without any visible value may have any type.
     types = {
         names: tuple((field.name, "string" if pa.types.is_null(field.type) else str(field.type)) for field in schema)
         for names, schema in schemas.items()
@@ -149,12 +149,12 @@ def of_same_types(formats: Sequence[Csv]) -> list[Csv]:
 
 
 def arrow_type(name: str) -> pa.DataType:
-    """The type that Arrow prints by this name.
+    """Return the type that Arrow prints with this name.
 
     Raises
     ------
     ValueError
-        There is none.
+        There is no such type.
     """
     zoned = _ZONED.fullmatch(name)
     return pa.timestamp(zoned[1], zoned[2]) if zoned else pa.type_for_alias(name)

@@ -1,4 +1,4 @@
-"""How many splits each file gets, and where in a file the cuts are."""
+"""Compute the number of splits of each file, and the cuts in a file."""
 
 from __future__ import annotations
 
@@ -8,23 +8,23 @@ from itertools import pairwise
 
 from ripieno.input.shares import even_range
 
-#: Pieces that are found one after the other are so small that as many of them make a split.
+#: Pieces that are found one after the other have a size at which this many form a split.
 PIECES = 64
 
 
 def even(length: int, count: int) -> list[tuple[int, int]]:
-    """`count` ranges of 0 … length, none longer than another by more than one, at most one for each."""
+    """Return up to `count` nonempty ranges of 0 … length. Their lengths differ by at most one."""
     count = min(count, length)
     return [even_range(length, i, count) for i in range(count)]
 
 
 def piece_size(length: int, count: int) -> int:
-    """How large the pieces are of which `grouped` makes even groups."""
+    """Return the size of pieces from which `grouped` forms even groups."""
     return max(1, length // (count * PIECES))
 
 
 def grouped(sizes: Iterable[int], length: int, count: int) -> list[tuple[int, int]]:
-    """At most `count` ranges of 0 … length, as even as pieces of these sizes, one after the other, make it."""
+    """Return at most `count` ranges of 0 … length, as even as consecutive pieces of these sizes allow."""
     cuts, begin, group = [0], 0, 0
     for size in sizes:
         if size and (now := begin * count // length) > group:
@@ -35,9 +35,9 @@ def grouped(sizes: Iterable[int], length: int, count: int) -> list[tuple[int, in
 
 
 def apportioned(sizes: Sequence[int], count: int) -> list[int]:
-    """How many of `count` pieces each file is cut into, so that the largest piece is as small as it can be.
+    """Return the number of pieces of each file, `count` in total, so that the largest piece is as small as possible.
 
-    Files without anything get none, all others at least one, even if these are more than `count`.
+    Empty files get no piece. All others get at least one, even if this exceeds `count`.
     """
     counts = [int(size > 0) for size in sizes]
     largest: list[tuple[float, int]] = [(-size, at) for at, size in enumerate(sizes) if size]

@@ -1,4 +1,4 @@
-"""Parquet: a split has row groups, and gives Arrow tables; of columns that nobody asks for nothing is read."""
+"""Provide Parquet: a split has row groups, and reads as Arrow tables. Only requested columns are read."""
 
 from __future__ import annotations
 
@@ -19,13 +19,13 @@ from ripieno.input.formats.cuts import grouped
 if TYPE_CHECKING:
     from ripieno.input.split import FormatOptions, Range, Split
 
-#: Behind the footer: its length, and a mark.
+#: Bytes after the footer: its length, and a magic number.
 FOOTER_END_BYTES = 8
 
 
 @dataclass(frozen=True)
 class Parquet:
-    """Columns, of which the ones named are read; by default all but the index of pandas."""
+    """Parquet files. The named columns are read; by default all except for a pandas index."""
 
     columns: tuple[str, ...] | None = None
 
@@ -46,7 +46,7 @@ class Parquet:
             return cls(options.chosen(file.path, schema.names))
 
     def cut(self, file: File, count: int) -> list[Range]:
-        """Row groups, as even by bytes as they make it."""
+        """Return ranges of row groups, as even in bytes as the groups allow."""
         with opened(file.path) as stream, _checked(file.path), pq.ParquetFile(stream) as table:
             groups = [table.metadata.row_group(i) for i in range(table.num_row_groups)]
         sizes = [sum(g.column(i).total_compressed_size for i in range(g.num_columns)) for g in groups]
@@ -54,12 +54,12 @@ class Parquet:
         return [(number_at[start], number_at[stop], stop - start) for start, stop in grouped(sizes, sum(sizes), count)]
 
     def read(self, split: Split) -> pa.Table:
-        """All rows."""
+        """Return all rows."""
         with self._opened(split) as table:
             return table.read_row_groups(list(range(split.start, split.stop)), columns=self.columns)
 
     def blocks(self, split: Split, block_bytes: int) -> Iterator[pa.Table]:
-        """Rows of about so many bytes when they are unpacked, at least one; none is of two row groups."""
+        """Yield rows in blocks of about `block_bytes` when decoded, at least one row each, within one row group."""
         with self._opened(split) as table:
             for number in range(split.start, split.stop):
                 group = table.metadata.row_group(number)
@@ -68,7 +68,7 @@ class Parquet:
                     yield pa.Table.from_batches([batch])
 
     def extents(self, split: Split) -> tuple[tuple[int, int], ...]:
-        """From the first page of the row groups to the last one, and the footer."""
+        """Return the range from the first to the last page of the row groups, and the range of the footer."""
         with self._opened(split) as table:
             groups = [table.metadata.row_group(i) for i in range(split.start, split.stop)]
             footer_bytes = table.metadata.serialized_size + FOOTER_END_BYTES

@@ -1,4 +1,4 @@
-"""Arrays, of NumPy files or raw: a split has rows, of the first axis; those of a local file are mapped, not read."""
+"""Provide arrays in NumPy or raw files: a split has rows of the first axis. Rows of local files are mapped."""
 
 from __future__ import annotations
 
@@ -21,16 +21,16 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class ArrayRows:
-    """An array of one or more axes in a file.
+    """An array with at least one axis in a file.
 
     Parameters
     ----------
     offset : int
-        The byte at which the rows begin.
+        Byte offset of the first row.
     dtype : str
-        Of the elements, as NumPy's `dtype.str`.
+        Dtype of the elements, as NumPy's `dtype.str`.
     shape : tuple of int
-        Of the whole array.
+        Shape of the whole array.
     """
 
     offset: int
@@ -43,26 +43,26 @@ class ArrayRows:
 
     @property
     def row_bytes(self) -> int:
-        """What a row takes."""
+        """The size of a row in bytes."""
         return np.dtype(self.dtype).itemsize * prod(self.shape[1:])
 
     def cut(self, file: File, count: int) -> list[Range]:
-        """Even ranges of rows."""
+        """Return even ranges of rows."""
         return [(start, stop, (stop - start) * self.row_bytes) for start, stop in even(self.shape[0], count)]
 
     def read(self, split: Split) -> NDArray[Any]:
-        """The rows, read-only."""
+        """Return the rows, read-only."""
         return self._rows(split, split.place(), *self._range(split))
 
     def blocks(self, split: Split, block_bytes: int) -> Iterator[NDArray[Any]]:
-        """As many rows at a time as have so many bytes, at least one."""
+        """Yield rows in blocks of at most `block_bytes`, but at least one row."""
         place, (first, last) = split.place(), self._range(split)
         step = max(1, block_bytes // max(1, self.row_bytes))
         for start in range(first, last, step):
             yield self._rows(split, place, start, min(start + step, last))
 
     def extents(self, split: Split) -> tuple[tuple[int, int], ...]:
-        """The bytes of the rows."""
+        """Return the byte range of the rows."""
         return ((self.offset + split.start * self.row_bytes, self.offset + split.stop * self.row_bytes),)
 
     def _range(self, split: Split) -> tuple[int, int]:
@@ -86,7 +86,7 @@ class ArrayRows:
 
 
 class Npy(ArrayRows):
-    """A NumPy file, whose header says what it holds."""
+    """A NumPy file, described by its header."""
 
     name = "npy"
 
@@ -107,12 +107,12 @@ class Npy(ArrayRows):
 
 
 class Binary(ArrayRows):
-    """Records of equal length and nothing else, of which the caller says what they are."""
+    """A file of records of equal length, described by the caller."""
 
     name = "binary"
 
     @classmethod
     def open(cls, file: File, options: FormatOptions) -> Binary:
-        """Look how long the file is."""
+        """Determine the length of the file."""
         assert options.record is not None, "records are described where binary files are opened"
         return cls(0, options.record.dtype, (options.record.count(file), *options.record.shape))

@@ -1,4 +1,4 @@
-"""Text: a split has the lines that begin in its bytes; a compressed file is one split, unpacked while it is read."""
+"""Provide text: a split has the lines that begin in its range. A compressed file is one split."""
 
 from __future__ import annotations
 
@@ -17,28 +17,28 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class Text:
-    """Lines of any bytes, each up to and with its line feed."""
+    """Lines of arbitrary bytes, each including its line feed."""
 
     name = "text"
     unit = "bytes"
-    # Memory of larger blocks is new each time, which takes longer than to read them.
+    # The system allocates larger blocks anew each time, which takes longer than reading them.
     block_bytes = 256 << 10
 
     @classmethod
     def open(cls, file: File, options: FormatOptions) -> Text:
-        """Nothing has to be read to know how to."""
+        """Return the format. Nothing has to be read for it."""
         return cls()
 
     def cut(self, file: File, count: int) -> list[Range]:
-        """Even ranges of bytes."""
+        """Return even ranges of bytes."""
         return [(start, stop, stop - start) for start, stop in even(file.size_bytes, count)]
 
     def read(self, split: Split) -> bytes:
-        """All lines."""
+        """Return all lines."""
         return b"".join(self.blocks(split, split.size_bytes))
 
     def blocks(self, split: Split, block_bytes: int) -> Iterator[bytes]:
-        """Whole lines, of so many bytes and as many as the last of them needs."""
+        """Yield whole lines in blocks of about `block_bytes`, each up to the end of its last line."""
         at = split.start
         place = split.place()
         with split.opened(place) as file:
@@ -53,6 +53,6 @@ class Text:
                 at = begin + len(text)
 
     def extents(self, split: Split) -> tuple[tuple[int, int], ...]:
-        """The split's range, from the first line that begins in it to the end of the last one."""
+        """Return the range of the split, from the first line that begins in it to the end of the last one."""
         with split.opened(split.path) as file, blamed_on(split.path):
             return ((lines.line_start(file, split.start), lines.line_start(file, split.stop)),)

@@ -1,7 +1,7 @@
-"""Reading input: files and arrays as one list of rows, of which each worker takes its own share.
+"""Read input as one list of rows from files and arrays. Each worker reads its own share.
 
-`open_source` turns what the user passed (an array, a path, a glob, a list of paths) into something with
-`read_share(rank, world_size)`. Opening reads headers only; rows are read by the worker that computes on them.
+`open_source` converts the user's argument (an array, a path, a glob, a list of paths) to an object with
+`read_share(rank, world_size)`. Opening reads headers only. The worker that computes on rows reads them.
 """
 
 from ripieno.input.matrix.dataset import (

@@ -1,6 +1,6 @@
-"""Arrays in files: .npy and raw ones, mapped into memory by row range, and .npz, read so where stored uncompressed.
+"""Read arrays from files: .npy and raw files are mapped by row range, and .npz members if stored uncompressed.
 
-Files behind a URL cannot be mapped: their rows are read.
+Files behind a URL cannot be mapped; their rows are read.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ LOCAL_HEADER_BYTES = 30
 
 
 def kernel_dtype(dtype: np.dtype[Any], name: str) -> np.dtype[Any]:
-    """The type in which rows of `dtype` are computed with: float32, float64 and uint8 stay; others become float.
+    """Return the dtype for computing on rows of `dtype`: float32, float64 and uint8 stay; others become float.
 
     Raises
     ------
@@ -38,9 +38,9 @@ def kernel_dtype(dtype: np.dtype[Any], name: str) -> np.dtype[Any]:
 
 @dataclass(frozen=True)
 class NpyFile:
-    """An .npy file, or one inside an archive: `offset` bytes in, raw; `member` where it has to be decompressed.
+    """An .npy file, or one inside an archive: at byte `offset`, or the compressed `member`.
 
-    A file of nothing but rows is one, too.
+    It also represents raw files of rows.
     """
 
     path: str
@@ -60,7 +60,7 @@ class NpyFile:
 
     @classmethod
     def of_records(cls, path: str, record: RecordType) -> NpyFile:
-        """A file of nothing but rows."""
+        """Open a raw file of rows."""
         file = File(path, size_bytes(path))
         if file.compression is not None:
             raise InputError(f"{path}: workers read parts of files of records: unpack it first")
@@ -71,32 +71,32 @@ class NpyFile:
 
     @property
     def column_count(self) -> int:
-        """Values per row."""
+        """The number of values per row."""
         return self.shape[1]
 
     @property
     def size(self) -> int:
-        """Rows."""
+        """The number of rows."""
         return self.shape[0]
 
     @property
     def dtype(self) -> np.dtype[Any]:
-        """Type the rows are computed with."""
+        """The dtype for computing on the rows."""
         return kernel_dtype(self.stored, self.path)
 
     def read(self, start: int, stop: int) -> NDArray[Any]:
-        """Rows `start .. stop`, without a copy where the file holds them as they are needed."""
+        """Return rows `start .. stop`, without a copy if the file stores them in the required form."""
         return self.read_as(start, stop, self.dtype)
 
     def read_as(self, start: int, stop: int, dtype: np.dtype[Any]) -> NDArray[Any]:
-        """As `read`, in another type."""
+        """Return the same rows as `read`, in another dtype."""
         if self.member is not None:
             rows = self._unpacked()[start:stop]
         elif is_url(self.path):
             rows = self._fetched(start, stop)
         else:
             rows = self._mapped()[start:stop]
-        # Nothing but chance aligns a member of an archive: its rows may have to be copied, a worker's own ones only.
+        # Members of an archive may be unaligned. Then the rows are copied, but only the worker's own rows.
         return np.require(rows, dtype, ["C", "ALIGNED"])
 
     def _unpacked(self) -> NDArray[Any]:
@@ -116,7 +116,7 @@ class NpyFile:
                 raise self._short() from error
 
     def _fetched(self, start: int, stop: int) -> NDArray[Any]:
-        # Where columns lie together, a row is all over the file.
+        # In column-major order, the values of a row are spread over the whole file.
         first, last = (0, self.size) if self.fortran else (start, stop)
         row_bytes = self.stored.itemsize * self.column_count
         with opened(self.path) as file, blamed_on(self.path):
@@ -131,12 +131,12 @@ class NpyFile:
         return InputError(f"{self.path} is shorter than it should be")
 
     def describe(self, start: int, row: int) -> str:
-        """Position of a row."""
+        """Return the position of a row as text."""
         return f"{self.path}, row {start + row}"
 
 
 class NpzFile:
-    """An .npz archive, of which the array named `vectors`, or the only two-dimensional one, is taken."""
+    """An .npz archive. Its array named `vectors`, or its only two-dimensional array, is used."""
 
     @staticmethod
     def open(path: str) -> NpyFile:
@@ -146,7 +146,7 @@ class NpzFile:
                 with zipfile.ZipFile(file) as archive:
                     chosen = _choose([_member(archive, info, file, path) for info in archive.infolist()], path)
                     if chosen.offset and chosen.member is not None:
-                        # Rows that are mapped are never compared with the checksum of the member.
+                        # Mapped rows are never compared with the checksum of the member.
                         check_member(archive, archive.getinfo(chosen.member))
             except InputError:
                 raise
@@ -180,7 +180,8 @@ def _member(archive: zipfile.ZipFile, info: zipfile.ZipInfo, file: IO[bytes], pa
 
 
 def _data_offset(file: IO[bytes], info: zipfile.ZipInfo) -> int:
-    # The local header repeats name and extra field, and its extra field may differ from the central one's.
+    # The local header repeats name and extra field, and its extra field may differ from the one in the central
+    # directory.
     file.seek(info.header_offset)
     local = file.read(LOCAL_HEADER_BYTES)
     name_bytes, extra_bytes = (int.from_bytes(local[at : at + 2], "little") for at in (26, 28))
@@ -188,7 +189,7 @@ def _data_offset(file: IO[bytes], info: zipfile.ZipInfo) -> int:
 
 
 def npy_header(stream: IO[bytes], path: str) -> tuple[tuple[int, ...], bool, np.dtype[Any]]:
-    """Shape, whether columns lie together, and type of an .npy file; the stream is left where the values begin."""
+    """Return shape, column-major flag and dtype of an .npy file. The stream is left at the first value."""
     try:
         return read_header(stream)
     except ValueError as error:

@@ -1,9 +1,8 @@
-"""A dataset: files, in order, as one long list of rows that workers divide among themselves.
+"""Provide `Dataset`: files, in order, as one long list of rows that workers divide among themselves.
 
-Shares are contiguous and in rank order: a worker has the global rows `offset .. offset + n`. Files that state their
-row count (.npy, .npz, Parquet) are divided evenly by rows. Text (.csv, .txt) is divided evenly by bytes: its rows
-cannot be counted without reading it: a worker takes the lines that begin in its part. A list that mixes both is divided
-by bytes.
+Shares are contiguous and in rank order: a worker has the global rows `offset .. offset + n`. Files with a known row
+count (.npy, .npz, Parquet) are divided evenly by rows. Text (.csv, .txt) is divided evenly by bytes, because counting
+its rows would need a full read: a worker takes the lines that begin in its part. Mixed lists are divided by bytes.
 """
 
 from __future__ import annotations
@@ -31,18 +30,18 @@ logger = logging.getLogger("ripieno.input")
 
 
 class RowSource(Protocol):
-    """Where rows come from."""
+    """A source of rows."""
 
     @property
     def column_names(self) -> tuple[str, ...] | None:
-        """What it calls the values of a row."""
+        """The names of the values of a row."""
 
     def describe(self, start: int, row: int) -> str:
-        """Where the `row`-th row after `start` stands, in words a user can follow."""
+        """Describe the location of the `row`-th row after `start` for messages."""
 
 
 class DataFile(RowSource, Protocol):
-    """One file; `size` counts rows where the header tells them (`counted`), bytes otherwise."""
+    """One file. `size` counts rows if the header states them (`counted`), otherwise bytes."""
 
     @property
     def path(self) -> str: ...
@@ -60,12 +59,12 @@ class DataFile(RowSource, Protocol):
     def counted(self) -> bool: ...
 
     def read(self, start: int, stop: int) -> NDArray[Any]:
-        """Rows `start .. stop`, or the lines that begin in bytes `start .. stop`."""
+        """Return rows `start .. stop`, or the lines that begin in bytes `start .. stop`."""
 
 
-#: The most columns of sparse rows, whose indices have 32 bits.
+#: The maximum number of columns of sparse rows, which have 32-bit indices.
 COLUMNS_MAX = 2**31 - 1
-#: What opens a file of each kind.
+#: Openers of each file format.
 FORMATS: dict[str, Callable[[str], DataFile]] = {
     ".npy": binary.NpyFile.open,
     ".npz": binary.NpzFile.open,
@@ -79,7 +78,7 @@ FORMATS: dict[str, Callable[[str], DataFile]] = {
 
 @dataclass(frozen=True)
 class FilePiece:
-    """Rows of a share that come from one file."""
+    """Rows of a share from one file."""
 
     file: RowSource
     start: int
@@ -88,10 +87,10 @@ class FilePiece:
 
 @dataclass(frozen=True)
 class RowShare:
-    """One worker's rows, where they come from, and their weights, (n,), if they have brought them.
+    """One worker's rows, with their locations and optional weights, (n,).
 
-    `runs` are the runs of numbers that they have among all rows, as first number and length, if they are no single run
-    after those of lower ranks.
+    `runs` gives the global row numbers as runs of first number and length. It is used if the rows are not a single run
+    after the rows of lower ranks.
     """
 
     #: An array, or a csr_matrix of an `InMemorySparse`.
@@ -101,7 +100,7 @@ class RowShare:
     runs: tuple[tuple[int, int], ...] | None = None
 
     def describe(self, row: int, column: int) -> str:
-        """File and position of a value of this share, for messages."""
+        """Return file and position of a value of this share, for messages."""
         for piece in self.pieces:
             if row < piece.row_count:
                 names = piece.file.column_names
@@ -113,23 +112,23 @@ class RowShare:
 
 @dataclass(frozen=True)
 class Dataset:
-    """Files as one list of rows. Small: it travels to the workers in place of the rows."""
+    """Files as one list of rows. It is small and is sent to the workers instead of the rows."""
 
     files: tuple[DataFile, ...]
 
     @property
     def column_count(self) -> int:
-        """Values per row."""
+        """The number of values per row."""
         return self.files[0].column_count
 
     @property
     def row_count(self) -> int | None:
-        """Rows of all files, or None where text has to be read to know."""
+        """The number of rows of all files, or None if text has to be read to count them."""
         return sum(file.size for file in self.files) if all(file.counted for file in self.files) else None
 
     @property
     def dtype(self) -> np.dtype[Any] | None:
-        """Type of the rows: float32, float64 or uint8; None where text has to be read to know."""
+        """The dtype of the rows: float32, float64 or uint8; None if text has to be read to know."""
         if any(file.dtype is None for file in self.files):
             return None
         return np.result_type(*(file.dtype for file in self.files))
@@ -141,16 +140,16 @@ class Dataset:
 
     @property
     def column_names(self) -> tuple[str, ...] | None:
-        """What the values of a row are called, if a file says so."""
+        """The names of the values of a row, if a file has them."""
         return next((file.column_names for file in self.files if file.column_names is not None), None)
 
     def including(self, name: str) -> Dataset:
-        """Return the same files with a column among the values that is an index of pandas in Parquet."""
+        """Return the same files with a pandas index column in Parquet included in the values."""
         files = (file.including(name) if isinstance(file, parquet.ParquetFile) else file for file in self.files)
         return Dataset(tuple(files))
 
     def read_share(self, rank: int, world_size: int) -> RowShare:
-        """Read one worker's rows, memory-mapped where they lie in one .npy file.
+        """Read one worker's rows, memory-mapped if they lie in one .npy file.
 
         Raises
         ------
@@ -163,7 +162,7 @@ class Dataset:
         lengths = [file.size if by_rows else size_bytes(file.path) for file in self.files]
         for at, share in file_shares(lengths, rank, world_size):
             file = self.files[at]
-            # A counted file among text ones is cut in proportion to its bytes.
+            # A file with a known row count among text files is cut in proportion to its bytes.
             start, stop = share.of(file.size)
             if start < stop:
                 block = file.read(start, stop)
@@ -181,50 +180,50 @@ class Dataset:
 
 @dataclass(frozen=True)
 class RowsInMemory(Lendable):
-    """An array as a source, of which each worker process reads its rows, or takes a view of them in shared memory."""
+    """An array as a source. Each worker process reads its rows, or uses a view of them in shared memory."""
 
     array: NDArray[Any]
     names: tuple[str, ...] = ()
 
     @property
     def column_count(self) -> int:
-        """Values per row."""
+        """The number of values per row."""
         width: int = self.array.shape[1]
         return width
 
     @property
     def row_count(self) -> int:
-        """Rows of the array."""
+        """The number of rows of the array."""
         return len(self.array)
 
     @property
     def dtype(self) -> np.dtype[Any]:
-        """Type of the rows: float32, float64 or uint8."""
+        """The dtype of the rows: float32, float64 or uint8."""
         return self.array.dtype
 
     def read_share(self, rank: int, world_size: int) -> RowShare:
-        """One worker's rows, a view of the array if that is C-contiguous and aligned."""
+        """Return one worker's rows, as a view if the array is C-contiguous and aligned."""
         first, last = even_range(len(self.array), rank, world_size)
         return RowShare(_for_kernels(self.array[first:last]), (FilePiece(_Numbered(), first, last - first),))
 
 
 @dataclass(frozen=True)
 class InMemorySparse(Lendable):
-    """A CSR matrix in parts as a source, of which each worker process takes its rows."""
+    """The parts of a CSR matrix as a source. Each worker process takes its rows."""
 
     indptr: NDArray[Any]
     indices: NDArray[np.int32]
     data: NDArray[np.float64]
     column_count: int
     names: tuple[str, ...] = ()
-    #: The type of the entries as they were given.
+    #: The original dtype of the entries.
     given_dtype: str = "f8"
 
     dtype: ClassVar[np.dtype[Any]] = np.dtype(np.float64)
 
     @classmethod
     def of(cls, matrix: csr_matrix) -> InMemorySparse:
-        """The parts of a matrix, in the order of columns, of which no two are in one place."""
+        """Return the parts of a matrix, with sorted columns and without duplicate entries."""
         if matrix.shape[1] > COLUMNS_MAX:
             raise InputError(f"X: {matrix.shape[1]:,} columns, expected at most {COLUMNS_MAX:,}")
         given_dtype = matrix.dtype.str
@@ -237,7 +236,7 @@ class InMemorySparse(Lendable):
 
     @property
     def row_count(self) -> int:
-        """Rows of the matrix."""
+        """The number of rows of the matrix."""
         return len(self.indptr) - 1
 
     @property
@@ -246,7 +245,7 @@ class InMemorySparse(Lendable):
         return csr_matrix((self.data, self.indices, self.indptr), shape=(self.row_count, self.column_count))
 
     def read_share(self, rank: int, world_size: int) -> RowShare:
-        """One worker's rows, as a csr_matrix."""
+        """Return one worker's rows as a csr_matrix."""
         first, last = even_range(self.row_count, rank, world_size)
         starts = self.indptr[first : last + 1]
         begin, end = starts[0], starts[-1]
@@ -257,9 +256,9 @@ class InMemorySparse(Lendable):
 
 @dataclass(frozen=True)
 class LocalRows:
-    """Rows that belong to one worker, which reads all of them; every worker has others.
+    """Rows of one worker, which reads all of them. Every worker has different rows.
 
-    The rows of all workers, in the order of ranks, are the rows of the whole.
+    The rows of all workers, in rank order, form the whole.
 
     Parameters
     ----------
@@ -269,7 +268,7 @@ class LocalRows:
     name
         The name of the rows in messages, if they are in memory.
     runs
-        As of `RowShare`.
+        As for `RowShare`.
     """
 
     source: Any
@@ -281,23 +280,23 @@ class LocalRows:
 
     @property
     def column_count(self) -> int:
-        """Values per row."""
+        """The number of values per row."""
         width: int = self.source.column_count
         return width
 
     @property
     def names(self) -> Sequence[str]:
-        """Paths of the files, if the rows are in files."""
+        """The paths of the files, if the rows are in files."""
         names: Sequence[str] = self.source.names
         return names
 
     def read_share(self, rank: int, world_size: int) -> Any:
-        """All rows of this worker, with weights if they have no labels.
+        """Return all rows of this worker, with weights if they have no labels.
 
         Raises
         ------
         InputError
-            There are not as many weights as rows, or what the source says.
+            The number of weights differs from the number of rows, or the source raised.
         """
         share = self.source.read_share(0, 1)
         labels = getattr(share, "labels", None)
@@ -326,16 +325,16 @@ class _Numbered:
 
 @dataclass(frozen=True)
 class BinaryFiles:
-    """Files of vectors and nothing else, each of which is a record of the same length.
+    """Files that consist of vectors, each a record of the same length.
 
     Parameters
     ----------
     source : path, glob, folder, URL, or list of them
-        Of folders all files that are not hidden.
+        Folders stand for all files in them that are not hidden.
     record_bytes : int
-        The length of a vector in the file.
+        The length of a vector in the file, in bytes.
     dtype : dtype
-        Of its values.
+        Dtype of the values.
     """
 
     source: PathLike | Sequence[PathLike]
@@ -344,20 +343,20 @@ class BinaryFiles:
 
 
 def is_path_like(source: object) -> TypeGuard[PathLike | Sequence[PathLike]]:
-    """Whether a source is a path or a non-empty list of paths, rather than an array."""
+    """Whether a source is a path or a nonempty list of paths, rather than an array."""
     if isinstance(source, (list, tuple)):
         return bool(source) and all(isinstance(item, (str, os.PathLike)) for item in source)
     return isinstance(source, (str, os.PathLike))
 
 
 def open_source(source: PathLike | Sequence[PathLike] | BinaryFiles | Dataset) -> Dataset:
-    """Open a path, a glob, a folder, a URL of these or a list of them, reading headers only; a `Dataset` is open.
+    """Open a path, a glob, a folder, a URL of these or a list of them. Reads headers only; returns a `Dataset`
+    unchanged.
 
     Raises
     ------
     InputError
-        Nothing matches, a file is missing, empty or of an unknown kind, or files differ in width or in what they call
-        their columns.
+        No file matches; a file is missing, empty or of an unknown format; or files differ in width or in column names.
     """
     if isinstance(source, Dataset):
         return source
@@ -386,7 +385,7 @@ def _tell_read(rank: int, world_size: int, row_count: int, pieces: Sequence[File
 
 
 def _check_names(files: Sequence[DataFile]) -> None:
-    """Columns with names have the same ones in all files."""
+    """Check that columns have the same names in all files."""
     named = [(file.path, file.column_names) for file in files if file.column_names is not None]
     for path, names in named[1:]:
         first_path, expected_names = named[0]

@@ -1,6 +1,6 @@
-"""Sparse rows: libsvm text, lines of "label index:value …", and CSR matrices, of which each worker takes its own share.
+"""Read sparse rows: libsvm text with lines of "label index:value …", and CSR matrices. Each worker reads its share.
 
-A share of a text has the lines that begin in its part of the bytes. Indices are taken as they are written.
+A share of a text has the lines that begin in its part of the bytes. Indices are not shifted.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from ripieno.input.shares import even_range, file_shares
 from ripieno.wire.borrowed import Lendable
 
 COMPRESSED = (".gz", ".bz2")
-# More columns than any row has: how many there are is known when all shares are read.
+# More columns than any row has. The actual number is known when all shares have been read.
 _COLUMN_LIMIT = 2**31 - 1
 
 
@@ -45,7 +45,7 @@ _NO_ROWS = LabeledSparseRows(csr_matrix((0, _COLUMN_LIMIT)), np.empty(0))
 
 @dataclass(frozen=True)
 class InMemoryRows(Lendable):
-    """A CSR matrix in parts, of which each worker process takes its rows, and the labels of these."""
+    """The parts of a CSR matrix and its labels. Each worker process takes its rows."""
 
     indptr: NDArray[Any]
     indices: NDArray[Any]
@@ -55,16 +55,16 @@ class InMemoryRows(Lendable):
 
     @property
     def name(self) -> str:
-        """Of the labels, in errors."""
+        """The name of the labels, in errors."""
         return "y"
 
     @classmethod
     def of(cls, matrix: csr_matrix, labels: NDArray[Any]) -> InMemoryRows:
-        """The parts of a matrix."""
+        """Return the parts of a matrix, with labels."""
         return cls(matrix.indptr, matrix.indices, matrix.data, matrix.shape[1], labels)
 
     def read_share(self, rank: int, world_size: int) -> LabeledSparseRows:
-        """One worker's rows."""
+        """Return one worker's rows."""
         first, last = even_range(len(self.labels), rank, world_size)
         starts = self.indptr[first : last + 1]
         begin, end = starts[0], starts[-1]
@@ -80,12 +80,12 @@ class LibsvmFiles:
 
     @property
     def name(self) -> str:
-        """The first file and how many there are."""
+        """The first file, and the number of the other files."""
         return names_text(self.paths)
 
     @classmethod
     def open(cls, paths: PathLike | Sequence[PathLike]) -> LibsvmFiles:
-        """Files by name; they are read by the workers.
+        """Open files by name. The workers read them.
 
         Raises
         ------
@@ -101,12 +101,12 @@ class LibsvmFiles:
         return cls(tuple(names))
 
     def read_share(self, rank: int, world_size: int) -> LabeledSparseRows:
-        """One worker's rows.
+        """Read one worker's rows.
 
         Raises
         ------
         InputError
-            A line is not what it should be; names the file.
+            A line is invalid. The message names the file.
         """
         lengths = [size_bytes(path) for path in self.paths]
         parts = [_NO_ROWS]
@@ -119,7 +119,7 @@ class LibsvmFiles:
 
 
 def _read(path: str, start: int, stop: int) -> LabeledSparseRows:
-    """The rows whose lines begin in bytes `start .. stop`."""
+    """Read the rows with lines that begin in bytes `start .. stop`."""
     from sklearn.datasets import load_svmlight_file
 
     with opened(path) as file, blamed_on(path):

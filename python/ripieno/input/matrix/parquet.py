@@ -1,4 +1,4 @@
-"""Parquet: every numeric column is a value of the row, or one column holds lists of one length; read by row group."""
+"""Read Parquet by row group: each numeric column is a value of the row, or one column holds lists of equal length."""
 
 from __future__ import annotations
 
@@ -18,13 +18,13 @@ from ripieno.files.frames import index_columns, is_list, list_column, list_matri
 from ripieno.files.sources import EmptyFile, blamed_on, is_url, opened
 from ripieno.input.matrix.binary import kernel_dtype
 
-#: Columns that say where a row comes from and are no part of the vector.
+#: Columns with the origin of a row, which are not part of the vector.
 INDEX_NAMES = ("picture", "row", "col")
 
 
 @dataclass(frozen=True)
 class ParquetFile:
-    """A Parquet file; `index` names its columns that are the index of pandas, which are no values."""
+    """A Parquet file. `index` names its pandas index columns, which are not values."""
 
     path: str
     columns: tuple[str, ...]
@@ -36,7 +36,7 @@ class ParquetFile:
 
     @classmethod
     def open(cls, path: str, wanted: Collection[str] = ()) -> ParquetFile:
-        """Read the footer; the columns of the index that are `wanted` are values."""
+        """Read the footer. Index columns that are `wanted` are values."""
         groups, schema = read_footer(path)
         if not sum(groups):
             raise EmptyFile(f"{path} is empty")
@@ -55,21 +55,21 @@ class ParquetFile:
         return cls(path, tuple(field.name for field in fields), width, dtype, groups, index)
 
     def including(self, name: str) -> ParquetFile:
-        """Return the same file with a column of the index among the values."""
+        """Return the same file with an index column included in the values."""
         return ParquetFile.open(self.path, (name,)) if name in self.index else self
 
     @property
     def size(self) -> int:
-        """Rows."""
+        """The number of rows."""
         return sum(self.groups)
 
     @property
     def column_names(self) -> tuple[str, ...] | None:
-        """What the values of a row are called; values of a list have no names."""
+        """The names of the values of a row. Values of a list have no names."""
         return self.columns if len(self.columns) == self.column_count else None
 
     def read(self, start: int, stop: int) -> NDArray[Any]:
-        """Rows `start .. stop`; only the row groups that hold them are read."""
+        """Return rows `start .. stop`. Only the row groups with these rows are read."""
         table = read_rows(self.path, self.groups, start, stop, self.columns)
         if is_list(table.schema.types[0]):
             where = f"{self.path}, column {self.columns[0]!r}"
@@ -82,22 +82,22 @@ class ParquetFile:
     def _values(self, column: pa.ChunkedArray, name: str) -> NDArray[Any]:
         if column.null_count and self.dtype == np.uint8:
             raise InputError(f"{self.path}: column {name!r} has missing values")
-        # Missing values of a float column arrive as NaN, which is reported with its row.
+        # Missing values of a float column arrive as NaN, and are reported with their row.
         numbers: NDArray[Any] = column.to_numpy()
         return numbers
 
     def describe(self, start: int, row: int) -> str:
-        """Position of a row."""
+        """Return the position of a row as text."""
         return f"{self.path}, row {start + row}"
 
 
 def read_footer(path: str) -> tuple[tuple[int, ...], pa.Schema]:
-    """Rows of each row group, and the columns.
+    """Return the row count of each row group, and the columns.
 
     Raises
     ------
     InputError
-        It is no Parquet file.
+        The file is not Parquet.
     """
     try:
         with blamed_on(path), _opened(path) as file:
@@ -107,7 +107,7 @@ def read_footer(path: str) -> tuple[tuple[int, ...], pa.Schema]:
 
 
 def read_rows(path: str, groups: Sequence[int], start: int, stop: int, columns: Sequence[str]) -> pa.Table:
-    """Rows `start .. stop` of a file whose row groups have so many rows; only the groups that hold them are read.
+    """Return rows `start .. stop`. `groups` has the row counts of row groups; only the needed groups are read.
 
     Raises
     ------
@@ -126,7 +126,7 @@ def read_rows(path: str, groups: Sequence[int], start: int, stop: int, columns: 
 
 
 def _list_length(path: str, field: pa.Field) -> int:
-    """Return the length of the first list that is there; a type of fixed size says it."""
+    """Return the length of the first list that is not null, or the length stated by a fixed-size type."""
     if pa.types.is_fixed_size_list(field.type):
         length: int = field.type.list_size
         return length
@@ -141,7 +141,7 @@ def _list_length(path: str, field: pa.Field) -> int:
 @contextmanager
 def _opened(path: str) -> Iterator[pq.ParquetFile]:
     if not is_url(path):
-        # As bytes, for Arrow takes no strings that are no UTF-8.
+        # Encoded, because Arrow accepts only UTF-8 in strings.
         with pa.OSFile(os.fsencode(path)) as local, pq.ParquetFile(local) as file:
             yield file
         return

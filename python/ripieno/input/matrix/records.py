@@ -1,4 +1,4 @@
-"""What a record of a raw binary file is: an array of some type and shape."""
+"""Provide `RecordType`: a record of a raw binary file, as an array of some dtype and shape."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from ripieno.files.sources import File, unpacked_bytes
 
 @dataclass(frozen=True)
 class RecordType:
-    """The type of the elements, as NumPy's `dtype.str`, and the shape."""
+    """The dtype of the elements, as NumPy's `dtype.str`, and the shape."""
 
     dtype: str
     shape: tuple[int, ...]
@@ -26,12 +26,12 @@ class RecordType:
     def of(
         cls, record_bytes: int | None, dtype: DTypeLike | None = None, shape: int | tuple[int, ...] | None = None
     ) -> RecordType | None:
-        """What a caller describes by one or two of these; None if by none.
+        """Return the record type that the arguments describe, or None without arguments.
 
         Raises
         ------
         InputError
-            They say too little, no such thing can be, or one contradicts another.
+            The arguments are insufficient, invalid or contradictory.
         """
         if record_bytes is None and shape is None:
             if dtype is not None:
@@ -59,16 +59,16 @@ class RecordType:
 
     @property
     def size_bytes(self) -> int:
-        """What it takes in the file."""
+        """The size of a record in the file, in bytes."""
         return np.dtype(self.dtype).itemsize * prod(self.shape)
 
     def count(self, file: File) -> int:
-        """How many records a file has; one that is compressed is read to know.
+        """Return the number of records of a file. A compressed file is read for this.
 
         Raises
         ------
         InputError
-            It does not end with one.
+            The file does not end with a whole record.
         """
         count, left = divmod(unpacked_bytes(file), self.size_bytes)
         if left:

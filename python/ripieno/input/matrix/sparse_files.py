@@ -1,4 +1,4 @@
-"""Files of sparse rows, read whole by one process: what scipy.sparse.save_npz writes, and libsvm text."""
+"""Read whole files of sparse rows in one process: results of scipy.sparse.save_npz, and libsvm text."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ LIBSVM = (".libsvm", ".svmlight", ".svm")
 
 @dataclass(frozen=True)
 class SparseFiles:
-    """Files of sparse rows, all of one kind.
+    """Files of sparse rows, all in one format.
 
     Parameters
     ----------
@@ -33,12 +33,12 @@ class SparseFiles:
 
     @classmethod
     def find(cls, inputs: Sequence[str]) -> SparseFiles | None:
-        """The files that inputs stand for, or None if none of them is sparse.
+        """Return the files that the inputs name, or None if none of them is sparse.
 
         Raises
         ------
         InputError
-            Some are sparse and others are not, or they are of both kinds.
+            Some files are sparse and others are not, or the formats differ.
         """
         paths = [path for item in inputs for path in expand(item, None)]
         kinds = {path: _kind(path) for path in paths}
@@ -52,14 +52,14 @@ class SparseFiles:
         return cls(tuple(paths), kinds[paths[0]] == "libsvm")
 
     def read(self, columns: range | None = None) -> tuple[csr_matrix, int | None]:
-        """Their rows, and what columns are counted from in libsvm text: 0, but 1 without an index 0.
+        """Read the rows. For libsvm text, also return the number of the first column: 0, or 1 if no index is 0.
 
-        `columns` are the indices that text may have, if that is known already.
+        `columns` is the range of valid indices in text, if it is known already.
 
         Raises
         ------
         InputError
-            The files differ in columns, have others than these, or cannot be read.
+            The files differ in columns, have columns other than these, or cannot be read.
         """
         return _libsvm(self.names, columns) if self.is_text else (_matrices(self.names), None)
 

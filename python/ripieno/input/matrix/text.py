@@ -1,7 +1,7 @@
-"""Text: .csv with or without a header, and lines of "picture row col f1 … f512", both read by byte range.
+"""Read text by byte range: .csv with or without a header, and lines of "picture row col f1 … f512".
 
-A reader of bytes `start .. stop` takes the lines that begin there, so every line is read exactly once whatever the cut.
-A range is parsed in windows, so the text of a large share is never in memory as a whole.
+The reader of bytes `start .. stop` takes the lines that begin there, so every line is read exactly once for any cuts. A
+range is parsed in windows, so the text of a large share is never in memory as a whole.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ NO_NAME = ""
 
 @dataclass(frozen=True)
 class TextFile:
-    """Lines of numbers in a file; `body` is the byte at which they begin, `skipped` the columns that are no values."""
+    """Lines of numbers in a file. `body` is the offset of the first line, `skipped` are columns without values."""
 
     path: str
     size: int
@@ -36,37 +36,37 @@ class TextFile:
     names: tuple[str, ...]
     skipped: tuple[str, ...]
     counted: ClassVar[bool] = False
-    #: As values are read, their narrowest type, and what is around words; False for nothing.
+    #: The Arrow type of values, their narrowest dtype, and the quote character (False for none).
     _arrow_type: ClassVar[pa.DataType]
     _narrowest: ClassVar[np.dtype[Any]]
     _quote_char: ClassVar[str | Literal[False]]
 
     @property
     def column_names(self) -> tuple[str, ...] | None:
-        """What the file calls the values of a row."""
+        """The names that the file gives to the values of a row."""
         return None
 
     @property
     def column_count(self) -> int:
-        """Values per row."""
+        """The number of values per row."""
         return len(self.names) - len(self.skipped)
 
     def read(self, start: int, stop: int) -> NDArray[Any]:
-        """The rows whose lines begin in bytes `start .. stop`."""
+        """Return the rows with lines that begin in bytes `start .. stop`."""
         with opened(self.path) as file, blamed_on(self.path):
             windows = lines.blocks(file, start, stop, WINDOW_BYTES, self.body)
             rows = [self._parse(text, begin) for begin, text in windows]
         return np.concatenate([np.empty((0, self.column_count), self._narrowest), *rows])
 
     def read_index(self) -> pa.Table:
-        """The columns that say where the rows come from, of the whole file."""
+        """Return the columns with the origin of the rows, for the whole file."""
         types = {name: pa.string() if name == "picture" else pa.int64() for name in INDEX_NAMES}
         with opened(self.path) as file:
             file.seek(self.body)
             return self._table(file.read(), self.body, types)
 
     def describe(self, start: int, row: int) -> str:
-        """Line of the `row`-th row that begins at or after byte `start`."""
+        """Return the line of the `row`-th row that begins at or after byte `start`, as text."""
         for number in self._lines(start):
             if row == 0:
                 return f"{self.path}, line {number}"
@@ -74,7 +74,7 @@ class TextFile:
         raise IndexError(row)
 
     def _narrow(self, rows: NDArray[Any]) -> NDArray[Any]:
-        """The rows in a narrower type, if they fit."""
+        """Return the rows in a narrower dtype, if they fit."""
         return rows
 
     def _parse(self, text: bytes, begin: int) -> NDArray[Any]:
@@ -88,12 +88,12 @@ class TextFile:
         return self._narrow(rows)
 
     def _table(self, text: bytes, begin: int, types: dict[str, pa.DataType]) -> pa.Table:
-        """The columns that `types` names, of lines that begin at a byte of the file."""
+        """Return the columns in `types`, from lines that begin at a byte of the file."""
         dialect = Dialect(self.delimiter, self.names, False, self.body)
         return read_table(text, begin, dialect, pa.schema(types), self.path, quote_char=self._quote_char)
 
     def _lines(self, start: int) -> Iterator[int]:
-        """Numbers of the lines that begin at or after a byte, without empty ones."""
+        """Yield the numbers of nonempty lines that begin at or after a byte."""
         at = number = 0
         with opened(self.path) as file, blamed_on(self.path):
             for text in file:
@@ -106,7 +106,7 @@ class TextFile:
 
 @dataclass(frozen=True)
 class CsvFile(TextFile):
-    """Comma-, semicolon- or tab-separated numbers; `delimited` says what a header is."""
+    """Comma-, semicolon- or tab-separated numbers. `delimited` defines a header."""
 
     dtype = np.dtype(np.float64)
     _arrow_type = pa.float64()
@@ -116,7 +116,7 @@ class CsvFile(TextFile):
 
     @property
     def column_names(self) -> tuple[str, ...] | None:
-        """What the header calls the values of a row."""
+        """The names of the values in the header."""
         return tuple(name for name in self.names if name not in self.skipped) if self.has_header else None
 
     @classmethod
@@ -129,7 +129,7 @@ class CsvFile(TextFile):
         size = size_bytes(path)
         if dialect.body >= size:
             raise EmptyFile(f"{path} is empty: it has a header and no rows")
-        # A first column without a name is the index of pandas, or the names of rows of R.
+        # A first column without a name is a pandas index, or R's row names.
         skipped = tuple(
             name for at, name in enumerate(names) if name in INDEX_NAMES or (at == 0 and not name and len(names) > 1)
         )
@@ -139,10 +139,10 @@ class CsvFile(TextFile):
 
 
 class PatchTextFile(TextFile):
-    """Lines of "picture row col f1 … f512", with a space or a tab in between.
+    """Lines of "picture row col f1 … f512", separated by spaces or tabs.
 
-    Values that are all whole numbers of 0 to 255 are bytes, as in the paper; others are float32. Which of the two only
-    shows when everything has been read.
+    If all values are integers from 0 to 255, they are stored as bytes, as in the paper; otherwise as float32. This is
+    known only after everything has been read.
     """
 
     dtype = None
@@ -159,7 +159,7 @@ class PatchTextFile(TextFile):
         if len(fields) <= len(INDEX_NAMES) or not all(is_number(field) for field in fields[1:]):
             raise InputError(f'{path}, line 1: expected "picture row col f1 f2 …", found {line[:QUOTED_CHARACTERS]!r}')
         names = INDEX_NAMES + tuple(f"f{at + 1}" for at in range(len(fields) - len(INDEX_NAMES)))
-        # Many programs write a space after the last value, too.
+        # Many programs also write a space after the last value.
         nothing = (NO_NAME,) if line.endswith(delimiter) else ()
         return cls(path, size_bytes(path), begin, delimiter, names + nothing, INDEX_NAMES + nothing)
 
@@ -170,7 +170,7 @@ class PatchTextFile(TextFile):
 
 
 def _first_line(path: str) -> tuple[str, int, int]:
-    """The first line that is not empty, and the bytes at which it begins and ends."""
+    """Return the first nonempty line, and the byte offsets of its begin and end."""
     with opened(path) as file, blamed_on(path):
         begin = 0
         while line := file.readline(FIRST_LINE_BYTES):

@@ -1,4 +1,4 @@
-"""The design of sparse reductions: which degrees suit some data, ranks and links, and what they are predicted to cost.
+"""Design sparse reductions: choose degrees for given data, ranks and links, and predict their costs.
 
 Source: Zhao and Canny, "Kylix: a sparse allreduce for commodity clusters", ICPP 2014, section IV.
 """

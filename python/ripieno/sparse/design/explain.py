@@ -1,4 +1,4 @@
-"""Designs side by side: by packet, the cheapest, direct, binary."""
+"""Compare designs: the design by packet size, the cheapest, direct, binary."""
 
 from __future__ import annotations
 
@@ -12,20 +12,20 @@ from ripieno._native import DensityCurve, PacketCurve
 
 @dataclass(frozen=True)
 class HeldData:
-    """What ranks hold.
+    """The distribution of data over ranks.
 
     Parameters
     ----------
     ranks
-        How many.
+        The number of ranks.
     features
-        How many different indices there may be.
+        The number of possible indices.
     out
         Densities of the unions of ranks' out-indices.
     row_bytes
-        Of a row's values.
+        Bytes of a row's values.
     wanted
-        Densities of the unions of ranks' in-indices; by default the same.
+        Densities of the unions of ranks' in-indices; by default equal to `out`.
     """
 
     ranks: int
@@ -36,31 +36,31 @@ class HeldData:
 
     @property
     def rows(self) -> float:
-        """Rows that a rank contributes."""
+        """The number of rows that a rank contributes."""
         return self.features * self.out.density(1)
 
     @property
     def sets(self) -> tuple[tuple[DensityCurve, float], tuple[DensityCurve, float]]:
-        """Out- and in-indices, as the native module takes them: a curve, and the rows of a rank."""
+        """Out- and in-indices in the form of the native module: a curve, and the rows of a rank."""
         wanted = self.wanted or self.out
         return (self.out, self.rows), (wanted, self.features * wanted.density(1))
 
 
 @dataclass(frozen=True)
 class DesignComparison:
-    """Designs side by side. Print it.
+    """A printable comparison of designs.
 
     Parameters
     ----------
     data, packets
-        What they are for.
+        The data and the packet costs of the comparison.
     least_packet_bytes
         The minimum efficient packet.
     designs
-        By what speaks for them: "by packet", "cheapest", "direct", "binary", and "given" if there is one. Each is a
-        dict: "degrees", "seconds" and "sent_bytes" of a rank in a reduction, "layers", "bottom" and, where ranks are
-        folded, "fold", with "degree", "set_count", "part_count", "holder_count", "packet_count", and for "down" and
-        "up" "density", "rows", "packet_bytes", "seconds".
+        Designs by criterion: "by packet", "cheapest", "direct", "binary", and "given" if a network was given. Each is a
+        dict: "degrees", "seconds" and "sent_bytes" of a rank in a reduction, "layers", "bottom" and, if ranks are
+        folded, "fold". These have "degree", "set_count", "part_count", "holder_count", "packet_count", and for "down"
+        and "up" "density", "rows", "packet_bytes", "seconds".
     """
 
     data: HeldData
@@ -74,7 +74,7 @@ class DesignComparison:
         return text.of(self)
 
     def as_json(self) -> dict[str, Any]:
-        """For machines to read."""
+        """Return the comparison as JSON values."""
         data = self.data
         return {
             "ranks": data.ranks,
@@ -91,23 +91,23 @@ class DesignComparison:
 def explain(
     data: HeldData, packets: PacketCurve, *, least_packet_bytes: float | None = None, degrees: str | None = None
 ) -> DesignComparison:
-    """Design a network for some data, and price what else could be taken.
+    """Design a network for the data, and price the alternatives.
 
     Parameters
     ----------
     data
-        What ranks hold.
+        The distribution of data over ranks.
     packets
-        What packets cost.
+        The costs of packets.
     least_packet_bytes
-        The minimum efficient packet; by default that of `packets`.
+        The minimum efficient packet; by default the one of `packets`.
     degrees
-        A network to price beside the others, such as "8x4x2".
+        An additional network to price, such as "8x4x2".
 
     Raises
     ------
     InputError
-        If `degrees` is no network of so many ranks.
+        `degrees` is not a network for this number of ranks.
     """
     least = packets.efficient_bytes if least_packet_bytes is None else least_packet_bytes
     named = {
@@ -124,15 +124,15 @@ def explain(
 
 
 def price(data: HeldData, packets: PacketCurve, degrees: str) -> dict[str, Any]:
-    """What these degrees are predicted to cost: a design, see `DesignComparison`."""
+    """Predict the cost of these degrees; return a design, see `DesignComparison`."""
     return _native.design_estimate(data.ranks, degrees, *data.sets, data.row_bytes, packets)
 
 
 def levels(design: dict[str, Any]) -> list[dict[str, Any]]:
-    """Everything that a rank holds, from the top to the bottom: above the fold, above each layer, below the last."""
+    """Return the sets of a rank from top to bottom: above the fold, above each layer, below the last."""
     return [*([design["fold"]] if design["fold"] else []), *design["layers"], design["bottom"]]
 
 
 def volumes(design: dict[str, Any], data: HeldData) -> Sequence[float]:
-    """Bytes that all ranks together hold above each layer on the way down, and below the last (figure 5)."""
+    """Return the bytes of all ranks together above each layer on the way down, and below the last (figure 5)."""
     return [level["holder_count"] * data.row_bytes * level["down"]["rows"] for level in levels(design)]

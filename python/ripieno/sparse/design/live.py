@@ -1,4 +1,4 @@
-"""A configured reduction explained: what its layers hold beside what the density curve predicts, and what it takes."""
+"""Explain a configured reduction: actual and predicted sizes of its layers, and its time."""
 
 from __future__ import annotations
 
@@ -17,20 +17,20 @@ DIRECTIONS = ("down", "up")
 
 @dataclass(frozen=True)
 class LiveExplanation:
-    """What a configured reduction carries and takes, predicted and measured. Print it.
+    """Predicted and measured sizes and times of a configured reduction. Printable.
 
     Parameters
     ----------
     explanation
-        Its design, as "given", and others, all priced for its data.
+        Its design, as "given", and alternatives, all priced for its data.
     rows
-        Mean rows of a rank above each layer and below the last: of "down" and "up".
+        A rank's mean rows above each layer and below the last, for "down" and "up".
     deviation
-        How far the densities of "down" and "up" are from the power law that comes nearest, as a part of them; None
-        where there are not two densities between 0 and 1 to lay one through.
+        The relative deviation of the densities of "down" and "up" from the nearest power law. None if fewer than two
+        densities lie between 0 and 1, so that no law can be fitted.
     seconds
-        Of a reduction, measured: the slowest rank's, in the median. None where ranks have replicas, which would tell
-        different times.
+        The measured median seconds of a reduction on the slowest rank. None if ranks have replicas, because their times
+        would differ.
     """
 
     explanation: DesignComparison
@@ -44,13 +44,13 @@ class LiveExplanation:
         return text.of_live(self)
 
     def as_json(self) -> dict[str, Any]:
-        """For machines to read."""
+        """Return the explanation as JSON values."""
         told = {"rows": self.rows, "deviation": self.deviation, "seconds": self.seconds}
         return self.explanation.as_json() | {"measured": told}
 
 
 class Configured(NamedTuple):
-    """A configured reduction, and what it is to carry."""
+    """A configured reduction, with the rows that it will carry."""
 
     world_size: int
     size: int
@@ -61,7 +61,7 @@ class Configured(NamedTuple):
 def explain_configured(
     reduction: Configured, totals: NDArray[np.int64], packets: PacketCurve, seconds: float | None
 ) -> LiveExplanation:
-    """What all ranks together hold at each level, `totals`, and what a reduction took, beside what is predicted."""
+    """Compare the total sizes of all ranks at each level, `totals`, and the measured time with predictions."""
     data, means, deviation = data_of(reduction, totals, packets)
     explanation = explain(data, packets, degrees=reduction.degrees)
     rows = {direction: means[:, index].tolist() for index, direction in enumerate(DIRECTIONS)}
@@ -71,11 +71,12 @@ def explain_configured(
 def data_of(
     reduction: Configured, totals: NDArray[np.int64], packets: PacketCurve
 ) -> tuple[HeldData, NDArray[np.float64], dict[str, float | None]]:
-    """The data that a configured reduction has, as what ranks hold at its levels tells.
+    """Return the data of a configured reduction, derived from the sizes at its levels.
 
-    Also the means of a rank by level and direction, and how far the densities are from the nearest power law.
+    Also return a rank's mean sizes by level and direction, and the deviation of the densities from the nearest power
+    law.
     """
-    # Which level unites how many ranks' sets is in any price of these degrees.
+    # Any design with these degrees shows how many ranks' sets each level unites.
     nothing = DensityCurve.through([(1.0, 0.0)])
     outline = _native.design_estimate(
         reduction.world_size, reduction.degrees, (nothing, 0.0), (nothing, 0.0), reduction.row_bytes, packets
@@ -89,7 +90,7 @@ def data_of(
 
 
 def _curve(size: int, outline: dict[str, Any], rows: NDArray[np.float64]) -> tuple[DensityCurve, float | None]:
-    """The power law nearest to the densities of all levels; as counted where there is none."""
+    """Return the power law nearest to the densities of all levels, or the counted densities if there is none."""
     points = {
         level["set_count"]: float(held * level["part_count"] / max(size, 1))
         for level, held in zip(levels(outline), rows, strict=True)

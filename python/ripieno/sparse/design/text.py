@@ -1,4 +1,4 @@
-"""Explanations for terminals and notebooks: tables as text."""
+"""Format explanations as text tables, for terminals and notebooks."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ LEFT = ("", "degrees")
 
 
 def of(explanation: DesignComparison) -> str:
-    """The data, the packets, the designs that were chosen layer by layer, and all beside each other."""
+    """Return the data, the packets, the chosen designs by layer, and a comparison of all designs."""
     target, data = _console(), explanation.data
     law = "" if data.out.alpha is None else f", alpha {data.out.alpha:g}, lambda {data.out.lambda_0:.4g}"
     held = bytes_text(data.rows * data.row_bytes)
@@ -35,7 +35,7 @@ def of(explanation: DesignComparison) -> str:
 
 
 def of_live(live: LiveExplanation) -> str:
-    """Measured beside predicted, layer by layer, and what other degrees would take."""
+    """Return measured and predicted values by layer, and the predicted times of other degrees."""
     target, data, explanation = _console(), live.explanation.data, live.explanation
     design = explanation.designs["given"]
     target.print(
@@ -81,7 +81,7 @@ def _packets(explanation: DesignComparison) -> str:
 
 
 def _layers(design: dict[str, Any], data: HeldData) -> Table:
-    """Layer by layer on the way down; the way up carries the same."""
+    """Return the layers on the way down; the way up carries the same."""
     table = _table(("layer", "degree", "density", "rows a rank", "a rank", "in all", "packet", "down and up"))
     for name, level in _named(design):
         held = level["down"]["rows"] * data.row_bytes
@@ -122,7 +122,7 @@ def _degree(level: dict[str, Any]) -> str:
 
 
 def _cost(level: dict[str, Any]) -> tuple[str, str]:
-    """Bytes of a packet, and seconds."""
+    """Return the bytes of a packet, and its seconds."""
     if not level["packet_count"]:
         return "", ""
     return bytes_text(level["down"]["packet_bytes"]), duration_text(level["down"]["seconds"] + level["up"]["seconds"])
