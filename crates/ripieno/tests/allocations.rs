@@ -1,7 +1,7 @@
 //! Repeated collectives allocate no memory per call. The allocator counts on each rank.
 //!
-//! A rank allocates memory for a kind of wait at the first such wait, which may occur late. `FIRST_WAITS` allows for these
-//! allocations and is far below one allocation per call.
+//! A rank allocates memory for a kind of wait at the first such wait, which may occur late. `FIRST_WAITS` allows for
+//! these allocations and is far below one allocation per call.
 
 use ripieno::ElementShape;
 use ripieno::net::ThreadFabric;
@@ -121,7 +121,7 @@ fn repeated_plans_of_rows_allocate_nothing() {
                     rounds(0..5);
                     let allocated = counted(|| rounds(5..45));
                     assert!(allocated <= FIRST_WAITS, "p={p} count={count}: {allocated} allocations");
-                    // Of each `p + 1` rows, the last is present on all ranks; each other row is missing on one rank.
+                    // In each group of `p + 1` rows, all ranks have the last row, and one rank lacks each other row.
                     let left = rows_of((rank + p - 1) % p, p, count);
                     for (row, sum) in left.numbers().iter().zip(output.chunks_exact(8)) {
                         let having = if *row as usize % (p + 1) == p { p } else { p - 1 };

@@ -405,7 +405,7 @@ fn a_message_may_come_long_after_a_collective_that_its_receiver_has_not_reached(
             1 => {
                 let mut message = vec![0; 8];
                 std::thread::scope(|scope| {
-                    // The receiver stalls for longer than the time after which it sends an inquiry.
+                    // The receiver stalls beyond the time limit and sends an inquiry.
                     scope.spawn(|| {
                         std::thread::sleep(Duration::from_millis(1300));
                         sent.wait();

@@ -277,8 +277,8 @@ fn nothing_travels_but_blocks_sizes_and_grants() {
     }
 }
 
-/// A small regroup has two steps: a message with the sizes, by which ranks also agree, and one wave. Other regroups
-/// also exchange the sizes of parts.
+/// A small regroup has two steps: an exchange of sizes, which also compares the calls of the ranks, and one wave. Other
+/// regroups exchange the sizes of parts before the waves.
 #[test]
 fn a_regroup_is_two_collectives_if_it_is_small_and_ranks_agree_once() {
     let usual = Regroup::new(SUM);

@@ -86,7 +86,7 @@ fn keys_that_cannot_be_read_end_the_job() {
 fn a_sample_of_more_keys_than_there_can_be_ends_the_job() {
     let lie = told(4, &SparseOptions::default(), |comm| {
         agree(comm)?;
-        // Two counts, and room for two keys of each kind.
+        // Two counts, and space for two keys of each kind.
         let mut all = bytes(&[3; 4 * 6]);
         comm.allgather(&mut all, Element::U64, &[6; 4], None)
     });

@@ -20,7 +20,7 @@ impl SimulatedWorld {
         self.cuts.get(&hosts).is_some_and(|&(count, _)| count > 0)
     }
 
-    /// Return the time since which packets between the two hosts are lost, in either direction.
+    /// Return how long packets between the two hosts have been lost, in either direction.
     pub fn cut_for_us(&self, one: usize, other: usize) -> u64 {
         let (one, other) = (self.processes[one].host, self.processes[other].host);
         let since = [(one, other), (other, one)].into_iter().filter_map(|hosts| self.cuts.get(&hosts));

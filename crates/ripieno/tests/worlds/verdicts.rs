@@ -22,8 +22,8 @@ impl Verdicts {
         let what = match failure {
             JobFailure::RankFailed { rank: culprit, .. } => {
                 let culprit = members[*culprit];
-                // A failure may name an unaffected rank only if the receiving rank, or rank 0 of this world, was
-                // stopped or cut off: then other ranks have closed their connections to it.
+                // A failure may name an unaffected rank only if the receiving rank and rank 0 of this world are both faulty:
+                // then other ranks have closed their connections to them.
                 let is_sound = |rank: usize| !self.faulty.contains(&rank);
                 assert!(
                     !is_sound(culprit) || !(is_sound(rank) || is_sound(members[0])),
