@@ -83,7 +83,7 @@ impl Bench {
         if vector != bytes_of(case, sum) {
             return Err(format!("rank {rank}: wrong sum of {} bytes", case.bytes).into());
         }
-        vector.fill(0); // sums of zeros stay finite, however many
+        vector.fill(0); // Repeated sums of zeros stay finite.
         self.batches(case, |bench| bench.allreduce(&mut vector))
     }
 

@@ -22,8 +22,8 @@ impl Verdicts {
         let what = match failure {
             JobFailure::RankFailed { rank: culprit, .. } => {
                 let culprit = members[*culprit];
-                // A failure may name an unaffected rank only if the receiving rank and rank 0 of this world are both faulty:
-                // then other ranks have closed their connections to them.
+                // A failure may name an unaffected rank only if both the receiving rank and rank 0 of this world are
+                // faulty: then other ranks have closed their connections to them.
                 let is_sound = |rank: usize| !self.faulty.contains(&rank);
                 assert!(
                     !is_sound(culprit) || !(is_sound(rank) || is_sound(members[0])),
