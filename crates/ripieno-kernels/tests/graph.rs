@@ -1,4 +1,4 @@
-//! Edges from text, their matrix and its products, a step of PageRank.
+//! Edges from text, their matrix and its products, and a step of PageRank.
 
 use ripieno_kernels::Threads;
 use ripieno_kernels::graph::{
@@ -76,7 +76,7 @@ fn a_line_that_is_no_edge_is_named() {
     }
 }
 
-/// A made-up graph with hubs, of ids far apart, and weights.
+/// Return a synthetic graph with hubs, weights and widely spaced ids.
 fn graph(edge_count: usize, spread: i64) -> (Vec<i64>, Vec<i64>, Vec<f64>) {
     let mut state = 1u64;
     let mut next = |below: u64| {
@@ -91,7 +91,7 @@ fn graph(edge_count: usize, spread: i64) -> (Vec<i64>, Vec<i64>, Vec<f64>) {
     (sources, targets, (0..edge_count).map(|edge| (edge % 7) as f64).collect())
 }
 
-/// The product, edge by edge, as (row id, values of that row).
+/// Compute the product edge by edge, as (row id, values of the row).
 fn by_edge<F: Fold<T>, T: Copy>(
     (sources, targets, weights): (&[i64], &[i64], Option<&[f64]>),
     rows: &[i64],
@@ -115,7 +115,7 @@ fn products_are_those_of_the_edges_one_by_one() {
         for (weights, width) in [(None, 1), (None, 3), (Some(&weights[..]), 1), (Some(&weights[..]), 2)] {
             let local = LocalGraph::new(&sources, &targets, weights, false, &Threads::new(2)).unwrap();
             let edges = (&sources[..], &targets[..], weights);
-            // Whole numbers: sums are exact in any order.
+            // The values are integers: sums are exact in any order.
             let value = |id: i64, at: usize| (id / spread * 31 + at as i64) % 97 - 20;
             let values = |id: i64| (0..width).map(move |at| value(id, at));
             let (x, mut out): (Vec<i64>, _) =
@@ -178,7 +178,7 @@ fn sums_of_whole_numbers_take_no_weights() {
 
 #[test]
 fn vertices_are_numbered_by_falling_frequency_then_rising_id() {
-    // Close together, and too far apart for a table.
+    // Ids close together, and ids too far apart for a table.
     for spread in [1, 1 << 40] {
         let [sources, targets] = [[5, 9, 5, 2, 7], [1, 1, 3, 1, 3]].map(|ids| ids.map(|id| id * spread));
         let local = LocalGraph::new(&sources, &targets, None, false, &Threads::new(1)).unwrap();

@@ -1,7 +1,7 @@
-//! Latency and throughput of every kind of link, with memcpy beside them.
+//! Measures the latency and throughput of each kind of link, and of memcpy for comparison.
 //!
 //! `cargo run --release -p ripieno-net --example link_pingpong [ring capacity in KiB]`
-//! Best of many batches, for both ends spin and the machine may be busy.
+//! Results are the best of many batches, because both ends spin and the machine may be busy.
 
 use ripieno_net::links::{DEFAULT_CAPACITY_BYTES, Doorbell, TcpLink, shared_memory, thread};
 use ripieno_run::Link;
@@ -18,11 +18,11 @@ const ROUNDS: usize = 1_000;
 const BATCHES: usize = 60;
 const LARGE_BYTES: [usize; 3] = [1 << 20, 8 << 20, 64 << 20];
 const REPEATS: usize = 20;
-/// What one call to a link moves at most, as in the executor.
+/// Maximum number of bytes per call to a link, as in the executor.
 const SEGMENT_BYTES: usize = 256 << 10;
-/// Looks for news between two offers of the core to others.
+/// Number of checks for data between two yields of the core.
 const YIELD_EVERY: u32 = 10_000;
-/// Says in the environment that this process is the peer.
+/// Environment variable that marks this process as the peer.
 const CHILD: &str = "LINK_PINGPONG_CHILD";
 
 fn main() {
@@ -168,7 +168,7 @@ fn best(count: usize, mut run: impl FnMut() -> f64) -> f64 {
     (0..count).map(|_| run()).fold(f64::INFINITY, f64::min)
 }
 
-/// Spins, giving the core away now and then: there may be fewer cores than ends.
+/// Spin and yield the core at intervals: the machine may have fewer cores than link ends.
 fn spin(mut done: impl FnMut() -> bool) {
     let mut tries = 0u32;
     while !done() {

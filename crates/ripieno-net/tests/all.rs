@@ -1,4 +1,4 @@
-//! The tests of this crate share a program, because each program links the crate anew.
+//! All tests of this crate in one program, because each program links the crate anew.
 
 mod common;
 mod doorbell;

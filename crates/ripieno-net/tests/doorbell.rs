@@ -1,4 +1,4 @@
-//! A doorbell wakes its owner when somebody rings, and only then.
+//! A doorbell wakes its owner only after a ring or at the timeout.
 
 use ripieno_net::links::{Bell, Doorbell, WatchedDescriptor};
 use std::io::Write;

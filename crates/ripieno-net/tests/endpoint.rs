@@ -1,4 +1,4 @@
-//! Endpoints as the executor uses them, all in this process.
+//! Endpoints in one process, used like the executor uses them.
 
 use crate::common::{PATIENCE, deliver, header, meet_threads, next_failure, send_and_receive, under_load};
 use ripieno_net::endpoint::LinkKind;
@@ -12,7 +12,7 @@ use std::time::{Duration, Instant};
 fn every_pair_exchanges_bytes_over_every_kind_of_link() {
     let encrypted = (LinkPolicy::Tcp, true, LinkKind::Tls);
     let kinds = [(LinkPolicy::Auto, false, LinkKind::SharedMemory), (LinkPolicy::Tcp, false, LinkKind::Tcp), encrypted];
-    // Ranks that encrypt still share the memory of their host.
+    // Ranks with encryption still share memory on the same host.
     for (links, tls, kind) in kinds.into_iter().chain([(LinkPolicy::Auto, true, LinkKind::SharedMemory)]) {
         for world_size in [1, 2, 3, 5] {
             let endpoints =
@@ -73,7 +73,7 @@ fn a_reported_failure_wakes_every_parked_rank() {
             scope.spawn(move || assert_eq!(next_failure(&mut endpoint, Duration::from_secs(2)), Some(failure)));
         }
         culprit.alarm().report(failure.clone());
-        // It may leave at once; what it said is still the cause.
+        // The rank may leave at once; its report remains the cause.
         drop(culprit);
     });
 }

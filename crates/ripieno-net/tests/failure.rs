@@ -1,4 +1,4 @@
-//! Ranks as processes die, fall silent and leave, and the others are told who and why, in time.
+//! Ranks as processes die, become silent or leave. The other ranks get the failed rank and the cause in time.
 
 use crate::common::PATIENCE;
 use crate::common::process::{RankProcess, Role, expect_verdict};
@@ -33,7 +33,7 @@ fn a_killed_rank_is_named_to_a_rank_that_is_parked_for_its_bytes() {
     for links in ["\"auto\"", "\"tcp\""] {
         let mut ranks = Role { links, ..Role::new(3, "pipe") }.meet_all();
         let killed = ranks.pop().unwrap();
-        // Rank 1 waits for the victim, rank 0 for rank 1, which is a victim, too.
+        // Rank 1 waits for the killed rank; rank 0 waits for rank 1 and is affected, too.
         watch(&mut ranks, |rank| format!("collect {}", rank + 1));
         let since = Instant::now();
         killed.signal(Signal::KILL);

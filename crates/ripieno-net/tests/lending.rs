@@ -1,4 +1,4 @@
-//! Long sends from memory that peers can map are not copied on their way.
+//! Zero-copy sends: long sends from memory that peers can map are not copied.
 
 use crate::common::header;
 use ripieno_net::ThreadFabric;
@@ -9,7 +9,7 @@ use std::sync::Arc;
 
 const LENGTH_BYTES: usize = 8 << 20;
 
-/// A chain of three ranks, of which the middle one passes on what it gets while it gets it.
+/// Return the plan of a rank in a chain of three; the middle rank forwards data while it receives.
 fn plan(rank: usize) -> Plan {
     let whole = Span::whole(Buffer::MAIN, LENGTH_BYTES / 8, 8);
     let mut plan = Plan::new();
@@ -22,7 +22,7 @@ fn plan(rank: usize) -> Plan {
     plan
 }
 
-/// What each rank's part in the chain cost, with vectors that `vector` makes.
+/// Return the traffic of each rank in the chain, with vectors from `vector`.
 fn run<V: AsMut<[u8]>>(vector: impl Fn() -> V + Sync) -> Vec<RunTraffic> {
     let run = |(rank, mut fabric): (usize, ThreadFabric)| {
         let mut vector = vector();

@@ -1,4 +1,4 @@
-//! Every kind of link keeps the laws of links.
+//! Contract tests for all kinds of links.
 
 use ripieno_net::links::{
     DEFAULT_CAPACITY_BYTES, Doorbell, Region, RingLink, TcpLink, WatchedDescriptor, shared_memory, thread,
@@ -10,7 +10,7 @@ use std::os::fd::AsFd;
 use std::os::unix::net::UnixStream;
 use std::time::Duration;
 
-/// Rings this small wrap after a few messages.
+/// Rings of this size wrap after a few messages.
 const SMALL_CAPACITY_BYTES: usize = 4096;
 
 mod between_threads {
@@ -48,7 +48,7 @@ mod lending_a_region {
 
         assert_eq!(borrower.peek(64), Ok(&[1, 2, 3][..]));
         borrower.consume(3);
-        // The ring holds 4 KiB: all of the loan in one slice can only be the region itself.
+        // The ring holds 4 KiB, so one slice with all lent bytes must be the region itself.
         assert_eq!(borrower.peek(1).unwrap(), &region[8..]);
         region[8..].fill(9);
         assert!(borrower.peek(64).unwrap().iter().all(|&byte| byte == 9), "no byte was copied");

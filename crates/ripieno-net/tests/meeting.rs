@@ -1,4 +1,4 @@
-//! Ranks as processes meet, by every supplier, and are told why when they cannot.
+//! Ranks as processes meet through each kind of exchange, and get the reason if they cannot.
 
 use crate::common::PATIENCE;
 use crate::common::process::{RankProcess, Role, expect_verdict, free_port};

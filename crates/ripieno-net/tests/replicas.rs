@@ -1,5 +1,5 @@
-//! Ranks of worlds with replicas die or fall silent, rank 0 included: the others go on and know, until a last replica
-//! dies.
+//! Worlds with replicas: ranks die or become silent, rank 0 included. The other ranks continue and get the losses,
+//! until a last replica dies.
 
 use crate::common::process::{RankProcess, Role, expect_verdict};
 use crate::common::{PATIENCE, under_load};
@@ -8,7 +8,7 @@ use std::time::{Duration, Instant};
 
 const TWO_SECONDS: Duration = Duration::from_secs(2);
 
-/// Signals the ranks of `order` after each other; the others are told of each in time.
+/// Send `signal` to the ranks of `order` one after the other. Check that the other ranks report each loss in time.
 fn lose_in_order(ranks: &mut Vec<RankProcess>, order: &[usize], signal: Signal) -> Vec<RankProcess> {
     let mut lost = Vec::new();
     let mut known: Vec<usize> = Vec::new();

@@ -1,4 +1,4 @@
-//! Shared memory between processes: it works, leaves nothing behind, and does not trust the peer.
+//! Shared memory between processes: transfers work, no files remain, and a faulty peer cannot do harm.
 
 use ripieno_net::links::{Doorbell, RingLink, receive_fds, send_fds, shared_memory};
 use ripieno_run::{Link, LinkError};
@@ -11,10 +11,10 @@ use std::time::{Duration, Instant};
 
 const CAPACITY_BYTES: usize = 64 << 10;
 const DEADLINE: Duration = Duration::from_secs(30);
-/// Says in the environment of a child what it does.
+/// Environment variable with the role of a child process.
 const ROLE: &str = "SHARED_MEMORY_TEST_ROLE";
 
-/// Not a test of its own: what a child process runs.
+/// The program of a child process; not a test of its own.
 #[test]
 fn child() {
     let Ok(role) = std::env::var(ROLE) else { return };
@@ -66,7 +66,8 @@ fn a_peer_killed_in_the_middle_leaves_memory_usable_and_no_files() {
 #[test]
 fn a_peer_that_scribbles_over_the_indices_gets_an_error_at_worst() {
     let interesting = [0, 1, 63, 4096, 1 << 16, (1 << 16) + 1, 1 << 32, 1 << 62, 1 << 63, (1 << 63) + 7, u64::MAX];
-    // Two rings of 64 notes of 64 bytes and two lines of 128: the first, second and last notes, and all lines.
+    // Two rings of 64 inline slots of 64 bytes, with two lines of 128 bytes each: covers the first, second and last
+    // slots, and all lines.
     let ring_words = 64 * 8 + 2 * 16;
     let words = (0..16).chain(63 * 8..ring_words).flat_map(|word| [word, ring_words + word]);
     for word in words {
@@ -81,7 +82,7 @@ fn a_peer_that_scribbles_over_the_indices_gets_an_error_at_worst() {
                 assert_within_ring(shown.clone());
                 link.consume(shown.map_or(0, |count| count.min(10)));
                 assert_within_ring(link.receive(&mut bytes));
-                // A peer that lies about what it took harms the bytes meant for it, nothing else.
+                // A peer with a false read position only corrupts the bytes sent to it.
                 let _ = link.send(&[&bytes]);
                 link.flush().unwrap();
             }
@@ -120,7 +121,7 @@ fn descriptors_in_the_wrong_number_are_refused_and_closed() {
     assert!(receive_fds::<3>(&there).is_err(), "a closed socket gives no descriptors");
 }
 
-/// A link to a peer that has the memory as a file.
+/// Return a link to a peer that accesses the memory as a file.
 fn with_raw_peer() -> (RingLink, File) {
     let (here, there) = UnixStream::pair().unwrap();
     let doorbell = Doorbell::new().unwrap();
@@ -147,7 +148,7 @@ fn spawn(role: &str) -> (Child, RingLink, Doorbell) {
     (child, link, doorbell)
 }
 
-/// Sends back whatever comes until the peer closes.
+/// Send all received bytes back until the peer closes.
 fn echo(link: &mut RingLink, doorbell: &mut Doorbell) {
     let mut bytes = [0; 1_000];
     let mut count = 0;
@@ -167,7 +168,7 @@ fn echo(link: &mut RingLink, doorbell: &mut Doorbell) {
     assert!(count > 0, "something came before the close");
 }
 
-/// Sends until it is killed.
+/// Send until the process is killed.
 fn flood(link: &mut RingLink) {
     let started = Instant::now();
     while started.elapsed() < DEADLINE {
@@ -194,7 +195,7 @@ fn receive_all(link: &mut RingLink, doorbell: &mut Doorbell, into: &mut [u8]) {
     });
 }
 
-/// Tries, and sleeps while nothing happens.
+/// Retry until `done` returns true; sleep in between.
 fn until(doorbell: &mut Doorbell, mut done: impl FnMut() -> bool) {
     let started = Instant::now();
     while !done() {
@@ -209,7 +210,7 @@ fn until(doorbell: &mut Doorbell, mut done: impl FnMut() -> bool) {
     }
 }
 
-/// What has a name in shared memory and could be ours.
+/// Return the names in `/dev/shm` that may belong to this program.
 fn shared_files() -> Vec<String> {
     let names = std::fs::read_dir("/dev/shm").unwrap().map(|entry| entry.unwrap().file_name().into_string().unwrap());
     let mut ours: Vec<_> = names.filter(|name| name.contains("ripieno")).collect();

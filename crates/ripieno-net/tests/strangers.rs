@@ -1,4 +1,4 @@
-//! Strangers at the listeners change nothing for the ranks of a job.
+//! Unauthenticated peers at the listeners do not affect the ranks of a job.
 
 use crate::common::{deliver, meet_threads, next_failure, send_and_receive, under_load};
 use ripieno_net::{Config, Encryption, LinkPolicy};
@@ -9,7 +9,7 @@ use std::net::TcpStream;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
-/// More than are heard at a time.
+/// More connections than the number of concurrent handshakes.
 const CROWD: usize = 300;
 
 #[test]
@@ -34,7 +34,7 @@ fn a_crowd_of_strangers_does_not_keep_ranks_from_opening_links() {
     assert!(started.elapsed() < under_load(Duration::from_secs(4)), "took {:?}", started.elapsed());
     assert!(endpoints.iter().all(|endpoint| endpoint.failure().is_none()));
 
-    // Who talks another language is shown out at once.
+    // A connection with a different protocol is closed at once.
     for stream in &mut loud {
         stream.set_read_timeout(Some(under_load(Duration::from_secs(4)))).unwrap();
         assert!(matches!(stream.read(&mut [0; 8]), Ok(0) | Err(_)));
@@ -85,7 +85,7 @@ fn a_stranger_who_says_nothing_is_shown_out_in_time() {
 fn a_rank_of_another_job_is_a_stranger() {
     let mut ours = meet_threads(2, |config| config);
     let mut theirs = meet_threads(2, |config| config);
-    // Same token, same ranks, another nonce: nothing of one job reaches the other.
+    // Two jobs with the same token and ranks but different nonces do not exchange data.
     deliver(&mut ours[0], 1, b"ours");
     deliver(&mut theirs[0], 1, b"theirs");
     crate::common::collect(&mut ours[1], 0, b"ours");

@@ -1,4 +1,4 @@
-//! What TCP links keep beyond the laws of all links.
+//! Properties of TCP links beyond the contract of all links.
 
 use ripieno_net::links::{Doorbell, TcpLink, WatchedDescriptor};
 use ripieno_run::Link;

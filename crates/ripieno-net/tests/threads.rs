@@ -1,4 +1,4 @@
-//! Ranks that are threads keep the same promises.
+//! Ranks that are threads meet the same requirements.
 
 use crate::common::{header, next_failure, send_and_receive};
 use ripieno_net::ThreadFabric;

@@ -1,7 +1,8 @@
-//! What the flight recorder adds to every collective: nanoseconds per record.
+//! Times the flight recorder's overhead per collective, in nanoseconds per record.
 //!
 //! `cargo run --release -p ripieno-run --example record_cost [records per batch]`
-//! Best of many batches, for the machine may be busy. To count instructions: `perf stat -e instructions:u` around it.
+//! The result is the best of many batches, because the machine may be busy.
+//! To count instructions, run it under `perf stat -e instructions:u`.
 
 use ripieno_plan::{Collective, Op};
 use ripieno_run::recorder::{CollectiveOutcome, CollectiveRecord, Recorder};
@@ -37,7 +38,7 @@ fn a_record() -> CollectiveRecord {
     CollectiveRecord::of(&header, 8, 1)
 }
 
-/// Nanoseconds per call of `record`, in the fastest batch.
+/// Return the nanoseconds per call of `record`, in the fastest batch.
 fn best(per_batch: u64, mut record: impl FnMut(u64)) -> f64 {
     let mut batch = |_| {
         let start = Instant::now();

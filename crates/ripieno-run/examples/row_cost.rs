@@ -1,6 +1,5 @@
-//! Times rows that a map names: seconds per byte to combine them into others and to gather them, the best of many
-//! passes.
-//! `GAMMA_S_PER_BYTE` of the design of sparse reductions is made from these.
+//! Times row operations by a row map: seconds per byte to combine rows and to gather rows, the best of many passes.
+//! The constant `GAMMA_S_PER_BYTE` of the design of sparse reductions is derived from these times.
 //!
 //!     cargo run --release -p ripieno-run --example row_cost
 
@@ -19,7 +18,7 @@ fn main() {
     let sum = Reduction::of(Element::F32, Op::Sum).expect("a sum of floats");
     for row_bytes in ROW_BYTES {
         for row_count in ROW_COUNTS {
-            // Two of three rows of the union are named.
+            // The map names two of three rows of the union.
             let numbers: Vec<u32> = (0..row_count as u32).map(|row| row + row / 2).collect();
             let mut union = vec![0u8; row_count * 3 / 2 * row_bytes + row_bytes];
             let mut packed = vec![0u8; row_count * row_bytes];
@@ -34,7 +33,7 @@ fn main() {
     }
 }
 
-/// Seconds of the best of some passes.
+/// Return the time of the fastest pass, in seconds.
 fn best(mut pass: impl FnMut()) -> f64 {
     let mut timed = || {
         let start = Instant::now();

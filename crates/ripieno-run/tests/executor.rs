@@ -1,4 +1,4 @@
-//! The executor over links that carry a few bytes at a time: what plans promise must not depend on how bytes arrive.
+//! The executor over links that carry a few bytes at a time: results must not depend on how bytes arrive.
 
 use crate::common::{RankWorld, worlds};
 use ripieno_plan::{Algorithm, Buffer, Collective, Group, Op, Plan, Rows, Span};
@@ -14,7 +14,7 @@ fn call(collective: Collective, element_count: usize) -> Call {
     Call { kind, element: Element::I32, form: 0 }
 }
 
-/// Runs each rank's plan on its vector; gives the vectors back.
+/// Run the plan of each rank on its vector and return the vectors.
 fn run(
     capacity: usize,
     vectors: Vec<Vec<i32>>,
@@ -24,7 +24,7 @@ fn run(
     run_cut(capacity, 7, vectors, calls, plan)
 }
 
-/// The same over links that take at most `at_once` bytes at a time.
+/// Like `run`, over links that take at most `at_once` bytes at a time.
 fn run_cut(
     capacity: usize,
     at_once: usize,
@@ -53,7 +53,7 @@ fn run_cut(
     })
 }
 
-/// A ring allreduce: send and reduce, then send and receive.
+/// Return the plan of a ring allreduce: send and reduce, then send and receive.
 fn ring(group: Group, vector: Span) -> Plan {
     let (rank, p) = (group.rank(), group.size());
     let chunk = |i: usize| vector.chunk(i % p, p);
@@ -83,7 +83,7 @@ fn a_ring_allreduce_sums_however_narrow_the_links() {
 
 #[test]
 fn short_messages_go_whole_in_parts_or_not_yet() {
-    // A message of 44 bytes fits or does not, and every third that does is held up.
+    // The capacity may or may not fit a message of 44 bytes; the link also delays every third message.
     for (p, capacity, at_once) in [(2, 44, 44), (2, 100, 100), (3, 50, 50), (4, 200, 60), (5, 300, 300), (5, 300, 30)] {
         let vectors: Vec<Vec<i32>> = (0..p).map(|rank| vec![1 << rank, 0, 0]).collect();
         let [own, sum, twice] = [0, 1, 2].map(|at| Span::whole(Buffer::MAIN, 3, 4).chunk(at, 3));
@@ -178,7 +178,7 @@ fn copies_move_bytes_inside_a_rank_as_they_arrive() {
 
 #[test]
 fn local_steps_wait_for_their_bytes_and_not_for_each_other() {
-    // Rank 0 gets what its first copy waits for only when its second has gone out and come back.
+    // The first copy of rank 0 waits for data that depends on its second local step.
     let part = |index: usize| Span::whole(Buffer::MAIN, 16, 4).elements(4 * index, 4);
     let plan = |group: Group| {
         let mut plan = Plan::new();
@@ -239,7 +239,7 @@ fn a_plan_that_feeds_itself_by_less_than_a_relay_unit_comes_round() {
 
 #[test]
 fn rows_that_feed_themselves_come_round() {
-    // Rank 0 sends row after row of what comes back into the row behind it.
+    // Rank 0 sends row by row; each returned row is added to the next row to send.
     let whole = Span::whole(Buffer::MAIN, 9, 4);
     let plan = |group: Group| {
         let mut plan = Plan::new();
@@ -269,7 +269,7 @@ fn elements_may_be_longer_than_what_a_link_holds() {
     }
 }
 
-/// A message of one element from rank `from` to rank `to`, as `rank` plans it, and its header.
+/// Return the header of a message of one element from rank `from` to rank `to`, and its schedule on `rank`.
 fn message(rank: usize, from: usize, to: usize, sequence: u64) -> (Header, Arc<Schedule>) {
     let whole = Span::whole(Buffer::MAIN, 1, 4);
     let mut plan = Plan::new();
@@ -283,7 +283,7 @@ fn message(rank: usize, from: usize, to: usize, sequence: u64) -> (Header, Arc<S
     (header, Arc::new(Schedule::new(&plan).of_message()))
 }
 
-/// Begins a run on memory that is leaked; the cell tells how it ended.
+/// Begin a run on leaked memory. The returned cell receives the result.
 fn submit(executor: &mut Executor, world: &mut RankWorld, run: (Header, Arc<Schedule>)) -> ExecutorEnd {
     let ended = ExecutorEnd::default();
     let noted = ended.clone();
@@ -318,7 +318,7 @@ fn a_run_in_flight_overtakes_those_that_share_no_stream_with_it_and_only_those()
     assert!(executors.iter().all(Executor::is_idle));
 }
 
-/// Splitmix64: numbers below `limit`.
+/// Return a splitmix64 generator of numbers below `limit`.
 fn dice(mut state: u64) -> impl FnMut(usize) -> usize {
     move |limit| {
         state = state.wrapping_add(0x9e37_79b9_7f4a_7c15);
@@ -329,7 +329,7 @@ fn dice(mut state: u64) -> impl FnMut(usize) -> usize {
     }
 }
 
-/// What a rank of a drawn program begins.
+/// A call of a random program.
 #[derive(Clone, Copy, Debug)]
 enum Begun {
     Collective { number: u64 },
@@ -338,7 +338,7 @@ enum Begun {
 
 const ELEMENTS: usize = 30;
 
-/// What rank `rank` gives to `begun`, or a message carries.
+/// Return the contribution of `rank` to a collective, or the content of a message.
 fn content(begun: Begun, rank: usize) -> Vec<i32> {
     let seed = match begun {
         Begun::Collective { number } => 7 * number as usize + 1000 * rank,
@@ -347,7 +347,7 @@ fn content(begun: Begun, rank: usize) -> Vec<i32> {
     (0..ELEMENTS).map(|place| (seed + place) as i32).collect()
 }
 
-/// Begins it on memory that is leaked, and returns the memory and how it ended.
+/// Begin the call on leaked memory. Return the cell for its result and the memory.
 fn begin(executor: &mut Executor, world: &mut RankWorld, begun: Begun, p: usize) -> (ExecutorEnd, *const u8) {
     let (rank, whole) = (world.rank, Span::whole(Buffer::MAIN, ELEMENTS, 4));
     let (sequence, call, schedule, gives) = match begun {
@@ -378,8 +378,8 @@ fn begin(executor: &mut Executor, world: &mut RankWorld, begun: Begun, p: usize)
     (ended, place)
 }
 
-/// A program for each of `p` ranks: all enter the collectives in one order, and two ranks their messages in another.
-/// Each rank mixes them in an order of its own.
+/// Return a random program for each of `p` ranks. All ranks enter the collectives in one order, and each pair of ranks
+/// its messages in one order. Each rank interleaves them differently.
 fn drawn_programs(p: usize, draw: &mut impl FnMut(usize) -> usize) -> Vec<Vec<Begun>> {
     let collectives: Vec<Begun> = (0..3).map(|number| Begun::Collective { number }).collect();
     let mut messages = Vec::new();
@@ -412,12 +412,12 @@ fn messages_and_collectives_pass_each_other_in_any_order() {
         let mut draw = dice(seed);
         let p = 2 + draw(3);
         let programs = drawn_programs(p, &mut draw);
-        // A message of 160 bytes fits, or does not.
+        // The capacity may or may not fit a message of 160 bytes.
         let mut worlds = worlds(p, [64, 200, 4000][draw(3)], 50);
         let mut executors: Vec<Executor> = (0..p).map(|_| Executor::default()).collect();
         let mut begun: Vec<Vec<(ExecutorEnd, *const u8)>> = vec![vec![]; p];
         let is_blocked = |program: &[Begun], begun: &[(ExecutorEnd, *const u8)]| {
-            // A collective is waited for before the rank begins anything else.
+            // A rank waits for a collective before it begins another call.
             let latest = program[..begun.len()].last().zip(begun.last());
             latest.is_some_and(|(kind, (ended, _))| matches!(kind, Begun::Collective { .. }) && ended.get().is_none())
         };
@@ -447,7 +447,7 @@ fn messages_and_collectives_pass_each_other_in_any_order() {
                         (0..ELEMENTS).map(|place| all.iter().map(|values| values[place]).sum()).collect()
                     }
                 };
-                // SAFETY: the memory was leaked, and its run is over.
+                // SAFETY: the memory was leaked, and its run has ended.
                 let bytes = unsafe { std::slice::from_raw_parts(*place, 4 * ELEMENTS) };
                 let got: Vec<i32> = bytes.chunks_exact(4).map(|b| i32::from_ne_bytes(b.try_into().unwrap())).collect();
                 assert_eq!(got, expected, "seed {seed}, rank {rank}, {kind:?}");

@@ -1,4 +1,4 @@
-//! What the executor tells the recorder, on a clock that stands still unless the rank yields or sleeps.
+//! Records of the executor, on a clock that advances only while the rank yields or sleeps.
 
 use crate::common::{RankWorld, worlds};
 use ripieno_plan::{Buffer, Collective, Plan, Span};
@@ -16,7 +16,7 @@ const YIELD: Duration = Duration::from_millis(1);
 const SLEEP: Duration = Duration::from_millis(99);
 const BYTES: usize = 8;
 
-/// Rank 0's world, in which something happens at each of its sleeps.
+/// Rank 0's world; each of its sleeps triggers the next event.
 struct Sleepy {
     world: RankWorld,
     events: VecDeque<RecorderEvent>,
@@ -24,7 +24,7 @@ struct Sleepy {
 }
 
 enum RecorderEvent {
-    /// A peer comes, and sends what it has to.
+    /// A peer arrives and sends its data.
     Comes(RankWorld),
     /// The job fails.
     Fails,
@@ -105,7 +105,8 @@ fn run(executor: &mut Executor, fabric: &mut dyn Fabric, plan: &Plan) -> Result<
     executor.run(fabric, 0, &prepared(plan), &mut [BufferMemory::Write(&mut memory)]).map(|_| ())
 }
 
-/// Rank 0 receives from the ranks 1 and 2, whose `events` happen as it sleeps: in two parts each, so not briefly.
+/// Let rank 0 receive from ranks 1 and 2, in two parts each, so the call is not a brief one. The `events` occur while
+/// it sleeps.
 fn receive(
     events: impl FnOnce(RankWorld, RankWorld) -> Vec<RecorderEvent>,
 ) -> (Executor, Result<(), RunError>, Duration) {
@@ -143,7 +144,7 @@ fn the_peer_that_comes_last_is_the_one_that_was_waited_for() {
     let (record, nap) = (only(&executor, now), YIELD + SLEEP);
     assert_eq!((record.outcome, record.peer_count, record.waited_for()), (CollectiveOutcome::Done, 2, Some(2)));
     assert_eq!((record.waiting(), record.elapsed(), record.moving()), (2 * nap, Some(2 * nap), Some(Duration::ZERO)));
-    // Both were awaited at first, then one.
+    // It waits for both peers at first, then for one.
     assert_eq!(executor.recorder.waited_for(), [Duration::ZERO, nap / 2, nap / 2 + nap]);
     let waits: Vec<_> = executor.recorder.waits().map(|wait| (wait.peer, wait.peer_count, wait.since)).collect();
     assert_eq!(waits, [(1, 2, Duration::ZERO), (2, 1, nap)]);

@@ -1,4 +1,4 @@
-//! The law of replicas: whichever replica dies at whichever byte, the others end with what nobody's death has changed.
+//! Replica tests: after any replica dies at any byte, the other replicas get unchanged results.
 
 #[path = "../../ripieno-plan/tests/common/butterflies.rs"]
 #[allow(dead_code)]
@@ -16,38 +16,38 @@ use std::sync::{Arc, Mutex};
 const ELEMENT_COUNT: usize = 5;
 const ELEMENT_BYTES: usize = 4;
 
-/// More visits than any run of these needs.
+/// Upper bound of the visits that a run needs.
 const VISITS_MAX: usize = 200_000;
 
 type ReplicaValues = Vec<i32>;
 type ReplicaEnd = Arc<Mutex<Vec<Result<(), RunError>>>>;
 
-/// What all logical ranks do, what each of them has for it, and what it ends with.
+/// A call of all logical ranks, with the contribution and the expected result of each.
 struct Deed {
     call: Call,
     plans: Vec<Plan>,
     given: Vec<ReplicaValues>,
-    /// Results go to a buffer of their own, not in place.
+    /// Whether results go to a separate output buffer, not in place.
     has_output: bool,
     expected: Vec<ReplicaValues>,
     name: String,
 }
 
-/// A rank, its run in flight and the memory of it.
+/// A rank, its run in flight and the memory of the run.
 struct ReplicaRank {
     world: RankWorld,
     executor: Executor,
     ended: ReplicaEnd,
     memory: Vec<*mut [u8]>,
-    /// Where the result will be.
+    /// Index of the buffer with the result.
     result: usize,
     results: Vec<ReplicaValues>,
-    /// It is visited once in so many rounds.
+    /// The rank is visited once in this number of rounds.
     pace: usize,
 }
 
 impl Deed {
-    /// All algorithms of three collectives for `m` ranks, and two sparse reductions.
+    /// Return all algorithms of three collectives for `m` ranks, and two sparse reductions.
     fn all(m: usize) -> Vec<Deed> {
         let of =
             |collective| Algorithm::of(collective).filter_map(move |algorithm| Deed::dense(collective, algorithm, m));
@@ -56,7 +56,7 @@ impl Deed {
         collectives.into_iter().flat_map(of).chain(sparse).collect()
     }
 
-    /// The deed, if the algorithm is for such groups.
+    /// Return the call, or `None` if the algorithm does not support such groups.
     fn dense(collective: Collective, algorithm: &Algorithm, m: usize) -> Option<Deed> {
         let vector = Span::whole(Buffer::MAIN, ELEMENT_COUNT, ELEMENT_BYTES);
         let chunks: Vec<Span> = (0..m).map(|rank| vector.chunk(rank, m)).collect();
@@ -80,7 +80,7 @@ impl Deed {
         Some(Deed { call, plans, given, has_output: false, expected, name })
     }
 
-    /// A sparse reduction: rank `r` gives `10 (r + 1) + key` for a part of the keys and wants another part.
+    /// A sparse reduction: rank `r` contributes `10 (r + 1) + key` for some keys and requests other keys.
     fn sparse(m: usize, dense_above: f64) -> Deed {
         let n = 9;
         let part = |rank: usize, step: u64| {
@@ -102,7 +102,7 @@ impl Deed {
         }
     }
 
-    /// Whether every rank needs every other one.
+    /// Return whether each rank needs data from all other ranks.
     fn is_symmetric(&self) -> bool {
         self.call.collective() != Collective::Broadcast
     }
@@ -123,7 +123,7 @@ impl ReplicaRank {
         ReplicaRank { world, executor: Executor::default(), ended, memory, result: 0, results, pace }
     }
 
-    /// Begins a run; its memory is given back by [`ReplicaRank::finish`].
+    /// Begin a run. [`ReplicaRank::finish`] frees its memory.
     fn begin(&mut self, deed: &Deed, sequence: u64, replicas: Replicas) {
         let rank = self.world.rank;
         let logical = replicas.logical(rank);
@@ -133,7 +133,7 @@ impl ReplicaRank {
         self.result = usize::from(deed.has_output);
         let buffers = [main, output, vec![0; schedule.scratch_bytes()]];
         self.memory = buffers.into_iter().map(|buffer| Box::into_raw(buffer.into_boxed_slice())).collect();
-        // SAFETY: the memory is good until `finish` or `drop` takes it back, when the run has let it go.
+        // SAFETY: the memory is valid until `finish` or `drop` reclaims it, after the run has ended.
         let lent = self.memory.iter().map(|&memory| BufferMemory::Write(unsafe { &mut *memory })).collect();
         let ended = self.ended.clone();
         let end = Box::new(move |result: Result<_, _>| ended.lock().unwrap().push(result.map(|_| ())));
@@ -141,7 +141,7 @@ impl ReplicaRank {
         self.executor.submit(&mut self.world, sequence, prepared, lent, end).unwrap();
     }
 
-    /// The end of the run that was begun, if it has come.
+    /// Return the result of the run, if it has ended.
     fn finish(&mut self) -> Option<Result<(), RunError>> {
         let ended = self.ended.lock().unwrap().pop()?;
         let mut buffers = self.take_memory();
@@ -152,21 +152,22 @@ impl ReplicaRank {
     }
 
     fn take_memory(&mut self) -> Vec<Box<[u8]>> {
-        // SAFETY: made by `into_raw` of a box, once, and no run has it any more.
+        // SAFETY: `Box::into_raw` made each pointer; it is reclaimed once, and no run uses it.
         self.memory.drain(..).map(|memory| unsafe { Box::from_raw(memory) }).collect()
     }
 }
 
 impl Drop for ReplicaRank {
     fn drop(&mut self) {
-        // The runs let their memory go first.
+        // Drop the executor first: its runs release the memory.
         self.executor = Executor::default();
         self.take_memory();
     }
 }
 
-/// Plays all `deeds` in a world of `replicas` whose victims die when they have sent so many bytes; checks what every
-/// rank that lives ends with. Returns how many bytes each rank sent, or how the job failed.
+/// Execute all `deeds` in a world of `replicas`, and check the results of each surviving rank. Each victim dies after
+/// it has sent its number of bytes.
+/// Return the number of bytes that each rank sent, or the failure of the job.
 fn play(
     replicas: Replicas,
     deeds: &[&Deed],
@@ -174,7 +175,7 @@ fn play(
     pace: usize,
 ) -> Result<Vec<usize>, JobFailure> {
     let p = replicas.count() * replicas.logical_count();
-    // The replicas of a rank are visited unequally often, so that the fastest is another one for different ranks.
+    // Replicas of a rank are visited at different rates, and different logical ranks have different fastest replicas.
     let pace_of = |rank: usize| 1 + (rank * 7 + pace) % 3 * pace;
     let mut players: Vec<ReplicaRank> = worlds(p, 40, 7).into_iter().map(|world| ReplicaRank::new(world, 1)).collect();
     let lives: Vec<SendBudget> = players.iter().map(|player| player.world.life.clone()).collect();
@@ -197,7 +198,7 @@ fn play(
             }
         }
         players.retain(|player| !player.world.life.is_over());
-        // What slower replicas send to the end is let go, so nothing is in flight at last.
+        // Late messages of slower replicas are discarded, so nothing is in flight at the end.
         if players.iter().all(|player| player.results.len() == deeds.len() && player.executor.is_idle()) {
             for player in &players {
                 let (rank, names) = (player.world.rank, deeds.iter().map(|deed| &deed.name).collect::<Vec<_>>());
@@ -244,7 +245,7 @@ fn whichever_copies_die_together_one_of_each_is_enough() {
     for (number, deed) in Deed::all(m).into_iter().enumerate() {
         let sent = play(replicas, &[&deed, &deed], &[], number).unwrap();
         for round in 0..40 {
-            // All replicas but one of each logical rank, another one each time.
+            // One replica of each logical rank survives, a different one each time.
             let is_spared = |rank: usize| rank / m == (round + rank % m * (1 + round / s)) % s;
             let bytes = |rank: usize| (round * 37 + rank * 101 + number * 13) % sent[rank].max(1);
             let victims: Vec<(usize, usize)> =

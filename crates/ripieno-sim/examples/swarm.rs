@@ -1,4 +1,4 @@
-//! Dynamic broadcast to many nodes: how long it takes, and how long that takes.
+//! Simulates a dynamic broadcast to many nodes, and prints its simulated time and the run time of the simulation.
 
 use ripieno_plan::Topology;
 use ripieno_plan::simulate::Model;

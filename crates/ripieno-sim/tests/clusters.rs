@@ -1,4 +1,4 @@
-//! Plays on clusters whose links are not equal, whose hosts are slow, or die.
+//! Simulations of clusters with unequal links, slow hosts and failing hosts.
 
 use ripieno_plan::simulate::Model;
 use ripieno_plan::{Algorithm, Collective, Order, Topology};
@@ -8,7 +8,7 @@ use std::sync::Arc;
 const GIB: usize = 1 << 30;
 const S_PER_BYTE: f64 = 8e-9;
 
-/// Racks of nodes with cables of 1 Gbit/s, and uplinks of so many times that.
+/// Return racks of nodes with 1 Gbit/s cables. `uplink` is the rate of an uplink relative to a cable.
 fn racks(node_count: usize, rack_count: usize, uplink: f64) -> Cluster {
     let racks = (0..node_count).map(|node| node * rack_count / node_count).collect();
     let mut cluster =
@@ -28,7 +28,7 @@ fn chain(order: Order, cluster: &Cluster) -> Played {
     played(Collective::Broadcast, "chain", order, GIB / 8, cluster)
 }
 
-/// Seconds of the bytes alone.
+/// Return the transfer time of the bytes, without latency.
 fn line_s(bytes: usize) -> f64 {
     bytes as f64 * S_PER_BYTE
 }
@@ -66,7 +66,7 @@ fn two_flows_share_an_uplink_and_a_third_elsewhere_is_not_concerned() {
     let cluster = racks(8, 2, 1.0);
     let found = played(Collective::Alltoall, "pairwise", Order::Racks, 8 << 20, &cluster);
 
-    // Each of 4 nodes of a rack sends 4 chunks of 1 MiB through one uplink as fast as a cable.
+    // Each of the 4 nodes of a rack sends 4 chunks of 1 MiB through one uplink of the rate of a cable.
     assert!(found.time_s().unwrap() >= line_s(16 << 20));
     assert!(found.time_s().unwrap() < 1.5 * line_s(16 << 20));
     let uplinks = found.loads.iter().filter(|load| matches!(load.wire, WireName::UplinkOut(_)));
@@ -80,7 +80,7 @@ fn what_all_racks_send_passes_the_core_switch() {
     cluster.core_s_per_byte = S_PER_BYTE;
     let found = played(Collective::Alltoall, "pairwise", Order::Racks, 16 << 20, &cluster);
 
-    // 16 nodes send 12 of their 16 chunks to other racks.
+    // Each of the 16 nodes sends 12 of its 16 chunks to other racks.
     let core_s = line_s((16 * 12) << 20);
     assert!(found.time_s().unwrap() >= core_s && found.time_s().unwrap() < 1.2 * core_s && free_s < core_s / 4.0);
     assert_eq!(found.busiest().unwrap().wire, WireName::Core);
@@ -151,12 +151,12 @@ fn a_bounded_queue_holds_back_a_sender_whose_receiver_has_no_time() {
     assert!((bounded[1] / endless[1] - 1.0).abs() < 1e-9);
     assert!((bounded[0] / endless[0] - 4.0).abs() < 0.01);
 
-    // What a switch stores is in the network, however little that may hold beside it.
+    // Packets stored in a switch do not count against the queue bound.
     (cluster.queue_bytes, cluster.packet_bytes) = (Some(1), 1500);
     assert!((ended_s(&cluster)[1] / endless[1] - 1.0).abs() < 1e-5);
 }
 
-/// A switch stores a packet, three switches three, and a relay waits for its unit, which ends with a packet.
+/// Each switch delays by a packet. Each relay delays by a unit, rounded up to whole packets.
 #[test]
 fn a_chain_is_later_by_a_packet_at_each_switch_and_a_unit_at_each_relay() {
     let (p, bytes, packet_bytes) = (6, 1 << 20, 1000);
@@ -170,7 +170,7 @@ fn a_chain_is_later_by_a_packet_at_each_switch_and_a_unit_at_each_relay() {
     let behind = |switches: usize, unit_bytes: usize| switches * packet_bytes + (p - 2) * unit_bytes;
     for (rack_count, relay_bytes, expected) in [
         (1, Some(16 << 10), behind(5, 17_000)),
-        // One of five links is between racks.
+        // One of the five links connects the racks.
         (2, Some(16 << 10), behind(4 + 3, 17_000)),
         (1, None, behind(5, 66_000)),
         (1, Some(GIB), behind(5, 66_000)),
@@ -180,7 +180,8 @@ fn a_chain_is_later_by_a_packet_at_each_switch_and_a_unit_at_each_relay() {
     }
 }
 
-/// Packets make messages come to where others wait for them at the same moment, which rounding must not pass over.
+/// With packets, messages arrive at the same moment at which others start to wait. Rounding must not reorder these
+/// events.
 #[test]
 fn rounds_of_an_exchange_overlap_however_their_packets_coincide() {
     let mut cluster = racks(32, 1, 1.0);
@@ -206,7 +207,7 @@ fn the_same_play_comes_to_the_same_bits() {
     }
 }
 
-/// Equation 3 on 100 000 nodes, which is beyond what any play by segments does: 1.6 thousand million of them.
+/// Equation 3 on 100 000 nodes. A simulation of single segments would need 1.6e9 of them.
 #[test]
 fn a_chain_of_100_000_nodes_is_played_in_the_time_of_a_test() {
     let (p, bytes, segment_bytes) = (100_000, GIB, 64 << 10);

@@ -1,4 +1,4 @@
-//! What a play must come to: the cost of plans, the formulae of the papers, and the bytes of theory.
+//! Simulated times compared with the cost of plans, the formulas of the papers, and the theoretical byte counts.
 
 #[path = "../../ripieno-plan/tests/common/mod.rs"]
 mod common;
@@ -9,14 +9,14 @@ use ripieno_plan::simulate::{Model, cost_s};
 use ripieno_plan::{Algorithm, Collective, Op, Plan, TheoryCase};
 use ripieno_sim::{Cluster, Played, play};
 
-// Powers of two, so that sums are exact and equal means equal.
+// Powers of two: sums are exact and can be compared for equality.
 const ALPHA: f64 = 4.0;
 const BETA: f64 = 0.25;
 const GAMMA: f64 = 0.125;
 const MODEL: Model = Model { alpha_s: ALPHA, beta_s_per_byte: BETA, gamma_s_per_byte: GAMMA };
 const BETA_ONLY: Model = Model { alpha_s: 0.0, gamma_s_per_byte: 0.0, ..MODEL };
 
-/// Sums of the same terms in another order.
+/// Tolerance for sums of the same terms in a different order.
 const ROUNDING: f64 = 1e-9;
 
 fn played(cluster: &Cluster, plans: &[Plan]) -> Played {
@@ -29,7 +29,7 @@ fn assert_is(found_s: f64, expected_s: f64, what: &str) {
     assert!(is_close, "{what}: {found_s} s, expected {expected_s} s");
 }
 
-/// World sizes, and a number of bytes that all of them divide into whole elements.
+/// Return world sizes, each with a number of bytes that divides into whole elements per rank.
 fn cases() -> impl Iterator<Item = (usize, usize)> {
     (2..=24).map(|p| (p, p * 64 * ELEMENT_BYTES))
 }
@@ -54,7 +54,7 @@ fn on_equal_links_every_algorithm_takes_what_its_cost_says() {
                 let what = format!("{} {} p {p} root {root}", algorithm.collective().name(), algorithm.name);
                 let found = played(&Cluster::uniform(p, &MODEL), &plans);
                 assert!(found.time_s().is_some(), "{what}: it never ends");
-                // A cost goes to the last message; what a rank combines after it counts in a play only.
+                // The cost ends with the last message. Only the simulation includes the combining after it.
                 let last_s = found.transfers.last().map_or(0.0, |transfer| transfer.end_s);
                 assert_is(last_s, cost_s(&plans, &MODEL).unwrap(), &what);
             }
@@ -87,7 +87,7 @@ fn every_rank_sends_and_receives_the_bytes_of_theory_whatever_the_network() {
     }
 }
 
-/// No rank can be done before its port has passed what goes through it, and no more than that can be saved by segments.
+/// The port of a rank must carry all its bytes, so segments cannot reduce the time below this bound.
 #[test]
 fn no_play_is_faster_than_its_busiest_wire() {
     for algorithm in ALGORITHMS {
@@ -149,7 +149,7 @@ mod twister {
     }
 }
 
-/// Harp's table I leaves out alpha and gamma and rounds `p-1` to `p`; there `n` is the data of one process.
+/// Harp's table I omits alpha and gamma and rounds `p-1` to `p`. There `n` is the data size of one process.
 mod harp_table_1 {
     use super::*;
 

@@ -1,4 +1,4 @@
-//! Sparse reductions take what their layers take one after the other.
+//! The time of a sparse reduction is the sum of the times of its layers.
 
 use ripieno_plan::simulate::Model;
 use ripieno_sim::{Cluster, play_sparse};
@@ -11,7 +11,7 @@ fn seconds(degrees: &str, sets: &[Vec<u64>]) -> f64 {
     play_sparse(&cluster, &degrees.parse().unwrap(), 64, sets, ROW_BYTES, &|| false).unwrap().time_s().unwrap()
 }
 
-/// Down and up again, each with so many packets of so many rows.
+/// Return the time of a layer, down and up again, each with `packet_count` packets of `rows` rows.
 fn layer_s(packet_count: f64, rows: f64) -> f64 {
     2.0 * packet_count * (MODEL.alpha_s + rows * ROW_BYTES as f64 * MODEL.beta_s_per_byte)
 }

@@ -1,9 +1,9 @@
-//! Times keyed aggregation: rows of one float64 under random integers are summed by key.
+//! Times keyed aggregation: rows of one float64 with random integer keys are summed by key.
 //!
-//!     aggregate [ROWS [KEYS [THREADS [ADD_ROWS [ROUNDS]]]]]        25000000 1000000 1 1000000 5, unless told otherwise
+//!     aggregate [ROWS [KEYS [THREADS [ADD_ROWS [ROUNDS]]]]]        (default: 25000000 1000000 1 1000000 5)
 //!
-//! Prints the time of each round and what it took of the processors, which says more where others run; the sums are
-//! compared with those of a plain array.
+//! Prints the elapsed time and the CPU time of each round. On a shared machine the CPU time is the better measure. The
+//! sums are compared with the sums in a plain array.
 
 use ripieno::keyed::{Aggregation, KeyColumn, KeyKind, KeyedCombine, KeyedForm};
 use ripieno::{Element, Op};
@@ -64,10 +64,10 @@ fn main() -> Result<(), Box<dyn Error>> {
     Ok(())
 }
 
-/// What this process has taken of the processors so far.
+/// Return the CPU time of this process so far, in seconds.
 fn cpu_seconds() -> f64 {
     let mut time = libc::timespec { tv_sec: 0, tv_nsec: 0 };
-    // SAFETY: the call writes to the struct that it is given.
+    // SAFETY: the call writes only to the given struct.
     let done = unsafe { libc::clock_gettime(libc::CLOCK_PROCESS_CPUTIME_ID, &mut time) };
     assert_eq!(done, 0, "every Linux has this clock");
     time.tv_sec as f64 + 1e-9 * time.tv_nsec as f64

@@ -1,15 +1,15 @@
-//! Times a collective between processes without Python: a rank to look at with a profiler or a tracer.
-//! Figures beside peers and limits come from `ripieno bench`.
+//! Times a collective between processes without Python, for use with a profiler or a tracer. `ripieno bench` compares
+//! the times with other libraries and with theoretical limits.
 //!
 //!     RANK=… WORLD_SIZE=… MASTER_ADDR=… MASTER_PORT=… RIPIENO_TOKEN=… \
 //!     collectives allreduce|broadcast|allgather|barrier[=ALGORITHM] BYTES:CALLS:BATCHES[:PAUSE_US] …
 //!
-//! A batch is a barrier and then CALLS calls in place, on float32, sum, root 0; its time is the slowest rank's, per
-//! call. The bytes of an allgather are those of all blocks. Rank 0 prints a line "BYTES SECONDS" per batch. Results
-//! are checked: of a broadcast after each batch, of the others before the first.
+//! A batch is a barrier followed by CALLS in-place calls, on float32, with sum and root 0. Its time is the time per
+//! call on the slowest rank. BYTES of an allgather is the size of all blocks. Rank 0 prints a line "BYTES SECONDS" per
+//! batch. Results are checked: broadcasts after each batch, other collectives before the first.
 //!
-//! With a pause the last rank calls so long after the others, each time. It then finds what they have sent, and does
-//! not wait: a profiler counts what one call takes (see the page on small calls).
+//! With PAUSE_US, the last rank starts each call that many microseconds after the others. It then finds the messages of
+//! the others and does not wait: a profiler shows the cost of one call (see the page on small calls).
 
 use ripieno::net::{Config, Endpoint, Token, exchange::TcpStore};
 use ripieno::{BufferMemory, Communicator, Element, Op};
@@ -54,7 +54,7 @@ fn main() -> CollectiveResult<()> {
     Ok(())
 }
 
-/// The communicator that the environment describes.
+/// Return the communicator that the environment describes.
 fn meet() -> CollectiveResult<Communicator> {
     let variable = |name: &str| env::var(name).map_err(|error| format!("{name}: {error}"));
     let token = Token::from_secret(variable("RIPIENO_TOKEN")?);
@@ -83,7 +83,7 @@ impl Bench {
         if vector != bytes_of(case, sum) {
             return Err(format!("rank {rank}: wrong sum of {} bytes", case.bytes).into());
         }
-        vector.fill(0); // sums of zeros stay finite, however many
+        vector.fill(0); // Repeated sums of zeros stay finite.
         self.batches(case, |bench| bench.allreduce(&mut vector))
     }
 
@@ -138,7 +138,7 @@ impl Bench {
         Ok(self.comm.broadcast(BufferMemory::Write(vector), Element::F32, 0, self.algorithm.as_deref())?)
     }
 
-    /// Seconds per call, the slowest rank's.
+    /// Return the seconds per call on the slowest rank.
     fn batch(
         &mut self,
         case: &CollectiveCase,
@@ -169,7 +169,7 @@ fn bytes_of(case: &CollectiveCase, element: impl Fn(usize) -> f32) -> Vec<u8> {
     (0..case.bytes / size_of::<f32>()).flat_map(|i| element(i).to_ne_bytes()).collect()
 }
 
-/// Element `i` of a rank's contribution: small integers, so that sums are exact in any order.
+/// Return element `i` of a rank's contribution. The values are small integers, so sums are exact in any order.
 fn element(of_rank: usize, i: usize) -> f32 {
     (of_rank + i % 7) as f32
 }

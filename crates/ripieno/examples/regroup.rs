@@ -1,10 +1,10 @@
-//! Times a regroup between threads, without Python: aggregation, and the stages of the exchange.
+//! Times a regroup between threads, without Python: the aggregation and the stages of the exchange.
 //!
 //!     regroup [RANKS [ROWS [KEYS [THREADS [WAVE_MIB [sum|concat [ROUNDS]]]]]]]      2 10000000 1000000 1 0 sum 5
 //!
-//! Every rank has so many rows: an int64 key, at random of so many, and a float64. Equal keys are summed before they
-//! are sent, or with concat where they arrive. Waves of 0 MiB are the usual ones. Seconds are the slowest rank's, bytes
-//! those that all ranks sent. The sum of all values is checked.
+//! Each rank has ROWS rows: an int64 key, random among KEYS, and a float64. With `sum`, equal keys are summed before
+//! the exchange; with `concat`, at the receiver. Waves of 0 MiB mean the default size. Seconds are the maximum over the
+//! ranks; bytes are the total that all ranks sent. The sum of all values is checked.
 
 use ripieno::keyed::{Aggregation, KeyColumn, KeyKind, KeyedBlock, KeyedCombine, KeyedForm, Regroup, Regrouped};
 use ripieno::net::ThreadFabric;
@@ -82,7 +82,7 @@ fn main() -> RegroupResult<()> {
     Ok(())
 }
 
-/// The argument at this place, or `default`.
+/// Return the argument at this position, or `default`.
 fn argument<T: FromStr>(place: usize, default: T) -> RegroupResult<T>
 where
     T::Err: Error + Send + Sync + 'static,
@@ -115,7 +115,7 @@ impl RegroupCase {
         Ok(RegroupRound { adding, regrouped, sum })
     }
 
-    /// The keys of a rank; the same in every run.
+    /// Return the keys of a rank; the same in each run.
     fn keys(&self, rank: usize) -> Vec<i64> {
         let mut state = rank as u64;
         let mut random = move || {

@@ -1,10 +1,9 @@
 //! Times sparse reductions between threads, without Python: configure, reduce, and both in one pass.
 //!
-//!     sparse [RANKS [FEATURES [DENSITY [DEGREES [ROUNDS [THREADS]]]]]]        4 1000000 0.1 direct 50 1, unless told
-//!     otherwise
+//!     sparse [RANKS [FEATURES [DENSITY [DEGREES [ROUNDS [THREADS]]]]]]        (default: 4 1000000 0.1 direct 50 1)
 //!
-//! Every rank contributes to, and wants, features that it picks at random with the given density; rows are one float32,
-//! summed. Times are the slowest rank's. Every result is compared with the sum that one thread computes.
+//! Each rank contributes and requests random features with the given density. A row is one float32; rows are summed.
+//! Times are the maximum over the ranks. Each result is compared with a single-threaded sum.
 
 use ripieno::ElementShape;
 use ripieno::net::ThreadFabric;
@@ -74,7 +73,7 @@ fn main() -> SparseResult<()> {
     Ok(())
 }
 
-/// The argument at this place, or `default`.
+/// Return the argument at this position, or `default`.
 fn argument<T: FromStr>(place: usize, default: T) -> SparseResult<T>
 where
     T::Err: Error + Send + Sync + 'static,
@@ -87,7 +86,7 @@ fn value(index: i64) -> f32 {
 }
 
 impl SparseCase {
-    /// The features of a rank, in ascending order; the same in every run.
+    /// Return the features of a rank, ascending; the same in each run.
     fn picks(&self, rank: usize) -> Vec<i64> {
         let mut state = rank as u64;
         let mut random = move || {

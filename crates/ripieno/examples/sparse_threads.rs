@@ -1,11 +1,11 @@
-//! Times what a rank computes while a sparse reduction is configured, by threads: nothing is sent.
+//! Times the local computation of a rank during the configuration of a sparse reduction, by thread count. Sends
+//! nothing.
 //!
-//!     sparse_threads [THREADS [FEATURES [DENSITY [DEGREE [ROUNDS]]]]]        2 60000000 0.21 8 5, unless told
-//!     otherwise
+//!     sparse_threads [THREADS [FEATURES [DENSITY [DEGREE [ROUNDS]]]]]        (default: 2 60000000 0.21 8 5)
 //!
-//! The rank is one of a group of DEGREE, each of which picks features at random with the given density; what the others
-//! send is made beforehand. One thread and THREADS of them go by turns, and what comes out is compared. Printed are the
-//! median and the best of the rounds.
+//! The rank belongs to a group of DEGREE ranks. Each rank has random features with the given density; the messages of
+//! the other ranks are prepared beforehand. Rounds with one thread and with THREADS threads alternate, and their
+//! results are compared. Prints the median and the best of the rounds.
 
 use ripieno_kernels::Threads;
 use ripieno_plan::Op;
@@ -106,7 +106,7 @@ fn keys_of(indices: &[u64], permutation: &Permutation, team: &dyn WorkTeam) -> V
     keys
 }
 
-/// The features of a rank, in ascending order; the same in every run.
+/// Return the features of a rank, ascending; the same in each run.
 fn picks(rank: usize, features: u64, density: f64) -> impl Iterator<Item = u64> {
     let mut state = rank as u64;
     let mut random = move || {
@@ -118,7 +118,7 @@ fn picks(rank: usize, features: u64, density: f64) -> impl Iterator<Item = u64> 
     (0..features).filter(move |_| random() < density)
 }
 
-/// The argument at this place, or `default`.
+/// Return the argument at this position, or `default`.
 fn argument<T: FromStr>(place: usize, default: T) -> T {
     std::env::args().nth(place).map_or(default, |text| text.parse().ok().expect("arguments are numbers"))
 }

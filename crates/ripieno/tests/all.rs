@@ -1,5 +1,5 @@
-//! The tests of this crate share a program, because each program links the crate anew.
-//! Cargo.toml lists the tests that need a program of their own.
+//! All tests of this crate in one program, because each program links the crate anew. Cargo.toml lists the tests with a
+//! program of their own.
 
 mod calling_threads;
 mod collectives;

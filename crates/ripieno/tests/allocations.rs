@@ -1,7 +1,7 @@
-//! Collectives that repeat allocate nothing per call: counted by the allocator, on every rank.
+//! Repeated collectives allocate no memory per call. The allocator counts on each rank.
 //!
-//! Memory that a rank waits with is made when it first waits in that way, which may be late; calls that allocate each
-//! time would allocate a hundred times as often as is allowed.
+//! A rank allocates memory for a kind of wait at the first such wait, which may occur late. `FIRST_WAITS` allows for
+//! these allocations and is far below one allocation per call.
 
 use ripieno::ElementShape;
 use ripieno::net::ThreadFabric;
@@ -22,16 +22,16 @@ thread_local! {
     static COUNT: Cell<usize> = const { Cell::new(0) };
 }
 
-// SAFETY: as the system's allocator, which does all the work.
+// SAFETY: delegates to the system's allocator.
 unsafe impl GlobalAlloc for CountingAllocator {
     unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
         COUNT.with(|count| count.set(count.get() + 1));
-        // SAFETY: the caller's promises are passed on.
+        // SAFETY: the caller upholds the requirements of the system's allocator.
         unsafe { System.alloc(layout) }
     }
 
     unsafe fn dealloc(&self, memory: *mut u8, layout: Layout) {
-        // SAFETY: the caller's promises are passed on.
+        // SAFETY: the caller upholds the requirements of the system's allocator.
         unsafe { System.dealloc(memory, layout) }
     }
 }
@@ -39,7 +39,7 @@ unsafe impl GlobalAlloc for CountingAllocator {
 #[global_allocator]
 static ALLOCATOR: CountingAllocator = CountingAllocator;
 
-/// Allocations of this thread during `calls`.
+/// Return the number of allocations of this thread during `calls`.
 fn counted(calls: impl FnOnce()) -> usize {
     let before = COUNT.get();
     calls();
@@ -71,13 +71,13 @@ fn repeated_collectives_allocate_nothing() {
     }
 }
 
-/// The rows that `rank` of `p` has among `count`: some that others have too, some that nobody else has.
+/// Return the rows of `rank` among `count`. All ranks but one, or all ranks, have each row.
 fn rows_of(rank: usize, p: usize, count: usize) -> Rows {
     let numbers: Vec<u32> = (0..count as u32).filter(|row| *row as usize % (p + 1) != rank).collect();
     Rows::new(numbers.into(), 8)
 }
 
-/// All ranks' rows are summed at every rank, and each then sends its own on to the next.
+/// The plan sums the rows of all ranks on each rank. Then each rank sends its own rows to the next rank.
 fn plan_of_rows(rank: usize, p: usize, count: usize) -> Plan {
     let table = Span::whole(Buffer::SCRATCH, count, 8);
     let packed = |buffer, rank| Span::whole(buffer, rows_of(rank, p, count).numbers().len(), 8);
@@ -121,7 +121,7 @@ fn repeated_plans_of_rows_allocate_nothing() {
                     rounds(0..5);
                     let allocated = counted(|| rounds(5..45));
                     assert!(allocated <= FIRST_WAITS, "p={p} count={count}: {allocated} allocations");
-                    // Every row is missing at one rank, or at none if it is the last of its p + 1.
+                    // In each group of `p + 1` rows, all ranks have the last row, and one rank lacks each other row.
                     let left = rows_of((rank + p - 1) % p, p, count);
                     for (row, sum) in left.numbers().iter().zip(output.chunks_exact(8)) {
                         let having = if *row as usize % (p + 1) == p { p } else { p - 1 };
@@ -143,7 +143,7 @@ fn repeated_sparse_reductions_allocate_nothing() {
                 scope.spawn(move || {
                     let comm = Communicator::new(Box::new(fabric));
                     let options = SparseOptions { degrees: Some(degrees.parse().unwrap()), ..SparseOptions::default() };
-                    // Every second one is given twice.
+                    // Every second index is contributed twice.
                     let out: Vec<i64> = (0..count).chain((0..count).step_by(2)).map(|i| 2 * i + rank as i64).collect();
                     let configured = comm.sparse(&out, &out, &options).unwrap();
                     let (values, mut into) = (vec![0; 4 * out.len()], vec![0; 4 * out.len()]);

@@ -1,13 +1,13 @@
-//! Calls of one rank from several of its threads: whoever calls has the core, whoever it was given to before.
+//! Calls of one rank from several of its threads. The calling thread gets the core, even if another thread owned it.
 
 use crate::common::{bytes, world};
 use ripieno::{CollectiveTask, Communicator, Element, Op, Whole};
 use std::thread::scope;
 
-/// More than a thread makes before the core is given to it.
+/// More calls than a thread needs to become the owner of the core.
 const MANY: usize = 200;
 
-/// Sums of ones over both ranks, so many.
+/// Run `count` sums of ones over both ranks.
 fn sum_ones(comm: &Communicator, count: usize) {
     for _ in 0..count {
         let mut vector = bytes(&[1, 1]);
@@ -48,7 +48,7 @@ fn what_goes_on_by_itself_goes_on_while_its_thread_is_elsewhere() {
         let task = CollectiveTask::Allreduce { op: Op::Sum, vector: Whole };
         for _ in 0..10 {
             let handle = comm.start(&task, Element::I64, None, bytes(&[1; 4096])).unwrap();
-            // The other rank's may wait for this one, which only the background thread serves now.
+            // The call of the other rank may wait for this one. Only the background thread can advance it here.
             while !handle.is_done() {
                 std::thread::yield_now();
             }

@@ -1,6 +1,6 @@
-//! Every collective, by every algorithm: what comes out equals what one thread computes.
+//! Results of each collective with each algorithm, compared with a single-threaded result.
 //!
-//! Most worlds are made of bare threads; the laws that involve meeting and membership run over endpoints too.
+//! Most worlds use threads without membership. Tests that involve meeting and membership also use endpoints.
 
 use crate::common::{bytes, endpoint_world, mismatch, values, world};
 use ripieno::net::LinkPolicy;
@@ -8,7 +8,7 @@ use ripieno::{Algorithm, BufferMemory, BufferPool, Collective, Communicator, Ele
 use std::sync::Mutex;
 use std::time::Duration;
 
-/// Element `i` of what `rank` contributes.
+/// Return element `i` of the contribution of `rank`.
 fn own(rank: usize, i: usize) -> i64 {
     (rank * 1000 + i) as i64
 }
@@ -21,7 +21,7 @@ fn sum(p: usize, length: usize) -> Vec<i64> {
     (0..length).map(|i| (0..p).map(|rank| own(rank, i)).sum()).collect()
 }
 
-/// The algorithms of a collective by name, and the default one.
+/// Return the names of the algorithms of a collective, and the default (`None`).
 fn every(collective: Collective) -> Vec<Option<&'static str>> {
     Algorithm::of(collective).map(|algorithm| Some(algorithm.name)).chain([None]).collect()
 }
@@ -90,12 +90,12 @@ fn reduce_gives_the_root_the_sum() {
     }
 }
 
-/// Unequal counts, one of them zero.
+/// Return unequal counts, one of them zero.
 fn counts(p: usize) -> Vec<usize> {
     (0..p).map(|rank| (rank * 37) % 11 * 100).collect()
 }
 
-/// Where the chunk of `rank` lies.
+/// Return the position of the chunk of `rank`.
 fn chunk(counts: &[usize], rank: usize) -> std::ops::Range<usize> {
     let start: usize = counts[..rank].iter().sum();
     start..start + counts[rank]
@@ -246,7 +246,7 @@ fn traffic_is_counted() {
 
 type Calling = fn(&mut Communicator) -> Result<(), Error>;
 
-/// What rank 2 calls while the others call an allreduce of two floats, and how it is told.
+/// A call of rank 2 while the others call an allreduce of two floats, and its description in the mismatch.
 const ODD_ONES: [(Calling, &str); 5] = [
     (|comm| comm.barrier(None), "barrier"),
     (|comm| comm.broadcast(BufferMemory::Write(&mut [0; 8]), Element::F32, 0, Some("flat")), "broadcast(float32 × 2"),
@@ -255,13 +255,13 @@ const ODD_ONES: [(Calling, &str); 5] = [
     (|comm| comm.allreduce(&mut [0; 8], Element::F32, Op::Max, None), "allreduce(float32 × 2, max"),
 ];
 
-/// What each of three ranks is told when rank 2 is the odd one.
+/// Return the mismatch that a rank gets; rank 2 of three calls `odd`.
 fn disagree(comm: &mut Communicator, odd: Calling) -> String {
     let first = match comm.rank() {
         2 => odd(comm),
         _ => comm.allreduce(&mut [0; 8], Element::F32, Op::Sum, None),
     };
-    // A rank whose own part needed nobody's answer finds out when it next asks for one.
+    // A rank that needs no data from the others detects the mismatch in its next call.
     mismatch(first.and_then(|()| comm.barrier(None)))
 }
 
@@ -396,7 +396,7 @@ fn a_message_may_come_long_after_a_collective_that_its_receiver_has_not_reached(
     world(3, |comm| {
         let mut data = bytes(&[5]);
         match comm.rank() {
-            // Rank 2 gives its part of the reduction to the root at once and has nothing to do with rank 1 in it.
+            // Rank 2 sends its part of the reduction to the root at once and exchanges no data with rank 1.
             2 => {
                 comm.reduce(&mut data, Element::I64, Op::Sum, 0, Some("binomial")).unwrap();
                 sent.wait();
@@ -405,7 +405,7 @@ fn a_message_may_come_long_after_a_collective_that_its_receiver_has_not_reached(
             1 => {
                 let mut message = vec![0; 8];
                 std::thread::scope(|scope| {
-                    // The receiver is stalled for longer than it waits before it asks.
+                    // The receiver stalls beyond the time limit and sends an inquiry.
                     scope.spawn(|| {
                         std::thread::sleep(Duration::from_millis(1300));
                         sent.wait();

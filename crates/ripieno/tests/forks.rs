@@ -1,4 +1,5 @@
-//! A forked child leaves its parent's memory alone. Alone in its program: a child has only the thread that forked.
+//! A forked child does not change its parent's memory. The test has its own program, because a child has only the
+//! forking thread.
 
 use ripieno::BufferPool;
 
@@ -14,7 +15,7 @@ fn what_a_child_gives_back_takes_and_fills_is_not_its_parents() {
     });
     drop(pool.take(LENGTH_BYTES).unwrap());
 
-    // SAFETY: no other thread of this program holds a lock, and the child ends without returning.
+    // SAFETY: no other thread of this program holds a lock, and the child exits without returning.
     let child = unsafe { libc::fork() };
     if child == 0 {
         drop((first, second));
@@ -25,11 +26,11 @@ fn what_a_child_gives_back_takes_and_fills_is_not_its_parents() {
         });
         drop(filled.collect::<Vec<_>>());
         drop(pool);
-        // SAFETY: ends the child at once.
+        // SAFETY: `_exit` ends the child at once.
         unsafe { libc::_exit(0) };
     }
     let mut status = 0;
-    // SAFETY: waits for our own child; `status` is ours.
+    // SAFETY: waits for this process's own child; `status` is a local variable.
     assert_eq!(unsafe { libc::waitpid(child, &raw mut status, 0) }, child);
     assert_eq!(status, 0, "the child came to its end");
 

@@ -1,4 +1,4 @@
-//! Communicators of parts of the ranks, calls that go on by themselves, and the collectives that pass values along.
+//! Communicators of subgroups, calls that progress in the background, and collectives that pass values along the ranks.
 
 use ripieno::net::ThreadFabric;
 use ripieno::{BufferMemory, CollectiveTask, Communicator, Element, Error, JobFailure, Op, Whole};
@@ -24,7 +24,7 @@ fn values(bytes: &[u8]) -> Vec<u64> {
     bytes.chunks_exact(8).map(|value| u64::from_ne_bytes(value.try_into().unwrap())).collect()
 }
 
-/// Waits for what another thread does.
+/// Wait until another thread makes the condition true.
 fn until(is_so: impl Fn() -> bool) {
     let deadline = Instant::now() + Duration::from_secs(60);
     while !is_so() {
@@ -33,8 +33,8 @@ fn until(is_so: impl Fn() -> bool) {
     }
 }
 
-/// Runs `program` while another thread is in a barrier, and gives how that ended. This thread, not that one, is
-/// interrupted when it has waited, if `is_interrupted`.
+/// Run `program` while another thread is in a barrier, and return the result of the barrier. If `is_interrupted`, only
+/// the wait of this thread is interrupted, not the barrier.
 fn beside_a_barrier(comm: &Communicator, is_interrupted: bool, program: impl FnOnce()) -> Result<(), Error> {
     let (has_waited, me): (_, ThreadId) = (Arc::new(AtomicBool::new(false)), thread::current().id());
     let noted = has_waited.clone();
@@ -134,7 +134,7 @@ fn memory_that_may_only_be_read_is_an_error_where_something_arrives() {
     });
 }
 
-/// The sum of one number of each rank.
+/// Return the sum of one number of each rank.
 fn sum(comm: &Communicator, number: usize) -> Result<u64, Error> {
     let mut vector = bytes(&[number as u64]);
     comm.allreduce(&mut vector, Element::U64, Op::Sum, None).map(|()| values(&vector)[0])
@@ -210,7 +210,7 @@ fn several_calls_are_in_flight_and_blocking_ones_between_them_keep_the_order() {
 fn a_call_ends_without_its_caller() {
     world(3, |comm| {
         let task = CollectiveTask::Allreduce { op: Op::Sum, vector: Whole };
-        // More than the links hold, so that somebody has to move it on.
+        // The vector exceeds the capacity of the links, so a thread must advance the call.
         let handle = comm.start(&task, Element::U64, None, bytes(&vec![1; 1 << 18])).unwrap();
         until(|| handle.is_done());
         assert_eq!(values(&handle.wait().unwrap()), vec![3; 1 << 18]);
@@ -231,7 +231,7 @@ fn what_fails_is_told_by_every_handle() {
         (fine, wrong, comm.barrier(None))
     });
     for (fine, wrong, next) in results {
-        // The first failure ends what is in flight.
+        // The first failure ends all calls in flight.
         assert!(matches!(fine, Ok(()) | Err(Error::Failed(JobFailure::Mismatch { .. }))), "{fine:?}");
         assert!(matches!(wrong, Err(Error::Failed(JobFailure::Mismatch { .. }))), "{wrong:?}");
         assert!(matches!(next, Err(Error::Failed(JobFailure::Mismatch { .. }))), "{next:?}");

@@ -1,4 +1,4 @@
-//! Keyed aggregation against a map of rows.
+//! Keyed aggregation compared with a map of rows.
 
 use crate::common::keyed::{Column, KeyedCase, Oracle, blocks, random, taken};
 use ripieno::keyed::{Aggregation, BlockView, KeyColumn, KeyKind, KeyedCombine, KeyedForm};
@@ -11,14 +11,14 @@ fn form(keys: KeyKind, element: Element, width: usize, combine: KeyedCombine) ->
     KeyedForm { keys, element, width, combine, label: 0 }
 }
 
-/// All ways to combine that have a meaning on this type.
+/// Return all combinations that this element type supports.
 fn combines(element: Element) -> Vec<KeyedCombine> {
     let form = |op| form(KeyKind::Int64, element, 1, KeyedCombine::Op(op));
     let ops = OPS.into_iter().filter(|&op| form(op).reduction().is_ok()).map(KeyedCombine::Op);
     ops.chain([KeyedCombine::Concat]).collect()
 }
 
-/// Columns of a few hundred rows: few and many distinct keys, equal ones, skewed ones, extreme ones.
+/// Return columns of up to a few hundred keys: few or many distinct keys, equal, skewed and extreme ones.
 fn columns() -> Vec<Column> {
     let mut next = random(4);
     let mut columns = vec![Column::Ints(vec![]), Column::Ints(vec![7; 300]), Column::Ints((0..500).collect())];

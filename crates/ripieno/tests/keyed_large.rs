@@ -1,4 +1,4 @@
-//! Aggregations of many rows: tables that are given up, rows that wait, and memory limits.
+//! Aggregations of many rows: abandoned local tables, rows with deferred combination, and memory limits.
 
 use crate::common::keyed::{Column, KeyedCase, Oracle, random, taken};
 use ripieno::keyed::{Aggregation, KeyedCombine, KeyedForm, MemoryLimit};
@@ -10,7 +10,7 @@ fn form(column: &Column, element: Element, width: usize, combine: KeyedCombine) 
     KeyedForm { keys: column.kind(), element, width, combine, label: 0 }
 }
 
-/// Many keys, one of which has half of the rows.
+/// Return many keys; one of them has half of the rows.
 fn skewed(row_count: u64, distinct: u64) -> Column {
     let mut next = random(6);
     let key = |_| if next().is_multiple_of(2) { 11 } else { (next() % distinct) as i64 - 100 };
@@ -32,7 +32,7 @@ fn limited(form: KeyedForm, bytes: u64, directory: &Path) -> Aggregation {
 
 #[test]
 fn many_rows_combine_as_a_map_says_for_any_number_of_threads() {
-    // Enough for rows that wait to be combined before the end, and for tables of all keys to be given up.
+    // Enough rows for deferred combination and for abandoned tables of all keys.
     for (column, width) in [(skewed(250_000, 60_000), 8), (skewed(60_000, 30_000), 5), (words(60_000, 30_000), 1)] {
         let case = KeyedCase::new(form(&column, Element::F64, width, KeyedCombine::Op(Op::Sum)), &column);
         let mut expected = Oracle::of(&case).blocks();
@@ -122,7 +122,7 @@ fn a_directory_that_is_not_there_is_named() {
     let message = error.to_string();
     assert!(message.contains("/not/there: ") && message.contains("larger memory_limit"), "{message}");
 
-    // Some rows are in and others are not: nothing can be made of them.
+    // Only some of the rows were added, so the aggregation is unusable.
     assert_eq!(case.add_to(&mut aggregation, 0..1, None, 1), Err(error.clone()));
     let mut whole = Aggregation::new(case.form, 2, None).unwrap();
     case.add_to(&mut whole, 0..1000, None, 1).unwrap();

@@ -1,4 +1,4 @@
-//! Packets are measured by all ranks together, and their curve is kept for the design of sparse reductions.
+//! All ranks together measure packets; the design of sparse reductions uses the stored curve.
 
 use ripieno::design::PacketCurve;
 use ripieno::net::ThreadFabric;

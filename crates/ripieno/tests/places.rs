@@ -1,9 +1,10 @@
-//! Ranks that stand on several nodes and racks: two levels, orders, and overrides give what one thread computes.
+//! Ranks on several nodes and racks: collectives with two levels, rank orders and overrides match a single-threaded
+//! result.
 
 use ripieno::net::ThreadFabric;
 use ripieno::{Algorithm, BufferMemory, Collective, Communicator, Element, Error, JobFailure, Op, Overrides, Topology};
 
-/// Uneven nodes whose ranks do not follow each other, in three racks.
+/// Nodes of unequal size with non-consecutive ranks, in three racks.
 fn scattered() -> Topology {
     Topology::new(vec![0, 1, 0, 2, 3, 2, 1, 2, 4], vec![0, 1, 0, 0, 2, 0, 1, 0, 1])
 }
@@ -28,7 +29,7 @@ fn bytes(values: impl Iterator<Item = u32>) -> Vec<u8> {
     values.flat_map(u32::to_ne_bytes).collect()
 }
 
-/// What `rank` contributes.
+/// Return the contribution of `rank`.
 fn own(rank: usize, length: usize) -> Vec<u8> {
     bytes((0..length as u32).map(|i| 1000 * rank as u32 + i))
 }
@@ -37,7 +38,7 @@ fn sum(p: usize, length: usize) -> Vec<u8> {
     bytes((0..length as u32).map(|i| (0..p as u32).map(|rank| 1000 * rank + i).sum()))
 }
 
-/// Runs every collective that may work in two levels by `algorithm`, of vectors of `length` elements, and checks it.
+/// Run and check each collective that supports two levels, with `algorithm` and vectors of `length` elements.
 fn check_all(comm: &mut Communicator, length: usize, algorithm: Option<&str>) {
     let (rank, p) = (comm.rank(), comm.world_size());
     let (each, total) = (length / p, length / p * p);

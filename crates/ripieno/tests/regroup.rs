@@ -1,4 +1,4 @@
-//! Regroups against what one thread computes, for every kind of keys and way to combine.
+//! Regroups compared with a single-threaded result, for all kinds of keys and combinations.
 
 use crate::common::regroups::{RankRows, SUM, add, expected, form, found, keys_of, rows, run, try_run};
 use crate::common::{copied_world, endpoint_world, world};
@@ -8,7 +8,7 @@ use ripieno::{Collective, Element, Op};
 use ripieno_kernels::Threads;
 use std::num::NonZeroUsize;
 
-/// Rows of all ranks, more of the later ones, none of the first of several.
+/// Return the rows of all ranks: more rows on later ranks, none on the first of several.
 fn all_rows(p: usize, width: usize) -> Vec<RankRows> {
     (0..p).map(|rank| rows(rank, if p > 1 { 350 * rank } else { 350 }, 300, width)).collect()
 }
@@ -134,7 +134,7 @@ fn copies_of_ranks_get_the_same_blocks() {
     }
 }
 
-/// Floats whose sum depends on the order of its terms.
+/// Return floats with an order-dependent sum.
 fn floats(rank: usize, count: usize) -> Vec<u8> {
     (0..count).flat_map(|at| ((0.1 + rank as f64 * 1.7).powi(1 + at as i32 % 9) * 1e-3).to_ne_bytes()).collect()
 }
@@ -177,7 +177,7 @@ fn number(number: usize) -> NonZeroUsize {
 fn keys_of_a_part_lie_in_order_of_first_appearance_and_rows_of_a_key_rank_by_rank() {
     world(3, |comm| {
         let rank = comm.rank() as i64;
-        // Every rank begins with a key of its own, then gives the common ones backwards; all go to rank 1.
+        // Each rank first contributes a key of its own, then the common keys in descending order. Rank 1 owns all keys.
         let keys: Vec<i64> = [100 + rank].into_iter().chain((0..40).rev()).collect();
         let values = keys.iter().map(|&key| rank * 1000 + key).collect();
         let homes = vec![1u32; keys.len()];
@@ -205,7 +205,7 @@ fn keys_of_a_part_lie_in_order_of_first_appearance_and_rows_of_a_key_rank_by_ran
     });
 }
 
-/// Half of all rows have one key; where its part is at home there is little else, and the others share the rest alike.
+/// One key has half of all rows. Its owner gets few other rows; the other ranks share the rest evenly.
 #[test]
 fn a_heavy_key_does_not_unbalance_the_others() {
     let p = 5;
@@ -228,7 +228,7 @@ fn a_heavy_key_does_not_unbalance_the_others() {
     assert_eq!(balanced.iter().sum::<u64>(), 100_000);
     assert!((heavy..heavy + 1000).contains(balanced.last().unwrap()), "{balanced:?}");
     assert!(balanced[..p - 1].iter().all(|load| load.abs_diff(heavy / (p as u64 - 1)) < 500), "{balanced:?}");
-    // The hash alone puts a fifth of the others beside it.
+    // With hashes alone, the same rank also owns a fifth of the other rows.
     assert!(*hashed.last().unwrap() > heavy + 9000, "{hashed:?}");
 }
 
@@ -257,8 +257,8 @@ fn data_is_divided_unless_somebody_says_how_large_waves_are() {
     assert_eq!(usual.1, whole.1);
 }
 
-/// Beside blocks: sizes of 24 bytes per part and 40 bytes more to every rank, 8 bytes per part to all where there are
-/// several waves, a byte each way per pulled block.
+/// Traffic in addition to blocks: 24 bytes of sizes per part and 40 bytes more to each rank; with several waves, 8
+/// bytes per part to each rank; per pulled block, one byte in each direction.
 #[test]
 fn nothing_travels_but_blocks_sizes_and_grants() {
     for (p, eager_bytes, count) in [(2, usize::MAX, 1000), (3, 0, 1000), (5, 0, 1000), (3, usize::MAX, 20_000)] {
@@ -277,7 +277,8 @@ fn nothing_travels_but_blocks_sizes_and_grants() {
     }
 }
 
-/// A small regroup is the message of the sizes, in which ranks agree, and one wave; others tell how large parts are.
+/// A small regroup has two steps: an exchange of sizes, which also compares the calls of the ranks, and one wave. Other
+/// regroups exchange the sizes of parts before the waves.
 #[test]
 fn a_regroup_is_two_collectives_if_it_is_small_and_ranks_agree_once() {
     let usual = Regroup::new(SUM);
@@ -290,7 +291,7 @@ fn a_regroup_is_two_collectives_if_it_is_small_and_ranks_agree_once() {
     ] {
         let form = form(KeyKind::Int64, 2, SUM);
         world(p, |comm| {
-            // The last has no rows.
+            // The last rank has no rows.
             let count = if comm.rank() + 1 < p { count } else { 0 };
             let all = rows(comm.rank(), count, 1 << 40, 2);
             let begun = || comm.flight(Some(1)).unwrap().records.last().map_or(0, |(number, _)| number + 1);
@@ -314,7 +315,7 @@ fn local_reduction_sends_a_row_per_key_and_not_every_row() {
         assert_eq!(found(&blocks.concat(), 4), expected(&all, KeyKind::Int64, SUM, 4));
         regrouped.iter().map(|regrouped| regrouped.rows_sent).sum::<u64>()
     };
-    // Three quarters of 100 keys of 4 ranks have their homes elsewhere.
+    // Three quarters of the 100 keys of each of 4 ranks have another owner.
     let (with, without) = (sent(SUM), sent(KeyedCombine::Concat));
     assert_eq!(with, 300);
     assert!((20_000..28_000).contains(&without), "{without}");

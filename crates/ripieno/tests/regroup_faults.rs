@@ -1,4 +1,4 @@
-//! Regroups that cannot be: ranks that differ, blocks that nobody takes, data that does not fit.
+//! Regroups that fail: ranks that differ, blocks that the receiver rejects, data that does not fit.
 
 use crate::common::regroups::{SUM, add, form, rows, text, try_run};
 use crate::common::{mismatch, world};
@@ -63,7 +63,7 @@ fn a_rank_without_rows_takes_form_and_merge_of_the_others() {
     }
 }
 
-/// How many different keys rank 1 has in the test above.
+/// Return the number of distinct keys of rank 1 in the test above.
 fn key_count_of(count: usize) -> usize {
     rows(1, count, 1 << 40, 2).keys.into_iter().map(text).collect::<BTreeSet<_>>().len()
 }

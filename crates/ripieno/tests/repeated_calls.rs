@@ -1,13 +1,13 @@
-//! Calls that ask for the same again, and calls that nearly do.
+//! Calls that repeat the previous call, and calls that differ from it slightly.
 
 use crate::common::{bytes, world};
 use ripieno::{BufferMemory, Collective, CollectiveTask, Communicator, Element, NO_MEMORY, Op, Overrides, Whole};
 use std::sync::atomic::{AtomicBool, Ordering};
 
-/// More than a thread makes before the core is given to it.
+/// More calls than a thread needs to become the owner of the core.
 const MANY: usize = 50;
 
-/// The algorithm of the last call.
+/// Return the algorithm of the last call.
 fn ran(comm: &Communicator) -> &'static str {
     comm.flight(Some(1)).unwrap().records[0].1.algorithm()
 }
@@ -72,7 +72,7 @@ fn ranks_that_differ_are_told_however_often_they_have_agreed() {
 #[test]
 fn of_a_brief_call_that_repeats_only_what_waits_is_run_apart() {
     let task = CollectiveTask::Allreduce { op: Op::Sum, vector: Whole };
-    // Rank 1 comes when rank 0 waits for it.
+    // Rank 1 calls once rank 0 waits for it.
     let is_waited_for = AtomicBool::new(false);
     let ran = world(2, |comm| {
         let briefly = |length: usize| {

@@ -1,4 +1,4 @@
-//! Sparse reductions against what one thread computes, for every number of ranks and every factorization of it.
+//! Sparse reductions compared with a single-threaded result, for all numbers of ranks and their factorizations.
 
 use crate::common::sets::{IndexSets, KINDS, SetKind, combined, rows};
 use crate::common::{bytes, endpoint_world, mismatch, values, world};
@@ -15,7 +15,7 @@ fn given(degrees: &Degrees) -> SparseOptions {
     SparseOptions { degrees: Some(degrees.clone()), ..SparseOptions::default() }
 }
 
-/// Configures, reduces, does both in one pass, and compares all with what is expected.
+/// Configure and reduce, then do both in one pass; compare the results with the expected ones.
 fn check(comm: &Communicator, sets: &IndexSets, width: usize, op: Op, options: &SparseOptions) {
     let rank = comm.rank();
     let (out, wanted, form) = (&sets.out[rank], &sets.wanted[rank], SparseForm { width, op, ..SUM });
@@ -100,7 +100,7 @@ fn parts_of_a_world_reduce_for_themselves() {
     });
 }
 
-/// Floats whose sum depends on the order of its terms.
+/// Return floats with an order-dependent sum.
 fn floats(rank: usize, count: usize) -> Vec<u8> {
     let value =
         |i: usize| (0.1f32 + rank as f32 * 1.7).powi(1 + i as i32 % 9) * if i.is_multiple_of(2) { 1.0 } else { -0.3 };
@@ -128,7 +128,7 @@ fn one_pass_and_every_run_give_the_same_bits() {
     }
 }
 
-/// Enough of them that threads are woken: repeated ones, sets that are listed and sets that are dense.
+/// The sets are large enough to wake threads. They contain repeated indices; some are stored as lists, others densely.
 #[test]
 fn any_number_of_threads_gives_the_same_bits() {
     const COUNT: i64 = 400_000;
@@ -165,7 +165,8 @@ fn any_number_of_threads_gives_the_same_bits() {
     }
 }
 
-/// Rows that stay alone are not added to anything: a sum from zero on would have another sign, or another pattern.
+/// A row that only one rank contributes is copied, not added to zero: an addition could change the sign of zero or a
+/// NaN's bits.
 #[test]
 fn negative_zeros_and_nans_have_the_same_bits_in_one_pass() {
     let odd = [-0.0f32, f32::from_bits(0xffc0_1234), 1.5, f32::from_bits(0x7fc0_0001)];
@@ -295,7 +296,7 @@ fn another_configuration_width_type_or_op_is_a_mismatch_on_every_rank() {
         (|form| (0, SparseForm { op: Op::Max, ..form }), "sparse-reduce(rows of float32 × 1, max, configuration 1)"),
     ];
     for (odd, called) in odd_ones {
-        // A rank may hear of it while it configures.
+        // A rank may receive the mismatch while it configures.
         let run = |comm: &mut Communicator| {
             let options = SparseOptions::default();
             let configured = [comm.sparse(&[1, 2, 3], &[3], &options)?, comm.sparse(&[1, 2, 3], &[3], &options)?];

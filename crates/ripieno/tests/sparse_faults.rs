@@ -1,4 +1,5 @@
-//! What a rank cannot read, or has no memory for, ends the job: the others would wait for what it sends next.
+//! A rank that cannot decode received data, or has no memory for it, ends the job: the others would wait for its next
+//! message.
 
 use crate::common::{bytes, values, world};
 use ripieno::sparse::{SparseForm, SparseOptions};
@@ -6,7 +7,7 @@ use ripieno::{
     BufferMemory, CollectiveTask, Communicator, Element, ElementShape, ElementType, Error, JobFailure, Op, Whole,
 };
 
-/// Agrees to whatever the other ranks wish, as one of sets of nothing.
+/// Agree to the other ranks' requests, as a rank with empty sets.
 fn agree(comm: &Communicator) -> Result<(), Error> {
     let numbers =
         ElementType { element: Element::U64, shape: ElementShape::Told("numbers of a call of several steps") };
@@ -14,8 +15,9 @@ fn agree(comm: &Communicator) -> Result<(), Error> {
     comm.run(wish, numbers, None, [BufferMemory::Write(&mut [0; 32]), BufferMemory::Read(&[])])
 }
 
-/// What every rank gets when the last of `p` configures as `liar` and the others as they should, and is told
-/// afterwards. The others may see through the lie, and end the job, before the liar has heard that all of it is sent.
+/// Return the errors that each rank gets while configuring and in the barrier afterwards. The last of `p` ranks
+/// configures as `liar`.
+/// Other ranks may detect the false data and end the job before the liar has completed its sends.
 fn told(
     p: usize,
     options: &SparseOptions,
@@ -33,7 +35,7 @@ fn told(
     })
 }
 
-/// All ranks have the same failure, whose cause is `text`, and one of them is told more exactly.
+/// Check that all ranks have the same failure, with `text` in its cause, and that one rank has the exact error.
 fn assert_all_fail(told: &[(Option<Error>, Option<Error>)], is_exact: impl Fn(&Error) -> bool, text: &str) {
     let Some(Error::Failed(JobFailure::RankFailed { cause, .. })) = &told[0].1 else { panic!("{told:?}") };
     assert!(cause.contains(text), "{told:?}");
@@ -41,12 +43,12 @@ fn assert_all_fail(told: &[(Option<Error>, Option<Error>)], is_exact: impl Fn(&E
     assert!(told.iter().any(|(configured, _)| configured.as_ref().is_some_and(&is_exact)), "{told:?}");
 }
 
-/// Two ranks meet in one layer.
+/// Return options for two ranks in one layer.
 fn direct() -> SparseOptions {
     SparseOptions { degrees: Some("2".parse().unwrap()), size: Some(2), ..SparseOptions::default() }
 }
 
-/// Announces so many bytes of keys and of values to rank 0; how many that one announces.
+/// Announce `lengths`, the bytes of keys and of values, to rank 0. Return the number of bytes that rank 0 announces.
 fn announce(comm: &Communicator, lengths: [i64; 2]) -> Result<usize, Error> {
     agree(comm)?;
     let mut theirs = [0; 16];
@@ -54,7 +56,7 @@ fn announce(comm: &Communicator, lengths: [i64; 2]) -> Result<usize, Error> {
     Ok(values(&theirs).iter().sum::<i64>() as usize)
 }
 
-/// Gives rank 0 `parcel` for its own, which has `count` bytes.
+/// Exchange `parcel` for the `count` bytes of rank 0.
 fn give(comm: &Communicator, parcel: &[u8], count: usize) -> Result<(), Error> {
     let (peers, mut theirs) = ([(0, parcel.len())], vec![0; count]);
     comm.neighbour_exchange(parcel, &peers, &mut theirs, &[(0, count)], Element::U8, None)
@@ -84,7 +86,7 @@ fn keys_that_cannot_be_read_end_the_job() {
 fn a_sample_of_more_keys_than_there_can_be_ends_the_job() {
     let lie = told(4, &SparseOptions::default(), |comm| {
         agree(comm)?;
-        // Two counts, and room for two keys of each kind.
+        // Two counts, and space for two keys of each kind.
         let mut all = bytes(&[3; 4 * 6]);
         comm.allgather(&mut all, Element::U64, &[6; 4], None)
     });

@@ -1,10 +1,10 @@
-//! Those who are left of a world go on in a smaller one, whoever it was that left, over memory and TCP.
+//! After any rank leaves, the survivors continue in a smaller world, over shared memory and TCP.
 
 use crate::common::{bytes, endpoint_world, values};
 use ripieno::net::LinkPolicy;
 use ripieno::{BufferMemory, Communicator, Element, Error, Op, Survivors};
 
-/// Shrinks until all calls succeed; the first ranks of those who are left then, and what the calls gave.
+/// Shrink until all calls succeed. Return the survivors' ranks in the first world, and the results of the calls.
 fn go_on(comm: &mut Communicator, own: i64) -> (Vec<usize>, Vec<i64>) {
     let mut first: Vec<usize> = (0..comm.world_size()).collect();
     loop {
@@ -21,7 +21,7 @@ fn go_on(comm: &mut Communicator, own: i64) -> (Vec<usize>, Vec<i64>) {
     }
 }
 
-/// A sum, what the last rank broadcasts, and everybody's own.
+/// Return a sum, the broadcast value of the last rank, and the gathered values of all ranks.
 fn talk(comm: &Communicator, own: i64) -> Result<Vec<i64>, Error> {
     let p = comm.world_size();
     let (mut sum, mut last, mut all) = (bytes(&[own]), bytes(&[own]), bytes(&vec![0; p]));
@@ -32,7 +32,7 @@ fn talk(comm: &Communicator, own: i64) -> Result<Vec<i64>, Error> {
     Ok([values(&sum), values(&last), values(&all)].concat())
 }
 
-/// What `talk` gives those of `ranks`, each with its number times 10.
+/// Return the expected result of `talk` for `ranks` if each contributes ten times its number.
 fn expected(ranks: &[usize]) -> Vec<i64> {
     let own: Vec<i64> = ranks.iter().map(|&rank| 10 * rank as i64).collect();
     [vec![own.iter().sum(), *own.last().unwrap()], own].concat()
@@ -42,7 +42,7 @@ fn assert_the_others_go_on(p: usize, victims: &[usize], links: LinkPolicy) {
     let survivors: Vec<usize> = (0..p).filter(|rank| !victims.contains(rank)).collect();
     let ended = endpoint_world(p, links, |comm| {
         let rank = comm.rank();
-        // Whoever leaves may do so while others still talk.
+        // A rank may leave while others still communicate.
         let _ = talk(comm, 0);
         if victims.contains(&rank) {
             comm.close();
@@ -96,7 +96,7 @@ fn the_others_go_on_without_a_living_rank_whose_program_is_over() {
                 return None;
             }
             let gone = go_on(comm, 10 * rank as i64);
-            // It lives until then.
+            // The rank stays alive until then.
             gone_on.wait();
             Some(gone)
         });
@@ -114,7 +114,7 @@ fn worlds_shrink_again_and_again_down_to_one_rank() {
         loop {
             let (first, _) = go_on(comm, 0);
             worlds.push(first.len());
-            // The lowest leaves each time, which leads, and is the hub of all others.
+            // Each time the lowest rank leaves. It is the leader and the hub of all others.
             let is_last = comm.world_size() == 1;
             if comm.rank() == 0 {
                 comm.close();

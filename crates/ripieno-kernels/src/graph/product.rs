@@ -1,46 +1,47 @@
-//! The product of a sparse matrix with a vector, over (+, ×) or with min, max or bitwise or in place of the sum.
+//! Product of a sparse matrix and a vector, over (+, ×), or with min, max or bitwise or in place of the sum.
 //!
-//! Pull form: each row gathers its columns of `x`, so nothing is shared between threads and every row is folded in one
-//! order. Sums of float32 accumulate in float64 and are rounded once. Rows are dealt to threads in runs of about equal
-//! numbers of entries. Cost: a gather per entry; the stream of column numbers, 4 bytes an entry, is the limit.
+//! Pull form: each row gathers the entries of `x` at its columns. Threads share no output, and each row has a fixed
+//! order of operations. Sums of float32 accumulate in float64 and are rounded once. Each thread takes runs of rows with
+//! about equal numbers of entries.
+//! Cost: one gather per entry. The limit is the stream of column numbers, 4 bytes per entry.
 
 use super::Csr;
 use crate::Threads;
 
-/// How the values of a row's columns are put together.
+/// Combines the values at the columns of a row.
 pub trait Fold<T: Copy>: Sync {
-    /// What values accumulate in.
+    /// Type of the accumulator.
     type Held: Copy;
-    /// Of no values.
+    /// The result for a row without entries.
     const NONE: Self::Held;
-    /// Whether a matrix may have weights: they are no whole numbers, so sums of such cannot take them.
+    /// Whether the matrix may have weights. Weights are not integers, so integer sums do not support them.
     const MAY_WEIGH: bool = true;
-    /// A value, as it accumulates.
+    /// Convert a value to the type of the accumulator.
     fn held(value: T) -> Self::Held;
-    /// Of two.
+    /// Combine two accumulators.
     fn fold(a: Self::Held, b: Self::Held) -> Self::Held;
-    /// The result, in the type of the values.
+    /// Convert the result to the type of the values.
     fn rounded(held: Self::Held) -> T;
-    /// A value times the weight of its entry; what does not add takes no weights.
+    /// Multiply a value by the weight of its entry. Folds other than sums ignore the weight.
     fn weighed(value: T, _weight: f64) -> Self::Held {
         Self::held(value)
     }
 }
 
-/// The sum, of integers modulo 2^bits.
+/// Sum; integers are summed modulo 2^bits.
 #[derive(Debug)]
 pub struct Sum;
-/// The least; of floats not a number if any is not.
+/// Minimum; NaN if any float is NaN.
 #[derive(Debug)]
 pub struct Min;
-/// The greatest; of floats not a number if any is not.
+/// Maximum; NaN if any float is NaN.
 #[derive(Debug)]
 pub struct Max;
-/// The bits of any.
+/// Bitwise or.
 #[derive(Debug)]
 pub struct Or;
 
-/// Values accumulate in their own type.
+/// Let values accumulate in their own type.
 macro_rules! held_as_given {
     ($type:ty) => {
         type Held = $type;
@@ -137,18 +138,18 @@ macro_rules! whole_folds {
 real_folds!(f32, f64);
 whole_folds!(i32, i64, u64);
 
-/// Partial folds of a row, so that one addition need not wait for the last.
+/// Independent partial results per row, so that additions do not wait for each other.
 const LANES: usize = 4;
-/// Runs of rows for each thread: rows of equal entries do not cost the same.
+/// Runs of rows per thread. More runs than threads balance the load: rows with equal numbers of entries differ in cost.
 const PARTS_PER_THREAD: usize = 16;
 
 impl Csr {
-    /// Overwrites `out` (`row_count × width`) with the product of this matrix and `x` (`column_count × width`).
+    /// Overwrite `out` (`row_count × width`) with the product of this matrix and `x` (`column_count × width`).
     ///
-    /// Sums over floats take the weights; other folds combine the values as they are.
+    /// Sums of floats use the weights; other folds ignore them.
     ///
     /// # Panics
-    /// If the shapes do not fit, or there are weights and [`Fold::MAY_WEIGH`] says no.
+    /// If the shapes do not match, or the matrix has weights and [`Fold::MAY_WEIGH`] is false.
     pub fn product<F: Fold<T>, T: Copy + Send + Sync>(&self, x: &[T], out: &mut [T], width: usize, threads: &Threads) {
         assert!(width > 0, "a row has at least one value");
         assert!(F::MAY_WEIGH || self.weights().is_none(), "sums of whole numbers take no weights");
@@ -175,7 +176,7 @@ impl Csr {
         );
     }
 
-    /// At most `count` runs of rows with about the same number of entries each.
+    /// Return at most `count` runs of rows with about the same number of entries each.
     fn runs(&self, count: usize) -> Vec<(usize, usize)> {
         let cut = |part: usize| {
             let goal = self.entry_count() * part / count;
@@ -191,7 +192,7 @@ impl Csr {
             let mut fours = columns.chunks_exact(LANES);
             for four in &mut fours {
                 for (lane, &column) in lanes.iter_mut().zip(four) {
-                    // SAFETY: columns are below `column_count`, which is the length of `x`.
+                    // SAFETY: columns are below `column_count`, the length of `x`.
                     *lane = F::fold(*lane, F::held(unsafe { *x.get_unchecked(column as usize) }));
                 }
             }

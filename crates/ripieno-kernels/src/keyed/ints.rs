@@ -1,42 +1,42 @@
-//! A table that numbers distinct integers.
+//! A hash table that numbers distinct integers.
 //!
-//! Keys lie in lines of five with their numbers, a cache line each; a line that is full goes on in the next. Most keys
-//! are found in their own line by comparing all five at once, without a branch that depends on data: those that are not
-//! are set aside, a block at a time, and looked for one by one.
-//! Cost: two to three nanoseconds a key while the table fits the cache, 17 to 55 bytes for each distinct one.
+//! A line of 64 bytes, one cache line, holds five keys with their numbers. A full line overflows into the next line. A
+//! lookup compares all five keys of the key's own line at once, without a data-dependent branch. The remaining keys of
+//! a block are collected and searched one by one.
+//! Cost: two to three nanoseconds per key while the table fits the cache; 17 to 55 bytes per distinct key.
 //! After: Ross, "Efficient hash probes on modern processors", ICDE 2007 (splash tables).
 
 use super::hash_int;
 use crate::Simd;
 use crate::simd::prefetch;
 
-/// The number of no key.
+/// The number of an empty slot.
 const VACANT: u32 = u32::MAX;
-/// Keys of a line.
+/// Keys per line.
 const LINE_KEYS: usize = 5;
-/// Lines have so many keys on average when the table grows.
+/// Average number of keys per line at which the table grows.
 const KEYS_PER_LINE: usize = 3;
-/// Lines of a table with its first key.
+/// Initial number of lines.
 const FIRST_LINES: usize = 8;
-/// So many keys are looked for together.
+/// Number of keys in a block.
 const BLOCK: usize = 1024;
-/// So many keys ahead, lines are asked for.
+/// Prefetch distance, in keys.
 const AHEAD: usize = 64;
 
-/// Keys and their numbers. Those that are not taken yet are 0 and vacant, after those that are.
+/// Keys with their numbers. The occupied slots come first; an empty slot has key 0 and the number `VACANT`.
 #[derive(Clone, Copy, Debug)]
 #[repr(C, align(64))]
 struct KeyLine {
     keys: [i64; LINE_KEYS],
-    /// The last one is always vacant: that of a key which is not here.
+    /// The last entry is always `VACANT`: the result of a lookup without a match.
     numbers: [u32; LINE_KEYS + 1],
 }
 
 const VACANT_LINE: KeyLine = KeyLine { keys: [0; LINE_KEYS], numbers: [VACANT; LINE_KEYS + 1] };
 
-/// Numbers distinct keys 0, 1, 2 … in order of first appearance.
+/// Assigns distinct keys the numbers 0, 1, 2 … in order of first appearance.
 ///
-/// The hash of a key is that of [`hash_int`].
+/// The caller must pass the hashes of [`hash_int`].
 ///
 /// ```
 /// use ripieno_kernels::keyed::{IntTable, hash_int};
@@ -49,57 +49,57 @@ const VACANT_LINE: KeyLine = KeyLine { keys: [0; LINE_KEYS], numbers: [VACANT; L
 #[derive(Clone, Debug)]
 pub struct IntTable {
     simd: Simd,
-    /// None, or a power of two.
+    /// The lines; their number is 0 or a power of two.
     lines: Vec<KeyLine>,
     keys: Vec<i64>,
-    /// Scratch: which keys of a block are not in their own line.
+    /// Scratch memory: positions of the keys of a block without a match in their own line.
     others: Vec<u32>,
 }
 
 impl IntTable {
-    /// A table of no keys, without memory.
+    /// Return an empty table, without allocating memory.
     pub fn new() -> IntTable {
         IntTable::with_simd(Simd::best())
     }
 
-    /// As [`IntTable::new`], with a chosen SIMD level.
+    /// Like [`IntTable::new`], with the given SIMD level.
     ///
     /// # Panics
-    /// If the machine lacks the level.
+    /// If the machine does not support the level.
     pub fn with_simd(simd: Simd) -> IntTable {
         simd.check();
         IntTable { simd, lines: Vec::new(), keys: Vec::new(), others: Vec::new() }
     }
 
-    /// How many distinct keys.
+    /// Return the number of distinct keys.
     pub fn len(&self) -> usize {
         self.keys.len()
     }
 
-    /// Whether there are none.
+    /// Return whether the table is empty.
     pub fn is_empty(&self) -> bool {
         self.keys.is_empty()
     }
 
-    /// The keys by number.
+    /// Return the keys by number.
     pub fn keys(&self) -> &[i64] {
         &self.keys
     }
 
-    /// The keys by number; the table is gone.
+    /// Consume the table and return the keys by number.
     pub fn into_keys(self) -> Vec<i64> {
         self.keys
     }
 
-    /// The memory that the table has taken.
+    /// Return the size of the table's memory.
     pub fn size_bytes(&self) -> usize {
         self.lines.capacity() * size_of::<KeyLine>() + self.keys.capacity() * size_of::<i64>()
     }
 
-    /// Appends the numbers of `keys`, whose hashes are `hashes`, to `into`.
+    /// Append the numbers of `keys` to `into`. `hashes` holds the hash of each key.
     ///
     /// # Panics
-    /// If there is not a hash for each key, or there are 2^32 - 1 distinct keys.
+    /// If `keys` and `hashes` differ in length, or there are 2^32 - 1 distinct keys.
     pub fn number_all(&mut self, keys: &[i64], hashes: &[u64], into: &mut Vec<u32>) {
         assert_eq!(keys.len(), hashes.len(), "every key has its hash");
         let mut others = std::mem::take(&mut self.others);
@@ -111,7 +111,7 @@ impl IntTable {
             others.clear();
             match self.simd {
                 #[cfg(target_arch = "x86_64")]
-                // SAFETY: the machine has the level, see `with_simd`.
+                // SAFETY: the machine supports the level, see `with_simd`.
                 Simd::Avx512 => unsafe { find_with_avx512(&self.lines, keys, hashes, into, &mut others) },
                 _ => find(&self.lines, keys, hashes, into, &mut others),
             }
@@ -122,7 +122,7 @@ impl IntTable {
         self.others = others;
     }
 
-    /// The number of `key`, whose hash is `hash`; a new one if the table does not have it.
+    /// Return the number of `key`, which has the given hash. Assign the next number to a new key.
     ///
     /// # Panics
     /// If there are 2^32 - 1 distinct keys.
@@ -180,7 +180,8 @@ fn next_number(keys: &[i64]) -> u32 {
     number.expect("a table holds fewer than 2^32 - 1 keys")
 }
 
-/// Appends the number of each key to `into`; those that are not in their own line are vacant, and `others`.
+/// Append the number of each key to `into`. Keys without a match in their own line get `VACANT`, and their positions go
+/// to `others`.
 fn find(lines: &[KeyLine], keys: &[i64], hashes: &[u64], into: &mut Vec<u32>, others: &mut Vec<u32>) {
     find_by(lines, keys, hashes, into, others, |line, key| {
         let each = line.keys.iter().enumerate();
@@ -188,19 +189,19 @@ fn find(lines: &[KeyLine], keys: &[i64], hashes: &[u64], into: &mut Vec<u32>, ot
     });
 }
 
-/// The whole line is one vector.
+/// Like [`find`], with the whole line as one vector.
 #[cfg(target_arch = "x86_64")]
 #[target_feature(enable = "avx512f")]
 fn find_with_avx512(lines: &[KeyLine], keys: &[i64], hashes: &[u64], into: &mut Vec<u32>, others: &mut Vec<u32>) {
     use std::arch::x86_64::{_mm512_cmpeq_epi64_mask, _mm512_load_si512, _mm512_set1_epi64};
     find_by(lines, keys, hashes, into, others, |line, key| {
-        // SAFETY: a line has 64 bytes, aligned.
+        // SAFETY: a line has 64 bytes and is aligned to 64 bytes.
         let line = unsafe { _mm512_load_si512(std::ptr::from_ref(line).cast()) };
         u32::from(_mm512_cmpeq_epi64_mask(line, _mm512_set1_epi64(key)))
     });
 }
 
-/// `equal` says in its lowest bits which of the keys of a line are equal to a key.
+/// Search the own line of each key. `equal` returns a bit mask; its lowest bits state which keys of a line match.
 #[inline(always)]
 fn find_by(
     lines: &[KeyLine],

@@ -1,4 +1,4 @@
-//! Keyed data: hashes, strings as columns, their order, tables that number distinct keys, rows by part.
+//! Keyed data: hashes, string columns and their order, tables that number distinct keys, and rows grouped by part.
 
 mod hash;
 mod ints;

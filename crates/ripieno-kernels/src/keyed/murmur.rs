@@ -1,20 +1,20 @@
-//! Places of named features: MurmurHash3 of 32 bits with seed 0, as scikit-learn's `FeatureHasher` takes them.
+//! Columns of named features: 32-bit MurmurHash3 with seed 0, as in scikit-learn's `FeatureHasher`.
 //!
 //! Source: Weinberger et al., "Feature hashing for large scale multitask learning", ICML 2009; the reference
 //! implementation of MurmurHash3_x86_32 (Appleby).
 
 use super::Strings;
 
-/// Where a feature goes: its column, and whether its value changes the sign.
+/// The column of a feature, and whether its value is negated.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct FeaturePlace {
-    /// Below the number of columns.
+    /// The column, below the number of columns.
     pub column: u32,
-    /// By a bit of the hash that has no part in the column.
+    /// The sign bit of the hash. The column depends on the absolute value.
     pub is_negative: bool,
 }
 
-/// The places of the features of these names among `column_count` columns, at least 1.
+/// Return the places of the named features among `column_count` columns. `column_count` is at least 1.
 pub fn feature_places(names: Strings<'_>, column_count: u32) -> Vec<FeaturePlace> {
     (0..names.len()).map(|number| place(murmur3(names.get(number)), column_count)).collect()
 }

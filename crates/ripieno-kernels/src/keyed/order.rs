@@ -1,10 +1,10 @@
-//! The order of strings, and strings put one behind the other in any order.
+//! Sorting of strings, and concatenation of strings in any order.
 
 use super::strings::{Strings, prefix};
 
-/// The numbers of `keys` in the order of their bytes; equal ones stay in theirs, descending too.
+/// Return the positions of `keys` in the order of their bytes. Equal keys keep their order, also if `descending`.
 ///
-/// Cost: a sort of 16 bytes per string, which reads the strings only where their first 8 bytes are equal.
+/// Cost: a sort of 16 bytes per string. It reads the strings only where their first 8 bytes are equal.
 pub fn order_of_strings(keys: Strings<'_>, descending: bool) -> Vec<i64> {
     let flip = if descending { u64::MAX } else { 0 };
     let beginning = |key: &[u8]| (prefix(key) as u64).swap_bytes() ^ flip;
@@ -18,8 +18,8 @@ pub fn order_of_strings(keys: Strings<'_>, descending: bool) -> Vec<i64> {
     order.into_iter().map(|(_, row)| row).collect()
 }
 
-/// The bytes of `data` that begin at `starts`, as many as `lengths` says, one piece behind the other; `None` if a piece
-/// does not lie in the data, or there is not a length for each start.
+/// Concatenate pieces of `data`, each with a start and a length. Return `None` if a piece exceeds the data, or if
+/// `starts` and `lengths` differ in length.
 pub fn joined_pieces(data: &[u8], starts: &[i64], lengths: &[i64]) -> Option<Vec<u8>> {
     if starts.len() != lengths.len() {
         return None;

@@ -1,25 +1,25 @@
-//! Rows by part: which part each row belongs to, and the rows of each part together, in the order in which they came.
+//! Grouping of rows by part: the part of each row, and the rows of each part in their original order.
 
-/// Which part each of some rows belongs to.
+/// The part of each row.
 #[derive(Clone, Debug)]
 pub struct RowParts {
-    /// Below `counts.len()`.
+    /// The part of each row, below `counts.len()`.
     parts: Vec<u32>,
-    /// Rows of each part.
+    /// The number of rows of each part.
     counts: Vec<usize>,
 }
 
-/// Rows by part.
+/// Rows grouped by part.
 #[derive(Clone, Debug)]
 pub struct Partition {
     /// The rows of part `p` are `rows[offsets[p]..offsets[p + 1]]`.
     offsets: Vec<usize>,
-    /// Numbers of rows, ascending within a part.
+    /// Row numbers, ascending within a part.
     rows: Vec<u32>,
 }
 
 impl RowParts {
-    /// Row `i` belongs to part `parts[i]`, below `part_count`.
+    /// Assign row `i` to part `parts[i]`, below `part_count`.
     ///
     /// # Panics
     /// If a part is not below `part_count`.
@@ -31,17 +31,17 @@ impl RowParts {
         RowParts { parts, counts }
     }
 
-    /// The part of each row.
+    /// Return the part of each row.
     pub fn parts(&self) -> &[u32] {
         &self.parts
     }
 
-    /// How many rows each part has.
+    /// Return the number of rows of each part.
     pub fn counts(&self) -> &[usize] {
         &self.counts
     }
 
-    /// The rows by part: a counting sort.
+    /// Group the rows by part, with a counting sort.
     ///
     /// # Panics
     /// If there are more than 2^32 rows.
@@ -64,10 +64,10 @@ impl RowParts {
 }
 
 impl Partition {
-    /// The rows of part `part`.
+    /// Return the rows of part `part`.
     ///
     /// # Panics
-    /// If there is no such part.
+    /// If `part` is not below the number of parts.
     pub fn rows_of(&self, part: usize) -> &[u32] {
         &self.rows[self.offsets[part]..self.offsets[part + 1]]
     }

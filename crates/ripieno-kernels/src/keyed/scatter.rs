@@ -1,39 +1,39 @@
-//! Radix partition of integer keys and short rows: each goes to the end of what its part has.
+//! Radix partition of integer keys and short rows: appends each row to the buffer of its part.
 //!
-//! A thread takes a range of the rows. Where it writes to is known before it begins, so rows keep their order, whatever
-//! the number of threads.
+//! Each thread takes a range of the rows. Its write positions are computed in advance, so rows keep their order for any
+//! number of threads.
 //! Cost: about three nanoseconds for a key with a row of eight bytes, up to a few hundred parts.
 
 use super::RowParts;
 use crate::Threads;
 
-/// Keys and rows of a part.
+/// The keys and rows of a part.
 #[derive(Clone, Debug, Default)]
 pub struct StagingBuffer {
     /// The keys.
     pub keys: Vec<i64>,
-    /// A row for each key.
+    /// One row per key.
     pub rows: Vec<u8>,
 }
 
 impl StagingBuffer {
-    /// The memory that they have taken.
+    /// Return the size of the allocated memory.
     pub fn size_bytes(&self) -> usize {
         self.keys.capacity() * size_of::<i64>() + self.rows.capacity()
     }
 }
 
-/// Whether rows of so many bytes are scattered; those of other sizes are better left where they are.
+/// Return whether [`scatter`] supports rows of `row_bytes` bytes. Rows of other sizes should stay in place.
 pub fn is_scattered(row_bytes: usize) -> bool {
     range_of(row_bytes).is_some()
 }
 
-/// What one thread does.
+/// The work of one thread.
 struct Range<'a> {
     keys: &'a [i64],
     rows: &'a [u8],
     parts: &'a [u32],
-    /// Where the next row of each part goes.
+    /// The position of the next row of each part.
     ends: Vec<WriteCursor>,
 }
 
@@ -43,14 +43,14 @@ struct WriteCursor {
     row: *mut u8,
 }
 
-// SAFETY: the memory behind an end is written by the thread of its range only.
+// SAFETY: only the thread of the range writes to the memory behind its cursors.
 unsafe impl Send for WriteCursor {}
 
-/// Appends keys and rows to their parts, in order. `ranges` say which parts: those of the first rows, those of the next
-/// ones and so on, a range for each thread.
+/// Append keys and rows to the buffers of their parts, in order. Each element of `ranges` holds the parts of
+/// consecutive rows, for one thread.
 ///
 /// # Panics
-/// If the lengths differ, a range knows another number of parts, or such rows are not scattered ([`is_scattered`]).
+/// If lengths differ, a range has a different number of parts, or the row size is not supported (see [`is_scattered`]).
 pub fn scatter(
     keys: &[i64],
     rows: &[u8],
@@ -72,7 +72,7 @@ pub fn scatter(
         let mut at = staged.keys.len();
         assert_eq!(staged.rows.len(), at * row_bytes, "a part has a row for each key");
         for (range, ends) in ranges.iter().zip(&mut ends) {
-            // SAFETY: `at` is at most the length and what was reserved.
+            // SAFETY: `at` is at most the length plus the reserved capacity.
             let end = unsafe {
                 let row = staged.rows.as_mut_ptr().add(at * row_bytes);
                 WriteCursor { key: staged.keys.as_mut_ptr().add(at), row }
@@ -89,7 +89,7 @@ pub fn scatter(
         (keys, rows) = (other_keys, other_rows);
         Range { keys: own_keys, rows: own_rows, parts: range.parts(), ends }
     });
-    // SAFETY: in each part a range has room for as many rows as it has there, and no other range writes to it.
+    // SAFETY: the memory behind a cursor holds all rows of its range and part, and no other range writes there.
     threads.for_each(work.collect(), operations, || (), |(), range| unsafe { scatter_range(range) });
     for (part, staged) in into.iter_mut().enumerate() {
         // SAFETY: these rows have been written.
@@ -100,7 +100,7 @@ pub fn scatter(
     }
 }
 
-/// The loop for rows of this size.
+/// Return the loop for rows of this size.
 fn range_of(row_bytes: usize) -> Option<unsafe fn(Range<'_>)> {
     Some(match row_bytes {
         0 => scatter_keys,
@@ -117,11 +117,11 @@ fn range_of(row_bytes: usize) -> Option<unsafe fn(Range<'_>)> {
 }
 
 /// # Safety
-/// Behind each end there is room for the keys of that part.
+/// The memory behind each cursor must hold all keys of its part in the range.
 unsafe fn scatter_keys(mut range: Range<'_>) {
     for (&key, &part) in range.keys.iter().zip(range.parts) {
         let end = &mut range.ends[part as usize];
-        // SAFETY: there is room, says the caller.
+        // SAFETY: the caller guarantees the capacity.
         unsafe {
             end.key.write(key);
             end.key = end.key.add(1);
@@ -130,12 +130,12 @@ unsafe fn scatter_keys(mut range: Range<'_>) {
 }
 
 /// # Safety
-/// Behind each end there is room for the keys and the rows of that part.
+/// The memory behind each cursor must hold all keys and rows of its part in the range.
 unsafe fn scatter_rows<const ROW_BYTES: usize>(mut range: Range<'_>) {
     let (rows, _) = range.rows.as_chunks::<ROW_BYTES>();
     for ((&key, row), &part) in range.keys.iter().zip(rows).zip(range.parts) {
         let end = &mut range.ends[part as usize];
-        // SAFETY: there is room, says the caller; an array of bytes lies at any address.
+        // SAFETY: the caller guarantees the capacity. A byte array has no alignment requirement.
         unsafe {
             end.key.write(key);
             end.row.cast::<[u8; ROW_BYTES]>().write(*row);

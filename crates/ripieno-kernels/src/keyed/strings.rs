@@ -1,10 +1,10 @@
-//! Strings as columns, and a table that numbers distinct ones.
+//! String columns, and a hash table that numbers distinct strings.
 //!
-//! [`Strings`] borrows a column: offsets and bytes. [`StringTable`] gives equal keys equal numbers: open addressing
-//! over slots of 32 bytes that hold a key's hash, length and first 16 bytes, so that a probe for a key of up to 16
-//! bytes reads no other memory, and one for a longer key reads it only where hash, length and beginning agree. Growing
-//! moves slots by the hashes in them; no key is hashed again.
-//! Cost: a cache line or two per look-up, asked for ahead; 64 to 128 bytes per key, and the bytes of the keys.
+//! [`Strings`] borrows a column: offsets and bytes. [`StringTable`] assigns equal keys equal numbers, with open
+//! addressing over slots of 32 bytes. A slot holds a key's hash, length and first 16 bytes. A probe for a key of up to
+//! 16 bytes reads no other memory. A probe for a longer key reads the whole key only if hash, length and prefix match.
+//! Growing moves slots by their stored hashes, without hashing keys again.
+//! Cost: one or two prefetched cache lines per lookup; 64 to 128 bytes per key, plus the bytes of the keys.
 
 use crate::simd::prefetch;
 use std::fmt;
@@ -19,16 +19,16 @@ pub struct Strings<'a> {
     data: &'a [u8],
 }
 
-/// Offsets that do not cut the data into strings.
+/// Error: the offsets do not split the data into strings.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct BadOffsets {
-    /// Which of the offsets is wrong.
+    /// Index of the invalid offset.
     pub at: usize,
-    /// The wrong offset.
+    /// The invalid offset.
     pub offset: i64,
-    /// The least value it may have: the offset before it, or 0.
+    /// The least valid value: the previous offset, or 0.
     pub least: i64,
-    /// The greatest value it may have: the bytes of the data.
+    /// The greatest valid value: the number of bytes of the data.
     pub most: usize,
 }
 
@@ -42,10 +42,11 @@ impl fmt::Display for BadOffsets {
 impl std::error::Error for BadOffsets {}
 
 impl<'a> Strings<'a> {
-    /// The column of `offsets`, one more than there are strings, and `data`. No offsets are no strings.
+    /// Return the column with the given offsets and data. There is one more offset than strings; no offsets mean no
+    /// strings.
     ///
     /// # Errors
-    /// The first offset that is negative, less than the one before it, or beyond the data.
+    /// Returns the first offset that is negative, less than the previous one, or beyond the data.
     pub fn new(offsets: &'a [i64], data: &'a [u8]) -> Result<Strings<'a>, BadOffsets> {
         let mut least = 0;
         for (at, &offset) in offsets.iter().enumerate() {
@@ -57,29 +58,29 @@ impl<'a> Strings<'a> {
         Ok(Strings { offsets, data })
     }
 
-    /// How many strings.
+    /// Return the number of strings.
     pub fn len(&self) -> usize {
         self.offsets.len().saturating_sub(1)
     }
 
-    /// Whether there are none.
+    /// Return whether the column is empty.
     pub fn is_empty(&self) -> bool {
         self.len() == 0
     }
 
-    /// String `i`.
+    /// Return string `i`.
     ///
     /// # Panics
-    /// If there are not so many.
+    /// If `i` is not below the number of strings.
     #[inline]
     pub fn get(&self, i: usize) -> &'a [u8] {
         &self.data[self.offsets[i] as usize..self.offsets[i + 1] as usize]
     }
 
-    /// Strings `rows`.
+    /// Return the strings in the range `rows`.
     ///
     /// # Panics
-    /// If there are not so many.
+    /// If the range exceeds the column.
     pub fn range(&self, rows: Range<usize>) -> Strings<'a> {
         if rows.is_empty() {
             return Strings { offsets: &[], data: self.data };
@@ -87,18 +88,18 @@ impl<'a> Strings<'a> {
         Strings { offsets: &self.offsets[rows.start..=rows.end], data: self.data }
     }
 
-    /// The offsets and the data.
+    /// Return the offsets and the data.
     pub fn columns(&self) -> (&'a [i64], &'a [u8]) {
         (self.offsets, self.data)
     }
 
-    /// The strings, in order.
+    /// Iterate over the strings, in order.
     pub fn iter(&self) -> impl ExactSizeIterator<Item = &'a [u8]> + use<'a> {
         let data = self.data;
         self.offsets.windows(2).map(move |ends| &data[ends[0] as usize..ends[1] as usize])
     }
 
-    /// The bytes of all strings.
+    /// Return the number of bytes of all strings.
     pub fn size_bytes(&self) -> usize {
         match (self.offsets.first(), self.offsets.last()) {
             (Some(first), Some(last)) => (last - first) as usize,
@@ -107,13 +108,13 @@ impl<'a> Strings<'a> {
     }
 }
 
-/// The bytes of a key that stand in its slot.
+/// Bytes of a key that its slot stores.
 pub(crate) const PREFIX_BYTES: usize = 16;
-/// The number of a slot that holds no key.
+/// The number of an empty slot.
 const VACANT: u32 = u32::MAX;
-/// How many keys before its own a slot is asked for.
+/// Prefetch distance, in keys.
 const AHEAD: usize = 16;
-/// Slots of a table with its first key.
+/// Initial number of slots.
 const FIRST_SLOTS: usize = 16;
 
 #[derive(Clone, Copy, Debug)]
@@ -121,16 +122,16 @@ const FIRST_SLOTS: usize = 16;
 struct KeySlot {
     prefix: u128,
     hash: u64,
-    /// [`u32::MAX`] for longer keys: these are compared in full.
+    /// The length of the key; [`u32::MAX`] stands for longer keys, which are compared in full.
     length: u32,
     number: u32,
 }
 
 const VACANT_SLOT: KeySlot = KeySlot { prefix: 0, hash: 0, length: 0, number: VACANT };
 
-/// Numbers distinct keys 0, 1, 2 … in order of first appearance.
+/// Assigns distinct keys the numbers 0, 1, 2 … in order of first appearance.
 ///
-/// Equal keys must come with equal hashes; which function makes them is up to the caller.
+/// Equal keys must have equal hashes. The caller chooses the hash function.
 ///
 /// ```
 /// use ripieno_kernels::keyed::StringTable;
@@ -144,7 +145,7 @@ const VACANT_SLOT: KeySlot = KeySlot { prefix: 0, hash: 0, length: 0, number: VA
 #[derive(Clone, Debug)]
 pub struct StringTable {
     slots: Vec<KeySlot>,
-    /// Where each key begins in `data`, and the end of the last.
+    /// The start of each key in `data`, and the end of the last key.
     offsets: Vec<i64>,
     data: Vec<u8>,
 }
@@ -156,40 +157,40 @@ impl Default for StringTable {
 }
 
 impl StringTable {
-    /// A table of no keys, with next to no memory.
+    /// Return an empty table, with a minimal allocation.
     pub fn new() -> StringTable {
         StringTable { slots: Vec::new(), offsets: vec![0], data: Vec::new() }
     }
 
-    /// How many distinct keys.
+    /// Return the number of distinct keys.
     pub fn len(&self) -> usize {
         self.offsets.len() - 1
     }
 
-    /// Whether there are none.
+    /// Return whether the table is empty.
     pub fn is_empty(&self) -> bool {
         self.len() == 0
     }
 
-    /// The keys by number.
+    /// Return the keys by number.
     pub fn keys(&self) -> Strings<'_> {
         Strings { offsets: &self.offsets, data: &self.data }
     }
 
-    /// The memory that the table has taken.
+    /// Return the size of the table's memory.
     pub fn size_bytes(&self) -> usize {
         self.slots.capacity() * size_of::<KeySlot>() + self.offsets.capacity() * size_of::<i64>() + self.data.capacity()
     }
 
-    /// The keys by number as a column that owns them: offsets and bytes.
+    /// Consume the table and return the keys by number, as offsets and bytes.
     pub fn into_columns(self) -> (Vec<i64>, Vec<u8>) {
         (self.offsets, self.data)
     }
 
-    /// Appends the numbers of `keys`, whose hashes are `hashes`, to `into`.
+    /// Append the numbers of `keys` to `into`. `hashes` holds the hash of each key.
     ///
     /// # Panics
-    /// If there is not a hash for each key, or there are 2^32 - 1 distinct keys.
+    /// If `keys` and `hashes` differ in length, or there are 2^32 - 1 distinct keys.
     pub fn number_all(&mut self, keys: Strings<'_>, hashes: &[u64], into: &mut Vec<u32>) {
         assert_eq!(keys.len(), hashes.len(), "every key has its hash");
         let ahead = hashes.iter().skip(AHEAD).map(Some).chain(std::iter::repeat(None));
@@ -199,7 +200,7 @@ impl StringTable {
         }));
     }
 
-    /// The number of `key`, whose hash is `hash`; a new one if the table does not have it.
+    /// Return the number of `key`, which has the given hash. Assign the next number to a new key.
     ///
     /// # Panics
     /// If there are 2^32 - 1 distinct keys.
@@ -208,7 +209,7 @@ impl StringTable {
         self.number_with_prefix(key, prefix(key), hash)
     }
 
-    /// As [`StringTable::number`], for a caller that knows the key's prefix.
+    /// Like [`StringTable::number`], with the prefix that the caller has computed.
     #[inline(always)]
     pub(crate) fn number_with_prefix(&mut self, key: &[u8], prefix: u128, hash: u64) -> u32 {
         if self.is_full() {
@@ -231,7 +232,7 @@ impl StringTable {
         }
     }
 
-    /// Asks for the slot of a key with this hash, so that it is in cache when the key is looked up.
+    /// Prefetch the slot for a key with this hash.
     #[inline(always)]
     pub(crate) fn prefetch(&self, hash: u64) {
         if let Some(slot) = self.slots.get(self.place(hash)) {
@@ -239,7 +240,7 @@ impl StringTable {
         }
     }
 
-    /// Where the search for a key with this hash begins.
+    /// Return the first slot to probe for a key with this hash.
     #[inline(always)]
     fn place(&self, hash: u64) -> usize {
         hash as usize & self.slots.len().wrapping_sub(1)
@@ -263,7 +264,7 @@ impl StringTable {
         }
     }
 
-    /// Puts a new key into vacant slot `at`; its number.
+    /// Store a new key in the empty slot `at` and return its number.
     #[cold]
     #[inline(never)]
     fn enter(&mut self, at: usize, key: &[u8], slot: KeySlot) -> u32 {
@@ -276,7 +277,7 @@ impl StringTable {
     }
 }
 
-/// The first 16 bytes of `key`, the first one lowest; zeros after its end.
+/// Return the first 16 bytes of `key`, the first byte lowest, padded with zeros.
 #[inline]
 pub(crate) fn prefix(key: &[u8]) -> u128 {
     let low = |from: usize| -> u64 {
@@ -289,7 +290,7 @@ pub(crate) fn prefix(key: &[u8]) -> u128 {
     };
     let length = key.len();
     match length {
-        // Two loads that overlap, the second one moved to its place.
+        // Two overlapping loads; the second is shifted into position.
         16.. => u128::from(low(0)) | u128::from(low(8)) << 64,
         8.. => u128::from(low(0)) | u128::from(low(length - 8)) << (8 * (length - 8)),
         4.. => u128::from(half(0) | half(length - 4) << (8 * (length - 4))),

@@ -1,4 +1,4 @@
-//! What the tests share: worlds of endpoints, and ranks that wait as the executor does.
+//! Shared helpers of the tests: worlds of endpoints, and ranks that wait like the executor.
 #![allow(dead_code)]
 
 pub mod process;
@@ -9,10 +9,10 @@ use ripieno_plan::Collective;
 use ripieno_run::{Call, CallKind, Element, Fabric, Header, JobFailure, LinkId, Want};
 use std::time::{Duration, Instant};
 
-/// No wait of a test is longer.
+/// Upper bound of each wait of a test.
 pub const PATIENCE: Duration = Duration::from_secs(20);
 
-/// What takes this long on an idle machine, at the load that this machine has now.
+/// Scale a duration for an idle machine by the present load.
 pub fn under_load(time: Duration) -> Duration {
     let loads = std::fs::read_to_string("/proc/loadavg").unwrap();
     let fields: Vec<_> = loads.split([' ', '/']).collect();
@@ -21,7 +21,7 @@ pub fn under_load(time: Duration) -> Duration {
     time.mul_f64((running / cores as f64).max(1.0))
 }
 
-/// A world of endpoints whose ranks are threads that meet by sockets all the same.
+/// Return a world of endpoints in threads. They meet over sockets.
 pub fn meet_threads(world_size: usize, change: impl Fn(Config) -> Config) -> Vec<Endpoint> {
     let exchanges = ThreadExchange::group(world_size, PATIENCE);
     let threads = exchanges.into_iter().enumerate().map(|(rank, mut exchange)| {
@@ -38,7 +38,7 @@ pub fn header(sequence: u64, collective: Collective) -> Header {
     Header { communicator: 0, sequence, call: Call { kind, element: Element::U8, form: 0 } }
 }
 
-/// Parks, as the executor does, until `progress` says that it is done; panics when patience ends.
+/// Park like the executor until `progress` returns true; panic after [`PATIENCE`].
 pub fn park_until(fabric: &mut dyn Fabric, want: Option<Want>, mut progress: impl FnMut(&mut dyn Fabric) -> bool) {
     let deadline = Instant::now() + under_load(PATIENCE);
     while !progress(fabric) {
@@ -53,7 +53,7 @@ pub fn park_until(fabric: &mut dyn Fabric, want: Option<Want>, mut progress: imp
     }
 }
 
-/// The job's failure, if there is one within `patience`.
+/// Return the job's failure, if it occurs within `patience`.
 pub fn next_failure(fabric: &mut dyn Fabric, patience: Duration) -> Option<JobFailure> {
     let deadline = Instant::now() + under_load(patience);
     while !fabric.has_failed() && Instant::now() < deadline {
@@ -66,7 +66,7 @@ pub fn next_failure(fabric: &mut dyn Fabric, patience: Duration) -> Option<JobFa
     fabric.failure()
 }
 
-/// Sends all of `bytes` to `peer`.
+/// Send all of `bytes` to `peer`.
 pub fn deliver(fabric: &mut dyn Fabric, peer: usize, bytes: &[u8]) {
     let mut sent = 0;
     park_until(fabric, Some(Want { link: LinkId::collectives(peer), readable: false, writable: true }), |fabric| {
@@ -78,7 +78,7 @@ pub fn deliver(fabric: &mut dyn Fabric, peer: usize, bytes: &[u8]) {
     });
 }
 
-/// Receives as many bytes from `peer` as `expected` has, which must be those.
+/// Receive `expected.len()` bytes from `peer` and compare them with `expected`.
 pub fn collect(fabric: &mut dyn Fabric, peer: usize, expected: &[u8]) {
     let mut got = vec![0; expected.len()];
     let mut filled = 0;
@@ -91,7 +91,7 @@ pub fn collect(fabric: &mut dyn Fabric, peer: usize, expected: &[u8]) {
     assert_eq!(got, expected);
 }
 
-/// Every pair sends each other bytes that say who they are.
+/// Exchange messages that name sender and receiver with all other ranks.
 pub fn send_and_receive(fabric: &mut dyn Fabric) {
     let (rank, world_size) = (fabric.rank(), fabric.world_size());
     let text = |from: usize, to: usize| format!("from {from} to {to}, {}", "x".repeat(1000)).into_bytes();

@@ -1,6 +1,8 @@
-//! Ranks as real processes: the test binary starts itself, with its part in the environment; it talks by lines.
+//! Ranks as real processes. The test binary starts itself with parameters in the environment; parent and child exchange
+//! lines of text.
 //!
-//! A child runs the test `child_rank` of its binary, meets, says so, and then obeys lines on its standard input.
+//! A child runs the test `child_rank` of its binary, meets, reports it, and then executes commands from its standard
+//! input.
 
 use super::{PATIENCE, collect, deliver, next_failure, park_until, send_and_receive, under_load};
 use ripieno_net::exchange::{DirectoryExchange, TcpStore};
@@ -11,7 +13,7 @@ use std::process::{Child, ChildStdin, Command, Stdio};
 use std::sync::mpsc::{Receiver, channel};
 use std::time::{Duration, Instant};
 
-/// What a child prints starts so, to tell it from the test harness's lines.
+/// Prefix of a child's own lines, which distinguishes them from the output of the test harness.
 const MARK: &str = "@@ ";
 /// The test that a child runs.
 const CHILD_TEST: &str = "common::process::child_rank";
@@ -24,7 +26,7 @@ pub struct RankProcess {
     pub rank: usize,
 }
 
-/// How a child is set up.
+/// The parameters of a child.
 #[derive(Clone)]
 pub struct Role {
     pub world_size: usize,
@@ -36,7 +38,7 @@ pub struct Role {
     pub rendezvous_ms: u64,
     pub heartbeat_ms: u64,
     pub linger_ms: u64,
-    /// The rank says `exchanged` and hangs before it connects.
+    /// Whether the rank prints `exchanged` and hangs before it connects.
     pub hangs_after_exchange: bool,
 }
 
@@ -76,7 +78,7 @@ impl Role {
         let stdout = BufReader::new(child.stdout.take().unwrap());
         std::thread::spawn(move || {
             for line in stdout.lines().map_while(Result::ok) {
-                // The harness prints the test's name without a line break first.
+                // The harness prints the test's name first, without a line break.
                 if let Some(at) = line.find(MARK) {
                     let _ = sender.send(line[at + MARK.len()..].to_string());
                 }
@@ -93,7 +95,7 @@ impl Role {
         ranks
     }
 
-    /// All ranks, met and at rest.
+    /// Start all ranks and wait until they have met.
     pub fn meet_all(&self) -> Vec<RankProcess> {
         let mut ranks = self.start_all();
         ranks.iter_mut().for_each(|rank| drop(rank.expect("met", PATIENCE)));
@@ -101,7 +103,7 @@ impl Role {
     }
 }
 
-/// Plays the launcher: collects every rank's string and hands out all.
+/// Act as the launcher: collect the address of each rank and send all addresses to each.
 pub fn pass_addresses(ranks: &mut [RankProcess]) {
     let addresses: Vec<String> = ranks.iter_mut().map(|rank| rank.expect("address", PATIENCE)).collect();
     let all = serde_json::to_string(&addresses).unwrap();
@@ -113,7 +115,7 @@ impl RankProcess {
         writeln!(self.stdin, "{line}").unwrap();
     }
 
-    /// The rest of the next line, which starts with `word`.
+    /// Return the rest of the next line, which must start with `word`.
     #[track_caller]
     pub fn expect(&mut self, word: &str, patience: Duration) -> String {
         let line = self.lines.recv_timeout(patience);
@@ -127,7 +129,7 @@ impl RankProcess {
         rustix::process::kill_process(pid, signal).unwrap();
     }
 
-    /// Ends in good order.
+    /// Close the rank in an orderly way.
     pub fn close(mut self) {
         self.tell("close");
         self.expect("closed", PATIENCE);
@@ -152,7 +154,7 @@ fn hear() -> String {
     line.trim_end().to_string()
 }
 
-/// A child's life. Does nothing in the parent.
+/// The program of a child. Does nothing in the parent.
 #[test]
 fn child_rank() {
     let Ok(rank) = std::env::var("TEST_RANK") else { return };
@@ -183,7 +185,7 @@ fn child_rank() {
     obey(met);
 }
 
-/// An exchange after which the rank may hang.
+/// An exchange that may hang afterwards.
 struct Pausing {
     exchange: Box<dyn Exchange>,
     hangs: bool,
@@ -241,13 +243,13 @@ fn obey(met: Result<Endpoint, NetError>) {
                 collect(&mut endpoint, peer.parse().unwrap(), b"late");
                 say("received");
             }
-            // Gone without a word.
+            // Exit without leaving the job.
             _ => std::process::exit(3),
         }
     }
 }
 
-/// The ranks that have died of which a replica lives.
+/// Return the dead ranks with a living replica.
 fn name_lost(endpoint: &Endpoint) -> String {
     let rank = |failure: &JobFailure| match failure {
         JobFailure::RankFailed { rank, .. } => rank.to_string(),
@@ -260,12 +262,12 @@ fn tell_failure(failure: Option<JobFailure>) {
     say(&failure.map_or("nothing".to_string(), |failure| format!("failure {failure}")));
 }
 
-/// A port that is free now.
+/// Return a port that is free now.
 pub fn free_port(host: &str) -> u16 {
     std::net::TcpListener::bind((host, 0)).unwrap().local_addr().unwrap().port()
 }
 
-/// Every rank says the same verdict on `culprit` within `patience` of `since`.
+/// Check that each rank reports the same failure of `culprit` within `patience` after `since`.
 #[track_caller]
 pub fn expect_verdict(ranks: &mut [RankProcess], culprit: usize, cause: &str, since: Instant, patience: Duration) {
     let host = ripieno_net::host::host_name();

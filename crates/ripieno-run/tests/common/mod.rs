@@ -1,4 +1,4 @@
-//! Ranks over links that carry a few bytes at a time, and that close when a rank has sent all that it lives for.
+//! Ranks over links that carry a few bytes at a time and close once a rank has used up its send budget.
 #![allow(dead_code)]
 
 use ripieno_run::{
@@ -11,7 +11,7 @@ use std::time::{Duration, Instant};
 
 type Pipe = Arc<Mutex<VecDeque<u8>>>;
 
-/// How many bytes a rank sends before it dies; none are left once it is dead.
+/// The number of bytes that a rank sends before it dies; zero once it is dead.
 #[derive(Clone)]
 pub struct SendBudget(Arc<AtomicUsize>);
 
@@ -19,7 +19,7 @@ impl SendBudget {
     fn for_ever() -> SendBudget {
         SendBudget(Arc::new(AtomicUsize::new(usize::MAX)))
     }
-    /// Lets the rank die when it has sent `bytes` more.
+    /// Let the rank die after it has sent `bytes` more.
     pub fn end_after(&self, bytes: usize) {
         self.0.store(bytes, Ordering::SeqCst);
     }
@@ -38,8 +38,8 @@ fn dead() -> LinkError {
     LinkError::Closed { cause: "the peer has died".into() }
 }
 
-/// A link that holds at most `capacity` bytes, takes at most `at_once`, and gives nothing before all that is expected
-/// has come, as if its owner slept until then.
+/// A link that holds at most `capacity` bytes and takes at most `at_once`. It delivers nothing until all expected bytes
+/// have arrived, as if its owner slept until then.
 pub struct Narrow {
     out: Pipe,
     incoming: Pipe,
@@ -47,7 +47,7 @@ pub struct Narrow {
     capacity: usize,
     at_once: usize,
     expected: usize,
-    /// How often it was asked for or given a message.
+    /// Number of message attempts, in both directions.
     messages: usize,
     own: SendBudget,
     peer: SendBudget,
@@ -58,13 +58,13 @@ impl Narrow {
         !self.peer.is_over() && self.incoming.lock().unwrap().len() < self.expected.min(self.capacity)
     }
 
-    /// Whether it carries messages now: two times of three.
+    /// Return whether the link carries a message now: two of three attempts succeed.
     fn has_messages(&mut self) -> bool {
         self.messages += 1;
         !self.messages.is_multiple_of(3)
     }
 
-    /// An error once less than `least` is left of what a peer sent that has died.
+    /// Return an error if the peer has died and fewer than `least` of its bytes remain.
     fn check(&self, least: usize) -> Result<(), LinkError> {
         let is_dry = self.peer.is_over() && self.incoming.lock().unwrap().len() < least;
         if is_dry { Err(dead()) } else { Ok(()) }
@@ -136,7 +136,7 @@ impl Link for Narrow {
     }
 }
 
-/// Nobody sleeps here for longer than a yield.
+/// A no-op wake-up: ranks here sleep only by yielding.
 struct Awake(Arc<Mutex<Option<JobFailure>>>);
 
 impl Remote for Awake {
@@ -146,7 +146,7 @@ impl Remote for Awake {
     }
 }
 
-/// One rank's world.
+/// The fabric of one rank.
 pub struct RankWorld {
     pub rank: usize,
     pub life: SendBudget,
@@ -210,10 +210,10 @@ impl Fabric for RankWorld {
     fn cancel_park(&mut self) {}
 }
 
-/// The worlds of `p` ranks whose links hold `capacity` bytes and take `at_once`.
+/// Return the worlds of `p` ranks over links that hold `capacity` bytes and take `at_once`.
 pub fn worlds(p: usize, capacity: usize, at_once: usize) -> Vec<RankWorld> {
     let pipes = || -> Vec<Vec<Pipe>> { (0..p).map(|_| (0..p).map(|_| Pipe::default()).collect()).collect() };
-    // For collectives, and for messages: an outbox is only sent to, an inbox only received from.
+    // Separate pipes for collectives and for messages. An outbox only sends, an inbox only receives.
     let (pipes, messages) = (pipes(), pipes());
     let failure = Arc::new(Mutex::new(None));
     let lives: Vec<SendBudget> = (0..p).map(|_| SendBudget::for_ever()).collect();

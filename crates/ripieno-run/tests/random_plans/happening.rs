@@ -1,9 +1,9 @@
-//! What happens in a random world, as plans and as one thing after the other.
+//! Random steps of a world, as plans and as a sequential reference.
 
 use ripieno_plan::{Buffer, Constant, Op, Operation, Plan, Rows, Span};
 use std::sync::Arc;
 
-/// One thing that happens in a world.
+/// One step of a world.
 #[derive(Clone, Debug)]
 pub enum PlanStep {
     Message { from: usize, source: SpanBytes, to: usize, target: SpanBytes, is_reduced: bool },
@@ -11,18 +11,18 @@ pub enum PlanStep {
     Fill { rank: usize, target: SpanBytes, with: Constant },
 }
 
-/// A span, or rows of one.
+/// A span, or rows of a span.
 #[derive(Clone, Debug)]
 pub struct SpanBytes {
     span: Span,
     rows: Option<Rows>,
 }
 
-/// How large a world is.
+/// The parameters of a world.
 #[derive(Clone, Copy, Debug)]
 pub struct PlanScale {
     pub rank_count: usize,
-    /// How many replicas of each rank there are.
+    /// The number of replicas of each rank.
     pub replicas: usize,
     pub element_count: usize,
     pub happening_count: usize,
@@ -31,15 +31,15 @@ pub struct PlanScale {
     pub op: Op,
 }
 
-/// Operations that tell their identities from zero, and one that does not.
+/// Operations with identities other than zero, and one with identity zero.
 pub const OPS: [Op; 4] = [Op::Sum, Op::Prod, Op::Max, Op::And];
 
 pub const BUFFER_COUNT: usize = 2;
 
-/// What each buffer of each rank holds.
+/// The contents of each buffer of each rank.
 pub type BufferContents = Vec<Vec<Vec<i32>>>;
 
-/// The next number of a sequence that `state` starts: splitmix64.
+/// Return the next number below `below` of the splitmix64 sequence, and advance `state`.
 pub fn random(state: &mut u64, below: usize) -> usize {
     *state = state.wrapping_add(0x9e37_79b9_7f4a_7c15);
     let z = (*state ^ (*state >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
@@ -53,7 +53,7 @@ fn span(seed: &mut u64, scale: PlanScale, element_count: usize) -> Span {
         .elements(random(seed, scale.element_count - element_count + 1), element_count)
 }
 
-/// Rows of `element_count` elements in all, or a span of so many.
+/// Return rows with `element_count` elements in total, or a span of `element_count` elements.
 fn part(seed: &mut u64, scale: PlanScale, element_count: usize) -> SpanBytes {
     let width = 1 + random(seed, 20.min(element_count.max(3)));
     if random(seed, 2) == 0 || !element_count.is_multiple_of(width) {
@@ -100,7 +100,7 @@ pub fn happening(seed: &mut u64, scale: PlanScale) -> PlanStep {
     }
 }
 
-/// Every rank's plan: its part in what happens, in order.
+/// Return the plan of each rank: its part in the steps, in order.
 pub fn plans(happenings: &[PlanStep], scale: PlanScale) -> Vec<Plan> {
     let (mut plans, op) = (vec![Plan::new(); scale.rank_count], scale.op);
     for happening in happenings {
@@ -126,8 +126,8 @@ pub fn plans(happenings: &[PlanStep], scale: PlanScale) -> Vec<Plan> {
     plans
 }
 
-/// The same plan for the checker, which takes a zero for no contribution to any operation: here it is a number like
-/// others.
+/// Return the same plan for the checker. The checker treats a fill with zero as no contribution; here zero is a number
+/// like others, so each fill becomes the identity.
 pub fn without_zeros(plan: &Plan, op: Op) -> Plan {
     let mut same = Plan::new();
     for operation in plan.operations() {
@@ -139,7 +139,7 @@ pub fn without_zeros(plan: &Plan, op: Op) -> Plan {
     same
 }
 
-/// Which elements of its buffer a part has, in order.
+/// Return the elements of its buffer that a part contains, in order.
 fn elements(part: &SpanBytes) -> Vec<usize> {
     let first = part.span.start_bytes / 4;
     match &part.rows {
@@ -174,7 +174,7 @@ fn constant(with: Constant) -> i32 {
     }
 }
 
-/// One happening after the other.
+/// Execute the steps one after the other.
 pub fn serially(happenings: &[PlanStep], op: Op, mut state: BufferContents) -> BufferContents {
     for happening in happenings {
         let (from, source, to, target, is_reduced) = match happening {

@@ -1,4 +1,4 @@
-//! Random plans: whatever overlaps, the executor ends where operations that run one after the other end.
+//! Random plans: overlapping operations produce the same result as sequential ones.
 
 #[path = "../common/mod.rs"]
 mod common;
@@ -13,8 +13,8 @@ use ripieno_run::{BufferMemory, Call, CallKind, Element, Executor, PreparedCall,
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
-/// All ranks at once, over narrow links; each rank begins every run but the last, moves them on a little, and waits in
-/// the last one. The values of each run, at each replica of each rank.
+/// Execute the runs on all ranks at once, over narrow links. Each rank submits all runs but the last, advances them a
+/// little, and waits in the last one. Return the values of each run at each replica of each rank.
 fn executed(runs: &[Vec<Plan>], scale: PlanScale, states: &[BufferContents]) -> Vec<BufferContents> {
     let element_count = scale.element_count as u64;
     let (collective, element, op) = (Collective::Allreduce, Element::I32, Some(scale.op));
@@ -68,20 +68,19 @@ fn executed(runs: &[Vec<Plan>], scale: PlanScale, states: &[BufferContents]) -> 
     (0..runs.len()).map(|run| by_rank.iter().map(|runs| runs[run].clone()).collect()).collect()
 }
 
-/// The bytes of `values`, for as long as a run in flight may need them.
+/// Leak the bytes of `values`, so that a run in flight can use them at any time.
 fn leaked(values: &[i32]) -> &'static mut [u8] {
     values.iter().flat_map(|value| value.to_ne_bytes()).collect::<Vec<u8>>().leak()
 }
 
-/// The values of bytes that were leaked and that no run uses any more.
+/// Reclaim leaked bytes that no run uses, and return their values.
 fn reclaimed((start, length_bytes): (*mut u8, usize)) -> Vec<i32> {
-    // SAFETY: a boxed slice of this length was leaked there, and the run that held it has let it go.
+    // SAFETY: a boxed slice of this length was leaked there, and its run has ended.
     let bytes = unsafe { Box::from_raw(std::ptr::slice_from_raw_parts_mut(start, length_bytes)) };
     bytes.chunks_exact(4).map(|value| i32::from_ne_bytes(value.try_into().unwrap())).collect()
 }
 
-/// Draws `run_count` runs, and compares what the executor makes of all of them, in flight at once, with one happening
-/// after the other.
+/// Draw `run_count` runs. Compare their concurrent execution with a sequential one.
 fn holds(seed: u64, scale: PlanScale, run_count: usize) {
     let mut draws = seed;
     let runs: Vec<Vec<PlanStep>> =

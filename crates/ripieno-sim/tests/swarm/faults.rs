@@ -1,4 +1,4 @@
-//! What goes wrong: ranks die or stand still, links are cut, blocks come wrong, ranks come late.
+//! Faults: ranks die or stop, links are cut, blocks are corrupted, ranks join late.
 
 use super::*;
 use ripieno_plan::next_random;
@@ -17,12 +17,12 @@ fn with(p: usize, faults: ClusterFaults) -> Cluster {
     Cluster { faults, ..cluster(p) }
 }
 
-/// Bytes that all ranks sent are bounded: each receiver gets every byte once, and what was on its way again.
+/// Check the bound of the total bytes sent: each receiver gets each byte once, plus retransmissions.
 fn hold_bytes(told: &str, asked: &Casting, found: &Swarmed, p: usize, fault_count: usize) {
     let bytes: usize = asked.casts.iter().map(|cast| cast.bytes).sum();
     let block_bytes = found.manifests.iter().map(|manifest| manifest.block_bytes).max().unwrap();
     let sent_bytes: usize = found.sent_bytes.iter().sum();
-    // A wrong block is sent again to everybody behind, and so are those that follow it on the way.
+    // A corrupted block is sent again to all ranks downstream, and so are the following blocks in transit.
     let most_bytes = bytes * (p - 1) + fault_count * p * 8 * block_bytes;
     assert!(sent_bytes <= most_bytes + 1024 * p, "{told}: {sent_bytes} bytes sent, expected at most {most_bytes}");
 }
@@ -113,7 +113,7 @@ fn a_source_whose_blocks_are_all_wrong_is_left() {
         let corruptions = &found.settled[0].as_ref().unwrap().corruptions;
         assert!(!corruptions.is_empty() && corruptions.iter().all(|it| it.source == 1), "{name}: {corruptions:?}");
         for receiver in [0, 2, 3, 4] {
-            // After the second one, what was asked for already still comes.
+            // After the second corrupted block, the outstanding requests still complete.
             let count = corruptions.iter().filter(|it| it.receiver == receiver).count();
             assert!(count <= 6, "{name}: rank {receiver} took {count} wrong blocks");
         }
@@ -178,7 +178,7 @@ fn several_values_share_the_links() {
     }
 }
 
-/// When the receivers have everything together, if nothing goes wrong.
+/// Return the time at which the receivers jointly hold all blocks, without faults.
 fn together_s(found: &Swarmed) -> f64 {
     let mut whole_s = std::collections::BTreeMap::new();
     for it in &found.fetched {
@@ -208,7 +208,7 @@ fn the_root_may_die_once_the_others_have_everything_together() {
     }
 }
 
-/// Says how a schedule that panics is played again.
+/// Prints the command that replays a panicking schedule.
 struct FaultReplay(u64);
 
 impl Drop for FaultReplay {
@@ -219,7 +219,7 @@ impl Drop for FaultReplay {
     }
 }
 
-/// A random schedule: up to a third of the ranks die or stand still, blocks come wrong, links are cut.
+/// Run a random schedule: up to a third of the ranks die or stop, blocks are corrupted, links are cut.
 fn random(seed: u64) {
     let _replay = FaultReplay(seed);
     let mut state = seed;

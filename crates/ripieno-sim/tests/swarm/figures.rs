@@ -1,4 +1,4 @@
-//! Figures: multiples of the time that the bytes alone take at the rate of one host.
+//! Measured ratios to the time that the bytes alone take at the rate of one host.
 
 use super::*;
 use ripieno_plan::{Topology, next_random};
@@ -7,7 +7,7 @@ use std::sync::Arc;
 
 const BYTES: usize = 64 * MIB;
 
-/// The last receiver's time as a multiple of bytes through rate.
+/// Return the time of the last receiver as a multiple of bytes / rate.
 fn multiple(cluster: &Cluster, discipline: Discipline) -> f64 {
     let asked = Casting::of(0, BYTES, discipline);
     let found = played(cluster, &asked);
@@ -93,7 +93,7 @@ fn three_of_32_receivers_may_be_killed_half_way() {
 fn a_host_at_a_fifth_of_the_rate_holds_up_itself_alone() {
     for name in ["csb", "bittorrent"] {
         let undisturbed = multiple(&cluster(33), named(name));
-        // The first rank is also the first that asks.
+        // Rank 1 is also the first rank that sends a request.
         for slow in [1, 5] {
             let asked = Casting::of(0, BYTES, named(name));
             let found = played(&Cluster { faults: ClusterFaults::default().slow(slow, 5.0), ..cluster(33) }, &asked);

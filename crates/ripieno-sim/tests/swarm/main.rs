@@ -1,4 +1,4 @@
-//! Dynamic broadcast on modelled clusters: figures, laws for few ranks, and random faults.
+//! Dynamic broadcast on simulated clusters: time ratios, invariants for few ranks, and random faults.
 
 mod faults;
 mod figures;
@@ -9,7 +9,7 @@ use ripieno_sim::Cluster;
 use ripieno_sim::swarm::{Casting, RankOutcome, Swarmed, Uncast, swarm, swarm_unless};
 use std::cell::Cell;
 
-/// Seconds per byte of 100 Mbit/s.
+/// Seconds per byte at 100 Mbit/s.
 const BETA: f64 = 8e-8;
 const MIB: usize = 1 << 20;
 
@@ -26,7 +26,7 @@ fn played(cluster: &Cluster, asked: &Casting) -> Swarmed {
     swarm(cluster, asked).unwrap()
 }
 
-/// What must be true of every broadcast, whatever goes wrong.
+/// Check the invariants of every broadcast, with any faults.
 fn hold(told: &str, asked: &Casting, found: &Swarmed, ranks_lost: &[usize]) {
     for (cast, outcomes) in asked.casts.iter().zip(&found.outcomes) {
         let is_root_lost = ranks_lost.contains(&cast.root);

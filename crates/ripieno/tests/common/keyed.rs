@@ -7,10 +7,10 @@ use ripieno_run::reduction::{Reduction, convert};
 use std::collections::BTreeMap;
 use std::ops::Range;
 
-/// Keys with their rows, of the whole data, keys ascending unless said otherwise.
+/// Keys with their rows, of all data. Keys ascend unless stated otherwise.
 pub type TestKeyedRows = Vec<(Vec<u8>, Vec<u8>)>;
 
-/// Numbers that look random; the same in every run.
+/// Return a generator of pseudo-random numbers, the same in each run.
 pub fn random(seed: u64) -> impl FnMut() -> u64 {
     let mut state = seed;
     move || {
@@ -43,7 +43,7 @@ impl Column {
         }
     }
 
-    /// The keys as bytes.
+    /// Return the keys as bytes.
     pub fn keys(&self) -> Vec<Vec<u8>> {
         match self {
             Column::Ints(keys) => keys.iter().map(|key| key.to_le_bytes().to_vec()).collect(),
@@ -65,7 +65,7 @@ impl Column {
     }
 }
 
-/// Keys, a row of small values for each, and what becomes of them.
+/// Keys with a row of small values each, and the form of the aggregation.
 #[derive(Clone)]
 pub struct KeyedCase<'a> {
     pub form: KeyedForm,
@@ -78,10 +78,10 @@ impl<'a> KeyedCase<'a> {
         let mut next = random(9);
         let element_count = column.len() * form.width;
         let values = match form.element {
-            // Sums of these depend on the order.
+            // The sums depend on the order of the values.
             Element::F64 => (0..element_count).flat_map(|_| (next() as f64 * 1e-19 - 0.7).to_ne_bytes()).collect(),
             Element::F32 => (0..element_count).flat_map(|_| (next() as f32 * 1e-19 - 0.7).to_ne_bytes()).collect(),
-            // Any bits, but of half precision no NaN, which is not the same bits in every sum.
+            // Any bits. Half precision has no NaN here, because a NaN's bits depend on the order of the sum.
             Element::F16 | Element::Bf16 => {
                 (0..element_count).flat_map(|_| (next() as u16 & 0xbfff).to_ne_bytes()).collect()
             }
@@ -90,7 +90,7 @@ impl<'a> KeyedCase<'a> {
         KeyedCase { form, column, values }
     }
 
-    /// Adds rows `rows`; `ranks` are those of all rows.
+    /// Add the rows in the range `rows`. `ranks` holds the owner of each row of the case.
     pub fn add_to(
         &self,
         aggregation: &mut Aggregation,
@@ -103,13 +103,13 @@ impl<'a> KeyedCase<'a> {
         aggregation.add(keys.view(), values, ranks.map(|ranks| &ranks[rows]), &Threads::new(thread_count))
     }
 
-    /// All rows, `add_rows` at a time, for `rank_count` ranks.
+    /// Aggregate all rows for `rank_count` ranks, `add_rows` rows per call.
     pub fn sealed(&self, rank_count: usize, thread_count: usize, add_rows: usize) -> Parts {
         let aggregation = Aggregation::new(self.form, rank_count, None).unwrap();
         self.sealed_in(aggregation, thread_count, add_rows)
     }
 
-    /// All rows, `add_rows` at a time, in this aggregation.
+    /// Aggregate all rows in `aggregation`, `add_rows` rows per call.
     pub fn sealed_in(&self, mut aggregation: Aggregation, thread_count: usize, add_rows: usize) -> Parts {
         for start in (0..self.column.len()).step_by(add_rows) {
             let rows = start..(start + add_rows).min(self.column.len());
@@ -118,12 +118,12 @@ impl<'a> KeyedCase<'a> {
         aggregation.seal(&Threads::new(thread_count)).unwrap()
     }
 
-    /// What [`KeyedCase::sealed`] gives, in order of parts and, within them, as it comes.
+    /// Return the rows of [`KeyedCase::sealed`] by part, in the order within the part.
     pub fn ordered_blocks(&self, rank_count: usize, thread_count: usize, add_rows: usize) -> TestKeyedRows {
         taken(self.sealed(rank_count, thread_count, add_rows))
     }
 
-    /// What [`KeyedCase::sealed`] gives, by key.
+    /// Return the rows of [`KeyedCase::sealed`] by key.
     pub fn blocks(&self, rank_count: usize, thread_count: usize, add_rows: usize) -> TestKeyedRows {
         let mut rows = self.ordered_blocks(rank_count, thread_count, add_rows);
         rows.sort();
@@ -131,7 +131,7 @@ impl<'a> KeyedCase<'a> {
     }
 }
 
-/// Keys and their rows, of all parts.
+/// Return the keys of all parts with their rows.
 pub fn taken(mut parts: Parts) -> TestKeyedRows {
     let (form, part_count) = (*parts.form(), parts.part_count());
     let take = |part| {
@@ -143,7 +143,7 @@ pub fn taken(mut parts: Parts) -> TestKeyedRows {
     blocks(&form, (0..part_count).map(take).collect())
 }
 
-/// Keys and their rows.
+/// Return the keys of the blocks with their rows.
 pub fn blocks(form: &KeyedForm, blocks: Vec<KeyedBlock>) -> TestKeyedRows {
     let mut rows = Vec::new();
     for block in blocks {
@@ -164,7 +164,7 @@ pub fn blocks(form: &KeyedForm, blocks: Vec<KeyedBlock>) -> TestKeyedRows {
     rows
 }
 
-/// A map of keys to rows.
+/// The expected result, as a map from keys to rows.
 pub struct Oracle {
     map: BTreeMap<Vec<u8>, Vec<u8>>,
 }
@@ -187,7 +187,7 @@ impl Oracle {
             let row = &case.values[at * row_bytes..][..row_bytes];
             let kept = map.entry(key);
             match reduction {
-                // KeyedRows without values are counted.
+                // Rows without values are counted: one byte per row.
                 None => kept.or_default().extend(if row_bytes == 0 { &[0xaa] } else { row }),
                 Some(_) if row_bytes == 0 => drop(kept.or_insert(vec![0xaa])),
                 Some(reduction) => {

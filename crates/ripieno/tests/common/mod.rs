@@ -1,4 +1,4 @@
-//! Worlds of threads, and values, for the tests of this folder.
+//! Worlds of threads, and helpers for values, shared by the tests of this directory.
 #![allow(dead_code)] // Not every test uses all.
 
 pub mod keyed;
@@ -10,7 +10,7 @@ use ripieno::net::{Config, Endpoint, LinkPolicy, ThreadFabric, Token};
 use ripieno::{Communicator, Error, JobFailure};
 use std::time::Duration;
 
-/// Runs `program` on every rank of a world; gives the results, by rank.
+/// Run `program` on each rank of a world. Return the results by rank.
 pub fn world<R: Send>(p: usize, program: impl Fn(&mut Communicator) -> R + Sync) -> Vec<R> {
     let fabrics = ThreadFabric::group(p).unwrap();
     std::thread::scope(|scope| {
@@ -22,19 +22,20 @@ pub fn world<R: Send>(p: usize, program: impl Fn(&mut Communicator) -> R + Sync)
     })
 }
 
-/// As `world`, over endpoints that meet, watch each other and talk over `links`. All leave after the last has finished.
+/// Like `world`, over endpoints that meet, monitor each other and communicate over `links`. They leave after the last
+/// rank has finished.
 pub fn endpoint_world<R: Send>(p: usize, links: LinkPolicy, program: impl Fn(&mut Communicator) -> R + Sync) -> Vec<R> {
     copied_world(p, 1, links, program)
 }
 
-/// As `endpoint_world`, of ranks with so many replicas each.
+/// Like `endpoint_world`, with `replicas` replicas of each rank.
 pub fn copied_world<R: Send>(
     p: usize,
     replicas: usize,
     links: LinkPolicy,
     program: impl Fn(&mut Communicator) -> R + Sync,
 ) -> Vec<R> {
-    // Nobody begins before all have met: a job that fails at once would fail the meeting of the slowest.
+    // No rank starts before all have met: a job that fails at once would fail the meeting of the slowest rank.
     let met = std::sync::Barrier::new(p);
     let finished: Vec<(R, Communicator)> = std::thread::scope(|scope| {
         let ranks: Vec<_> = ThreadExchange::group(p, Duration::from_secs(20))
@@ -65,7 +66,7 @@ pub fn values(bytes: &[u8]) -> Vec<i64> {
     bytes.chunks_exact(8).map(|value| i64::from_ne_bytes(value.try_into().unwrap())).collect()
 }
 
-/// What a mismatch says.
+/// Return the description of a mismatch.
 pub fn mismatch(result: Result<(), Error>) -> String {
     match result {
         Err(Error::Failed(JobFailure::Mismatch { description })) => description,

@@ -1,4 +1,4 @@
-//! Keyed rows for every rank of a world, and what their regroup gives.
+//! Keyed rows for each rank of a world, and the expected results of their regroup.
 
 use super::sets::SetRandom;
 use ripieno::keyed::{
@@ -8,13 +8,13 @@ use ripieno::{Communicator, Element, Error, Op};
 use ripieno_kernels::Threads;
 use std::collections::BTreeMap;
 
-/// Rows of some rank: a number for each key, and a row of small numbers.
+/// The rows of a rank: a number as key, and a row of small values.
 pub struct RankRows {
     pub keys: Vec<i64>,
     pub values: Vec<i64>,
 }
 
-/// Keys with their rows, one after the other.
+/// The rows of each key, concatenated.
 pub type RegroupedRows = BTreeMap<Vec<u8>, Vec<i64>>;
 
 pub fn rows(rank: usize, count: usize, key_count: u64, width: usize) -> RankRows {
@@ -24,7 +24,7 @@ pub fn rows(rank: usize, count: usize, key_count: u64, width: usize) -> RankRows
     RankRows { keys, values }
 }
 
-/// The key as bytes: of a number, or a text of any length.
+/// Return a string key of variable length for a number.
 pub fn text(key: i64) -> Vec<u8> {
     format!("{key}").repeat((key.unsigned_abs() % 5) as usize).into_bytes()
 }
@@ -66,7 +66,7 @@ fn apply(op: Op, a: i64, b: i64) -> i64 {
     }
 }
 
-/// What all ranks together should find.
+/// Return the rows that all ranks together must receive.
 pub fn expected(all: &[RankRows], keys: KeyKind, merge: KeyedCombine, width: usize) -> RegroupedRows {
     let mut found = RegroupedRows::new();
     for rows in all {
@@ -84,7 +84,7 @@ pub fn expected(all: &[RankRows], keys: KeyKind, merge: KeyedCombine, width: usi
     found
 }
 
-/// The keys of a block, as bytes.
+/// Return the keys of a block as bytes.
 pub fn keys_of(block: &KeyedBlock) -> Vec<Vec<u8>> {
     match &block.keys {
         OwnedKeys::Int64(keys) => keys.iter().map(|key| key.to_ne_bytes().to_vec()).collect(),
@@ -94,7 +94,7 @@ pub fn keys_of(block: &KeyedBlock) -> Vec<Vec<u8>> {
     }
 }
 
-/// What blocks hold; no key may come twice.
+/// Return the rows of the blocks, and check that each key occurs once.
 pub fn found(blocks: &[KeyedBlock], width: usize) -> RegroupedRows {
     let mut found = RegroupedRows::new();
     for block in blocks {
@@ -115,7 +115,7 @@ pub fn form(keys: KeyKind, width: usize, combine: KeyedCombine) -> KeyedForm {
     KeyedForm { keys, element: Element::I64, width, combine, label: 0 }
 }
 
-/// Regroups what `rows` are with `ranks` as homes, if there are any.
+/// Regroup `rows`. `ranks` holds the owner of each row, if given.
 pub fn try_run(
     comm: &Communicator,
     form: KeyedForm,

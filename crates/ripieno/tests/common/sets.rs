@@ -1,24 +1,24 @@
-//! Sets of indices for every rank, and what their reduction gives.
+//! Index sets for each rank, and the expected results of their reductions.
 
 use ripieno::Op;
 use std::collections::{BTreeMap, BTreeSet};
 
-/// What sets look like.
+/// Distribution of the indices.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum SetKind {
-    /// Any indices, some of them more than once.
+    /// Random indices with repetitions.
     Random,
     /// Small indices are much more frequent.
     PowerLaw,
-    /// Only every third rank gives any, and others want them.
+    /// Only every third rank contributes indices; all ranks request them.
     Sparse,
-    /// Nobody gives or wants anything.
+    /// No rank contributes or requests an index.
     Empty,
-    /// No two ranks give the same.
+    /// No two ranks contribute the same index.
     Disjoint,
-    /// All ranks give and want the same.
+    /// All ranks contribute and request the same indices.
     Identical,
-    /// Everybody gives one and the same.
+    /// All ranks contribute the same single index.
     Single,
 }
 
@@ -32,7 +32,7 @@ pub const KINDS: [SetKind; 7] = [
     SetKind::Single,
 ];
 
-/// The out-indices and in-indices of all ranks.
+/// The contributed (`out`) and requested (`wanted`) indices of all ranks.
 pub struct IndexSets {
     pub kind: SetKind,
     pub out: Vec<Vec<i64>>,
@@ -40,7 +40,7 @@ pub struct IndexSets {
 }
 
 impl IndexSets {
-    /// For `p` ranks, with indices up to about `n`; every wanted one is given by some rank.
+    /// Return sets for `p` ranks, with indices up to about `n`. Some rank contributes each requested index.
     pub fn new(kind: SetKind, p: usize, n: u64) -> IndexSets {
         let mut random = SetRandom(p as u64 * 1000 + n);
         let out: Vec<Vec<i64>> = (0..p).map(|rank| given(kind, rank, p, n, &mut random)).collect();
@@ -73,13 +73,13 @@ fn given(kind: SetKind, rank: usize, p: usize, n: u64, random: &mut SetRandom) -
     }
 }
 
-/// The rows that `rank` gives for its indices, of small numbers.
+/// Return the rows that `rank` contributes for its indices; the values are small.
 pub fn rows(rank: usize, out: &[i64], width: usize) -> Vec<i64> {
     let element = |position: usize, column: usize| (rank as i64 * 31 + position as i64 * 7 + column as i64) % 13 - 5;
     (0..out.len()).flat_map(|position| (0..width).map(move |column| element(position, column))).collect()
 }
 
-/// What `rank` gets.
+/// Return the expected result of `rank`.
 pub fn combined(sets: &IndexSets, rank: usize, width: usize, op: Op) -> Vec<i64> {
     let mut found: BTreeMap<i64, Vec<i64>> = BTreeMap::new();
     for (rank, out) in sets.out.iter().enumerate() {
@@ -106,7 +106,7 @@ fn apply(op: Op, a: i64, b: i64) -> i64 {
     }
 }
 
-/// Numbers that are the same in every run.
+/// Pseudo-random numbers, the same in each run.
 pub struct SetRandom(pub u64);
 
 impl SetRandom {
@@ -117,7 +117,7 @@ impl SetRandom {
         z ^ (z >> 31)
     }
 
-    /// Less than `limit`.
+    /// Return a number below `limit`.
     pub fn below(&mut self, limit: u64) -> u64 {
         self.next() % limit
     }

@@ -1,22 +1,22 @@
-//! What is on its way between two processes, and what has arrived.
+//! Data in transit between two processes, and received data.
 
 use ripieno_run::membership::MembershipMessage;
 use ripieno_run::membership::agreement::AgreementMessage;
 use std::collections::VecDeque;
 
-/// What a connection is for. Worlds have numbers.
+/// The purpose of a connection. Worlds have numbers.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum CablePurpose {
-    /// Between a rank and a hub.
+    /// Control connection between a rank and a hub.
     Control(u64),
     Data(u64),
-    /// Messages from this rank.
+    /// Messages that the given rank sends.
     Messages(u64, usize),
-    /// The agreement of survivors.
+    /// Connection for the agreement of survivors.
     Kin,
 }
 
-/// One direction of a connection.
+/// Address of one direction of a connection.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct CableDirection {
     pub purpose: CablePurpose,
@@ -35,25 +35,25 @@ pub enum CablePayload {
     Message(Box<MembershipMessage>),
     Word(Box<AgreementMessage>),
     Bytes(Vec<u8>),
-    /// So many bytes have been taken.
+    /// The reader has consumed this number of bytes.
     Room(usize),
-    /// The sender's end is closed.
+    /// The sender has closed its end.
     End,
 }
 
-/// One direction of a connection, as both ends see it.
+/// State of one direction of a connection, as both ends see it.
 #[derive(Debug, Default)]
 pub struct Cable {
     pub on_its_way: VecDeque<(u64, CablePayload)>,
-    /// Bytes that can be read.
+    /// Received bytes that the reader has not consumed.
     pub arrived: VecDeque<u8>,
-    /// Bytes that were sent, and not known to be taken.
+    /// Sent bytes without a confirmation that the reader has consumed them.
     pub unread_bytes: usize,
-    /// The reader knows that no more comes.
+    /// Whether the reader knows that no more data follows.
     pub has_ended: bool,
 }
 
-/// How far the opening of a connection has come.
+/// Progress of the opening of a connection.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Opening {
     Asked,

@@ -1,16 +1,16 @@
-//! The collectives of a program, each looked at.
+//! Collectives of a program, each with a check of its result.
 
 use crate::program::RankProgram;
 use ripieno::{BufferMemory, Element, Error, Op};
 
 impl RankProgram {
-    /// What `rank` gives at `step`, the element at `place`.
+    /// Return the element at `place` of the contribution of `rank` to `step`.
     fn given(&self, rank: usize, step: usize, place: usize) -> i64 {
         let named = self.logical.as_ref().map_or_else(|| self.first[rank], |_| rank);
         1000 * (named as i64 + 1) + 7 * step as i64 + place as i64
     }
 
-    /// One of the collectives, and whether it is right.
+    /// Run one of the collectives and check its result.
     pub fn call(&self, step: usize) -> Result<(), Error> {
         let comm = self.calls();
         let (p, rank) = (comm.world_size(), comm.rank());
@@ -27,7 +27,7 @@ impl RankProgram {
         let mut all = words(&vec![-1; p * count]);
         let own_chunk = 8 * rank * count..8 * (rank + 1) * count;
         all[own_chunk.clone()].copy_from_slice(&vector);
-        // What differs from rank to rank is of no use here.
+        // The message omits the vectors, because their values differ between ranks.
         let right =
             |got: &[u8], expected: &[i64]| assert!(numbers(got) == expected, "step {step}: wrong bytes on {rank}");
         match (step + self.stage.scene().steps) % 12 {
@@ -79,7 +79,7 @@ impl RankProgram {
                 right(&vector, &(0..count).map(|place| sum(rank + 1, place)).collect::<Vec<_>>());
             }
             9 if p > 1 => {
-                // Around the ring, one after the other.
+                // One rank after the other, around the ring.
                 if rank > 0 {
                     comm.receive(&mut vector, Element::I64, rank - 1)?;
                     right(&vector, &(0..count).map(|place| given(rank - 1, place)).collect::<Vec<_>>());
@@ -89,7 +89,7 @@ impl RankProgram {
                 }
             }
             10 if p > 1 => {
-                // Messages and a collective pass each other. Some ranks receive first, others only in the end.
+                // A message overlaps a collective. Some ranks receive before the collective, others after it.
                 let distance = 1 + step % (p - 1);
                 let (to, from) = ((rank + distance) % p, (rank + p - distance) % p);
                 let expected = [given(from, 0), given(from, 1)].map(|value| words(&[value]));

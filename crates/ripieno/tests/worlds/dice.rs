@@ -1,6 +1,6 @@
-//! Numbers that look random, by a seed.
+//! Pseudo-random numbers from a seed.
 
-/// Splitmix64.
+/// The generator splitmix64.
 #[derive(Clone)]
 pub struct WorldRandom(pub u64);
 
@@ -17,7 +17,7 @@ impl WorldRandom {
         self.below(100) < percent
     }
 
-    /// A number from `least` on, below `limit`.
+    /// Return a number in `least..limit`.
     pub fn between(&mut self, least: u64, limit: u64) -> u64 {
         least + self.below(limit - least)
     }

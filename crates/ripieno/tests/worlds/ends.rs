@@ -1,12 +1,12 @@
-//! Whether all have ended as they may.
+//! Checks of the results of all ranks at the end of a run.
 
 use crate::process::ProgramEnding;
 use crate::world::SimulatedWorld;
 
-/// Whether whoever lives has finished, or was told why not.
+/// Check that each surviving rank has finished or received a reason.
 pub fn check_end(world: &mut SimulatedWorld) {
     let is_one_node = world.scene.host_count() == 1;
-    // On a single node without more than half a rank that stood still may go its own way.
+    // On a single node, ranks may continue without a majority, and a rank that was stopped may continue separately.
     let exempt = |rank: usize| is_one_node && world.processes[rank].has_stood_still;
     world.verdicts.check_decisions(exempt);
     let divided = world.verdicts.divided.len() as u64;
@@ -24,7 +24,7 @@ pub fn check_end(world: &mut SimulatedWorld) {
             assert!(!must_finish, "rank {rank} did not finish, though none was silent or late: {why}");
         }
         if let Some((who, _)) = world.scene.differs {
-            // A replica of whoever differs may end well by what the other replicas send.
+            // A replica of the differing rank may succeed with the data of the other replicas.
             let must_hear = world.scene.replicas == 1 || rank == who;
             let has_heard = matches!(ending, ProgramEnding::Differed(_));
             assert!(has_heard || !must_hear, "rank {rank} was not told of a difference: {ending:?}");
@@ -37,7 +37,7 @@ pub fn check_end(world: &mut SimulatedWorld) {
     }
 }
 
-/// Whether a replica of every rank is alive.
+/// Return whether each logical rank has a living replica.
 fn every_rank_lives(world: &SimulatedWorld) -> bool {
     let count = world.processes.len() / world.scene.replicas;
     (0..count)

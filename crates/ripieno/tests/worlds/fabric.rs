@@ -1,4 +1,4 @@
-//! A rank's fabric over simulated links: as the endpoint of `ripieno-net`, without its sockets.
+//! A rank's fabric over simulated links: the endpoint of `ripieno-net` without its sockets.
 
 use crate::cables::{CableDirection, CablePurpose, Opening};
 use crate::faults::HEARTBEAT;
@@ -17,13 +17,13 @@ const VERDICT_TIMEOUT_US: u64 = 1_500_000;
 
 pub struct WorldRank {
     pub stage: Arc<WorldStage>,
-    /// Its number in the first world.
+    /// The rank's number in the first world.
     pub own: usize,
     pub world: u64,
     pub rank: usize,
     pub members: Vec<usize>,
     pub seats: Vec<u64>,
-    /// By the index of the link.
+    /// Links, by link index.
     pub slots: Vec<WorldLink>,
     pub topology: Arc<Topology>,
     pub replicas: usize,
@@ -46,7 +46,7 @@ impl WorldRank {
         self.stage.lock().event(self.own, self.world, MembershipEvent::Request(request));
     }
 
-    /// Reports and waits for the verdict; without one the job has failed of `alone`.
+    /// Report a problem and wait for the verdict. Without a verdict in time, the job fails with `alone`.
     fn report_and_wait(&self, request: MembershipRequest, alone: JobFailure) {
         report(&self.stage, self.own, self.world, request, alone);
     }
@@ -230,7 +230,7 @@ impl Fabric for WorldRank {
 }
 
 impl WorldRank {
-    /// How a link is opened: from the rank that connects.
+    /// Return the direction of the connection request: from the connecting rank to its peer.
     fn way(&self, id: LinkId) -> CableDirection {
         let (own, other) = (self.own, self.members[id.peer]);
         let (is_own, purpose) = match id.channel {
@@ -242,7 +242,7 @@ impl WorldRank {
         CableDirection { purpose, from, to }
     }
 
-    /// Memory does not tell of a death, nor a cable that is cut.
+    /// Detect a dead or unreachable peer. Shared memory does not show a death, and a cut connection shows no error.
     fn look_after(&mut self, id: LinkId) {
         let (peer, index) = (id.peer, id.index(self.members.len()));
         let world = self.stage.lock();
@@ -268,7 +268,7 @@ impl Drop for WorldRank {
         let mut world = self.stage.lock();
         if world.processes[self.own].lives() && !world.is_over {
             world.close_links(self.own, self.world);
-            // The first world's monitor lives on: it answers for the agreement.
+            // The monitor of the first world continues: it serves the agreement.
             if self.world != 0 {
                 world.leave(self.own, self.world);
             }

@@ -1,4 +1,4 @@
-//! What a seed makes of a world: its hosts, its cables, its clocks, and what goes wrong.
+//! Worlds drawn from a seed: hosts, connections, clocks and faults.
 
 use crate::dice::WorldRandom;
 use ripieno_run::membership::MembershipTiming;
@@ -9,11 +9,11 @@ pub const HEARTBEAT: Duration = Duration::from_millis(1000);
 pub const TIMING: MembershipTiming =
     MembershipTiming { join_timeout: Duration::from_millis(3000), heartbeat_timeout: HEARTBEAT };
 pub const PATIENCE: AgreementTimeouts = AgreementTimeouts { silence: HEARTBEAT, late: Duration::from_millis(3000) };
-/// Faults come until then; then cables heal, and whoever is stopped goes on.
+/// Faults occur before this time. After it, stopped ranks resume and cut connections heal.
 pub const CALM_AT_US: u64 = 8_000_000;
-/// A program computes for less than this between two calls.
+/// Upper bound of a program's computation between two calls.
 pub const COMPUTING_US: u64 = 400_000;
-/// Nobody is at anything by then.
+/// End of the run; all ranks are idle before it.
 pub const END_US: u64 = 240_000_000;
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -25,7 +25,7 @@ pub enum WorldFault {
         rank: usize,
         for_us: u64,
     },
-    /// Nothing passes from a host to another.
+    /// Packets from one host to another are lost.
     Cut {
         from: usize,
         to: usize,
@@ -33,24 +33,24 @@ pub enum WorldFault {
     },
 }
 
-/// A world as its seed draws it.
+/// The parameters of a world, drawn from its seed.
 #[derive(Clone, Debug)]
 pub struct Scene {
     pub replicas: usize,
     pub hosts: Vec<usize>,
-    /// The longest time a packet takes between hosts.
+    /// Upper bound of a packet's delay between hosts.
     pub delay_us: u64,
     pub link_bytes: usize,
     pub steps: usize,
-    /// When, and what.
+    /// Time and kind of each fault.
     pub faults: Vec<(u64, WorldFault)>,
-    /// The rank whose program raises, and at which step.
+    /// The rank with a program that raises, and the step.
     pub raises: Option<(usize, usize)>,
-    /// The rank that calls something else, and at which step.
+    /// The rank that calls a different collective, and the step.
     pub differs: Option<(usize, usize)>,
-    /// When each rank begins, by the virtual clock.
+    /// Start of each rank, in virtual time.
     pub starts_us: Vec<u64>,
-    /// How far each rank's clock is off, and how many millionths it runs fast.
+    /// Offset of each rank's clock in microseconds, and its drift in parts per million.
     pub clocks: Vec<(u64, u64)>,
 }
 
@@ -94,7 +94,7 @@ impl Scene {
         let (has_stops, has_cuts) = (dice.chance(50), self.host_count() > 1 && dice.chance(50));
         let together = dice.between(100_000, 2_000_000);
         for _ in 0..dice.below(4) {
-            // Many at about one time, when the ranks are at work on the first.
+            // Most faults occur close together, while ranks still handle the first one.
             let at = if dice.chance(60) { together + dice.below(600_000) } else { dice.below(CALM_AT_US) };
             match dice.below(4) {
                 0 if has_stops => {
@@ -107,7 +107,7 @@ impl Scene {
         }
     }
 
-    /// A cable between two hosts one way or both, or those of a host to all others.
+    /// Cut one host from one other or from all others, in one or both directions.
     fn draw_cut(&mut self, dice: &mut WorldRandom, at: u64) {
         let count = self.host_count();
         let for_us = 1000 * if dice.chance(40) { dice.between(50, 700) } else { dice.between(1_500, 8_000) };
@@ -129,20 +129,20 @@ impl Scene {
         1 + self.hosts.iter().max().copied().unwrap_or(0)
     }
 
-    /// Whether all that goes wrong is told of at once.
+    /// Return whether all faults are detected at once: kills only.
     pub fn is_seen(&self) -> bool {
         self.faults.iter().all(|(_, fault)| matches!(fault, WorldFault::Kill { .. }))
     }
 
-    /// How long a call may take at most: what is promised, what delays add, and what comes to it by faults that nobody
-    /// is lost to.
+    /// Return the upper bound of a call's duration: the documented bound, network delays, and the time added by faults
+    /// that lose no rank.
     pub fn call_bound_us(&self) -> u64 {
         let quiet = 3_000_000 + COMPUTING_US + 200 * self.delay_us;
         let silent = if self.is_seen() { 0 } else { HEARTBEAT.as_micros() as u64 + 1_500_000 };
         quiet + silent + self.faults.len() as u64 * silent
     }
 
-    /// How long it may take to be back in a smaller world.
+    /// Return the upper bound of the time until a rank is in a smaller world.
     pub fn shrink_bound_us(&self) -> u64 {
         let once = (PATIENCE.late + 6 * PATIENCE.silence + HEARTBEAT + Duration::from_secs(2)).as_micros() as u64;
         if self.is_seen() { self.call_bound_us() + once / 2 } else { (2 + self.faults.len() as u64) * once }

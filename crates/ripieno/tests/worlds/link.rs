@@ -1,4 +1,4 @@
-//! A link between two simulated processes: over memory, which tells of no death, or over a cable.
+//! A link between two simulated processes, over shared memory, which shows no death, or over a network connection.
 
 use crate::cables::{CableDirection, CablePayload};
 use crate::stage::WorldStage;
@@ -7,7 +7,7 @@ use std::sync::Arc;
 
 pub struct SimulatedLink {
     pub stage: Arc<WorldStage>,
-    /// From this rank to the peer.
+    /// The direction from this rank to the peer.
     pub way: CableDirection,
     pub is_memory: bool,
     pub seen: Vec<u8>,
@@ -40,7 +40,7 @@ impl Link for SimulatedLink {
             if world.dice.chance(10) { world.dice.below(3000) } else { 0 }
         };
         if pause_us > 0 {
-            // Others have the core.
+            // Other ranks use the core.
             self.stage.sleep(self.way.from, pause_us);
         }
         Ok(())

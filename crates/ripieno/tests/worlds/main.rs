@@ -1,15 +1,18 @@
-//! Whole worlds on a virtual clock: communicators, executors, membership, meetings, agreements and shrinking as they
-//! are, over simulated links. One seed is one run.
+//! Simulation of whole worlds on a virtual clock. The real communicators, executors, membership, meetings, agreements
+//! and shrinking run over simulated links. One seed is one run.
 //!
-//! A seed draws a world (hosts, delays, buffers, clocks that are apart), a program of collectives of all kinds, and
-//! what goes wrong: ranks are killed, stopped and resumed, programs raise, cables between hosts are cut one way or
-//! both, hosts are parted from all others, and in some programs one rank calls something else. Every rank has a thread,
-//! of which one runs at a time; the others wait for an event of the virtual clock. After each event it is checked that
-//! nobody waits beyond the bound, and that links and queues hold no more than they may; after each call, that the bytes
-//! are right; at each failure, that ranks of a world are told the same; at the end, that whoever lives has finished, or
-//! was told why not.
+//! A seed draws a world (hosts, delays, buffers, clock offsets), a program of collectives of all kinds, and faults.
+//! Ranks are killed, or stopped and resumed. Programs raise. Connections between hosts are cut in one or both
+//! directions; hosts are cut off from all others. In some programs one rank calls a different collective.
 //!
-//! `RIPIENO_SEED=n` plays that seed alone, `RIPIENO_SEEDS=n` so many.
+//! Each rank has a thread. One thread runs at a time; the others wait for an event of the virtual clock. The tests
+//! check:
+//! - after each event: no rank waits beyond its bound, and links and queues stay within their limits;
+//! - after each call: the bytes are right;
+//! - at each failure: the ranks of a world receive the same failure;
+//! - at the end: each surviving rank has finished or received a reason.
+//!
+//! `RIPIENO_SEED=n` runs seed `n` alone. `RIPIENO_SEEDS=n` runs the first `n` seeds.
 
 mod cables;
 mod calls;
@@ -31,7 +34,7 @@ mod world;
 use stage::WorldStage;
 use std::collections::BTreeMap;
 
-/// What has become of the ranks of all worlds.
+/// Counts of the results of the ranks, over all worlds.
 #[derive(Default)]
 struct WorldCounts(BTreeMap<&'static str, u64>);
 

@@ -1,4 +1,4 @@
-//! How ranks meet: the first world, and those of the survivors, as the endpoint of `ripieno-net` does it.
+//! Meetings of ranks, for the first world and for survivors, as in the endpoint of `ripieno-net`.
 
 use crate::cables::{CableDirection, CablePurpose, Opening};
 use crate::fabric::{WorldLink, WorldRank};
@@ -18,13 +18,13 @@ const MEETING_MARGIN: Duration = Duration::from_secs(1);
 const MEETINGS_MAX: usize = 8;
 
 impl WorldRank {
-    /// Meets all ranks of the first world.
+    /// Meet all ranks of the first world.
     pub fn meet_first(stage: &Arc<WorldStage>, own: usize) -> Result<WorldRank, String> {
         let size = stage.scene().hosts.len();
         WorldRank::meet(stage, own, 0, (0..size).collect(), vec![0; size], TIMING.join_timeout)
     }
 
-    /// Calls the hubs, and waits until all have come.
+    /// Connect to the hubs and wait until all ranks have connected.
     fn meet(
         stage: &Arc<WorldStage>,
         own: usize,
@@ -80,7 +80,7 @@ impl WorldRank {
 
     fn wait_for_all(&self, timeout_us: u64) -> Result<(), String> {
         let met = self.stage.wait_for(self.own, timeout_us, |world| {
-            // The launcher, or the agreement, tells rank 0 who has ended.
+            // The launcher or the agreement reports ended ranks to rank 0.
             let has_ended = |&member: &usize| match self.world {
                 0 => !world.processes[member].lives(),
                 _ => world.processes[self.own].ended.contains(&member),
@@ -117,7 +117,7 @@ impl WorldRank {
             };
             match self.meet_agreed(&decision) {
                 Ok(fabric) => return Ok(fabric),
-                // Somebody else has ended meanwhile: once more.
+                // Another rank has ended in the meantime: retry.
                 Err(error) => last = error,
             }
             let mut world = self.stage.lock();

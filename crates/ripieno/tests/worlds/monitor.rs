@@ -1,29 +1,29 @@
-//! A rank's monitor in one world, as `ripieno-net` has it: the membership machine, and what it has said.
+//! A rank's monitor in one world, as in `ripieno-net`: the membership machine and its reports.
 
 use ripieno_run::JobFailure;
 use ripieno_run::membership::{CallHistory, Membership};
 use std::collections::BTreeMap;
 
-/// How long a hub that has left stays to watch over those that work.
+/// How long a departed hub continues to monitor the working ranks.
 pub const LINGER_US: u64 = 1_000_000;
-/// How long another rank that has left waits for the hub to hang up.
+/// How long any other departed rank waits for the hub to close the connection.
 pub const HANG_UP_US: u64 = 500_000;
 
 pub struct WorldMonitor {
-    /// This rank, and everybody's number in the first world.
+    /// This rank in this world; `members` maps each rank to its rank in the first world.
     pub rank: usize,
     pub members: Vec<usize>,
-    /// Where it can be met.
+    /// The address at which the rank accepts connections.
     pub seat: u64,
     pub machine: Membership,
     pub history: CallHistory,
     pub failure: Option<JobFailure>,
     pub losses: BTreeMap<usize, JobFailure>,
     pub is_complete: bool,
-    /// When it ends whatever is left to do; set once the rank has left.
+    /// The time at which the monitor ends even with work left; set once the rank has left.
     pub end_us: Option<u64>,
     pub is_over: bool,
-    /// Its next tick is on the agenda.
+    /// The time of the next planned tick.
     pub next_us: u64,
 }
 

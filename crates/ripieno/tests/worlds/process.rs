@@ -1,4 +1,4 @@
-//! A rank's process: whether it runs, what it waits for, its monitors and its part in agreements.
+//! The process of a rank: its state, current activity, monitors and part in agreements.
 
 use crate::cables::{CableDirection, CablePayload};
 use crate::faults::PATIENCE;
@@ -13,11 +13,11 @@ pub enum ProcessLife {
     Stopped {
         since_us: u64,
     },
-    /// Killed, or its program has ended and the process with it.
+    /// The process was killed, or its program and the process have ended.
     Over,
 }
 
-/// What has become of the agreement that a rank has begun last.
+/// Result of the latest agreement that a rank has begun.
 #[derive(Clone, Debug, PartialEq)]
 pub enum AgreementResult {
     Decided(Decision),
@@ -25,7 +25,7 @@ pub enum AgreementResult {
     GaveUp(String),
 }
 
-/// What the program is at.
+/// The current activity of the program, and its time limit.
 #[derive(Clone, Copy, Debug)]
 pub struct ProcessActivity {
     pub what: &'static str,
@@ -33,24 +33,24 @@ pub struct ProcessActivity {
     pub bound_us: u64,
 }
 
-/// How a program has ended.
+/// Result of a program.
 #[derive(Clone, Debug, PartialEq)]
 pub enum ProgramEnding {
     Done,
     Raised,
     Differed(String),
-    /// It was told that it cannot go on, and why.
+    /// A call reported the given reason why the program cannot continue.
     Failed(String),
 }
 
 pub struct Process {
     pub host: usize,
     pub life: ProcessLife,
-    /// How far its clock is off, and how many millionths it runs fast.
+    /// Offset of the process's clock in microseconds, and its drift in parts per million.
     clock: (u64, u64),
-    /// Counts sleeps, so that an alarm of an earlier one wakes nobody.
+    /// Number of sleeps. An alarm of an earlier sleep has an old number and is ignored.
     pub nap: u64,
-    /// Something has come since it last looked.
+    /// Whether an event has arrived since the process last checked.
     pub has_news: bool,
     pub doing: Option<ProcessActivity>,
     pub ending: Option<ProgramEnding>,
@@ -58,9 +58,9 @@ pub struct Process {
     pub agreement: Agreement,
     pub outcome: Option<AgreementResult>,
     pub ended: BTreeSet<usize>,
-    /// What came while it was stopped.
+    /// Payloads that arrived while the process was stopped.
     pub held: Vec<(CableDirection, CablePayload)>,
-    /// Others may have left it out.
+    /// Whether the process was stopped, so that other ranks may have excluded it.
     pub has_stood_still: bool,
 }
 
@@ -92,13 +92,13 @@ impl Process {
         self.life == ProcessLife::Runs
     }
 
-    /// The time by its own clock.
+    /// Convert virtual time to the process's own clock.
     pub fn local(&self, now_us: u64) -> Duration {
         let (offset_us, fast) = self.clock;
         Duration::from_micros(offset_us + now_us + (u128::from(now_us) * u128::from(fast) / 1_000_000) as u64)
     }
 
-    /// When it is `local` by its own clock, or a moment later.
+    /// Return a virtual time, at most a moment late, at which the process's own clock shows `local`.
     pub fn global(&self, local: Duration) -> u64 {
         let (offset_us, fast) = self.clock;
         let since = local.as_micros().saturating_sub(u128::from(offset_us));

@@ -1,4 +1,4 @@
-//! What a rank does: collectives of all kinds, each looked at, and when one fails it goes on with those who are left.
+//! The program of a rank: collectives of all kinds, each checked. After a failure it continues with the survivors.
 
 use crate::calls::{numbers, words};
 use crate::fabric::WorldRank;
@@ -9,22 +9,22 @@ use ripieno::{Communicator, Element, Error, Op, Survivors};
 use ripieno_run::JobFailure;
 use std::sync::Arc;
 
-/// A rank that has left waits for its monitor so long at most.
+/// How long a departed rank waits for its monitor.
 const FAREWELL_US: u64 = 3_000_000;
 
-/// One rank's program in one of its worlds.
+/// A rank's program in one of its worlds.
 pub struct RankProgram {
     pub stage: Arc<WorldStage>,
     pub own: usize,
     pub comm: Communicator,
-    /// Of logical ranks, where these have replicas.
+    /// The communicator of logical ranks, with replicas only.
     pub logical: Option<Communicator>,
     pub world: u64,
-    /// The first world's number of each rank.
+    /// The number of each rank in the first world.
     pub first: Vec<usize>,
 }
 
-/// The life of rank `own`.
+/// Run the program of rank `own` from its start to its end.
 pub fn live(stage: &Arc<WorldStage>, own: usize) -> ProgramEnding {
     let ending = match WorldRank::meet_first(stage, own) {
         Ok(fabric) => play(stage, own, fabric),
@@ -121,7 +121,7 @@ impl RankProgram {
         world.processes[self.own].doing = Some(ProcessActivity { what, since_us, bound_us });
     }
 
-    /// What the program does between two calls.
+    /// Simulate the computation between two calls.
     fn compute(&self) {
         let for_us = self.stage.lock().dice.below(COMPUTING_US);
         let _: Option<()> = self.stage.wait_for(self.own, for_us, |_| None);
@@ -148,7 +148,8 @@ impl RankProgram {
         Ok(())
     }
 
-    /// The step that all go on with: who needs nothing of the others may be some calls ahead.
+    /// Return the step at which all ranks resume, the least of all. A rank that needs no data from others may be some
+    /// calls ahead.
     fn agreed_step(&self, own: usize) -> Result<usize, Error> {
         let mut least = words(&[own as i64]);
         self.comm.allreduce(&mut least, Element::I64, Op::Min, None)?;

@@ -1,5 +1,5 @@
-//! The threads of the ranks, of which one runs at a time: whoever goes to sleep lets the clock run on, and hands over
-//! to whom an event wakes.
+//! The threads of the ranks. One thread runs at a time. A thread that goes to sleep advances the virtual clock and
+//! hands control to the rank that the next event wakes.
 
 use crate::ends;
 use crate::faults::Scene;
@@ -10,7 +10,7 @@ use std::collections::BTreeMap;
 use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 
-/// What ends the thread of a process that was killed.
+/// Panic payload that ends the thread of a killed process.
 struct Killed;
 
 pub struct WorldStage {
@@ -20,7 +20,7 @@ pub struct WorldStage {
 }
 
 impl WorldStage {
-    /// The run of a seed: what was counted, or what went wrong.
+    /// Run a seed. Return the counts, or the description of a violated condition.
     pub fn play(seed: u64) -> Result<BTreeMap<&'static str, u64>, String> {
         let world = SimulatedWorld::new(seed);
         let size = world.processes.len();
@@ -49,7 +49,7 @@ impl WorldStage {
         self.lock().scene.clone()
     }
 
-    /// Lets all happen, then ends the threads that are left and looks at how all have ended.
+    /// Process all events, end the remaining threads, and check all results.
     fn run(&self) {
         let mut world = self.lock();
         self.advance(&mut world);
@@ -68,7 +68,7 @@ impl WorldStage {
         }
     }
 
-    /// Waits until it is nobody's turn.
+    /// Wait until no rank has the turn.
     fn wait<'a>(&'a self, world: MutexGuard<'a, SimulatedWorld>) -> MutexGuard<'a, SimulatedWorld> {
         self.nobodys.wait_while(world, |world| world.turn.is_some()).unwrap_or_else(PoisonError::into_inner)
     }
@@ -85,7 +85,7 @@ impl WorldStage {
         }
     }
 
-    /// The life of a rank's thread.
+    /// Run the thread of a rank.
     fn live(self: &Arc<WorldStage>, rank: usize) {
         let lived = catch_unwind(AssertUnwindSafe(|| {
             self.wait_for_turn(rank, self.lock());
@@ -113,7 +113,7 @@ impl WorldStage {
         }
     }
 
-    /// Sleeps until something comes, for so long at most; whether something has come.
+    /// Sleep until an event arrives, at most for `for_us`. Return whether an event has arrived.
     pub fn sleep(&self, rank: usize, for_us: u64) -> bool {
         let mut world = self.lock();
         if !world.processes[rank].lives() || world.is_over {
@@ -139,7 +139,7 @@ impl WorldStage {
         }
     }
 
-    /// Waits for what `found` looks for, for so long at most.
+    /// Wait until `found` returns a value, at most for `for_us`.
     pub fn wait_for<T>(
         &self,
         rank: usize,
@@ -165,13 +165,13 @@ impl WorldStage {
         }
     }
 
-    /// Notes how a program ends before its process does.
+    /// Record the result of a program before its process ends.
     pub fn note_ending(&self, rank: usize, ending: &ProgramEnding) {
         self.lock().processes[rank].ending = Some(ending.clone());
     }
 }
 
-/// What a panic has said.
+/// Return the message of a panic.
 fn said(panic: &(dyn std::any::Any + Send)) -> String {
     let text = panic.downcast_ref::<String>().cloned();
     text.or_else(|| panic.downcast_ref::<&str>().map(|text| text.to_string())).unwrap_or_else(|| "a panic".to_string())

@@ -1,26 +1,26 @@
-//! Connections: what is on its way between two processes, what arrives, and how they are opened.
+//! Connections: the payloads in transit between two processes, their delivery, and the opening of connections.
 
 use crate::cables::{CableDirection, CablePayload, CablePurpose, Opening};
 use crate::faults::HEARTBEAT;
 use crate::world::{SimulatedWorld, WorldEvent};
 use ripieno_run::membership::{MembershipEvent, agreement};
 
-/// What is cut, or cannot be opened yet, is tried again so much later.
+/// Delay before a lost payload is sent again, and before the next attempt to open a connection.
 const AGAIN_US: u64 = 20_000;
-/// How long a connection of an agreement may take to open, and a link.
+/// Time limits for opening a connection: of an agreement, and of a link.
 const KIN_TIMEOUT_US: u64 = HEARTBEAT.as_micros() as u64;
 const LINK_TIMEOUT_US: u64 = 20_000_000;
-/// More messages than these are never on their way between two ranks.
+/// Upper bound on the payloads in transit in one direction of a connection.
 const MESSAGES_MAX: usize = 4000;
 
 impl SimulatedWorld {
-    /// Whether a packet between the two hosts is lost now.
+    /// Return whether packets between the two hosts are lost now.
     pub fn is_cut(&self, from: usize, to: usize) -> bool {
         let hosts = (self.processes[from].host, self.processes[to].host);
         self.cuts.get(&hosts).is_some_and(|&(count, _)| count > 0)
     }
 
-    /// For how long packets have been lost between the two, either way.
+    /// Return how long packets between the two hosts have been lost, in either direction.
     pub fn cut_for_us(&self, one: usize, other: usize) -> u64 {
         let (one, other) = (self.processes[one].host, self.processes[other].host);
         let since = [(one, other), (other, one)].into_iter().filter_map(|hosts| self.cuts.get(&hosts));
@@ -47,12 +47,12 @@ impl SimulatedWorld {
 
     pub fn arrive(&mut self, way: CableDirection) {
         if self.is_cut(way.from, way.to) {
-            // It is sent again until it comes through.
+            // The sender repeats it until it arrives.
             return self.plan(self.now_us + AGAIN_US, WorldEvent::Arrival(way));
         }
         let Some((_, freight)) = self.ways.get_mut(&way).and_then(|cable| cable.on_its_way.pop_front()) else { return };
         if !self.processes[way.to].lives() {
-            // Its system says so to whoever sends there.
+            // The operating system of the dead process resets the connection.
             if !matches!(freight, CablePayload::End) && !self.ways[&way.back()].has_ended {
                 self.ship(way.back(), CablePayload::End);
             }
@@ -78,12 +78,12 @@ impl SimulatedWorld {
         }
     }
 
-    /// Gives a monitor, or the agreement, what has come.
+    /// Deliver a payload to a monitor or to the agreement.
     pub fn deliver(&mut self, way: CableDirection, freight: CablePayload) {
         match (way.purpose, freight) {
             (CablePurpose::Control(world), freight) => {
                 let Some(monitor) = self.processes[way.to].monitors.get(&world) else {
-                    // It has asked for this connection, and is about to take it.
+                    // The process has requested this connection and accepts it soon.
                     return self.processes[way.to].held.push((way, freight));
                 };
                 let peer = monitor.members.iter().position(|&member| member == way.from).expect("peers are members");
@@ -109,7 +109,7 @@ impl SimulatedWorld {
         }
     }
 
-    /// A new address for `rank`.
+    /// Open a new address of `rank` and return it.
     pub fn listen(&mut self, rank: usize) -> u64 {
         self.order += 1;
         self.listeners.get_mut(&rank).expect("every rank has some").push(self.order);
@@ -120,7 +120,7 @@ impl SimulatedWorld {
         self.listeners.get_mut(&rank).expect("every rank has some").retain(|&listener| listener != seat);
     }
 
-    /// Asks for a connection to where `seat` was.
+    /// Request a connection to the address `seat`.
     pub fn ask(&mut self, way: CableDirection, seat: u64) {
         self.openings.insert(way, Opening::Asked);
         let delay_us = self.delay_us(way) + self.delay_us(way.back());
@@ -146,7 +146,7 @@ impl SimulatedWorld {
             self.ways.entry(way.back()).or_default();
             self.opened(way);
         } else if self.now_us - since_us > limit_us {
-            // Of an agreement it is tried again on the next beat.
+            // The agreement retries at its next beat.
             match purpose {
                 CablePurpose::Kin => self.openings.remove(&way),
                 _ => self.openings.insert(way, Opening::Refused),
@@ -157,7 +157,7 @@ impl SimulatedWorld {
         }
     }
 
-    /// Whether somebody is there that proves who it is.
+    /// Return whether a running process can authenticate itself at the other end.
     fn is_answered(&self, purpose: CablePurpose, to: usize) -> bool {
         let process = &self.processes[to];
         process.runs()

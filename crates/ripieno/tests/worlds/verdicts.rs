@@ -1,4 +1,4 @@
-//! What ranks were told, world by world: all of a world the same, and of one that was at fault.
+//! Failures reported to ranks, per world: all ranks of a world get the same one, and it names a faulty rank.
 
 use ripieno_run::JobFailure;
 use ripieno_run::membership::agreement::Decision;
@@ -6,30 +6,31 @@ use std::collections::{BTreeMap, BTreeSet};
 
 #[derive(Debug, Default)]
 pub struct Verdicts {
-    /// To whom something was done, or who did something.
+    /// Ranks that a fault affected or that caused one.
     pub faulty: BTreeSet<usize>,
     pub killed: BTreeSet<usize>,
-    /// What was told in each world, to whom; ranks are those of the first world.
+    /// Failure reported to each rank, per world. Ranks are numbered as in the first world.
     told: BTreeMap<u64, BTreeMap<usize, String>>,
     decided: BTreeMap<u32, Vec<(usize, Decision)>>,
-    /// Worlds in which ranks were told different things.
+    /// Worlds with different failures at different ranks.
     pub divided: BTreeSet<u64>,
 }
 
 impl Verdicts {
-    /// Notes what `rank` was told in `world`.
+    /// Record the failure that `rank` received in `world`, and check it.
     pub fn note(&mut self, world: u64, members: &[usize], rank: usize, failure: &JobFailure) {
         let what = match failure {
             JobFailure::RankFailed { rank: culprit, .. } => {
                 let culprit = members[*culprit];
-                // Whom nothing was done to is named only to a rank that stood still, or was cut off, itself, as rank 0
-                // was: others have let go of them.
+                // A failure may name an unaffected rank only if both the receiving rank and rank 0 of this world are
+                // faulty: then other ranks have closed their connections to them.
                 let is_sound = |rank: usize| !self.faulty.contains(&rank);
                 assert!(
                     !is_sound(culprit) || !(is_sound(rank) || is_sound(members[0])),
                     "rank {rank} was told that rank {culprit} failed, to which nothing had happened: {failure}"
                 );
-                // Where ranks have replicas the others go on without one, which alone is told of itself.
+                // With replicas, the other ranks continue without the lost replica. Only the lost replica receives its
+                // own failure.
                 if culprit == rank {
                     return;
                 }
@@ -44,20 +45,20 @@ impl Verdicts {
         if !has_other {
             return;
         }
-        // Whoever hears nothing of rank 0, or is not heard, judges by itself.
+        // A rank that cannot exchange messages with rank 0 decides alone.
         let hub = members[0];
         assert!(self.faulty.contains(&hub), "ranks of world {world} were told of different culprits: {told:?}");
         self.divided.insert(world);
     }
 
-    /// Two that come back from an agreement have the same ranks beside them.
+    /// Record the decision of an agreement. [`Verdicts::check_decisions`] compares the members.
     pub fn note_decision(&mut self, rank: usize, decision: &Decision) {
         let decided = self.decided.entry(decision.epoch).or_default();
         assert!(decision.members.contains(&rank), "who goes on is one of those who go on");
         decided.push((rank, decision.clone()));
     }
 
-    /// Whether ranks, but for `exempt`, have gone on with different others.
+    /// Check that all ranks except the `exempt` ones continue with the same members.
     pub fn check_decisions(&self, exempt: impl Fn(usize) -> bool) {
         for (epoch, decided) in &self.decided {
             let judged: Vec<_> = decided.iter().filter(|(rank, _)| !exempt(*rank)).collect();

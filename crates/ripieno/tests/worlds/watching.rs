@@ -1,4 +1,4 @@
-//! Monitors and agreements: the events that their machines get, and what these want.
+//! Monitors and agreements: the events passed to their machines, and the actions that the machines request.
 
 use crate::cables::{CableDirection, CablePayload, CablePurpose, Opening};
 use crate::monitor::{HANG_UP_US, LINGER_US, WorldMonitor};
@@ -10,7 +10,7 @@ use ripieno_run::{JobFailure, Replicas};
 use std::time::Duration;
 
 impl SimulatedWorld {
-    /// Hands an event to the monitor of `rank` in `world`, and does what its machine wants.
+    /// Pass an event to the monitor of `rank` in `world`, and perform the actions that its machine requests.
     pub fn event(&mut self, rank: usize, world: u64, event: MembershipEvent) {
         let now = self.processes[rank].local(self.now_us);
         let Some(monitor) = self.processes[rank].monitors.get_mut(&world).filter(|monitor| !monitor.is_over) else {
@@ -79,7 +79,7 @@ impl SimulatedWorld {
         ways.into_iter().for_each(|way| self.ship(way, CablePayload::End));
     }
 
-    /// The links of `rank` in `world` end.
+    /// Close the links of `rank` in `world`.
     pub fn close_links(&mut self, rank: usize, world: u64) {
         self.hang_up(rank, |purpose| match purpose {
             CablePurpose::Data(of) | CablePurpose::Messages(of, _) => of == world,
@@ -87,7 +87,7 @@ impl SimulatedWorld {
         });
     }
 
-    /// The rank leaves `world` in good order.
+    /// Let the rank leave `world` in an orderly way.
     pub fn leave(&mut self, rank: usize, world: u64) {
         let replicas = self.scene.replicas;
         let Some(monitor) = self.processes[rank].monitors.get_mut(&world).filter(|monitor| !monitor.is_over) else {
@@ -102,7 +102,7 @@ impl SimulatedWorld {
         self.event(rank, world, MembershipEvent::Request(MembershipRequest::Leave));
     }
 
-    /// Begins to watch in `world`; connections to hubs stand.
+    /// Start monitoring in `world`; the connections to the hubs are open.
     pub fn watch(&mut self, rank: usize, world: u64, monitor: WorldMonitor, hubs: &[usize]) {
         self.processes[rank].monitors.insert(world, monitor);
         hubs.iter().for_each(|&peer| self.event(rank, world, MembershipEvent::Connected { peer }));
@@ -110,7 +110,7 @@ impl SimulatedWorld {
         self.hand_over_held(rank);
     }
 
-    /// Hands an event to the agreement of `rank`, and does what that wants.
+    /// Pass an event to the agreement of `rank`, and perform the actions that it requests.
     pub fn agree(&mut self, rank: usize, event: agreement::AgreementEvent) {
         if let agreement::AgreementEvent::Ended { peer }
         | agreement::AgreementEvent::Heard { peer, word: AgreementMessage::Away { .. } } = event

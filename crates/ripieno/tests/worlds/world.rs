@@ -1,4 +1,4 @@
-//! The state of a simulated world, and what its events do.
+//! The state of a simulated world, and the effects of its events.
 
 use crate::cables::{Cable, CableDirection, CablePayload, Opening};
 use crate::dice::WorldRandom;
@@ -11,9 +11,10 @@ use std::collections::{BTreeMap, BinaryHeap};
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum WorldEvent {
-    /// The oldest freight on this way arrives.
+    /// The oldest payload in this direction arrives.
     Arrival(CableDirection),
-    /// The connection that `from` has asked for stands, or is refused; `seat` is where it is asked for, since when.
+    /// A connection is opened or refused. The fields are the direction from the requesting rank, the requested address
+    /// (`seat`), and the time of the request.
     Opening(CableDirection, u64, u64),
     Wake {
         rank: usize,
@@ -42,16 +43,16 @@ pub struct SimulatedWorld {
     pub now_us: u64,
     pub order: u64,
     agenda: BinaryHeap<Reverse<(u64, u64, WorldEvent)>>,
-    /// Whose thread runs; nobody's once all is over.
+    /// The rank with the running thread; `None` after the end of the run.
     pub turn: Option<usize>,
     pub is_over: bool,
     pub trouble: Option<String>,
     pub processes: Vec<Process>,
-    /// Threads that have ended.
+    /// Whether the thread of each rank has ended.
     pub gone: Vec<bool>,
     pub ways: BTreeMap<CableDirection, Cable>,
     pub openings: BTreeMap<CableDirection, Opening>,
-    /// How many cuts there are from a host to another, and since when there are any.
+    /// For each pair of hosts, from and to: the number of active cuts, and the time of the first.
     pub cuts: BTreeMap<(usize, usize), (u32, u64)>,
     pub listeners: BTreeMap<usize, Vec<u64>>,
     pub verdicts: Verdicts,
@@ -100,7 +101,7 @@ impl SimulatedWorld {
         self.agenda.push(Reverse((at_us.max(self.now_us), self.order, happening)));
     }
 
-    /// Lets events happen until one makes a rank run; nobody if all have ended.
+    /// Process events until one of them wakes a rank; return that rank. Return `None` if all threads have ended.
     pub fn advance(&mut self) -> Option<usize> {
         while let Some(Reverse((at_us, _, happening))) = self.agenda.pop() {
             if at_us > END_US || self.gone.iter().all(|&is_gone| is_gone) {
@@ -182,7 +183,7 @@ impl SimulatedWorld {
         None
     }
 
-    /// The process ends, and its system closes its connections.
+    /// End the process; its operating system closes its connections.
     pub fn end_process(&mut self, rank: usize) {
         self.processes[rank].life = ProcessLife::Over;
         let ways: Vec<CableDirection> = self.ways.keys().copied().filter(|way| way.from == rank).collect();
@@ -205,26 +206,26 @@ impl SimulatedWorld {
         let worlds: Vec<u64> = self.processes[rank].monitors.keys().copied().collect();
         worlds.into_iter().for_each(|world| self.event(rank, world, MembershipEvent::Tick));
         self.agree(rank, agreement::AgreementEvent::Tick);
-        // What came meanwhile has woken nobody.
+        // Events during the stop did not wake the process.
         self.processes[rank].has_news = false;
         self.wake(rank);
     }
 
-    /// What came while nobody took it.
+    /// Deliver the payloads that arrived while the process did not accept them.
     pub fn hand_over_held(&mut self, rank: usize) {
         for (way, freight) in std::mem::take(&mut self.processes[rank].held) {
             self.deliver(way, freight);
         }
     }
 
-    /// Sends a rank to sleep, at most until then.
+    /// Put a rank to sleep, at most until the given time.
     pub fn doze(&mut self, rank: usize, until_us: u64) {
         self.processes[rank].nap += 1;
         let nap = self.processes[rank].nap;
         self.plan(until_us.max(self.now_us + 1), WorldEvent::Wake { rank, nap });
     }
 
-    /// Something has come that a sleeper may wait for.
+    /// Wake a sleeping rank after an event that it may wait for.
     pub fn wake(&mut self, rank: usize) {
         let process = &mut self.processes[rank];
         if !process.has_news && process.runs() {

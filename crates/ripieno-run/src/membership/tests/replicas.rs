@@ -135,7 +135,7 @@ fn a_rank_that_was_taken_for_dead_learns_that_the_others_go_on_without_it() {
         world.frozen.push(silent);
         world.pass(Duration::from_millis(1125));
         world.frozen.clear();
-        // Messages that waited on its connections.
+        // Messages that waited on the connections of the silent rank.
         let message = MembershipMessage::Failed(rank_failed(silent, &[], "no heartbeat for 1.1 s"));
         let peer = if silent == 0 { 2 } else { 0 };
         world.event(silent, MembershipEvent::Received { peer, message });
