@@ -58,8 +58,8 @@ def _asynchronous(
     begin.__name__ = f"{method.__name__}_async"
     begin.__qualname__ = f"Communicator.{begin.__name__}"
     begin.__doc__ = (
-        f"As `{method.__name__}`, but returns a `Handle` at once; its ``wait()`` gives the result. While it is in "
-        "flight beside another call, ranks that wait for each other in a circle are not told."
+        f"As `{method.__name__}`, but returns a `Handle` at once; its ``wait()`` returns the result. While it is in "
+        "flight beside another call, cyclic waits are not detected."
     )
     return begin
 

@@ -4,7 +4,7 @@
 //! background thread makes progress, and yields as soon as another thread requests the core. It starts with the first
 //! asynchronous call, sleeps while nothing is in flight, and ends when the world is closed.
 //!
-//! A thread that has held the core many times in a row, with nothing in flight, gets it by bias ([`crate::biased_lock`]).
+//! A thread that has held the core many times in a row, with nothing in flight, owns it ([`crate::biased_lock`]).
 
 mod slot;
 
