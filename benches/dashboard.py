@@ -25,7 +25,7 @@ from effort import Effort, Measured
 from ripieno.bench.figures import Figure, Measurements, Samples
 from ripieno.comm.communicator import Communicator
 from ripieno.launch.job.watch import JobWatch
-from ripieno.launch.process.pulse import PULSE_THREAD
+from ripieno.launch.process.telemetry import PULSE_THREAD
 
 WORKERS = (8, 64)
 ROWS = 128

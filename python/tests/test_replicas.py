@@ -12,7 +12,7 @@ import time
 import numpy as np
 import pytest
 import ripieno as rp
-from ripieno.launch.job.conversation import RankConnection, ResultCollector
+from ripieno.launch.job.result_collector import RankConnection, ResultCollector
 from ripieno.launch.process.channel import Channel, pair
 from ripieno.launch.process.report import FailureReport
 from test_run import COMMAND

@@ -24,7 +24,7 @@ from ripieno.lab.blueprint import Host
 from ripieno.launch.process import processes as process
 from ripieno.launch.process.interruption import interruptible
 from ripieno.launch.process.output import LinePump
-from ripieno.launch.script.vigil import LAST_WORDS_S
+from ripieno.launch.script.supervisor import LAST_WORDS_S
 
 TIMED_OUT = 124
 # It never waits for the processes that it inherits: the kernel reaps them.

@@ -28,7 +28,7 @@ from ripieno.mapreduce.blocks import joined
 from ripieno.mapreduce.emitted import Shuffle
 from ripieno.mapreduce.fingerprint import fingerprint
 from ripieno.mapreduce.progress import StepProgress
-from ripieno.mapreduce.sealed import SerializedValue
+from ripieno.mapreduce.serialized_value import SerializedValue
 from ripieno.mapreduce.statistics import Stage, StepStatistics
 from ripieno.mapreduce.tasks import Task, as_partitions, deal
 from ripieno.mapreduce.team import ProgramRanks, RankTeam, Workers

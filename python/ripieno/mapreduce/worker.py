@@ -19,7 +19,7 @@ from ripieno.errors import CommunicatorClosed
 from ripieno.launch.job.accumulators import AccumulatorTotals, Amounts, fold
 from ripieno.mapreduce.blocks import Reducer, bytes_of
 from ripieno.mapreduce.emitted import Pool, Shuffle
-from ripieno.mapreduce.sealed import SerializedValue
+from ripieno.mapreduce.serialized_value import SerializedValue
 from ripieno.mapreduce.tasks import Task, size_bytes
 
 if TYPE_CHECKING:

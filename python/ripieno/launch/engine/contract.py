@@ -22,15 +22,15 @@ from ripieno.errors import CommunicatorClosed, EngineError, InputError, RankFail
 from ripieno.flight.trace import Trace
 from ripieno.launch.engine.member_server import Invitation, Join, MemberServer, versions
 from ripieno.launch.engine.remote import RemoteChannel
-from ripieno.launch.job.conversation import CULPRIT_S, RankConnection, tell
 from ripieno.launch.job.job import EventListener
 from ripieno.launch.job.process_job import GOODBYE_S, ProcessJob
 from ripieno.launch.job.programs import RunRequest, elsewhere
+from ripieno.launch.job.result_collector import CULPRIT_S, RankConnection, tell
 from ripieno.launch.job.watch import JobWatch
 from ripieno.launch.limits import MEETING_S
 from ripieno.launch.process.channel import HungUp
 from ripieno.launch.process.interruption import held_back, interruptible
-from ripieno.launch.process.parcel import pack
+from ripieno.launch.process.shared_message import pack
 from ripieno.wire import packing
 
 # Larger programs and arguments are sent to rank 0 only, which relays them to the others.

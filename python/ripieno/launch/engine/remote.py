@@ -20,7 +20,7 @@ from numpy.typing import NDArray
 
 import ripieno._native as _native
 from ripieno.launch.process.channel import MESSAGE_S, Channel, HungUp
-from ripieno.launch.process.parcel import pack
+from ripieno.launch.process.shared_message import pack
 from ripieno.wire import packing
 from ripieno.wire.arrays import empty
 

@@ -22,7 +22,7 @@ from ripieno.launch.engine import remote
 from ripieno.launch.engine.contract import Engine, EngineJob, Run
 from ripieno.launch.engine.member_server import Invitation, Join
 from ripieno.launch.engine.remote import NotAuthentic, RemoteChannel
-from ripieno.launch.job.conversation import tell
+from ripieno.launch.job.result_collector import tell
 
 PACKAGES = ("numpy", "pyarrow")
 # Reported as the version of a package that is not installed.

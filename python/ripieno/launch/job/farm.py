@@ -18,7 +18,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ripieno.errors import CommunicatorClosed, InputError, SerializationError
-from ripieno.launch.process import parcel
+from ripieno.launch.process import shared_message
 from ripieno.launch.process.report import FailureReport
 from ripieno.wire import packing
 
@@ -205,7 +205,7 @@ class _Counter:
 
 
 def _sealed(value: Any) -> NDArray[Any]:
-    packed = parcel.pack(value)
+    packed = shared_message.pack(value)
     blob = np.empty(packing.blob_bytes(packed), np.uint8)
     packing.write_blob(packed, blob)
     return blob

@@ -19,8 +19,8 @@ from ripieno.launch.job.job import EventListener, Job, unsendable
 from ripieno.launch.job.programs import Events, RankSession
 from ripieno.launch.job.stand_ins import forget, standing_for
 from ripieno.launch.job.watch import JobWatch
-from ripieno.launch.process.parcel import handed_over
 from ripieno.launch.process.running import running
+from ripieno.launch.process.shared_message import handed_over
 from ripieno.launch.racks import rack_of_this_host
 
 

@@ -21,7 +21,7 @@ from ripieno.launch.job import farm
 from ripieno.launch.job.accumulators import Amounts, JobAccumulator, combined, fold
 from ripieno.launch.job.broadcast import Broadcast
 from ripieno.launch.job.watch import JobWatch
-from ripieno.launch.process import parcel
+from ripieno.launch.process import shared_message
 from ripieno.wire.packing import PackedValue
 
 if TYPE_CHECKING:
@@ -484,7 +484,7 @@ class Job(ABC):
 
     def _sealed(self, value: Any) -> PackedValue:
         """Pack a value as rank 0 relays it, or raise `SerializationError`."""
-        return parcel.pack(value, files_by_name=self._SHARES_FILES, read_only=True)
+        return shared_message.pack(value, files_by_name=self._SHARES_FILES, read_only=True)
 
     @abstractmethod
     def _resize(self, workers: int) -> None:

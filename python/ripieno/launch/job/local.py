@@ -23,11 +23,11 @@ from ripieno import host
 from ripieno._types import OnFailure
 from ripieno.flight.trace import Trace
 from ripieno.launch.binding import Binding, places
-from ripieno.launch.job.conversation import CULPRIT_S, RankConnection, tell
 from ripieno.launch.job.job import EventListener
 from ripieno.launch.job.process_job import GOODBYE_S, JobState, ProcessJob
 from ripieno.launch.job.programs import RunRequest
 from ripieno.launch.job.replicas import replicas_environment
+from ripieno.launch.job.result_collector import CULPRIT_S, RankConnection, tell
 from ripieno.launch.job.watch import JobWatch
 from ripieno.launch.limits import HEARTBEAT_S, MEETING_S, STILL_S, check_room
 from ripieno.launch.process import main_module
@@ -35,7 +35,7 @@ from ripieno.launch.process import processes as process
 from ripieno.launch.process.channel import MESSAGE_S, HungUp, pair
 from ripieno.launch.process.interruption import held_back
 from ripieno.launch.process.output import LinePump
-from ripieno.launch.process.parcel import SharedMessage
+from ripieno.launch.process.shared_message import SharedMessage
 from ripieno.wire.borrowed import Borrowed
 
 # Workers use this array to test whether they can read this process's memory.

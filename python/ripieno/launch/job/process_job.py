@@ -20,9 +20,9 @@ from typing import Any, Generic, NoReturn, TypeVar
 from ripieno._types import OnFailure
 from ripieno.errors import CommunicatorClosed, RankFailed, RendezvousError, SerializationError
 from ripieno.flight.trace import Trace
-from ripieno.launch.job.conversation import RankConnection, ResultCollector, tell
 from ripieno.launch.job.job import EventListener, Job, name_of, unsendable
 from ripieno.launch.job.programs import RunRequest, current_directory
+from ripieno.launch.job.result_collector import RankConnection, ResultCollector, tell
 from ripieno.launch.job.watch import JobWatch
 from ripieno.launch.process.interruption import held_back, interruptible
 from ripieno.launch.process.report import other_rank

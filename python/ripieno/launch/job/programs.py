@@ -18,9 +18,9 @@ from ripieno.launch.job.accumulators import PROGRAMS
 from ripieno.launch.job.stand_ins import forget
 from ripieno.launch.process.channel import Channel, HungUp
 from ripieno.launch.process.processes import end_fork, flush_output
-from ripieno.launch.process.pulse import Telemetry
 from ripieno.launch.process.report import FailureReport
 from ripieno.launch.process.running import running
+from ripieno.launch.process.telemetry import Telemetry
 from ripieno.launch.racks import rack_of_this_host
 
 # The collective that ends a program. No program makes this call, so ranks that still wait in another call get an error.

@@ -10,7 +10,7 @@ from typing import Any
 from ripieno.dashboard import current
 from ripieno.host import usable_cores
 from ripieno.launch.job.programs import EventOptions
-from ripieno.launch.process.pulse import PULSE_VARIABLE, LogLines
+from ripieno.launch.process.telemetry import PULSE_VARIABLE, LogLines
 
 logger = logging.getLogger("ripieno.launch")
 

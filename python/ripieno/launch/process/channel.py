@@ -14,8 +14,8 @@ from contextlib import suppress
 from functools import partial
 from typing import Any
 
-from ripieno.launch.process.parcel import SharedMessage, open_inline, open_shared
 from ripieno.launch.process.processes import fill_standard_descriptors
+from ripieno.launch.process.shared_message import SharedMessage, open_inline, open_shared
 
 # Timeout within a message, for its sender and for a receiver of a message from the launching process.
 MESSAGE_S = 60.0

@@ -21,7 +21,7 @@ from ripieno.launch.process import processes as process
 from ripieno.launch.process.channel import pair
 from ripieno.launch.process.output import LinePump
 from ripieno.launch.script import launchers
-from ripieno.launch.script.vigil import REPORT_S, ScriptRank, Supervisor, named
+from ripieno.launch.script.supervisor import REPORT_S, ScriptRank, Supervisor, named
 
 # Number of attempts if another process takes the port reserved for rank 0.
 PORT_ATTEMPT_COUNT = 3

@@ -20,8 +20,8 @@ from ripieno.launch import binding
 from ripieno.launch.binding import Binding
 from ripieno.launch.process import processes
 from ripieno.launch.process.channel import Channel, HungUp, inherited
-from ripieno.launch.process.pulse import PULSE_VARIABLE
 from ripieno.launch.process.report import FailureReport
+from ripieno.launch.process.telemetry import PULSE_VARIABLE
 from ripieno.launch.script import environment
 
 # Modules of frames that precede the frames of the script.

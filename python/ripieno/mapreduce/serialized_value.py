@@ -13,7 +13,7 @@ from typing import Any
 
 from ripieno.errors import InputError, SerializationError
 from ripieno.launch.job.accumulators import Accumulator, AccumulatorTotals
-from ripieno.launch.process import parcel
+from ripieno.launch.process import shared_message
 
 
 class SerializedValue:
@@ -28,7 +28,7 @@ class SerializedValue:
             return each.number, getattr(each.value, "shape", ()), each.op
 
         try:
-            self._pickled, self._buffers = parcel.pack(value, persistent_id)
+            self._pickled, self._buffers = shared_message.pack(value, persistent_id)
         except SerializationError as error:
             raise SerializationError(f"{what} cannot be sent to workers: {error}") from error
 
