@@ -138,7 +138,7 @@ class MemoryCheckpoints(Exchanges, Gathers):
             for version, world_size, was, states, is_shared in entries:
                 held = holders.setdefault((version, world_size, is_shared), {})
                 for state in states:
-                    # The copy of the rank that stored the state sorts first.
+                    # The rank that stored the state has the copy that sorts first.
                     held.setdefault(state, []).append((state != was, rank))
         whole = [key for key, held in holders.items() if key[2] or len(held) == key[1]]
         if not whole:
