@@ -1,4 +1,4 @@
-# Needs Python >= 3.11 (with venv), a Rust toolchain, GNU make.
+# Requires Python >= 3.11 (with venv), a Rust toolchain and GNU make.
 
 SHELL := /bin/bash
 .SHELLFLAGS := -o pipefail -c
@@ -9,53 +9,52 @@ SHELL := /bin/bash
 
 VENV := .venv
 PYTHON := $(VENV)/bin/python
-# One interpreter for every cargo command: another one would make pyo3, and all that stands on it, compile again.
+# One interpreter for every cargo command: a different one would recompile pyo3 and its dependents.
 export PYO3_PYTHON := $(CURDIR)/$(PYTHON)
 unexport PYTHONPATH PYTHONHOME
-# Tests start thousands of processes; without its bytecode each would compile the package anew.
+# Tests start thousands of processes; without cached bytecode each process would compile the package.
 unexport PYTHONDONTWRITEBYTECODE
 
 RUST_SOURCES := Cargo.toml Cargo.lock $(shell find crates -name '*.rs' -o -name Cargo.toml)
 JVM_SOURCES := $(shell find java -name '*.java' -o -name pom.xml)
-# A macro makes modules of these files, and cargo fmt finds no modules that a macro makes.
+# A macro declares the modules of these files, and cargo fmt does not find modules declared by macros.
 FORMAT_ALGORITHMS := rustfmt --edition 2024 $(wildcard crates/ripieno-plan/src/algorithms/*/*.rs)
 CARGO_LOG := target/cargo-test.log
 PYTEST_LOG := target/pytest.log
-# The Rust tests, and the libraries for Python and the JVM that the other tests load, come from one build.
+# One build makes the Rust tests, and the Python and JVM libraries that the other tests load.
 CARGO_TESTS := --workspace --locked --features ripieno-python/extension-module
-# The module that is there: `make setup` builds it for speed, `make test` with the tests. Without any it is the latter.
+# The existing native module: `make setup` builds it optimized, `make test` builds it with the tests. Default: the latter.
 MODULE := $(if $(wildcard $(VENV)/.built),$(VENV)/.built,$(VENV)/.developed)
-# Likewise the jars: `make jvm`, or `make engines`.
+# The same for the jars: from `make jvm` or `make engines`.
 JARS := $(if $(wildcard target/jvm/.built),target/jvm/.built,target/jvm/.developed)
 INSTALL := $(PYTHON) -m uv pip install --quiet --python $(PYTHON) --require-hashes --requirement
-# Measures what a command takes, for `make times`.
+# Measures the duration of a command, for `make times`.
 TIMED := python3 tools/times.py run
-# Tests wait about as long as they compute, so there is one process more than cores, up to 4 in all.
+# Tests wait about as long as they compute, so pytest uses one process more than cores, up to 4 in total.
 PYTEST_PROCESSES := $(shell cores=$$(nproc); echo $$(( cores < 3 ? cores + 1 : 4 )))
-# BLAS has one thread in each: more would wait for each other, busily.
+# One BLAS thread per process: more threads would spin while they wait for each other.
 PYTEST := OPENBLAS_NUM_THREADS=1 OMP_NUM_THREADS=1 $(PYTHON) -m pytest
 ENGINES_LOG := target/pytest-engines.log
 
-# Commands that tests of engines run, and the Debian packages that they come with.
+# Commands required by the engine tests, and the Debian packages that provide them.
 ENGINE_PACKAGES := slurmctld:slurmctld slurmd:slurmd srun:slurm-client munged:munge mpirun.openmpi:openmpi-bin \
     mpiexec.hydra:mpich javac:openjdk-17-jdk-headless mvn:maven chromium:chromium
 MISSING_PACKAGES = PATH=$$PATH:/usr/sbin; \
     for pair in $(ENGINE_PACKAGES); do command -v $${pair%:*} >/dev/null || echo $${pair\#*:}; done
-# What checks Kubernetes manifests, and the versions whose schemas it checks them against.
+# The checker for Kubernetes manifests, and the versions of the schemas.
 KUBECONFORM := github.com/yannh/kubeconform/cmd/kubeconform@v0.8.0
 KUBERNETES_MODULES := k8s.io/kubernetes@v1.36.3 sigs.k8s.io/jobset@v0.10.1
 
-help: ## Show what can be made
+help: ## List the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-12s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
 
-setup: $(VENV)/.built ## Make .venv, install the locked packages, build the native module
+setup: $(VENV)/.built ## Create .venv, install the locked packages, build the native module
 
 demo: setup ## Cluster the patches of real photographs with 2 workers and write a report
 	$(VENV)/bin/python examples/demo.py --overwrite
 
-# Examples of Rust are checked, but not built.
-# Packages are installed while the tests compile.
-test: ## Run the tests of every module that need no engine, Rust and Python
+# Rust examples are checked, but not built. Packages are installed while the tests compile.
+test: ## Run the Rust and Python tests that need no engine
 	@$(MAKE) --no-print-directory --jobs 2 $(VENV)/.developed
 	@$(MAKE) --no-print-directory run-tests
 
@@ -65,7 +64,7 @@ test-all: setup ## Run every test: all world sizes, benchmarks, examples, pages 
 	$(MAKE) --no-print-directory test-engines MARKS="-m ''" || status=1; \
 	exit $$status
 
-# Rust tests run beside those of Python, which take longer, and are reported after them.
+# Rust tests run in parallel with the Python tests. The Python tests take longer, so Rust results are printed last.
 run-tests:
 	@mkdir -p target; status=0; \
 	{ $(TIMED) rust -- cargo test $(CARGO_TESTS) --no-fail-fast --tests && rust=0 || rust=1; \
@@ -81,7 +80,7 @@ run-tests:
 	tail -n 1 $(PYTEST_LOG); \
 	exit $$status
 
-# Only the files that name it are compiled or collected.
+# Compiles or collects only the files that contain the name.
 test-one: $(VENV)/.developed ## Run the tests whose names, or files, contain T: make test-one T=ring_allreduce
 	@if [ -z "$(T)" ]; then echo "make test-one T=part-of-a-name: which tests?" >&2; exit 2; fi; \
 	crates=$$(grep -rlE 'fn \w*$(T)' crates --include='*.rs' | cut -d/ -f2 | sort -u); \
@@ -93,11 +92,11 @@ test-one: $(VENV)/.developed ## Run the tests whose names, or files, contain T: 
 	if [ -n "$$files" ]; then $(PYTEST) -m '' -k '$(T)' $$files || status=1; fi; \
 	exit $$status
 
-times: ## Compare what the last tests took with the table in CONTRIBUTING.md; RECORD=1 writes the table
+times: ## Compare the duration of the last tests with the table in CONTRIBUTING.md; RECORD=1 updates the table
 	@python3 tools/times.py $(if $(RECORD),record,compare)
 
-# With REQUIRE_ENGINES=1 it fails if something is missing then.
-engines: $(VENV)/.engines $(MODULE) ## Install what test-engines needs; as root also Debian packages
+# With REQUIRE_ENGINES=1 the target fails if a requirement is missing.
+engines: $(VENV)/.engines $(MODULE) ## Install the requirements of test-engines; as root also Debian packages
 	@set -- $$($(MISSING_PACKAGES)); \
 	if [ $$# -gt 0 ] && [ $$(id -u) -eq 0 ] && command -v apt-get >/dev/null; then \
 	    apt-get update -qq && DEBIAN_FRONTEND=noninteractive apt-get install -qq --no-install-recommends $$* >/dev/null; \
@@ -115,7 +114,7 @@ mini-hadoop: target/hadoop/.fetched ## Run HDFS and YARN in one process, until C
 
 jvm: target/jvm/.built ## Build and test the jars of Java and Spark for this machine: target/jvm
 
-jars: $(VENV)/.wheels ## The same jars with libraries for x86-64 and aarch64
+jars: $(VENV)/.wheels ## Build the jars with libraries for x86-64 and aarch64
 	rustup target add x86_64-unknown-linux-gnu aarch64-unknown-linux-gnu
 	$(PYTHON) tools/jvm.py x86_64 aarch64
 
@@ -124,13 +123,13 @@ test-engines: engines ## Run the tests that start real engines: Spark, YARN, Slu
 	RIPIENO_TEST_TIMES=engines $(PYTEST) -n 2 --dist loadgroup --no-loadscope-reorder $(MARKS) python/tests/engines 2>&1 \
 	    | tee $(ENGINES_LOG)
 
-frameworks: $(VENV)/.frameworks $(MODULE) ## Install PyTorch and XGBoost: gigabytes
+frameworks: $(VENV)/.frameworks $(MODULE) ## Install PyTorch and XGBoost (several gigabytes)
 
 test-frameworks: frameworks ## Run the tests of PyTorch and XGBoost on Ripieno
 	$(PYTHON) -m pytest python/tests/frameworks
 
-# What fails says how to play it again.
-soak: setup ## Long seeded runs of what fails by chance: random faults, played and real
+# A failed test prints the command that repeats it.
+soak: setup ## Run long seeded tests of random faults, simulated and real
 	cargo test --release --locked -p ripieno-sim --test swarm -- --ignored
 	RIPIENO_SEEDS=10000 cargo test --release --locked -p ripieno-run --lib survivors_agree -- --nocapture
 	RIPIENO_SEEDS=10000 cargo test --release --locked -p ripieno --test worlds -- --nocapture
@@ -140,8 +139,8 @@ soak: setup ## Long seeded runs of what fails by chance: random faults, played a
 	RIPIENO_LAUNCHES=300 $(PYTHON) -m pytest -q --timeout 1800 python/tests/test_soak.py -k launches
 	$(PYTHON) benches/run.py faults
 
-# With overflow checks, as in the tests. What is found becomes a file of the corpus, and what it is, is told.
-fuzz: setup ## Damage what readers of foreign bytes are given, RIPIENO_FUZZ_INPUTS times each (a million)
+# Overflow checks are on, as in the tests. A finding is printed and saved in the corpus.
+fuzz: setup ## Fuzz the parsers of foreign bytes with RIPIENO_FUZZ_INPUTS inputs each (default: a million)
 	RIPIENO_FUZZ_INPUTS=$${RIPIENO_FUZZ_INPUTS:-1000000} cargo test --profile fuzz --locked --no-fail-fast \
 	    -p ripieno-plan --test fuzz -- --nocapture
 	RIPIENO_FUZZ_INPUTS=$${RIPIENO_FUZZ_INPUTS:-1000000} cargo test --profile fuzz --locked --no-fail-fast \
@@ -149,10 +148,10 @@ fuzz: setup ## Damage what readers of foreign bytes are given, RIPIENO_FUZZ_INPU
 	RIPIENO_FUZZ_INPUTS=$$(( $${RIPIENO_FUZZ_INPUTS:-1000000} / 100 )) $(PYTHON) -m pytest -q --timeout 36000 \
 	    python/tests/test_damaged_files.py
 
-soak-hour: setup ## An hour of jobs that end in all ways; what the caller has at its end is what it had before
+soak-hour: setup ## Run jobs with all kinds of endings for an hour, and check that nothing leaks
 	RIPIENO_SOAK_S=3600 $(PYTHON) -m pytest -q --timeout 7200 python/tests/test_soak.py -k kinds
 
-check: ## Formatting, lints and types, Rust and Python; the site without warnings
+check: ## Check formatting, lints, types and the documentation site
 	$(MAKE) --no-print-directory --jobs 2 --output-sync check-rust check-types check-site
 
 check-rust: | $(VENV)/.python
@@ -173,17 +172,17 @@ format: setup ## Format all sources
 	$(FORMAT_ALGORITHMS)
 	$(PYTHON) -m ruff format python examples benches tools
 
-bench: $(VENV)/.bench setup ## Measure everything, each figure beside its peer and its limit
+bench: $(VENV)/.bench setup ## Run all benchmarks, each with its peer and its limit
 	$(PYTHON) benches/run.py
 
-gallery: setup ## Draw the pictures of docs/gallery.md anew
+gallery: setup ## Redraw the pictures of docs/gallery.md
 	$(PYTHON) benches/gallery.py
 
-docs: $(VENV)/.docs $(MODULE) ## Build the site of README.md, docs/ and the docstrings into target/site
+docs: $(VENV)/.docs $(MODULE) ## Build the documentation site from README.md, docs/ and docstrings into target/site
 	NO_MKDOCS_2_WARNING=1 $(PYTHON) -m mkdocs build --strict --quiet
 	@echo target/site/index.html
 
-lock: $(VENV)/.uv ## Resolve requirements*.lock anew
+lock: $(VENV)/.uv ## Update requirements*.lock
 	echo 'uv>=0.13' | $(PYTHON) -m uv pip compile - --universal --python-version 3.11 --generate-hashes \
 	    --no-emit-index-url --no-emit-find-links --no-annotate --no-header --upgrade --output-file requirements-uv.lock
 	$(PYTHON) -m uv pip compile pyproject.toml --extra test --universal --python-version 3.11 --generate-hashes \
@@ -204,15 +203,15 @@ lock: $(VENV)/.uv ## Resolve requirements*.lock anew
 	    --generate-hashes --no-emit-index-url --no-emit-find-links --no-annotate --no-header \
 	    --constraint requirements.lock --upgrade --output-file requirements-wheels.lock
 
-wheels: $(VENV)/.wheels ## Build wheels for x86-64 and aarch64 into dist/, and try them in clean environments
+wheels: $(VENV)/.wheels ## Build wheels for x86-64 and aarch64 into dist/, and test them in clean environments
 	rustup target add x86_64-unknown-linux-gnu aarch64-unknown-linux-gnu
 	$(PYTHON) tools/wheels.py
 
-clean: ## Remove everything that was made
+clean: ## Remove all build products
 	rm -rf $(VENV) target dist result python/ripieno/*.so
 	find . -name __pycache__ -type d -prune -exec rm -rf {} +
 
-# A name on the path may be a shim without an interpreter behind it, so each is asked for its version.
+# A name on the path may be a shim without an interpreter, so each candidate must run a version check.
 $(VENV)/.python:
 	@for python in $${PYTHON3:-} python3.13 python3.12 python3.11 python3; do \
 	    if $$python -c 'import sys, venv, ensurepip; sys.exit(sys.version_info < (3, 11))' 2>/dev/null; then \
@@ -231,7 +230,7 @@ $(VENV)/.locked: requirements.lock | $(VENV)/.uv
 	$(INSTALL) $<
 	@touch $@
 
-# A source that was changed during a build is newer than what was built, which has the time when the build began.
+# The stamp has the start time of the build, so a source changed during the build is newer and triggers a rebuild.
 $(VENV)/.built: $(VENV)/.locked pyproject.toml $(RUST_SOURCES)
 	@command -v cargo >/dev/null || { echo "No Rust toolchain was found: install one (cargo must be on the path)" >&2; exit 1; }
 	@touch $@.began
@@ -251,7 +250,7 @@ $(VENV)/.developed: $(VENV)/.locked target/debug/.built pyproject.toml
 	@rm -f $(VENV)/.built
 	@touch $@
 
-# It has no cache of its own.
+# stubtest has no cache.
 target/.stubs: python/ripieno/_native.pyi tools/stubtest-allowlist pyproject.toml $(MODULE)
 	$(PYTHON) -m mypy.stubtest ripieno._native --mypy-config-file pyproject.toml --allowlist tools/stubtest-allowlist --concise
 	@touch $@

@@ -27,29 +27,33 @@ const DISTANCE: usize = 1;
 const HEAD: &str = "\
 # Algorithms
 
-Made from the plans by `cargo run -p ripieno-plan --example algorithms -- --write`; a test fails when it is stale.
+With this page you can compare the algorithms of each collective, and pick one for `algorithm=`. The page is generated
+from the plans by `cargo run -p ripieno-plan --example algorithms -- --write`; a test fails if it is stale.
 
-`comm.<collective>(…, algorithm=\"<name>\")` takes the one that is named; without a name, size, ranks and places decide.
-In the formulae `p` is the number of ranks, `alpha` the seconds of a message, `beta` those of a byte on its way,
-`gamma` those of a byte that is combined. `n` is the bytes of the whole vector, of all chunks together where there are
-chunks, of what one rank gives away in an alltoall, a rotation or a neighbour exchange, of the token in a barrier; `d`
-is how many neighbours a rank has. Where a formula speaks of `k` segments, the executor makes them. The tests hold
-every formula against the plans.
+`comm.<collective>(…, algorithm=\"<name>\")` runs the named algorithm. Without a name, the choice depends on size, ranks
+and placement. The tests compare every formula with the plans. Symbols of the formulae:
+
+- `p`: number of ranks;
+- `alpha`, `beta`, `gamma`: seconds per message, per transferred byte and per reduced byte;
+- `n`: bytes of the whole vector, or of all chunks together. In an alltoall, a rotation or a neighbour exchange, bytes
+  that one rank sends; in a barrier, bytes of the token;
+- `d`: number of neighbours of a rank;
+- `k`: number of segments, into which the executor divides messages.
 
 The figures are counted for 8 ranks (two-level: on 4 nodes) and root 0:
 
-- *hops*: messages that wait for each other, where a rank may talk to all others at once;
-- *rounds*: the same where a rank sends one message and receives one at a time;
-- *messages*: of all ranks together;
-- *busiest*: bytes that the busiest rank sends, or receives if that is more, in `n`;
+- *hops*: messages on the longest dependency chain, if a rank can exchange messages with all others at once;
+- *rounds*: the same, if a rank sends one message and receives one message at a time;
+- *messages*: number of messages of all ranks;
+- *busiest*: bytes that the busiest rank sends or receives, whichever is more, in `n`;
 - *in all*: bytes that all ranks send, in `n`;
-- *scratch*: memory beside the vector that a rank needs at most, in `n`;
-- *lends*: whether its links may lend the sender's memory instead of copying it.
+- *scratch*: maximum memory of a rank beside the vector, in `n`;
+- *lends*: whether links may read the memory of the sender without a copy.
 
-The tables below each collective are for 4 ranks (two-level: on 2 nodes) and a vector of 8 elements: who sends which
-elements to whom in each round; `+>` where the receiver combines, `b1` the output, `b2` scratch. The pictures below them
-are for 8 ranks (two-level: on 4 nodes), by `ripieno explain plans --draw docs/algorithms`: an arrow is a message, from
-the round in which it is sent to its receiver.
+The tables below each collective list the messages of each round, for 4 ranks (two-level: on 2 nodes) and a vector of 8
+elements. `+>` means that the receiver reduces; `b1` is the output, `b2` scratch memory. The pictures are for 8 ranks
+(two-level: on 4 nodes), made by `ripieno explain plans --draw docs/algorithms`. Each arrow is a message: it starts in
+the round of the send and ends at the receiver.
 ";
 
 #[allow(dead_code)] // The test that includes this file calls `document` only.

@@ -56,16 +56,17 @@ def harp_figure_4() -> Reproduction:
         "x",
         rows,
         (
-            "The figure prints no numbers. Its text says that K-means is close to linear in both tests, with 8 on 8 "
-            "nodes; and that the layout is almost linear to 16 nodes, drops smoothly after 32, and plummets on 128.",
-            "Two figures are assumptions, for the paper has none: sockets carry 10 Gbit/s, and a core assigns points "
+            "The figure prints no numbers. According to its text, K-means is close to linear in both tests, with a "
+            "speedup of 8 on 8 nodes. The layout is almost linear up to 16 nodes, drops smoothly after 32, and falls "
+            "steeply on 128.",
+            "The paper omits two figures, so they are assumptions: sockets carry 10 Gbit/s, and a core assigns points "
             "with 1 GFLOP/s. An allreduce of sums and weights ends an iteration of K-means. With a million centroids "
             "it is 32 MB, less than a hundredth of the time on 128 nodes.",
-            "Of the layout 3 s an iteration on 128 nodes are taken from the paper. The allgather of 7.6 MB of "
-            "positions takes milliseconds, and so the simulated speedup stays linear: what plummets in the paper is "
-            "not the collective. What the 32 threads of a node cost each other is not modelled.",
-            "WDA-SMACOF of 100 k points communicates 40 % of the time on 128 nodes there. Its matrices take 140 GB; "
-            "figures 4 c and d are not simulated, for the text tells neither iterations nor seconds.",
+            "The 3 s per iteration of the layout on 128 nodes come from the paper. The allgather of 7.6 MB of "
+            "positions takes milliseconds, so the simulated speedup stays linear: the collective does not cause the "
+            "drop in the paper. The model excludes the mutual slowdown of the 32 threads of a node.",
+            "In the paper, WDA-SMACOF of 100 k points communicates 40 % of the time on 128 nodes. Its matrices take "
+            "140 GB. Figures 4 c and d are not simulated, because the text gives neither iterations nor seconds.",
         ),
     )
 
@@ -93,9 +94,9 @@ def harp_table_1() -> Reproduction:
         "s",
         rows,
         (
-            "The table leaves out the start of messages, and counts p where p-1 messages are needed: allgather, "
-            "regroup-allgather and regroup are (p-1)/p of what it says.",
-            "A chain's last process is p-2 segments behind; in segments of 4 KiB that is 0.4 %.",
-            '"Send messages to vertices" and "send edges to vertices" send directly as regroup does, n·beta.',
+            "The table omits the startup time of messages, and counts p where p-1 messages are needed. Allgather, "
+            "regroup-allgather and regroup take (p-1)/p of the printed times.",
+            "The last process of a chain is p-2 segments behind; with segments of 4 KiB this is 0.4 %.",
+            '"Send messages to vertices" and "send edges to vertices" send directly, as regroup does: n·beta.',
         ),
     )

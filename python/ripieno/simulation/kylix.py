@@ -95,17 +95,17 @@ def kylix_figure_6() -> Reproduction:
         "s",
         rows,
         (
-            "The figure prints no numbers. Its text says that the designed network is 3 to 5 times as fast as the "
-            "others, and that direct sends packets of 0.4 MB, which reach 30 % of the throughput. 60 million features "
-            "at 0.21 are packets of 0.8 MB if values have 4 bytes; both are simulated.",
-            "Two figures are taken from the paper: 10 Gbit/s, and 5 MB for 80 % of that, which makes 1 ms a message. "
-            "The plans are those of configured ranks, whose sets are drawn from power laws of exponent 1.1.",
+            "The figure prints no numbers. According to its text, the designed network is 3 to 5 times as fast as the "
+            "others, and direct sends packets of 0.4 MB, which reach 30 % of the throughput. 60 million features at a "
+            "density of 0.21 make packets of 0.8 MB if values have 4 bytes; both sizes are simulated.",
+            "Two figures come from the paper: 10 Gbit/s, and 5 MB for 80 % of it, which means 1 ms per message. The "
+            "plans are the plans of configured ranks, with sets drawn from power laws of exponent 1.1.",
             *ratios,
-            "So the designed network wins where packets are small, but less than in the paper. By its own figures "
-            "direct could lose by 2.6 at most: 8x4x2 sends 1.27 times as many bytes, and 30 % of the throughput "
-            "makes 3.3 times as long. Binary sends 1.26 to 1.54 times the bytes of the designed network. What is "
-            "beyond that is no matter of packets and bytes: the model knows no packets that are lost where 63 senders "
-            "meet at a port, no late ranks, and no cost of merging but that of adding.",
+            "So the designed network wins if packets are small, but by less than in the paper. By the figures of the "
+            "paper, direct could take at most 2.6 times as long: 8x4x2 sends 1.27 times as many bytes, and 30 % of the "
+            "throughput takes 3.3 times as long. Binary sends 1.26 to 1.54 times the bytes of the designed network. "
+            "Packets and bytes do not explain the rest. The model excludes packet loss where 63 senders share a port, "
+            "late ranks, and all costs of merging except addition.",
         ),
     )
 
@@ -135,9 +135,9 @@ def kylix_figure_2() -> Reproduction:
         "of the rate",
         rows,
         (
-            "One figure is taken from the paper: 5 MB for 80 %, which makes 1 ms a message beside its bytes. The text "
-            "has one more, 30 % at 0.4 MB; a straight line through the first says 24 %.",
-            "`ripieno packets --plot` draws the same figure of the links at hand, measured.",
+            "One figure comes from the paper: 5 MB for 80 %, which means 1 ms per message in addition to its bytes. "
+            "The text has one more, 30 % at 0.4 MB; a straight line through the first figure gives 24 %.",
+            "`ripieno packets --plot` measures and draws the same figure for the links of this machine.",
         ),
     )
 
@@ -156,11 +156,11 @@ def kylix_figure_5() -> Reproduction:
         "GB",
         rows,
         (
-            "The figure prints no numbers. Its text says that volumes decrease from layer to layer, those of Twitter "
-            "fast, for its lower layers are dense, and those of Yahoo less. So they do, by equation 5 with power laws "
-            "of exponent 1.1.",
-            "`benches/sparse.py charts` draws the same of 64 ranks that were configured, beside equation 5: they are "
-            "within 1 %.",
+            "The figure prints no numbers. According to its text, volumes decrease from layer to layer: fast for "
+            "Twitter, because its lower layers are dense, and less for Yahoo. The simulated volumes, by equation 5 "
+            "with power laws of exponent 1.1, agree.",
+            "`benches/sparse.py charts` draws the same figure for 64 configured ranks, with the values of equation 5. "
+            "The two agree within 1 %.",
         ),
     )
 
@@ -181,13 +181,13 @@ def kylix_figure_7() -> Reproduction:
         "s",
         rows,
         (
-            "The figure prints no numbers. Its text says that up to 4 threads gain much, and that more than 16, the "
-            "threads that a node's 8 cores have, gain next to nothing.",
-            "What a byte costs a core is taken from the paper's 3 Gbit/s a node with all cores (section VII.D), and "
-            "divided by as many threads as there are cores. The layers are simulated.",
-            "Ours add 0.13 ns a byte with one thread, less than a tenth of what it takes on the cable; so more threads "
-            "for adding would gain 2 % at most here, and a run adds with one. What is outside the layers has the "
-            "threads of a rank: sorting and merging the indices, once, and bringing the caller's rows in order, in "
+            "The figure prints no numbers. According to its text, up to 4 threads gain much, and more than 16 threads, "
+            "the number of hardware threads of a node with 8 cores, gain almost nothing.",
+            "The cost of a byte per core comes from the 3 Gbit/s of a node with all cores (section VII.D), divided "
+            "among as many threads as cores. The layers are simulated.",
+            "Ripieno adds 0.13 ns per byte with one thread, less than a tenth of the time on the cable. More threads "
+            "for addition would gain at most 2 %, so a reduction adds with one thread. The steps outside the layers "
+            "use all threads of a rank: sorting and merging the indices, once, and reordering the caller's rows, in "
             "each reduction.",
         ),
     )
@@ -209,12 +209,12 @@ def kylix_table_1() -> Reproduction:
         "s",
         rows,
         (
-            "Two figures are taken from the paper: 3 Gbit/s, which its nodes carry (section VII.D), and 1 ms a "
-            "message. On 32 nodes each has the data of two.",
-            "With replicas a port carries twice the bytes in the model. The paper takes the copy that comes first and "
-            "ends the other, so it pays 25 % for replicas, and not 100.",
-            "A dead node changes nothing in the plans: the paper's 0.73 to 0.76 s with 1 to 3 of them are as good as "
-            "equal. `benches/run.py replicas` measures it on emulated hosts.",
+            "Two figures come from the paper: 3 Gbit/s, the real rate of its nodes (section VII.D), and 1 ms per "
+            "message. With 32 nodes, each node has the data of two.",
+            "With replicas a port carries twice the bytes in the model. The paper uses the copy that arrives first and "
+            "cancels the other. So replicas cost 25 % in the paper, not 100 %.",
+            "A dead node leaves the plans unchanged. In the paper, 1 to 3 dead nodes take 0.73 to 0.76 s, which is "
+            "almost equal. `benches/run.py replicas` measures this on emulated hosts.",
         ),
     )
 
@@ -234,10 +234,10 @@ def kylix_figure_8() -> Reproduction:
         "s",
         rows,
         (
-            "The text has 0.55 and 2.5 s for an iteration, of which 75 to 90 % communicate; the middle of that stands "
-            "here. 3 Gbit/s a node is taken from it, too, and 1 ms a message.",
-            "The paper's other systems, PowerGraph and Hadoop, are not simulated. `benches/run.py pagerank` measures "
-            "ours beside others on this machine.",
+            "The text has 0.55 and 2.5 s for an iteration, with 75 to 90 % communication; the table has the middle of "
+            "this range. 3 Gbit/s per node and 1 ms per message also come from the paper.",
+            "The other systems of the paper, PowerGraph and Hadoop, are not simulated. `benches/run.py pagerank` "
+            "compares Ripieno with other systems on this machine.",
         ),
     )
 

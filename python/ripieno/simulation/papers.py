@@ -50,11 +50,13 @@ MEASURED: dict[str, tuple[str, Sequence[str]]] = {
 _PAGE = """\
 # Figures of papers
 
-Made by `ripieno reproduce all --write docs/papers.md`. Tables and figures of papers are simulated at the papers' own
-scale, by the plans that ranks run, and stand beside what the papers print. Where a figure prints no numbers its text
-says what is to be expected. `ripieno reproduce list` has all names, `ripieno reproduce twister-table-8` makes one.
+With this page you can compare the tables and figures of papers with simulations at the scale of each paper. The
+simulations run the same plans as real ranks. If a figure prints no numbers, the notes have the expectation of its text.
 
-Others are measured on the machine at hand:
+`ripieno reproduce all --write docs/papers.md` generates this page. `ripieno reproduce list` prints all names,
+`ripieno reproduce twister-table-8` makes one figure.
+
+These figures are measured on your machine instead:
 
 """
 

@@ -24,8 +24,8 @@ TABLE_1 = {"csb-llcf": 53, "bittorrent": 90}
 SUMMED_UP_NODES = 40
 NAMES = {"csb-llcf": "CSB", "bittorrent": "BTB", "splitstream": "SSB", "chain": "chain"}
 _CLUSTER = (
-    f"Cables carry {POINT_TO_POINT_BITS_PER_S / 1e6:g} Mbit/s, what the report saw between two machines, and a word "
-    f"takes {1e3 * ALPHA_S:g} ms, which is assumed. 1 GB alone takes {8 * GB / POINT_TO_POINT_BITS_PER_S:.3g} s."
+    f"Cables carry {POINT_TO_POINT_BITS_PER_S / 1e6:g} Mbit/s, as measured between two machines in the report. "
+    f"A message takes {1e3 * ALPHA_S:g} ms, an assumption. 1 GB alone takes {8 * GB / POINT_TO_POINT_BITS_PER_S:.3g} s."
 )
 
 
@@ -62,11 +62,11 @@ def spark_table_1() -> Reproduction:
         rows,
         (
             _CLUSTER,
-            "The printed times are of programs that copied each block through the JVM, asked the tracker in between, "
-            "and served one or two others in a tree (CSB), or hashed and choked (BTB): they used 26 and 15 % of the "
-            "cables. The machines ask for several blocks at once, and pass on what they have at once.",
-            "SSB has no time in the table (it lost blocks), and a chain the report had none of. CHB, 57 s, depends on "
-            "the file system.",
+            "The printed times belong to programs that copied each block through the JVM and queried the tracker in "
+            "between. CSB served one or two peers in a tree; BTB hashed and choked. They used 26 and 15 % of the "
+            "cables. The simulated state machines request several blocks at once, and forward them immediately.",
+            "The table has no time for SSB, which lost blocks, and the report has no chain. CHB, 57 s, depends on the "
+            "file system.",
         ),
     )
 
@@ -84,8 +84,9 @@ def spark_figure_6() -> Reproduction:
         rows,
         (
             _CLUSTER,
-            "The figure prints no numbers; its text says that 4 MB was the best. Here 2 and 4 MiB are, within 1 %. "
-            "Smaller blocks cost words to the tracker, larger ones the time until a node has one to pass on.",
+            "The figure prints no numbers; according to its text, 4 MB was the best size. Here 2 and 4 MiB are best, "
+            "within 1 %. Smaller blocks cost more messages to the tracker. With larger blocks, nodes wait longer for "
+            "their first block to forward.",
         ),
     )
 
@@ -99,9 +100,9 @@ def spark_figure_7() -> Reproduction:
         _growth("csb-llcf", (100 * MB, GB)),
         (
             _CLUSTER,
-            "The figure prints no numbers. Its text says that times rise less than linearly, because of two slower "
-            "nodes. Without slow nodes they rise with the logarithm: it takes so many rounds until each node has a "
-            "block.",
+            "The figure prints no numbers. According to its text, times rise less than linearly, because of two slow "
+            "nodes. Without slow nodes they rise with the logarithm of the nodes, the number of rounds until each node "
+            "has a block.",
         ),
     )
 
@@ -115,9 +116,9 @@ def spark_figure_8() -> Reproduction:
         _growth("bittorrent", (100 * MB,), PIECE_BYTES),
         (
             _CLUSTER,
-            "The figure prints no numbers. Its text says that times rise suddenly after 30 nodes, for reasons that "
-            "are not known. The machine chokes nobody and limits no rate, and has no such rise: of the defaults only "
-            "the size of a piece is played.",
+            "The figure prints no numbers. According to its text, times rise suddenly after 30 nodes, for unknown "
+            "reasons. The simulated state machine does not choke peers or limit rates, and shows no such rise: from "
+            "the defaults of BitTorrent it uses only the piece size.",
         ),
     )
 
@@ -131,8 +132,9 @@ def spark_figure_9() -> Reproduction:
         _growth("bittorrent", (100 * MB, GB)),
         (
             _CLUSTER,
-            "The figure prints no numbers. Its text says that times stay the same for smaller variables, rise less "
-            "than those of CSB for larger ones, and are longer than those of CSB. The machine, too, is slower than "
-            "CSB. It rises more than CSB: 100 MB are 24 pieces, which 60 nodes cannot have different ones of.",
+            "The figure prints no numbers. According to its text, times stay constant for smaller variables, rise less "
+            "than the times of CSB for larger ones, and are longer than the times of CSB. The simulated state machine "
+            "is slower than CSB, too. It rises more than CSB: 100 MB are 24 pieces, too few for 60 nodes to have "
+            "different ones.",
         ),
     )

@@ -49,15 +49,16 @@ def spark_table_2() -> Reproduction:
         "s",
         rows,
         (
-            "Two figures are taken from the report: 9 s of broadcast to 1 node, which gives the cables' rate, 533 "
-            "Mbit/s, and 82 s of computation there. Blocks have the 4 MB of section 5.2. All else is simulated.",
-            "Spark's chained broadcast is a tree, whose degree was 1 or 2 (section 5.2.1). Of degree 2 each node sends "
-            "all twice: the simulated times double from 1 node to 5 and then stay, as the printed ones do. These vary "
-            "by 5 s, which the report calls not unexpected in a shared environment. A chain, degree 1, "
-            "needs about half: the next thing that could be gained there.",
-            "Computation that is divided evenly would go on falling. The printed one stops at 16 to 21 s, a part that "
-            "no node shares; the report has no explanation for the 21 s of 30 nodes. From 10 nodes on half of the "
-            "iteration is broadcast.",
+            "Two figures come from the report: 9 s of broadcast to 1 node, which gives the rate of the cables, 533 "
+            "Mbit/s, and 82 s of computation on 1 node. Blocks have 4 MB (section 5.2). All other values are "
+            "simulated.",
+            "Spark's chained broadcast is a tree of degree 1 or 2 (section 5.2.1). With degree 2 each node sends all "
+            "data twice. So the simulated times double from 1 node to 5 and then stay constant, like the printed "
+            "times. The printed times vary by 5 s, which the report calls not unexpected in a shared environment. A "
+            "chain, degree 1, needs about half the time, which is the next possible gain.",
+            "Evenly divided computation would keep falling. The printed times stop at 16 to 21 s, a part that the "
+            "nodes do not share; the report does not explain the 21 s on 30 nodes. From 10 nodes on, broadcast takes "
+            "half of the iteration.",
         ),
     )
 
@@ -77,12 +78,12 @@ def spark_figure_4() -> Reproduction:
         "s",
         rows,
         (
-            "The figure prints no numbers. The text says that broadcast grows linearly with the nodes while "
-            "computation falls, and that a broadcast should take the same time for any number of nodes.",
-            "The default broadcast of the figure lets all nodes read one file: from one place it grows linearly, here "
-            "by 3.2 s a node. The file system keeps three copies of the file, so a third of that is what is to be "
-            "expected there.",
-            "By a tree, a chain, or pieces that are scattered and gathered it stays nearly the same, as is required.",
+            "The figure prints no numbers. According to the text, broadcast time grows linearly with the nodes while "
+            "computation time falls, and a broadcast should take the same time for any number of nodes.",
+            "In the default broadcast of the figure all nodes read one file. From one source the time grows linearly, "
+            "here by 3.2 s per node. The file system keeps three copies of the file, so the expected growth is a third "
+            "of that.",
+            "With a tree, a chain, or scatter-allgather the time stays almost constant, as required.",
         ),
     )
 
@@ -105,9 +106,9 @@ def spark_figure_5() -> Reproduction:
         "s",
         rows,
         (
-            "The figure prints no numbers. Its text says that the time grows linearly with the nodes, up to 160 Mbit/s "
-            "a reader while it scales, and faster than linearly from 40 nodes on.",
-            "Three cables out of the file system make it linear here, 1.07 s a node. What happens in HDFS beyond 40 "
-            "readers, disks that seek and servers that refuse, is not in the model.",
+            "The figure prints no numbers. According to its text, the time grows linearly with the nodes, with up to "
+            "160 Mbit/s per reader while it scales, and faster than linearly from 40 nodes on.",
+            "With three cables out of the file system the time grows linearly here, by 1.07 s per node. The model "
+            "excludes the effects in HDFS beyond 40 readers: disk seeks and rejected requests.",
         ),
     )

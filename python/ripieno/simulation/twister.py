@@ -67,14 +67,14 @@ def twister_table_8() -> Reproduction:
         "s",
         rows,
         (
-            "One figure is taken from the paper: 1 GB by the chain to 1 node, 8.09 s, which gives the cables' rate. "
-            "A daemon passes on 128 KiB at once, the socket buffer of section 4.6. All else is simulated.",
-            "From 1 to 25 nodes the paper's chains gain 0.09, 0.13 and 0.23 s, more with more bytes: a node that also "
-            "passes on is 1 to 2 % slower than one that only receives, which the model does not know.",
-            "From there to 150 nodes they gain 0.6 to 0.8 ms per node; the simulated ones gain 1.06, the time of a "
-            "segment on a cable, so daemons passed on less than a full buffer.",
-            "The paper's simple broadcasts of 2 GB take 9 % longer than as many times one node's 16.16 s, but at 125 "
-            "nodes just as long; it does not say why, and nothing in the model would do that.",
+            "One figure comes from the paper: 1 GB by the chain to 1 node, 8.09 s, which gives the rate of the cables. "
+            "A daemon forwards 128 KiB at once, the socket buffer of section 4.6. All other values are simulated.",
+            "From 1 to 25 nodes the chains of the paper gain 0.09, 0.13 and 0.23 s, more with more bytes. So a node "
+            "that also forwards is 1 to 2 % slower than a node that only receives. The model excludes this effect.",
+            "From 25 to 150 nodes they gain 0.6 to 0.8 ms per node. The simulated chains gain 1.06 ms, the time of a "
+            "segment on a cable. So daemons forwarded less than a full buffer.",
+            "Simple broadcasts of 2 GB in the paper take 9 % longer than the 16.16 s of one node times the number of "
+            "nodes, but at 125 nodes exactly as long. The paper gives no reason, and the model has no such effect.",
         ),
     )
 
@@ -92,10 +92,10 @@ def twister_table_5() -> Reproduction:
         "s",
         rows,
         (
-            "One figure is taken from the paper: 1 node, 11.4 s, which gives the rate of its rough implementation. "
-            "Ranks pass on whole chunks, as equation 2 has it.",
-            "Equation 2 comes to twice the bytes as nodes are added, 22.8 s here. The paper stays 6 to 8 % below: "
-            "what one node needs beyond the 8.09 s of the chain is not all needed twice where chunks are many.",
+            "One figure comes from the paper: 1 node, 11.4 s, which gives the rate of its simple implementation. Ranks "
+            "forward whole chunks, as in equation 2.",
+            "Equation 2 approaches twice the bytes as nodes are added, 22.8 s here. The paper stays 6 to 8 % below. "
+            "One node needs more than the 8.09 s of the chain, and with many chunks this excess is not fully doubled.",
         ),
     )
 
@@ -116,13 +116,14 @@ def twister_figure_4() -> Reproduction:
         "x",
         rows,
         (
-            "The figure prints no numbers. Its text says that the chain is 20 % faster, and stable as nodes are added.",
-            "Open MPI of that time broadcasts long vectors by a pipeline, a chain in segments of up to 128 KiB. In "
-            "order of the switches that is the same chain, with the same time. A binary tree, or scatter and "
-            "allgather, would take twice as long or more. So what the 20 % come from is no matter of the algorithm: "
-            "MPI's segments or copies, or an order of nodes that crosses switches more often.",
-            "On emulated hosts `benches/run.py cluster` has Open MPI's pipeline beside ours: both take 1.06 to 1.07 "
-            "times as long as the bytes alone.",
+            "The figure prints no numbers. According to its text, the chain is 20 % faster, and stable as nodes are "
+            "added.",
+            "Open MPI of that time broadcasts long vectors by a pipeline, a chain in segments of up to 128 KiB. In the "
+            "order of the switches this is the same chain, with the same time. A binary tree, or scatter-allgather, "
+            "would take at least twice as long. So the algorithm does not explain the 20 %. Possible reasons are "
+            "segments or copies in MPI, or an order of nodes that crosses switches more often.",
+            "On emulated hosts `benches/run.py cluster` compares Open MPI's pipeline with Ripieno: both take 1.06 to "
+            "1.07 times as long as the bytes alone.",
         ),
     )
 
@@ -143,11 +144,11 @@ def twister_figure_6() -> Reproduction:
         "x",
         rows,
         (
-            "The figure prints no numbers; its text says 5 times, no difference under 1 switch, and that the time is "
-            "stable with more than 3.",
-            "Uplinks of 10 GbE alone give about 2.5 times at most: of 25 nodes under a switch 20 have a successor "
-            "elsewhere, which are 20 streams of 1 Gbit/s in 10. The paper names the other limit, the throughput of the "
-            "core switch: with 20 Gbit/s for all sections together the simulated chains come to its 5 times, and grow "
-            "with the nodes from there.",
+            "The figure prints no numbers; according to its text, the random order takes 5 times as long, with no "
+            "difference under 1 switch and a constant time with more than 3 switches.",
+            "Uplinks of 10 GbE alone give at most about 2.5 times: 20 of the 25 nodes under a switch have a successor "
+            "under another switch, so 20 streams of 1 Gbit/s share 10. The paper names the other limit, the throughput "
+            "of the core switch. With 20 Gbit/s for all sections together the simulated chains reach the 5 times of "
+            "the paper, and grow with the nodes from there.",
         ),
     )
