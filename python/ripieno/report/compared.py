@@ -48,8 +48,7 @@ class ComparedRun:
 
     @property
     def parameters(self) -> dict[str, Any]:
-        """Return the parameters of the estimator without the number of workers, which the page lists among the figures.
-        """
+        """Return the parameters of the estimator without the number of workers, which the page shows as a figure."""
         return {name: value for name, value in self.folder.fact("parameters", dict).items() if name != "workers"}
 
     @property

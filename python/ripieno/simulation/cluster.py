@@ -203,8 +203,7 @@ class Cluster:
         )
 
     def rounds(self) -> _native.Cluster:
-        """Return the same placement with unit links: every message takes one unit, so time equals the number of rounds.
-        """
+        """Return the same placement with unit links: a message takes one unit, so time equals the number of rounds."""
         nodes, racks = self.nodes_by_rank, self.rack_numbers
         unit = (1.0, 0.0)
         return _native.Cluster(list(nodes), [racks[node] for node in nodes], memory=unit, cable=unit, uplink=unit)

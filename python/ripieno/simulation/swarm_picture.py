@@ -46,8 +46,7 @@ def swarm(found: Distribution) -> str:
 
 
 def draw(title: str, fetches: Sequence[SimulatedFetch], ends: Sequence[RankEnd], seconds: float) -> str:
-    """Draw fetches by time, and the bytes between all pairs of ranks; `ends` has all ranks, `seconds` is the last end.
-    """
+    """Draw fetches by time, and bytes between all pairs of ranks; `ends` has all ranks, `seconds` is the last end."""
     count = len(ends)
     shown = list(range(count)) if count <= ROWS_DRAWN else [row * (count - 1) // (ROWS_DRAWN - 1) for row in range(64)]
     rows = {rank: row for row, rank in enumerate(shown)}
