@@ -14,7 +14,7 @@ from fractions import Fraction
 from ripieno.bench.programs.timing import COLLECTIVES, ELEMENT_BYTES
 from ripieno.errors import InputError
 
-# : Factor between the sizes of a range.
+#: Factor between the sizes of a range.
 STEP = 8
 _UNITS = {"B": 1, "KB": 10**3, "MB": 10**6, "GB": 10**9, "KiB": 1 << 10, "MiB": 1 << 20, "GiB": 1 << 30}
 

@@ -19,18 +19,18 @@ from ripieno.bench.programs import timing
 from ripieno.bench.rank import NativeWorld
 from ripieno.launch.script.environment import init
 
-# : Time limit for the calls of one algorithm at one size in one round, and number of rounds; the median round counts.
+#: Time limit for the calls of one algorithm at one size in one round, and number of rounds; the median round counts.
 BUDGET_S = 0.01
 ROUND_COUNT = 5
-# : Algorithms slower than the best by this factor in the first round are not timed again.
+#: Algorithms slower than the best by this factor in the first round are not timed again.
 HOPELESS = 2.0
-# : Calls longer than this are steady enough for a single round.
+#: Calls longer than this are steady enough for a single round.
 LONG_S = 0.5
-# : An algorithm that is slower by this factor at two sizes above `LOST_BYTES`, and falls further behind, is not tried
-# at larger sizes.
+#: An algorithm that is slower by this factor at two sizes above `LOST_BYTES`, and falls further behind, is not tried
+#: at larger sizes.
 LOST = 4.0
 LOST_BYTES = 256 << 10
-# : The choice may be slower than the best by this factor.
+#: The choice may be slower than the best by this factor.
 TOLERANCE = 1.1
 
 

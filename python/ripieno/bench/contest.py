@@ -13,8 +13,8 @@ from ripieno.bench.processes import TIMEOUT_S, ProgramFailed
 from ripieno.bench.programs.timing import ELEMENT_BYTES
 from ripieno.units import size_text
 
-# : First case, which does not count: until ranks have run for a while, some may share a core. No requested barrier has
-# this size; otherwise its calls would be these cold ones.
+#: First case, which does not count: until ranks have run for a while, some may share a core. No requested barrier has
+#: this size; otherwise its calls would be these cold ones.
 WARM_UP = BenchCase("barrier", 2 * ELEMENT_BYTES)
 
 Times = dict[BenchCase, list[float]]

@@ -279,5 +279,5 @@ def peers(
     return found, remarks
 
 
-# : Peer names that `peers` accepts.
+#: Peer names that `peers` accepts.
 PEERS = ("openmpi", "mpich", "gloo")

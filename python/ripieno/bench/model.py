@@ -41,7 +41,7 @@ ALGORITHMS = (
     "alltoall=direct",
     "alltoall=pairwise",
 )
-# : Limits of the largest and the median deviation.
+#: Limits of the largest and the median deviation.
 WORST_TARGET, MEDIAN_TARGET = 0.10, 0.04
 BUDGET_S, TIMEOUT_S = 0.5, 600.0
 ELEMENT_BYTES = 4

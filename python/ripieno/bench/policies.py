@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-# : (upper limit of ranks, ((upper limit of bytes, algorithm), ...)); limits are exclusive, None for the rest.
+#: (upper limit of ranks, ((upper limit of bytes, algorithm), ...)); limits are exclusive, None for the rest.
 _Rows = tuple[tuple[int, tuple[tuple[int | None, str], ...]], ...]
 
 _ALLREDUCE: _Rows = (
@@ -77,7 +77,7 @@ _OPEN_MPI: dict[str, _Rows] = {
 }
 
 
-# : Returns the algorithm for a collective, a number of ranks and bytes, or None if the policy has no rule.
+#: Returns the algorithm for a collective, a number of ranks and bytes, or None if the policy has no rule.
 Policy = Callable[[str, int, int], str | None]
 
 

@@ -17,7 +17,7 @@ from typing import IO
 
 from ripieno.errors import RipienoError
 
-# : Default timeout of a program.
+#: Default timeout of a program.
 TIMEOUT_S = 900.0
 # Time for a program to end its own children.
 END_S = 3.0

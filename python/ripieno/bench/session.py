@@ -21,7 +21,7 @@ from ripieno.errors import InputError
 from ripieno.lab.blueprint import bits_per_s
 from ripieno.launch.script.environment import init
 
-# : Default numbers of ranks to start.
+#: Default numbers of ranks to start.
 DEFAULT_WORLD_SIZES = (2,)
 
 

@@ -35,16 +35,16 @@ from ripieno.simulation.distribution import RankEnd, SimulatedFetch
 from ripieno.units import bytes_text
 
 STRATEGIES = ("chain", "splitstream", "csb", "bittorrent")
-# : Upper limits of the time as multiples of bytes over rate, by number of hosts.
+#: Upper limits of the time as multiples of bytes over rate, by number of hosts.
 TARGETS = {
     8: {"chain": 1.06, "splitstream": 1.15, "csb": 1.3, "bittorrent": 1.5},
     32: {"chain": 1.08, "splitstream": 1.2, "csb": 1.5, "bittorrent": 1.6},
 }
-# : Upper limits as multiples of the undisturbed time, with killed hosts and with one slow host. Chains and trees wait
-# for a slow host and have no limit.
+#: Upper limits as multiples of the undisturbed time, with killed hosts and with one slow host. Chains and trees wait
+#: for a slow host and have no limit.
 KILLED_TARGET = 1.25
 SLOW_TARGETS = {"csb": 1.3, "bittorrent": 1.3}
-# : Minimum speedup of a chain in rack order over one without it, with uplinks of a host's rate.
+#: Minimum speedup of a chain in rack order over one without it, with uplinks of a host's rate.
 ORDER_TARGETS = {"chain": 6.0}
 ORDER_SEED = 7
 TIMEOUT_S, ALPHA_S = 300.0, 50e-6

@@ -30,19 +30,19 @@ from ripieno.units import duration_text
 
 Model = Literal["fork-join", "bsp"]
 MODELS: tuple[Model, ...] = ("fork-join", "bsp")
-# : Phases of a turn that computes, as many as iterations in the paper.
+#: Phases of a turn that computes, as many as iterations in the paper.
 PHASES = 64
-# : Phases of an empty turn; fewer where threads are created for each.
+#: Phases of an empty turn; fewer where threads are created for each.
 EMPTY_PHASES, MADE_PHASES = 2000, 100
-# : Duration of one thread's work in a phase that computes, in microseconds.
+#: Duration of one thread's work in a phase that computes, in microseconds.
 PHASE_US = 1000.0
-# : Oversubscription factor of the turns with more threads than cores.
+#: Oversubscription factor of the turns with more threads than cores.
 CROWD = 4
-# : Timeout of an OpenMP turn, in seconds.
+#: Timeout of an OpenMP turn, in seconds.
 TURN_TIMEOUT_S = 60.0
 SEED = 7
 
-# : Compared ways, ours first, with the name of our turn or of OpenMP's model.
+#: Compared ways, ours first, with the name of our turn or of OpenMP's model.
 NOTHING = {"a team": "fork-join", "threads made": "made", "OpenMP": "fork-join"}
 BARRIERS = {"a team": "bsp", "std::sync::Barrier": "std-barrier", "OpenMP": "bsp"}
 BOUND = "one thread's share"
@@ -101,7 +101,7 @@ class ThreadsQuery:
         return [(threads, self.cores // threads) for threads in range(1, self.cores + 1) if self.cores % threads == 0]
 
 
-# : The paper's points and centroids.
+#: The paper's points and centroids.
 FULL: Mapping[str, Any] = {"points": 1_000_000, "centroids": (1_000, 10_000, 50_000, 100_000, 500_000)}
 
 
@@ -340,7 +340,7 @@ def _fit(job: Any, points: np.ndarray[Any, Any], count: int, model: Model, itera
 
 
 def _usage(comm: Any) -> FitUsage:
-    """Return the usage of all current threads of this process; kernel threads of the library persist."""
+    """Return the usage of all current threads of this process, including the persistent threads of the kernels."""
     mine = [host.thread_usage(int(tid)) for tid in os.listdir("/proc/self/task")]
     names = FitUsage.__dataclass_fields__
     return _added(FitUsage(**{name: getattr(each, name) for name in names}) for each in mine)

@@ -23,11 +23,11 @@ from ripieno.launch.process.processes import fill_standard_descriptors
 from ripieno.launch.script import exit_message
 
 FAILED, WRONG_INPUT, INTERRUPTED = 1, 2, 130
-# : Exit code of a failed run where 1 means that nothing was found.
+#: Exit code of a failed run where 1 means that nothing was found.
 FAILED_AS = {"grep": 2}
 SIGNAL_BASE = 128
 
-# : Module of each command. Commands are imported on use because some import large libraries.
+#: Module of each command. Commands are imported on use because some import large libraries.
 COMMANDS = {
     "als": "ripieno.cli.als:als_command",
     "bench": "ripieno.cli.bench:bench_command",
@@ -62,7 +62,7 @@ COMMANDS = {
     "wordcount": "ripieno.cli.wordcount:wordcount_command",
 }
 
-# : Command-line options by the parameter names that appear in error messages.
+#: Command-line options by the parameter names that appear in error messages.
 GRAPH_OPTIONS = {
     "format": "--format",
     "directed=False": "--undirected",

@@ -149,7 +149,7 @@ def cluster_of(
     return replace(measured, node_of_rank=None, **_places(nodes, ranks, racks, in_file), **given)
 
 
-# : Fields of a file of costs, and the option that overrides each.
+#: Fields of a file of costs, and the option that overrides each.
 _MEASURED = {
     "rate_bits_per_s": "rate",
     "uplink_bits_per_s": "uplink",

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import click
 
-# : Key under which the command group stores the line.
+#: Key under which the command group stores the line.
 COMMAND_LINE = "ripieno.command_line"
 
 

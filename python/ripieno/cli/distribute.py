@@ -24,11 +24,11 @@ from ripieno.launch.script.environment import init
 from ripieno.launch.script.run import under_launcher
 from ripieno.units import bytes_text, duration_text
 
-# : Interval of progress lines without a terminal, in seconds.
+#: Interval of progress lines without a terminal, in seconds.
 LINE_S = 5.0
-# : Rank of a host that did not answer.
+#: Rank of a host that did not answer.
 NO_RANK = -1
-# : Maximum rows of the table on a terminal; it lists incomplete files.
+#: Maximum rows of the table on a terminal; it lists incomplete files.
 SHOWN_MAX = 24
 
 

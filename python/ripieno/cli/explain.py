@@ -11,9 +11,9 @@ import click
 from ripieno.cli.cluster_options import bytes_option, cluster_of, cluster_options, costs_of, root_option
 from ripieno.cli.options import LocalPath, overwrite_option
 
-# : Placeholder for the name of any collective.
+#: Placeholder for the name of any collective.
 COLLECTIVE = "COLLECTIVE"
-# : Bytes of the vector in drawn plans.
+#: Bytes of the vector in drawn plans.
 PLANS_BYTES = 1 << 20
 
 

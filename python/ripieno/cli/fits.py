@@ -33,7 +33,7 @@ from ripieno.cli.options import (
 from ripieno.files.results import ResultPath, check_new_folder, check_results, new_file, new_folder, save_array
 from ripieno.report import Charted, write_fit_report
 
-# : Parameters of a model that do not affect the result.
+#: Parameters of a model that do not affect the result.
 _UNLISTED = ("on_iteration",)
 
 fit_workers_option = click.option(

@@ -15,7 +15,7 @@ from ripieno.files.sources import File, found
 from ripieno.launch import launch
 from ripieno.text.search import Query, SearchMatches, search
 
-# : The exit code when no line matches, as in grep.
+#: The exit code when no line matches, as in grep.
 NOTHING_FOUND = 1
 
 

@@ -24,7 +24,7 @@ from ripieno.units import size_of
 if TYPE_CHECKING:
     from ripieno.comm.communicator import Communicator
 
-# : File name suffixes of pages.
+#: File name suffixes of pages.
 PAGES = (".html", ".htm")
 
 
@@ -99,8 +99,8 @@ def _show(ctx: click.Context, _: click.Parameter, is_wanted: bool) -> None:
     ctx.with_resource(wanted(is_wanted))
 
 
-# : Option of the commands that run ranks. The dashboard shows the ranks while the command runs; commands need no code
-# for it.
+#: Option of the commands that run ranks. The dashboard shows the ranks while the command runs; commands need no code
+#: for it.
 dashboard_option = click.option(
     "--dashboard",
     is_flag=True,

@@ -16,7 +16,7 @@ from ripieno.errors import InputError
 from ripieno.files.results import ResultPath, check_results
 from ripieno.files.tables import ARRAY_FORMATS, write_array
 
-# : Methods by the command that wrote the result; the first one is the default.
+#: Methods by the command that wrote the result; the first one is the default.
 APPLIED: dict[str, tuple[type[FromResult], tuple[str, ...]]] = {
     "kmeans": (KMeans, ("predict", "transform")),
     "logistic": (LogisticRegression, ("predict", "predict_proba", "predict_log_proba", "decision_function")),

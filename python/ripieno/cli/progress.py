@@ -18,7 +18,7 @@ from rich.table import Table
 from ripieno.units import bytes_text, duration_text
 
 SHOWN_ITERATIONS = 10
-# : Seconds between two lines about a pass without a terminal.
+#: Seconds between two lines about a pass without a terminal.
 SAID_S = 30.0
 
 

@@ -17,7 +17,7 @@ from ripieno.errors import InputError
 if TYPE_CHECKING:
     from ripieno.simulation import Cluster, Distribution, Simulation
 
-# : Limit of messages to draw. Every drawn message is kept; more would make pages that browsers cannot open.
+#: Limit of messages to draw. Every drawn message is kept; more would make pages that browsers cannot open.
 TIMELINE_MESSAGES = 2_000_000
 
 
@@ -268,7 +268,7 @@ def trace_command(trace: Path, compute: float, as_recorded: bool, as_json: bool,
     click.echo(json.dumps(found.as_json(), indent=2) if as_json else str(found))
 
 
-# : Algorithms that exist only as state machines; chain, splitstream and flat are plans as well.
+#: Algorithms that exist only as state machines; chain, splitstream and flat are plans as well.
 _MACHINES = ("tree", "csb", "csb-llcf", "bittorrent")
 
 

@@ -15,7 +15,7 @@ from ripieno.input import Split, assign, divide, open_partitions
 from ripieno.launch.racks import rack_of
 from ripieno.launch.racks import read as read_racks
 
-# : Maximum number of workers in a plan, which needs memory for each.
+#: Maximum number of workers in a plan, which needs memory for each.
 WORKERS_MAX = 100_000
 
 

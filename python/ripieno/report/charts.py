@@ -24,19 +24,19 @@ with needs("reports"):
 if TYPE_CHECKING:
     from matplotlib.typing import RcKeyType
 
-# : Placeholder colours while matplotlib draws. Each becomes a CSS variable of the page.
+#: Placeholder colours while matplotlib draws. Each becomes a CSS variable of the page.
 INK, MUTED, GRID, FIRST, SECOND = "#010101", "#020202", "#030303", "#040404", "#050505"
 THIRD, FOURTH, FIFTH = "#060606", "#070707", "#080808"
 VARIABLES = {INK: "--ink", MUTED: "--muted", GRID: "--grid", FIRST: "--first", SECOND: "--second"}
 VARIABLES |= {THIRD: "--third", FOURTH: "--fourth", FIFTH: "--fifth"}
 
-# : Colours of lines in one chart.
+#: Colours of lines in one chart.
 COLOURS = (FIRST, SECOND, THIRD, FOURTH, FIFTH)
 
 WIDTH_INCHES = 9.0
 PANEL_LIMIT = 8
 BAR_LIMIT = 80
-# : Maximum number of steps drawn: more than the page has pixels add nothing.
+#: Maximum number of steps drawn: more than the page has pixels add nothing.
 STEP_LIMIT = 1000
 STYLE: dict[RcKeyType, Any] = {
     "svg.fonttype": "none",

@@ -15,7 +15,7 @@ from ripieno.errors import InputError
 from ripieno.files.sources import PathLike
 from ripieno.report import charts, page
 
-# : One run per colour.
+#: One run per colour.
 RUNS_MAX = len(charts.COLOURS)
 WORDS = ("iteration", "stage")
 NOTHING = "–"

@@ -13,7 +13,7 @@ from ripieno.report.page import Charted
 from ripieno.report.result import of_result
 
 FRAME_PIXELS = 560
-# : Names for rows and columns of the data, by estimator.
+#: Names for rows and columns of the data, by estimator.
 WORDS = {"ALS": ("users", "items"), "FruchtermanReingold": ("vertices", "edges")}
 
 

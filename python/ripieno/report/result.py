@@ -9,9 +9,9 @@ import numpy as np
 from ripieno.algorithms.reported import About
 from ripieno.report import scatter
 
-# : Maximum number of columns in the table of cluster means.
+#: Maximum number of columns in the table of cluster means.
 COLUMN_COUNT = 12
-# : A mean is highlighted if it is this many standard deviations away from the mean of all means.
+#: A mean is highlighted if it is this many standard deviations away from the mean of all means.
 STANDS_OUT = 1.5
 
 

@@ -19,15 +19,15 @@ with needs("reports"):
 
 Reals = NDArray[np.float64]
 
-# : More points than this merge into a blot and make the page heavy.
+#: More points than this merge into a blot and make the page heavy.
 POINT_LIMIT = 3000
 EDGE_LIMIT = 6000
-# : Area of the largest point, in square points.
+#: Area of the largest point, in square points.
 AREA_LIMIT = 300.0
 HALF_WIDTH, HALF_HEIGHT = 320.0, 240.0
 TURN_S = 24.0
 KEYFRAMES = 24
-# : Colours of groups of points, used in turn; they are distinguishable on light and on dark pages.
+#: Colours of groups of points, used in turn; they are distinguishable on light and on dark pages.
 GROUP_COLOURS = tuple(to_hex(colour) for colour in matplotlib.color_sequences["tab10"])
 
 

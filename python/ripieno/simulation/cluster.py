@@ -11,13 +11,13 @@ from ripieno.errors import InputError
 
 NODES_MAX = 1_000_000
 PACKET_BYTES_MAX = 1 << 20
-# : Defaults: latency of a message between hosts and inside a host, and cost of a byte copied and of a byte combined.
+#: Defaults: latency of a message between hosts and inside a host, and cost of a byte copied and of a byte combined.
 ALPHA_S = 5e-6
 MEMORY_ALPHA_S = 1e-6
 MEMORY_S_PER_BYTE = 1 / 8e9
 GAMMA_S_PER_BYTE = 1 / 8e9
-# : Largest piece that ranks hand to or take from a link, and smallest piece of a message that ranks relay
-# (`SEGMENT_BYTES` and `RELAY_UNIT_BYTES` of the executor).
+#: Largest piece that ranks hand to or take from a link, and smallest piece of a message that ranks relay
+#: (`SEGMENT_BYTES` and `RELAY_UNIT_BYTES` of the executor).
 SEGMENT_BYTES = 64 << 10
 RELAY_BYTES = 16 << 10
 

@@ -20,13 +20,13 @@ from ripieno.simulation.explanation import explain
 from ripieno.simulation.simulate import simulate
 from ripieno.units import bytes_text, duration_text, size_text
 
-# : The first size, and the factor between sizes.
+#: The first size, and the factor between sizes.
 FIRST_BYTES, STEP = 8, 4
-# : Crossings are located to within this factor of bytes. An algorithm is clearly faster from this margin on.
+#: Crossings are located to within this factor of bytes. An algorithm is clearly faster from this margin on.
 NEAR, CLEAR = 1.05, 0.03
-# : The smallest segment to try.
+#: The smallest segment to try.
 LEAST_SEGMENT_BYTES = 1 << 10
-# : Maximum number of lines in a chart: those of the fastest algorithms first, then the closest others.
+#: Maximum number of lines in a chart: those of the fastest algorithms first, then the closest others.
 LINES_DRAWN = 8
 
 _WIDTH, _HEIGHT, _LEFT, _TOP, _RIGHT, _BOTTOM = 760, 420, 72, 56, 168, 48

@@ -12,12 +12,12 @@ from ripieno.simulation.reproduction import FigureRow, Reproduction, seconds_of
 
 NODES = (8, 16, 32, 64, 128)
 CORES = 32
-# : Rate of a socket between two nodes. An assumption: the paper gives no rate.
+#: Rate of a socket between two nodes. An assumption: the paper gives no rate.
 RATE_BITS_PER_S = 10e9
-# : Rate of a core that assigns points in Java: an assumption.
+#: Rate of a core that assigns points in Java: an assumption.
 OPERATIONS_PER_S = 1e9
 KMEANS = {"500 M points, 10 k centroids": (500_000_000, 10_000), "5 M points, 1 M centroids": (5_000_000, 1_000_000)}
-# : Section VII.C: number of vertices, and seconds of an iteration on 128 nodes.
+#: Section VII.C: number of vertices, and seconds of an iteration on 128 nodes.
 VERTICES, LAYOUT_S = 477_111, 3.0
 
 

@@ -25,7 +25,7 @@ from ripieno.simulation.simulate import simulate
 from ripieno.units import bytes_text, duration_text
 
 FLOAT32_BYTES, FLOAT64_BYTES = 4, 8
-# : Limits of the measurement: clusters and operations of a pass, and number of passes.
+#: Limits of the measurement: clusters and operations of a pass, and number of passes.
 MEASURED_CLUSTERS, MEASURED_OPERATIONS, MEASURED_PASSES = 1000, 4e8, 3
 
 

@@ -17,9 +17,9 @@ from ripieno.sparse import packets
 from ripieno.units import bytes_text
 
 RANKS = 64
-# : Section II.A: the network of cc2.8xlarge instances, and the packet size that reaches 80 % of its throughput.
+#: Section II.A: the network of cc2.8xlarge instances, and the packet size that reaches 80 % of its throughput.
 RATE_BITS_PER_S, EFFICIENT_BYTES = 10e9, 5e6
-# : Exponent of the power laws.
+#: Exponent of the power laws.
 ALPHA = 1.1
 DIRECT, BINARY = "64", "2x2x2x2x2x2"
 
@@ -56,7 +56,7 @@ class PaperDataset:
 
 
 TWITTER = PaperDataset("Twitter", 60_000_000, 0.21, "8x4x2", 1000)
-# : Values of 2 bytes, so that the direct network has the packet size stated in the paper.
+#: Values of 2 bytes, so that the direct network has the packet size stated in the paper.
 TWITTER_HALVED = replace(TWITTER, name="Twitter, values of 2 bytes", value_bytes=2)
 YAHOO = PaperDataset("Yahoo", 1_400_000_000, 0.035, "16x4", 10_000)
 
@@ -110,13 +110,13 @@ def kylix_figure_6() -> Reproduction:
     )
 
 
-# : Figure 2, as far as the text states it: fraction of the throughput by packet bytes.
+#: Figure 2, as far as the text states it: fraction of the throughput by packet bytes.
 TOLD_SHARES = {0.4e6: 0.3, 5e6: 0.8}
-# : Section VII.D: the rate that its nodes reach, 3 of 10 Gbit/s, because TCP copies.
+#: Section VII.D: the rate that its nodes reach, 3 of 10 Gbit/s, because TCP copies.
 ACHIEVED_BITS_PER_S = 3e9
-# : Table I: seconds of a reduction by network, nodes, and replicas.
+#: Table I: seconds of a reduction by network, nodes, and replicas.
 TABLE_1 = {("8x4x2", 64, 1): 0.44, ("8x4", 32, 1): 0.60, ("8x4", 64, 2): 0.75}
-# : Figure 8 and section VII.D: seconds of an iteration of PageRank; communication takes 75 to 90 % of it.
+#: Figure 8 and section VII.D: seconds of an iteration of PageRank; communication takes 75 to 90 % of it.
 PAGERANK_S = {"Twitter": 0.55, "Yahoo": 2.5}
 COMMUNICATING = (0.75, 0.9)
 
@@ -242,9 +242,9 @@ def kylix_figure_8() -> Reproduction:
     )
 
 
-# : Cores of a node.
+#: Cores of a node.
 FIGURE_7_CORES = 8
-# : Our time to add a byte of a row through an index map.
+#: Our time to add a byte of a row through an index map.
 GAMMA_S_PER_BYTE = 0.13e-9
 
 

@@ -20,8 +20,8 @@ from ripieno.files.results import new_file
 from ripieno.simulation.cluster import SEGMENT_BYTES, Cluster
 from ripieno.units import duration_text
 
-# : Upper bound of alpha as a fraction of a full segment's time. The rest of a longer start is latency, which overlaps
-# with other segments.
+#: Upper bound of alpha as a fraction of a full segment's time. The rest of a longer start is latency, which overlaps
+#: with other segments.
 START_SHARE = 0.5
 
 

@@ -31,7 +31,7 @@ REPRODUCTIONS: dict[str, Callable[[], Reproduction]] = {
     "twister-table-5": twister.twister_table_5,
     "twister-table-8": twister.twister_table_8,
 }
-# : Figures that are measured on this machine instead of simulated: title, and command.
+#: Figures that are measured on this machine instead of simulated: title, and command.
 MEASURED: dict[str, tuple[str, Sequence[str]]] = {
     "spidal-figures-3-8": (
         "K-means by threads and processes, in two models of threads and six patterns of affinity, measured here.",

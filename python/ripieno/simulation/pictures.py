@@ -19,13 +19,13 @@ from ripieno.units import bytes_text, duration_text, size_text, unit_of
 
 KINDS = {"memory": "in a node", "cable": "in a rack", "uplink": "between racks"}
 SUFFIXES = (".svg", ".html")
-# : Limits of arrows and rows: more are not distinguishable.
+#: Limits of arrows and rows: more are not distinguishable.
 RANKS_DRAWN, MESSAGES_DRAWN = 64, 20_000
 ROWS_DRAWN = 64
 
 _LEFT, _TOP, _RIGHT, _BOTTOM = 64, 64, 16, 48
 _ROW, _ROUND, _WIDTH = 18, 96, 960
-# : Position of rack names, and indentation of hosts.
+#: Position of rack names, and indentation of hosts.
 _RACK_X, _STEP = 64, 24
 _STYLE = """
   svg { --paper: #fcfcfb; --ink: #1a1c1e; --muted: #6b7075; --grid: #dcdfe2;

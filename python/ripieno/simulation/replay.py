@@ -21,11 +21,11 @@ from ripieno.simulation.cluster import Cluster
 from ripieno.simulation.simulate import simulate
 from ripieno.units import duration_text, size_text
 
-# : Collectives whose recorded bytes count all blocks, while a simulation counts one block.
+#: Collectives whose recorded bytes count all blocks, while a simulation counts one block.
 OF_BLOCKS = ("allgather", "gather", "scatter")
-# : Collectives that depend on data not in the trace, such as neighbours or rows.
+#: Collectives that depend on data not in the trace, such as neighbours or rows.
 UNPLAYED = ("neighbour-exchange", "point-to-point")
-# : Maximum number of distinct calls to simulate; each takes as long as `simulate`.
+#: Maximum number of distinct calls to simulate; each takes as long as `simulate`.
 KINDS_MAX = 10_000
 
 

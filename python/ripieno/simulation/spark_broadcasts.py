@@ -14,12 +14,12 @@ from ripieno.simulation.reproduction import FigureRow, Reproduction
 from ripieno.simulation.spark_report import BLOCK_BYTES, MB, POINT_TO_POINT_BITS_PER_S
 
 GB = 1000 * MB
-# : Latency of a message between two machines of that cloud: an assumption, the report has no such figure.
+#: Latency of a message between two machines of that cloud: an assumption, the report has no such figure.
 ALPHA_S = 0.5e-3
 NODES = (1, 5, 10, 20, 30, 40, 60)
-# : Section 5.3.1: default piece size of BitTorrent.
+#: Section 5.3.1: default piece size of BitTorrent.
 PIECE_BYTES = 256 << 10
-# : Seconds for 1 GB to 40 nodes.
+#: Seconds for 1 GB to 40 nodes.
 TABLE_1 = {"csb-llcf": 53, "bittorrent": 90}
 SUMMED_UP_NODES = 40
 NAMES = {"csb-llcf": "CSB", "bittorrent": "BTB", "splitstream": "SSB", "chain": "chain"}

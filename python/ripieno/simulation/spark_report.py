@@ -10,13 +10,13 @@ from ripieno.simulation.cluster import Cluster
 from ripieno.simulation.reproduction import FigureRow, Reproduction, seconds_of
 
 MB = 10**6
-# : Seconds of computation and of broadcast by nodes, in the first iteration of the job with k = 25.
+#: Seconds of computation and of broadcast by nodes, in the first iteration of the job with k = 25.
 TABLE_2 = {1: (82, 9), 5: (24, 19), 10: (19, 15), 20: (18, 17), 30: (21, 19), 40: (16, 20)}
-# : Bytes broadcast in the first iteration, and in later ones of the job with ratings of films.
+#: Bytes broadcast in the first iteration, and in later ones of the job with ratings of films.
 FIRST_BYTES, LATER_BYTES = 600 * MB, 230 * MB
-# : Section 5.2: the block that the chained streaming broadcast relays at once.
+#: Section 5.2: the block that the chained streaming broadcast relays at once.
 BLOCK_BYTES = 4 << 20
-# : Section 4: rate of a connection between two machines of that cloud, 550 to 600 Mbit/s.
+#: Section 4: rate of a connection between two machines of that cloud, 550 to 600 Mbit/s.
 POINT_TO_POINT_BITS_PER_S = 575e6
 WAYS = {
     "flat": "from one place",
@@ -87,7 +87,7 @@ def spark_figure_4() -> Reproduction:
     )
 
 
-# : Copies of a file in HDFS, each on a different machine.
+#: Copies of a file in HDFS, each on a different machine.
 COPIES = 3
 
 

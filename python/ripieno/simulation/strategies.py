@@ -12,7 +12,7 @@ from ripieno.simulation.cluster import Cluster
 from ripieno.simulation.distribution import distribute
 from ripieno.units import bytes_text, duration_text, size_text
 
-# : Fraction of the rate that the slow receiver has.
+#: Fraction of the rate that the slow receiver has.
 SLOW_SHARE = 0.2
 
 

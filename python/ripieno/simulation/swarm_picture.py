@@ -14,7 +14,7 @@ from html import escape
 from ripieno.simulation.distribution import Distribution, RankEnd, SimulatedFetch
 from ripieno.units import bytes_text, duration_text, size_text, unit_of
 
-# : Limits of rows and bars: more are not distinguishable.
+#: Limits of rows and bars: more are not distinguishable.
 ROWS_DRAWN, FETCHES_DRAWN = 64, 40_000
 
 _LEFT, _TOP, _BOTTOM, _GAP = 64, 48, 40, 48

@@ -13,9 +13,9 @@ from ripieno.simulation.cluster import Cluster
 from ripieno.simulation.reproduction import FigureRow, Reproduction, seconds_of
 
 GB = 10**9
-# : Java's socket buffer on that cluster (section 4.6): the bytes that a daemon relays at once.
+#: Java's socket buffer on that cluster (section 4.6): the bytes that a daemon relays at once.
 SOCKET_BUFFER_BYTES = 128 << 10
-# : Number of switches by nodes (section 6.2).
+#: Number of switches by nodes (section 6.2).
 SWITCHES = {1: 1, 25: 1, 50: 2, 75: 3, 100: 4, 125: 5, 150: 5}
 UPLINK_BITS_PER_S = 10e9
 

@@ -20,7 +20,7 @@ from ripieno.units import bytes_text, duration_text
 
 COLOURS = (charts.FIRST, charts.SECOND, charts.THIRD, charts.FOURTH, charts.FIFTH)
 MARKERS = ("o", "s", "^", "D", "v")
-# : The density that defines the unit of lambda in the density chart, and the chart's limits.
+#: The density that defines the unit of lambda in the density chart, and the chart's limits.
 UNIT_DENSITY, LAMBDA_LIMIT, LOW_LIMIT = 0.9, 2.0, 0.05
 
 

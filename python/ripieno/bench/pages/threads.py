@@ -16,7 +16,7 @@ from ripieno.report import charts
 from ripieno.report.filling import fill
 from ripieno.units import duration_text
 
-# : Colours of the patterns Q R U and T V S.
+#: Colours of the patterns Q R U and T V S.
 COLOURS = {
     "Q": charts.THIRD,
     "R": charts.FOURTH,

@@ -19,7 +19,7 @@ from typing import Any, Protocol
 import numpy as np
 from numpy.typing import NDArray
 
-# : Prefix of a program's reason for refusing a case with an unsupported algorithm.
+#: Prefix of a program's reason for refusing a case with an unsupported algorithm.
 REFUSED = "refused: "
 
 COLLECTIVES = (
@@ -34,9 +34,9 @@ COLLECTIVES = (
     "barrier",
 )
 ELEMENT_BYTES = 4
-# : Collectives with vectors of one block per rank.
+#: Collectives with vectors of one block per rank.
 BLOCK_COLLECTIVES = ("allgather", "gather", "scatter")
-# : Collectives in which ranks do not wait for each other: small calls, timed in batches, overlap.
+#: Collectives in which ranks do not wait for each other: small calls, timed in batches, overlap.
 ROOTED = ("broadcast", "reduce", "gather", "scatter")
 APART_BYTES = 64 << 10
 BATCH_COUNT = 5
