@@ -1,4 +1,4 @@
-"""What all tests share: their order, the log of what they take, and worlds of workers."""
+"""Shared test setup: test order, log of test times, and worlds of workers."""
 
 from __future__ import annotations
 
@@ -111,7 +111,9 @@ def everywhere(request: pytest.FixtureRequest, world: Callable[[int], rp.Job]) -
 
 @pytest.fixture
 def threads() -> Callable[..., list]:
-    """Runs a program on ranks that are threads of this process, in a world of its own, whose end harms no other."""
+    """Run a program on ranks that are threads of this process, in a separate world that can end without affecting
+    others.
+    """
 
     def run(workers: int, program: Callable[..., Any], *args: Any) -> list:
         cards: list[str] = [""] * workers
@@ -124,7 +126,7 @@ def threads() -> Callable[..., list]:
                 return cards
 
             native = _native.Communicator.connect(rank, workers, exchange, token=b"test")
-            # Whoever has not come so far would be told here of what others do wrong in their first call.
+            # Wait for all ranks: a rank that has not arrived would get the errors of the others' first call here.
             met.wait(60.0)
             with rp.Communicator(native) as comm:
                 return program(comm, *args)

@@ -30,7 +30,7 @@ def random_edges(vertex_count=40, edge_count=150):
 
 
 def built(comm, **options):
-    """The random graph, of whose edges every rank gives some; the last rank none."""
+    """Return the random graph. Every rank except the last contributes some of its edges."""
     (sources, targets), weights = random_edges()
     givers = max(comm.world_size - 1, 1)
     mine = np.arange(len(weights)) % givers == comm.rank

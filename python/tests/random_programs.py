@@ -1,7 +1,7 @@
-"""Random programs, in which one rank may differ from the others in one thing. A seed is a program.
+"""Random programs in which one rank may deviate in one detail. A seed determines a program.
 
-`KINDS` are the calls, each with the options that ranks must give alike. What a call gives is taken apart nowhere: other
-tests do that. A program is played in a world of threads, and ends like a job's, with a call that nothing else makes.
+`KINDS` are the calls, each with the options that must agree on all ranks. Results are not checked here: other tests do
+that. A program runs in a world of threads and ends, like a job, with a call of a kind used nowhere else.
 """
 
 from __future__ import annotations
@@ -18,22 +18,22 @@ import numpy as np
 import ripieno as rp
 from ripieno import _native
 
-#: Nobody waits for longer; a difference is told in some 2 s.
+#: Maximum time of any wait; a deviation is reported in about 2 s.
 BOUND_S = 60.0
 CALLS = range(1, 6)
 
 
 class CallKind(NamedTuple):
-    """Calls of a kind.
+    """A kind of call.
 
     Attributes
     ----------
     call : callable
-        Makes one; it is given the stage and the options.
+        Makes a call from the stage and the options.
     options : dict of str to sequence
-        What each option may be. No two of them mean the same.
+        Values of each option, all of them different in meaning.
     places : str
-        Where it can be made: in the "world", "part" of it, the "turned" world, its "copies".
+        Communicators that support it: the "world", "part" of it, the "turned" world, its "copies".
     """
 
     call: Callable[..., Any]
@@ -66,15 +66,15 @@ class ProgramCall:
 
 @dataclass
 class PlayStage:
-    """Where a rank plays its part.
+    """The environment in which a rank runs its calls.
 
     Attributes
     ----------
     comm : Communicator
-        Of the place of the call.
+        Communicator of the call.
     places : dict of str to Communicator
     later : callable
-        Makes a call that is begun only if it is to be.
+        Makes a call that starts only if requested.
     """
 
     comm: rp.Communicator
@@ -351,7 +351,7 @@ KINDS = {
             "dtype": DTYPES[:3],
             "length": (3, 4),
         },
-        # To a replica, what is in its tables is data, in which it may not differ.
+        # For a replica, table contents are data, in which replicas may not differ.
         "world part turned",
     ),
     "sparse": CallKind(
@@ -416,22 +416,22 @@ KINDS = {
 }
 
 
-#: Options in which ranks may differ as long as it comes to the same, as one algorithm and the choice of it.
+#: Options in which ranks may differ if the effect is equal, such as an algorithm that is also the default choice.
 MAY_COME_TO_THE_SAME = ("algorithm", "degrees", "distance")
 
 
 @dataclass(frozen=True)
 class SeededDifference:
-    """What the odd rank does otherwise.
+    """The deviation of the odd rank.
 
     Attributes
     ----------
     what : str
-        In words.
+    Description.
     calls : tuple of Call
-        All that it calls.
+        All calls of the odd rank.
     may_be_none : bool
-        Whether it may come to the same.
+        Whether the deviation may have no effect.
     """
 
     what: str
@@ -441,7 +441,7 @@ class SeededDifference:
 
 @dataclass(frozen=True)
 class SeededProgram:
-    """What a seed stands for: what all ranks call, and what one of them calls in its place."""
+    """The program of a seed: the calls of all ranks, and the deviating calls of one rank."""
 
     seed: int
     workers: int
@@ -463,7 +463,7 @@ class SeededProgram:
         workers = 4 if replicas == 2 else draw.choice((2, 3))
         # Rank 2 of 3 is no part of the "part", and gets no messages.
         odd = draw.randrange(workers if replicas == 2 else 2)
-        # With several calls in flight nobody looks for circles of ranks in different communicators.
+        # With several calls in flight, cycles of ranks across communicators are not detected.
         place = "copies" if replicas == 2 else draw.choice(("world", None, None))
         calls = tuple(_drawn(draw, place) for _ in range(draw.choice(CALLS)))
         difference = None
@@ -527,8 +527,8 @@ def perform(comm: rp.Communicator, calls: tuple[ProgramCall, ...], replicas: int
             KINDS[call.kind].call(at, **dict(call.options))
     for handle in begun:
         handle.wait()
-    # A call that was left out comes to light in the next of the same communicator. And what one rank finds out in a
-    # call another may find out in the one that follows.
+    # A missing call is detected in the next call of the same communicator. Some ranks may detect a deviation one call
+    # later than others.
     for each in (*places.values(), comm, comm):
         each.allreduce(np.zeros(11, np.uint8), op="xor")
 
@@ -553,11 +553,11 @@ def play(program: SeededProgram, is_odd: bool = True) -> dict[int, BaseException
     def be(rank: int) -> None:
         options: dict[str, Any] = {"token": b"test", "replicas": program.replicas, "links": program.links}
         native = _native.Communicator.connect(rank, workers, lambda card: exchange(rank, card), **options)
-        # Nobody begins before all have met, for a failure would be one of the meeting.
+        # Start only after all ranks have arrived: otherwise a failure would look like a bootstrap failure.
         met.wait(BOUND_S)
         with rp.Communicator(native) as comm:
             ends.put((rank, _error_of(comm, program, rank, is_odd)))
-            # Nobody leaves before all have been told.
+            # Keep every rank until all have been notified.
             over.wait(BOUND_S)
 
     ranks = [threading.Thread(target=be, args=(rank,), daemon=True) for rank in range(workers)]
@@ -586,7 +586,7 @@ def _error_of(comm: rp.Communicator, program: SeededProgram, rank: int, is_odd: 
 
 
 def fault_of(program: SeededProgram, is_odd: bool = True) -> str | None:
-    """What is wrong with the way in which a program ends, or None."""
+    """Return a description of a wrong end of the program, or None."""
     ended = play(program, is_odd)
     missing = set(range(program.workers)) - ended.keys()
     if missing:
@@ -608,6 +608,7 @@ def _tells(error: BaseException | None) -> bool:
     told = len(set(re.findall(r"called [^;]*|: [^;]*", text))) > 1 or "which sends" in text
     if isinstance(error, rp.CollectiveMismatch):
         return "rank" in text and told
-    # Sparse reductions compare their options, tables their partitions; replicas tell each other by the failure of one.
+    # Sparse reductions compare their options, tables their partitions; replicas detect each other's deviation by a
+    # failure.
     words = ("expected the same on every rank", "beside shape")
     return isinstance(error, rp.InputError | rp.RankFailed) and any(each in text for each in words)

@@ -47,7 +47,7 @@ class Processes(Run):
 
 
 class StandIn(Engine):
-    """Room for 8 ranks, of which `absent` never start."""
+    """An engine with 8 slots, of which `absent` never start their rank."""
 
     NAME = "stand-in"
 
@@ -68,5 +68,5 @@ class StandIn(Engine):
         return self.run
 
     def launch(self, workers: int, **options: Any):
-        """A job here, with what `ripieno.launch` would pass."""
+        """Launch a job here, with the options that `ripieno.launch` passes."""
         return self.job(workers, **{"threads": 1, "on_event": None, "trace": None, **options})

@@ -17,9 +17,9 @@ COMES_S = 60.0
 def strike_once(
     comm: rp.Communicator, folder: Path, victims: Sequence[int], signal_number: int = signal.SIGKILL
 ) -> None:
-    """Send each victim a signal the first time that it comes here, once all ranks of its world have come, too.
+    """Send each victim a signal on its first arrival here, after all ranks of its world have arrived.
 
-    Whoever were still in the call before, when the first victim dies, might fail there and never come.
+    Ranks still in the previous call when the first victim dies might fail there and never arrive.
     """
     (folder / f"came-{comm.rank}").touch()
     struck = folder / f"struck-{comm.rank}"

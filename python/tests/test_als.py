@@ -31,7 +31,7 @@ from varied import exhaustively
 WORLDS = pytest.mark.parametrize("workers", [3, *exhaustively(1, 2)])
 KINDS = pytest.mark.parametrize("implicit", [False, True], ids=["explicit", "implicit"])
 RANK, REG, ALPHA, ITERATIONS = 7, 0.1, 2.0, 4
-# Of each kind, with a solver of its own.
+# One of each kind, each with a different solver.
 SOLVED = {False: {"implicit": False, "solver": "cholesky"}, True: {"implicit": True, "solver": "cg"}}
 
 
@@ -64,7 +64,7 @@ def start_of(ratings):
 
 
 def plain(ratings, implicit, iterations=ITERATIONS):
-    """Factors of users and items, and what is minimised after each iteration, in f64 and one equation at a time."""
+    """Return factors of users and items, and the objective after each iteration, in f64 and one equation at a time."""
     dense, rated = ratings.toarray().astype(np.float64), ratings.toarray() != 0
     weights = 1 + ALPHA * dense if implicit else rated.astype(float)
     wanted = rated.astype(float) if implicit else dense
@@ -175,7 +175,7 @@ def test_the_way_that_costs_less_is_chosen_and_brings_the_rows_that_ratings_refe
                 moved[way] = max(moved.get(way, 0), sent)
         assert told.row_bytes == 16 and told.row_count == count
         if chosen == "needed":
-            # A row, and what calls say of themselves.
+            # One row, and the calls' own overhead.
             assert moved["needed"] < moved["allgather"] / 4 and told.needed_rows == 1
 
 

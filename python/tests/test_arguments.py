@@ -1,4 +1,4 @@
-"""Every whole number that a method takes is checked, and told by its name, its value and what was expected."""
+"""Whole-number arguments of all methods: errors give name, value and expectation."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""`Batches` without Spark: what it sees in Arrow's memory, what it copies, and what it refuses."""
+"""`Batches` without Spark: views of Arrow's memory, copies, and rejected input."""
 
 from __future__ import annotations
 

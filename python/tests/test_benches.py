@@ -484,7 +484,7 @@ def test_strategies_of_broadcast_are_timed_beside_their_simulations_and_drawn(tm
         assert row["cpu_s_per_host"][0] > 0 and row["switches_per_host"][0] > 0
     drawn = page.read_text()
     assert drawn.count("<svg ") == 12 and "http" not in drawn.replace("http://www.w3.org/2000/svg", "")
-    # Of 64 blocks and what is ahead of the array each of three hosts has all, from somebody.
+    # Each of three hosts receives all 64 blocks and the block before the array.
     chain = ElementTree.fromstring(re.findall(r"<svg .*?</svg>", drawn, re.DOTALL)[0])
     told = [title.text for title in chain.iter("{http://www.w3.org/2000/svg}title") if "block " in (title.text or "")]
     assert sorted(int(re.match(r"block (\d+) from rank", each)[1]) for each in told) == sorted([*range(65)] * 3)

@@ -145,7 +145,7 @@ def test_a_group_has_variables_of_its_own(world):
     assert world(5).run(groups) == [0, 1, 0, 1, 0]
 
 
-# Ranks that nobody ends when one of them has failed. The victim signals itself on the way.
+# Ranks that are not ended when one of them fails. The victim signals itself during the program.
 PROGRAM = """
 import os, sys, time
 import numpy as np
@@ -178,7 +178,7 @@ sys.stdin.read()
 
 
 def outcomes(strategy: str, victim: int, signal_number: int, workers: int = 4) -> list[str]:
-    """What each rank but the victim says at the end."""
+    """Return the final output of each rank except the victim."""
     with socket.create_server(("127.0.0.1", 0)) as server:
         port = server.getsockname()[1]
     common = {**os.environ, "WORLD_SIZE": str(workers), "MASTER_ADDR": "127.0.0.1", "MASTER_PORT": str(port),
@@ -216,13 +216,13 @@ def test_the_root_that_dies_is_named():
 
 
 def spoil_values() -> None:
-    """Overwrite the memory in which this process has values, as a broken one would."""
+    """Overwrite the memory of this process's values, as a faulty process would."""
     for name in os.listdir("/proc/self/fd"):
         try:
             if "memfd:ripieno-value" in os.readlink(f"/proc/self/fd/{name}"):
                 os.pwrite(int(name), bytes(os.fstat(int(name)).st_size), 0)
         except FileNotFoundError:
-            pass  # It was that of the listing.
+            pass  # It belonged to the listing.
 
 
 def fetched_late_from_spoilt_memory(comm, strategy):
@@ -243,7 +243,7 @@ def fetched_late_from_spoilt_memory(comm, strategy):
 
 @pytest.mark.parametrize("strategy", ["csb", *exhaustively("csb-llcf", "bittorrent")])
 def test_wrong_blocks_that_come_over_links_are_fetched_again_and_their_source_is_named(world, strategy):
-    # Of two that have everything a rank may fetch all from the one that answers sooner, the root.
+    # A rank may fetch all blocks from the faster of two complete sources, the root.
     for _ in range(5):
         delivery = world(3).run(fetched_late_from_spoilt_memory, strategy)[0]
         if delivery.corruptions:
@@ -251,7 +251,7 @@ def test_wrong_blocks_that_come_over_links_are_fetched_again_and_their_source_is
 
     assert (delivery.acknowledged, delivery.lost) == ([1, 2], [])
     assert {(wrong.source, wrong.receiver) for wrong in delivery.corruptions} == {(1, 2)}
-    # Two wrong blocks, and what was asked for already.
+    # Two corrupt blocks, and blocks already requested.
     assert 1 <= len(delivery.corruptions) <= 6
 
 

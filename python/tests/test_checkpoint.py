@@ -1,4 +1,4 @@
-"""Checkpoints of map-reduce jobs: what is kept and comes back, and what is refused."""
+"""Checkpoints of map-reduce jobs: stored and restored contents, and rejected files."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ def place(folder: Path, name: str = "job", program: str = PROGRAM) -> Checkpoint
 
 
 def saved(folder: Path, what: CheckpointContents = SMALL) -> Path:
-    """A checkpoint that nobody has open; its folder."""
+    """Write a checkpoint that no process has open, and return its folder."""
     with closing(place(folder)) as checkpoints:
         checkpoints.save(what)
     return checkpoints.folder
@@ -211,7 +211,7 @@ def test_a_checkpoint_that_cannot_be_written_leaves_the_last_one(tmp_path, limit
     checkpoints = place(tmp_path)
     checkpoints.save(SMALL)
     whole = content(checkpoints.folder)
-    # Of a small blob and a large one, or a large manifest.
+    # A small and a large blob, or a large manifest.
     too_much = CheckpointContents(4, np.ones(5), {"large": np.arange(1e4), "long": ["text"] * 1000}, [])
 
     message = f"{checkpoints.folder}: .*; the last one is still there"

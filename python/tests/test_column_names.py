@@ -1,4 +1,4 @@
-"""Columns have names: those of files and frames are kept by a fit and compared by what follows it."""
+"""Column names: a fit stores the names of files and frames, and later calls compare them."""
 
 from __future__ import annotations
 

@@ -28,7 +28,7 @@ def fitted(name, *words):
 
 
 def cells(page, name):
-    """What stands in the row of a name."""
+    """Return the cells in the row of a name."""
     [row] = re.findall(rf"<tr><th>{name}</th>(.*?)</tr>", page, re.DOTALL)
     return [re.sub(r"<.*?>", "", cell) for cell in re.findall(r"<td.*?</td>", row)]
 

@@ -1,4 +1,4 @@
-"""The dashboard: what ranks tell, what a board makes of it, and who may see it."""
+"""The dashboard: telemetry of ranks, its evaluation, and access control."""
 
 from __future__ import annotations
 
@@ -59,12 +59,12 @@ def iterate(comm, count, late=()):
     return comm.rank
 
 
-# What ranks tell
+#: Telemetry of ranks
 
 
 @pytest.fixture(scope="module")
 def watched():
-    """What a job of three ranks has told, of which rank 1 is late, and its dashboard."""
+    """Provide the telemetry of a job of three ranks with a late rank 1, and its dashboard."""
     with rp.launch(workers=3, dashboard=True) as job:
         job.announce("Demo", 30)
         assert job.run(iterate, 20, late=(1,)) == [0, 1, 2]
@@ -78,7 +78,7 @@ def test_ranks_tell_whom_they_wait_for(watched):
     state, _ = watched
 
     pairs = {(rank, peer): seconds for rank, peer, seconds in state["waiting"]["pairs"]}
-    # Who waits for rank 1 itself depends on the algorithm; the others wait for these.
+    # The ranks that wait for rank 1 directly depend on the algorithm; the others wait for these.
     assert sum(seconds for (_, peer), seconds in pairs.items() if peer == 1) > 0.5
     assert state["waiting"]["caused"][0][0] == 1 and state["waiting"]["distinct"]
 
@@ -295,7 +295,7 @@ def test_an_error_that_falls_towards_its_goal_says_when_it_gets_there():
     assert iterations.eta_s(10.0) == pytest.approx(10.0)
 
 
-# Links, and who may open them
+#: Links and access
 
 
 def test_the_link_is_of_loopback_a_template_or_a_proxy():

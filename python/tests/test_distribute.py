@@ -1,4 +1,4 @@
-"""Files for many hosts: their bytes, what is fetched of them, and what is left when ranks, disks or files fail."""
+"""File distribution: contents, fetched parts, and remains after failures of ranks, disks or files."""
 
 from __future__ import annotations
 
@@ -79,8 +79,8 @@ def test_only_blocks_that_are_missing_are_fetched(world, tmp_path, strategy):
     given.write_bytes(data)
     for rank in range(4):
         (tmp_path / str(rank)).mkdir()
-    # Of rank 1 nothing is missing; rank 2 has the first half, and one block of it is damaged; the file of rank 3 is
-    # longer, and has the last block alone.
+    # Rank 1 lacks nothing. Rank 2 has the first half, with one damaged block. Rank 3 has a longer file, in which only
+    # the last block is valid.
     (tmp_path / "1" / "f").write_bytes(data)
     damaged = bytearray(data[: 5 * BLOCK_BYTES])
     damaged[2 * BLOCK_BYTES] ^= 1
@@ -225,7 +225,7 @@ def command(*arguments: object, **options: object) -> subprocess.Popen[str]:
 
 
 def ended(child: subprocess.Popen[str]) -> tuple[int, dict[str, object] | None, str]:
-    """The exit code, the report if there is one, and what was said besides."""
+    """Return the exit code, the report if any, and the other output."""
     try:
         out, err = child.communicate(timeout=PATIENCE_S)
     finally:
@@ -480,7 +480,7 @@ def test_a_full_disk_is_named_with_what_is_wanted_and_free(tmp_path):
     assert made.returncode == 1, made.stderr
     report, listed = json.JSONDecoder().raw_decode(made.stdout)
     failed = [row for row in report["files"] if row["state"] == "failed"]
-    # There is room for two, and the room of those that fail is free again before or after others ask.
+    # Only two fit. Space of failed files may become free before or after other requests.
     assert 2 <= len(failed) <= 3 and len(report["files"]) == 4
     for row in failed:
         assert "the disk is full: 400,000 bytes are wanted, " in row["error"] and row["error"].endswith(" are free")

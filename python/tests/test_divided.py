@@ -29,14 +29,14 @@ def rows():
 
 
 def start_of(rows):
-    """Centroids of which some are equal, so that some clusters stay empty."""
+    """Return centroids with duplicates, so that some clusters stay empty."""
     start = rows[:K].astype(np.float64 if rows.dtype == np.float64 else np.float32)
     start[[7, 100]] = start[3]
     return start
 
 
 def fitted(comm, points, weights, options, block_bytes):
-    """What a fit gives, with blocks of so many bytes at most."""
+    """Return the results of a fit with blocks of at most `block_bytes`."""
     before, divided.BLOCK_BYTES = divided.BLOCK_BYTES, block_bytes
     try:
         part = fit(comm, RowsInMemory(points), weights, options)

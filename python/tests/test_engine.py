@@ -346,7 +346,7 @@ def invitation_to(listening, world_size=2, **changes):
 
 
 def heard(listening, within_s=PATIENCE_S):
-    """Who has joined, once somebody has."""
+    """Wait for members and return those that have joined."""
     watch = select.poll()
     watch.register(listening.fileno(), select.POLLIN)
     return list(listening.joined()) if watch.poll(within_s * 1000) else []
@@ -396,7 +396,7 @@ def test_a_crowd_from_one_place_shows_out_nobody_from_another(listening):
         assert not select.select([other], [], [], 0)[0]
 
 
-#: Many who say nothing, and then a member, whose descriptors are not those of the server.
+#: Many silent clients, and then a member. The clients' descriptors do not belong to the server.
 CROWD = """
 import resource, socket, sys
 from ripieno.launch.engine import member_server, remote
@@ -462,7 +462,7 @@ def joined(listening):
 
 
 def test_strangers_do_not_outlive_the_server(listening):
-    # One has proved itself, and not said who it is.
+    # The connection is authenticated, but has not identified itself.
     channel = remote.connect(HOST, listening.port, TOKEN, PATIENCE_S)
     assert comes_true(lambda: _greeters() > 1, PROMPT_S)
     with socket.create_connection((HOST, listening.port)) as stranger:
@@ -478,7 +478,7 @@ def test_strangers_do_not_outlive_the_server(listening):
 
 
 def _greeters():
-    """How many threads receive members, or hear who one is."""
+    """Return the number of threads that receive or identify members."""
     return sum(each.name == "ripieno-members" for each in threading.enumerate())
 
 

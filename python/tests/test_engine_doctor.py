@@ -41,7 +41,7 @@ class Absent(StandIn):
 
 
 class Unreachable(StandIn):
-    """Its tasks are told to report where nobody listens."""
+    """An engine with tasks that report to an address without a listener."""
 
     def slots(self) -> int:
         return 2

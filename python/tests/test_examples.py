@@ -1,6 +1,6 @@
-"""Every Python example in the README, the docs and the docstrings of launching runs as it is printed.
+"""Run every Python example in the README, the docs and the docstrings of launching as printed.
 
-Those of the pages on engines run where the engines do, python/tests/engines, and those of the pages on frameworks in
+Examples of the pages on engines run with the engines in python/tests/engines, examples of the pages on frameworks in
 python/tests/frameworks.
 """
 
@@ -31,7 +31,7 @@ BLOCKS = [
 PROGRAMS = [ROOT / "examples" / f"{name}.py" for name in ("als", "logistic", "mds")]
 
 
-# Of an extra that is not among the packages of `make setup`.
+# Extras that `make setup` does not install.
 EXTRAS = ("lightgbm",)
 
 

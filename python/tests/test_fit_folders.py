@@ -1,4 +1,6 @@
-"""Every fit that iterates goes on from its folder when its job was killed, to the same bits, also on other workers."""
+"""Iterative fits resume from their folder after a kill, with bitwise equal results, also on other numbers of
+workers.
+"""
 
 from __future__ import annotations
 
@@ -18,9 +20,9 @@ from varied import exhaustively
 EVERY = 2
 #: With as many workers these have the same bits, and this one is as near.
 NEAR = ("spectral",)
-#: What this one learns depends on which worker has which rows.
+#: The result of this estimator depends on the placement of rows on workers.
 OTHERS = ("sgd",)
-#: Those of few iterations, and after how many they are killed; the others after an odd number.
+#: Fits with few iterations, and the iteration after which they are killed; all others after an odd number.
 EARLY = {"logistic": 2, "components": 2}
 #: A worker that has all edges needs no round for the components.
 ALONE_OR_MANY = [(name, workers) for name in FITS for workers in (1, 3) if (name, workers) != ("components", 1)]
@@ -28,7 +30,7 @@ CASES = [*((name, 2) for name in FITS), *exhaustively(*ALONE_OR_MANY)]
 
 
 class StopFit(BaseException):
-    """What ends a fit in the calling process as a kill ends a worker."""
+    """Ends a fit in the calling process, as a kill ends a worker."""
 
 
 @pytest.fixture(scope="module")
@@ -39,7 +41,7 @@ def job_of():
 
 
 def killed(comm, name, folder, iteration, every=EVERY):
-    """A fit whose rank 0 is killed after so many iterations, ahead of keeping the next."""
+    """Run a fit with rank 0 killed after `iteration` iterations, before the next checkpoint."""
     has_turn = fit_checkpoint.WriteSchedule.has
 
     def has_turn_or_dies(self, number):

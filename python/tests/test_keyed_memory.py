@@ -90,6 +90,6 @@ def test_one_process_that_cannot_spill_says_so(tmp_path):
     with files_of_at_most(4096), pytest.raises(rp.SpillError, match=str(tmp_path)) as caught:
         emitter.add(rows_of(1, "string"))
 
-    # There is room again, but some of the rows are in and others are not.
+    # Memory is available again, but only some of the rows were added.
     assert_every_call_raises(caught.value, emitter, rows_of(1, "string"))
     assert os.listdir(tmp_path) == []

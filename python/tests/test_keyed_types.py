@@ -1,4 +1,4 @@
-"""Values under keys are those of pandas, in types that hold them, whichever way they come together."""
+"""Values under keys equal those of pandas, in types that can hold them, for every way of combining."""
 
 from __future__ import annotations
 
@@ -12,14 +12,14 @@ KEYS = [3, 1, 3, 1, 3, 2]
 
 
 def values_of(dtype: str) -> np.ndarray:
-    """Values of which the sums and products leave the small types."""
+    """Return values with sums and products outside the range of small types."""
     if dtype == "bool":
         return np.array([True, False, True, True, True, False])
     return np.array([100, 101, 102, 3, 99, 4], dtype)
 
 
 def type_of(dtype: str, op: str) -> str:
-    """What polars gives; pandas goes back to a small type where all results happen to fit."""
+    """Return polars' result type; pandas returns to a small type if all results happen to fit."""
     if op not in ("sum", "prod") or dtype.startswith("float"):
         return dtype
     return "uint64" if dtype.startswith("u") else "int64"
@@ -73,7 +73,7 @@ def test_partitions_of_tables_have_the_types_that_rows_under_keys_have(world, wo
     world(workers).run(tables)
 
 
-#: A value from which on a one is less than half a unit in the last place, and so lost in a sum of this type.
+#: From this value on, adding one is less than half a unit in the last place of the type, and is lost.
 LARGE = {"float16": 2.0**11, "float32": 2.0**24}
 
 

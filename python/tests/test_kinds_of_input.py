@@ -1,4 +1,4 @@
-"""Whatever rows are given as, any number of workers ends alike: with the same result, or the same words."""
+"""Results and errors do not depend on the kind of input or on the number of workers."""
 
 from __future__ import annotations
 
@@ -65,7 +65,7 @@ STREAMS = {
 
 
 class OnlyStream:
-    """What has nothing of a frame but Arrow's protocol."""
+    """An object with Arrow's stream protocol, and nothing else of a frame."""
 
     def __init__(self, table):
         self.table = table

@@ -1,4 +1,4 @@
-"""`ripieno kubernetes`: what it writes, and what it refuses. Whether Kubernetes takes it is tested with the engines."""
+"""`ripieno kubernetes`: its output and its errors. The engine tests check that Kubernetes accepts the output."""
 
 from __future__ import annotations
 

@@ -33,7 +33,7 @@ ATTEMPT_COUNT = 5
 # No program of these tests takes so long.
 PATIENCE_S = 60.0
 
-# What comes first has come at no known rate: neither its bytes nor its time count.
+# The first data arrives at an unknown rate: neither its bytes nor its time count.
 RECEIVE = """
 import socket, sys, time
 with socket.create_server((sys.argv[1], int(sys.argv[2]))) as server:
@@ -74,14 +74,14 @@ for line in sys.stdin:
 
 @pytest.fixture(scope="module")
 def lab() -> Iterator[Lab]:
-    """Two racks of two hosts, whose uplinks are as slow as one host's cable."""
+    """Provide two racks of two hosts, with uplinks as slow as one host's cable."""
     with Lab(racks=2, hosts=2, rate="100mbit", uplink="100mbit") as lab:
         yield lab
 
 
 @pytest.fixture
 def name() -> str:
-    """Of a lab that no other run of these tests has."""
+    """Provide a lab name that no other run of these tests uses."""
     return f"test{os.getpid()}"
 
 
@@ -145,7 +145,7 @@ def line(child: subprocess.Popen[str]) -> str:
 
 
 def ask(child: subprocess.Popen[str], timeout_s: float) -> str:
-    """What `ASK` answers."""
+    """Return the answer of `ASK`."""
     assert child.stdin is not None
     child.stdin.write(f"{timeout_s}\n")
     child.stdin.flush()
@@ -167,7 +167,7 @@ def cli(capsys) -> Callable[..., CommandOutput]:
 
 
 class CommandOutput(NamedTuple):
-    """What a command said."""
+    """The output of a command."""
 
     code: int
     out: str
@@ -175,7 +175,7 @@ class CommandOutput(NamedTuple):
 
 
 class Pipe:
-    """The reading end of a named pipe: what is written to it, and whether anybody still holds the other end."""
+    """The reading end of a named pipe: data written to it, and whether a writer still has it open."""
 
     def __init__(self, path: Path) -> None:
         self._end = os.open(path, os.O_RDONLY | os.O_NONBLOCK)
@@ -204,7 +204,7 @@ class Pipe:
 
 
 def traces(name: str) -> list[str]:
-    """Whatever there is of a lab: namespaces, processes inside, mounts, links of this machine, files."""
+    """Return all remains of a lab: namespaces, processes inside, mounts, links of this machine, files."""
     namespaces = subprocess.run(["ip", "netns", "list"], capture_output=True, text=True, check=True).stdout.split()
     links = json.loads(subprocess.run(["ip", "-json", "link"], capture_output=True, check=True).stdout)
     return [
@@ -217,7 +217,7 @@ def traces(name: str) -> list[str]:
 
 
 def pids_of(name: str) -> list[int]:
-    """Processes whose command line speaks of the lab."""
+    """Return the processes with the lab in their command line."""
     found = []
     for entry in Path("/proc").iterdir():
         if entry.name.isdigit() and int(entry.name) != os.getpid():
@@ -447,7 +447,7 @@ def test_a_killed_host_says_nothing_to_its_peers(lab):
         assert lab.fail("h1", kill=True) == 1
         assert killed.wait(timeout=10) == -signal.SIGKILL
 
-        # A process that ends closes its connections; of a host without power nobody hears.
+        # A process that ends closes its connections; a host without power sends nothing.
         assert ask(asking, 0.3) == "silence"
         assert asking.poll() is None
     lab.heal("h1")
@@ -533,7 +533,7 @@ def test_ranks_may_go_on_when_one_fails(lab, capfd, hasty):
 def test_a_run_that_takes_too_long_is_ended_with_all_that_it_started(lab, capfd):
     mark = f"77{os.getpid()}"
 
-    # The grandchild is in a session of its own, and nobody's child when its parent ends.
+    # The grandchild is in a separate session, and is orphaned when its parent ends.
     assert lab.run(["sh", "-c", f"setsid sleep {mark} & sleep {mark}"], timeout_s=0.5) == 124
 
     assert "after 0.5 s these ranks still ran: 0 on h0, 1 on h1, 2 on h2, 3 on h3" in capfd.readouterr().err
@@ -613,9 +613,9 @@ def test_a_named_lab_lives_until_it_is_taken_down(cli, name):
 @pytest.mark.parametrize(("ending", "code"), [("SIGINT", 130), ("SIGTERM", 143), ("SIGKILL", -9)])
 def test_no_process_of_a_run_outlives_its_command(lab, tmp_path, ending, code):
     os.mkfifo(tmp_path / "pipe")
-    # Whoever lives holds the pipe: a command and, in a session of its own, another on each host.
+    # Every living process holds the pipe: a command and another one in a separate session on each host.
     script = f"exec 3> {tmp_path}/pipe; setsid sh -c 'echo >&3; exec sleep 600' & echo >&3; wait"
-    # What a shell starts in the background ignores SIGINT, these tests perhaps too.
+    # Background processes of a shell ignore SIGINT, possibly including these tests.
     hear = "import signal; signal.signal(signal.SIGINT, signal.default_int_handler); "
     command = [*COMMAND[:2], hear + COMMAND[2], *COMMAND[3:], "run", "--name", lab.name, "sh", "-c", script]
     with Pipe(tmp_path / "pipe") as pipe, started(command) as running:
@@ -682,7 +682,7 @@ def test_what_a_killed_command_left_is_removed_by_the_next(monkeypatch, name):
     assert not traces(name)
 
     assert subprocess.run(killed).returncode == -signal.SIGKILL
-    # Those of other users of this machine are left alone.
+    # Labs of other users of this machine are left alone.
     monkeypatch.setattr(registry, "names", lambda: [name])
     with Lab(hosts=1, name=f"other{os.getpid()}"):
         assert not traces(name)

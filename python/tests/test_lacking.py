@@ -1,4 +1,4 @@
-"""Ranks that lack what a link to another needs, descriptors or memory: they are named themselves, with what to do."""
+"""Ranks that lack descriptors or memory for a link to another rank: the error names them and a remedy."""
 
 from __future__ import annotations
 
@@ -21,9 +21,9 @@ def exhaust(what: str) -> None:
 
 def borrow(comm: rp.Communicator, what: str, mark: Path) -> None:
     """Rank 1 lacks something to map what rank 0 lends it."""
-    # 512 MiB, of which nothing is written.
+    # 512 MiB, none of which is written.
     lent = rp.empty(1 << 26, np.float64)
-    # The link is there now.
+    # The link exists now.
     comm.broadcast(out=np.ones(3))
     if comm.rank == 1:
         exhaust(what)

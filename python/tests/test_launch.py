@@ -1,4 +1,4 @@
-"""Jobs: what reaches the workers, what comes back, and what is left when something goes wrong."""
+"""Jobs: arguments, results, and cleanup after failures."""
 
 from __future__ import annotations
 
@@ -256,7 +256,7 @@ def test_events_reach_the_caller_with_their_rank(workers):
 
 def test_events_travel_only_while_somebody_listens():
     def program(comm):
-        # What cannot be sent is noticed where it is sent.
+        # The sender reports values that cannot be sent.
         comm.emit({"rank": comm.rank, "lock": threading.Lock()})
 
     with rp.launch(workers=2) as job:
@@ -486,7 +486,7 @@ def test_a_closed_job_says_that_it_is_over(world):
         job.run(ranks)
 
 
-# What a job outlives
+#: Survived failures
 
 
 def meet_a_mismatch(comm):
@@ -682,7 +682,7 @@ def test_init_inside_a_program_is_its_communicator_in_threads_too(world, workers
             return rp.init() is comm, pool.submit(rp.init).result() is comm
 
     assert world(workers).run(program) == [(True, True)] * workers
-    # What a script that no launcher has started gets is still its own.
+    # A script without a launcher keeps its own values.
     assert running.of_this_process() is None
 
 
@@ -833,7 +833,7 @@ def test_a_value_released_while_ranks_have_ended_starts_none():
         assert job.pids == pids and gone_within(0, pids)
 
 
-# What cannot be sent, or is raised elsewhere
+#: Values that cannot be sent, and errors raised elsewhere
 
 
 @pytest.mark.parametrize("workers", [1, 2])
@@ -852,7 +852,7 @@ def test_a_result_that_cannot_travel_names_its_rank():
 
 
 class Unreadable:
-    """An object whose pickle cannot be loaded."""
+    """An object with a pickle that cannot be loaded."""
 
     def __reduce__(self):
         return int, ("x",)
@@ -920,7 +920,7 @@ def test_wrong_options_are_named(options, sentence):
         rp.launch(**options)
 
 
-# What is left behind
+#: Remains
 
 
 def shared_mappings() -> int:
@@ -989,7 +989,7 @@ WAITS = ["time.sleep(100)", "comm.recv((comm.rank + 1) % 3)"]
 
 
 def start_launcher(folder: Path, wait: str) -> tuple[subprocess.Popen, list[int]]:
-    """A launcher whose workers are all busy, with their process ids."""
+    """Return a launcher with busy workers, and their PIDs."""
     script = folder / "launcher.py"
     script.write_text(textwrap.dedent(LAUNCHER).replace("{wait}", wait))
     launcher = subprocess.Popen(
@@ -1187,7 +1187,7 @@ def waits_until_a_signal(comm):
         threading.Timer(0.2, os.kill, (os.getpid(), signal.SIGUSR1)).start()
         comm.recv(1)
     else:
-        # Nobody sets it: rank 0 waits until the signal comes, this rank until the job ends.
+        # Never set: rank 0 waits until the signal arrives, this rank until the job ends.
         threading.Event().wait(20)
 
 
@@ -1197,12 +1197,12 @@ def test_what_a_signals_handler_raises_in_a_collective_is_what_the_caller_gets(w
 
 
 class Heard(Exception):
-    """What the handler of a signal raises."""
+    """Raised by the handler of a signal."""
 
 
 @pytest.fixture
 def heard_signal() -> Iterator[int]:
-    """A signal whose handler raises; and threads that run until they wait."""
+    """Provide a signal with a handler that raises, and threads that run until they wait."""
 
     def hear(number: int, frame: FrameType | None) -> None:
         raise Heard
@@ -1218,7 +1218,7 @@ def test_a_signal_that_another_thread_gets_just_before_a_wait_ends_it(heard_sign
     waits = threading.Event()
 
     def get_signal() -> None:
-        # This thread goes on when the main thread has nothing left to do before it waits.
+        # This thread continues when only the main thread's wait remains.
         waits.wait()
         signal.pthread_kill(threading.get_ident(), heard_signal)
 

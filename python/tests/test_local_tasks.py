@@ -1,4 +1,4 @@
-"""Tasks of a rank on its threads: whoever is free takes a part, and an error names its part."""
+"""Tasks of a rank on its threads: a free thread takes the next part, and an error names its part."""
 
 from __future__ import annotations
 

@@ -177,7 +177,7 @@ def test_files_are_read_by_their_rows(world, tmp_path, workers, array):
 
 @everywhere
 def test_annealing_finds_less_stress_than_most_starts(world, workers):
-    # Points on a ring, of which one dimension is wanted, have many local minima.
+    # Points on a ring, embedded in one dimension, have many local minima.
     angles = np.linspace(0, 2 * np.pi, 40, endpoint=False)
     ring = cdist(*2 * [np.stack([np.cos(angles), np.sin(angles), 0.1 * np.arange(40)], axis=1)])
     starts = [rp.MDS(2, random_state=seed, engine=world(workers)).fit(ring).stress_ for seed in range(5)]

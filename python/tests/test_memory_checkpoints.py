@@ -1,4 +1,4 @@
-"""Checkpoints in the memory of the ranks: what is kept is what comes back, as long as somebody has it."""
+"""Checkpoints in the memory of the ranks: restored contents equal the stored ones as long as one rank holds them."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ ROUNDS = 30
 
 
 def add_up(comm, folder, victims, at):
-    """A sum over rounds that all ranks have; the round in which a rank dies is the only one that is done again."""
+    """Sum over rounds of all ranks. After a death only the current round is repeated."""
     number, total = comm.restore("sum") or (0, np.zeros(100))
     begun = number
     while number < ROUNDS:
@@ -43,7 +43,7 @@ def test_what_all_ranks_share_is_there_as_long_as_one_lives(tmp_path, policy, vi
 
 
 def keep_rows(comm, folder, victims, rows):
-    """Each rank keeps its rows; those of the dead go to others, and none is lost."""
+    """Each rank keeps its rows. Rows of dead ranks move to others, and none is lost."""
     kept = comm.restore("rows")
     if kept is None:
         kept = {comm.rank: np.array_split(rows, comm.world_size)[comm.rank]}

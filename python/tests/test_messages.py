@@ -1,4 +1,4 @@
-"""Messages by tags and from whoever is first, groups that their members make, and waits for the first of several."""
+"""Messages by tags and from any source, groups created by their members, and waits for the first of several."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from numpy.testing import assert_array_equal
 def by_tags(comm):
     if comm.rank == 0:
         for source in range(1, comm.world_size):
-            # In another order than that in which they were sent.
+            # Received in a different order than sent.
             assert_array_equal(comm.recv(source, tag=2), np.arange(5) + source)
             assert comm.recv(source, tag=1) == {"from": source}
             out = np.empty(3)
@@ -39,7 +39,7 @@ def from_anybody(comm):
         for rank in range(1, others + 1):
             assert [each.tag for each in came if each.source == rank] == [rank, 99], "not in the order of the sender"
         assert all(each.value == "x" * 1000 * each.source for each in came)
-        # Those that are through have entered a collective already.
+        # Ranks that have finished are already in a collective.
         untagged = [comm.recv(envelope=True) for _ in range(others)]
         assert sorted(each.source for each in untagged) == list(range(1, others + 1))
         assert all(each.tag is None for each in untagged)

@@ -1,4 +1,4 @@
-"""What is installed is no larger than it has to be."""
+"""Installed files stay within their size limits."""
 
 from __future__ import annotations
 

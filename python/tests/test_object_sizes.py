@@ -1,4 +1,4 @@
-"""Objects of all sizes near those that travel in the first message come as they were, whoever has a longer one."""
+"""Objects of sizes around the limit of the first message arrive unchanged, also if one rank's is longer."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ def carried(comm, kind):
     ranks = range(comm.world_size)
     for size in SIZES:
         for longer in (0, 40):
-            # The last rank's is longer than those of the others.
+            # The last rank's object is longer than the others'.
             sizes = [size + longer * (rank == ranks[-1]) for rank in ranks]
             every = [value_of(kind, sizes[rank], rank) for rank in ranks]
             mine = every[comm.rank]

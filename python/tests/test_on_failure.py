@@ -1,4 +1,4 @@
-"""Jobs that go on when ranks are lost: on those that are left, or with others in their place."""
+"""Jobs that survive the loss of ranks: on the remaining ranks, or with replacements."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ POLICIES = ["shrink", "respawn"]
 
 
 def sums(comm, table, folder, victims, signal_number):
-    """What every collective of a world without the lost ranks, or with others for them, gives."""
+    """Return the results of every collective in a world without the lost ranks, or with replacements for them."""
     before = comm.allreduce(np.ones(3))
     strike_once(comm, folder, victims, signal_number)
     total = comm.allreduce(np.full(1000, comm.rank + 1.0))
@@ -55,7 +55,7 @@ def test_a_program_begins_again_without_the_dead_or_with_others_for_them(tmp_pat
         if len(victims) == 1:
             living = [pid for rank, pid in enumerate(pids) if rank not in victims]
             assert [each[-1] for each in results if each[-1] in living] == living
-        # The job goes on, and values that are sent now reach all.
+        # The job continues, and new values reach all ranks.
         assert right(job.run(sums, job.broadcast(np.arange(10) * 10), tmp_path, (), 0), left)
         pids += job.pids
     assert gone_within(0, pids)
@@ -102,7 +102,7 @@ def test_a_spare_that_has_died_itself_is_replaced_first(tmp_path):
 
 
 def read_after_the_root_has_died(comm, folder):
-    """Read a broadcast variable whose root dies, the first time, before another rank has any of the value."""
+    """Read a broadcast variable. On the first run its root dies before another rank has any of the value."""
     root_pid = comm.broadcast(os.getpid())
     is_first_time = not (folder / "struck-0").exists()
     with comm.broadcast_variable(np.arange(100_000) if comm.rank == 0 else None, strategy="csb") as variable:

@@ -134,7 +134,7 @@ def test_iterations_and_their_end_are_those_of_networkx():
     for iterations in (1, 2, 7):
         with pytest.warns(ConvergenceWarning, match=f"max_iter={iterations}"):
             model = PageRank(tol=0, max_iter=iterations).fit(graph)
-        # networkx raises unless it converges: it is told to after as many iterations.
+        # networkx raises without convergence, so its tolerance stops it after equally many iterations.
         error = model.report_.iterations[-1].error
         want = nx.pagerank(graph, tol=1.0001 * error / len(graph), max_iter=iterations)
         assert model.n_iter_ == iterations and distance(model, want) < 1e-14
@@ -291,7 +291,7 @@ def test_ranks_of_a_launcher_do_the_work_together(slash, tmp_path):
 
 
 def kernel_step(**changed):
-    """A step of the kernel for three vertices, but for what is `changed`."""
+    """Run a kernel step for three vertices, with default arguments except for `changed`."""
     three = np.ones(3)
     arrays = {"sums": np.ones(2), "places": np.array([0, 1, 2**32 - 1], np.uint32), "inverse_out": three}
     arrays |= {"counted": None, "teleport": None, "share": None, **changed}

@@ -1,4 +1,6 @@
-"""Graphs that live on ranks: vertices, edges and messages are those of networkx and NumPy, on any workers."""
+"""Graphs distributed over ranks: vertices, edges and messages equal those of networkx and NumPy, on any number of
+workers.
+"""
 
 from __future__ import annotations
 

@@ -91,7 +91,7 @@ def test_partitions_are_even_and_hold_all_records_once_and_in_order(sources, tmp
     assert records == expected
     longest = {"text": 10, "csv": 20}.get(kind, 1)
     assert len(parts) == count and max(sizes) - min(sizes) <= 2 * (sum(sizes) / count / 64 + longest)
-    # What was written are files of the format, for any program.
+    # The written files are valid for any program.
     again = splits(sorted(str(file) for file in (tmp_path / "parts").glob("part-*")), bytes=1 << 30)
     assert joined(kind, again)[0] == expected
     assert names(tmp_path / "parts") == [*(Path(part.path).name for part in parts), "partitions.json"]

@@ -1,4 +1,4 @@
-"""Persistent collectives: the results of plain ones, in their order, and what is told of arrays that do not fit."""
+"""Persistent collectives: results and order of plain ones, and errors for arrays that do not fit."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Calls on plain arrays in place, which have a way of their own: what is given, who waits, and what is no such call."""
+"""The fast path for calls on plain arrays in place: results, waits, and calls that do not use it."""
 
 from __future__ import annotations
 
@@ -54,7 +54,7 @@ def reduced(comm):
 
 
 def next_to(value, rank, other):
-    """What rank `other` has where this one has `value`."""
+    """Return the value of rank `other` that corresponds to this rank's `value`."""
     return (value.astype("f8") + (other - rank)).astype(value.dtype)
 
 

@@ -1,4 +1,4 @@
-"""Worlds in which ranks have replicas: whoever dies, the others end with the same values, until a last replica dies."""
+"""Worlds with replicated ranks: after a death the others end with the same values, until the last replica dies."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ def deaths() -> list[tuple[int, ...]]:
 
 
 def reduce_for_long(comm, victims):
-    """Sums of dense and sparse rows in many rounds; victims tell when they have begun, and go no further than half."""
+    """Reduce dense and sparse rows in many rounds. Victims report their start, and stop half way."""
     world_rank = comm.rank
     # Rank 0 has the first two thirds, rank 1 the last two; both want every other row.
     rows = np.arange(2 * LENGTH) + LENGTH * (world_rank % 2)
@@ -57,7 +57,7 @@ def reduce_for_long(comm, victims):
 
 
 def doomed(signal_number=signal.SIGKILL, **options):
-    """A job whose workers get a signal when they say that they are victims."""
+    """Provide a job with workers that get a signal when they report that they are victims."""
     jobs = []
 
     def strike(event):
@@ -83,7 +83,7 @@ def test_a_long_loop_survives_every_set_of_deaths_that_leaves_a_replica_of_each(
             (rank, 3.0 * (LENGTH - 1) + 2 * (ROUNDS - 1)) for rank in range(2)
         ]
         assert set(job.lost) == set(victims) and all("SIGKILL" in cause for cause in job.lost.values())
-        # The job goes on without them.
+        # The job continues without them.
         replicas = [replica for _, replica, _ in job.run(reduce_for_long, ())]
         assert replicas == [int(rank in victims) for rank in range(2)]
 
@@ -199,7 +199,7 @@ def test_a_program_that_needs_every_rank_fails_when_one_has_died_before(links):
 
 
 class ReplicaReport:
-    """What four ranks, two replicas of each of two, say to their launcher."""
+    """The reports to the launcher from four ranks, two replicas of each of two."""
 
     def __init__(self):
         self.members, self.theirs = [], []
@@ -301,7 +301,7 @@ def test_nothing_that_differs_between_replicas_goes_into_what_they_give():
         assert all(
             "random_state=None: each of the 2 replicas" in str(told) for told in job.run(refuse_seeds_of_their_own)
         )
-        # Of every replica: sets of strings have the same order in all.
+        # On every replica sets of strings have the same order.
         orders = job.run(lambda comm: comm.allgather(hash("order")))
         assert len({each for order in orders for each in order}) == 1
 

@@ -1,4 +1,4 @@
-"""Reports of fits: every estimator has one, as a page that says how the fit ended and what it cost; and progress."""
+"""Reports of fits: every estimator has a page with the outcome and the cost of a fit; and progress."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Results at URLs are there as a whole or not at all, and nothing else is left there."""
+"""Results at URLs appear as a whole or not at all, without leftovers."""
 
 from __future__ import annotations
 

@@ -436,5 +436,5 @@ def test_a_rank_that_is_stopped_before_it_meets_the_others_is_named(tmp_path):
     done = run("-n", 3, path)
     assert done.returncode == 1
     assert "rank 1" in done.stderr.splitlines()[-1] and "stopped for 5 s" in done.stderr.splitlines()[-1], done.stderr
-    # Of the 60 s that the others would wait for it.
+    # Out of the 60 s that the others would wait for it.
     assert time.monotonic() - begun < under_load(30.0)

@@ -81,7 +81,7 @@ def test_steps_are_those_of_a_dense_computation(classes, loss):
 
 @pytest.fixture(scope="module")
 def digits() -> tuple[csr_matrix, np.ndarray, csr_matrix, np.ndarray, float]:
-    """Rows and names to learn from, others to try, and how many of these logistic regression tells."""
+    """Return training rows and names, test rows and names, and the number that logistic regression gets right."""
     X, y = load_digits(return_X_y=True)
     X, names = csr_matrix(X / 16), np.array([f"digit {digit}" for digit in y])
     known = np.arange(len(y)) % 4 > 0
@@ -127,7 +127,7 @@ def test_the_penalty_is_that_of_the_mean_loss(workers, fitted):
 def test_files_give_the_same_bits_as_their_rows(workers, fitted, tmp_path):
     X, y = sparse_rows()
     model = rp.SparseSGD(random_state=SEED, max_iter=5)
-    # What a text holds without rounding.
+    # Text represents these values without rounding.
     X.data = np.round(64 * X.data) / 64
     paths = [tmp_path / name for name in ("a", "b")]
     for path, part in zip(paths, (slice(0, 100), slice(100, None)), strict=True):
@@ -147,7 +147,7 @@ def fit(comm, model, *rows):
 
 @pytest.fixture
 def fitted(world):
-    """A copy of the model, fitted by so many workers that are there already."""
+    """Return a copy of the model, fitted by existing workers."""
 
     def of(workers, model, *rows):
         if workers == 1:

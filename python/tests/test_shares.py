@@ -1,4 +1,4 @@
-"""Shares: the one way in which files and rows are divided among ranks."""
+"""Shares: the division of files and rows among ranks."""
 
 from itertools import pairwise
 

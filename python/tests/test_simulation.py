@@ -100,7 +100,7 @@ def test_headers_and_packets_take_their_time_by_the_command(capsys):
 
     found = printed(capsys, *words, "--alpha", "0us", "--relay", "16KiB", "--packet", "1448", "--headers", "66")
 
-    # One relay's unit, which ends with a packet, and two switches, each of which stores one.
+    # The unit of a relay, which ends with a packet, and two switches, each of which stores one packet.
     behind = -(-(16 << 10) // 1448) * 1448 + 2 * 1448
     assert found["seconds"] == pytest.approx((1_000_000 + behind) * (1448 + 66) / 1448 * 8 / 1e9, rel=1e-9)
 
@@ -401,7 +401,7 @@ def test_designed_networks_send_what_equation_5_says_and_win_where_packets_are_s
             seconds, sent_bytes = kylix.reduced(graph, degrees)
             priced = design_estimate(64, degrees, sets, sets, graph.row_bytes, costs)
             assert sent_bytes == pytest.approx(priced["sent_bytes"], rel=0.01)
-            # Where something is played, packets of one layer go while those of another are added.
+            # In a simulation, packets of one layer are sent while rows of another are added.
             assert priced["seconds"] * 0.85 < seconds < priced["seconds"] * 1.05
 
     rows = reproduced("kylix-figure-6").rows
@@ -421,7 +421,7 @@ def test_the_page_of_figures_is_what_is_simulated():
     committed = (PAGE.parent / "papers.md").read_text("utf-8")
 
     assert re.findall(r"^## (.*)$", committed, re.M) == list(papers.REPRODUCTIONS)
-    # Those of machines take seconds each.
+    # Reproductions with state machines take seconds each.
     quick = [name for name, make in papers.REPRODUCTIONS.items() if make.__module__ != spark_broadcasts.__name__]
     stale = [name for name in quick if reproduced(name).as_markdown() not in committed + "\n"]
     assert stale == [], "run ripieno reproduce all --write docs/papers.md --overwrite"

@@ -48,7 +48,7 @@ def contribution(rank: int, count: int, dtype: str, width: int | None) -> np.nda
 
 
 def oracle(kind: str, p: int, n: int, op: str, dtype: str, width: int | None) -> tuple[np.ndarray, np.ndarray]:
-    """The combined rows of all indices, and which of them anybody contributes."""
+    """Return the combined rows of all indices, and a mask of the contributed ones."""
     dense = np.zeros(n if width is None else (n, width), dtype)
     known = np.zeros(n, bool)
     for rank in range(p):

@@ -121,7 +121,7 @@ def test_supersteps_end_when_all_have_halted_and_nothing_is_under_way(everywhere
 
 
 def both_ways_to_send(comm):
-    """Along edges and to named vertices in one superstep; what is sent to nobody is dropped."""
+    """Send along edges and to named vertices in one superstep; messages to missing vertices are dropped."""
     graph = built(comm, duplicates="sum")
     (sources, targets), _ = random_edges()
     for combine, form in (("sum", "f8"), ("max", "2i8"), ("concat", "i8"), (np.hypot, "f8")):

@@ -1,4 +1,4 @@
-"""Racks are found from the rates of pairs, and told as trees and files."""
+"""Racks: detection from the rates of pairs, and output as trees and files."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ def rates_of(pairs, racks, uplinks, draw, noise):
 
 
 def played(racks, uplinks, seed, noise):
-    """What a search finds among hosts of these racks."""
+    """Return the result of a search among hosts of these racks."""
     draw, searching = random.Random(seed), search(len(racks), seed=seed)
     pairs = next(searching)
     while True:

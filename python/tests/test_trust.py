@@ -1,4 +1,6 @@
-"""Who belongs to a job: the token shows nowhere, other users of the host get nowhere, and crowds hold nobody up."""
+"""Access to jobs: the token never appears in output, other users of the host have no access, and crowds delay no
+job.
+"""
 
 from __future__ import annotations
 
@@ -32,7 +34,7 @@ CROWD = alone("true")
 CAN_BE_ALONE = CROWD is not None and subprocess.run(CROWD, capture_output=True).returncode == 0
 needs_room = pytest.mark.skipif(not CAN_BE_ALONE, reason="no network namespace can be made here")
 
-#: A token that is easily found again, in any form in which it could be told.
+# A token that is easy to find in any printed form.
 TOKEN = bytes(range(0x41, 0x61))
 FORMS = (TOKEN, TOKEN.hex().encode(), TOKEN.hex().upper().encode(), repr(TOKEN).encode())
 
@@ -42,7 +44,7 @@ def shown(content: bytes) -> bool:
 
 
 def command_lines() -> bytes:
-    """Of all processes."""
+    """Return the command lines of all processes."""
     lines = b""
     for process in Path("/proc").glob("[0-9]*"):
         try:
@@ -53,7 +55,7 @@ def command_lines() -> bytes:
 
 
 def look_around(comm):
-    """What a program, and what it starts, can see of the token; and all that can be printed of a communicator."""
+    """Return everything that a program, its children, and the printed communicator show of the token."""
     started = subprocess.run(["env"], capture_output=True, check=True).stdout
     return started + command_lines() + repr(comm).encode() + str(vars(type(comm))).encode()
 
@@ -126,7 +128,7 @@ def test_the_token_of_a_script_shows_nowhere(tmp_path):
     assert token not in done.stdout + done.stderr
 
 
-#: Another user, who tries whatever a user can try.
+# Another user, who tries all means of access.
 INTRUDER = """
     import os, socket, sys
     from pathlib import Path
@@ -166,7 +168,7 @@ INTRUDER = """
         raise SystemExit(f"nobody was there to try: {tried}")
 """
 
-#: A job of which another user is told the processes.
+# A job whose PIDs are known to another user.
 BESIDE = """
     import os, subprocess, sys
     import ripieno as rp
@@ -212,7 +214,7 @@ LAUNCHES = """
     assert "".join(done.stdout.split()) == "333", done
 """
 
-#: A crowd, and what it hinders.
+# A crowd, and the process that it hinders.
 AMID = """
     import subprocess, sys
     here, program = sys.argv[1:3]
@@ -257,7 +259,7 @@ def zipped(name, content):
     return target.getvalue()
 
 
-#: What loads a file, by the end of its name: models, options, rows and edges.
+# Loaders by file suffix: models, options, rows and edges.
 LOADERS = {
     "model.json": lambda path: ResultFolder.read(path.parent).algorithm,
     "centroids.npy": lambda path: ResultFolder(str(path.parent), {}).array("centroids", None),
@@ -286,7 +288,7 @@ def test_no_file_runs_code_or_takes_memory_that_it_does_not_have(tmp_path, name)
 
 
 def planted(folder: Path, name: str, names: list[str], *blobs: bytes) -> Path:
-    """Write a checkpoint whose manifest has the right digest; each blob is a pickle."""
+    """Write a checkpoint with a valid digest in its manifest; each blob is a pickle."""
     place = folder / name
     place.mkdir(parents=True)
     for blob in blobs:

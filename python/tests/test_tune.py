@@ -1,4 +1,4 @@
-"""What links cost is measured by kind, kept for the cluster, and counted with."""
+"""Link costs: measured by kind, stored for the cluster, and used in predictions."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ cannot_emulate = why_not()
 
 @pytest.fixture(autouse=True)
 def cache(tmp_path, monkeypatch):
-    """What this process keeps, it keeps there."""
+    """Keep the cache of this process there."""
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
     return tmp_path / "cache"
 

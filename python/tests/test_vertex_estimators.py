@@ -1,4 +1,4 @@
-"""Components, distances, diameters and embeddings: those of networkx, SciPy and scikit-learn, on any workers."""
+"""Components, distances, diameters and embeddings equal those of networkx, SciPy and scikit-learn, on any workers."""
 
 from __future__ import annotations
 
@@ -142,7 +142,7 @@ def test_the_effective_diameter_is_found_within_the_error_of_the_strings(name):
     exact = pairs_within(graph)
     models = [rp.EffectiveDiameter(n_strings=n_strings, random_state=seed).fit(graph) for seed in range(4)]
 
-    # Of each count, and of the mean of four of them less.
+    # The error of each count; the mean of four counts has a smaller one.
     error = 0.78 / np.sqrt(n_strings)
     mean = np.mean([model.pairs_[-1] for model in models])
     assert abs(mean / exact[-1] - 1) < 3 * error
@@ -158,7 +158,7 @@ def test_few_vertices_are_counted_without_bias(size):
     edges = tuple(cliques[:, end].ravel() for end in ends)
     model = rp.EffectiveDiameter(random_state=0).fit(rp.Graph(edges, directed=False))
 
-    # The error of a count is 0.78 / sqrt(64), that of the sum of five hundred less than a hundredth.
+    # The error of a count is 0.78 / sqrt(64); the error of a sum of five hundred is below one per cent.
     assert_allclose(model.pairs_, [cliques.size, cliques.size * size], rtol=0.02)
 
 

@@ -1,4 +1,4 @@
-"""What tests look at from outside: processes that end, descriptors that stay, conditions that come true, and when."""
+"""External observations of processes for tests: ended processes, open descriptors, and awaited conditions."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from pathlib import Path
 # An error reaches the user within the first; the second is for starting processes and the like.
 PROMPT_S = 2.0
 SLACK_S = 2.0
-#: Waits for what must come, however busy the machine is.
+#: Maximum time for an expected event, however busy the machine is.
 PATIENCE_S = 60.0
 
 
@@ -70,7 +70,7 @@ def comes_true_within(seconds: float, condition: Callable[[], object]) -> bool:
 
 
 def open_descriptors() -> list[str]:
-    """What this process has open."""
+    """Return everything that this process has open."""
     names = []
     for entry in os.scandir("/proc/self/fd"):
         try:

@@ -19,7 +19,7 @@ from spark_sessions import CLUSTER
 for _module in (conformance_programs, strikes, watching):
     cloudpickle.register_pickle_by_value(_module)
 
-#: By the name of the fixture that starts it ("local" has none): what `ripieno.launch` is told.
+#: Options of `ripieno.launch` by the name of the engine's fixture ("local" has no fixture).
 ENGINES: dict[str, Callable[[Any], dict[str, Any]]] = {
     "local": lambda _: {"engine": "local"},
     "dask_client": lambda client: {"engine": "dask", "client": client},
@@ -33,7 +33,7 @@ ENGINES: dict[str, Callable[[Any], dict[str, Any]]] = {
     "hydra": lambda command: {"engine": "mpirun", "command": command, "slots": SLOTS},
 }
 NEW_SESSION = f"__import__('spark_sessions').Sessions().of({CLUSTER!r})"
-#: By the same names: what another process tells it, as a Python expression. A session of Spark is one process's own.
+#: The same options from another process, as Python expressions by fixture name. A Spark session belongs to one process.
 DRIVERS: dict[str, Callable[[Any], str]] = {
     "local": lambda _: repr({"engine": "local"}),
     "dask_client": lambda client: repr({"engine": "dask", "address": client.scheduler.address}),
@@ -52,18 +52,18 @@ SLOTS = 4
 
 @dataclass
 class EngineStanding:
-    """A running job of an engine, for one test after the other; a new one once a test has ended it.
+    """A running job of an engine, shared by successive tests and restarted after a test has ended it.
 
     Attributes
     ----------
     name : str
         The fixture of the engine.
     options : dict
-        What `ripieno.launch` is told.
+        Options of `ripieno.launch`.
     driver : str, optional
-        What another process tells it.
+        Options for another process, as a Python expression.
     events : list of dict
-        What the ranks of the job have emitted.
+        Events emitted by the ranks of the job.
     """
 
     name: str

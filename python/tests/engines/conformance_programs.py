@@ -1,4 +1,4 @@
-"""What ranks run to show that an engine keeps its promises. Travels by value: no engine needs this file."""
+"""Rank programs that test the guarantees of an engine. They are pickled by value: no engine needs this file."""
 
 from __future__ import annotations
 
@@ -16,14 +16,14 @@ import numpy as np
 import ripieno as rp
 from strikes import strike_once
 
-# So long that whoever waits for it has lost.
+# Longer than any test waits.
 NEVER_S = 600.0
 # Long enough for a peer to have failed meanwhile.
 AWHILE_S = 0.3
 
 
 class Wrong(Exception):
-    """What a program of the user's raises: an exception of its own that takes more than a message."""
+    """A user-defined exception with more arguments than a message."""
 
     def __init__(self, rank: int, why: str) -> None:
         super().__init__(rank, why)
@@ -62,7 +62,7 @@ def sum_and_strike(comm, folder: Path) -> int:
 
 
 def fit_and_strike(comm, folder: Path, rows: np.ndarray) -> tuple[int | None, np.ndarray]:
-    """A fit that is kept after each iteration, in the fourth of which rank 0 has been killed, once."""
+    """Run a fit that checkpoints each iteration. In the fourth iteration of the first run rank 0 is killed."""
 
     def strike(event: dict[str, Any]) -> None:
         mark = folder / "struck"
@@ -135,7 +135,7 @@ def return_what_cannot_travel(comm) -> Any:
 
 
 def held(comm) -> dict[str, int]:
-    """What this rank's process has: its number, its threads and its sockets, those of the job among them."""
+    """Return the resources of this rank's process: PID, number of threads, and sockets, including the job's."""
     sockets = 0
     for entry in Path("/proc/self/fd").iterdir():
         try:
@@ -168,12 +168,12 @@ def variable_used(comm, values):
 
 
 def handle_used(comm, table):
-    """What a broadcast value of the job holds here."""
+    """Return the value of a broadcast handle on this rank."""
     return int(table.value[comm.rank])
 
 
 def distributed(comm, files, out):
-    """What came of each file, as the root knows it, and its bytes at this rank."""
+    """Return the results of each file at the root, and its bytes at this rank."""
     rows = comm.distribute(files, f"{out}/{{rank}}/") if comm.rank == 0 else comm.distribute()
     states = {(row.rank, row.state, row.error) for row in rows}
     names = [os.path.join(out, str(comm.rank), os.path.basename(name)) for name in comm.broadcast(files)]

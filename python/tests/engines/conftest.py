@@ -1,4 +1,4 @@
-"""What tests on real engines share: one fixture for each engine, which starts it when it is first asked for."""
+"""Shared setup of tests on real engines: one fixture per engine, which starts it on first use."""
 
 from __future__ import annotations
 
@@ -78,7 +78,7 @@ def standalone_master(tmp_path_factory: pytest.TempPathFactory, spark_sessions_o
         yield master
 
 
-# The next ones are not of the session: who asks for one gets a living session, whatever others have asked for since.
+# The following fixtures are function-scoped: each request gets a living session, even if another test ended it.
 @pytest.fixture
 def spark_local(spark_sessions_of: Sessions):
     """A SparkSession with 4 slots in one JVM."""
@@ -147,7 +147,7 @@ def dask_started():
 
     options = {"n_workers": 4, "threads_per_worker": 1, "host": "127.0.0.1", "dashboard_address": "127.0.0.1:0"}
     with (
-        # Tests kill workers; forks of a process that has imported Dask are there again sooner.
+        # Tests kill workers. Forks of a process that has imported Dask restart faster.
         dask.config.set({"distributed.worker.multiprocessing-method": "forkserver"}),
         # A cluster looks so long after a worker has died whether it is back. One that had come back and has died once
         # more by then it would give up for ever.
@@ -167,7 +167,7 @@ def dask_client(dask_started):
 
 @pytest.fixture(scope="session")
 def dask_threads():
-    """A client of a Dask cluster whose 2 workers are in this process, without nannies, with 2 threads each."""
+    """Provide a client of a Dask cluster with 2 workers in this process, without nannies, with 2 threads each."""
     distributed = pytest.importorskip("distributed", reason="needs Dask: pip install 'ripieno[dask]'")
     with (
         distributed.LocalCluster(n_workers=2, threads_per_worker=2, **dask_cases.INSIDE) as cluster,

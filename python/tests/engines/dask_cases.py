@@ -1,4 +1,4 @@
-"""What tests on Dask share."""
+"""Shared parts of tests on Dask."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from typing import Any
 
 import ripieno as rp
 
-#: Of a cluster whose workers are in this process, and listen nowhere else.
+#: Options of a cluster with workers in this process and without other listeners.
 INSIDE = {"processes": False, "dashboard_address": "127.0.0.1:0", "worker_dashboard_address": "127.0.0.1:0"}
 # From the end of a worker to the error that the caller gets, and to the moment when no rank runs any more.
 PROMPT_S = 5.0

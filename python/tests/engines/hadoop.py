@@ -17,13 +17,13 @@ ROOT = Path(__file__).resolve().parents[3]
 JARS = ROOT / "target" / "hadoop"
 START = ROOT / "tools" / "mini-hadoop" / "start"
 RACK = "/north"
-# Services that were told to end have this long.
+# Time for services to end after a request.
 END_S = 30.0
 
 
 @dataclass(frozen=True)
 class Hadoop:
-    """What runs, by the variables that it says are to be exported."""
+    """A running Hadoop, and the environment variables that it exports."""
 
     variables: dict[str, str]
 
@@ -75,7 +75,9 @@ def started() -> Iterator[Hadoop]:
 
 
 def spark_configuration(folder: Path) -> dict[str, str]:
-    """What Spark is told to run on it: 2 executors of 2 cores, found soon, all in `RACK` by a script in the folder."""
+    """Return Spark's configuration for it: 2 executors of 2 cores, fast discovery, and a script in the folder that
+    places all in `RACK`.
+    """
     import pyspark
 
     topology = folder / "topology"

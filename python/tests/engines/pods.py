@@ -1,7 +1,8 @@
-"""Pods without Kubernetes: what its controllers and the kubelet make of a manifest, as processes on hosts of a lab.
+"""Pods without Kubernetes: processes on lab hosts, with the properties that controllers and kubelet derive from a
+manifest.
 
-Each pod gets the command, the variables and the files that the manifest says, nothing else of this process's
-environment, and a resolver that asks a name service of the cluster, which learns of a name when it is told to.
+Each pod gets only the command, the variables and the files of the manifest, nothing else of this process's environment.
+Its resolver queries a simulated cluster name service, to which tests add names.
 """
 
 from __future__ import annotations
@@ -23,7 +24,7 @@ from ripieno.lab import Host, Lab, kernel, registry
 Resource = dict[str, Any]
 DOMAIN = "default.svc.cluster.local"
 ZONE = "topology.kubernetes.io/zone"
-# Of a container, unless something is mounted there: too small for any data.
+#: /dev/shm size of a container without a mount there: too small for any data.
 SHM = "64k"
 _REFERENCE = re.compile(r"\$\$|\$\(([-._A-Za-z][-._A-Za-z0-9]*)\)")
 
@@ -41,7 +42,7 @@ class Pod:
 
 
 def pods(resources: list[Resource], hosts: list[Host], uid: str) -> list[Pod]:
-    """The pods of the Job or JobSet among `resources`; `uid` is that of the Job."""
+    """Return the pods of the Job or JobSet in `resources`; `uid` is the uid of the Job."""
     kinds = {each["kind"]: each for each in resources}
     if "JobSet" in kinds:
         owner = kinds["JobSet"]["metadata"]["name"]

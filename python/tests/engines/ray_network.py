@@ -1,7 +1,7 @@
-"""A real Ray of two nodes for tests, in a network of its own.
+"""A real Ray of two nodes for tests, in a separate network.
 
-Ray listens on the address of the machine, whatever it is told. In a namespace with nothing but a loopback there is no
-other address, and nobody else hears it.
+Ray listens on the machine's address, regardless of its options. A namespace with only a loopback interface has no other
+address and is not reachable from outside.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ SYSTEM = {"local_fs_capacity_threshold": 0.999}
 
 
 def missing() -> str | None:
-    """What a Ray of tests lacks here, if anything."""
+    """Return the missing requirement of a test Ray, or None."""
     if importlib.util.find_spec("ray") is None:
         return "Ray is not installed: pip install 'ripieno[ray]'"
     reason = why_not()
@@ -53,7 +53,9 @@ class Nodes:
 
     @contextmanager
     def joined(self) -> Iterator[None]:
-        """This thread in Ray's network, with what it starts meanwhile, and this process as a driver of Ray."""
+        """Move this thread, with the processes that it starts meanwhile, into Ray's network, and make this process a
+        driver.
+        """
         import ray
 
         with _inside(self.network):
@@ -82,7 +84,7 @@ def started() -> Iterator[Nodes]:
     network = _new_network()
     # Names of sockets are long, and the kernel takes about a hundred characters: not pytest's folder.
     with tempfile.TemporaryDirectory(prefix="ray-") as folder, pytest.MonkeyPatch.context() as patch:
-        # It tells nobody of itself, and writes nothing at home.
+        # Turn off usage reports and files in the home directory.
         patch.setenv("RAY_USAGE_STATS_ENABLED", "0")
         patch.setenv("RAY_AUTH_MODE", "disabled")
         patch.setenv("RAY_TMPDIR", folder)
@@ -118,7 +120,7 @@ def _inside(network: int) -> Iterator[None]:
 
 
 def _new_network() -> int:
-    """A new network namespace with nothing but its loopback; it lasts as long as somebody holds it."""
+    """Return a new network namespace with only a loopback; it exists as long as a descriptor is open."""
     home = os.open(OWN_NETWORK, os.O_RDONLY | os.O_CLOEXEC)
     kernel.unshare(kernel.CLONE_NEWNET)
     try:

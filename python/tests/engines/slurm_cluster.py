@@ -29,9 +29,9 @@ class SlurmCluster:
     Attributes
     ----------
     variables
-        What Slurm's commands need in their environment.
+        Environment variables for Slurm's commands.
     held
-        While there is a file of this name, nodes do not clear up behind jobs, which stay "completing".
+        While a file of this name exists, nodes do not clean up after jobs, which stay "completing".
     """
 
     variables: dict[str, str]

@@ -1,4 +1,4 @@
-"""What ranks do with rows of DataFrames in tests, and tasks of Spark's own with theirs."""
+"""Test programs on rows of DataFrames, for ranks and for Spark's own tasks."""
 
 from __future__ import annotations
 
@@ -64,7 +64,7 @@ def columns(comm, batches) -> tuple[int, list[list[str]]]:
 
 
 def arrow_bytes_of_a_fit(comm, batch_count: int, options) -> list[int]:
-    """What Arrow holds before and during a fit, of rows that come as Spark hands them over."""
+    """Return the bytes that Arrow holds before and during a fit of rows in Spark's transfer format."""
     from unittest import mock
 
     from ripieno.algorithms.kmeans import program as kmeans_program

@@ -1,4 +1,4 @@
-"""What ranks and tasks in Spark run in tests."""
+"""Test programs for ranks and tasks in Spark."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import os
 from pathlib import Path
 from typing import Any
 
-# So long that whoever waits for it has lost.
+# Longer than any test waits.
 NEVER_S = 600.0
 
 
@@ -29,7 +29,7 @@ def exit_hard(comm, culprit: int) -> None:
 
 
 def wait(comm) -> None:
-    """All wait for rank 0, which waits for nobody."""
+    """All ranks wait for rank 0, which waits for none."""
     import threading
 
     if comm.rank == 0:
@@ -38,7 +38,7 @@ def wait(comm) -> None:
 
 
 def compute(comm) -> None:
-    """For ever, without any call that could be told of an end."""
+    """Compute forever, without a call that could be notified of an end."""
     comm.emit({"pid": os.getpid()})
     while True:
         sum(range(1000))

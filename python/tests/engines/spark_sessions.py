@@ -35,14 +35,14 @@ CONFIGURATION = {
     "spark.executor.memory": "512m",
     "spark.executor.extraJavaOptions": SMALL_JVM,
     "spark.sql.shuffle.partitions": "4",
-    # A session is there when its executors are, which must be known by number.
+    # A session is ready when all its executors are, so their number must be known.
     "spark.cores.max": "4",
     "spark.scheduler.minRegisteredResourcesRatio": "1.0",
     # Functions of test modules are pickled by name.
     "spark.executorEnv.PYTHONPATH": str(Path(__file__).parent),
 }
 ENVIRONMENT = {"SPARK_LOCAL_IP": "127.0.0.1", "SPARK_DAEMON_MEMORY": "256m", "SPARK_DAEMON_JAVA_OPTS": SMALL_JVM}
-# A JVM that was told to end has this long.
+# Time for a JVM to end after a request.
 END_S = 20.0
 
 
@@ -136,13 +136,13 @@ def _end(session: SparkSession) -> None:
     session.stop()
     SparkContext._gateway = SparkContext._jvm = None
     gateway.shutdown()
-    # It ends when nobody holds the other end of its standard input any more.
+    # It ends when all writers of its standard input are closed.
     gateway.proc.stdin.close()
     _wait(gateway.proc)
 
 
 def _daemon(daemons: list[subprocess.Popen[str]], folder: Path, arguments: list[str], *, until: str) -> str:
-    """Start one; returns the line by which it says that it is ready."""
+    """Start a daemon and return the line by which it reports that it is ready."""
     import pyspark
 
     home = Path(pyspark.__file__).parent

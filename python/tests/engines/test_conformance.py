@@ -1,4 +1,4 @@
-"""What every engine promises: all of it on one engine of each kind, and the essential tests on every engine.
+"""Guarantees of all engines: the whole suite on one engine of each kind, the essential tests on every engine.
 
 `make test-all` runs the whole suite on every engine.
 """
@@ -28,14 +28,14 @@ from watching import comes_true, gone_within, under_load
 PROMPT_S = 5.0
 # From the question to the answer that there are too few slots.
 REFUSED_S = 15.0
-# From the end of the process that launched a job to that of ranks which only compute.
+# Maximum time between the end of the launching process and the end of ranks that only compute.
 LEFT_S = 10.0
 # A rank that stands still is noticed after this long, and then ended, which launchers ask for in vain at first.
 HEARTBEAT_S = 2.0
 STILL_S = 40.0
-# What an engine still does after a job, ending processes say, is done by then.
+# An engine's cleanup after a job, such as ending processes, is done by then.
 SETTLED_S = 60.0
-# What each of so many jobs leaves behind is told from what an engine takes for itself meanwhile.
+# A leak of each of this many jobs is distinguishable from the engine's own growth.
 LEAVING_JOB_COUNT = 3
 # And how often, as long as more is left behind each time.
 LEAVING_ROUND_COUNT = 3
@@ -70,7 +70,7 @@ def _ratings() -> tuple[scipy.sparse.csr_matrix]:
     return (scipy.sparse.csr_matrix((random.integers(1, 6, 1200).astype(np.float32), (users, items)), shape=(90, 40)),)
 
 
-#: By name: the estimator, what it is fitted to, and what it finds.
+# By name: the estimator, its input, and its fitted attributes.
 MODELS: dict[str, tuple[Callable[..., Any], Callable[[], tuple[Any, ...]], tuple[str, ...]]] = {
     "kmeans": (
         partial(rp.KMeans, 7, random_state=3, max_iter=5, tol=0),

@@ -17,7 +17,7 @@ from varied import exhaustively
 cloudpickle.register_pickle_by_value(sys.modules[__name__])
 
 CHROMIUM = shutil.which("chromium")
-# It asks nobody for updates, and keeps nothing.
+# No update checks, and no stored files.
 OPTIONS = (
     *("--headless", "--no-sandbox", "--disable-gpu", "--disable-quic", "--no-first-run", "--disable-sync"),
     *("--disable-background-networking", "--disable-component-update", "--enable-logging=stderr"),
@@ -39,7 +39,7 @@ def iterate(comm, count: int) -> None:
 
 
 def looked_at(link: str, scheme: str) -> subprocess.CompletedProcess[str]:
-    """What a browser has made of the page, on stdout, and what it has complained of, on stderr."""
+    """Return a browser's rendering of the page on stdout, and its complaints on stderr."""
     with tempfile.TemporaryDirectory() as folder:
         # With #once the page asks a single time, so that the browser finds an end.
         of_page = [f"--user-data-dir={folder}", "--window-size=390,2000", "--virtual-time-budget=3000"]

@@ -1,4 +1,4 @@
-"""Ranks on the workers of a Dask cluster: slots, and what is refused."""
+"""Ranks on the workers of a Dask cluster: slots and rejected requests."""
 
 from __future__ import annotations
 
@@ -118,7 +118,7 @@ def test_a_job_that_ends_leaves_the_next_one_on_its_workers_its_ears(dask_client
     first, second = [], []
     ending = run.EventSubscription(dask_client, worker, first.append)
     staying = run.EventSubscription(dask_client, worker, second.append)
-    # What is said now may come to the scheduler before it knows of the listeners.
+    # Events logged now may reach the scheduler before the listeners are registered.
     assert comes_true(lambda: dask_client.log_event(worker, "both") or (first and second), PROMPT_S)
 
     ending.close()
@@ -153,7 +153,7 @@ def test_adaptive_clusters_do_not_take_workers_away_from_a_job(dask_client):
     assert len(closing) == 1 and not set(closing) & set(places)
 
 
-# What is refused
+#: Rejected requests
 
 
 def test_workers_without_ripieno_or_with_another_one_are_named(dask_client, monkeypatch):

@@ -47,11 +47,11 @@ def address(array) -> int:
     ("holders", "expected"),
     [
         ([[0], [1], [0], [1]], [[0, 2], [1, 3]]),
-        # Of several copies the one where less is.
+        # With several copies, the worker with less data gets it.
         ([[0], [0, 1], [0, 1]], [[0, 2], [1]]),
-        # What lies elsewhere goes where least is.
+        # Data elsewhere goes to the worker with the least.
         ([[0], [], [0], []], [[0, 2], [1, 3]]),
-        # Who has nothing gets an even share of what the others have; who has something keeps to it.
+        # A rank without data gets an even share of the others' data; a rank with data keeps it.
         ([[0]] * 6, [[0, 1], [3, 5], [2, 4]]),
         ([[0], [0], [0], [1]], [[0, 1], [3], [2]]),
         ([[0]], [[0], [], []]),

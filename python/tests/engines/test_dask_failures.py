@@ -1,4 +1,4 @@
-"""Ranks on the workers of a Dask cluster: failures, and what they leave."""
+"""Ranks on the workers of a Dask cluster: failures and their remains."""
 
 from __future__ import annotations
 
@@ -78,7 +78,7 @@ stuck = threading.Event()
 
 
 def stays(comm, error: Exception | None = None) -> None:
-    """Rank 0 fails, or waits for the other, which waits for the test, whose process they are in."""
+    """Rank 0 fails, or waits for the other rank, which waits for the test in the same process."""
     if comm.rank == 0:
         comm.emit({"event": "begun"})
         if error is not None:

@@ -19,7 +19,7 @@ from ripieno.launch.engines.dask import engine as dask
 
 
 def examined(engine: str, *options: str) -> tuple[int, dict[str, dict[str, str]]]:
-    """The exit code, and what was found, by name."""
+    """Return the exit code, and the results by name."""
     result = CliRunner().invoke(doctor_command, ["--engine", engine, *options, "--json"], catch_exceptions=False)
     return result.exit_code, {each["name"]: each for each in json.loads(result.stdout)}
 

@@ -135,7 +135,7 @@ def test_what_cannot_be_written_is_said_before_any_work(mini_hadoop, folder):
 
 
 class Refusing(http.server.BaseHTTPRequestHandler):
-    """A name node whose data node refuses to read."""
+    """A name node with a data node that refuses reads."""
 
     def do_GET(self) -> None:
         status = {"FileStatus": {"length": 100, "type": "FILE", "pathSuffix": ""}}

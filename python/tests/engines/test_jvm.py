@@ -1,4 +1,4 @@
-"""The jars of Java and Spark, as who has them uses them; what needs no other process is tested by Maven beside them."""
+"""The jars for Java and Spark from a user's view. Maven runs the tests that need no other process."""
 
 from __future__ import annotations
 
@@ -186,7 +186,7 @@ def test_programs_and_kmeans_run_on_spark(classes, tmp_path, master):
     told = [line for line in ran.stdout.splitlines() if line.split()[0] in KINDS]
     assert told[0] == "sums [499500.0, 1000.0, 4.0] [499500.0, 1000.0, 4.0]"
     centers, peers, cost, peer_cost = (line.split(maxsplit=1)[1] for line in told[1:5])
-    # Spark's own draws depend on which executor has which rows, and may end elsewhere, where it is worse.
+    # Spark's random draws depend on the placement of rows on executors, and may end in a worse optimum.
     is_same = float(cost) == pytest.approx(float(peer_cost), rel=1e-9)
     assert centers == peers if is_same else float(cost) < float(peer_cost)
     assert told[5] == "pairs of labels 5"
@@ -203,7 +203,7 @@ def test_programs_and_kmeans_run_on_spark(classes, tmp_path, master):
 KINDS = {"sums", "centers", "cost", "pairs", "read", "float", "arrow", "refused", "failed", "killed"}
 
 
-#: What the page's example takes for granted.
+#: Preconditions of the page's example.
 GIVEN = """
 import org.apache.spark.ml.feature.VectorAssembler
 import org.apache.spark.sql.functions.col

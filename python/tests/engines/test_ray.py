@@ -19,9 +19,9 @@ import ripieno as rp
 from ripieno.errors import EngineError, InputError, RankFailed, TooFewSlots
 from watching import comes_true, gone_within, under_load
 
-# What a user waits for an error, at most.
+# Maximum time that a user waits for an error.
 PROMPT_S = 5.0
-# How long Ray may take to notice what nobody has told it, on a busy machine.
+# Maximum time for Ray to detect an unreported event on a busy machine.
 NOTICE_S = 30.0
 
 
@@ -273,7 +273,7 @@ print(ray.is_initialized())
 
 
 def run_alone(script: str) -> str:
-    """What a process prints that finds no Ray, in Ray's network."""
+    """Return the output of a process in Ray's network that finds no Ray."""
     with tempfile.TemporaryDirectory(prefix="ray-") as folder:
         done = subprocess.run(
             [sys.executable, "-c", script],

@@ -1,4 +1,4 @@
-"""Objects of Ray among a program's arguments come to the ranks out of Ray's store."""
+"""Ray objects among a program's arguments: ranks get them from Ray's store."""
 
 from __future__ import annotations
 

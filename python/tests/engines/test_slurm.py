@@ -20,8 +20,8 @@ from ripieno.launch.engines import started
 from slurm_cluster import Cluster, Ended
 from watching import comes_true
 
-# What a user waits for the end of a job, after a rank has failed: 2 s for the others to know, 1 s for Slurm to end
-# them, and the rest for a busy machine.
+# Maximum time that a user waits for the end of a job after a rank has failed: 2 s for detection, 1 s for Slurm to end
+# the ranks, and the rest for a busy machine.
 FAILURE_S = 10.0
 
 

@@ -27,7 +27,7 @@ cloudpickle.register_pickle_by_value(programs)
 EXECUTORS = ["spark_cluster", *exhaustively("spark_standalone")]
 ON_ALL = pytest.mark.parametrize("spark", ["spark_local", *EXECUTORS], indirect=True)
 ON_EXECUTORS = pytest.mark.parametrize("spark", EXECUTORS, indirect=True)
-# What a user waits for an error.
+# Maximum time that a user waits for an error.
 PROMPT_S = 5.0
 # Executors that were lost come back after this long.
 SETTLED_S = 40.0
@@ -194,7 +194,7 @@ def _no_session():
 
 
 def _works_again() -> bool:
-    """Whether there is room for all ranks again, after tasks or an executor were lost."""
+    """Return whether all ranks find slots again after the loss of tasks or an executor."""
     deadline = time.monotonic() + SETTLED_S
     while True:
         try:

@@ -1,4 +1,4 @@
-"""DataFrames for ranks: who has which rows, how often Spark reads them, and what the ranks return."""
+"""DataFrames for ranks: distribution of rows, number of reads by Spark, and results of the ranks."""
 
 from __future__ import annotations
 

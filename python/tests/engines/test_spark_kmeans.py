@@ -186,7 +186,7 @@ def test_estimators_and_models_are_saved_and_loaded(spark_local, model, tmp_path
 
 def test_it_is_a_stage_of_pipelines_that_are_saved_and_loaded(spark_local, tmp_path):
     points = POINTS.copy()
-    points[::9] = 0  # of which VectorAssembler makes sparse vectors
+    points[::9] = 0  # VectorAssembler makes sparse vectors of these
     rows = frame(spark_local, points=points).selectExpr("id", "point[0] as x", "point[1] as y", "point[2] as z")
     stages = [VectorAssembler(inputCols=["x", "y", "z"], outputCol="features"), KMeans(k=CLUSTERS, workers=WORKERS)]
     Pipeline(stages=stages).save(f"file://{tmp_path}/pipeline")

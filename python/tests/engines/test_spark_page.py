@@ -78,7 +78,7 @@ def test_an_environment_goes_to_executors_as_an_archive(spark_sessions_of, tmp_p
 
 
 def _pack(folder: Path) -> None:
-    """What venv-pack makes of an environment: an archive of its contents. Here its packages are those of this one."""
+    """Make an archive of an environment's contents, as venv-pack does. Here it has this environment's packages."""
     environment = folder / "made"
     subprocess.run([sys.executable, "-m", "venv", "--without-pip", environment], check=True)
     (packages,) = environment.glob("lib/python*/site-packages")

@@ -40,7 +40,7 @@ def group(backend="ripieno", **options):
 
 
 def digest(module):
-    """Of the bits of all parameters."""
+    """Return a digest of the bits of all parameters."""
     return hashlib.sha256(b"".join(each.detach().numpy().tobytes() for each in module.parameters())).hexdigest()
 
 
@@ -55,7 +55,7 @@ def listed(tensors):
 
 
 def every_call(comm, backend, dtype):
-    """What each call of a process group gives, by its name, and for each shape; None where it has no such call."""
+    """Return the result of each call of a process group by name and shape; None for unsupported calls."""
     with group(backend) as g:
         return {
             (name, shape): _seen(call, g, comm.rank, comm.world_size, shape, DTYPES[dtype])
@@ -141,7 +141,7 @@ def _all_to_all_single(g, rank, size, shape, dtype):
 
 
 def _all_to_all_single_of_parts(g, rank, size, shape, dtype):
-    """Rank i gets i rows of everybody."""
+    """Rank i gets i rows from every rank."""
     inputs, outputs = list(range(size)), [rank] * size
     output = torch.zeros((sum(outputs), *shape[1:]), dtype=dtype)
     dist.all_to_all_single(output, given(rank, (sum(inputs), *shape[1:]), dtype), outputs, inputs, group=g)
@@ -177,7 +177,7 @@ CALLS = {f"all_reduce of {name}": _all_reduce(op) for name, op in _OPS.items()} 
 }
 # Complex numbers have no order, and PyTorch passes their parts on one by one, which have no product.
 _COMPARING = ("all_reduce of product", "all_reduce of min", "all_reduce of max")
-# What divides a tensor along its first axis.
+# Calls that divide a tensor along its first axis.
 _OF_ROWS = (
     "all_gather_into_tensor",
     "reduce_scatter_tensor",
@@ -194,7 +194,7 @@ def network():
 
 
 def rows():
-    """Rows that a linear classifier could tell apart."""
+    """Return rows that a linear classifier can separate."""
     generator = torch.Generator().manual_seed(7)
     X = torch.randn(192, 20, generator=generator)
     return X, (X @ torch.randn(20, 3, generator=generator)).argmax(1)
@@ -219,7 +219,7 @@ def trained_together(comm, backend):
 
 
 def sharded(comm, backend, folder):
-    """The bits of a network whose parameters lie in parts on all ranks, and whether a checkpoint gives them again."""
+    """Return the bits of a network with sharded parameters, and whether a checkpoint restores them."""
     import torch.distributed.checkpoint as checkpoint
     from torch.distributed.checkpoint.state_dict import get_state_dict, set_state_dict
     from torch.distributed.device_mesh import DeviceMesh, init_device_mesh
@@ -257,7 +257,7 @@ _PARTS = ((0, "weight", (64, 20)), (0, "bias", (64,)), (2, "weight", (3, 64)), (
 
 
 def embedded(comm, backend):
-    """Gradients of an embedding, of which each rank has other rows."""
+    """Return gradients of an embedding for which each rank has different rows."""
     with group(backend) as g:
         torch.manual_seed(0)
         module = nn.Embedding(50, 4, sparse=True)
@@ -299,7 +299,7 @@ def coalesced(comm):
 
 
 def nested(comm):
-    """A sum of which each of three rounds is begun, and waited for, by the callback of the one before."""
+    """Return a sum of three rounds; each round starts and waits in the callback of the previous one."""
 
     def again(future):
         return dist.all_reduce(future.value()[0], async_op=True).get_future().wait()
@@ -312,7 +312,7 @@ def nested(comm):
 
 
 def compressed(comm, backend):
-    """The bits of a network whose gradients travel as products of small matrices."""
+    """Return the bits of a network with gradients compressed to products of small matrices."""
     from torch.distributed.algorithms.ddp_comm_hooks import powerSGD_hook
 
     with group(backend) as g:
@@ -410,7 +410,7 @@ def mismatched(comm):
 
 
 def refused(comm):
-    """What the backend says of calls that it does not carry out."""
+    """Return the errors of unsupported calls of the backend."""
     from ripieno.errors import InputError
 
     told = []
