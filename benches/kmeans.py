@@ -58,7 +58,7 @@ class KMeansProblem:
     rows : (n, d)
     start : (k, d)
     targets
-    Targets as in a figure.
+        Targets as in a figure.
     pass_count
         Number of passes per run.
     is_product

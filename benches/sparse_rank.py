@@ -45,7 +45,7 @@ class SparseCase:
     budget_s
         Seconds for the rounds of each way, and for measuring packets.
     seed
-    Seed of the data.
+        Seed of the data.
     edges
         A file of edges, an array of shape (m, 2), instead of a power law: each rank has the vertices of its share,
         which is random.

@@ -427,7 +427,7 @@ class SeededDifference:
     Attributes
     ----------
     what : str
-    Description.
+        Description.
     calls : tuple of Call
         All calls of the odd rank.
     may_be_none : bool

@@ -28,7 +28,7 @@ class BenchCase:
     collective
         One of `COLLECTIVES`.
     size_bytes
-    Size in bytes, counted as the module describes.
+        Size in bytes, counted as the module describes.
     algorithm
         Algorithm of Ripieno; None for the default choice.
     """

@@ -39,11 +39,11 @@ def contest(
     Parameters
     ----------
     contestants
-    Implementations, ours first.
+        Implementations, ours first.
     cases
-    Cases to measure.
+        Cases to measure.
     limit
-    Lower bound, measured equally often.
+        Lower bound, measured equally often.
     report
         Receives the figures, and remarks on failed peers and on algorithms that do not support the world size.
     title

@@ -73,7 +73,7 @@ class Baseline:
     Parameters
     ----------
     name
-    Name in tables.
+        Name in tables.
     start
         Runs the program with arguments (a budget and cases) and a timeout in seconds, and returns its output.
     takes
@@ -149,7 +149,7 @@ def open_mpi(
     Parameters
     ----------
     name
-    Name in tables.
+        Name in tables.
     single_copy
         Transport of large messages in vader, its shared memory: "cma" or "none".
     settings

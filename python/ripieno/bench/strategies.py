@@ -59,7 +59,7 @@ class StrategiesQuery:
     hosts
         Number of hosts, including the root.
     size_bytes
-    Bytes of the value.
+        Bytes of the value.
     rate
         Rate of a host's cable, such as "100mbit".
     strategies

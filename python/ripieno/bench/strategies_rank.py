@@ -31,11 +31,11 @@ class BroadcastCase:
     Parameters
     ----------
     strategy
-    Name of the strategy.
+        Name of the strategy.
     size_bytes
-    Bytes of the value.
+        Bytes of the value.
     repetitions
-    Number of broadcasts.
+        Number of broadcasts.
     block_bytes
         Bytes of a block; None for the default.
     killed

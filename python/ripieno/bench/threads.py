@@ -70,7 +70,7 @@ class ThreadsQuery:
     centroids
         Numbers of clusters.
     iterations
-    Iterations of each fit.
+        Iterations of each fit.
     repetitions
         Number of alternating repetitions of each fit and of each cost.
     patterns

@@ -140,7 +140,7 @@ class FitOutput:
     algorithm
         The name of the command.
     title
-    Title of the report.
+        Title of the report.
     what
         Unit of work of the fit: "iteration" or "stage".
     facts

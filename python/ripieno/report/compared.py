@@ -28,9 +28,9 @@ class ComparedRun:
     Parameters
     ----------
     folder
-    Result folder written by a command.
+        Result folder written by a command.
     name
-    Display name on the page.
+        Display name on the page.
     """
 
     folder: ResultFolder

@@ -42,11 +42,11 @@ def write_report(
     path
         File to write.
     fit
-    Report of the fit.
+        Report of the fit.
     parameters
         Parameters of the estimator, which the page lists.
     inertia
-    Inertia of the final centroids.
+        Inertia of the final centroids.
     inputs
         Names of the input files.
     patches
@@ -106,7 +106,7 @@ class Charted:
     Parameters
     ----------
     title, explanation
-    Text above the chart.
+        Text above the chart.
     svg
         SVG text from `ripieno.report.charts`.
     """
@@ -136,9 +136,9 @@ def write_fit_report(
     path
         File to write.
     fit
-    Report of the fit.
+        Report of the fit.
     title
-    Title of the page.
+        Title of the page.
     what
         Unit of work of the fit: "iteration" or "stage".
     tiles

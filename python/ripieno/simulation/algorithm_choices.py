@@ -51,7 +51,7 @@ class AlgorithmChoices:
     Attributes
     ----------
     hosts, nodes, racks
-    Host, node and rack of every rank.
+        Host, node and rack of every rank.
     tried_at
         Time of the trials, in seconds since 1970.
     trials

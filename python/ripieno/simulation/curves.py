@@ -51,7 +51,7 @@ class Curves:
     collective, cluster
         The collective, and the modelled cluster.
     sizes_bytes
-    Sizes, ascending.
+        Sizes, ascending.
     seconds
         Seconds of each applicable algorithm, one value per size.
     crossings

@@ -188,7 +188,7 @@ def distribute(
     corrupted
         Ranks with times in seconds: the next block that the rank sends after its time is corrupt.
     seed
-    Seed of the random numbers.
+        Seed of the random numbers.
     fetches
         Whether to record every block that arrives.
     order

@@ -152,7 +152,7 @@ def explain(
     collective
         "allreduce", "broadcast" and so on.
     cluster
-    The modelled cluster.
+        The modelled cluster.
     nbytes
         Bytes of the vector; of a rank's block for allgather, gather and scatter; sent by a rank for alltoall.
     order

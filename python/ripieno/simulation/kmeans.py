@@ -45,7 +45,7 @@ class SimulatedIteration:
     Attributes
     ----------
     cluster
-    The modelled cluster.
+        The modelled cluster.
     stages
         Stages of every iteration.
     once
@@ -98,7 +98,7 @@ def kmeans_iteration(
     points, dim, clusters
         Number of rows, float32 values per row, and number of clusters.
     cores
-    Cores of each rank.
+        Cores of each rank.
     operations_per_s
         Rate of a core that assigns rows, counting 2·dim per pair of row and cluster; by default as measured on this
         machine.

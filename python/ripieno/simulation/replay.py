@@ -75,7 +75,7 @@ class Replay:
     Attributes
     ----------
     cluster
-    The modelled cluster.
+        The modelled cluster.
     ranks
         Number of ranks.
     computing_s
@@ -149,7 +149,7 @@ def replay(
     calls, ranks
         Results of `read`.
     cluster
-    The modelled cluster.
+        The modelled cluster.
     compute
         Factor by which computing takes longer there: 1 if every rank keeps its work.
     as_recorded

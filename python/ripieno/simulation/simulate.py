@@ -35,7 +35,7 @@ class Simulation:
     nbytes
         Bytes of the vector; of a rank's block for allgather, gather and scatter; sent by a rank for alltoall.
     cluster
-    The modelled cluster.
+        The modelled cluster.
     seconds
         Time at which the last rank finished; None if a rank never did.
     finish_s
@@ -132,7 +132,7 @@ def simulate(
     collective
         "broadcast", "allreduce" and so on.
     cluster
-    The modelled cluster.
+        The modelled cluster.
     nbytes
         Bytes of the vector; of a rank's block for allgather, gather and scatter; sent by a rank for alltoall.
     algorithm

@@ -120,7 +120,7 @@ def time_chart(title: str, bars: Sequence[tuple[str, float, float, float | None]
     Parameters
     ----------
     title
-    Title of the chart.
+        Title of the chart.
     bars
         Name, seconds to configure, seconds to reduce, and predicted seconds, if known.
     """
