@@ -16,7 +16,7 @@ from pathlib import Path
 
 #: Pause between two searches for listeners, so that the crowd leaves processor time to the tested processes.
 PAUSE_S = 0.02
-#: So many come at once to one door.
+#: Number of simultaneous connections to one listener.
 AT_ONCE = 20
 SAYINGS = (b"", b"", b"RIPIENO\x02", b"GET / HTTP/1.1\r\n\r\n", b"\x16\x03\x01\x00\xc8\x01\x00")
 
@@ -56,7 +56,7 @@ def visit(door: Door, saying: bytes) -> socket.socket | None:
     except OSError:
         stranger.close()
         return None
-    # Some close the door at once, before anything is said.
+    # Some listeners close the connection immediately.
     with suppress(OSError):
         stranger.sendall(saying)
     return stranger

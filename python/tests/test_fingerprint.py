@@ -22,7 +22,7 @@ def emit(part, value, scale=1):
 
 @dataclass(slots=True)
 class Emit:
-    """A callable object, which also has a callable method."""
+    """An object that is called itself or through its method."""
 
     scale: object
 

@@ -50,7 +50,7 @@ MOMENTS = ("meeting", "within calls", "between calls", "end")
 
 
 def seeds() -> range:
-    """Return the requested seeds; by default a few seeds that change daily, outside of test runs."""
+    """Return the requested seeds; by default the same few in every test run."""
     first, _, last = (ASKED or "0..24").rpartition("..")
     return range(int(first or 0), int(last))
 

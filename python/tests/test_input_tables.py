@@ -447,7 +447,7 @@ def test_a_name_that_says_nothing_is_told_beside_those_that_do(tmp_path, name, c
     assert main(["components", str(tmp_path / name)]) == 2
     assert "say what it is: --format text, csv" in capsys.readouterr().err
 
-    # Callers that read only text get no message about it.
+    # Functions that only read text need no format.
     assert splits(tmp_path / name, format="text")[0].read() == b"1 2\n"
     assert rp.count_words(tmp_path / name, workers=1).values.tolist() == [1, 1]
     assert rp.grep("1", tmp_path / name)["line"].to_pylist() == [1]

@@ -682,7 +682,7 @@ def test_what_a_killed_command_left_is_removed_by_the_next(monkeypatch, name):
     assert not traces(name)
 
     assert subprocess.run(killed).returncode == -signal.SIGKILL
-    # Labs of other users of this machine are left alone.
+    # Keep the test away from labs of other users of this machine.
     monkeypatch.setattr(registry, "names", lambda: [name])
     with Lab(hosts=1, name=f"other{os.getpid()}"):
         assert not traces(name)

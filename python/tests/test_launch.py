@@ -256,7 +256,7 @@ def test_events_reach_the_caller_with_their_rank(workers):
 
 def test_events_travel_only_while_somebody_listens():
     def program(comm):
-        # The sender reports values that cannot be sent.
+        # A value that cannot be sent would raise an error here.
         comm.emit({"rank": comm.rank, "lock": threading.Lock()})
 
     with rp.launch(workers=2) as job:
@@ -682,7 +682,7 @@ def test_init_inside_a_program_is_its_communicator_in_threads_too(world, workers
             return rp.init() is comm, pool.submit(rp.init).result() is comm
 
     assert world(workers).run(program) == [(True, True)] * workers
-    # A script without a launcher keeps its own values.
+    # A process without a launcher still has no communicator of a job.
     assert running.of_this_process() is None
 
 
@@ -1218,7 +1218,7 @@ def test_a_signal_that_another_thread_gets_just_before_a_wait_ends_it(heard_sign
     waits = threading.Event()
 
     def get_signal() -> None:
-        # This thread continues when only the main thread's wait remains.
+        # This thread continues once the main thread has nothing to do but the wait.
         waits.wait()
         signal.pthread_kill(threading.get_ident(), heard_signal)
 

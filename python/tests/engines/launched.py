@@ -14,7 +14,7 @@ from watching import gone_within
 
 ROOT = Path(__file__).resolve().parents[3]
 SCRIPTS = Path(sys.executable).parent
-#: Ripieno's commands, and this Python, are found on the path; nothing of another launcher is in the environment.
+#: The path has Ripieno's commands and this Python; the environment has nothing of another launcher.
 VARIABLES = {"PATH": os.pathsep.join((str(SCRIPTS), os.environ["PATH"])), "PYTHONUNBUFFERED": "1"}
 
 #: Open MPI's launcher requires permission to run as root, and with more ranks than cores.
@@ -24,7 +24,7 @@ OPEN_MPI = {
     "OMPI_MCA_rmaps_base_oversubscribe": "1",
     "OMPI_MCA_oob_tcp_if_include": "lo",
 }
-#: Rank 1 fails as the first argument says; with "early" before the ranks have met.
+#: Rank 1 fails in the way of the first argument; with "early" before the ranks have connected.
 SCRIPT = """
 import os, signal, sys, time
 import numpy as np
@@ -95,7 +95,8 @@ if sys.argv[2] == "main":
 else:
     threading.Thread(target=main).start()
 """
-#: How its process ends, where engines may differ; the conformance suite kills each one that its main thread launched.
+#: Ends of the launching process in which engines may differ. The conformance suite covers SIGKILL with a launch by the
+#: main thread.
 ENDS = [(signal.SIGINT, "main"), (signal.SIGKILL, "other")]
 
 
@@ -134,12 +135,12 @@ def commands(page: str) -> Iterator[str]:
 
 
 def failed_at(errors: str) -> float:
-    """When the culprit failed, in seconds since the epoch."""
+    """Return the time of the culprit's failure, in seconds since the epoch."""
     return float(re.findall(r"fails at (.*)", errors)[0])
 
 
 def prepare(folder: Path, page: str) -> None:
-    """The files that commands on a page name: its programs and its batch script, and a graph."""
+    """Write the files that the commands on a page use: programs, a batch script, and a graph."""
     for program in blocks(page, "python"):
         (folder / program.split()[1]).write_text(program)
     for script in blocks(page, "bash"):

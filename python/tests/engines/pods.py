@@ -31,7 +31,7 @@ _REFERENCE = re.compile(r"\$\$|\$\(([-._A-Za-z][-._A-Za-z0-9]*)\)")
 
 @dataclass
 class Pod:
-    """A pod as the kubelet starts it."""
+    """A pod, as the kubelet starts it."""
 
     host: Host
     name: str
@@ -115,7 +115,7 @@ def _looked_up(kinds: Mapping[str, Resource], source: Resource, fields: Mapping[
 
 @contextmanager
 def running(lab: Lab, gang: list[Pod], name_server: str, folder: Path):
-    """The processes of pods, until the block ends."""
+    """Run the processes of pods until the block ends."""
     resolver = folder / "resolv.conf"
     resolver.write_text(
         f"search {DOMAIN} svc.cluster.local cluster.local\nnameserver {name_server}\noptions ndots:5 timeout:1\n"
@@ -136,7 +136,7 @@ def running(lab: Lab, gang: list[Pod], name_server: str, folder: Path):
 
 
 def _start(pod: Pod, resolver: Path, folder: Path) -> list[str]:
-    """The command line that makes the pod's view of files, and then becomes its command."""
+    """Return the command line that sets up the pod's view of files and then executes its command."""
     lines = [
         f"hostname {pod.name}",
         f"mount --bind {resolver} /etc/resolv.conf",
@@ -182,7 +182,7 @@ class NameService:
         return self
 
     def __exit__(self, *_: object) -> None:
-        # An empty question is the end.
+        # An empty query ends the service.
         self._socket.sendto(b"", self._socket.getsockname())
         self._thread.join()
         self._socket.close()
@@ -212,7 +212,7 @@ class NameService:
 
 
 def _name(message: bytes) -> tuple[str, int]:
-    """The name that a message asks for, and where it ends."""
+    """Return the name in a query, and the position of its end."""
     words, place = [], 12
     while length := message[place]:
         words.append(message[place + 1 : place + 1 + length].decode())

@@ -19,7 +19,7 @@ from ripieno.lab import kernel, why_not
 
 NODE = {"num_cpus": 2, "object_store_memory": 100 << 20}
 OWN_NETWORK = "/proc/thread-self/ns/net"
-# How full the disk may be for objects that have no place in memory: by default Ray leaves a twentieth of it to others.
+#: Fill level of the disk up to which Ray spills objects; the default leaves a twentieth free.
 SYSTEM = {"local_fs_capacity_threshold": 0.999}
 
 
@@ -48,7 +48,7 @@ class Nodes:
 
     @property
     def address(self) -> str:
-        """Where drivers inside of the network join."""
+        """Return the address for drivers inside the network."""
         return self.cluster.address
 
     @contextmanager
@@ -65,7 +65,7 @@ class Nodes:
 
     @contextmanager
     def another(self) -> Iterator[Callable[[], None]]:
-        """Meanwhile there is one more node, until what this gives is called, which kills it."""
+        """Run one more node until the returned function kills it."""
         node = self.cluster.add_node(**NODE)
 
         def lose() -> None:
@@ -82,14 +82,14 @@ class Nodes:
 def started() -> Iterator[Nodes]:
     """Two nodes of two CPUs each."""
     network = _new_network()
-    # Names of sockets are long, and the kernel takes about a hundred characters: not pytest's folder.
+    # Socket paths are limited to about a hundred characters: pytest's folder is too long.
     with tempfile.TemporaryDirectory(prefix="ray-") as folder, pytest.MonkeyPatch.context() as patch:
         # Turn off usage reports and files in the home directory.
         patch.setenv("RAY_USAGE_STATS_ENABLED", "0")
         patch.setenv("RAY_AUTH_MODE", "disabled")
         patch.setenv("RAY_TMPDIR", folder)
         patch.delenv("RAY_ADDRESS", raising=False)
-        # A Dask cluster that was started in this process has set it; Ray would leave it at that.
+        # A Dask cluster started in this process has set it, and Ray would keep that value.
         patch.delenv("OMP_NUM_THREADS", raising=False)
         import ray
         from ray.cluster_utils import Cluster

@@ -77,7 +77,7 @@ def test_ranks_compute_what_local_workers_do(start: list[str], tmp_path: Path):
     done = subprocess.run([*start, "script.py"], cwd=tmp_path, capture_output=True, text=True, timeout=60)
 
     assert done.returncode == 0, done.stderr[-4000:]
-    # Launchers may cut lines of several ranks into each other, but nothing is lost.
+    # Launchers may interleave lines of several ranks, but lose nothing.
     assert [done.stdout.count(str(digit)) for digit in range(10)] == [PRINTED.count(str(digit)) for digit in range(10)]
     with np.load(tmp_path / "found.npz") as found:
         assert found["centroids"].tobytes() == expected.cluster_centers_.tobytes()

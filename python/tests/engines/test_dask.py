@@ -77,7 +77,7 @@ def test_more_ranks_than_workers_are_refused_with_numbers(dask_client, monkeypat
 
 @pytest.fixture
 def held(dask_client) -> Iterator[distributed.Event]:
-    """While it is not set, a task takes the thread of one worker."""
+    """Occupy the thread of one worker until the event is set."""
     event = distributed.Event("held", client=dask_client)
     busy = dask_client.submit(lambda: distributed.Event("held").wait() and distributed.get_worker().address, pure=False)
     assert comes_true(lambda: any(dask_client.run(len_running).values()), PROMPT_S)

@@ -25,7 +25,7 @@ needs_schemas = pytest.mark.skipif(
 )
 needs_lab = pytest.mark.skipif(why_not() is not None, reason=why_not() or "")
 WORKERS = 4
-# The promise is 2 s, the rest is for a busy machine.
+# The promised limit is 2 s; the rest is for a busy machine.
 PROMPT_S = 4.0
 
 SCRIPT = """

@@ -1,4 +1,4 @@
-"""Every block of the page on Spark runs as it is printed."""
+"""Run every block of the page on Spark as printed."""
 
 from __future__ import annotations
 
@@ -50,7 +50,7 @@ def test_the_python_of_the_page_runs(spark_local, capfd):
     assert "avg(x)" in said
 
 
-# The packages themselves come from an index, and venv-pack is none of ours.
+# The packages come from an index, and venv-pack is an external tool.
 NOT_RUN = ("pip install 'ripieno[spark]'", "venv-pack -p environment -o environment.tar.gz")
 
 

@@ -22,7 +22,7 @@ cloudpickle.register_pickle_by_value(programs)
 
 @pytest.fixture(scope="module")
 def other_python(tmp_path_factory: pytest.TempPathFactory) -> str:
-    """An interpreter that has all packages of this one, except those installed in editable mode: ripieno."""
+    """Return an interpreter with all packages of this one except those in editable mode: ripieno."""
     folder = tmp_path_factory.mktemp("python")
     subprocess.run([sys.executable, "-m", "venv", "--without-pip", folder], check=True)
     own = Path(sysconfig.get_path("purelib", vars={"base": str(folder), "platbase": str(folder)}))

@@ -17,7 +17,7 @@ from watching import comes_true
 
 pytestmark = pytest.mark.timeout(300)
 
-# YARN starts a container, with a JVM in it, in place of one that was killed.
+# Maximum time for YARN to replace a killed container, including its JVM.
 NEW_CONTAINER_S = 60.0
 ROWS = np.random.default_rng(0).normal(size=(4000, 6))
 
@@ -32,10 +32,10 @@ def _parent(pid: int) -> int:
 
 
 def kill_executor(comm) -> None:
-    """The process of YARN that rank 1 runs in is killed, and all in it."""
+    """Kill the YARN container process of rank 1, with everything in it."""
     if comm.rank == 1:
         os.kill(_parent(os.getppid()), signal.SIGKILL)
-        # This process goes with the container, soon.
+        # This process ends soon, with its container.
         threading.Event().wait(NEW_CONTAINER_S)
     comm.barrier()
 
@@ -81,7 +81,7 @@ def runs_again(spark) -> bool:
     try:
         with rp.launch(engine="spark", spark=spark, workers=4, slots_timeout_s=30) as job:
             return [total for _, total in job.run(container)] == [10.0] * 4
-    # Spark may not know yet that the executor is lost.
+    # Spark may not yet know that the executor is lost.
     except (rp.EngineError, rp.RankFailed):
         return False
 

@@ -1,4 +1,4 @@
-"""Every command and program of the page on YARN runs as it is printed, and prints what the page says."""
+"""Run every command and program of the page on YARN as printed, and compare the output with the page."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Programs of ranks that call `torch.distributed`: each returns what it has seen, for either backend."""
+"""Rank programs that call `torch.distributed` with either backend and return their observations."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ SHAPES = ((), (5,), (3, 4), (0, 2))
 
 @contextmanager
 def group(backend="ripieno", **options):
-    """The process group of all ranks, by a backend."""
+    """Create the process group of all ranks with a backend."""
     import ripieno.torch
 
     torch.set_num_threads(1)
@@ -45,7 +45,7 @@ def digest(module):
 
 
 def given(rank, shape, dtype):
-    """Small whole numbers, so that sums of any order are the same bits."""
+    """Return small integers, so that sums in any order are bitwise equal."""
     numbers = torch.randint(0, 4, shape, generator=torch.Generator().manual_seed(rank))
     return numbers.to(dtype)
 
@@ -175,7 +175,7 @@ CALLS = {f"all_reduce of {name}": _all_reduce(op) for name, op in _OPS.items()} 
     "all_to_all_single, uneven": _all_to_all_single_of_parts,
     "isend and irecv": _send_and_recv,
 }
-# Complex numbers have no order, and PyTorch passes their parts on one by one, which have no product.
+# Complex numbers have no order, and PyTorch transfers their parts separately, so products are undefined.
 _COMPARING = ("all_reduce of product", "all_reduce of min", "all_reduce of max")
 # Calls that divide a tensor along its first axis.
 _OF_ROWS = (
@@ -188,7 +188,7 @@ _OF_PAIRS = ("isend and irecv",)
 
 
 def network():
-    """A small classifier with the same weights on every rank."""
+    """Return a small classifier with the same weights on every rank."""
     torch.manual_seed(3)
     return nn.Sequential(nn.Linear(20, 64), nn.BatchNorm1d(64), nn.ReLU(), nn.Linear(64, 3))
 
@@ -201,7 +201,7 @@ def rows():
 
 
 def trained_together(comm, backend):
-    """The bits of a network after some steps with several buckets of gradients, and of steps under `no_sync`."""
+    """Return the bits of a network after some steps with several gradient buckets, and of steps under `no_sync`."""
     with group(backend) as g:
         module = network()
         parallel = DistributedDataParallel(module, bucket_cap_mb=0.005, process_group=g)
@@ -267,7 +267,7 @@ def embedded(comm, backend):
 
 
 def meshed(comm):
-    """Sums along the rows and columns of a mesh of 2 x 2 ranks, and in a group that only its members have made."""
+    """Return sums along rows and columns of a mesh of 2 x 2 ranks, and in a group created only by its members."""
     from torch.distributed.device_mesh import init_device_mesh
 
     with group():
@@ -286,7 +286,7 @@ def meshed(comm):
 
 
 def coalesced(comm):
-    """Sums that are begun together, and parts that are gathered together."""
+    """Return sums that start together, and parts that are gathered together."""
     with group():
         tensors = [torch.full((3,), float(comm.rank + at)) for at in range(4)]
         with dist._coalescing_manager(async_ops=True) as together:
@@ -331,7 +331,9 @@ def compressed(comm, backend):
 
 
 def split(comm):
-    """Sums in the groups of even and of odd ranks, the number of the latest call, and a barrier with a limit."""
+    """Return sums in the groups of even and of odd ranks, the number of the latest call, and a barrier with a
+    timeout.
+    """
     with group():
         tensor = torch.ones(1)
         dist.all_reduce(tensor)

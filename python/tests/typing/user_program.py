@@ -68,7 +68,7 @@ def collectives(comm: rp.Communicator, scale: float, *, offset: int = 0) -> Floa
     assert_type(comm.scatter(rows), Floats)
     if (total := comm.reduce(1, root=0)) is not None:
         print(total + 1)
-    # Other ranks pass None; receivers need not request the value.
+    # The None of other ranks is not part of the value's type, so receivers need no check for it.
     with comm.broadcast_variable(mine, strategy="chain", block_bytes=1 << 20, per_host=True) as shared:
         assert_type(shared.value, Floats)
         assert_type(shared.delivery(), Delivery | None)
