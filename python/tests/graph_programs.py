@@ -1,4 +1,4 @@
-"""Graphs for tests, and the same one built by any ranks."""
+"""Graphs for tests, and the same graphs built by any number of ranks."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ import ripieno as rp
 
 
 def with_islands(directed: bool) -> nx.Graph:
-    """Some components of several sizes, vertices without edges, an edge from a vertex to itself."""
+    """Return a graph of components of several sizes, isolated vertices, and a loop."""
     graph = nx.gnm_random_graph(120, 110, seed=3, directed=directed)
     graph.add_edge(7, 7)
     return graph

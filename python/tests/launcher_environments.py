@@ -200,7 +200,7 @@ BATCH = {
     "ENVIRONMENT": "BATCH",
 }
 
-# The script of an sbatch -n 1 that was called in a step of 2 tasks
+# The script of an sbatch -n 1 called inside a step of 2 tasks
 BATCH_FROM_STEP = {
     "SLURM_CLUSTER_NAME": "cluster",
     "SLURM_CPUS_ON_NODE": "1",

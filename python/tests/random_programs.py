@@ -43,12 +43,12 @@ class CallKind(NamedTuple):
 
 @dataclass(frozen=True)
 class ProgramCall:
-    """A call of a kind, made at a place.
+    """A call of a kind, made on one of the communicators.
 
     Attributes
     ----------
     later : bool
-        Whether it is begun, and waited for when all others have been made; no option: ranks may differ in it.
+        Whether it only starts here and is waited for after all other calls. Not an option: ranks may differ in it.
     """
 
     kind: str
@@ -60,7 +60,7 @@ class ProgramCall:
         return f"{self.kind}({', '.join(f'{name}={value}' for name, value in self.options)}) in the {self.place}"
 
     def with_option(self, name: str, value: Any) -> ProgramCall:
-        """The same but for an option."""
+        """Return the same call with a changed option."""
         return replace(self, options=tuple((each, value if each == name else old) for each, old in self.options))
 
 
@@ -83,7 +83,7 @@ class PlayStage:
     is_later: bool = False
 
     def do(self, name: str, *args: Any, **options: Any) -> None:
-        """Make a call of the communicator now, or begin it."""
+        """Make a call of the communicator now, or start it."""
         if self.is_later:
             self.begun.append(getattr(self.comm, f"{name}_async")(*args, **options))
         else:
@@ -95,7 +95,7 @@ def array(rank: int, dtype: str, shape: tuple[int, ...]) -> np.ndarray:
 
 
 def rows(comm: rp.Communicator, keys: str, dtype: str, width: int) -> rp.KeyValues:
-    """Five rows, some under the keys of other ranks' rows."""
+    """Return five rows, some under the keys of other ranks' rows."""
     numbers = np.arange(5) + comm.rank
     given: Any = numbers if keys == "int64" else [f"key {number}" for number in numbers]
     return rp.KeyValues(given, array(comm.rank, dtype, (5, width) if width > 1 else (5,)))
@@ -202,7 +202,7 @@ def objects_of_root(at: PlayStage, how: str, root: int) -> None:
 
 
 def message(at: PlayStage, dtype: str, shape: tuple[int, ...], back: bool) -> None:
-    """From rank 0 to rank 1, and perhaps one back."""
+    """Send from rank 0 to rank 1, and optionally back."""
     if at.comm.rank < 2:
         for sender in (0, 1) if back else (0,):
             if at.comm.rank == sender:
@@ -461,7 +461,7 @@ class SeededProgram:
         draw = random.Random(seed)
         replicas = draw.choice((1, 1, 1, 1, 2))
         workers = 4 if replicas == 2 else draw.choice((2, 3))
-        # Rank 2 of 3 is no part of the "part", and gets no messages.
+        # Rank 2 of 3 is not in the "part", and gets no messages.
         odd = draw.randrange(workers if replicas == 2 else 2)
         # With several calls in flight, cycles of ranks across communicators are not detected.
         place = "copies" if replicas == 2 else draw.choice(("world", None, None))
@@ -480,7 +480,7 @@ def _drawn(draw: random.Random, only_place: str | None, but: str = "") -> Progra
 
 
 def _differing(draw: random.Random, calls: tuple[ProgramCall, ...], only_place: str | None) -> SeededDifference | None:
-    """One way to differ from these calls, or None if what was drawn is none."""
+    """Return one deviation from these calls, or None if the drawn one has no effect."""
     number = draw.randrange(len(calls))
     before, call, after = calls[:number], calls[number], calls[number + 1 :]
     how = draw.choice(("option", "option", "option", "option", "less", "more", "order", "other", "place"))
@@ -496,7 +496,7 @@ def _differing(draw: random.Random, calls: tuple[ProgramCall, ...], only_place: 
         other = _drawn(draw, only_place)
         return SeededDifference(f"{other} comes before call {number}", (*before, other, call, *after))
     if how == "order" and after and replace(after[0], later=call.later) != call:
-        # Calls of two communicators, and a message and a call, need no order as long as none waits for the other.
+        # Calls of two communicators, or a message and a call, need no order as long as neither waits for the other.
         need_none = call.place != after[0].place or "message" in (call.kind, after[0].kind)
         turned = (*before, after[0], call, *after[1:])
         return SeededDifference(f"calls {number} and {number + 1} are turned", turned, need_none)
@@ -534,12 +534,12 @@ def perform(comm: rp.Communicator, calls: tuple[ProgramCall, ...], replicas: int
 
 
 def play(program: SeededProgram, is_odd: bool = True) -> dict[int, BaseException | None]:
-    """Play it in a world of threads, with the odd rank as drawn, or like the others.
+    """Run it in a world of threads, with the odd rank deviating as drawn, or like the others.
 
     Returns
     -------
     dict of int to error or None
-        How each rank has ended; one that still waits is missing.
+        The outcome of each rank; ranks that still wait are missing.
     """
     workers = program.workers
     cards, met, over = [""] * workers, threading.Barrier(workers), threading.Event()
@@ -603,7 +603,7 @@ def fault_of(program: SeededProgram, is_odd: bool = True) -> str | None:
 
 
 def _tells(error: BaseException | None) -> bool:
-    """Whether an error says what two ranks have done, and which ranks these are."""
+    """Return whether an error names two ranks and their calls."""
     text = str(error)
     told = len(set(re.findall(r"called [^;]*|: [^;]*", text))) > 1 or "which sends" in text
     if isinstance(error, rp.CollectiveMismatch):

@@ -1,4 +1,6 @@
-"""Faults that are sure to meet the work: a rank is struck where all ranks have come, and none of them is done."""
+"""Faults that are sure to hit during the work: a rank is struck after all ranks have arrived and before any
+finishes.
+"""
 
 from __future__ import annotations
 
@@ -10,7 +12,7 @@ from pathlib import Path
 import ripieno as rp
 from watching import comes_true
 
-#: A rank that has not come by then never will.
+#: Maximum time for a rank to arrive.
 COMES_S = 60.0
 
 

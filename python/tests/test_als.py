@@ -1,4 +1,4 @@
-"""ALS: the factors of a plain NumPy loop, the same bits on any number of workers, files, ids, checkpoints, errors."""
+"""ALS: equal to a plain NumPy loop, bitwise equal on any number of workers; files, ids, checkpoints, errors."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ SOLVED = {False: {"implicit": False, "solver": "cholesky"}, True: {"implicit": T
 
 
 def made_up(user_count=60, item_count=25, seed=0):
-    """Ratings of 1 to 5 with a pattern in them; a user and an item have none."""
+    """Return ratings of 1 to 5 with a pattern; one user and one item have none."""
     random = np.random.default_rng(seed)
     taste, kind = random.random((user_count, 3)), random.random((item_count, 3))
     rated = random.random((user_count, item_count)) < 0.3
@@ -54,7 +54,7 @@ def model_of(**options):
 
 
 def start_of(ratings):
-    """The first item factors of a fit."""
+    """Return the first item factors of a fit."""
     seed = int(np.random.RandomState(3).randint(SEED_LIMIT))
     counts = np.diff(csr_matrix(ratings.T).indptr)
     options = ALSOptions(RANK, False, REG, ALPHA, "cholesky", 1, seed, None, NOTHING_TOLD, True)
@@ -212,7 +212,7 @@ def test_users_and_items_of_tables_are_called_as_in_the_table(world, tmp_path, i
         given = table.to_pandas()
     elif suffix == "columns":
         given = tuple(table[name].to_pylist() for name in ("userId", "movieId", "rating"))
-    # The same, numbered in the order of the names.
+    # The same ratings, with indices in the order of the names.
     has_user, has_item = np.diff(RATINGS.indptr) > 0, np.diff(RATINGS.tocsc().indptr) > 0
     expected = model_of(implicit=implicit).fit(RATINGS[has_user][:, has_item][:, ::-1])
 

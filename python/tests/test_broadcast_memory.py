@@ -1,4 +1,4 @@
-"""The memory that values of broadcasts take: its limit, what goes to disk, and the arrays that are in use meanwhile."""
+"""Memory of broadcast values: its limit, spilling to disk, and arrays in use meanwhile."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ def sample(seed: int) -> np.ndarray:
 
 
 def in_memory() -> int:
-    """Values that are mapped here and lie in memory."""
+    """Return the number of values mapped here that are in memory."""
     with open("/proc/self/maps") as maps:
         return len(set(re.findall(r" (\d+) +/memfd:ripieno-value", maps.read())))
 
@@ -177,7 +177,7 @@ def test_a_process_that_can_write_to_no_directory_has_broadcast_values_in_memory
 def test_wrong_limits_are_told(monkeypatch):
     for text in ("much", "0", "-1"):
         told = pytest.raises(InputError, match=f"{value_memory.VARIABLE}='{text}': expected a size")
-        # The process reads it once, here or in another test.
+        # The process reads it only once, here or in another test.
         with monkeypatch.context() as patch, told:
             patch.setenv(value_memory.VARIABLE, text)
             value_memory._OfProcess()

@@ -1,4 +1,4 @@
-"""Broadcast variables on real ranks: the bytes, where they lie, what happens when ranks die."""
+"""Broadcast variables on real ranks: contents, memory, and deaths of ranks."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from ripieno.errors import InputError
 from varied import exhaustively
 
 BLOCK_BYTES = 1000
-# Blocks so small that a value takes a while, and something can happen on the way.
+# Small blocks make a broadcast slow enough for events during it.
 SLOW_BLOCK_BYTES = 64
 SLOW_BYTES = {
     "chain": 2_000_000,
@@ -38,13 +38,13 @@ def sample(bytes_count: int) -> np.ndarray:
 
 
 def mapped() -> set[str]:
-    """The inodes of values that are mapped here."""
+    """Return the inodes of values mapped here."""
     with open("/proc/self/maps") as maps:
         return set(re.findall(r" (\d+) +/memfd:ripieno-value", maps.read()))
 
 
 def values_of_all_lengths(comm):
-    # A pickled array of no bytes is shorter than a block, and one of 5000 longer than five.
+    # The pickle of an array of 0 bytes is shorter than a block, and that of 5000 bytes longer than five.
     for strategy in LINK_STRATEGIES:
         for root in range(comm.world_size):
             for length in (0, 1, BLOCK_BYTES, 5 * BLOCK_BYTES):
@@ -273,7 +273,7 @@ def test_what_comes_from_whom_is_recorded_if_that_is_asked_for(world):
     for rank, fetches in enumerate(world(3).run(recorded)[1:], start=1):
         blob_bytes = sum(fetch.size_bytes for fetch in fetches)
         assert 5 * BLOCK_BYTES < blob_bytes < 6 * BLOCK_BYTES
-        # On a busy machine a rank may have been given another source meanwhile, and parts of blocks.
+        # On a busy machine a rank may have got another source meanwhile, and partial blocks.
         assert {fetch.block for fetch in fetches} == set(range(6))
         assert {fetch.sender for fetch in fetches} <= set(range(3)) - {rank}
         assert all(0 <= fetch.start_s <= fetch.end_s < PATIENCE_S for fetch in fetches)

@@ -70,7 +70,7 @@ def test_values_come_back_as_they_were(tmp_path):
         assert type(back[name]) is type(state[name])
         assert back[name].to_arrow().equals(state[name].to_arrow())
     assert list(back["table"]) == [2, 5] and back["table"].combiner == state["table"].combiner
-    # Nothing of this needed a pickle.
+    # None of these values needs a pickle.
     assert not list(folder.glob("*.pickle"))
 
 
@@ -111,7 +111,7 @@ def test_a_checkpoint_torn_anywhere_is_refused(tmp_path):
             assert f"delete {folder} to begin anew" in str(caught.value)
         (folder / name).write_bytes(data)
 
-    # Nothing of it was removed.
+    # Nothing was removed.
     assert content(folder) == whole and loaded(tmp_path).iteration == 3
 
 

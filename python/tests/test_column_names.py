@@ -35,7 +35,7 @@ FORMS = {
 
 @pytest.fixture(params=FORMS)
 def given(request, tmp_path):
-    """A table in one of the forms that have names."""
+    """Return a table in one of the forms with column names."""
     return lambda table: FORMS[request.param](table, tmp_path)
 
 

@@ -10,7 +10,7 @@ import pytest
 from ripieno.cli import main
 from varied import exhaustively
 
-#: Each option that names a result, of each command, with input that is not there: that is found out later.
+#: Every option that names a result, with nonexistent input, which is detected later.
 RESULTS = {
     "bench --json": ["bench", "barrier", "--json", "result.json"],
     "bench strategies --json": ["bench", "strategies", "--json", "result.json"],

@@ -1,4 +1,4 @@
-"""`ripieno report` puts results of runs side by side, with ratios, and says what cannot be compared."""
+"""`ripieno report` compares results of runs side by side, with ratios, and rejects incomparable ones."""
 
 from __future__ import annotations
 

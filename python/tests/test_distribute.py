@@ -23,7 +23,7 @@ from ripieno.comm.broadcast_variables import STRATEGIES
 from ripieno.errors import BroadcastError, InputError
 
 BLOCK_BYTES = 1000
-# Blocks so small that a file takes a while, and something can happen on the way.
+# Small blocks make a distribution slow enough for events during it.
 SLOW_BLOCK_BYTES = 64
 SLOW_BYTES = 800_000
 PATIENCE_S = 60.0
@@ -34,7 +34,7 @@ def sample(bytes_count: int) -> bytes:
 
 
 def places_of(strategy: str, *folders: object) -> dict[str, object]:
-    """The option that a strategy needs beside its name."""
+    """Return the additional options of a strategy."""
     return {"strategy": strategy, "places": list(map(str, folders)) if strategy == "shared-file" else ()}
 
 
@@ -318,7 +318,7 @@ def test_a_file_that_is_not_there_is_told_before_any_host_is_asked(tmp_path):
 
 
 def rank_of(child: subprocess.Popen[str], rank: int) -> int:
-    """The process of a rank that the command has started."""
+    """Return the PID of a rank that the command has started."""
     deadline = time.monotonic() + PATIENCE_S
     while time.monotonic() < deadline:
         children = Path(f"/proc/{child.pid}/task/{child.pid}/children").read_text().split()
@@ -340,7 +340,7 @@ def first_block(path: Path) -> bytes:
 def killed_on_the_way(
     tmp_path: Path, victim: int, *options: str, by: int = signal.SIGKILL
 ) -> tuple[int, dict[str, object] | None, str]:
-    """How the command ends if a rank is killed once a receiver has some blocks."""
+    """Return how the command ends if a rank is killed after a receiver has some blocks."""
     (tmp_path / "given").write_bytes(sample(SLOW_BYTES))
     child = command(
         tmp_path / "given", "--workers", 4, "--out", f"{tmp_path}/{{rank}}/f", "--json", "--block", SLOW_BLOCK_BYTES,
@@ -377,7 +377,7 @@ def test_a_receiver_that_is_killed_is_reported_and_resumes_where_it_was(tmp_path
     assert rows[2]["found_bytes"] > 0 and rows[2]["found_bytes"] + rows[2]["fetched_bytes"] == SLOW_BYTES
 
 
-# A copy that is given out slowly, so that something can happen on the way: 16 KB in a second.
+# A slow source, with 16 KB per second, so that events can occur during the copy.
 SLOW_PLACE = """
 import sys, time
 from ripieno.comm import file_distribution

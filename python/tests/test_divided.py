@@ -1,4 +1,4 @@
-"""Divided centroids: every worker has a share, and rows get what they get of whole ones, whatever the blocks."""
+"""Divided centroids: every worker has a share, and rows get the same results as with whole ones, for any block size."""
 
 from __future__ import annotations
 
@@ -16,13 +16,13 @@ from varied import exhaustively
 
 SEED = 3
 K = 300
-#: So small that a worker's share is many blocks.
+#: Small enough that a worker's share has many blocks.
 FEW_BYTES = 2000
 
 
 @pytest.fixture(scope="module")
 def rows():
-    """Bytes around two hundred places."""
+    """Return rows of bytes around two hundred centres."""
     random = np.random.default_rng(SEED)
     places = random.integers(40, 216, size=(200, 12))
     return (places[random.integers(200, size=3000)] + random.integers(-30, 31, size=(3000, 12))).astype(np.uint8)

@@ -1,4 +1,4 @@
-"""Every collective takes every array, blocking and not, and means the same in a world of one as in one of many.
+"""Every collective accepts every array, blocking and nonblocking, with the same meaning in worlds of any size.
 
 The programs run on every rank and check there; a failed assertion is raised in the test as the culprit's.
 """
@@ -51,7 +51,9 @@ def read_only(array: np.ndarray) -> np.ndarray:
 
 
 def arrays(ranks: int, dtypes: list[Any]) -> dict[str, list[np.ndarray]]:
-    """Arrays of every type in every layout, one per rank; ranks have other numbers of rows, and the second has none."""
+    """Return arrays of every type in every layout, one per rank; numbers of rows differ, and the second rank has
+    none.
+    """
     return {
         f"{dtype} {name}": [read_only(layout(grid(rank, dtype))) for rank in range(ranks)]
         for dtype in dtypes
@@ -104,7 +106,7 @@ def moves(comm: Any, every: list[np.ndarray]) -> list[tuple[Any, Any]]:
 
 
 def moves_of_rows(comm: Any, every: list[np.ndarray]) -> list[tuple[Any, Any]]:
-    """Likewise where the numbers of rows are known."""
+    """Return the same for calls with known numbers of rows."""
     p, rank, root = comm.world_size, comm.rank, comm.world_size - 1
     mine, before = every[rank], every[rank - 1]
     rows, mine_often = (np.concatenate(each, dtype=mine.dtype) for each in (every, [mine] * p))
@@ -139,7 +141,7 @@ def moves_of_rows(comm: Any, every: list[np.ndarray]) -> list[tuple[Any, Any]]:
 
 
 def reductions(comm: Any, every: list[np.ndarray], op: str) -> list[tuple[Any, Any]]:
-    """Likewise for reductions, which are in this machine's byte order."""
+    """Return the same for reductions, which use this machine's byte order."""
     p, rank, root = comm.world_size, comm.rank, comm.world_size - 1
     mine = every[rank]
     native = mine.dtype.newbyteorder("=")
@@ -329,7 +331,7 @@ def test_an_out_that_does_not_fit_is_refused_in_every_world(world, workers):
 
 
 def casts(comm: rp.Communicator) -> None:
-    """Where `out` is of a wider type than the values, also where the root alone has one."""
+    """Check results in an `out` of a wider type than the values, also if only the root has one."""
     p, rank, root = comm.world_size, comm.rank, comm.world_size - 1
     mine, at_root = np.full((2, 3), rank + 1, "f4"), rank == root
     total, rows = np.full((2, 3), p * (p + 1) / 2), np.repeat(np.arange(1.0, p + 1), 2)[:, None].repeat(3, axis=1)

@@ -27,7 +27,7 @@ BLOCKS = [
     for number, block in enumerate(re.findall(r"^```python\n(.*?)^```", page.read_text(), re.MULTILINE | re.DOTALL), 1)
 ]
 
-# The others take files, or are run by commands of their own.
+# The other examples need files, or have their own commands.
 PROGRAMS = [ROOT / "examples" / f"{name}.py" for name in ("als", "logistic", "mds")]
 
 
@@ -91,7 +91,7 @@ def test_no_page_has_examples_that_nothing_runs():
     ],
 )
 def test_docstring_examples_run(module):
-    # By its name in sys.modules: the package offers the function `launch` under the same name.
+    # Imported by the name in sys.modules: the package exports the function `launch` under the same name.
     import_module(f"ripieno.{module}")
 
     results = doctest.testmod(sys.modules[f"ripieno.{module}"])

@@ -24,7 +24,7 @@ NEAR = ("spectral",)
 OTHERS = ("sgd",)
 #: Fits with few iterations, and the iteration after which they are killed; all others after an odd number.
 EARLY = {"logistic": 2, "components": 2}
-#: A worker that has all edges needs no round for the components.
+#: A worker with all edges needs no round for the components.
 ALONE_OR_MANY = [(name, workers) for name in FITS for workers in (1, 3) if (name, workers) != ("components", 1)]
 CASES = [*((name, 2) for name in FITS), *exhaustively(*ALONE_OR_MANY)]
 
@@ -35,7 +35,7 @@ class StopFit(BaseException):
 
 @pytest.fixture(scope="module")
 def job_of():
-    """Jobs that outlive the fits that are killed."""
+    """Provide jobs that outlive killed fits."""
     with ExitStack() as jobs:
         yield functools.cache(lambda workers: jobs.enter_context(rp.launch(workers=workers, threads=1)))
 
@@ -147,5 +147,5 @@ def test_runs_from_several_starts_are_counted_together(tmp_path, monkeypatch):
     )
     parameters = {"n_clusters": 5, "init": "random", "n_init": 4, "random_state": 3, "tol": 0.0, "max_iter": 4}
     rp.KMeans(**parameters, checkpoint=tmp_path, every=5).fit(*FITS["kmeans"].data)
-    # Three iterations of each run are followed by others.
+    # Each run has more iterations after three.
     assert numbers == [(1, 5), (3, 10)]

@@ -28,13 +28,13 @@ from ripieno.launch.job.local import LocalJob
 from varied import exhaustively
 from watching import comes_true, open_descriptors
 
-#: Schedules that are asked for are played alone, others beside other tests, on machines that are busy.
+#: Requested schedules run alone; otherwise they run beside other tests, on busy machines.
 ASKED = os.environ.get("RIPIENO_SCHEDULES")
 HEARTBEAT_S = 1.0 if ASKED else 2.0
-#: After this the caller knows; slower machines get `SLACK_S` more.
+#: Time until the caller is notified; slower machines get `SLACK_S` more.
 PROMPT_S = HEARTBEAT_S + 1.0
 SLACK_S = 2.0 if ASKED else 30.0
-#: Ranks that are stopped before they have met the others are found by looking at them.
+#: Ranks stopped before the rendezvous are detected by inspecting them.
 STOPPED_EARLY_S = 5.0
 STEPS = 30
 # Background processes of a shell ignore Ctrl-C, and their children inherit that.
@@ -109,7 +109,7 @@ def commit(fault: str) -> None:
     elif fault == "close descriptors":
         os.closerange(3, 1 << 12)
     elif fault == "out of memory":
-        # Within what the process may have, so that no other one is hit.
+        # Within the limit of this process, so that no other process is killed.
         resource.setrlimit(resource.RLIMIT_AS, (1 << 33, resource.getrlimit(resource.RLIMIT_AS)[1]))
         np.ones(1 << 31)
     else:
@@ -117,7 +117,7 @@ def commit(fault: str) -> None:
 
 
 def calls(comm: rp.Communicator, step: int) -> None:
-    """One of the collectives, and whether it is right."""
+    """Make one of the collectives and check its result."""
     p, kind = comm.world_size, step % 8
     if kind == 0:
         assert comm.allreduce(np.full(50_000, comm.rank + 1.0))[-1] == p * (p + 1) / 2
@@ -140,7 +140,7 @@ def calls(comm: rp.Communicator, step: int) -> None:
 
 
 def program(comm: rp.Communicator, schedule: HostileSchedule, folder: Path) -> tuple[int, int]:
-    """Many calls; to a victim something happens, once."""
+    """Make many calls; a victim suffers one fault."""
     world_rank, mark = comm.rank, folder / str(comm.rank)
     is_victim = world_rank in schedule.victims and comm.world_size == schedule.workers and not mark.exists()
     comm.barrier()
@@ -151,7 +151,7 @@ def program(comm: rp.Communicator, schedule: HostileSchedule, folder: Path) -> t
             mark.touch()
             if schedule.fault in ("raise", "out of memory"):
                 commit(schedule.fault)
-            # It comes from another thread while this one is in a call, or between two.
+            # Another thread inflicts it, while this one is in a call or between two.
             timer = threading.Timer(schedule.delay_s, commit, (schedule.fault,))
             timer.start()
         if is_victim and schedule.strikes("between calls", step):
@@ -224,9 +224,9 @@ def play(schedule: HostileSchedule, folder: Path, monkeypatch: pytest.MonkeyPatc
 
 
 def left_behind() -> tuple[list[str], list[str], int]:
-    """Descriptors, shared memory, and threads of this process."""
+    """Return the descriptors, shared memory, and threads of this process."""
     gc.collect()
-    # Those are of other programs that run now: semaphores, and shared memory of Open MPI.
+    # Ignore those of other running programs: semaphores, and shared memory of Open MPI.
     shared = sorted(name for name in os.listdir("/dev/shm") if not name.startswith(("sem.", "vader_segment.")))
     return open_descriptors(), shared, threading.active_count()
 
@@ -264,7 +264,7 @@ SCRIPT_OF_A_SCHEDULE = """
 """
 #: Message of the command about a suspended job.
 SUSPENDED = "let them go on by kill -CONT"
-#: After the first failure ranks have this long for last words, and one that has lost its connection to end.
+#: Time after the first failure for final messages of ranks, and for a rank without a connection to end.
 LAST_S = 12.0
 
 
@@ -330,11 +330,11 @@ LACKS = {
 
 
 def lack(what: str) -> None:
-    """Let this process have no more descriptors, 256 MiB more of memory, or files of 4 KiB at most."""
+    """Limit this process to its current descriptors, to 256 MiB more memory, or to files of at most 4 KiB."""
     size_bytes = int(Path("/proc/self/statm").read_text().split()[0]) * resource.getpagesize()
     kind, value = {
         "descriptors": (resource.RLIMIT_NOFILE, 3),
-        # The system's libraries end a process that has not even memory for a thread.
+        # System libraries abort a process that has no memory for another thread.
         "memory": (resource.RLIMIT_AS, size_bytes + (256 << 20)),
         "disk": (resource.RLIMIT_FSIZE, 1 << 12),
     }[what]

@@ -34,7 +34,7 @@ HOSTS = 4
 HEARTBEAT_S, LATE_S = (1.0, 4.0) if ASKED else (2.0, 8.0)
 #: Time limit for a call to end or raise; slower machines get more.
 CALL_S = HEARTBEAT_S + (2.0 if ASKED else 15.0)
-#: An agreement that does not come about is given up after this, and to meet takes a heartbeat timeout and a second.
+#: An agreement is given up after this time; a rendezvous takes a heartbeat timeout and a second.
 SHRINK_S = LATE_S + 7 * HEARTBEAT_S + (2.0 if ASKED else 15.0)
 #: Work time of ranks, and durations of faults: shorter and longer than the timeouts.
 WORK_S, BRIEF_S, LONG_S = 2.0, 0.3 * HEARTBEAT_S, 2.0 * HEARTBEAT_S + LATE_S
@@ -54,7 +54,7 @@ class HostSchedule:
 
     @classmethod
     def drawn(cls, seed: int) -> HostSchedule:
-        """The schedule of a seed; every fault comes in turn."""
+        """Return the schedule of a seed; faults alternate by seed."""
         draw = random.Random(seed)
         victim, other = draw.sample(range(HOSTS), 2)
         return cls(seed, FAULTS[seed % len(FAULTS)], victim, other, draw.uniform(0.1, 1.0))
@@ -107,7 +107,7 @@ def strike_when_told(folder: Path, rank: int) -> None:
 
 
 def write(path: Path, what: object) -> None:
-    """There as a whole or not at all."""
+    """Write a file atomically."""
     part = path.with_suffix(".part")
     part.write_text(json.dumps(what))
     part.rename(path)
@@ -141,7 +141,7 @@ def strike(lab: Lab, schedule: HostSchedule, folder: Path) -> None:
 
 
 def seeds() -> range:
-    """As many as are asked for, at most."""
+    """Return the requested number of seeds."""
     first, _, last = (ASKED or f"0..{COUNT + 1}").rpartition("..")
     return range(int(first or 0), min(int(last), int(first or 0) + COUNT + 1))
 

@@ -17,7 +17,7 @@ WORDS = np.array(["", "é", "日本", "a" * 40, "fig", *(f"word {number}" for nu
 
 
 def rows_of(rank: int, p: int, kind: str, dtype: str = "int64", width: int | None = None) -> rp.KeyValues:
-    """Small whole numbers, exact in every type and order; one key has half of the rows, rank 1 has none."""
+    """Return small integers, exact in every type and order; one key has half of the rows, rank 1 has none."""
     random = np.random.default_rng([rank, p, width or 0])
     count = 0 if rank == 1 else 400
     chosen = np.where(random.random(count) < 0.5, 3, random.integers(0, len(WORDS), count))
@@ -26,7 +26,7 @@ def rows_of(rank: int, p: int, kind: str, dtype: str = "int64", width: int | Non
 
 
 def grouped(p: int, *args) -> dict:
-    """All ranks' rows by key, in the order of the ranks."""
+    """Return all ranks' rows by key, in the order of the ranks."""
     groups: dict = {}
     for rank in range(p):
         rows = rows_of(rank, p, *args)

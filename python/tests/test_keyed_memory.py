@@ -1,4 +1,4 @@
-"""Beyond a memory limit rows go to temporary files, and nothing else changes."""
+"""Beyond a memory limit rows go to temporary files, with unchanged results."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ def same_within_a_limit(comm, folder, kind):
             )
             assert told["spilled_bytes"] == 0 < limited_told["spilled_bytes"]
             if combine is np.hypot:
-                # Rows that do not fit are folded in several goes.
+                # Rows that do not fit are reduced in several passes.
                 assert free.sorted().to_arrow().column("key").equals(limited.sorted().to_arrow().column("key"))
                 np.testing.assert_allclose(free.sorted().values, limited.sorted().values, rtol=1e-12)
             else:

@@ -78,7 +78,7 @@ LARGE = {"float16": 2.0**11, "float32": 2.0**24}
 
 
 def sums_of_short_floats(comm):
-    # An odd number of ones on each rank: a partial sum that is rounded before it travels changes the result.
+    # An odd number of ones on each rank: rounding a partial sum before sending it would change the result.
     for dtype, large in LARGE.items():
         ones = np.ones(5 if comm.rank else 6, dtype)
         ones[0] = 1 if comm.rank else large
@@ -108,7 +108,7 @@ def test_local_sums_of_short_floats_accumulate_in_float64():
         for one in values[1:]:
             table.add(3, np.array([one]))
         np.testing.assert_array_equal(table[3], expected, strict=True)
-    # So many keys that each part of the hashes has a table of its own.
+    # Enough keys that each part of the hash range has a separate table.
     keys = np.tile(np.arange(100_000), 9)
     values = np.ones(900_000, np.float32)
     values[:100_000] = 2.0**24

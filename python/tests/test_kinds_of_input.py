@@ -56,7 +56,7 @@ NOT_FINITE = {"NaN": np.nan, "infinity": np.inf}
 
 
 TABLE = pa.table(dict(zip("abc", ROWS.T.astype(np.float64), strict=True)))
-# Each is made anew: a stream flows once.
+# Each is created anew: a stream can be read only once.
 STREAMS = {
     "Arrow stream": TABLE.to_reader,
     "DuckDB relation": lambda: duckdb.from_arrow(TABLE),

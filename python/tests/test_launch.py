@@ -203,7 +203,7 @@ def test_programs_run_in_the_callers_current_directory(tmp_path, monkeypatch):
             (tmp_path / name).mkdir()
             monkeypatch.chdir(tmp_path / name)
             assert job.run(lambda comm: os.getcwd()) == [str(tmp_path / name)] * 2
-        # A program may leave the directory, and later ones find themselves there.
+        # A program may change the directory, which persists for later programs.
         assert job.run(lambda comm: os.chdir("/")) == [None, None]
         assert job.run(lambda comm: os.getcwd()) == ["/", "/"]
 
@@ -307,7 +307,7 @@ class Custom(Exception):
 
 
 class Stubborn(Exception):
-    """Cannot be made again from its arguments."""
+    """An exception that cannot be recreated from its arguments."""
 
     def __init__(self, code, text):
         super().__init__(f"{code}: {text}")
@@ -567,7 +567,7 @@ FAILURES = [meet_a_mismatch, lose_rank_1, raise_where_all_look, leave_one_comput
 FAILURES += [lambda comm: undefined]  # noqa: F821
 
 
-# Others are in test_nothing_is_left_of_jobs_that_have_outlived_failures.
+# More cases are in test_nothing_is_left_of_jobs_that_have_outlived_failures.
 @pytest.mark.parametrize(
     "program",
     [lose_rank_1, leave_one_computing, *exhaustively(meet_a_mismatch, raise_where_all_look, FAILURES[-1])],
@@ -672,7 +672,7 @@ def test_a_trace_has_what_was_done_before_and_after_a_failure(tmp_path):
     assert {"barrier", "allreduce"} <= names
 
 
-# The communicator of a program
+#: The communicator of a program
 
 
 @pytest.mark.parametrize("workers", [1, 2])
@@ -1005,7 +1005,7 @@ def start_launcher(folder: Path, wait: str) -> tuple[subprocess.Popen, list[int]
 def test_ctrl_c_ends_all_workers_without_noise(tmp_path, wait):
     launcher, pids = start_launcher(tmp_path, wait)
 
-    # A terminal sends it to the whole process group.
+    # A terminal sends the signal to the whole process group.
     os.killpg(launcher.pid, signal.SIGINT)
     _, errors = launcher.communicate(timeout=20)
 

@@ -306,7 +306,7 @@ MEET = "import ripieno as rp, sys; sys.exit(rp.init().allreduce(1) != 2)"
 
 
 def start(directory: Path, job: str, rank: int) -> subprocess.Popen[bytes]:
-    """A rank of a job of torchrun's that meets there."""
+    """Start a rank of a torchrun job with its rendezvous there."""
     own = {"RANK": str(rank), "TORCHELASTIC_RUN_ID": job, "RIPIENO_DIRECTORY": str(directory)}
     return subprocess.Popen([sys.executable, "-c", MEET], env={**os.environ, **TORCHRUN, **own})
 

@@ -1,4 +1,4 @@
-"""Layouts: networkx's positions, the same bits with any number of workers."""
+"""Layouts: networkx's positions, bitwise equal for any number of workers."""
 
 from __future__ import annotations
 

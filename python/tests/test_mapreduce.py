@@ -260,7 +260,7 @@ def test_local_reduction_sends_what_one_of_eight_tasks_gives(world):
             assert (result.values == 16).all() and len(result) == len(keys)
             return job.statistics[-1].shuffle.bytes
 
-    # Half of the rows of each rank have their home on the other one.
+    # Half of the rows of each rank belong to the other rank.
     assert sent_bytes(True) == pytest.approx(len(keys) * 101 * 8, rel=0.05)
     assert sent_bytes(True) / sent_bytes(False) == pytest.approx(1 / 8, rel=0.02)
 

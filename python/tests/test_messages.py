@@ -145,7 +145,7 @@ COLLECTIVES = {
 
 
 def passing_each_other(comm, length):
-    """Messages of rank 1 to rank 0, each beside one of the collectives that it is received or sent behind."""
+    """Send messages from rank 1 to rank 0, each received or sent beside one of the collectives."""
     for collective in COLLECTIVES.values():
         for receives_first in (True, False):
             for into, tag in ((None, None), (np.empty(length), None), (None, 7), (np.empty(length), rp.ANY_TAG)):
@@ -232,7 +232,7 @@ def members_only(comm):
                 assert part.first_ranks == members
                 assert part.allgather(comm.rank) == members
                 assert part.allreduce(1) == size
-    # Groups that overlap, and splits between them.
+    # Overlapping groups, and splits between them.
     halves = comm.split(comm.rank % 2)
     pairs = [comm.group([low, low + 1]) for low in range(comm.world_size - 1) if comm.rank in (low, low + 1)]
     assert all(pair.allreduce(1) == 2 for pair in pairs)

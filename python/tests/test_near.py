@@ -1,4 +1,4 @@
-"""Near assignment: it loses little, says how much, and finds the same for any number of workers."""
+"""Near assignment: a small, measured loss, equal for any number of workers."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ K = 300
 
 @pytest.fixture(scope="module")
 def rows():
-    """Bytes around two hundred places."""
+    """Return rows of bytes around two hundred centres."""
     random = np.random.default_rng(SEED)
     places = random.integers(40, 216, size=(200, 12))
     return (places[random.integers(200, size=4000)] + random.integers(-30, 31, size=(4000, 12))).astype(np.uint8)

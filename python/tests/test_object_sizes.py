@@ -7,7 +7,7 @@ import pytest
 from ripieno._native import FRAME_ROOM_BYTES
 from ripieno.wire import objects
 
-#: More than a frame, and few enough steps to meet every bound.
+#: Beyond the size of a frame, in steps small enough to hit every limit.
 SIZES = [*range(0, FRAME_ROOM_BYTES + 80, 3), 1000, 1025, 5000]
 
 
@@ -108,7 +108,7 @@ def test_ranks_may_give_short_and_long_objects_of_all_kinds(everywhere):
 
 
 class Interrupted:
-    """Is interrupted the first time that it is pickled."""
+    """Raises KeyboardInterrupt the first time that it is pickled."""
 
     count = 0
 

@@ -16,7 +16,7 @@ from stand_in_engine import StandIn
 from strikes import strike_once
 from watching import comes_true, gone_within, open_descriptors
 
-#: Far more than a machine needs that is busy, and less than any wait that is not the one at hand.
+# Far more than a busy machine needs, and less than all other timeouts.
 HANGS_S = 40.0
 WORKERS = 4
 POLICIES = ["shrink", "respawn"]
@@ -32,7 +32,7 @@ def sums(comm, table, folder, victims, signal_number):
 
 
 def right(results, world_size):
-    """Whether that is what all ranks of a world of this size have got."""
+    """Return whether these are the results of all ranks of a world of this size."""
     total = world_size * (world_size + 1) / 2
     return [each[:-1] for each in results] == [
         (rank, world_size, world_size, total, list(range(world_size)), 10 * rank) for rank in range(world_size)
@@ -50,7 +50,7 @@ def test_a_program_begins_again_without_the_dead_or_with_others_for_them(tmp_pat
         with pytest.warns(RuntimeWarning, match=rf"killed by SIGKILL.*sums begins again on {left} rank"):
             results = job.run(sums, table, tmp_path, victims, signal.SIGKILL)
         assert right(results, left) and job.workers == left
-        # Two may die one after the other, the second one when they meet; then all are started anew.
+        # Two may die in sequence, the second during the rendezvous; then all ranks are restarted.
         assert set(job.lost) <= set(victims) and job.lost
         if len(victims) == 1:
             living = [pid for rank, pid in enumerate(pids) if rank not in victims]

@@ -302,12 +302,12 @@ def test_files_of_each_rank_are_read_whole(world, tmp_path):
 
 
 def own(make, *data, **options):
-    """A call of `fit` on own rows."""
+    """Return a call of `fit` on own rows."""
     return lambda comm: make().fit(*data, comm=comm, rows="own", **options)
 
 
 def shared(make, *data, rows=None, **options):
-    """A call of `fit` on rows that are to be the same."""
+    """Return a call of `fit` on rows that must be equal on all ranks."""
     return lambda comm: make().fit(*data, comm=comm, rows=rows, **options)
 
 
@@ -360,7 +360,7 @@ def test_whose_rows_they_are_is_no_question_without_ranks():
 
 
 def in_turn(splits, comm):
-    """Every rank reads each third split, as where each host has replicas of some."""
+    """Assign every third split to each rank, as with replicas on every host."""
     return list(range(comm.rank, len(splits), comm.world_size))
 
 

@@ -1,4 +1,4 @@
-"""PageRank is networkx's for any number of workers, to the same bits each time, and bad input is named."""
+"""PageRank equals networkx's, with bitwise equal results for any number of workers; bad input is reported."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ TOL = 1e-13
 
 
 def rmat(scale, edge_count, seed):
-    """Edges of a random graph with hubs (Graph500's parameters), its ids shuffled."""
+    """Return edges of a random graph with hubs (Graph500's parameters) and shuffled ids."""
     random = np.random.default_rng(seed)
     draws = random.random((edge_count, scale))
     sources = ((draws >= 0.76) @ (1 << np.arange(scale))).astype(np.int64)
@@ -35,7 +35,7 @@ def rmat(scale, edge_count, seed):
 
 
 def odd_graph():
-    """Dangling and isolated vertices, loops, words for nodes."""
+    """Return a graph with dangling and isolated vertices, loops, and strings as nodes."""
     graph = nx.gn_graph(150, seed=1)
     graph.add_edges_from([(3, 3), (7, 90), (0, 0), ("a", "b"), ("b", "a"), ("a", 4)])
     graph.add_nodes_from(["alone", 1000])
@@ -68,14 +68,14 @@ def distance(model, want):
 
 
 def fit_all(comm, graphs, **parameters):
-    """Ranks of several graphs, by ranks that stand ready."""
+    """Return the PageRanks of several graphs, computed by existing ranks."""
     models = [PageRank(**{**parameters, **more}).fit(graph, comm=comm) for graph, more in graphs]
     return [(model.vertices_, model.ranks_, model.n_iter_) for model in models]
 
 
 @pytest.mark.parametrize("workers", WORKERS)
 def test_ranks_are_those_of_networkx_to_the_same_bits_each_time(world, workers):
-    # Iterations are fewer, the less damping there is.
+    # Lower damping needs fewer iterations.
     first, again = (world(workers).run(fit_all, list(CASES.values()), tol=TOL, damping=0.5) for _ in range(2))
     for name, ours, repeated in zip(CASES, zip(*first, strict=True), zip(*again, strict=True), strict=True):
         graph, parameters = CASES[name]

@@ -12,23 +12,23 @@ import pytest
 import ripieno as rp
 
 DTYPES = ("i1", "i2", "i4", "i8", "q", "u1", "u2", "u4", "u8", "Q", "f2", "f4", "f8")
-#: More than a thread calls before the core of its rank is given to it.
+#: More calls than a thread makes before the core's ownership is biased to its rank.
 MANY = 50
 
 
 class MarkedValue(np.ndarray):
-    """An array of another class."""
+    """A subclass of arrays."""
 
 
 def arrays(rank):
-    """Arrays that are plain, and some that are not, with small values."""
+    """Yield plain and other arrays with small values."""
     whole = np.arange(6).reshape(2, 3) + rank
     yield from (whole.astype(dtype) for dtype in DTYPES)
     yield np.zeros((0, 3))
     yield np.full((), rank + 1.0)
     yield whole.astype(">f4")
     yield whole.astype("f8").view(MarkedValue)
-    yield np.arange(6, dtype=np.uint8).repeat(2)[1:9].view("f4") * 0 + rank  # not where a number is to lie
+    yield np.arange(6, dtype=np.uint8).repeat(2)[1:9].view("f4") * 0 + rank  # misaligned
 
 
 def reduced(comm):
@@ -84,7 +84,7 @@ def numbers(comm):
                 assert type(combined) is type(number)
                 assert combined == combine([number + rank - comm.rank for rank in ranks])
         assert math.isnan(comm.allreduce(math.nan if comm.rank == 0 else 1.0, "max"))
-        # The one way and the other are one call.
+        # Both paths are the same call for other ranks.
         for number in (3, 0.5):
             total = comm.allreduce(number) if comm.rank else comm.allreduce_async(number).wait()
             assert total == number * comm.world_size
@@ -208,7 +208,7 @@ def wait_for_the_other_thread(comm, path):
         while not path.exists():
             time.sleep(0.001)
     else:
-        # It can do so only if the call that waits lets it.
+        # The timer can run only if the waiting call releases the GIL.
         threading.Timer(0.2, path.touch).start()
     comm.barrier()
     return value[0]

@@ -164,12 +164,12 @@ def test_a_trace_of_a_script_has_a_track_per_rank_with_waits_inside_collectives(
         of_rank = [event for event in slices(trace) if event["tid"] == rank]
         outer = [event for event in of_rank if not event["name"].startswith("waiting")]
         assert [event["name"] for event in outer if event["name"] == "allreduce"] == ["allreduce"] * 5
-        # One after the other, and each wait inside the collective that waits.
+        # In sequence, and each wait inside its collective.
         assert all(a["ts"] + a["dur"] <= b["ts"] for a, b in pairwise(outer))
         for wait in (event for event in of_rank if event not in outer):
             inside = [a for a in outer if a["ts"] <= wait["ts"] and wait["ts"] + wait["dur"] <= a["ts"] + a["dur"]]
             assert len(inside) == 1
-    # No rank leaves before the last has come: one clock for all, so it shows.
+    # No rank leaves before the last has arrived, as one clock for all shows.
     for sequence in range(5):
         meeting = [event for event in slices(trace, "allreduce") if event["args"]["sequence"] == sequence]
         assert len(meeting) == 3

@@ -23,14 +23,14 @@ WORKERS = 4
 REPLICAS = [(0, 2), (1, 3)]
 LENGTH = 20_000
 ROUNDS = 60
-# A victim goes no further, so it is killed somewhere before.
+# A victim stops there, so it is killed before.
 LAST_ROUND_OF_VICTIMS = 30
-#: A process that is killed has ended by then.
+#: Maximum time for a killed process to end.
 GONE_S = 60.0
 
 
 def deaths() -> list[tuple[int, ...]]:
-    """Every set of ranks that leaves a replica of each."""
+    """Return every set of ranks that leaves a replica of each."""
     choices = itertools.product(*[[(), *((rank,) for rank in replicas)] for replicas in REPLICAS])
     return [tuple(sorted(sum(choice, ()))) for choice in choices if any(choice)]
 
@@ -38,7 +38,7 @@ def deaths() -> list[tuple[int, ...]]:
 def reduce_for_long(comm, victims):
     """Reduce dense and sparse rows in many rounds. Victims report their start, and stop half way."""
     world_rank = comm.rank
-    # Rank 0 has the first two thirds, rank 1 the last two; both want every other row.
+    # Rank 0 has the first two thirds, rank 1 the last two; both request every other row.
     rows = np.arange(2 * LENGTH) + LENGTH * (world_rank % 2)
     wanted = np.arange(0, 3 * LENGTH, 2)
     givers = 1.0 + ((wanted >= LENGTH) & (wanted < 2 * LENGTH))
@@ -129,7 +129,7 @@ def test_every_rank_is_told_of_the_last_replica_within_two_seconds():
 
 
 def lose_first(comm, rounds):
-    """The logical ranks, after rank 0 of the world has died between calls of theirs."""
+    """Return the logical ranks after rank 0 of the world has died between their calls."""
     logical = comm.replicate(2)
     for number in range(rounds):
         if comm.rank == 0 and number == rounds // 2:
@@ -217,7 +217,7 @@ class ReplicaReport:
             channel.close()
 
     def say(self, rank, kind, value=None):
-        """One message, which the launcher hears at once."""
+        """Send one message, which the launcher receives immediately."""
         self.theirs[rank].send(kind, value)
         self.heard.hear(self.members[rank])
 

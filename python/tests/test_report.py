@@ -1,4 +1,4 @@
-"""The report is one file that shows what happened and fetches nothing."""
+"""The report is one self-contained file."""
 
 from __future__ import annotations
 

@@ -219,7 +219,7 @@ def test_rows_that_go_to_disk_are_told(caplog):
 
 
 class ByTcp:
-    """A native communicator that wanted to share memory with rank 2."""
+    """A native communicator that could not use shared memory with rank 2."""
 
     def second_choices(self) -> list[tuple[int, str]]:
         return [(2, "TCP, for: no memfd")]

@@ -1,4 +1,4 @@
-"""SparseSGD: the steps of a plain computation, scikit-learn's accuracy and contract, and rows wherever they are."""
+"""SparseSGD: the steps of a plain computation, scikit-learn's accuracy and contract, and any placement of rows."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ SEED = 7
 
 
 def sparse_rows(row_count: int = 300, column_count: int = 40) -> tuple[csr_matrix, np.ndarray]:
-    """Rows of few entries, and which of two classes a noisy plane says."""
+    """Return rows of few entries, with classes from a noisy plane."""
     random = np.random.default_rng(SEED)
     X = csr_matrix(random_array((row_count, column_count), density=0.2, rng=random, data_sampler=random.normal))
     scores = X @ random.normal(size=column_count) + 0.1 * random.normal(size=row_count)
@@ -35,7 +35,7 @@ def sparse_rows(row_count: int = 300, column_count: int = 40) -> tuple[csr_matri
 
 
 def descended(X, labels, weight_count, *, loss, alpha, eta0, batch_size, epochs, seed):
-    """AdaGrad with dense arrays, one step after the other; rows and steps come in the order of a single worker."""
+    """Run AdaGrad with dense arrays, step by step, with rows and steps in the order of a single worker."""
     rows, X = len(labels), np.hstack([X.toarray(), np.ones((X.shape[0], 1))])
     count = -(-rows // batch_size)
     present = X != 0

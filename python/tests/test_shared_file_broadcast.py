@@ -1,4 +1,4 @@
-"""Broadcast variables by files in places that all ranks see: copies, digests, full disks, what is left behind."""
+"""Broadcast variables through files on a shared file system: copies, digests, full disks, leftovers."""
 
 from __future__ import annotations
 

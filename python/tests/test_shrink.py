@@ -17,7 +17,7 @@ import ripieno as rp
 from varied import exhaustively
 from watching import comes_true
 
-#: A stopped rank is silent for this long; on a busy machine others may not run for some tenths of a second.
+#: A stopped rank is silent for this long; on a busy machine other ranks may pause for some tenths of a second.
 HEARTBEAT_S = 2.0
 
 COMMAND = [sys.executable, "-c", "from ripieno.cli.run import run_command; run_command(prog_name='ripieno run')"]
@@ -48,7 +48,7 @@ def expected(ranks):
 def goes_on(comm, victims, during):
     """Return the final results of the calls. `victims` end at the start, `during` end while others shrink."""
     own = comm.rank
-    # If another one has ended already, the calls to come fail at once.
+    # After another rank's end, the following calls fail immediately.
     with contextlib.suppress(rp.RankFailed):
         comm.barrier()
     if own in victims:
@@ -68,7 +68,7 @@ def assert_the_others_go_on(workers, victims, during=None, links="auto"):
     left = [rank for rank in range(workers) if rank not in gone]
     options = {"links": links, "heartbeat_timeout_s": HEARTBEAT_S, "threads": 1}
     with rp.launch(workers=workers, on_failure="shrink", **options) as job, warnings.catch_warnings():
-        # A program that shrinks by itself does not begin again.
+        # A program that shrinks by itself is not restarted.
         warnings.simplefilter("error")
         assert job.run(goes_on, victims, during) == [expected(left)] * len(left)
         assert sorted(job.lost) == sorted(gone) and job.workers == len(left)
@@ -289,7 +289,7 @@ def test_scripts_go_on_without_ranks(tmp_path, how, victims):
     ended = subprocess.run(command, capture_output=True, text=True, timeout=250)
     assert ended.returncode == 0, ended.stderr
     if len(victims) == 1:
-        # A rank that is continued when all is over may find in its links what it had waited for.
+        # A rank continued after the end may find the expected data in its links.
         assert ended.stdout.count(f"{left} {len(left)}\n") == len(left)
     if how == "kill":
         assert all(f"rank {rank} of" in ended.stderr for rank in victims), ended.stderr

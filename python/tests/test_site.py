@@ -1,4 +1,4 @@
-"""The pages: links lead somewhere, every page is in the navigation, the reference has every public name, once."""
+"""The pages: valid links, complete navigation, and a reference that lists every public name once."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ def _pages_tool() -> ModuleType:
 
 
 def _anchors(page: Path) -> set[str]:
-    """The ids of a page's headings, where browsers of repositories and the site agree on them."""
+    """Return the ids of a page's headings for which repository browsers and the site agree."""
     headings = [re.sub(r"[`*]", "", each) for each in HEADING.findall(_without_fences(page))]
     lower = [re.sub(r"[^\w\s-]", "", each).strip().lower() for each in headings]
     return {each.replace(" ", "-") for each in lower} & {re.sub(r"[-\s]+", "-", each) for each in lower} | set(

@@ -24,14 +24,14 @@ from watching import comes_true, open_descriptors
 
 LAUNCHES = int(os.environ.get("RIPIENO_LAUNCHES", "6"))
 SOAK_S = float(os.environ.get("RIPIENO_SOAK_S", "0"))
-#: Before so many launches pools of libraries fill up.
+#: Warm-up launches, during which pools of libraries fill up.
 WARM = 3
 #: Maximum growth of the caller's maps and resident memory per launch: allocator fragmentation, which decreases. A leak
 #: per launch would be at least a page and a map.
 MAPS_PER_LAUNCH, BYTES_PER_LAUNCH = 0.1, 2048
 #: Allowance for maps and memory of a few launches.
 MAPS, BYTES = 16, 8 << 20
-#: Threads that have been joined leave the system's list a moment later.
+#: Joined threads leave the system's list a moment later.
 SETTLES_S = 20.0
 
 
@@ -55,7 +55,7 @@ class ResourceCounts:
             descriptors=tuple(open_descriptors()),
             threads=len(tasks),
             children=sum(len(children_of(task)) for task in tasks),
-            # Semaphores are of other tests that run now.
+            # Semaphores belong to other running tests.
             shared_files=tuple(sorted(name for name in os.listdir("/dev/shm") if not name.startswith("sem."))),
             maps=len(Path("/proc/self/maps").read_text().splitlines()),
             resident_bytes=int(Path("/proc/self/statm").read_text().split()[1]) * os.sysconf("SC_PAGE_SIZE"),
@@ -74,7 +74,7 @@ class ResourceCounts:
 
 
 def children_of(task: Path) -> list[str]:
-    """The processes that a thread has started; none if it ends meanwhile."""
+    """Return the child processes of a thread; none if it ends meanwhile."""
     try:
         return (task / "children").read_text().split()
     except (FileNotFoundError, ProcessLookupError):
@@ -134,7 +134,7 @@ def test_launches_leave_the_caller_as_it_was(capsys):
 
 
 def plain(draw: random.Random, folder: Path) -> None:
-    """Programs on one job, a value that is broadcast, and another number of ranks."""
+    """Run programs on one job, a broadcast value, and another number of ranks."""
     with rp.launch(workers=draw.choice((2, 3)), threads=1, links=draw.choice(("shared-memory", "tcp"))) as job:
         table = job.broadcast(np.arange(50_000))
         assert job.run(lambda comm: int(table.value[-1])) == [49_999] * job.workers
@@ -143,7 +143,7 @@ def plain(draw: random.Random, folder: Path) -> None:
 
 
 def raising(draw: random.Random, folder: Path) -> None:
-    """A program that raises on one rank."""
+    """Run a program that raises on one rank."""
 
     def program(comm: rp.Communicator) -> None:
         comm.barrier()
@@ -162,7 +162,7 @@ def failing(draw: random.Random, folder: Path) -> None:
 
 
 def surviving(draw: random.Random, folder: Path) -> None:
-    """A program that begins again, without the dead or with a spare."""
+    """Run a program that restarts, without the dead ranks or with a spare."""
     policy = draw.choice(("shrink", "respawn"))
     spares = draw.randrange(2) if policy == "respawn" else 0
     with rp.launch(workers=3, threads=1, on_failure=policy, spares=spares) as job:
@@ -197,7 +197,7 @@ def fitting(draw: random.Random, folder: Path) -> None:
 
 
 def scripted(draw: random.Random, folder: Path) -> None:
-    """A script by `ripieno run`."""
+    """Run a script with `ripieno run`."""
     script = folder / "script.py"
     script.write_text("import ripieno as rp\nassert rp.init().allreduce(1) == 2\n")
     command = [sys.executable, "-c", "from ripieno.cli.run import run_command; run_command(prog_name='ripieno run')"]

@@ -18,7 +18,7 @@ from sklearn.datasets import load_digits
 from varied import exhaustively
 from watching import gone_within
 
-#: A process that is killed has ended by then.
+#: Maximum time for a killed process to end.
 GONE_S = 60.0
 
 DIGITS = load_digits().data
@@ -33,13 +33,13 @@ def ratings():
 
 @dataclass(frozen=True)
 class SurvivorFit:
-    """A fit, what is compared of it, and after how many checkpoints a worker dies."""
+    """A fit, its compared attributes, and the number of checkpoints before a worker dies."""
 
     kind: type
     parameters: dict[str, Any]
     data: tuple[Any, ...]
     result: str
-    #: Whether the bits are the same for every number of workers.
+    #: Whether results are bitwise equal for every number of workers.
     exact: bool = False
     struck: int = 3
     #: Unit of work in its numbered events.
@@ -123,7 +123,7 @@ CASES = [
 
 
 def fitted(name, comm=None, **options):
-    """An estimator that has been fitted."""
+    """Return a fitted estimator."""
     fit = FITS[name]
     return fit.kind(**fit.parameters, **options).fit(*fit.data, comm=comm)
 
@@ -137,7 +137,7 @@ def undisturbed():
 
 @pytest.fixture(scope="module")
 def surviving():
-    """A job of three workers for each policy; what dies of it is replaced, which takes less than another job."""
+    """Provide a job of three workers for each policy; dead workers are replaced, which is faster than a new job."""
     with ExitStack() as jobs:
         yield {
             policy: jobs.enter_context(rp.launch(workers=3, threads=1, on_failure=policy))
@@ -181,12 +181,12 @@ def test_a_fit_goes_on_when_a_worker_dies(tmp_path, undisturbed, surviving, name
     if fit.exact or policy == "respawn":
         assert np.array_equal(found, expected)
     else:
-        # Another number of workers adds up in another order.
+        # Other numbers of workers sum in another order.
         np.testing.assert_allclose(found, expected, rtol=1e-3, atol=1e-3)
     # A rank that dies while others store a checkpoint leaves them the previous one.
     assert resumed_from >= max(fit.struck - 1, 1)
     if fit.tells is not None:
-        # Nothing but the iteration at hand is done again.
+        # Only the current iteration is repeated.
         assert next(each for each in heard if each is not None) == resumed_from + 1
 
 

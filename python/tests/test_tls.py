@@ -26,7 +26,7 @@ from watching import PATIENCE_S
 
 HOST = "127.0.0.1"
 TOKEN = bytes(range(32))
-# Several records of TLS, and no whole number of them.
+# Several TLS records, the last one partial.
 LARGE = 300_001
 
 cannot_emulate = why_not()
@@ -182,7 +182,7 @@ comm.barrier()
 
 @contextmanager
 def captured(namespace: str) -> Iterator[list[bytes]]:
-    """All packets of a network namespace meanwhile, from the time when the block ends."""
+    """Capture all packets of a network namespace, available after the block."""
     packets: list[bytes] = []
     with kernel.inside(namespace):
         every = socket.socket(socket.AF_PACKET, socket.SOCK_RAW, socket.htons(3))

@@ -19,7 +19,9 @@ cannot_emulate = why_not()
 
 
 def rates_of(pairs, racks, uplinks, draw, noise):
-    """Cables of rate 1; pairs of two racks share what their uplinks carry, and some pairs are slow by chance."""
+    """Return rates of pairs with cables of rate 1. Pairs across racks share the uplinks, and some pairs are randomly
+    slow.
+    """
     crossing = [0] * len(uplinks)
     for pair in pairs:
         one, other = (racks[host] for host in pair)
@@ -90,7 +92,7 @@ def test_a_busy_machine_makes_no_racks(slow_share):
 
 
 def test_hosts_that_are_all_as_far_apart_are_one_rack():
-    # One host a rack: every pair passes two uplinks, and no order is better than another.
+    # One host per rack: every pair crosses two uplinks, and all orders are equal.
     found = played(list(range(8)), [0.5] * 8, 1, 0.0)
 
     assert found.numbers == [0] * 8
@@ -150,7 +152,7 @@ def test_emulated_hosts_are_measured_and_written_for_run(tmp_path):
         assert lab.run(words, timeout_s=60) == 0
         names = [host.name for host in lab.hosts]
 
-    # Which racks are found on a busy machine says nothing.
+    # The racks found on a busy machine mean nothing.
     racks = tomllib.loads(target.read_text())["racks"]
     assert sorted(host for hosts in racks.values() for host in hosts) == names
 

@@ -1,4 +1,6 @@
-"""Algorithms are tried, kept for ranks that stand alike, and run from then on; other ways to choose are beside it."""
+"""Trials of algorithms: stored for ranks with the same placement, used from then on, and compared with other
+policies.
+"""
 
 from __future__ import annotations
 

@@ -189,7 +189,7 @@ def test_another_user_of_the_host_cannot_join_and_reads_nothing():
     assert done.returncode == 0, done.stderr
 
 
-#: Launches of every kind amid a crowd, by processes that may open few files.
+#: Launches of every kind amid a crowd, by processes with a low limit of files.
 LAUNCHES = """
     import subprocess, sys
     from pathlib import Path
@@ -238,7 +238,7 @@ def test_launches_of_every_kind_succeed_amid_a_crowd_with_few_descriptors(tmp_pa
 
 
 class Marker:
-    """A pickle of it makes a file when it is loaded."""
+    """Creates a file when unpickled."""
 
     def __init__(self, path: Path) -> None:
         self.path = path

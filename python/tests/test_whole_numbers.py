@@ -1,4 +1,4 @@
-"""Python's whole numbers come out of reductions exact, or not at all."""
+"""Python integers come out of reductions exactly, or the reduction raises."""
 
 from __future__ import annotations
 

@@ -58,7 +58,7 @@ def collectives(comm: rp.Communicator, scale: float, *, offset: int = 0) -> Floa
     assert_type(comm.alltoall(mine), list[Floats])
     assert_type(comm.neighbour_exchange({(comm.rank + 1) % comm.world_size: mine}), dict[int, Floats])
 
-    # The root alone gets something, or has something to give.
+    # Only the root receives a value, or provides one.
     assert_type(comm.reduce(mine), Floats | None)
     assert_type(comm.gather(comm.rank), list[int] | None)
     assert_type(comm.gather(mine, counts=[4] * comm.world_size), Floats | None)
