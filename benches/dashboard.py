@@ -135,9 +135,7 @@ def call(comm: Communicator, count: int) -> float:
 
 
 def _short_calls(report: Measurements, effort: Effort) -> None:
-    """Measure short calls. Once the dashboard is on, each call is counted, so one job has it on and another never
-    had.
-    """
+    """Measure short calls on a job with the dashboard on, which counts each call, and on a job that never had it."""
     count = 200 if effort.quick else CALLS
     seconds: dict[bool, list[float]] = {True: [], False: []}
     with rp.launch(workers=2, dashboard=True) as watched, rp.launch(workers=2) as unwatched:

@@ -35,9 +35,7 @@ class Effort:
         return 1 if self.quick else self.repetitions or own
 
     def turn(self, contestant: Callable[[], T]) -> T:
-        """Run a contestant twice after a pause and return the second result, which excludes cold caches and other
-        load.
-        """
+        """Run a contestant twice after a pause and return the second result, which excludes cold caches."""
         if not self.quick:
             time.sleep(REST_S)
             contestant()

@@ -1,5 +1,4 @@
-"""Recovery times: from the death of a rank until all others have completed a call in a smaller world, on local ranks
-and on emulated hosts; and K-means with a death.
+"""Benchmark of recovery: from the death of a rank to a call in a smaller world, and K-means with a death.
 
 As a program (``faults.py FOLDER VICTIM``) this file is a rank, which writes the time of its death or recovery to
 FOLDER.

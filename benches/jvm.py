@@ -1,5 +1,4 @@
-"""Benchmark from the JVM: sums of 80 MB in arrays and direct buffers, beside native ones and Spark's treeAggregate;
-K-means from Spark beside MLlib, Flink and Python, as in figure 16 of the paper on threads and processes.
+"""Benchmark from the JVM: sums of 80 MB, and K-means from Spark, beside Spark, MLlib, Flink and Python.
 
 Source: Ekanayake et al., "Java thread and process performance for parallel machine learning on multicore HPC clusters",
 figures 15 and 16. Flink's program is its own example. The time of an iteration is the difference between a long and a

@@ -172,9 +172,7 @@ def _annealing(report: Measurements, effort: Effort, data: Path | None) -> None:
 
 
 def _layout(report: Measurements, effort: Effort) -> None:
-    """Measure layouts with all pairs, and with many more vertices by Barnes-Hut. igraph has one thread, so processor
-    time counts, too.
-    """
+    """Measure layouts with all pairs and with Barnes-Hut, also in processor time, since igraph has one thread."""
     quick = effort.quick
     count = 300 if quick else VERTEX_COUNT
     # Per pair of n²/2, in both dimensions: a multiply-add for the distance and for each push. The division counts as

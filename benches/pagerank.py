@@ -1,5 +1,4 @@
-"""Benchmarks of PageRank: an iteration beside its peers on this machine, on emulated hosts, and the chart of
-docs/pagerank.md.
+"""Benchmarks of PageRank on this machine and on emulated hosts, and the chart of docs/pagerank.md.
 
 benches/pagerank.py host [--scale 20] [--graph FILES]… [--gap PR] [--quick] [--json FILE] benches/pagerank.py cluster
 [--hosts 1,2,4,8,16] [--rate 1gbit] [--scale 20] [--graph FILES]… [--quick] [--json FILE] benches/pagerank.py charts

@@ -1,5 +1,4 @@
-"""Benchmark of sums by key of (int64, float64) pairs: regrouped between processes, beside polars, duckdb, PySpark, and
-a copy.
+"""Benchmark of sums by key of (int64, float64) pairs between processes, beside polars, duckdb and PySpark.
 
 benches/regroup.py [--rows 50e6] [--keys 1e6] [--ranks 2] [--spark] [--repetitions N] [--quick] [--json FILE]
 

@@ -1,5 +1,4 @@
-"""Benchmark of shuffles on emulated hosts: sums of K-means with and without local reduction, and many hosts sending to
-one.
+"""Benchmark of shuffles on emulated hosts: K-means sums with and without local reduction, and an incast.
 
 benches/shuffle.py [reduction|incast]… [--hosts N] [--rate 100mbit] [--tasks 8] [--centroids 2000] [--dimensions 512]
                    [--repetitions N] [--quick] [--json FILE]

@@ -62,9 +62,7 @@ class ShuffleCase:
 
 
 def measured(comm: Communicator, case: ShuffleCase) -> dict[str, Any]:
-    """Return the seconds of each shuffle on the slowest rank, and the bytes that each rank sends; equal on all
-    ranks.
-    """
+    """Return the slowest rank's seconds of each shuffle, and the bytes sent per rank; equal on all ranks."""
     tasks = [case.task(comm.rank, number) for number in range(case.task_count)]
     right = comm.allreduce(np.sum([task.values for task in tasks], axis=0))
     shuffled, _ = _shuffle(comm, case, tasks)

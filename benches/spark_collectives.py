@@ -1,5 +1,4 @@
-"""Benchmark inside one Spark session: a broadcast and the sum of a long vector, by Spark and between ranks in the same
-executors.
+"""Benchmark inside one Spark session: a broadcast and a sum, by Spark and between ranks in its executors.
 
 Ranks occupy the slots during their job, so jobs start and end between Spark's own jobs. Job starts are not counted.
 """
@@ -64,9 +63,7 @@ def java_archive() -> Path:
 
 
 def sums(spark: SparkSession, slots: int, report: Measurements, effort: Effort) -> None:
-    """Measure sums of one vector per slot: `comm.allreduce`, with the result on every rank, and `treeAggregate`,
-    with the result on the driver.
-    """
+    """Measure sums of one vector per slot: `comm.allreduce` to every rank, and `treeAggregate` to the driver."""
     length = QUICK_LENGTH if effort.quick else LENGTH
     contenders = {"treeAggregate, NumPy": _tree_aggregate}
     if spark.conf.get("spark.jars", ""):

@@ -1,5 +1,4 @@
-"""Benchmark of K-means inside one Spark session: MLlib with both its solvers, and `rp.spark.KMeans`, from the same
-centres.
+"""Benchmark of K-means inside one Spark session: MLlib's two solvers and `rp.spark.KMeans`, from equal centres.
 
 Both read the same cached DataFrame and run the same number of iterations. They start from the centres of an MLlib fit
 without iterations. A figure counts only if both end at centres of the same inertia, to 1e-5. MLlib reports no iteration

@@ -1,5 +1,4 @@
-"""Benchmarks of sparse reductions of power-law data on an emulated cluster and with threads, and charts of
-docs/sparse.md.
+"""Benchmarks of sparse reductions on an emulated cluster and with threads, and charts of docs/sparse.md.
 
 benches/sparse.py cluster [--hosts 64] [--rate 100mbit] [--quick] [--json FILE] benches/sparse.py threads [--features
 60000000] [--density 0.21] [--quick] [--json FILE] benches/sparse.py charts [--cluster FILE] [--packets NAME=FILE]…
@@ -83,9 +82,7 @@ def cluster(
     hosts: int, rate: str, names: Sequence[str], scale: float, ways: str, edge_files: Sequence[Path], budget_s: float,
     timeout_s: float, quick: bool, target: Path | None,
 ) -> None:  # fmt: skip
-    """Reduce the same data with the designed network, with others, by gathering everything, and with a dense
-    allreduce.
-    """
+    """Reduce the same data with the designed network, with others, by gathering, and with a dense allreduce."""
     command.need_lab()
     if quick:
         hosts, scale, budget_s, ways = QUICK_HOSTS, QUICK_SCALE, QUICK_BUDGET_S, ",".join(QUICK_WAYS)
@@ -146,9 +143,7 @@ def _show(found: dict[str, Any]) -> None:
 @command.quick_option
 @command.json_option
 def threads(features: int, density: float, rounds: int, quick: bool, target: Path | None) -> None:
-    """Configure and reduce with one rank of one thread, with one rank of a thread per core, and with a rank per
-    core.
-    """
+    """Configure and reduce with one single-threaded rank, with one rank on all cores, and with a rank per core."""
     if quick:
         features, rounds = QUICK_FEATURES, 1
     cores = usable_cores()
@@ -198,9 +193,7 @@ def _slowest(times: list[Times]) -> Times:
 @click.option("--quick", is_flag=True, help="Few ranks and little data for the volumes.")
 @click.option("--out", type=click.Path(file_okay=False, path_type=Path), default=DOCS)
 def charts(cluster_file: Path, packet_files: Sequence[str], quick: bool, out: Path) -> None:
-    """Draw figures 2, 4, 5 and 6 of the paper from our measurements: those with given files, and those that need
-    none.
-    """
+    """Draw figures 2, 4, 5 and 6 of the paper from our measurements, as far as their files are given."""
     out.mkdir(parents=True, exist_ok=True)
     drawn = {"density": report.density_chart(FIGURE_4_FEATURES, FIGURE_4_ALPHAS), "volumes": _volumes(quick=quick)}
     curves = {name: packets.read(Path(file)) for name, _, file in (each.partition("=") for each in packet_files)}

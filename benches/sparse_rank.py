@@ -1,5 +1,4 @@
-"""A rank of the benchmark of sparse reductions: makes power-law data, reduces it in several ways, and checks the
-results.
+"""A rank of the sparse benchmark: makes power-law data, reduces it in several ways, and checks the results.
 
 benches/sparse_rank.py CASE_JSON FILE
 

@@ -1,5 +1,4 @@
-"""Benchmark of a connection flood: ranks that compute and sum, with and without ten thousand unauthenticated
-connections.
+"""Benchmark of a connection flood: ranks that compute, with and without unauthenticated connections.
 
 Unauthenticated clients connect to all ports that ranks listen on, send invalid handshakes, and stay for a moment. They
 run on the same machine, so their use of its cores delays the ranks as well. The job is therefore timed a third time

@@ -1,5 +1,4 @@
-"""Benchmark of word counts of a file on two cores, beside duckdb, polars and Python's Counter, and beside white space
-alone.
+"""Benchmark of word counts of a file on two cores, beside duckdb, polars and Python's Counter.
 
 benches/wordcount.py [--size 512MB] [--text FILE]… [--repetitions N] [--quick] [--json FILE]
 

@@ -111,9 +111,7 @@ def everywhere(request: pytest.FixtureRequest, world: Callable[[int], rp.Job]) -
 
 @pytest.fixture
 def threads() -> Callable[..., list]:
-    """Run a program on ranks that are threads of this process, in a separate world that can end without affecting
-    others.
-    """
+    """Run a program on ranks that are threads of this process, in a separate world."""
 
     def run(workers: int, program: Callable[..., Any], *args: Any) -> list:
         cards: list[str] = [""] * workers

@@ -1,6 +1,4 @@
-"""Faults that are sure to hit during the work: a rank is struck after all ranks have arrived and before any
-finishes.
-"""
+"""Faults that hit during the work: a rank is struck after all have arrived and before any finishes."""
 
 from __future__ import annotations
 

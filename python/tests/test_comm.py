@@ -500,9 +500,7 @@ def test_arrays_of_rp_empty_are_like_any_other():
 
 
 def call_with_a_lock_at_rank_1(comm):
-    """Return, for each call with a value that rank 1 cannot pickle, its result or error, and the result of the next
-    call.
-    """
+    """Return result or error of each call with a value that rank 1 cannot pickle, and of the next call."""
     value = threading.Lock() if comm.rank == 1 else comm.rank
     long = [np.ones(100_000), value]
     calls = {

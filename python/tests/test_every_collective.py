@@ -51,9 +51,7 @@ def read_only(array: np.ndarray) -> np.ndarray:
 
 
 def arrays(ranks: int, dtypes: list[Any]) -> dict[str, list[np.ndarray]]:
-    """Return arrays of every type in every layout, one per rank; numbers of rows differ, and the second rank has
-    none.
-    """
+    """Return arrays of every type and layout, one per rank; numbers of rows differ, the second rank has none."""
     return {
         f"{dtype} {name}": [read_only(layout(grid(rank, dtype))) for rank in range(ranks)]
         for dtype in dtypes

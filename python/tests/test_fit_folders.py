@@ -1,6 +1,4 @@
-"""Iterative fits resume from their folder after a kill, with bitwise equal results, also on other numbers of
-workers.
-"""
+"""Iterative fits resume from their folder after a kill, bitwise equal, also on other numbers of workers."""
 
 from __future__ import annotations
 

@@ -248,9 +248,7 @@ def test_different_rows_and_parameters_are_told_on_every_rank(world, name):
 
 
 def fit_sgd(comm, path):
-    """Fit on own rows, in the shares that ranks have of the same rows: descent steps depend on the placement of
-    rows.
-    """
+    """Fit on the same shares of rows as ranks get of whole rows, because descent steps depend on the shares."""
     model = rp.SparseSGD(random_state=0, max_iter=3).fit(SPARSE, CLASSES, comm=comm)
     mine = slice(60 * comm.rank // 3, 60 * (comm.rank + 1) // 3)
     own = rp.SparseSGD(random_state=0, max_iter=3).fit(SPARSE[mine], CLASSES[mine], comm=comm, rows="own")

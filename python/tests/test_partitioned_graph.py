@@ -1,6 +1,4 @@
-"""Graphs distributed over ranks: vertices, edges and messages equal those of networkx and NumPy, on any number of
-workers.
-"""
+"""Graphs distributed over ranks: vertices, edges and messages equal those of networkx and NumPy."""
 
 from __future__ import annotations
 

@@ -84,7 +84,7 @@ def numbers(comm):
                 assert type(combined) is type(number)
                 assert combined == combine([number + rank - comm.rank for rank in ranks])
         assert math.isnan(comm.allreduce(math.nan if comm.rank == 0 else 1.0, "max"))
-        # Both paths are the same call for other ranks.
+        # A blocking call on one rank matches an asynchronous call on another.
         for number in (3, 0.5):
             total = comm.allreduce(number) if comm.rank else comm.allreduce_async(number).wait()
             assert total == number * comm.world_size

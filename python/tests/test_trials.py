@@ -1,6 +1,4 @@
-"""Trials of algorithms: stored for ranks with the same placement, used from then on, and compared with other
-policies.
-"""
+"""Trials of algorithms: stored by the placement of ranks, used from then on, and compared with other policies."""
 
 from __future__ import annotations
 

@@ -1,6 +1,4 @@
-"""Access to jobs: the token never appears in output, other users of the host have no access, and crowds delay no
-job.
-"""
+"""Access to jobs: the token never leaks, other users of the host have no access, and crowds delay no job."""
 
 from __future__ import annotations
 

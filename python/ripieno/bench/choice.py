@@ -83,8 +83,7 @@ class Cell:
 def cells(
     world: NativeWorld, collectives: Sequence[str], sizes: Sequence[int], trials_s: float = 0.0
 ) -> Iterator[Cell]:
-    """Time all algorithms, after trials of the given duration. All ranks get the same seconds and make the same
-    decisions.
+    """Time all algorithms, after trials of the given duration. All ranks get the same seconds.
 
     Times of the trials are not reused: all seconds are measured anew.
     """

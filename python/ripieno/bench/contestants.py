@@ -119,9 +119,7 @@ class Baseline:
 
 
 def ripieno(place: Deployment, *, through: str = "native", links: str = "auto") -> Baseline:
-    """Return Ripieno with its "native" loop, with that loop on arrays of `ripieno.empty` ("shared"), or with
-    "python".
-    """
+    """Return Ripieno with its "native" loop, that loop on arrays of `ripieno.empty` ("shared"), or "python"."""
     words, environment = module("ripieno.bench.rank")
     words += [through, "--links", links, "--budget"]
     start = lambda arguments, timeout_s: place.ranks([*words, *arguments], timeout_s, environment)  # noqa: E731

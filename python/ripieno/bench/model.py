@@ -69,8 +69,7 @@ class RackShape:
 
     @classmethod
     def parse(cls, text: str) -> RackShape:
-        """Parse ``8``, hosts of one rack, or ``4x8:2``: 4 racks of 8, with uplinks of half the total rate of a rack's
-        hosts.
+        """Parse ``8``, hosts of one rack, or ``4x8:2``: 4 racks of 8, with uplinks of half a rack's total rate.
 
         Raises
         ------

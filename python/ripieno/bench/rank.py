@@ -1,5 +1,4 @@
-"""The rank program: times cases through the native loop (also on shared arrays), through Python's `comm`, or through
-mpi4py.
+"""The rank program: times cases through the native loop, Python's `comm`, or mpi4py.
 
 python -m ripieno.bench.rank native|shared|python|mpi4py [--links LINKS] --budget SECONDS CASE …
 

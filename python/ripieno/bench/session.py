@@ -74,9 +74,7 @@ class BenchRequest:
         )  # fmt: skip
 
     def cases(self) -> list[BenchCase]:
-        """Return every collective and size: with the default choice, with one algorithm, or for "all" with the
-        default and every algorithm.
-        """
+        """Return every collective and size, with the default choice, one algorithm, or ("all") the default and each."""
         return [
             case
             for collective in self.collectives

@@ -108,8 +108,7 @@ def cluster_of(
     costs_file: Path | None,
     **more: Any,
 ) -> Cluster:
-    """Return the cluster that the options describe. Its size follows from nodes, ranks, both, or a file of racks or
-    costs.
+    """Return the cluster of the options. Its size follows from nodes, ranks, or a file of racks or costs.
 
     Raises
     ------

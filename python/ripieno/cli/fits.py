@@ -1,6 +1,4 @@
-"""Shared parts of the commands that fit a model to files and write a folder: options, and the contents of the
-folder.
-"""
+"""Shared parts of the commands that fit a model to files: options, and the output folder."""
 
 from __future__ import annotations
 
@@ -217,9 +215,7 @@ def write_model(
 
 
 def add_report(out: ResultPath, write: Callable[[Path], None]) -> str:
-    """Write report.html into a folder that holds its result. Return its path; after a failure warn and return the
-    folder.
-    """
+    """Write report.html into a result folder. Return its path; after a failure warn and return the folder."""
     path = f"{out}/report.html"
     with log.warn_on_failure("ripieno.report", path):
         with new_file(path) as part:

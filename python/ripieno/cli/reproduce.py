@@ -1,6 +1,4 @@
-"""The command `ripieno reproduce`: figures of papers, simulated at the papers' scale or measured, beside the printed
-values.
-"""
+"""The command `ripieno reproduce`: figures of papers, simulated or measured, beside the printed values."""
 
 from __future__ import annotations
 

@@ -114,9 +114,7 @@ class Blueprint:
 
     @property
     def burst_bytes(self) -> int:
-        """Return the burst size of a host's cable: at least one packet, which would be split otherwise, and little
-        more.
-        """
+        """Return the burst size of a host's cable: at least a packet, so that none is split, and little more."""
         return self.packet_bytes + 2 * MTU_BYTES
 
     @property

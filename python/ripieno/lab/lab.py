@@ -196,9 +196,7 @@ class Lab:
         raise InputError(f"host={name!r}: this lab has {self.hosts[0].name} … {self.hosts[-1].name}")
 
     def counters(self) -> dict[str, Counters]:
-        """Return the counters of every cable since the start of the lab or `reset_counters`. Uplinks have the names
-        of racks.
-        """
+        """Return the counters of every cable since the lab's start or `reset_counters`; uplinks are named as racks."""
         start = registry.load(self.name, COUNTERS) or {}
         now = cables.read_counters(self._prefix, self.blueprint)
         return {name: counters - Counters(**start.get(name, {})) for name, counters in now.items()}

@@ -22,9 +22,7 @@ _CONGESTION_CONTROLS = ("reno", "cubic")
 
 
 def uplink_ends(rack: int) -> tuple[str, str]:
-    """Return the uplink's end at the rack's switch, which sends the rack's outgoing traffic, and its end at the
-    core.
-    """
+    """Return the uplink's end at the rack's switch, which sends outgoing traffic, and its end at the core."""
     return f"up{rack}", f"down{rack}"
 
 

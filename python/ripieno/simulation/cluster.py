@@ -114,8 +114,7 @@ class Cluster:
 
     @classmethod
     def of_places(cls, nodes: Sequence[int], racks: Sequence[str | None], **costs: float | None) -> Cluster:
-        """Return the cluster of ranks by their nodes, numbered from 0 by first appearance, and the names of their
-        racks.
+        """Return the cluster of ranks by nodes, numbered from 0 by first appearance, and names of racks.
 
         `costs` are attributes of a cluster.
         """

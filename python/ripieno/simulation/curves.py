@@ -1,5 +1,4 @@
-"""Seconds against bytes: all algorithms of a collective on a cluster with their crossings, or one algorithm by segment
-size.
+"""Seconds of collectives against bytes, with crossings of algorithms, or against the segment size.
 
 Between two sizes with different fastest algorithms, bisection finds the crossing to within a few per cent of the bytes.
 An algorithm stays the fastest until another is clearly faster.

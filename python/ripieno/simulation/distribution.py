@@ -37,9 +37,7 @@ class CorruptBlock(NamedTuple):
 
 
 class RankEnd(NamedTuple):
-    """The final state of a rank: "done", "failed", "lost" or "waiting", its time in seconds, and the cause of a
-    failure.
-    """
+    """The final state of a rank: "done", "failed", "lost" or "waiting", its time, and the cause of a failure."""
 
     kind: str
     at_s: float | None

@@ -142,9 +142,7 @@ def kmeans_iteration(
 
 
 def measured_operations_per_s(dim: int, clusters: int) -> float:
-    """Return the operations per second of one core of this machine that assigns rows to clusters, median of some
-    passes.
-    """
+    """Return the operations per second of one core of this machine that assigns rows: median of some passes."""
     used = min(clusters, MEASURED_CLUSTERS)
     rows = max(1, min(1 << 20, int(MEASURED_OPERATIONS / (2 * used * dim))))
     draw = np.random.default_rng(0)

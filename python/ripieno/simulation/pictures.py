@@ -89,8 +89,7 @@ def plan(collective: str, algorithm: str | None, cluster: Cluster, nbytes: int, 
 
 
 def all_plans(ranks: int, nbytes: int) -> dict[str, str]:
-    """Return the plan of every algorithm that supports this number of ranks; two-level algorithms get two ranks per
-    node.
+    """Return the plans of all algorithms for this number of ranks, in two-level algorithms two ranks per node.
 
     The names are file names such as "allreduce-ring".
     """

@@ -37,9 +37,7 @@ _STYLE = """
 
 
 def swarm(found: Distribution) -> str:
-    """Return a picture of a distribution that recorded its fetches: fetches by time, and bytes between all pairs of
-    ranks.
-    """
+    """Return a picture of recorded fetches: fetches by time, and bytes between all pairs of ranks."""
     assert found.fetches is not None, "a picture is drawn of fetches"
     title = f"broadcast of {size_text(found.nbytes)} by {found.algorithm}, {found.cluster}"
     return draw(title, found.fetches, found.ends, found.seconds)

@@ -75,9 +75,7 @@ def started() -> Iterator[Hadoop]:
 
 
 def spark_configuration(folder: Path) -> dict[str, str]:
-    """Return Spark's configuration for it: 2 executors of 2 cores, fast discovery, and a script in the folder that
-    places all in `RACK`.
-    """
+    """Return Spark's configuration for it: 2 executors of 2 cores, all in `RACK` by a script in the folder."""
     import pyspark
 
     topology = folder / "topology"

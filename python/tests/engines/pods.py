@@ -1,5 +1,4 @@
-"""Pods without Kubernetes: processes on lab hosts, with the properties that controllers and kubelet derive from a
-manifest.
+"""Pods without Kubernetes: processes on lab hosts, set up from a manifest as controllers and kubelet do.
 
 Each pod gets only the command, the variables and the files of the manifest, nothing else of this process's environment.
 Its resolver queries a simulated cluster name service, to which tests add names.

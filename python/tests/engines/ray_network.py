@@ -53,9 +53,7 @@ class Nodes:
 
     @contextmanager
     def joined(self) -> Iterator[None]:
-        """Move this thread, with the processes that it starts meanwhile, into Ray's network, and make this process a
-        driver.
-        """
+        """Move this thread and its new processes into Ray's network, and make this process a driver."""
         import ray
 
         with _inside(self.network):

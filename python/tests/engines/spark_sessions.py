@@ -65,9 +65,7 @@ class Sessions:
         self._session: SparkSession | None = None
 
     def of(self, master: str, **configuration: str) -> SparkSession:
-        """Return a session there; `configuration` adds to `CONFIGURATION`, with ``_`` instead of dots in dotless
-        names.
-        """
+        """Return a session there; `configuration` adds to `CONFIGURATION`, with ``_`` for the dots of a name."""
         if self._session is None or self._master != master or not _alive(self._session):
             self.close()
             self._master = master

@@ -25,9 +25,7 @@ def examined(engine: str, *options: str) -> tuple[int, dict[str, dict[str, str]]
 
 
 def is_fit(findings: dict[str, dict[str, str]], engine: str) -> bool:
-    """Return whether every slot was free, all tasks have the same versions as this process, and two ranks have
-    computed.
-    """
+    """Return whether every slot was free, all versions are equal, and two ranks have computed."""
     versions = survey.versions()
     return (
         findings["slots"]["found"] == f"{SLOTS} in all, all of them free"

@@ -331,9 +331,7 @@ def compressed(comm, backend):
 
 
 def split(comm):
-    """Return sums in the groups of even and of odd ranks, the number of the latest call, and a barrier with a
-    timeout.
-    """
+    """Return sums in the even and odd groups, the number of the latest call, and a barrier with a timeout."""
     with group():
         tensor = torch.ones(1)
         dist.all_reduce(tensor)
@@ -346,7 +344,7 @@ def split(comm):
 
 
 def passed(comm):
-    """Messages that are asked for before a sum and come behind it, and such that are sent before it."""
+    """Return messages requested before a sum and sent after it, and messages sent before it."""
     with group():
         mine, pending = [torch.full((2,), float(tag)) for tag in range(3)], []
         came = [torch.zeros(2) for _ in mine]
@@ -363,7 +361,7 @@ def passed(comm):
 
 
 def tagged(comm):
-    """Messages of one rank, received in another order than they were sent in."""
+    """Return messages of one rank, received in a different order than sent."""
     with group():
         found = []
         if comm.rank == 0:
@@ -387,7 +385,7 @@ def averaged(comm):
 
 
 def late(comm):
-    """All but rank 0 wait for a call that it does not make in time."""
+    """Wait, on all ranks except rank 0, for a call that rank 0 makes too late."""
     import time
 
     with group(timeout=timedelta(seconds=1)):

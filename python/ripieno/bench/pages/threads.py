@@ -74,9 +74,7 @@ def cost_chart(found: ThreadsResults, case: str) -> str:
 
 
 def grid_chart(found: ThreadsResults, centroids: int) -> str:
-    """Return the seconds of an iteration over threads × processes: one line per pattern and model, one panel per
-    affinity.
-    """
+    """Return seconds per iteration over threads × processes: a line per pattern and model, a panel per affinity."""
     with matplotlib.rc_context(charts.STYLE):
         drawing = Drawing((charts.WIDTH_INCHES, 3.9), layout="constrained")
         panels = drawing.subplots(1, 2, sharey=True)

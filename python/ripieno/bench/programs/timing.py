@@ -153,9 +153,7 @@ def check(world: TimedRank, name: str, vectors: Vectors, call: Callable[[], obje
 
 
 def measured(world: TimedRank, case: str, budget_s: float) -> Iterator[float]:
-    """Yield the seconds of a checked case, ``allreduce=ring:1024``: as many calls as fit into `budget_s`, at least
-    one.
-    """
+    """Yield seconds of a checked case, ``allreduce=ring:1024``: calls that fit into `budget_s`, at least one."""
     name, collective, algorithm, size_bytes = parts_of(case)
     vectors = vectors_of(collective, size_bytes, world.world_size)
     call = world.call(collective, vectors, algorithm)
