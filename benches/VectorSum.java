@@ -2,11 +2,11 @@ import java.util.Arrays;
 import org.apache.spark.api.java.function.Function;
 import org.apache.spark.api.java.function.Function2;
 
-/** What Spark calls to add up long vectors by treeAggregate without Python. */
+/** Functions for Spark that add up long vectors by treeAggregate without Python. */
 public final class VectorSum {
   private VectorSum() {}
 
-  /** The vector of a partition; {@code part} of spark_programs.py. */
+  /** Returns the vector of a partition, as {@code part} of spark_programs.py. */
   public static final class Part implements Function<Integer, double[]> {
     private final int length;
 
@@ -22,7 +22,7 @@ public final class VectorSum {
     }
   }
 
-  /** Adds into the first; null is nothing yet. */
+  /** Adds into the first argument; null is an empty sum. */
   public static final class Add implements Function2<double[], double[], double[]> {
     @Override
     public double[] call(double[] total, double[] vector) {

@@ -1,8 +1,9 @@
-"""Alternating least squares: an iteration beside `implicit` and MLlib on as many cores, at equal or better error.
+"""Benchmark of alternating least squares: an iteration beside `implicit` and MLlib, at equal or better error.
 
-Fits by turns, from starts of their own; of each the median iteration counts. `implicit` gets the weights that Ripieno
-takes, so that both minimise the same. MLlib tells no iteration: the time of a fit less that of one of two iterations is
-divided among the others. Run as a program, it draws the page's pictures of a fit: `als.py --data FILE --out FOLDER`.
+Fits alternate and have separate random starts; the median iteration of each counts. `implicit` gets Ripieno's weights,
+so that both minimise the same objective. MLlib reports no iteration times: the time of a fit minus the time of a fit
+with two iterations is divided among the other iterations. As a program, this file draws the page's pictures of a fit:
+`als.py --data FILE --out FOLDER`.
 """
 
 from __future__ import annotations
@@ -21,7 +22,7 @@ import numpy as np
 from blas import free_blas
 
 if __name__ == "__main__":
-    # Before anything uses OpenBLAS.
+    # Call this before OpenBLAS is used.
     free_blas()
 
 import click
@@ -40,7 +41,7 @@ RANK, REG, ALPHA = 32, 0.05, 1.0
 ITERATION_COUNT, SPARK_ITERATION_COUNT, DRAWN_COUNT = 10, 6, 10
 RUN_COUNT = 5
 WORKER_COUNT = 2
-#: Users whose lists are compared.
+#: Number of users in the comparison of recommendation lists.
 USER_SAMPLE = 2_000
 #: Five times as fast as `implicit`.
 TARGETS = {"peer": 1 / 5}
@@ -48,7 +49,7 @@ DOCS = Path(__file__).resolve().parents[1] / "docs" / "als"
 
 
 def measured(report: Measurements, effort: Effort, *, data: Path | None = None) -> None:
-    """Implicit ratings beside `implicit`, explicit ones beside MLlib."""
+    """Compare implicit ratings with `implicit`, and explicit ratings with MLlib."""
     import ripieno as rp
 
     found = data_of(data, quick=effort.quick)
@@ -80,7 +81,7 @@ def measured(report: Measurements, effort: Effort, *, data: Path | None = None) 
 def _by_turns(
     data: Data, row: str, rank: int, job: Any, peer: Any, report: Measurements, effort: Effort
 ) -> tuple[list[float], dict[str, list[float]], dict[str, list[Any]]]:
-    """Seconds of an iteration in each run, ours and the peers', and the models of all runs."""
+    """Return the seconds of an iteration in each run, ours and the peers', and the models of all runs."""
     import ripieno as rp
 
     ours: list[float] = []
@@ -117,7 +118,7 @@ def _implicit_peer(data: Data, rank: int, *, quick: bool) -> Iterator[Any]:
 
     def fitted(run: int) -> Iterator[tuple[str, float, Any]]:
         seconds: list[float] = []
-        # It asks for it: its own threads do the work.
+        # Limit BLAS as `implicit` requests: its own threads do the work.
         with threadpool_limits(1, "blas"):
             model = AlternatingLeastSquares(
                 rank, REG, iterations=ITERATION_COUNT, num_threads=WORKER_COUNT, random_state=run
@@ -152,7 +153,7 @@ def _spark_peer(data: Data, rank: int, *, quick: bool) -> Iterator[Any]:
             options = {"rank": rank, "regParam": REG, "seed": run, "coldStartStrategy": "drop"}
             columns = {"userCol": "user", "itemCol": "item", "ratingCol": "rating"}
             seconds = []
-            # The first fit of all warms the JVM up.
+            # The very first fit warms up the JVM.
             for count in (1,) * (run == 0) + (2, SPARK_ITERATION_COUNT):
                 begin = time.perf_counter()
                 model = ALS(maxIter=count, **options, **columns).fit(frames["train"])
@@ -167,12 +168,12 @@ def _spark_peer(data: Data, rank: int, *, quick: bool) -> Iterator[Any]:
 
 
 def _spark_error(model: Any, test: DataFrame) -> float:
-    """The root mean square error of a model of MLlib."""
+    """Return the root mean square error of a model of MLlib."""
     return math.sqrt(model.transform(test).selectExpr("avg(pow(prediction - rating, 2)) as e").collect()[0].e)
 
 
 def _percentile_ranks(data: Data, models: dict[str, list[Any]]) -> list[FigureCount]:
-    """How far up in the lists of some users the held-out items stand, by the factors of each."""
+    """Return the ranks of held-out items in the lists of some users, by the factors of each implementation."""
     users, items, values = data.test
     chosen = np.isin(users, np.random.default_rng(0).permutation(np.unique(users))[:USER_SAMPLE])
     test = users[chosen], items[chosen], values[chosen]
@@ -188,13 +189,13 @@ def _percentile_ranks(data: Data, models: dict[str, list[Any]]) -> list[FigureCo
 
 
 def _errors(data: Data, models: dict[str, list[Any]]) -> list[FigureCount]:
-    """The root mean square errors of held-out ratings."""
+    """Return the root mean square errors of held-out ratings."""
     ours = [model.rmse(data.test) for model in models["Ripieno"]]
     return _compared(f"{data.name}, explicit", "held-out RMSE", {**models, "Ripieno": ours})
 
 
 def _compared(case: str, what: str, errors: dict[str, list[float]]) -> list[FigureCount]:
-    """Our mean error beside each peer's: no greater, but for twice what the starts of the runs leave open."""
+    """Compare our mean error with each peer's: it may exceed it by at most twice the spread over random starts."""
     ours = errors["Ripieno"]
     counts = []
     for name, theirs in errors.items():
@@ -206,7 +207,7 @@ def _compared(case: str, what: str, errors: dict[str, list[float]]) -> list[Figu
 
 
 def _remark(report: Measurements, row: str, model: Any) -> None:
-    """What ours spends, and how factors travel."""
+    """Add a remark on our time by stage, and on the exchange of factors."""
     steps = model.report_.iterations
     computing = statistics.median(max(step.compute_s) for step in steps)
     communicating = statistics.median(max(step.communication_s) for step in steps)
@@ -219,14 +220,14 @@ def _remark(report: Measurements, row: str, model: Any) -> None:
 @click.option("--quick", is_flag=True, help="Small and short: shows that everything runs, measures nothing.")
 @click.option("--out", type=click.Path(file_okay=False, path_type=Path), default=DOCS)
 def main(data: Path | None, quick: bool, out: Path) -> None:
-    """Draw errors by iteration, and what the ranks of a fit spend, into OUT/fit.svg."""
+    """Draw errors by iteration, and the time of the ranks of a fit, into OUT/fit.svg."""
     import ripieno as rp
 
     found = data_of(data, quick=quick)
     rank, count = (4, 3) if quick else (RANK, DRAWN_COUNT)
     held_out = []
     with rp.launch(workers=WORKER_COUNT, threads=1) as job, tempfile.TemporaryDirectory() as kept:
-        # Each goes on where the last one was before its last iteration.
+        # Each fit resumes from the state of the previous fit before its last iteration.
         for iterations in range(1, count + 1):
             options = {"reg": REG, "random_state": 0, "engine": job, "max_iter": iterations}
             model = rp.ALS(rank, checkpoint=kept if iterations > 1 else None, **options).fit(found.train)

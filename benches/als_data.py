@@ -1,4 +1,4 @@
-"""Ratings for the benchmark of alternating least squares: a tar of lines, a table, or made up."""
+"""Ratings for the benchmark of alternating least squares: from a tar of lines, from a table, or synthetic."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ SHAPE, QUICK_SHAPE = (70_000, 10_000, 130), (200, 60, 20)
 
 @dataclass(frozen=True)
 class AlsData:
-    """Ratings to fit, and others whose users and items have some of those, (users, items, ratings)."""
+    """Ratings to fit, and held-out ratings of the same users and items, as (users, items, ratings)."""
 
     name: str
     train: csr_matrix
@@ -29,12 +29,12 @@ class AlsData:
 
     @property
     def text(self) -> str:
-        """What it is, for a table."""
+        """Return a description for tables."""
         return f"{self.name}, {self.train.shape[0]} × {self.train.shape[1]}, {self.train.nnz} ratings"
 
 
 def data_of(path: Path | None, *, quick: bool) -> AlsData:
-    """Ratings of a tar whose folders are called after train and test, of a table, or, without a path, made up."""
+    """Return ratings from a tar with folders for train and test, from a table, or, without a path, synthetic ones."""
     if path is None:
         users, items, values = _made_up(*(QUICK_SHAPE if quick else SHAPE))
         return _split("made up", users, items, values)
@@ -54,7 +54,7 @@ def data_of(path: Path | None, *, quick: bool) -> AlsData:
 
 
 def _parsed(texts: list[bytes]) -> list[NDArray[np.float32]]:
-    """Columns of lines "user item rating"."""
+    """Return the columns of lines "user item rating"."""
     lines = b"\n".join(texts)
     table = pa.csv.read_csv(
         io.BytesIO(lines),
@@ -67,7 +67,7 @@ def _parsed(texts: list[bytes]) -> list[NDArray[np.float32]]:
 def _made_up(
     user_count: int, item_count: int, mean: int
 ) -> tuple[NDArray[np.int64], NDArray[np.int64], NDArray[np.float32]]:
-    """Ratings of 0.5 to 5, a few of many items and many of a few, with tastes in eight directions."""
+    """Return ratings of 0.5 to 5 with skewed numbers per user and item, and tastes in eight directions."""
     random = np.random.default_rng(0)
     users = np.repeat(np.arange(user_count), random.geometric(1 / mean, user_count))
     items = (item_count * random.random(len(users)) ** 2.5).astype(np.int64)

@@ -1,4 +1,4 @@
-"""Lets OpenBLAS use the whole processor. It is told by the environment, before NumPy is imported."""
+"""Full processor speed for OpenBLAS, set through the environment before NumPy is imported."""
 
 from __future__ import annotations
 
@@ -8,10 +8,10 @@ from pathlib import Path
 
 
 def free_blas() -> None:
-    """Let OpenBLAS, and with it sgemm and peers, use all that the processor has.
+    """Let OpenBLAS, and with it sgemm and peers, use all features of the processor.
 
-    OpenBLAS knows processors by number and takes one that is newer than itself for a much older one, and some images
-    hold it down so that results are the same everywhere: at half the speed or less.
+    OpenBLAS identifies processors by number and treats unknown newer ones as much older ones. Some images restrict it
+    for reproducible results. Both can halve its speed or worse.
     """
     for name in ("OPENBLAS_CORETYPE", "OPENBLAS_NUM_THREADS", "OMP_NUM_THREADS"):
         os.environ.pop(name, None)

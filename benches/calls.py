@@ -1,4 +1,4 @@
-"""How much Python runs, counted: calls of functions and bytecodes of a rank, which do not grow with the rows.
+"""Counts of Python's work on a rank: function calls and bytecodes, which do not grow with the rows.
 
 benches/calls.py [--rows N] [--json FILE]
 """
@@ -24,14 +24,14 @@ TIMES = 10
 
 
 class Counter:
-    """Counts what Python does in this thread and in those that it starts, while in a ``with`` statement.
+    """Counts Python's work in this thread and in threads that it starts, inside a ``with`` statement.
 
     Attributes
     ----------
     calls : int
-        Of functions, those written in C included.
+        Function calls, including functions written in C.
     bytecodes : int
-        Instructions of Python's interpreter: loops count, even if they call nothing.
+        Instructions of Python's interpreter, so loops count even without calls.
     """
 
     def __init__(self) -> None:
@@ -59,7 +59,7 @@ class Counter:
 
 
 def keys_of(row_count: int) -> np.ndarray:
-    """Eight rows for each key, so that a function that combines goes as many rounds however many there are."""
+    """Return eight rows per key, so that the rounds of a combining function do not depend on the number of rows."""
     return np.arange(row_count) * 7919 % (row_count // 8)
 
 
@@ -115,7 +115,7 @@ CASES = (regroup, regroup_by_function, regroup_of_words, word_count, superstep, 
 
 
 def counted(comm: rp.Communicator, name: str, row_count: int) -> tuple[int, int]:
-    """Calls and bytecodes of a case on this rank, after a first time, which imports and fills caches."""
+    """Return calls and bytecodes of a case on this rank, after a first run, which imports modules and fills caches."""
     case = next(case for case in CASES if case.__name__ == name)
     case(comm, row_count)()
     run = case(comm, row_count)
@@ -128,7 +128,7 @@ def counted(comm: rp.Communicator, name: str, row_count: int) -> tuple[int, int]
 @click.option("--rows", type=click.IntRange(min=ROWS), default=ROWS, help=f"Of a rank; then {TIMES} times as many.")
 @click.option("--json", "target", type=click.Path(path_type=Path), help="Write the counts to this file, too.")
 def main(rows: int, target: Path | None) -> None:
-    """Count for so many rows, and for 10 times as many."""
+    """Count for this number of rows, and for 10 times as many."""
     found = {}
     with rp.launch(workers=WORKERS, threads=1) as job:
         for case in CASES:

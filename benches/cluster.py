@@ -1,6 +1,6 @@
 """An emulated cluster: Ripieno beside Open MPI as it chooses, Open MPI at its best forced, and Gloo.
 
-Times stand beside what the bytes alone take on a host's cable; TCP's headers leave 1.046 of that. Polling is taken out
+Times stand beside the bytes' time on a host's cable; TCP's headers make the minimum 1.046 of that. Polling is taken out
 of Open MPI in its favour: real hosts do not share cores.
 """
 
@@ -27,7 +27,7 @@ from ripieno.lab.blueprint import bits_per_s
 KIB, MIB = 1 << 10, 1 << 20
 REPETITION_COUNT, BUDGET_S, TIMEOUT_S = 5, 0.25, 300.0
 QUICK_HOST_COUNT, QUICK_RATE, QUICK_BYTES, QUICK_BUDGET_S, QUICK_TIMEOUT_S = 3, "400mbit", 128 * KIB, 0.01, 60.0
-# The emulated hosts' own ports: nobody else's.
+#: Ports on the emulated hosts, which no other process uses.
 PORT = 29500
 FORCED = {
     "coll_tuned_use_dynamic_rules": "1",
@@ -40,7 +40,7 @@ RACK_COUNT, RACK_HOST_COUNT, SEED_COUNT = 4, 8, 5
 
 @dataclass(frozen=True)
 class ClusterShape:
-    """The hosts of a lab of one rack."""
+    """Hosts of a lab with one rack."""
 
     host_count: int
     rate: str
@@ -53,11 +53,11 @@ class ClusterRow:
     Parameters
     ----------
     case
-        What is measured.
+        The measured case.
     targets
-        Ours at most: of the "limit", of the best "peer", or "seconds".
+        Upper limits for ours: relative to the "limit" or the best "peer", or in "seconds".
     default
-        Whether Open MPI as it chooses takes part; it may take minutes.
+        Whether Open MPI with its default choices takes part, which may take minutes.
     forced, gloo
         Whether these take part.
     """
@@ -94,7 +94,7 @@ ROWS: dict[ClusterShape, list[ClusterRow]] = {
 
 
 def cases() -> dict[str, Measured]:
-    """What can be measured alone, by name: every row, the scaling and the racks; ``8x100mbit`` is all of a shape."""
+    """Return the measurements by name: every row, the scaling and the racks; ``8x100mbit`` is all of a shape."""
     found: dict[str, Measured] = {}
     for shape, rows in ROWS.items():
         name = f"{shape.host_count}x{shape.rate}"
@@ -104,12 +104,12 @@ def cases() -> dict[str, Measured]:
     return found | {"scaling": _scaling, "racks": _racks}
 
 
-#: All of the table, each shape at once.
+#: Names that together form the whole table, each shape at once.
 WHOLE = (*(f"{shape.host_count}x{shape.rate}" for shape in ROWS), "scaling", "racks")
 
 
 def quick(report: Measurements) -> None:
-    """The quick form of everything, all rows in one lab."""
+    """Run the quick form of everything, all rows in one lab."""
     rows = {_small(row.case): row for rows in ROWS.values() for row in rows}
     for measured in (_measured(ClusterShape(QUICK_HOST_COUNT, QUICK_RATE), list(rows.values())), _scaling, _racks):
         measured(report, Effort(quick=True))
@@ -139,7 +139,7 @@ def _measured(shape: ClusterShape, rows: Sequence[ClusterRow]) -> Measured:
 
 
 def _scaling(report: Measurements, effort: Effort) -> None:
-    """One broadcast to 32 hosts against the same to 8 of them: what more hosts cost."""
+    """Compare a broadcast to 32 hosts with the same broadcast to 8 of them."""
     if not _can(report):
         return
     few, many, rate = (2, QUICK_HOST_COUNT, QUICK_RATE) if effort.quick else (8, 32, "100mbit")
@@ -154,7 +154,7 @@ def _scaling(report: Measurements, effort: Effort) -> None:
 
 
 def _racks(report: Measurements, effort: Effort) -> None:
-    """A broadcast through racks with narrow uplinks: in the order of the racks, in random orders, and in one rack."""
+    """Broadcast through racks with narrow uplinks: in rack order, in random orders, and in one rack."""
     if not _can(report):
         return
     racks, hosts, rate = (2, 2, QUICK_RATE) if effort.quick else (RACK_COUNT, RACK_HOST_COUNT, "100mbit")
@@ -171,7 +171,7 @@ def _racks(report: Measurements, effort: Effort) -> None:
         in_one = replace(contestants.ripieno(_place(one, Path(folder))), name="one rack")
         title = f"hosts x {rate} in {racks} racks, uplinks {rate}"
         _contest([ours, in_one], [case], shape, report, effort, {case: {"peer": 1.1}}, title=title)
-        # A crossed uplink makes them slow, so each seed runs once.
+        # Crossed uplinks make random orders slow, so each seed runs once.
         timeout_s = QUICK_TIMEOUT_S if effort.quick else TIMEOUT_S
         seconds = ours.times(random, QUICK_BUDGET_S if effort.quick else BUDGET_S, timeout_s)
     in_order = report.figures[-1]
@@ -204,7 +204,7 @@ def _contest(
 
 
 def _peers(place: Deployment, rows: Sequence[ClusterRow], report: Measurements) -> list[Baseline]:
-    """The peers that have a part in some row."""
+    """Return the peers that take part in any row."""
 
     def taking(contestant: Baseline, cases: set[BenchCase]) -> Baseline:
         return replace(contestant, takes=lambda case: case in cases or case.collective == "barrier")

@@ -1,4 +1,4 @@
-"""What the commands of benchmarks share: options, the file of figures, and programs that run on emulated hosts."""
+"""Shared parts of the benchmark commands: options, the file of figures, and programs on emulated hosts."""
 
 from __future__ import annotations
 
@@ -27,13 +27,13 @@ repetitions_option = click.option("--repetitions", type=click.IntRange(min=1), h
 
 
 def write(target: Path | None, found: Mapping[str, Any], *, quick: bool) -> None:
-    """Write what was found, and on which machine, to `target`, if there is one."""
+    """Write the results, with a description of the machine, to `target`, if given."""
     if target is not None:
         target.write_text(json.dumps({"machine": figures.machine(), "quick": quick, **found}, indent=2) + "\n")
 
 
 def show(report: Measurements, target: Path | None, *, quick: bool) -> None:
-    """Print a report, and write it to `target`, if there is one."""
+    """Print a report, and write it to `target`, if given."""
     table.show(table.console(), report)
     write(target, {"reports": [report.as_json()]}, quick=quick)
 
@@ -46,7 +46,7 @@ def need_lab() -> None:
 
 
 def found_by_ranks(lab: Lab, program: str, case: Any, timeout_s: float) -> dict[str, Any]:
-    """What rank 0 of ``PROGRAM CASE_JSON FILE`` writes to its file; a rank on every host, `case` a dataclass."""
+    """Run ``PROGRAM CASE_JSON FILE`` on every host and return the contents of rank 0's file. `case` is a dataclass."""
     with tempfile.TemporaryDirectory() as folder:
         target = Path(folder) / "found.json"
         words = [sys.executable, str(HERE / program), json.dumps(asdict(case)), str(target)]

@@ -1,4 +1,4 @@
-/* For LD_PRELOAD: counts what is allocated from the C library. */
+/* For LD_PRELOAD: counts allocations from the C library. */
 #include <errno.h>
 #include <stdatomic.h>
 #include <stddef.h>

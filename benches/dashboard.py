@@ -1,11 +1,10 @@
-"""What a dashboard costs a job: the same program on the same ranks, watched and not watched, turn by turn.
+"""Benchmark of the dashboard's overhead: the same program on the same ranks with and without it, alternating.
 
-The program is an iteration of a fit: each rank computes for a few milliseconds, then all reduce a table. Of the turns
-in which the dashboard serves a page, a process listens to it all the while, as a browser does.
+The program imitates an iteration of a fit: each rank computes for a few milliseconds, then all ranks reduce a table. In
+turns with a page, a process listens to the dashboard all the time, as a browser does.
 
-Whole turns may differ by more than the hundredth that is the target. So what watching takes is counted, too: the
-processor time of the threads of ranks that tell how these fare, and what the launching process takes more than when
-none do.
+Whole turns may vary by more than the target of one per cent. The benchmark therefore also counts the overhead: the
+processor time of the ranks' telemetry threads, and the additional processor time of the launching process.
 """
 
 from __future__ import annotations
@@ -29,20 +28,20 @@ from ripieno.launch.process.telemetry import PULSE_THREAD
 
 WORKERS = (8, 64)
 ROWS = 128
-#: How long a turn takes: some pulses of each rank.
+#: Duration of a turn: several telemetry messages of each rank.
 TURN_S = 6.0
-#: To begin a program takes longer than an iteration, so that what is counted on has to last.
+#: Starting a program takes longer than an iteration, so the calibration must last.
 CALIBRATING_S = 1.0
 TABLE_FLOATS = 4096
 CALLS = 20_000
-#: The share of a job's time that a dashboard may take.
+#: Maximum fraction of a job's time that the dashboard may take.
 SHARE = 0.01
 _LISTEN = "import sys, urllib.request\nfor _ in urllib.request.urlopen(sys.argv[1] + 'events', timeout=600): pass"
 WAYS = ("watched", "watched, with a page", "not watched")
 
 
 def cases() -> dict[str, Measured]:
-    """What can be measured alone, by name."""
+    """Return the measurements by name."""
     return {
         f"{workers} ranks": lambda report, effort, workers=workers: _measure(report, effort, workers)
         for workers in WORKERS
@@ -50,7 +49,7 @@ def cases() -> dict[str, Measured]:
 
 
 def iterate(comm: Communicator, count: int) -> tuple[float, float]:
-    """Seconds of the processor that so many iterations took here, and those of them that went into telling."""
+    """Return the processor seconds of the iterations on this rank, and those of telemetry among them."""
     begun_s, telling_s = time.process_time(), _telling_s()
     rows, table = np.ones((ROWS, ROWS)), np.ones(TABLE_FLOATS)
     for iteration in range(count):
@@ -63,7 +62,7 @@ def iterate(comm: Communicator, count: int) -> tuple[float, float]:
 
 
 def _telling_s() -> float:
-    """Seconds of the processor that the thread has had that tells how this rank fares."""
+    """Return the processor seconds of this rank's telemetry thread."""
     tellers = [each.ident for each in threading.enumerate() if each.name == PULSE_THREAD and each.ident is not None]
     return sum(time.clock_gettime(time.pthread_getcpuclockid(each)) for each in tellers)
 
@@ -74,7 +73,7 @@ def _measure(report: Measurements, effort: Effort, workers: int) -> None:
     with rp.launch(workers=workers, threads=1, dashboard=True) as job:
         count = 3 if effort.quick else _count(job)
         for number in range(effort.runs(6)):
-            # A machine that becomes faster or slower is none way's gain.
+            # Alternate the order, so that no way gains from changes in machine speed.
             for way in WAYS if number % 2 == 0 else WAYS[::-1]:
                 with _way(job, way):
                     turns[way].append(_turn(job, count))
@@ -96,7 +95,7 @@ def _measure(report: Measurements, effort: Effort, workers: int) -> None:
 
 
 class DashboardTurn(NamedTuple):
-    """Seconds that passed, and those of the processor: of ranks, of them for telling, and of the launching process."""
+    """Elapsed seconds, and processor seconds: of the ranks, of their telemetry, and of the launching process."""
 
     elapsed_s: float
     ranks_s: float
@@ -126,7 +125,7 @@ def _figure(case: str, row: str, ours: list[float], peer: str, theirs: list[floa
 
 
 def call(comm: Communicator, count: int) -> float:
-    """Seconds of a sum of eight bytes, of so many."""
+    """Return the seconds of a sum of eight bytes, averaged over `count` calls."""
     value = np.ones(1)
     comm.barrier()
     begun_s = time.perf_counter()
@@ -136,7 +135,7 @@ def call(comm: Communicator, count: int) -> float:
 
 
 def _short_calls(report: Measurements, effort: Effort) -> None:
-    """Once somebody watches, each call is counted; so that one job is watched, and another never was."""
+    """Measure short calls on a job with the dashboard on, which counts each call, and on a job that never had it."""
     count = 200 if effort.quick else CALLS
     seconds: dict[bool, list[float]] = {True: [], False: []}
     with rp.launch(workers=2, dashboard=True) as watched, rp.launch(workers=2) as unwatched:
@@ -151,7 +150,7 @@ def _short_calls(report: Measurements, effort: Effort) -> None:
 
 
 def _count(job: rp.Job) -> int:
-    """Iterations that a turn has room for."""
+    """Return the number of iterations that fit into a turn."""
     count, took_s = 1, 0.0
     while took_s < CALIBRATING_S:
         count *= 2
@@ -163,7 +162,7 @@ def _count(job: rp.Job) -> int:
 
 @contextmanager
 def _way(job: rp.Job, way: str) -> Iterator[None]:
-    """The job is watched or not; of the ways of a page, somebody listens to it."""
+    """Switch the dashboard on or off. In the ways with a page, a process listens to it."""
     watch = job._watch
     if way == WAYS[2]:
         job._watch = JobWatch()
@@ -173,7 +172,7 @@ def _way(job: rp.Job, way: str) -> Iterator[None]:
     )
     try:
         if listener is not None:
-            # It has been sent the state once.
+            # Wait until the listener has received the initial state.
             time.sleep(1.0)
         yield
     finally:

@@ -1,11 +1,11 @@
-"""Makes as many 512-byte descriptors of photographs as one wants, for clusterings of millions of them.
+"""A generator of any number of 512-byte descriptors of photographs, for clusterings of millions of them.
 
 benches/descriptors.py OUT.npy [--count N] [--seed S]
 
-The photographs are those that come inside scikit-learn and scikit-image. A view is one of them, drawn at random, scaled
-and mirrored or turned at random; random patches of 32 x 32 pixels of it are described by gradients (HOG), as bytes. A
-descriptor is that of `ripieno.features`, but that gradients at the edge of a patch see the pixels beyond it: so a view
-is described once, at every pixel, and a patch is picked out of that. The first rows of more are the same rows.
+The photographs come with scikit-learn and scikit-image. A view is a random photograph, randomly scaled and mirrored or
+turned. Random patches of 32 x 32 pixels are described by gradients (HOG), as bytes. Descriptors equal those of
+`ripieno.features`, except that gradients at the edge of a patch use the pixels beyond it. A view is therefore described
+once, at every pixel, and patches are cut out of that. The first rows do not depend on the count.
 """
 
 from __future__ import annotations
@@ -50,7 +50,7 @@ def main(out: Path, count: int, seed: int) -> None:
 
 
 def view(photographs: list[Image.Image], random: np.random.Generator) -> NDArray[np.float32]:
-    """A photograph, scaled and mirrored or turned: its brightness, 0 to 1, (height, width)."""
+    """Return a random view of a photograph: its brightness, 0 to 1, (height, width)."""
     photograph = photographs[random.integers(len(photographs))]
     least = max(LEAST_SCALE, 2 * OPTIONS.patch / min(photograph.size))
     scale = np.exp(random.uniform(np.log(least), np.log(MOST_SCALE)))
@@ -60,7 +60,7 @@ def view(photographs: list[Image.Image], random: np.random.Generator) -> NDArray
 
 
 def patches(grey: NDArray[np.float32], random: np.random.Generator) -> Bytes:
-    """Descriptors of random patches of a view, (PATCHES_PER_VIEW, 512)."""
+    """Return descriptors of random patches of a view, (PATCHES_PER_VIEW, 512)."""
     cells = described_cells(grey)
     corners = random.integers(0, np.subtract(grey.shape, OPTIONS.patch) + 1, size=(PATCHES_PER_VIEW, 2))
     steps = np.arange(0, OPTIONS.patch, CELL_PIXELS)
@@ -69,9 +69,9 @@ def patches(grey: NDArray[np.float32], random: np.random.Generator) -> Bytes:
 
 
 def described_cells(grey: NDArray[np.float32]) -> Bytes:
-    """The cell of 4 x 4 pixels at every pixel, (height - 3, width - 3, 8): how strong gradients of each direction are.
+    """Return the cell of 4 x 4 pixels at every pixel, (height - 3, width - 3, 8): gradient strength by direction.
 
-    Each is divided by its L2 norm, as by `ripieno.features.hog_vectors`.
+    Each is divided by its L2 norm, as in `ripieno.features.hog_vectors`.
     """
     down, right = np.zeros_like(grey), np.zeros_like(grey)
     down[1:-1] = grey[2:] - grey[:-2]

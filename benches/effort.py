@@ -1,4 +1,4 @@
-"""How much is spent on a benchmark."""
+"""The effort to spend on a benchmark."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from typing import TypeVar
 
 from ripieno.bench.figures import Measurements
 
-#: Pause before a turn: threads of a BLAS look for work, and a JVM compiles and collects, after theirs.
+#: Pause before a turn: after their turns, BLAS threads spin and a JVM compiles and collects.
 REST_S = 0.5
 
 T = TypeVar("T")
@@ -17,30 +17,30 @@ T = TypeVar("T")
 
 @dataclass(frozen=True)
 class Effort:
-    """How much is spent.
+    """The effort to spend.
 
     Parameters
     ----------
     quick
-        Small and short: everything runs, nothing is measured.
+        Small and short: everything runs, but the times mean nothing.
     repetitions
-        Alternating runs instead of the benchmark's own number.
+        Number of alternating runs; by default the benchmark's own.
     """
 
     quick: bool = False
     repetitions: int | None = None
 
     def runs(self, own: int) -> int:
-        """Alternating runs of a benchmark that makes `own` if nobody says otherwise."""
+        """Return the number of alternating runs; `own` is the benchmark's default."""
         return 1 if self.quick else self.repetitions or own
 
     def turn(self, contestant: Callable[[], T]) -> T:
-        """What a contestant gives at its second go: it pays neither for others nor for cold caches."""
+        """Run a contestant twice after a pause and return the second result, which excludes cold caches."""
         if not self.quick:
             time.sleep(REST_S)
             contestant()
         return contestant()
 
 
-#: Adds what it measures to a report.
+#: Adds its measurements to a report.
 Measured = Callable[[Measurements, Effort], None]

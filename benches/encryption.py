@@ -1,7 +1,7 @@
-"""What encryption costs between two hosts: a small allreduce, a long message, and the first message of a link.
+"""Benchmark of encryption between two hosts: a small allreduce, a long message, and the first message of a link.
 
-Emulated hosts of 100 Mbit/s and 1 Gbit/s, and hosts whose cable nothing holds up, where the processor is the limit. As
-a program (``encryption.py FOLDER BYTES SAMPLES``) it is a rank, which leaves its seconds in FOLDER.
+Hosts are emulated, with 100 Mbit/s, 1 Gbit/s, and with an unlimited cable, where the processor is the bottleneck. As a
+program (``encryption.py FOLDER BYTES SAMPLES``) this file is a rank, which writes its seconds to FOLDER.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ from ripieno.launch.encryption import TLS_VARIABLE
 from ripieno.launch.script.environment import init
 
 TIMEOUT_S = 120.0
-#: Rates of the cables, and the bytes of a long message; the last is as fast as two processes can be.
+#: Rates of the cables, and the bytes of a long message. The last rate exceeds what two processes reach.
 CABLES = {"100mbit": 4 << 20, "1gbit": 32 << 20, "40gbit": 64 << 20}
 QUICK_CABLES = {"1gbit": 1 << 20}
 SMALL_COUNT, LONG_COUNT = 1000, 10
@@ -32,12 +32,12 @@ CASES = ("first message", "allreduce of 8 bytes", "long message", "processor tim
 
 
 def cases() -> dict[str, Measured]:
-    """What can be measured alone, by name."""
+    """Return the measurements by name."""
     return {"lab": measured}
 
 
 def measured(report: Measurements, effort: Effort) -> None:
-    """With and without, turn by turn, for each kind of cable."""
+    """Measure with and without encryption, alternating, for each kind of cable."""
     cannot = why_not()
     if cannot is not None:
         raise Skipped(f"no emulated hosts: {cannot}")
@@ -78,21 +78,21 @@ def _run(lab: Lab, size_bytes: int, *, tls: bool, quick: bool) -> dict[str, list
         if lab.run(command, timeout_s=TIMEOUT_S, environment=variables, prefix=False):
             raise RuntimeError(f"two hosts, {TLS_VARIABLE}={int(tls)}: the run failed")
         ranks = [json.loads((Path(folder) / f"rank-{rank}.json").read_text()) for rank in range(2)]
-    # A message has come when its receiver has it; its two ends compute at the same time, so that the busier one counts.
+    # A message is complete when its receiver has it. Both ends compute at the same time, so the busier one counts.
     found = {name: ranks[1][name] for name in CASES[:3]}
     found[CASES[3]] = [max(each) for each in zip(*(rank[CASES[3]] for rank in ranks), strict=True)]
     return found
 
 
 def main() -> None:
-    """Be a rank."""
+    """Run as a rank."""
     folder, size_bytes, quick = Path(sys.argv[1]), int(sys.argv[2]), sys.argv[3] == "1"
     comm = init(threads=1)
     number, block = np.zeros(1), np.ones(size_bytes, np.uint8)
     seconds: dict[str, list[float]] = {name: [] for name in CASES}
 
     def send(values: np.ndarray) -> float:
-        """Seconds until rank 1 has what rank 0 sends and has said so."""
+        """Return the seconds until rank 1 has received and acknowledged the data of rank 0."""
         begin = time.perf_counter()
         if comm.rank == 0:
             comm.send_into(values, to=1)
@@ -117,7 +117,7 @@ def main() -> None:
 
 
 def _computed_s() -> float:
-    """Seconds that this thread has computed, in the kernel as well."""
+    """Return the processor seconds of this thread, including kernel time."""
     used = resource.getrusage(resource.RUSAGE_THREAD)
     return used.ru_utime + used.ru_stime
 

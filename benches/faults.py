@@ -1,7 +1,7 @@
-"""From the death of a rank until all others have made a call in a smaller world: local ranks, and emulated hosts; and
-K-means over a death.
+"""Benchmark of recovery: from the death of a rank to a call in a smaller world, and K-means with a death.
 
-As a program (``faults.py FOLDER VICTIM``) it is a rank, which leaves the time of its death or return in FOLDER.
+As a program (``faults.py FOLDER VICTIM``) this file is a rank, which writes the time of its death or recovery to
+FOLDER.
 """
 
 from __future__ import annotations
@@ -34,20 +34,20 @@ if TYPE_CHECKING:
 
 LOCAL_COUNT, HOST_COUNT, QUICK_COUNT = 8, 32, 3
 RATE, TIMEOUT_S = "100mbit", 120.0
-#: Rows, columns and clusters of a fit, and after which iteration a worker dies.
+#: Rows, columns and clusters of a fit, and the iteration after which a worker dies.
 FIT, QUICK_FIT, DEATH_AT = (200_000, 32, 200), (2_000, 8, 10), 5
 FIT_WORKERS = 4
-#: What is to be reached.
+#: Upper limits of the recovery time.
 LOCAL_S, HOSTS_S = 0.2, 1.0
 
 
 def cases() -> dict[str, Measured]:
-    """What can be measured alone, by name."""
+    """Return the measurements by name."""
     return {"local": local, "lab": lab, "kmeans": kmeans}
 
 
 def local(report: Measurements, effort: Effort) -> None:
-    """Ranks of this machine."""
+    """Measure ranks of this machine."""
     count = QUICK_COUNT if effort.quick else LOCAL_COUNT
 
     def started(folder: str, victim: int) -> None:
@@ -57,7 +57,7 @@ def local(report: Measurements, effort: Effort) -> None:
 
 
 def lab(report: Measurements, effort: Effort) -> None:
-    """A rank on every emulated host."""
+    """Measure one rank on every emulated host."""
     cannot = why_not()
     if cannot is not None:
         raise Skipped(f"no emulated hosts: {cannot}")
@@ -73,7 +73,7 @@ def lab(report: Measurements, effort: Effort) -> None:
 
 
 def kmeans(report: Measurements, effort: Effort) -> None:
-    """A fit of which a worker is killed, beside one of which none is; they have the same bits."""
+    """Compare a fit with a killed worker to an undisturbed fit. Both results are bitwise equal."""
     rows, columns, clusters = QUICK_FIT if effort.quick else FIT
     points = np.random.default_rng(0).normal(size=(rows, columns)).astype(np.float32)
     seconds: dict[bool, list[float]] = {False: [], True: []}
@@ -102,8 +102,8 @@ def kmeans(report: Measurements, effort: Effort) -> None:
 
 
 def _fitted(points: NDArray[np.float32], clusters: int, *, dies: bool) -> tuple[KMeans, float]:
-    """A fit, and its seconds."""
-    # Not by ranks, which need none of it.
+    """Return a fit, and its seconds."""
+    # Import here: ranks do not need it.
     from ripieno.algorithms import KMeans
 
     with launch(workers=FIT_WORKERS, threads=1, on_failure="respawn") as job, warnings.catch_warnings():
@@ -151,7 +151,7 @@ def _measured(
 
 
 def _seconds(started: Callable[[str, int], object], count: int, victim: int) -> float:
-    """From the death of `victim` until the last of the others is back."""
+    """Return the seconds from the death of `victim` until the last of the others has recovered."""
     with tempfile.TemporaryDirectory() as folder:
         started(folder, victim)
         times = {int(path.name): float(path.read_text()) for path in Path(folder).iterdir()}
@@ -161,11 +161,11 @@ def _seconds(started: Callable[[str, int], object], count: int, victim: int) -> 
 
 
 def main() -> None:
-    """Be a rank."""
+    """Run as a rank."""
     folder, victim = Path(sys.argv[1]), int(sys.argv[2])
     comm = init(threads=1)
     rank, values = comm.rank, np.ones(1000)
-    # The victim may be done with the last of these, and dead, before others are.
+    # The victim may finish its last call and die before other ranks finish theirs.
     with suppress(RankFailed):
         for _ in range(3):
             comm.allreduce(values)

@@ -1,4 +1,4 @@
-"""Draws the pictures of scaling and of layouts in docs/: `gallery.py [--out FOLDER]`, or `make gallery`.
+"""Draw the pictures of scaling and of layouts in docs/: `gallery.py [--out FOLDER]`, or `make gallery`.
 
 All data are seeded, or come with scikit-learn and networkx.
 """
@@ -43,21 +43,21 @@ def main(quick: bool, out: Path) -> None:
 
 
 def _digits(count: int | None) -> str:
-    """Pictures by the distances of their pixels; each digit has a colour."""
+    """Draw pictures of digits by the distances of their pixels; each digit has a colour."""
     digits = load_digits()
     model = rp.MDS(3, metric="euclidean", random_state=0).fit(digits.data[:count])
     return scatter.turning_chart("digits", model.embedding_, groups=digits.target[:count])
 
 
 def _sequences(members: int) -> str:
-    """Sequences of the example, by their edit distances; each family has a colour."""
+    """Draw the sequences of the example by their edit distances; each family has a colour."""
     sequences = runpy.run_path(str(ROOT / "examples" / "sequences.py"))["tree"](FAMILIES, members)
     model = rp.MDS(3, metric="levenshtein", method="da-smacof", random_state=0).fit(sequences)
     return scatter.turning_chart("sequences", model.embedding_, groups=np.arange(len(sequences)) // members)
 
 
 def _plane(graph: networkx.Graph, attribute: str | None = None) -> str:
-    """A graph in the plane; groups by an attribute of the vertices, or those that greedy modularity finds."""
+    """Draw a graph in the plane, with groups from a vertex attribute or from greedy modularity."""
     nodes = list(graph)
     at = np.array(list(rp.layout(graph, iterations=200, seed=1).values()))
     if attribute is None:
@@ -71,7 +71,7 @@ def _plane(graph: networkx.Graph, attribute: str | None = None) -> str:
 
 
 def _lattice(side: int) -> str:
-    """A cube of vertices, found again in space from its edges; each layer has a colour."""
+    """Draw a cube of vertices, reconstructed in space from its edges; each layer has a colour."""
     graph = networkx.grid_graph((side, side, side))
     at = np.array(list(rp.layout(graph, dim=3, iterations=300, seed=1).values()))
     return scatter.turning_chart("lattice", at, groups=_numbers(layer for layer, _, _ in graph))

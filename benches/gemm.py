@@ -1,4 +1,4 @@
-"""What a product of matrices takes by NumPy, on all cores: the limit of distances between many vectors."""
+"""The rate of NumPy's matrix product on all cores, the limit for distances between many vectors."""
 
 from __future__ import annotations
 
@@ -11,13 +11,13 @@ SIDE, QUICK_SIDE = 4096, 256
 
 
 def square_s(dtype: DTypeLike, *, quick: bool) -> float:
-    """Seconds per operation of the product of two square matrices, large unless it need only be quick."""
+    """Return the seconds per operation of the product of two square matrices, small ones if `quick`."""
     side = QUICK_SIDE if quick else SIDE
     return gemm_s(side, side, side, dtype)
 
 
 def gemm_s(m: int, k: int, n: int, dtype: DTypeLike) -> float:
-    """Seconds per operation of the product of an m × k and a k × n matrix."""
+    """Return the seconds per operation of the product of an m × k and a k × n matrix."""
     random = np.random.default_rng(0)
     a, b = random.random((m, k)).astype(dtype), random.random((k, n)).astype(dtype)
     out = np.empty((m, n), dtype)

@@ -1,4 +1,4 @@
-"""Graphs that are measured: seeded RMAT graphs, and files, with vertices 0 … n - 1 of which each has an edge.
+"""Benchmark graphs: seeded RMAT graphs, and graphs from files, with vertices 0 … n - 1, each of which has an edge.
 
 Source: Chakrabarti, Zhan and Faloutsos, "R-MAT: a recursive model for graph mining", SDM 2004; parameters of Graph500.
 """
@@ -13,21 +13,21 @@ from numpy.typing import NDArray
 from ripieno.graph import Graph
 from scipy import sparse
 
-#: Probabilities of an edge's end points to be in the first halves, or only one of them; and edges drawn per vertex.
+#: Probabilities that both, or only one, of an edge's end points are in the first halves; edges drawn per vertex.
 A, B, C = 0.57, 0.19, 0.19
 EDGE_FACTOR = 16
 
 
 @dataclass(frozen=True)
 class BenchGraph:
-    """A graph that all contestants take.
+    """A graph for all implementations.
 
     Parameters
     ----------
     name
-        As tables have it.
+        Name in tables.
     sources, targets : (m,) int64
-        Of its edges; none twice, none from a vertex to itself in RMAT graphs.
+        End points of the edges. RMAT graphs have no duplicates and no loops.
     vertex_count
         Vertices are 0 … vertex_count - 1.
     """
@@ -39,17 +39,17 @@ class BenchGraph:
 
     @property
     def edge_count(self) -> int:
-        """How many edges."""
+        """Return the number of edges."""
         return len(self.sources)
 
     def matrix(self) -> sparse.csr_matrix:
-        """Row i, column j is the edge from i to j; float64 ones."""
+        """Return the matrix with a float64 one at row i, column j for the edge from i to j."""
         ones, shape = np.ones(self.edge_count), (self.vertex_count, self.vertex_count)
         return sparse.csr_matrix((ones, (self.sources, self.targets)), shape)
 
 
 def rmat(scale: int, seed: int = 1) -> BenchGraph:
-    """2^scale vertices, less those without edges, and 16 times as many edges, less duplicates and loops."""
+    """Return a graph of 2^scale vertices minus isolated ones, and 16 times as many edges minus duplicates and loops."""
     random = np.random.default_rng(seed)
     count = EDGE_FACTOR << scale
     sources, targets = np.zeros(count, np.int64), np.zeros(count, np.int64)
@@ -59,14 +59,14 @@ def rmat(scale: int, seed: int = 1) -> BenchGraph:
         right = ((drawn >= A) & ~lower) | (drawn >= A + B + C)
         sources += sources + lower
         targets += targets + right
-    # Numbers say nothing about degrees.
+    # Shuffle the vertex numbers, so that they do not depend on degrees.
     shuffled = random.permutation(1 << scale)
     sources, targets = shuffled[sources], shuffled[targets]
     return _numbered(f"RMAT {scale}", sources[sources != targets], targets[sources != targets])
 
 
 def of_files(files: Sequence[str]) -> BenchGraph:
-    """Whatever `ripieno.Graph` reads, without weights."""
+    """Return the graph in files that `ripieno.Graph` can read, without weights."""
     edges = Graph(list(files), weighted=False).read_share(0, 1)
     return _numbered(", ".join(files), edges.sources, edges.targets)
 

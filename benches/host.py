@@ -1,4 +1,4 @@
-"""One host, shared memory: native programs beside Open MPI in both its modes and MPICH, Python beside mpi4py.
+"""Benchmark of one host with shared memory, beside Open MPI in both modes, MPICH and mpi4py.
 
 "shared" are native programs, too, on arrays of `ripieno.empty`.
 """
@@ -22,7 +22,7 @@ REPETITION_COUNT, BUDGET_S, TIMEOUT_S = 7, 0.05, 600.0
 QUICK_BUDGET_S, QUICK_TIMEOUT_S = 0.002, 60.0
 PEERS = ("openmpi", "mpich")
 
-#: Of the better peer's time, or seconds; everywhere else no slower than the best of them.
+#: Upper limits relative to the best peer, or in seconds; elsewhere no slower than the best peer.
 TARGETS: dict[tuple[str, int, str], dict[str, float]] = {
     ("native", 2, "allreduce:1048576"): {"peer": 1 / 1.3},
     ("native", 2, "allreduce:67108864"): {"peer": 1 / 2.5},
@@ -32,7 +32,7 @@ TARGETS: dict[tuple[str, int, str], dict[str, float]] = {
 
 
 def cases() -> dict[str, Measured]:
-    """What can be measured alone, by name."""
+    """Return the measurements by name."""
     shapes = [(through, ranks) for ranks in (2, 4) for through in ("native", "python")]
     found = {f"{through}-{ranks}": _case(through, ranks, COLLECTIVES, SIZES_BYTES) for through, ranks in shapes}
     return found | {"shared-2": _case("shared", 2, ("allreduce",), SIZES_BYTES[-1:])}

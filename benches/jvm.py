@@ -1,9 +1,8 @@
-"""From the JVM: sums of 80 MB in arrays and direct buffers, beside the native ones and Spark's treeAggregate; K-means
-from Spark's side beside MLlib, Flink and Python, as in figure 16 of the paper on threads and processes.
+"""Benchmark from the JVM: sums of 80 MB, and K-means from Spark, beside Spark, MLlib, Flink and Python.
 
 Source: Ekanayake et al., "Java thread and process performance for parallel machine learning on multicore HPC clusters",
-figures 15 and 16. Flink's program is its own example. An iteration is the difference of a long fit and a short one, by
-their iterations, but for Python's, which are in its report.
+figures 15 and 16. Flink's program is its own example. The time of an iteration is the difference between a long and a
+short fit, divided by their difference in iterations. Python's comes from its report.
 """
 
 from __future__ import annotations
@@ -32,22 +31,22 @@ TIMEOUT_S = 900.0
 
 LENGTH, QUICK_LENGTH = 10_000_000, 10_000
 SUM_TURNS = 5
-#: Of the native sum with a direct buffer or an array, and of treeAggregate's.
+#: Upper limits relative to the native sum, for arrays and direct buffers, and relative to treeAggregate.
 ARRAY_TARGET, AGGREGATE_TARGET = 1.5, 1 / 10
 
 POINTS, QUICK_POINTS = 100_000, 2_000
 CENTROIDS, QUICK_CENTROIDS = (1_000, 4_000, 16_000), (10,)
-#: Iterations of a short fit, of a long one, and of a long one of ours, which has to be longer to be noticed.
+#: Iterations of a short fit, of a long fit, and of our long fit, which needs more iterations to be measurable.
 FEW, MANY, MOST = 2, 7, 42
-#: What an iteration is to take of MLlib's and Flink's, and of Python's.
+#: Upper limits of an iteration relative to MLlib's and Flink's, and to Python's.
 PEER_TARGET, PYTHON_TARGET = 1 / 5, 1.05
 
-#: What Flink needs to see of the JDK.
+#: JDK packages that Flink must access.
 OPENED = ("java.lang", "java.util", "java.nio")
 
 
 def cases(draw: Path | None) -> dict[str, Measured]:
-    """What can be measured alone, by name; K-means draws kmeans.svg into a folder."""
+    """Return the measurements by name; K-means draws kmeans.svg into a folder."""
     return {
         "array": _arrays,
         "aggregate": _aggregates,
@@ -97,7 +96,7 @@ def _summed(comm: Communicator, length: int, turns: int) -> list[float]:
 
 
 def _java_ranks(path: str, length: int, turns: int) -> list[str]:
-    """What rank 0 of two prints."""
+    """Run two ranks and return the output of rank 0."""
     with tempfile.TemporaryDirectory() as folder:
         token = secrets.token_hex(16)
         command = ["java", "-Xmx1g", "-XX:MaxDirectMemorySize=1g", "-cp", path, "AllreduceTurns", folder, token]
@@ -164,7 +163,7 @@ def _kmeans(report: Measurements, effort: Effort, draw: Path | None) -> None:
 
 
 def _python(count: int, k: int, turns: int) -> list[float]:
-    """Seconds of an iteration of each fit, by two ranks of Python."""
+    """Return the seconds of an iteration of each fit with two Python ranks."""
     rows = np.random.default_rng(0).random((count, 2))
     with rp.launch(workers=2, threads=1) as job:
         fits = [
@@ -175,7 +174,7 @@ def _python(count: int, k: int, turns: int) -> list[float]:
 
 
 def _flink(report: Measurements, count: int, k: int, turns: int) -> list[float] | None:
-    """The same of Flink's example, by the difference of two jobs; None without Flink."""
+    """Return the seconds of Flink's example, from the difference of two jobs; None without Flink."""
     try:
         jars = _flink_jars()
     except Skipped as skipped:
@@ -207,7 +206,7 @@ def _job_s(command: list[str], iterations: int) -> float:
 
 
 def _flink_jars() -> Path:
-    """Flink and its examples, fetched if they are not there."""
+    """Return the folder of Flink and its examples, after downloading them if missing."""
     jars = ROOT / "target/flink"
     if not list(jars.glob("flink-examples-batch*.jar")):
         if shutil.which("mvn") is None:
@@ -219,7 +218,7 @@ def _flink_jars() -> Path:
 
 
 def _spark_turns(master: str, memory: str, words: list[str]) -> list[list[float]]:
-    """What each turn took, by a program that spark-submit starts."""
+    """Return the seconds of each turn of a program started with spark-submit."""
     home = _spark_home()
     with tempfile.TemporaryDirectory() as folder:
         _compiled("SparkTurns", Path(folder), sorted((home / "jars").glob("*.jar")))
@@ -258,7 +257,7 @@ def _jars() -> list[Path]:
 
 
 def _compiled(program: str, folder: Path, jars: list[Path]) -> str:
-    """The class path of a program that is compiled into a folder."""
+    """Compile a program into a folder and return its class path."""
     path = os.pathsep.join(map(str, [*_jars(), *jars]))
     subprocess.run(["javac", "-cp", path, "-d", str(folder), str(PROGRAMS / f"{program}.java")], check=True)
     return os.pathsep.join([str(folder), *map(str, _jars())])

@@ -1,8 +1,8 @@
-"""A pass of K-means on all cores: Ripieno's kernel and estimator, scikit-learn, faiss, and what sgemm allows.
+"""Benchmark of K-means on all cores: Ripieno's kernel and estimator, scikit-learn, faiss, and the limit of sgemm.
 
-Rows of many columns, uniform ones of two, and many passes, of which later ones have bounds. All start from the same
-centroids and run the same number of passes; a figure stands only if they end at centroids of the same inertia, to 1e-5
-for two passes, of two columns to 1e-3. The rate is nominal: 2·n·k·d operations a pass.
+Cases are rows of many columns, uniform rows of two columns, and many passes, of which later ones use bounds. All start
+from the same centroids and run the same number of passes. A figure counts only if all end at centroids of the same
+inertia: to 1e-5 for two passes, with two columns to 1e-3. The rate is nominal: 2·n·k·d operations a pass.
 """
 
 from __future__ import annotations
@@ -25,12 +25,12 @@ from ripieno.host import usable_cores
 
 SHAPE, CLUSTER_COUNTS, RUN_COUNT = (60_000, 512), (1_000, 10_000), 5
 QUICK_SHAPE, QUICK_CLUSTER_COUNTS = (2_000, 32), (20,)
-# Of two columns, the rows, and how many times faster than the best peer into so many clusters.
+# With two columns: number of rows, and required speedup over the best peer by clusters.
 PLANE_ROW_COUNT, PLANE_TARGETS = 1_000_000, {1_000: 4, 10_000: 15}
 QUICK_PLANE_ROW_COUNT, QUICK_PLANE_TARGETS = 60_000, {100: 4}
-# scikit-learn takes more than ten seconds for a pass over more pairs of two columns.
+# Above this many pairs of two columns, scikit-learn takes more than ten seconds per pass.
 SKLEARN_PLANE_PAIRS = 2e9
-# Many passes: clusters, passes and how many times faster than the best peer on average; with bounds.
+# Many passes with bounds: runs and average speedup over the best peer; clusters and passes.
 LONG_RUN_COUNT, LONG_TARGET = 3, 3
 LONG_CLUSTER_COUNT, LONG_PASS_COUNT = 1_000, 20
 MIXTURE_SHAPE, MIXTURE_CLUSTER_COUNT, MIXTURE_PASS_COUNT = (200_000, 64), 5_000, 10
@@ -38,10 +38,10 @@ PASS_COUNT = 2
 WORKER_COUNT = 2
 BLOCK_ROW_COUNT = 8192
 INERTIA_TOLERANCE = 1e-5
-# Peers take the difference of squares in float32, which are thousands of times a distance where clusters are that many.
+# Peers compute differences of squares in float32. With many clusters these are thousands of times a distance.
 PLANE_INERTIA_TOLERANCE = 1e-3
 CHECKED_ROW_COUNT = 200
-# Threads of a library that has just been called still spin for a while.
+# Threads of a library keep spinning for a while after a call.
 PAUSE_S = 0.2
 # At least 75 % of sgemm's rate.
 TARGETS = {"peer": 1.0, "limit": 1 / 0.75}
@@ -51,24 +51,24 @@ Rows = NDArray[np.float32]
 
 @dataclass(frozen=True)
 class KMeansProblem:
-    """Rows and where to start.
+    """Rows, and start centroids.
 
     Parameters
     ----------
     rows : (n, d)
     start : (k, d)
     targets
-        As of a figure.
+        Targets as in a figure.
     pass_count
-        Passes of a run.
+        Number of passes per run.
     is_product
-        Whether a product of matrices is the limit of a pass.
+        Whether a matrix product is the lower bound of a pass.
     has_bounds
-        Whether our passes leave out what the one before has ruled out.
+        Whether our passes skip pairs that the previous pass ruled out.
     peers
-        Names of those that are measured.
+        Names of the measured peers.
     inertia_tolerance
-        By which part those of peers may be greater after `PASS_COUNT` passes.
+        Relative excess allowed for the peers' inertia after `PASS_COUNT` passes.
     """
 
     rows: Rows
@@ -82,7 +82,7 @@ class KMeansProblem:
 
     @property
     def operation_count(self) -> float:
-        """Nominal operations of a pass."""
+        """Return the nominal operations of a pass."""
         return 2.0 * self.rows.size * len(self.start)
 
 
@@ -98,7 +98,7 @@ Contender = Callable[[KMeansProblem], PassTimes]
 
 
 def cases(data: Path | None, draw: Path | None) -> dict[str, Measured]:
-    """What can be measured alone; of given data what its columns allow. Two draw NAME.svg into a folder."""
+    """Return the measurements by name; for given data those that its columns allow. Two draw NAME.svg into a folder."""
     found: dict[str, Measured] = {
         "first": lambda report, effort: _first_passes(report, effort, data, draw),
         "passes": lambda report, effort: _passes(report, effort, data),
@@ -109,7 +109,7 @@ def cases(data: Path | None, draw: Path | None) -> dict[str, Measured]:
 
 
 def _first_passes(report: Measurements, effort: Effort, data: Path | None, draw: Path | None) -> None:
-    """Passes that compare all pairs, for each number of clusters."""
+    """Measure passes that compare all pairs, for each number of clusters."""
     rows, peers = _rows(effort, data), _peers(report)
     figures = {}
     for cluster_count in QUICK_CLUSTER_COUNTS if effort.quick else CLUSTER_COUNTS:
@@ -119,14 +119,14 @@ def _first_passes(report: Measurements, effort: Effort, data: Path | None, draw:
 
 
 def _passes(report: Measurements, effort: Effort, data: Path | None) -> None:
-    """Many passes over the same rows."""
+    """Measure many passes over the same rows."""
     count, peers = QUICK_CLUSTER_COUNTS[0] * 4 if effort.quick else LONG_CLUSTER_COUNT, _peers(report)
     problem = _long(_rows(effort, data), count, LONG_PASS_COUNT, tuple(peers))
     report.figures += _figures(problem, peers, report, effort)
 
 
 def _mixture(report: Measurements, effort: Effort) -> None:
-    """Many passes over rows of fewer columns."""
+    """Measure many passes over rows of fewer columns."""
     if not effort.quick:
         peers = _peers(report)
         problem = _long(mixture(*MIXTURE_SHAPE), MIXTURE_CLUSTER_COUNT, MIXTURE_PASS_COUNT, tuple(peers))
@@ -134,7 +134,7 @@ def _mixture(report: Measurements, effort: Effort) -> None:
 
 
 def _plane(report: Measurements, effort: Effort, draw: Path | None) -> None:
-    """Rows of two columns, for each number of clusters."""
+    """Measure rows of two columns, for each number of clusters."""
     peers, figures = _peers(report), {}
     rows = np.random.default_rng(0).random((QUICK_PLANE_ROW_COUNT if effort.quick else PLANE_ROW_COUNT, 2), np.float32)
     for cluster_count, factor in (QUICK_PLANE_TARGETS if effort.quick else PLANE_TARGETS).items():
@@ -169,7 +169,7 @@ def _rows(effort: Effort, data: Path | None) -> Rows:
 
 
 def hog_like(row_count: int, column_count: int, seed: int = 0) -> Rows:
-    """Rows like histograms of gradients: not negative, of length 1, mixtures of a few patterns, with noise."""
+    """Return rows like histograms of gradients: nonnegative, of length 1, mixtures of a few patterns, with noise."""
     random = np.random.default_rng(seed)
     patterns = random.gamma(0.3, size=(48, column_count)).astype(np.float32)
     shares = random.gamma(0.25, size=(row_count, 48)).astype(np.float32)
@@ -179,7 +179,7 @@ def hog_like(row_count: int, column_count: int, seed: int = 0) -> Rows:
 
 
 def mixture(row_count: int, column_count: int, seed: int = 0) -> Rows:
-    """Rows around some thousand places."""
+    """Return rows around about a thousand centres."""
     random = np.random.default_rng(seed)
     places = random.standard_normal((row_count // 50, column_count), dtype=np.float32)
     rows = places[random.integers(len(places), size=row_count)]
@@ -188,7 +188,7 @@ def mixture(row_count: int, column_count: int, seed: int = 0) -> Rows:
 
 
 def _long(rows: Rows, cluster_count: int, pass_count: int, peers: tuple[str, ...]) -> KMeansProblem:
-    """Many passes, from k-means|| and an iteration."""
+    """Return many passes that start from k-means|| and one iteration."""
     import ripieno
 
     with warnings.catch_warnings(action="ignore"):
@@ -267,7 +267,7 @@ def _kernel(problem: KMeansProblem) -> PassTimes:
 
 
 def _estimator(problem: KMeansProblem) -> PassTimes:
-    """Whole iterations: computation, allreduce, move, on the slowest rank; starting the workers is not counted."""
+    """Measure whole iterations (computation, allreduce, move) on the slowest rank, without the start of the workers."""
     import ripieno
 
     model = ripieno.KMeans(
@@ -279,7 +279,7 @@ def _estimator(problem: KMeansProblem) -> PassTimes:
 
 
 def _sklearn(problem: KMeansProblem) -> PassTimes:
-    """Its last pass only assigns, and is counted as one."""
+    """Measure scikit-learn. Its last pass only assigns, and counts as one."""
     from sklearn.cluster import KMeans
 
     model = KMeans(len(problem.start), init=problem.start, n_init=1, tol=0, max_iter=problem.pass_count)
@@ -302,17 +302,17 @@ def _faiss(problem: KMeansProblem) -> PassTimes:
 
 
 def _check_inertia(problem: KMeansProblem, outcomes: dict[str, PassTimes]) -> None:
-    """All ended equally well, by one measure, which itself is checked on some rows."""
+    """Check that all results are equally good by one measure, which is itself checked on some rows."""
     found = {name: _inertia(problem.rows, outcome.centroids) for name, outcome in outcomes.items()}
     some = np.ascontiguousarray(problem.rows[:: max(1, len(problem.rows) // CHECKED_ROW_COUNT)])
     centroids = outcomes["kernel"].centroids
     found_s = {"found": _inertia(some, centroids), "expected": _plain_inertia(some, centroids)}
     ours = {"kernel": found["kernel"], "least": min(found.values())}
-    # What is ours, and the measure, are exact whatever peers do.
+    # Our result and the measure are exact, independent of the peers.
     judged = ((found, problem.inertia_tolerance), (ours, INERTIA_TOLERANCE), (found_s, INERTIA_TOLERANCE))
     for inertias, tolerance_of_two in judged:
         least, most = min(inertias.values()), max(inertias.values())
-        # What rounding does to a pass, the next ones start from.
+        # Rounding errors accumulate over passes.
         tolerance = tolerance_of_two * problem.pass_count / PASS_COUNT
         if most - least > tolerance * least:
             raise RuntimeError(f"inertias differ by more than {tolerance}, so no figure stands: {inertias}")
@@ -332,7 +332,7 @@ def _plain_inertia(rows: Rows, centroids: NDArray[Any]) -> float:
 
 
 def _distinct_rows(rows: Rows, count: int) -> Rows:
-    """Rows to start from, no two alike, for an empty cluster is everyone's own affair."""
+    """Return distinct rows to start from: implementations treat empty clusters differently."""
     distinct = np.unique(rows[np.random.default_rng(0).permutation(len(rows))[: 2 * count]], axis=0)
     if len(distinct) < count:
         raise Skipped(f"{count} clusters need as many different rows, there are {len(distinct)}")
@@ -348,5 +348,5 @@ def _blas_core() -> str:
 
 
 def _shaped_s(problem: KMeansProblem) -> float:
-    """Seconds per operation of an sgemm of the shape that a blocked pass has."""
+    """Return the seconds per operation of an sgemm with the shape of a blocked pass."""
     return gemm.gemm_s(min(BLOCK_ROW_COUNT, len(problem.rows)), problem.rows.shape[1], len(problem.start), np.float32)

@@ -1,8 +1,8 @@
-"""LightGBM on emulated hosts: trees by its own sockets and by a communicator, turn by turn.
+"""Benchmark of LightGBM on emulated hosts: trees with its own sockets and with a communicator, alternating.
 
     .venv/bin/python benches/lightgbm_network.py [--hosts 8] [--rate 100mbit] [--rounds 3] [--trees 4]
 
-Needs root, for `ripieno lab`. The limit is what a cable must carry of the histograms over its rate: (p-1)/p of them out
+Needs root, for `ripieno lab`. The limit is the minimum of histogram bytes on a cable over its rate: (p-1)/p of them out
 of each host, for each reduce-scatter.
 """
 
@@ -19,7 +19,7 @@ from tempfile import TemporaryDirectory
 import click
 
 FEATURES, ROWS_PER_RANK = 200, 2_000
-#: Of LightGBM's own listeners, one further each round: it cannot take a port again that it had a minute ago.
+#: First port of LightGBM's listeners. Each round uses new ports, because LightGBM cannot reuse a recent port.
 FIRST_PORT = 12_400
 
 

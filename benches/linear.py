@@ -1,8 +1,9 @@
-"""Principal components and linear regression of tall rows: Ripieno's workers beside scikit-learn on all cores.
+"""Benchmark of principal components and linear regression of tall rows, beside scikit-learn on all cores.
 
-A figure stands only if both find the same: variances along the axes, predictions. Both fits are timed whole, of rows in
-the memory of this process, with what `fit` checks; workers are there already, as the peer's threads are. A remark tells
-what our stages take alone. The limit is half of a product of the rows with themselves, which is symmetric.
+A figure counts only if both results agree: variances along the axes, predictions. Both are timed as whole fits,
+including the checks of `fit`, on rows in the memory of this process. Workers, like the peer's threads, exist already. A
+remark states the time of our stages alone. The limit is half of the product of the rows with themselves, which is
+symmetric.
 """
 
 from __future__ import annotations
@@ -30,13 +31,13 @@ WORKER_COUNT = 2
 TARGETS = {"peer": 1 / 1.5}
 SAME_F32, SAME_F64 = 2e-3, 1e-8
 
-#: Seconds of a fit, what it has found, and seconds of its stages, if it tells them.
+#: Seconds of a fit, its result, and the seconds of its stages, if known.
 Found = tuple[float, NDArray[Any], float]
 
 
 @dataclass(frozen=True)
 class LinearCase:
-    """What ours and the peer find in some rows, each with the seconds it took; and how near the two have to be."""
+    """Our fit and the peer's of the same rows, each with its seconds, and the tolerance of the comparison."""
 
     name: str
     ours: Callable[[], Found]
@@ -46,7 +47,7 @@ class LinearCase:
 
 
 def measured(report: Measurements, effort: Effort, *, draw: Path | None = None) -> None:
-    """All cases, in turns; stages.svg has the seconds of the stages of PCA."""
+    """Measure all cases, alternating; stages.svg gets the seconds of the stages of PCA."""
     import ripieno as rp
 
     shape, count = (QUICK_SHAPE, QUICK_COMPONENT_COUNT) if effort.quick else (SHAPE, COMPONENT_COUNT)

@@ -1,8 +1,8 @@
-"""Logistic regression on sparse rows: how long until the objective is near its optimum, beside scikit-learn and MLlib.
+"""Benchmark of logistic regression on sparse rows: time to a near optimum, beside scikit-learn and MLlib.
 
-For each contestant the loosest tolerance counts that brings it near enough, by 2e-4 of the optimum, which the most
-careful run of ours finds. Fits are timed whole, with what `fit` checks. Workers are there already, as threads of peers
-are and Spark's session is, but where a row says that they are started for the fit.
+For each implementation the loosest tolerance counts with which it comes within 2e-4 of the optimum. The optimum comes
+from our most precise run. Whole fits are timed, including the checks of `fit`. Workers exist already, like the peers'
+threads and Spark's session, except in rows that include their start.
 """
 
 from __future__ import annotations
@@ -31,22 +31,22 @@ RUN_COUNT = 5
 WORKER_COUNT = 2
 NEAR = 2e-4
 TOLERANCES = (1e-1, 3e-2, 1e-2, 3e-3, 1e-3, 3e-4, 1e-4, 3e-5, 1e-5, 1e-6)
-#: At least 3 times as fast.
+# At least 3 times as fast.
 TARGETS = {"peer": 1 / 3}
 STARTED = "newton-cg, {} workers started for it"
-# Bytes that a pass has to read of an entry: value and column.
+# Bytes that a pass must read per entry: value and column.
 ENTRY_BYTES = 12
 PASSES = 20
 
 Rows = tuple[csr_matrix, NDArray[Any]]
-#: Fits with a tolerance, and has `coef_`.
+#: Fits with a tolerance, and returns an object with `coef_`.
 Contestant = Callable[[float], Any]
-#: Seconds of a fit, and by which part of the optimum its objective is above it.
+#: Pairs of the seconds of a fit, and the relative distance of its objective from the optimum.
 Way = list[tuple[float, float]]
 
 
 def measured(report: Measurements, effort: Effort, *, data: Path | None = None, draw: Path | None = None) -> None:
-    """One case per data set: libsvm text, an archive of reviews in folders pos and neg, or rows that are made up."""
+    """Measure one case per data set: libsvm text, an archive of reviews in folders pos and neg, or synthetic rows."""
     import ripieno as rp
 
     name, rows = read_rows(data, quick=effort.quick)
@@ -89,13 +89,13 @@ def _sklearn() -> dict[str, Contestant]:
 
 
 class _Mllib:
-    """MLlib's logistic regression of the same objective, on rows that executors hold."""
+    """MLlib's logistic regression with the same objective, on rows held by executors."""
 
     def __init__(self, frame: Any, tol: float) -> None:
         self._frame, self._tol = frame, tol
 
     def fit(self, X: csr_matrix, y: NDArray[Any]) -> _Mllib:
-        """Of the frame, whose rows these are."""
+        """Fit the frame that holds these rows."""
         from pyspark.ml.classification import LogisticRegression
 
         model = LogisticRegression(
@@ -127,14 +127,14 @@ def _measured(
     report: Measurements,
     effort: Effort,
 ) -> dict[str, Way]:
-    """Adds a figure for each of ours; how near the fits of each came, and when."""
+    """Add a figure for each of ours, with the distance and time of each implementation's fits."""
     X = rows[0]
     best = _objective(next(iter(ours.values()))(1e-10).fit(*rows).coef_, rows)
     everyone = {**ours, **peers}
     started = STARTED.format(WORKER_COUNT)
     paths = {each: _path(make, rows, best) for each, make in everyone.items() if each != started}
     chosen = {each: TOLERANCES[len(path) - 1] for each, path in paths.items()}
-    # Its workers do what those do that are there already.
+    # Newly started workers do the same work as existing ones.
     chosen[started] = chosen[next(iter(ours))]
     seconds: dict[str, list[float]] = {each: [] for each in everyone}
     for _ in range(effort.runs(RUN_COUNT)):
@@ -160,7 +160,7 @@ def _measured(
 
 
 def _draw(folder: Path, name: str, paths: Mapping[str, Way], rows: Rows, job: Any) -> None:
-    """NAME.svg, the ways to the optimum, and NAME-seconds.svg, where the seconds of each iteration are."""
+    """Draw NAME.svg, the paths to the optimum, and NAME-seconds.svg, the time by stage of each iteration."""
     mine = _ours(job)
     first = next(iter(mine.values()))
     laps = first(TOLERANCES[len(next(iter(paths.values()))) - 1]).fit(*rows).report_.iterations
@@ -171,7 +171,7 @@ def _draw(folder: Path, name: str, paths: Mapping[str, Way], rows: Rows, job: An
 
 
 def _path(make: Contestant, rows: Rows, best: float) -> Way:
-    """Fits with tighter and tighter tolerances, up to the loosest that brings a contestant near the optimum."""
+    """Fit with ever tighter tolerances, up to the loosest that brings the objective near the optimum."""
     path: Way = []
     for tol in TOLERANCES:
         model = make(tol)
@@ -183,7 +183,7 @@ def _path(make: Contestant, rows: Rows, best: float) -> Way:
 
 
 def fit_s(model: Any, rows: Rows) -> float:
-    """Seconds of a fit."""
+    """Return the seconds of a fit."""
     begin = time.perf_counter()
     with warnings.catch_warnings(action="ignore"):
         model.fit(*rows)
@@ -197,7 +197,7 @@ def _objective(coef: NDArray[np.float64], rows: Rows) -> float:
 
 
 def read_rows(data: Path | None, *, quick: bool) -> tuple[str, Rows]:
-    """Name and rows of the data, or of rows that are made up."""
+    """Return name and rows of the data, or of synthetic rows."""
     if data is None:
         return "made up", _made_up(300 if quick else 30_000, 120)
     if ".tar" in data.name:
@@ -205,13 +205,13 @@ def read_rows(data: Path | None, *, quick: bool) -> tuple[str, Rows]:
     from sklearn.datasets import load_svmlight_file
 
     X, y = load_svmlight_file(str(data))
-    # Some peers take no others.
+    # Some peers accept only 32-bit indices.
     X.indices, X.indptr = X.indices.astype(np.int32), X.indptr.astype(np.int32)
     return data.name, (csr_matrix(X), y)
 
 
 def _made_up(row_count: int, column_count: int) -> Rows:
-    """Rows of 14 ones, and a noisy plane through them."""
+    """Return rows with 14 ones each, and labels from a noisy plane."""
     random = np.random.default_rng(0)
     columns = np.sort(random.random((row_count, column_count)).argsort(axis=1)[:, :14], axis=1)
     starts = np.arange(row_count + 1) * 14
@@ -221,7 +221,7 @@ def _made_up(row_count: int, column_count: int) -> Rows:
 
 
 def _reviews(path: Path) -> Rows:
-    """Words of reviews, as scikit-learn weighs them; the folder says which are positive."""
+    """Return the words of reviews with scikit-learn's weights; the folder determines the class."""
     from sklearn.feature_extraction.text import TfidfVectorizer
 
     texts, labels = [], []
@@ -235,7 +235,7 @@ def _reviews(path: Path) -> Rows:
 
 
 def read_s(size_bytes: int) -> float:
-    """Seconds that a core takes to read so many bytes."""
+    """Return the seconds that a core takes to read this number of bytes."""
     block = np.ones(max(size_bytes // 8, 1))
     begin = time.perf_counter()
     block.sum()

@@ -1,8 +1,8 @@
-"""Multidimensional scaling and layouts: an iteration beside peers that run by turns with it.
+"""Benchmarks of multidimensional scaling and layouts: an iteration beside alternating peers.
 
-Of scaling the peers are scikit-learn, and the same step in NumPy with float32 and products of matrices; the normalized
-stress after the last iteration is compared. Of layouts the peer is igraph: without its grid for all pairs, and with it
-for many vertices. Of more ranks the computing and the bytes of an iteration are counted apart, because ranks of one
+The peers of scaling are scikit-learn, and the same step in NumPy with float32 and matrix products. The normalized
+stress after the last iteration is compared. The peer of layouts is igraph: without its grid for all pairs, and with it
+for many vertices. With several ranks, computing and bytes of an iteration are counted separately, because ranks of one
 machine share its cores. The case "annealing" compares annealed fits with the best of random starts; it takes minutes.
 """
 
@@ -26,18 +26,18 @@ MANY_VERTICES = 200_000
 ITERATION_COUNT, LAYOUT_ITERATION_COUNT = 10, 4
 RUN_COUNT = 5
 TARGETS, LAYOUT_TARGETS = {"peer": 1 / 10}, {"peer": 1 / 30}
-#: Ranks whose computing and bytes are counted, and iterations of a fit.
+#: Numbers of ranks with counted computing and bytes, and iterations of a fit.
 RANKS, QUICK_RANKS, RANKS_ITERATIONS = (1, 2, 4, 8), (1, 3), 30
-#: Of the computing of one rank, divided by the number of ranks; and of the bytes that other ranks' rows have.
+#: Limits relative to the computing of one rank divided by the number of ranks, and to the bytes of other ranks' rows.
 COMPUTING_TARGETS, BYTES_TARGET = {"limit": 1.25}, 1.05
 KNOWN = 0.9
-#: Random starts, annealed fits, and iterations that each may take.
+#: Random starts, annealed fits, and the maximum iterations of each.
 STARTS, ANNEALED, MOST_ITERATIONS = 10, 5, 1000
 WHOLE = ("scaling", "ranks", "layout")
 
 
 def cases(data: Path | None) -> dict[str, Measured]:
-    """What can be measured alone, by name."""
+    """Return the measurements by name."""
     return {
         "scaling": partial(_scaling, data=data),
         "ranks": partial(_ranks, data=data),
@@ -89,7 +89,7 @@ def _scaling(report: Measurements, effort: Effort, data: Path | None) -> None:
 
 
 def _ranks(report: Measurements, effort: Effort, data: Path | None) -> None:
-    """Computing of the slowest rank, and bytes, of an iteration, without weights and with them."""
+    """Measure computing of the slowest rank, and bytes, of an iteration, without and with weights."""
     dissimilarities = _dissimilarities(data, 200 if effort.quick else POINT_COUNT)
     count = len(dissimilarities)
     known = np.triu(np.random.default_rng(0).random((count, count)) < KNOWN, 1)
@@ -123,9 +123,9 @@ def _ranks(report: Measurements, effort: Effort, data: Path | None) -> None:
 def _iterations(
     dissimilarities: NDArray[np.int16], weights: NDArray[np.float32] | None, ranks: int, effort: Effort
 ) -> tuple[list[float], float, float]:
-    """Of iterations: seconds of the slowest rank's computing, a number for each run; bytes and collectives of a rank.
+    """Return seconds of the slowest rank's computing, one per run, and bytes and collectives of a rank per iteration.
 
-    Of a rank the shortest of a fit counts, because ranks share cores: in that one no other has held it up.
+    The shortest iteration of each rank counts: ranks share cores, and no other rank delayed that iteration.
     """
     import ripieno as rp
 
@@ -142,7 +142,7 @@ def _iterations(
             if iterations > 1:
                 computing = np.array([step.compute_s for step in report.iterations])
                 seconds.append(float(computing.min(axis=0).max()))
-    # Traffic is counted from the start of the workers; what is no iteration is the same in every fit.
+    # Traffic counts from the start of the workers. The part outside iterations is equal in all fits and cancels out.
     before, first, second = counted[:3]
     of_one, of_all = np.subtract(first, before), np.subtract(second, first)
     received, calls = (of_all - of_one) / (RANKS_ITERATIONS - 1)
@@ -150,7 +150,7 @@ def _iterations(
 
 
 def _annealing(report: Measurements, effort: Effort, data: Path | None) -> None:
-    """Normalized stress of annealed fits, each beside the best of random starts; and iterations of both."""
+    """Compare the normalized stress of annealed fits with the best of random starts, and the iterations of both."""
     import ripieno as rp
 
     dissimilarities = _dissimilarities(data, 60 if effort.quick else POINT_COUNT)
@@ -172,10 +172,11 @@ def _annealing(report: Measurements, effort: Effort, data: Path | None) -> None:
 
 
 def _layout(report: Measurements, effort: Effort) -> None:
-    """Of all pairs, and of many more vertices by Barnes-Hut; igraph has one thread, so processor time counts, too."""
+    """Measure layouts with all pairs and with Barnes-Hut, also in processor time, since igraph has one thread."""
     quick = effort.quick
     count = 300 if quick else VERTEX_COUNT
-    # Of each of n²/2 pairs, in both dimensions a multiply-add for the distance and for each push; the division as two.
+    # Per pair of n²/2, in both dimensions: a multiply-add for the distance and for each push. The division counts as
+    # two.
     limit_s = 14.0 * count**2 / 2 * gemm.square_s(np.float32, quick=quick)
     exact = _Layouts(count, 3 if quick else LAYOUT_ITERATION_COUNT, {"igraph": {"grid": "nogrid"}}, {})
     exact.measure(report, effort.runs(RUN_COUNT))
@@ -213,7 +214,7 @@ def _layout(report: Measurements, effort: Effort) -> None:
 
 
 class _Layouts:
-    """Iterations of one graph's layout by turns: ours, and peers by igraph, or by ours with other parameters."""
+    """Alternating layout iterations of one graph: ours, and peers by igraph or by ours with other parameters."""
 
     def __init__(
         self, count: int, iterations: int, peers: dict[str, dict[str, str]], parameters: dict[str, str]
@@ -227,7 +228,7 @@ class _Layouts:
         self._theirs: dict[str, list[tuple[float, float]]] = {}
 
     def measure(self, report: Measurements, runs: int) -> None:
-        """So many turns."""
+        """Measure this number of turns."""
         try:
             import igraph
         except ImportError:
@@ -248,7 +249,7 @@ class _Layouts:
 
     @property
     def rows(self) -> list[tuple[str, Samples, dict[str, Samples]]]:
-        """Seconds by the clock, and of processors."""
+        """Return elapsed and processor seconds."""
         return [
             (
                 row,
@@ -259,7 +260,7 @@ class _Layouts:
         ]
 
     def _by_us(self, seed: int, parameters: dict[str, str]) -> tuple[float, float]:
-        """Medians of what iterations after the first one take."""
+        """Return the median seconds of the iterations after the first one."""
         import ripieno as rp
 
         moments: list[tuple[float, float]] = []
@@ -276,7 +277,7 @@ class _Layouts:
 
 
 def _dissimilarities(data: Path | None, count: int) -> NDArray[np.int16]:
-    """Those of a .npy file, or of FASTA; or distances of points of many dimensions, of which the first count most."""
+    """Return dissimilarities from a .npy file or FASTA, or distances of points with dimensions of decreasing weight."""
     if data is not None and data.suffix != ".npy":
         import ripieno as rp
         from ripieno.algorithms.mds.sequences import LEVENSHTEIN, Sequences, edit_distances
@@ -295,14 +296,14 @@ def _dissimilarities(data: Path | None, count: int) -> NDArray[np.int16]:
 
 
 def _edges(count: int) -> NDArray[np.int64]:
-    """Each vertex knows some that were there before it, most of them near."""
+    """Return the edges of a graph in which each vertex connects to earlier ones, most of them near."""
     random = np.random.default_rng(0)
     ends = np.repeat(np.arange(1, count), EDGES_PER_VERTEX)
     return np.stack([ends, (ends * random.random(len(ends)) ** 0.1).astype(np.int64)], axis=1)
 
 
 def _by_numpy(dissimilarities: NDArray[np.float32], start: NDArray[np.float64]) -> tuple[float, float]:
-    """Median seconds of a step whose distances are products of matrices, and the stress of the last one."""
+    """Return the median seconds of a step with distances from matrix products, and the last stress."""
     count, at = len(dissimilarities), start.astype(np.float32)
     seconds: list[float] = []
     stress = 0.0
@@ -323,7 +324,7 @@ def _by_numpy(dissimilarities: NDArray[np.float32], start: NDArray[np.float64]) 
 
 
 def _by_scikit_learn(dissimilarities: NDArray[np.float64], start: NDArray[np.float64]) -> tuple[float, float]:
-    """Seconds of an iteration, what a fit takes but for its iterations left out, and the stress after the last one."""
+    """Return the seconds of an iteration, without the fixed costs of a fit, and the last stress."""
     from sklearn.manifold import smacof
 
     seconds: list[float] = []
@@ -344,7 +345,7 @@ def _by_scikit_learn(dissimilarities: NDArray[np.float64], start: NDArray[np.flo
 
 
 def _reading_s(array: NDArray[np.int16]) -> float:
-    """Least seconds of adding all up as words."""
+    """Return the minimum seconds to add up all values as words."""
     words = array.ravel()[: array.size // 4 * 4].view(np.int64)
     seconds = []
     for _ in range(5):

@@ -1,6 +1,6 @@
-"""Memory of collectives, counted: allocations per call after the first, and what a call needs beside its vector.
+"""Memory counts of collectives: allocations per call after the first, and extra memory of a call beside its vector.
 
-As a program (``memory.py LINKS COLLECTIVE=ALGORITHM:BYTES …``) it is a rank, which counts.
+As a program (``memory.py LINKS COLLECTIVE=ALGORITHM:BYTES …``) this file is a rank, which counts.
 """
 
 from __future__ import annotations
@@ -23,9 +23,9 @@ from ripieno.launch.script.environment import init
 
 KIB, MIB = 1 << 10, 1 << 20
 RANKS, TIMEOUT_S = 4, 300.0
-# A loop with so much time makes all the calls that it may.
+# A time limit that a loop never reaches, so that it makes the maximum number of calls.
 FOREVER_S = 1e6
-# What else a process does now and then, such as a thread that hears heartbeats.
+# Allowance for occasional allocations elsewhere, such as in the heartbeat thread.
 ALLOCATIONS_PER_CALL = 0.1
 # A segment is 256 KiB at most, and a link between two ranks holds a few.
 SEGMENTS_BYTES = 2 * MIB
@@ -33,7 +33,7 @@ SEGMENTS_BYTES = 2 * MIB
 
 @dataclass(frozen=True)
 class MemoryRow:
-    """What is counted, at which size, and how much memory it may need."""
+    """A counted case: collective, size, and upper limit of its memory."""
 
     collective: str
     size_bytes: int
@@ -41,7 +41,7 @@ class MemoryRow:
     extra_bytes: int
 
     def word(self, quick: bool) -> str:
-        """As the program takes it."""
+        """Return the case in the syntax of the program."""
         return f"{self.collective}:{self.quick_bytes if quick else self.size_bytes}"
 
 
@@ -54,7 +54,7 @@ ROWS = (
 
 
 def cases() -> dict[str, Measured]:
-    """What can be counted alone, by name."""
+    """Return the counts by name."""
     return {links: _case(links) for links in ("auto", "tcp")}
 
 
@@ -75,7 +75,7 @@ def _case(links: str) -> Measured:
 
 
 def main() -> None:
-    """Be a rank: count the cases of the command line; rank 0 prints the most of any rank."""
+    """Count the cases of the command line as a rank; rank 0 prints the maximum over the ranks."""
     world = NativeWorld(init(links=sys.argv[1], threads=1))
     for case in sys.argv[2:]:
         _, collective, algorithm, size_bytes = timing.parts_of(case)
@@ -90,7 +90,7 @@ def main() -> None:
 
 
 def _allocations(loop: Callable[[], object]) -> float:
-    """Per call of the native loop, with its barrier and its exchange of seconds; all were called before."""
+    """Return allocations per call of the native loop with its barrier and its exchange of seconds, all warmed up."""
     count = ctypes.CDLL(None).allocation_count
     count.restype = ctypes.c_long
     loop()
@@ -100,8 +100,8 @@ def _allocations(loop: Callable[[], object]) -> float:
 
 
 def _extra_bytes(call: Callable[[], object]) -> int:
-    """By how much the process grows at most while it calls, its first call included."""
-    # Sets the greatest size back to the present one.
+    """Return the maximum growth of the process during calls, including the first call."""
+    # Reset the peak size to the current one.
     Path("/proc/self/clear_refs").write_text("5")
     before = _size("VmRSS")
     for _ in range(3):

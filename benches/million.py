@@ -1,11 +1,11 @@
-"""Twister's own problem on this machine: 7.42 million vectors of 512 bytes into a million clusters.
+"""Twister's problem on this machine: 7.42 million vectors of 512 bytes into a million clusters.
 
 benches/million.py FOLDER [--count N] [--clusters K] [--iterations I] [--workers W] [--json FILE]
 
-Vectors are made by benches/descriptors.py and clustered by `ripieno kmeans --assign near`, with a checkpoint, all in
-FOLDER. The same command goes on after it was stopped, however that was. At the end it prints what each iteration took,
-by stage, what near assignment lost, measured on 1,024 rows, the memory and the processor time, and plays the iteration
-on the cluster of the paper. FOLDER needs room for three times the centroids and for the vectors.
+benches/descriptors.py makes the vectors, and `ripieno kmeans --assign near` clusters them with a checkpoint, all in
+FOLDER. After an interruption of any kind, the same command resumes. At the end it prints the time of each iteration by
+stage, the loss of near assignment, measured on 1,024 rows, the memory and the processor time. It also simulates the
+iteration on the cluster of the paper. FOLDER needs space for the vectors and for three times the centroids.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ CLUSTERS, ITERATIONS, WORKERS = 1_000_000, 2, 2
 QUICK_COUNT, QUICK_CLUSTERS = 6_000, 600
 #: The cluster of the paper: hosts, cores of each, and their cables.
 HOSTS, CORES, RATE = 125, 8, 1e9
-#: What the paper tells of its iteration.
+#: The paper's statement on its iteration.
 PAPER = "over 60 min of map, 169 s of communication (Qiu, 125 hosts)"
 SAMPLE_S = 0.5
 KIB = 1024
@@ -41,7 +41,7 @@ KIB = 1024
 
 @dataclass
 class Used:
-    """What the processes have used: their own memory at most, processor time, and the load of the machine."""
+    """Usage of the processes: maximum private memory, processor time, and the load of the machine."""
 
     peak_bytes: int = 0
     with_files_bytes: int = 0
@@ -69,7 +69,7 @@ def main(
     target: Path | None,
     quick: bool,
 ) -> None:
-    """Cluster the vectors in FOLDER, or go on where it was stopped."""
+    """Cluster the vectors in FOLDER, or resume an interrupted run."""
     count = count or (QUICK_COUNT if quick else descriptors.COUNT)
     clusters = clusters or (QUICK_CLUSTERS if quick else CLUSTERS)
     folder.mkdir(parents=True, exist_ok=True)
@@ -87,7 +87,7 @@ def main(
 
 
 def _run(words: list[str]) -> Used:
-    """Runs `ripieno` with these words, and watches it and its workers."""
+    """Run `ripieno` with these arguments, and monitor it and its workers."""
     begin, used = time.monotonic(), Used()
     process = subprocess.Popen([sys.executable, "-m", "ripieno", *words])
     try:
@@ -108,7 +108,7 @@ def _run(words: list[str]) -> Used:
 
 
 def _family(pid: int) -> list[int]:
-    """A process and all that it has started."""
+    """Return a process and all its descendants."""
     found = [pid]
     for each in found:
         try:
@@ -120,7 +120,7 @@ def _family(pid: int) -> list[int]:
 
 
 def _memory(pid: int) -> tuple[int, int]:
-    """Bytes of a process that are no file's, and its part of all that it has mapped."""
+    """Return the anonymous memory of a process, and its proportional share of all mapped memory, in bytes."""
     try:
         lines = dict(line.split(":", 1) for line in Path(f"/proc/{pid}/smaps_rollup").read_text().splitlines()[1:])
     except OSError:
@@ -130,7 +130,7 @@ def _memory(pid: int) -> tuple[int, int]:
 
 
 def _simulated(told: dict[str, Any], count: int, clusters: int) -> SimulatedIteration:
-    """The last iteration on the cluster of the paper, a core as fast as one here was in it."""
+    """Return the last iteration on the cluster of the paper, with cores as fast as one core here in that iteration."""
     last = told["iterations"][-1]
     operations = 2.0 * count * told["column_count"] * clusters * _compared(last["compared"], clusters)
     stages = last["stages"]
@@ -153,7 +153,7 @@ def _threads(told: dict[str, Any]) -> int:
 
 
 def _compared(compared: float, clusters: int) -> float:
-    """The part of all pairs that a near pass compares, its groups' means included."""
+    """Return the fraction of all pairs that a near pass compares, including the means of its groups."""
     return min(1.0, compared + kernels.NearIndex.group_count(clusters) / clusters)
 
 

@@ -1,6 +1,6 @@
-"""Functions of networkx by Ripieno beside networkx itself, on an RMAT graph with its nodes and edges as dicts.
+"""Benchmark of networkx functions by Ripieno beside networkx itself, on an RMAT graph with nodes and edges as dicts.
 
-The first call has to make arrays of the graph, which networkx keeps for those after it.
+The first call makes arrays of the graph, which networkx keeps for later calls.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ CALLS: dict[str, Callable[[nx.DiGraph, str], Any]] = {
 
 
 def measured(report: Measurements, effort: Effort) -> None:
-    """One case per function: calls that find the arrays, and those that do not."""
+    """Measure one case per function: calls with and without cached arrays."""
     nx.config.warnings_to_ignore.add("cache")
     numbered = graphs.rmat(QUICK_SCALE if effort.quick else SCALE)
     graph = nx.DiGraph()

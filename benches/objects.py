@@ -1,6 +1,7 @@
-"""Numbers and small objects between two ranks of this machine, as Python programs give them, beside mpi4py.
+"""Benchmark of numbers and small objects between two ranks of this machine, from Python, beside mpi4py.
 
-As a program (``objects.py ripieno|mpi4py CALLS``) it is a rank; rank 0 prints the seconds of some batches of each case.
+As a program (``objects.py ripieno|mpi4py CALLS``) this file is a rank; rank 0 prints the seconds of some batches of
+each case.
 """
 
 from __future__ import annotations
@@ -21,7 +22,7 @@ from ripieno.bench.processes import run
 
 REPETITION_COUNT, CALLS, QUICK_CALLS, BATCHES = 5, 300, 3, 9
 TIMEOUT_S = 300.0
-#: Of mpi4py's time.
+#: Upper limit relative to mpi4py.
 TARGET = 1.0
 
 NUMBER, COUNT, SMALL = 1.5, 3, {"a": 1, "b": [1, 2, 3]}
@@ -29,7 +30,7 @@ Calls = dict[str, Callable[[], object]]
 
 
 def measured(report: Measurements, effort: Effort) -> None:
-    """Both by turns; a time is rank 0's."""
+    """Measure both, alternating; a time is rank 0's."""
     place = Deployment(2)
     calls = str(QUICK_CALLS if effort.quick else CALLS)
     by_mpi = [*contestants.python_by_open_mpi(place), __file__, "mpi4py", calls]
@@ -106,7 +107,7 @@ def _mpi4py(comm: Any) -> Calls:
 
 
 def _batches(call: Callable[[], object], barrier: Callable[[], object], calls: int) -> list[float]:
-    """Seconds of a call, in the mean of each batch, behind one that warms up."""
+    """Return the seconds of a call, as the mean of each batch, after a warm-up batch."""
     found = []
     for _ in range(1 + BATCHES):
         barrier()

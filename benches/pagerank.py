@@ -1,8 +1,8 @@
-"""PageRank: an iteration beside its peers on this machine, on emulated hosts, and the chart of docs/pagerank.md.
+"""Benchmarks of PageRank on this machine and on emulated hosts, and the chart of docs/pagerank.md.
 
-benches/pagerank.py host [--scale 20] [--graph FILES]… [--gap PR] [--quick] [--json FILE]
-benches/pagerank.py cluster [--hosts 1,2,4,8,16] [--rate 1gbit] [--scale 20] [--graph FILES]… [--quick] [--json FILE]
-benches/pagerank.py charts [--cluster FILE] [--out FOLDER]
+benches/pagerank.py host [--scale 20] [--graph FILES]… [--gap PR] [--quick] [--json FILE] benches/pagerank.py cluster
+[--hosts 1,2,4,8,16] [--rate 1gbit] [--scale 20] [--graph FILES]… [--quick] [--json FILE] benches/pagerank.py charts
+[--cluster FILE] [--out FOLDER]
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from typing import Any
 
 from blas import free_blas
 
-# Before anything imports NumPy.
+# Call this before NumPy is imported.
 free_blas()
 
 import click  # noqa: E402
@@ -43,11 +43,11 @@ ITERATION_COUNT, QUICK_ITERATION_COUNT = 30, 3
 
 @click.group()
 def main() -> None:
-    """Measure PageRank, and draw what docs/pagerank.md shows."""
+    """Measure PageRank, and draw the chart of docs/pagerank.md."""
 
 
 def _of_a_graph(measure: Callable[..., None]) -> Callable[..., None]:
-    """The options that say which graph, how much effort, and where to."""
+    """Add the options for the graph, the effort and the output."""
     for option in (
         command.json_option,
         command.quick_option,
@@ -83,7 +83,7 @@ def cluster(
     host_counts: str, rate: str, iterations: int, timeout_s: float, scale: int | None, files: Sequence[str],
     quick: bool, target: Path | None,
 ) -> None:  # fmt: skip
-    """Run `ripieno pagerank` on more and more emulated hosts, a rank of one thread on each."""
+    """Run `ripieno pagerank` on increasing numbers of emulated hosts, with one single-threaded rank on each."""
     command.need_lab()
     if quick:
         host_counts, iterations = QUICK_HOSTS, QUICK_ITERATION_COUNT
@@ -114,7 +114,7 @@ def cluster(
 )
 @click.option("--out", type=click.Path(file_okay=False, path_type=Path), default=DOCS)
 def charts(cluster_file: Path, out: Path) -> None:
-    """Draw how an iteration scales over hosts."""
+    """Draw the scaling of an iteration over hosts."""
     found = json.loads(cluster_file.read_text())
     scales = [
         GraphScale(each["hosts"], each["iteration_s"], each["computing_s"], each["cable_s"]) for each in found["scales"]
@@ -138,7 +138,7 @@ def _counts(text: str) -> list[int]:
 
 
 def _scale(lab: Lab, count: int, rate: str, iterations: int, timeout_s: float, folder: Path) -> dict[str, Any]:
-    """An iteration on so many hosts; what a run of one iteration sends besides is not counted."""
+    """Measure an iteration on `count` hosts, without the other traffic of a run."""
     first = _run(lab, count, 1, timeout_s, folder)
     whole = _run(lab, count, iterations, timeout_s, folder)
     more = zip(whole["traffic"], first["traffic"], strict=True)
@@ -163,11 +163,11 @@ def _scale(lab: Lab, count: int, rate: str, iterations: int, timeout_s: float, f
 
 
 def _run(lab: Lab, count: int, iterations: int, timeout_s: float, folder: Path) -> dict[str, Any]:
-    """The report of a run of so many iterations."""
+    """Return the report of a run with this number of iterations."""
     report = folder / f"{count}-{iterations}.json"
     words = f"--threads 1 --tolerance 0 --max-iterations {iterations} --top 0 --quiet".split()
     files = [str(folder / "graph.npy"), "--out", str(folder / "ranks.npz"), "--report", str(report), "--overwrite"]
-    # Iterations are told, not a tolerance, so nobody needs to be warned that it is not reached.
+    # The number of iterations is given, so the warning about the tolerance is suppressed.
     code = lab.run(
         [sys.executable, "-W", "ignore", "-m", "ripieno.cli", "pagerank", *words, *files],
         first=count,

@@ -1,8 +1,8 @@
-"""An iteration of PageRank on one machine: Ripieno by workers and threads, SciPy, GAP, and what the memory allows.
+"""Benchmark of PageRank on one machine: Ripieno by workers and threads, SciPy, GAP, and the limit of the memory.
 
-All walk the same graph, turn by turn. How far our ranks are from SciPy's is counted when both have run until only
-rounding is left. GAP calculates in float32, leaves out what lies on vertices without edges out, and uses ranks of the
-same iteration as soon as they are there.
+All use the same graph, alternating. The distance between our ranks and SciPy's is measured when both have run until
+only rounding errors remain. GAP computes in float32, ignores the mass of vertices without outgoing edges, and uses
+ranks of the same iteration as soon as they are available.
 
 Source: Beamer, Asanović and Patterson, "The GAP benchmark suite", arXiv:1508.03619, for the peer and its files.
 """
@@ -31,17 +31,17 @@ from ripieno.host import usable_cores
 from sklearn.exceptions import ConvergenceWarning
 
 SCALE, QUICK_SCALE = 20, 12
-#: Workers and threads of each.
+#: Workers and threads of each run.
 SHAPES = ((1, 1), (1, 2), (2, 1))
 RUN_COUNT, ITERATION_COUNT, TRIAL_COUNT, GAP_TIMEOUT_S = 5, 20, 3, 300.0
 DAMPING = 0.85
-#: Of all ranks together: below, only rounding is left.
+#: Total change of all ranks below which only rounding errors remain, maximum iterations, and maximum distance.
 CHANGE, MOST_ITERATIONS = 1e-15, 400
 DISTANCE = 1e-8
-#: Of the time of GAP with two threads.
+#: Upper limit relative to GAP with two threads.
 TARGET = 1.3
 EDGE_BYTES = 4
-#: To add a vector to another reads two and writes one.
+#: Adding a vector to another reads two and writes one.
 PASS_VECTORS, PASS_BUDGET_S, QUICK_PASS_BUDGET_S = 3, 0.3, 0.01
 
 Vector = NDArray[np.float64]
@@ -71,7 +71,7 @@ def measured(report: Measurements, effort: Effort, *, graph: Numbered | None = N
 
 
 class ScipyWalk:
-    """Power iteration with a matrix of SciPy, as `networkx.pagerank` has it."""
+    """Power iteration with a SciPy matrix, as in `networkx.pagerank`."""
 
     def __init__(self, graph: Numbered) -> None:
         self.edges = graph.matrix()
@@ -83,7 +83,7 @@ class ScipyWalk:
         self._start = np.full(graph.vertex_count, 1 / graph.vertex_count)
 
     def iteration_s(self) -> float:
-        """Seconds of the middle iteration of some."""
+        """Return the median seconds of an iteration."""
         ranks, seconds = self._start, []
         for _ in range(ITERATION_COUNT):
             begin = time.perf_counter()
@@ -92,7 +92,7 @@ class ScipyWalk:
         return statistics.median(seconds)
 
     def ranks(self) -> Vector:
-        """After so many iterations that only rounding is left."""
+        """Return the ranks after enough iterations that only rounding errors remain."""
         ranks = self._start
         for _ in range(MOST_ITERATIONS):
             ranks, change = self._step(ranks)
@@ -107,7 +107,7 @@ class ScipyWalk:
 
 
 def _compare(report: Measurements, graph: Numbered, right: Vector) -> None:
-    """How far from SciPy's ranks we end, and in which time; igraph, which tells no iterations, beside that."""
+    """Add our distance from SciPy's ranks and our time; and igraph, which reports no iterations."""
     peers: dict[str, Samples] = {}
     try:
         seconds, found = _igraph(graph)
@@ -142,13 +142,13 @@ def _fit(graph: Numbered, shape: tuple[int, int], *, max_iter: int, tol: float =
     workers, threads = shape
     model = PageRank(DAMPING, tol=tol, max_iter=max_iter, workers=workers, threads=threads)
     with warnings.catch_warnings():
-        # Iterations are told, not a tolerance.
+        # The number of iterations is given instead of a tolerance.
         warnings.simplefilter("ignore", ConvergenceWarning)
         return model.fit((graph.sources, graph.targets))
 
 
 def _laps(model: PageRank) -> list[tuple[float, float]]:
-    """Of each iteration: seconds, and how many of them the slowest rank computed."""
+    """Return for each iteration its seconds, and the compute seconds of the slowest rank."""
     return [(each.seconds, max(each.compute_s)) for each in model.report_.iterations]
 
 
@@ -184,7 +184,7 @@ def _add_figures(
 
 
 def _bytes_per_s(graph: Numbered, budget_s: float) -> float:
-    """Of the memory, all cores together, vectors as large as the stream of edges."""
+    """Return the memory rate of all cores together, on vectors as large as the edge stream."""
     cores, size_bytes = usable_cores(), EDGE_BYTES * graph.edge_count
     add_s, _ = _native.memory_pass(cores, size_bytes // cores, budget_s)
     return PASS_VECTORS * size_bytes / add_s
@@ -200,7 +200,7 @@ def _gap_name(threads: int) -> str:
 
 
 def _write_gap(walk: ScipyWalk, target: Path) -> None:
-    """The graph as GAP's own programs keep it: whether directed, counts, then edges out and edges in by vertex."""
+    """Write the graph in GAP's format: directed flag, counts, outgoing edges, then incoming edges by vertex."""
     counts = np.array([walk.edges.nnz, walk.edges.shape[0]], np.int64)
     with target.open("wb") as file:
         file.write(b"\1" + counts.tobytes())
@@ -209,7 +209,7 @@ def _write_gap(walk: ScipyWalk, target: Path) -> None:
 
 
 def _gap_s(gap: Path, graph: Path, threads: int) -> float:
-    """Seconds of an iteration of GAP, the middle one of its trials."""
+    """Return the seconds of an iteration of GAP, the median of its trials."""
     words = [str(gap), "-f", str(graph), "-i", str(ITERATION_COUNT), "-t", "0", "-n", str(TRIAL_COUNT)]
     environment = os.environ | {"OMP_NUM_THREADS": str(threads)}
     done = subprocess.run(words, env=environment, capture_output=True, text=True, timeout=GAP_TIMEOUT_S, check=False)

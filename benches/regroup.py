@@ -1,10 +1,10 @@
-"""Sums by key of (int64, float64) pairs: regrouped between processes, beside polars, duckdb, PySpark, and a copy.
+"""Benchmark of sums by key of (int64, float64) pairs between processes, beside polars, duckdb and PySpark.
 
 benches/regroup.py [--rows 50e6] [--keys 1e6] [--ranks 2] [--spark] [--repetitions N] [--quick] [--json FILE]
 
 Each rank has an equal share of the rows, and ends with the sums of its own keys. Peers have all rows in one process and
-all cores; to their seconds is added what the link between the ranks takes for as many bytes as a rank sends, measured
-in the same turn. PySpark runs after the turns, with its rows in its own memory.
+all cores. Their seconds include the time of the link between the ranks for the bytes that a rank sends, measured in the
+same turn. PySpark runs after the turns, with its rows in its own memory.
 """
 
 from __future__ import annotations
@@ -38,13 +38,13 @@ from ripieno.units import bytes_text, duration_text
 ROW_COUNT, KEY_COUNT, RANK_COUNT, RUN_COUNT = 50_000_000, 1_000_000, 2, 5
 QUICK_ROW_COUNT, QUICK_KEY_COUNT = 40_000, 1_000
 ROW_BYTES = 16
-#: What a regroup does: reducing its own rows, exchanging sizes, waiting for blocks, and merging them.
+#: Stages of a regroup: reducing local rows, exchanging sizes, waiting for blocks, and merging them.
 STAGES = ("local reduction", "sizes", "exchange", "merge")
 PASS_BUDGET_S, QUICK_PASS_BUDGET_S = 1.0, 0.01
 SPARK_TIMEOUT_S = 3600.0
-#: Of the best peer's time in one process, and of the best of PySpark's.
+#: Upper limits relative to the best peer in one process, and to the best of PySpark's.
 TARGETS, SPARK_TARGETS = {"peer": 1.0}, {"peer": 1 / 5}
-#: Of values, relative: sums in different orders differ by rounding.
+#: Relative tolerance of values: sums in different orders differ by rounding.
 DIFFERENCE = 1e-9
 
 Column = NDArray[Any]
@@ -52,20 +52,20 @@ Column = NDArray[Any]
 
 @dataclass(frozen=True)
 class RegroupRows:
-    """What is regrouped: keys drawn evenly from 0 … key_count - 1, values evenly from 0 to 1, seeded by rank."""
+    """The rows to regroup: keys uniform in 0 … key_count - 1, values uniform in 0 to 1, seeded by rank."""
 
     row_count: int
     key_count: int
     rank_count: int
 
     def of_rank(self, rank: int) -> tuple[Column, Column]:
-        """Keys and values."""
+        """Return keys and values of a rank."""
         random = np.random.default_rng([self.key_count, rank])
         count = (self.row_count + rank) // self.rank_count
         return random.integers(0, self.key_count, count), random.random(count)
 
     def of_all(self) -> tuple[Column, Column]:
-        """Keys and values of all ranks, in order of rank."""
+        """Return keys and values of all ranks, in order of rank."""
         keys, values = zip(*map(self.of_rank, range(self.rank_count)), strict=True)
         return np.concatenate(keys), np.concatenate(values)
 
@@ -77,9 +77,9 @@ class RegroupRun:
     Parameters
     ----------
     seconds, stages_s
-        From a barrier to the result, and of its stages.
+        Seconds from a barrier to the result, and of its stages.
     sent_bytes, wire_s
-        Bytes to other ranks, and what the link takes for as many in an alltoall.
+        Bytes to other ranks, and seconds of the link for as many bytes in an alltoall.
     """
 
     seconds: float
@@ -89,7 +89,7 @@ class RegroupRun:
 
 
 def measured(report: Measurements, effort: Effort, *, rows: RegroupRows | None = None, spark: bool = False) -> None:
-    """All contestants turn by turn, each checked before it counts."""
+    """Measure all implementations, alternating. Each result is checked before it counts."""
     quick = RegroupRows(QUICK_ROW_COUNT, QUICK_KEY_COUNT, RANK_COUNT)
     rows = rows or (quick if effort.quick else RegroupRows(ROW_COUNT, KEY_COUNT, RANK_COUNT))
     keys, values = rows.of_all()
@@ -114,7 +114,7 @@ def measured(report: Measurements, effort: Effort, *, rows: RegroupRows | None =
 
 
 def _right(keys: Column, values: Column) -> tuple[Column, Column, Column]:
-    """The keys that there are, ascending, the sum of the values of each, and how many they are."""
+    """Return the distinct keys, ascending, with the sum and the number of values of each."""
     counts = np.bincount(keys)
     present = np.flatnonzero(counts)
     return present, np.bincount(keys, values)[present], counts[present]
@@ -129,7 +129,7 @@ def _check(name: str, right: Sequence[Column], keys: Column, sums: Column, count
 
 
 def _peers(report: Measurements, keys: Column, values: Column) -> dict[str, Callable[[], Any]]:
-    """What is installed; each gives a table with columns "key" and "value"."""
+    """Return the installed peers; each returns a table with columns "key" and "value"."""
     found: dict[str, Callable[[], Any]] = {}
     try:
         import polars
@@ -155,7 +155,7 @@ def _columns(sums: Any) -> tuple[Column, Column]:
 
 
 def _sums(comm: Communicator, rows: RegroupRows) -> tuple[Column, Column, Column]:
-    """Keys of this rank, sums of their values, and how many there are of each."""
+    """Return the keys of this rank, with the sum and the number of values of each."""
     keys, values = rows.of_rank(comm.rank)
     sums = comm.regroup(rp.KeyValues(keys, values), combine="sum")
     counts = comm.regroup(rp.KeyValues(keys, np.ones(len(keys), np.int64)), combine="sum")
@@ -165,7 +165,7 @@ def _sums(comm: Communicator, rows: RegroupRows) -> tuple[Column, Column, Column
 
 
 def _run(comm: Communicator, rows: RegroupRows) -> RegroupRun:
-    """A regroup as `comm.regroup` makes it, and an alltoall of as many bytes."""
+    """Return a regroup with `comm.regroup`, and an alltoall of as many bytes."""
     pairs = rp.KeyValues(*rows.of_rank(comm.rank))
     comm.barrier()
     start = time.perf_counter()
@@ -179,12 +179,12 @@ def _run(comm: Communicator, rows: RegroupRows) -> RegroupRun:
 
 
 def _wire_s(comm: Communicator, sent_bytes: int) -> float:
-    """Seconds of an alltoall in which each rank sends as many bytes as the one that sends most."""
+    """Return the seconds of an alltoall in which each rank sends as many bytes as the busiest rank."""
     peers = max(comm.world_size - 1, 1)
     size = -(-comm.allreduce(sent_bytes, op="max") // peers)
     counts = [0 if rank == comm.rank else size for rank in range(comm.world_size)]
     sent, received = np.ones(sum(counts), np.uint8), np.ones(sum(counts), np.uint8)
-    # The first opens connections.
+    # The first alltoall opens connections.
     for _ in range(2):
         comm.barrier()
         start = time.perf_counter()
@@ -193,7 +193,7 @@ def _wire_s(comm: Communicator, sent_bytes: int) -> float:
 
 
 def _slowest(runs: Sequence[RegroupRun]) -> RegroupRun:
-    """Of all ranks: the most of everything."""
+    """Return the maximum over all ranks of each field."""
     stages_s = {name: max(run.stages_s[name] for run in runs) for name in runs[0].stages_s}
     return RegroupRun(
         max(run.seconds for run in runs), stages_s, max(run.sent_bytes for run in runs), max(run.wire_s for run in runs)
@@ -201,7 +201,7 @@ def _slowest(runs: Sequence[RegroupRun]) -> RegroupRun:
 
 
 def _copy_s(rows: RegroupRows, budget_s: float) -> float:
-    """Seconds in which all cores together copy the rows once."""
+    """Return the seconds in which all cores together copy the rows once."""
     cores = usable_cores()
     return _native.memory_pass(cores, ROW_BYTES * rows.row_count // cores, budget_s)[1]
 
@@ -230,7 +230,7 @@ def _add_spark(
     run_count: int,
     copy_s: float,
 ) -> None:
-    """PySpark, if it and Java are installed."""
+    """Add PySpark, if it and Java are installed."""
     try:
         import pyspark  # noqa: F401
     except ImportError:

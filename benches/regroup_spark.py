@@ -1,9 +1,10 @@
-"""PySpark as a peer of `regroup.py`: sums the same rows by key, as an RDD and as a DataFrame, both held in memory.
+"""PySpark as a peer of `regroup.py`: sums of the same rows by key, as an RDD and as a DataFrame, both held in memory.
 
 regroup_spark.py FOLDER RUNS
 
-FOLDER has the rows as Parquet, a file per partition; it receives the sums as Parquet, and Spark's own files. Prints
-seconds of each run as JSON; the first of each, which starts Spark's processes and is checked, does not count.
+FOLDER holds the rows as Parquet, a file per partition. The program writes the sums as Parquet and Spark's own files
+there. It prints the seconds of each run as JSON. The first run of each, which starts Spark's processes and is checked,
+does not count.
 """
 
 from __future__ import annotations
@@ -26,7 +27,7 @@ BATCH_ROW_COUNT = 1 << 16
 
 
 def main() -> None:
-    """Be Spark, of as many threads as there are partitions."""
+    """Run Spark with one thread per partition."""
     folder, run_count = Path(sys.argv[1]), int(sys.argv[2])
     files = sorted(str(path) for path in folder.glob("rows-*.parquet"))
     spark = _started(folder, len(files))
@@ -39,7 +40,7 @@ def main() -> None:
 
 
 def _started(folder: Path, thread_count: int) -> SparkSession:
-    """Spark in this process's JVM, on loopback."""
+    """Start Spark in this process's JVM, on loopback."""
     options = {
         "spark.driver.memory": MEMORY,
         "spark.driver.host": "127.0.0.1",
@@ -76,7 +77,7 @@ def _of_frame(rows: DataFrame, folder: Path, run_count: int) -> list[float]:
     rows.count()
     sums = rows.groupBy("key").agg(functions.sum("value").alias("value"))
     parquet.write_table(sums.toArrow(), folder / "sums-DataFrame.parquet")
-    # Calculates all of it and keeps nothing.
+    # Compute all of it without storing the result.
     return [_seconds(lambda: sums.write.format("noop").mode("overwrite").save()) for _ in range(run_count)]
 
 

@@ -1,7 +1,7 @@
-"""What replicas of ranks cost: sparse reductions of power-law sets on emulated hosts, as Kylix's table I has them.
+"""Benchmark of replicated ranks: sparse reductions of power-law sets on emulated hosts, as in Kylix's table I.
 
-The same data lie on 8 ranks, on 4, and on 4 logical ranks with 2 replicas each, of which 0 to 3 are dead. As a program
-(``replicas.py FOLDER DEAD SHARES SAMPLES``) it is a rank, which leaves its seconds in FOLDER.
+The same data are on 8 ranks, on 4, and on 4 logical ranks with 2 replicas each, of which 0 to 3 are dead. As a program
+(``replicas.py FOLDER DEAD SHARES SAMPLES``) this file is a rank, which writes its seconds to FOLDER.
 
 Source: Zhao and Canny, "Kylix: a sparse allreduce for commodity clusters", ICPP 2014, section VII, table I.
 """
@@ -30,7 +30,7 @@ from ripieno.launch.script.environment import init
 
 HOST_COUNT, RATE, TIMEOUT_S = 8, "100mbit", 300.0
 REPLICAS = 2
-# Rank 0 among them; no two are replicas of each other.
+# Includes rank 0; no two are replicas of each other.
 VICTIMS = (0, 5, 2)
 FEATURE_COUNT, DRAW_COUNT, ALPHA = 400_000, 2_000_000, 1.1
 CONFIGURE_COUNT, REDUCE_COUNT = 5, 20
@@ -39,7 +39,7 @@ QUICK_DRAW_COUNT = 20_000
 
 @dataclass(frozen=True)
 class ReplicaSystem:
-    """Ranks, how many replicas there are of each, and how many of all are dead."""
+    """Number of ranks, of replicas of each, and of dead ranks."""
 
     ranks: int
     replicas: int = 1
@@ -47,13 +47,13 @@ class ReplicaSystem:
 
     @property
     def name(self) -> str:
-        """As a row of the table."""
+        """Return the name of the row in the table."""
         if self.replicas == 1:
             return f"{self.ranks} ranks without replicas"
         return f"{self.ranks // self.replicas} × {self.replicas} replicas, {self.dead} dead"
 
 
-#: The second is what the others stand beside.
+#: The second system is the baseline.
 SYSTEMS = (
     ReplicaSystem(4),
     ReplicaSystem(HOST_COUNT),
@@ -62,12 +62,12 @@ SYSTEMS = (
 
 
 def cases() -> dict[str, Measured]:
-    """What can be measured alone, by name."""
+    """Return the measurements by name."""
     return {"lab": measured}
 
 
 def measured(report: Measurements, effort: Effort) -> None:
-    """All systems, turn by turn."""
+    """Measure all systems, alternating."""
     cannot = why_not()
     if cannot is not None:
         raise Skipped(f"no emulated hosts: {cannot}")
@@ -96,7 +96,7 @@ def measured(report: Measurements, effort: Effort) -> None:
 
 
 def _run(lab: Lab, system: ReplicaSystem, *, quick: bool) -> dict[str, list[float]]:
-    """Seconds, of the slowest logical rank, and bytes sent, of the busiest."""
+    """Return the seconds of the slowest logical rank, and the bytes sent by the busiest rank."""
     draws = QUICK_DRAW_COUNT if quick else DRAW_COUNT
     samples = 1 if quick else REDUCE_COUNT
     with tempfile.TemporaryDirectory() as folder:
@@ -109,7 +109,7 @@ def _run(lab: Lab, system: ReplicaSystem, *, quick: bool) -> dict[str, list[floa
     expected = system.ranks - system.dead
     if len(ranks) != expected:
         raise RuntimeError(f"{system.name}: {len(ranks)} ranks have left their seconds, not {expected}")
-    # Of each logical rank the replica that was first.
+    # The fastest replica of each logical rank counts.
     logical: dict[int, dict[str, Any]] = {}
     for rank in sorted(ranks, key=lambda rank: sum(rank["reduce"])):
         logical.setdefault(rank["rank"], rank)
@@ -122,7 +122,7 @@ def _run(lab: Lab, system: ReplicaSystem, *, quick: bool) -> dict[str, list[floa
 
 
 def main() -> None:
-    """Be a rank."""
+    """Run as a rank."""
     folder, dead, draw_count, sample_count = Path(sys.argv[1]), *map(int, sys.argv[2:])
     world = init(threads=1, tls=False)
     replicas = int(os.environ["RIPIENO_REPLICAS"])
@@ -148,7 +148,7 @@ def main() -> None:
 
 
 def _timed(comm: Communicator, count: int, call: Callable[[], object]) -> tuple[list[float], float]:
-    """Seconds of each call, behind a barrier, and the bytes that one sends."""
+    """Return the seconds of each call, after a barrier, and the bytes that one call sends."""
     seconds, sent_bytes = [], 0
     for _ in range(count):
         comm.barrier()

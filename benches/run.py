@@ -1,4 +1,4 @@
-"""Measures what Ripieno promises, each figure beside its peer and its limit.
+"""Measurements of Ripieno's performance targets, each figure beside its peer and its limit.
 
 benches/run.py [als|faults|host|cluster|dashboard|encryption|jvm|mds|memory|replicas|kmeans|linear|logistic|networkx|
                 objects|pagerank|regroup|seeding|sgd|shuffle|spark|strangers|torch|wordcount|all]
@@ -12,7 +12,7 @@ from pathlib import Path
 
 from blas import free_blas
 
-# Before anything imports NumPy.
+# Call this before NumPy is imported.
 free_blas()
 
 import als  # noqa: E402
@@ -105,7 +105,7 @@ def main(
     gap: Path | None,
     target: Path | None,
 ) -> None:
-    """Measure NAME; peers that are not installed are left out, and it is said how to get them."""
+    """Measure NAME. Peers that are not installed are left out, with a hint on how to install them."""
     names = NAMES if name == "all" else (name,)
     if listing:
         for each in names:
@@ -133,7 +133,7 @@ def main(
 def _cases(
     name: str, data: Path | None, draw: Path | None, gap: Path | None
 ) -> tuple[dict[str, Measured], Sequence[str]]:
-    """What can be measured alone, and the names of what is the whole."""
+    """Return the measurements by name, and the names that together form the whole."""
     undivided: dict[str, Measured] = {
         "als": lambda report, effort: als.measured(report, effort, data=data),
         "linear": lambda report, effort: linear.measured(report, effort, draw=draw),

@@ -1,6 +1,6 @@
-"""Where K-means starts: seconds and inertia of k-means|| beside greedy k-means++ of scikit-learn.
+"""Benchmark of K-means initialization: seconds and inertia of k-means|| beside greedy k-means++ of scikit-learn.
 
-Inertia is that of the first centroids, and after some iterations of Lloyd from them, both over that of the peer.
+Inertia is measured at the first centroids, and after some iterations of Lloyd from them, both relative to the peer's.
 """
 
 from __future__ import annotations
@@ -19,18 +19,18 @@ from ripieno.host import usable_cores
 CLUSTER_COUNTS, QUICK_CLUSTER_COUNTS = (10, 100, 1_000, 5_000, 20_000), (10, 1_100)
 ROW_COUNT, QUICK_ROW_COUNT = 30_000, 1_500
 ITERATION_COUNT = 5
-# Its k passes over the rows take minutes beyond.
+# Beyond this, the peer's k passes over the rows take minutes.
 PEER_LIMIT = 2e8
-# No more rows than so many times the clusters would leave nothing to choose.
+# With fewer rows per cluster, initialization would have no choice.
 ROWS_PER_CLUSTER = 1.3
-# Ours may start so much worse, and be so much worse after the iterations.
+# Upper limits of our relative inertia at the start, and after the iterations.
 START_TARGET, END_TARGET = 1.1, 1.03
 
 Rows = NDArray[Any]
 
 
 def measured(report: Measurements, effort: Effort) -> None:
-    """One case per data set and number of clusters."""
+    """Measure one case per data set and number of clusters."""
     for name, make in DATA.items():
         rows = make(effort.quick)
         for cluster_count in QUICK_CLUSTER_COUNTS if effort.quick else CLUSTER_COUNTS:
@@ -93,7 +93,7 @@ def _random(rows: Rows, cluster_count: int, seed: int) -> Rows:
 
 
 def _inertias(rows: Rows, centroids: Rows) -> tuple[float, float]:
-    """Of the first centroids, and after the iterations."""
+    """Return the inertia of the first centroids, and after the iterations."""
     import ripieno
 
     model = ripieno.KMeans(len(centroids), init=centroids, max_iter=ITERATION_COUNT, tol=0, threads=usable_cores())
@@ -119,7 +119,7 @@ def _digits(quick: bool) -> Rows:
 
 
 def _patches(quick: bool) -> Rows:
-    """HOG vectors of the photographs that come with scikit-learn and scikit-image; of one, if they are to be few."""
+    """Return HOG vectors of the photographs that come with scikit-learn and scikit-image; of only one if `quick`."""
     from ripieno.features import HogOptions, demo_images, hog_vectors
 
     options = HogOptions(stride=16)

@@ -1,8 +1,8 @@
-"""Stochastic gradient descent on sparse rows: an epoch, beside scikit-learn's SGDClassifier.
+"""Benchmark of stochastic gradient descent on sparse rows: an epoch, beside scikit-learn's SGDClassifier.
 
-An epoch is what a fit of some epochs takes longer than a fit of one, so that checks and the numbering of features count
-for nobody. Both descend the same objective; after the epochs ours is within 2 % of theirs, or no figure stands.
-scikit-learn steps after each row, ours after 64.
+The time of an epoch is the difference between fits with several epochs and with one, which cancels checks and the
+numbering of features. Both minimise the same objective. A figure counts only if our final objective is within 2 % of
+theirs. scikit-learn steps after each row, ours after 64.
 """
 
 from __future__ import annotations
@@ -25,12 +25,12 @@ ETA0 = 0.3
 NEAR = 0.02
 #: At most 1.5 times scikit-learn's, with one worker.
 TARGETS = {"peer": 1.5}
-#: Bytes of an entry that a pass reads: value and column.
+#: Bytes that a pass reads per entry: value and column.
 ENTRY_BYTES = 12
 
 
 def measured(report: Measurements, effort: Effort, *, data: Path | None = None) -> None:
-    """An epoch over libsvm text, an archive of reviews in folders pos and neg, or rows that are made up."""
+    """Measure an epoch over libsvm text, an archive of reviews in folders pos and neg, or synthetic rows."""
     import ripieno as rp
 
     name, rows = logistic.read_rows(data, quick=effort.quick)
@@ -96,7 +96,7 @@ def _measured(
 
 def _epoch_s(make: Contestant, rows: Rows, epochs: int) -> float:
     first, all_of_them = (logistic.fit_s(make(count), rows) for count in (1, 1 + epochs))
-    # On a machine that others use the shorter fit may take longer.
+    # On a busy machine the shorter fit may take longer.
     return max(all_of_them - first, 1e-9) / epochs
 
 

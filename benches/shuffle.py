@@ -1,13 +1,13 @@
-"""Shuffles on emulated hosts: sums of K-means with local reduction against without, and many hosts that send to one.
+"""Benchmark of shuffles on emulated hosts: K-means sums with and without local reduction, and an incast.
 
 benches/shuffle.py [reduction|incast]… [--hosts N] [--rate 100mbit] [--tasks 8] [--centroids 2000] [--dimensions 512]
                    [--repetitions N] [--quick] [--json FILE]
 
-Every host has a process with some map tasks, each of which gives a sum and a count for every centroid. With local
-reduction those of a process are added up before they leave it, which is counted in the seconds.
+Every host has a process with some map tasks, each of which produces a sum and a count for every centroid. With local
+reduction a process adds up the results of its tasks before sending; the seconds include this.
 
-Source: "Social image clustering with iterative MapReduce" (Twister), sections 5, 5.1 and 6.3, figure 8, which tells of
-12.5 % of the bytes and 10 % of the time on 125 hosts of 8 tasks.
+Source: "Social image clustering with iterative MapReduce" (Twister), sections 5, 5.1 and 6.3, figure 8, which reports
+12.5 % of the bytes and 10 % of the time on 125 hosts with 8 tasks.
 """
 
 from __future__ import annotations
@@ -31,17 +31,17 @@ HERE = Path(__file__).resolve().parent
 TASK_COUNT, CENTROID_COUNT, DIMENSION_COUNT, RATE = 8, 2_000, 512, "100mbit"
 HOST_COUNTS = {"reduction": 8, "incast": 16}
 QUICK_HOST_COUNT, QUICK_CENTROID_COUNT, QUICK_DIMENSION_COUNT = 3, 400, 31
-#: Alternating runs, shuffles of each, and how long all of a run may take.
+#: Alternating runs, shuffles per run, and timeout of a run in seconds.
 RUN_COUNT, SHUFFLE_COUNT, TIMEOUT_S = 3, 3, 300.0
-#: Of the bytes and of the time without local reduction.
+#: Upper limit relative to the bytes and the time without local reduction.
 REDUCED = 0.15
-#: No block is asked for, and all of them are one wave.
+#: Options that turn off requests for blocks, and send all blocks in one wave.
 AT_ONCE = {"eager_bytes": 1 << 40, "wave_bytes": 1 << 40}
 
 
 @dataclass(frozen=True)
 class Setting:
-    """What is emulated, and what map tasks give."""
+    """The emulated hosts, and the output of the map tasks."""
 
     host_count: int
     rate: str = RATE
@@ -50,7 +50,7 @@ class Setting:
     dimension_count: int = DIMENSION_COUNT
 
     def quick(self) -> Setting:
-        """Small."""
+        """Return a small setting."""
         return replace(
             self,
             host_count=QUICK_HOST_COUNT,
@@ -59,18 +59,18 @@ class Setting:
         )
 
     def case(self, **how: Any) -> Case:
-        """What each rank does."""
+        """Return the case that each rank runs."""
         return Case(**{"task_count": self.task_count, **how}, centroid_count=self.centroid_count,
                     dimension_count=self.dimension_count, run_count=SHUFFLE_COUNT)  # fmt: skip
 
     def seconds(self, size_bytes: float) -> float:
-        """That a cable takes."""
+        """Return the seconds that a cable takes."""
         return 8 * size_bytes / bits_per_s("rate", self.rate)
 
 
 @dataclass
 class ShuffleResults:
-    """What was measured of one way, over all runs."""
+    """The measurements of one way, over all runs."""
 
     seconds: list[float]
     sent_bytes: list[int]
@@ -78,12 +78,12 @@ class ShuffleResults:
 
     @property
     def samples(self) -> Samples:
-        """The seconds."""
+        """Return the seconds."""
         return Samples(tuple(self.seconds))
 
 
 def cases() -> dict[str, Measured]:
-    """What can be measured alone, by name."""
+    """Return the measurements by name."""
     return {
         name: lambda report, effort, name=name: measured(name, Setting(HOST_COUNTS[name]), report, effort)
         for name in HOST_COUNTS
@@ -91,7 +91,7 @@ def cases() -> dict[str, Measured]:
 
 
 def measured(name: str, setting: Setting, report: Measurements, effort: Effort) -> None:
-    """One of the two."""
+    """Measure one of the two."""
     reason = why_not()
     if reason is not None:
         raise Skipped(f"no emulated hosts: {reason}")
@@ -155,7 +155,7 @@ def _incast(setting: Setting, report: Measurements, effort: Effort) -> None:
 
 
 def _alternating(setting: Setting, ways: dict[str, Case], run_count: int) -> dict[str, ShuffleResults]:
-    """Seconds of every shuffle, the bytes that each rank sends in one, and what the receiver's queue dropped."""
+    """Return the seconds of every shuffle, the bytes sent by each rank, and the drops in the receiver's queue."""
     found = {name: ShuffleResults([], [], 0) for name in ways}
     with Lab(hosts=setting.host_count, rate=setting.rate) as lab:
         receiver = lab.hosts[0].name

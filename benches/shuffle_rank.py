@@ -1,8 +1,8 @@
-"""A rank of the benchmark of shuffles: regroups sums of K-means over the ranks, several times, and checks them.
+"""A rank of the shuffle benchmark: regroups sums of K-means over the ranks several times, and checks them.
 
 benches/shuffle_rank.py CASE_JSON FILE
 
-Run as all ranks; rank 0 writes what was found to FILE.
+Run as all ranks; rank 0 writes the results to FILE.
 """
 
 from __future__ import annotations
@@ -23,22 +23,22 @@ from ripieno.comm.communicator import Communicator
 
 @dataclass(frozen=True)
 class ShuffleCase:
-    """What is shuffled, and how.
+    """The data of a shuffle, and the method.
 
     Parameters
     ----------
     task_count
-        Map tasks of each rank; each gives a row for every centroid.
+        Map tasks of each rank; each produces a row for every centroid.
     centroid_count, dimension_count
-        A row is the sum of a centroid's points and how many they are, in float32.
+        A row is the sum of a centroid's points and their number, in float32.
     run_count
-        Shuffles that are timed; one is made before.
+        Number of timed shuffles, after one warm-up.
     local_reduction
-        Whether tasks of a rank add up their rows before they leave.
+        Whether the tasks of a rank add up their rows before sending.
     to_one
-        Whether all keys have their home at rank 0, instead of being hashed to the ranks.
+        Whether rank 0 owns all keys, instead of hashing them to the ranks.
     exchange
-        How rows travel, see `ripieno.keyed.regroup`.
+        Options of the exchange, see `ripieno.keyed.regroup`.
     """
 
     task_count: int
@@ -51,18 +51,18 @@ class ShuffleCase:
 
     @property
     def task_bytes(self) -> int:
-        """Keys and rows of a task."""
+        """Return the bytes of the keys and rows of a task."""
         return self.centroid_count * (8 + 4 * (self.dimension_count + 1))
 
     def task(self, rank: int, task: int) -> rp.KeyValues:
-        """What a map task gives: small whole numbers, whose sums are exact in any order."""
+        """Return the output of a map task: small integers, so that sums are exact in any order."""
         keys = np.arange(self.centroid_count)
         row = np.arange(self.dimension_count + 1) % 5
         return rp.KeyValues(keys, ((keys[:, None] + row + 3 * rank + task) % 7).astype(np.float32))
 
 
 def measured(comm: Communicator, case: ShuffleCase) -> dict[str, Any]:
-    """Seconds of each shuffle, the slowest rank's, and the bytes that each sends in one; the same on every rank."""
+    """Return the slowest rank's seconds of each shuffle, and the bytes sent per rank; equal on all ranks."""
     tasks = [case.task(comm.rank, number) for number in range(case.task_count)]
     right = comm.allreduce(np.sum([task.values for task in tasks], axis=0))
     shuffled, _ = _shuffle(comm, case, tasks)
@@ -77,7 +77,7 @@ def measured(comm: Communicator, case: ShuffleCase) -> dict[str, Any]:
 
 
 def _shuffle(comm: Communicator, case: ShuffleCase, tasks: list[rp.KeyValues]) -> tuple[rp.KeyValues, dict[str, Any]]:
-    """From the rows of the tasks to complete sums."""
+    """Shuffle the rows of the tasks into complete sums."""
     emitter = keyed.Emitter(
         comm.world_size,
         "sum",

@@ -1,10 +1,10 @@
-"""Ripieno inside Spark beside Spark itself, in the same session and on the same executors, turn by turn.
+"""Benchmarks of Ripieno inside Spark beside Spark itself, in the same session and on the same executors, alternating.
 
 benches/spark.py [kmeans|kmeans-1M-1000|kmeans-1M-10000|broadcast|sum|start]… [--master MASTER]
                  [--conf NAME=VALUE]… [--repetitions N] [--quick] [--json FILE] [--page FILE]
 
-K-means beside MLlib, broadcasts beside `sc.broadcast`, the sum of long vectors beside `treeAggregate`, and what running
-in Spark costs beside local workers.
+K-means beside MLlib, broadcasts beside `sc.broadcast`, the sum of long vectors beside `treeAggregate`, and the overhead
+of running in Spark relative to local workers.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from pathlib import Path
 
 from blas import free_blas
 
-# Before anything imports NumPy.
+# Call this before NumPy is imported.
 free_blas()
 
 import click  # noqa: E402
@@ -42,7 +42,7 @@ def measured(
     master: str = MASTER,
     configuration: Mapping[str, str] | None = None,
 ) -> None:
-    """All of it, or what is named, in one session."""
+    """Measure all or the named cases in one session."""
     configuration = dict(configuration or {})
     try:
         configuration.setdefault("spark.jars", str(spark_collectives.java_archive()))

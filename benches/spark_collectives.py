@@ -1,6 +1,6 @@
-"""Inside one Spark session: a broadcast and the sum of a long vector, by Spark and between ranks in the same executors.
+"""Benchmark inside one Spark session: a broadcast and a sum, by Spark and between ranks in its executors.
 
-Ranks take up the slots as long as their job lasts, so jobs come and go between Spark's own, which is not counted.
+Ranks occupy the slots during their job, so jobs start and end between Spark's own jobs. Job starts are not counted.
 """
 
 from __future__ import annotations
@@ -28,15 +28,15 @@ SIZES_MB, QUICK_SIZES_MB = (64, 128, 256), (1,)
 LENGTH, QUICK_LENGTH = 10_000_000, 100_000
 RUN_COUNT = 5
 MEMORY_BUDGET_S = 0.05
-#: Of Spark's time.
+#: Upper limits relative to Spark's time.
 BROADCAST_TARGETS, SUM_TARGETS = {256: {"peer": 1 / 3}}, {"peer": 1 / 10}
 
 
 def broadcasts(spark: SparkSession, slots: int, report: Measurements, effort: Effort) -> None:
-    """From the launching process to every slot, and, beside that, from rank 0 to all ranks."""
+    """Measure a broadcast from the launching process to every slot and, for comparison, from rank 0 to all ranks."""
     for size_mb in QUICK_SIZES_MB if effort.quick else SIZES_MB:
         by_job, by_rank, by_spark = [], [], []
-        # Beside the ranks the launching process has it, too.
+        # The launching process has the value, too, in addition to the ranks.
         to_tasks, to_ranks = MachineLimit(slots + 1), MachineLimit(slots)
         limited = BenchCase("broadcast", size_mb * 10**6)
         for _ in range(effort.runs(RUN_COUNT)):
@@ -55,7 +55,7 @@ def broadcasts(spark: SparkSession, slots: int, report: Measurements, effort: Ef
 
 
 def java_archive() -> Path:
-    """What `sums` needs in the session's spark.jars for the JVM's own treeAggregate; raises Skipped without javac."""
+    """Return the jar that `sums` needs in spark.jars for the JVM's own treeAggregate. Raises Skipped without javac."""
     import pyspark
 
     home = Path(os.environ.get("SPARK_HOME") or Path(pyspark.__file__).parent)
@@ -63,7 +63,7 @@ def java_archive() -> Path:
 
 
 def sums(spark: SparkSession, slots: int, report: Measurements, effort: Effort) -> None:
-    """Of a vector of each slot: `comm.allreduce`, after which every rank has it, and `treeAggregate`, to the driver."""
+    """Measure sums of one vector per slot: `comm.allreduce` to every rank, and `treeAggregate` to the driver."""
     length = QUICK_LENGTH if effort.quick else LENGTH
     contenders = {"treeAggregate, NumPy": _tree_aggregate}
     if spark.conf.get("spark.jars", ""):
@@ -78,7 +78,7 @@ def sums(spark: SparkSession, slots: int, report: Measurements, effort: Effort) 
         _expect("allreduce", {total for _, total in found}, {float(slots * (slots + 1) / 2)})
         ours.append(max(seconds for seconds, _ in found))
         for name, aggregated in contenders.items():
-            # Everybody's first one is for warmth.
+            # The first call of each is a warm-up.
             aggregated(spark.sparkContext, slots, length)
             theirs[name].append(aggregated(spark.sparkContext, slots, length))
     row = f"{length:,} float64".replace(",", " ")
@@ -108,7 +108,7 @@ def _rank_broadcast(job: Job, size_bytes: int) -> float:
 
 
 def _spark_broadcast(context: SparkContext, slots: int, size_bytes: int) -> float:
-    """Until every slot has had the value in hand."""
+    """Return the seconds until every slot has read the value."""
     data = fresh_bytes(size_bytes, secrets.randbits(64))
     tasks = context.parallelize(range(slots), slots)
     tasks.count()
@@ -122,9 +122,9 @@ def _spark_broadcast(context: SparkContext, slots: int, size_bytes: int) -> floa
 
 
 def _tree_aggregate(context: SparkContext, slots: int, length: int) -> float:
-    """Of an RDD of NumPy vectors; the zero is None, so that no vector of zeros travels with the tasks.
+    """Return the seconds of treeAggregate on an RDD of NumPy vectors. The zero is None, so tasks carry no zero vector.
 
-    A task fills its vector within the measure: an RDD of Python is cached as pickles, which would take longer to read.
+    A task fills its vector within the measurement: a Python RDD is cached as pickles, which would take longer to read.
     """
     vectors = context.parallelize(range(slots), slots).map(lambda number: part(number, length))
     begin = time.perf_counter()
@@ -135,7 +135,7 @@ def _tree_aggregate(context: SparkContext, slots: int, length: int) -> float:
 
 
 def _java_tree_aggregate(context: SparkContext, slots: int, length: int) -> float:
-    """The same of arrays of Java, without Python."""
+    """Return the same for Java arrays, without Python."""
     java = context._jvm.VectorSum
     numbers = context._jvm.java.util.ArrayList()
     for number in range(slots):

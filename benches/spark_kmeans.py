@@ -1,10 +1,9 @@
-"""K-means inside one Spark session: MLlib, by both its solvers, and `rp.spark.KMeans`, from the same centres.
+"""Benchmark of K-means inside one Spark session: MLlib's two solvers and `rp.spark.KMeans`, from equal centres.
 
-Both read the same cached DataFrame and run the same number of iterations. They start where a fit of MLlib without an
-iteration ends. A figure stands only if both end at centres of the same inertia, to 1e-5. MLlib does not tell what an
-iteration takes: it is what its fit takes, less what a fit without iterations does, by their number. Computing is the
-mean of all slots: of MLlib the executorRunTime of its tasks in Spark's status store, likewise less that without
-iterations.
+Both read the same cached DataFrame and run the same number of iterations. They start from the centres of an MLlib fit
+without iterations. A figure counts only if both end at centres of the same inertia, to 1e-5. MLlib reports no iteration
+times: the difference between a fit and a fit without iterations is divided by their number. Computing is the mean of
+all slots. For MLlib it is the executorRunTime of its tasks in Spark's status store, minus the same without iterations.
 """
 
 from __future__ import annotations
@@ -32,7 +31,7 @@ if TYPE_CHECKING:
 SEED = 1
 SOLVERS = ("row", "block")
 INERTIA_TOLERANCE = 1e-5
-#: Of the faster of MLlib's solvers.
+#: Upper limit relative to the faster of MLlib's solvers.
 TARGETS = {"peer": 1 / 5}
 
 Points = NDArray[np.float64]
@@ -40,16 +39,16 @@ Points = NDArray[np.float64]
 
 @dataclass(frozen=True)
 class SparkProblem:
-    """What is clustered, how often, and how many runs of each there are.
+    """A clustering problem, with its numbers of iterations and runs.
 
     Parameters
     ----------
     n, d, k
         Rows, values per row, clusters.
     iteration_count, run_count
-        Of each fit, and fits of each kind.
+        Iterations of each fit, and number of fits of each kind.
     solvers
-        MLlib's that take part.
+        Participating solvers of MLlib.
     """
 
     n: int
@@ -60,7 +59,7 @@ class SparkProblem:
     solvers: tuple[str, ...] = SOLVERS
 
     def points(self) -> Points:
-        """Blobs that overlap."""
+        """Return overlapping blobs."""
         random = np.random.default_rng(0)
         centers = random.random((max(2, self.k // 10), self.d))
         noise = random.standard_normal((self.n, self.d))
@@ -71,21 +70,22 @@ class SparkProblem:
 
 
 WARM_UP = SparkProblem(4_000, 2, 20, 2, 1)
-#: By the name of a measure. Into 10 000 clusters the block solver needs more memory than executors of 3 GiB have.
+#: Problems by the name of a measurement. For 10 000 clusters the block solver needs more memory than executors of 3
+#: GiB have.
 PROBLEMS = {
     "kmeans": (SparkProblem(50_000, 512, 100, 3, 3), SparkProblem(50_000, 512, 1_000, 1, 1)),
     "kmeans-1M-1000": (SparkProblem(1_000_000, 2, 1_000, 2, 3),),
     "kmeans-1M-10000": (SparkProblem(1_000_000, 2, 10_000, 1, 1, ("row",)),),
 }
-#: The others have no small counterpart.
+#: The other problems have no small variant.
 QUICK_PROBLEMS = {"kmeans": (WARM_UP,)}
-#: Spark tells whole milliseconds; between two fits of little work nothing else may be left.
+#: Spark reports whole milliseconds, so the difference between two short fits may be zero.
 RESOLUTION_S = 1e-3
 
 
 @dataclass
 class Fits:
-    """Seconds of whole fits, of their iterations, and of computing in these, the mean of all slots."""
+    """Seconds of whole fits, of their iterations, and of the computing in them, as the mean of all slots."""
 
     whole_s: list[float] = field(default_factory=list)
     iteration_s: list[float] = field(default_factory=list)
@@ -94,8 +94,8 @@ class Fits:
 
 
 def measured(name: str, spark: SparkSession, slots: int, folder: Path, report: Measurements, effort: Effort) -> None:
-    """Three figures for each problem of that name: an iteration, the computing in it, a whole fit."""
-    # The first ones of a session compile, import and start what later ones find.
+    """Add three figures for each problem of that name: an iteration, the computing in it, a whole fit."""
+    # The first fits of a session compile, import and start components for the later ones.
     for problem in QUICK_PROBLEMS.get(name, ()) if effort.quick else (WARM_UP, *PROBLEMS[name]):
         points = problem.points()
         rows = _cached(spark, points, slots, folder)
@@ -107,7 +107,7 @@ def measured(name: str, spark: SparkSession, slots: int, folder: Path, report: M
 
 
 def _cached(spark: SparkSession, points: Points, slots: int, folder: Path) -> DataFrame:
-    """A partition of vectors for each slot, in the executors' memory."""
+    """Return a frame with a partition of vectors for each slot, in the executors' memory."""
     from pyspark.ml.functions import array_to_vector
 
     values = pa.FixedSizeListArray.from_arrays(pa.array(points.ravel()), points.shape[1])
@@ -189,7 +189,7 @@ def _fit_mllib(problem: SparkProblem, solver: str, rows: DataFrame, slots: int, 
 
 
 def _check(problem: SparkProblem, points: Points, found: dict[str, Fits], report: Measurements) -> None:
-    """All ended equally well, by one measure."""
+    """Check that all results are equally good by one measure."""
     inertias = {name: _inertia(points, fits.centers) for name, fits in found.items()}
     least, most = min(inertias.values()), max(inertias.values())
     report.counts.append(

@@ -1,4 +1,4 @@
-"""Fill the page of figures: a table between two marks, the chart, and the figures as JSON, beside each other."""
+"""Updates of the page of figures: a table between two marks, the chart, and the figures as JSON."""
 
 from __future__ import annotations
 
@@ -17,12 +17,12 @@ BEGIN, END = "<!-- figures: filled by benches/spark.py --page -->", "<!-- end of
 
 
 def fill(page: Path, report: Measurements) -> None:
-    """Write the table into `page`, PAGE.svg and PAGE.json, with what is there of other cases.
+    """Write the table into `page`, PAGE.svg and PAGE.json, and keep existing figures of other cases.
 
     Raises
     ------
     ValueError
-        The page has not the two marks.
+        If the page lacks the two marks.
     """
     text = page.read_text()
     head, found, rest = text.partition(BEGIN)
@@ -36,7 +36,7 @@ def fill(page: Path, report: Measurements) -> None:
 
 
 def _with_earlier(path: Path, report: Measurements) -> Measurements:
-    """The report, and before it what the one at `path` has of other cases."""
+    """Return the report, preceded by the other cases of the report at `path`."""
     merged = Measurements(report.name)
     if path.exists():
         (earlier,) = json.loads(path.read_text())["reports"]

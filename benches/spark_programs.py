@@ -1,4 +1,4 @@
-"""What runs in Spark's executors for the benchmarks beside Spark, as ranks or as tasks; shipped there by its path."""
+"""Programs that run in Spark's executors as ranks or as tasks, shipped there by path."""
 
 from __future__ import annotations
 
@@ -12,26 +12,26 @@ if TYPE_CHECKING:
     from ripieno import Communicator
     from ripieno.launch.job.broadcast import Broadcast
 
-# Of an iteration that computes and communicates a little.
+#: Matrix shape of an iteration with little computing and communication.
 ITERATION_SHAPE = (256, 256)
 
 
 def nothing(comm: Communicator) -> None:
-    """Be there."""
+    """Do nothing."""
 
 
 def checksum(data: NDArray[np.uint8]) -> int:
-    """Of a byte of each page and of the length, so that all of the data must be there."""
+    """Return a checksum of one byte per page and the length, so that all of the data must be present."""
     return int(data[:: 1 << 12].sum(dtype=np.int64)) + len(data)
 
 
 def received(comm: Communicator, shared: Broadcast) -> int:
-    """Look at what the launching process has given to all."""
+    """Read the value that the launching process broadcast."""
     return checksum(shared.value)
 
 
 def given_by_rank_0(comm: Communicator, size_bytes: int, seed: int) -> tuple[float, int]:
-    """Seconds of a broadcast of new data on this rank, and its checksum."""
+    """Return the seconds of a broadcast of new data on this rank, and its checksum."""
     data = fresh_bytes(size_bytes, seed) if comm.rank == 0 else None
     comm.barrier()
     begin = time.perf_counter()
@@ -40,12 +40,12 @@ def given_by_rank_0(comm: Communicator, size_bytes: int, seed: int) -> tuple[flo
 
 
 def fresh_bytes(size_bytes: int, seed: int) -> NDArray[np.uint8]:
-    """Data that no cache has seen and nothing can compress."""
+    """Return incompressible data that is in no cache."""
     return np.frombuffer(np.random.default_rng(seed).bytes(size_bytes), np.uint8)
 
 
 def summed(comm: Communicator, length: int) -> tuple[float, float]:
-    """Seconds of an allreduce of a new vector on this rank, and the last element of the sum."""
+    """Return the seconds of an allreduce of a new vector on this rank, and the last element of the sum."""
     mine = part(comm.rank, length)
     comm.barrier()
     begin = time.perf_counter()
@@ -54,12 +54,12 @@ def summed(comm: Communicator, length: int) -> tuple[float, float]:
 
 
 def part(number: int, length: int) -> NDArray[np.float64]:
-    """The vector of a rank or a partition."""
+    """Return the vector of a rank or a partition."""
     return np.full(length, number + 1.0)
 
 
 def added(total: NDArray[np.float64] | None, vector: NDArray[np.float64] | None) -> NDArray[np.float64] | None:
-    """Add into the first, as fast as NumPy users can; None is nothing yet."""
+    """Add into the first argument, as fast as NumPy allows; None is an empty sum."""
     if total is None or vector is None:
         return vector if total is None else total
     total += vector
@@ -67,7 +67,7 @@ def added(total: NDArray[np.float64] | None, vector: NDArray[np.float64] | None)
 
 
 def iterated(comm: Communicator, iteration_count: int) -> float:
-    """Seconds of an iteration on this rank: a product of small matrices and an allreduce of 512 KiB."""
+    """Return the seconds of an iteration on this rank: a product of small matrices and an allreduce of 512 KiB."""
     factor = np.full(ITERATION_SHAPE, 1e-3)
     state = np.full(ITERATION_SHAPE, comm.rank + 1.0)
     comm.barrier()

@@ -1,4 +1,4 @@
-"""The one SparkSession of a benchmark, and what Spark itself says about the stages that it ran there."""
+"""The SparkSession of a benchmark, and Spark's own statistics of its stages."""
 
 from __future__ import annotations
 
@@ -26,21 +26,22 @@ CONFIGURATION = {
     "spark.ui.enabled": "false",
     "spark.ui.showConsoleProgress": "false",
     "spark.log.level": "ERROR",
-    # Executors of another process register after the session is there; for how many to wait, a number of cores tells.
+    # Executors of another process register after the session starts; the number of cores determines how many to wait
+    # for.
     "spark.scheduler.minRegisteredResourcesRatio": "1.0",
-    # The stages of a whole fit are asked for at its end.
+    # The stages of a whole fit are queried at its end.
     "spark.ui.retainedStages": "5000",
 }
 
 
 @contextmanager
 def session(master: str, configuration: Mapping[str, str]) -> Iterator[SparkSession]:
-    """Spark, as long as the benchmark runs.
+    """Run Spark during the benchmark.
 
     Raises
     ------
     Skipped
-        It is not installed, or Java is not.
+        If Spark or Java is not installed.
     """
     try:
         from pyspark.sql import SparkSession
@@ -62,22 +63,22 @@ def session(master: str, configuration: Mapping[str, str]) -> Iterator[SparkSess
         try:
             yield spark
         finally:
-            # Executors that are told to go complain about each other.
+            # Executors that shut down log errors about each other.
             spark.sparkContext.setLogLevel("OFF")
             spark.stop()
             _forget(application)
 
 
 def slot_count(spark: SparkSession) -> int:
-    """Tasks that run at once."""
+    """Return the number of concurrent tasks."""
     return spark.sparkContext.defaultParallelism
 
 
 def task_seconds(spark: SparkSession) -> float:
-    """How long all tasks of the session so far have run, added up: executorRunTime in Spark's status store."""
+    """Return the total run time of all tasks of the session so far: executorRunTime in Spark's status store."""
     jvm, gateway = spark.sparkContext._jvm, spark.sparkContext._gateway
     context = spark.sparkContext._jsc.sc()
-    # Metrics reach the store by a queue.
+    # Metrics reach the store through a queue.
     context.listenerBus().waitUntilEmpty()
     none = gateway.new_array(jvm.double, 0)
     stages = context.statusStore().stageList(None, False, False, none, jvm.java.util.ArrayList())
@@ -85,7 +86,7 @@ def task_seconds(spark: SparkSession) -> float:
 
 
 def _forget(application: str) -> None:
-    """A local cluster leaves the folders of its executors in Spark's own."""
+    """Remove the executors' folders that a local cluster leaves in Spark's own folder."""
     import pyspark
 
     home = Path(os.environ.get("SPARK_HOME") or Path(pyspark.__file__).parent)

@@ -1,4 +1,4 @@
-"""What running in Spark costs: until ranks have run their first program there, and in each iteration afterwards."""
+"""Benchmark of the overhead of Spark: until ranks have run their first program there, and in each later iteration."""
 
 from __future__ import annotations
 
@@ -12,12 +12,13 @@ from spark_programs import iterated, nothing
 
 WORKER_COUNT, RUN_COUNT = 2, 5
 ITERATION_COUNT, QUICK_ITERATION_COUNT = 300, 10
-#: Seconds at the start beyond those of local workers, and times a local iteration, which another run of it may be, too.
+#: Maximum additional start time over local workers in seconds, and maximum ratio to a local iteration, which covers
+#: run-to-run variation.
 START_TARGET_S, ITERATION_TARGETS = 3.0, {"peer": 1.1}
 
 
 def measured(report: Measurements, effort: Effort) -> None:
-    """Beside workers of this machine, of the same program."""
+    """Compare with workers of this machine that run the same program."""
     from ripieno import Job, launch
 
     engines: dict[str, Callable[[], Job]] = {

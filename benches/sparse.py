@@ -1,8 +1,8 @@
-"""Sparse reductions of power-law data on an emulated cluster, by threads on this machine, and charts of docs/sparse.md.
+"""Benchmarks of sparse reductions on an emulated cluster and with threads, and charts of docs/sparse.md.
 
-benches/sparse.py cluster [--hosts 64] [--rate 100mbit] [--quick] [--json FILE]
-benches/sparse.py threads [--features 60000000] [--density 0.21] [--quick] [--json FILE]
-benches/sparse.py charts [--cluster FILE] [--packets NAME=FILE]… [--quick] [--out FOLDER]
+benches/sparse.py cluster [--hosts 64] [--rate 100mbit] [--quick] [--json FILE] benches/sparse.py threads [--features
+60000000] [--density 0.21] [--quick] [--json FILE] benches/sparse.py charts [--cluster FILE] [--packets NAME=FILE]…
+[--quick] [--out FOLDER]
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from typing import Any
 
 from blas import free_blas
 
-# Before anything imports NumPy.
+# Call this before NumPy is imported.
 free_blas()
 
 import click  # noqa: E402
@@ -42,7 +42,7 @@ from sparse_rank import DENSE, GATHER, ROW_BYTES, Case  # noqa: E402
 HERE = Path(__file__).resolve().parent
 DOCS = HERE.parent / "docs" / "sparse"
 ALPHA = 1.1
-#: The paper's two data sets, 60 and 1,400 million features on 64 hosts, and so many times fewer features.
+#: The paper's two data sets, 60 and 1,400 million features on 64 hosts, and the factors that scale them down.
 DENSITIES = {"twitter": (60_000_000, 0.21), "yahoo": (1_400_000_000, 0.035)}
 SCALE, QUICK_SCALE = 1000, 10_000
 WAYS = ("designed", "tried", "direct", "binary", "8x4x2", "16x4", GATHER, DENSE)
@@ -56,7 +56,7 @@ FIGURE_4_FEATURES, FIGURE_4_ALPHAS = 1_000_000, (0.5, 1.0, 1.5, 2.0)
 
 @click.group()
 def main() -> None:
-    """Measure sparse reductions, and draw what docs/sparse.md shows."""
+    """Measure sparse reductions, and draw the charts of docs/sparse.md."""
 
 
 @main.command()
@@ -82,7 +82,7 @@ def cluster(
     hosts: int, rate: str, names: Sequence[str], scale: float, ways: str, edge_files: Sequence[Path], budget_s: float,
     timeout_s: float, quick: bool, target: Path | None,
 ) -> None:  # fmt: skip
-    """Reduce the same data by the designed network, others, gathering everything, and a dense allreduce."""
+    """Reduce the same data with the designed network, with others, by gathering, and with a dense allreduce."""
     command.need_lab()
     if quick:
         hosts, scale, budget_s, ways = QUICK_HOSTS, QUICK_SCALE, QUICK_BUDGET_S, ",".join(QUICK_WAYS)
@@ -99,14 +99,14 @@ def cluster(
 
 
 def _graph(path: Path, hosts: int, ways: tuple[str, ...], budget_s: float) -> Case:
-    """Vertices of a graph whose edges are divided among the hosts."""
+    """Measure the vertices of a graph with its edges divided among the hosts."""
     features = int(np.load(path, mmap_mode="r").max()) + 1
     case = Case(features, 0.0, 0.0, ways, budget_s, edges=str(path.resolve()))
     return replace(case, density=len(case.indices(0, hosts)) / features)
 
 
 def _fitting(ways: Sequence[str], hosts: int) -> tuple[str, ...]:
-    """The ways that so many ranks can take."""
+    """Return the ways that support this number of ranks."""
     return tuple(way for way in ways if not way[0].isdigit() or np.prod([int(d) for d in way.split("x")]) == hosts)
 
 
@@ -143,7 +143,7 @@ def _show(found: dict[str, Any]) -> None:
 @command.quick_option
 @command.json_option
 def threads(features: int, density: float, rounds: int, quick: bool, target: Path | None) -> None:
-    """Configure and reduce by one rank with one thread and with one per core, and by a rank per core."""
+    """Configure and reduce with one single-threaded rank, with one rank on all cores, and with a rank per core."""
     if quick:
         features, rounds = QUICK_FEATURES, 1
     cores = usable_cores()
@@ -177,7 +177,7 @@ def _spread(seconds: list[float]) -> str:
 
 
 def _slowest(times: list[Times]) -> Times:
-    """Of the ranks of a round; the digest of the first."""
+    """Return the slowest times of the ranks of a round, and the digest of the first."""
     return Times(*(max(values) for values in zip(*(astuple(each)[:3] for each in times), strict=True)), times[0].digest)
 
 
@@ -193,7 +193,7 @@ def _slowest(times: list[Times]) -> Times:
 @click.option("--quick", is_flag=True, help="Few ranks and little data for the volumes.")
 @click.option("--out", type=click.Path(file_okay=False, path_type=Path), default=DOCS)
 def charts(cluster_file: Path, packet_files: Sequence[str], quick: bool, out: Path) -> None:
-    """Draw figures 2, 4, 5 and 6 of the paper from our own: those whose files are given, and those that need none."""
+    """Draw figures 2, 4, 5 and 6 of the paper from our measurements, as far as their files are given."""
     out.mkdir(parents=True, exist_ok=True)
     drawn = {"density": report.density_chart(FIGURE_4_FEATURES, FIGURE_4_ALPHAS), "volumes": _volumes(quick=quick)}
     curves = {name: packets.read(Path(file)) for name, _, file in (each.partition("=") for each in packet_files)}
@@ -218,7 +218,7 @@ def _name(result: dict[str, Any]) -> str:
 
 
 def _volumes(*, quick: bool) -> str:
-    """Figure 5: what ranks that are threads of this process hold, beside Eq. 5."""
+    """Draw figure 5: rows held by ranks that are threads of this process, beside Eq. 5."""
     ranks, scale = (8, QUICK_SCALE) if quick else (VOLUME_RANKS, VOLUME_SCALE)
     panels = {}
     for name, (features, density) in DENSITIES.items():
@@ -227,7 +227,7 @@ def _volumes(*, quick: bool) -> str:
 
         def held(comm: Communicator, case: Case = case, degrees: str = degrees) -> list[int]:
             own = case.indices(comm.rank, comm.world_size)
-            # Never dense: a row for each key that somebody has.
+            # Stay sparse: one row for each key that some rank has.
             configured = comm.sparse(own, own, size=case.features, degrees=degrees, dense_above=2.0)
             return [each["out_rows"] for each in configured.volumes]
 
@@ -239,7 +239,7 @@ def _volumes(*, quick: bool) -> str:
 
 
 def _threads(ranks: int, program: Callable[[Communicator], Any]) -> list[Any]:
-    """What a program gives on ranks that are threads of this process."""
+    """Return the results of a program on ranks that are threads of this process."""
     met, texts = threading.Barrier(ranks, timeout=MEET_TIMEOUT_S), [""] * ranks
 
     def run(rank: int) -> Any:
@@ -252,7 +252,7 @@ def _threads(ranks: int, program: Callable[[Communicator], Any]) -> list[Any]:
 
         with Communicator(_native.Communicator.connect(rank, ranks, exchange, token=b"threads")) as comm:
             given = program(comm)
-            # Nobody leaves while others still need it.
+            # Keep all ranks until every rank has finished.
             comm.barrier()
             return given
 

@@ -1,4 +1,4 @@
-"""A program of ranks that times one sparse reduction, with the threads that each has."""
+"""A rank program that times one sparse reduction, by the threads of each rank."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from ripieno.comm.communicator import Communicator
 
 @dataclass(frozen=True)
 class SparseThreadTimes:
-    """Seconds of a rank, and a digest of the bits that it got."""
+    """Seconds of a rank, and a digest of the bits of its result."""
 
     configure_s: float
     reduce_s: float
@@ -21,7 +21,7 @@ class SparseThreadTimes:
 
 
 def timed(comm: Communicator, features: int, density: float) -> SparseThreadTimes:
-    """Configure, reduce, and do both in one pass; each rank picks features at random."""
+    """Configure, reduce, and do both in one pass; each rank picks random features."""
     draw = np.random.default_rng(comm.rank)
     own = np.flatnonzero(draw.random(features, np.float32) < density)
     values = draw.random(len(own), np.float32)
@@ -31,7 +31,7 @@ def timed(comm: Communicator, features: int, density: float) -> SparseThreadTime
     configured = comm.sparse(own, own, size=features)
     configure_s = time.perf_counter() - begin_s
 
-    # The first one plans and takes memory.
+    # The first reduction plans and allocates memory.
     sums = configured.reduce(values)
     comm.barrier()
     begin_s = time.perf_counter()

@@ -1,8 +1,8 @@
-"""A rank of the benchmark of sparse reductions: makes power-law data, reduces it in several ways, and checks them.
+"""A rank of the sparse benchmark: makes power-law data, reduces it in several ways, and checks the results.
 
 benches/sparse_rank.py CASE_JSON FILE
 
-Run as all ranks; rank 0 writes what was found to FILE.
+Run as all ranks; rank 0 writes the results to FILE.
 """
 
 from __future__ import annotations
@@ -24,29 +24,30 @@ from ripieno.launch.script.environment import init
 from ripieno.sparse import design, packets
 
 ROW_BYTES = 4
-#: Ways that are no network: all indices and values to everybody, and the whole vector.
+#: Ways without a network: all indices and values to all ranks, and the whole vector.
 GATHER, DENSE = "gather", "dense"
-#: Rounds that are timed, as far as the time goes; one is made before.
+#: Maximum number of timed rounds, after one warm-up.
 MOST_ROUNDS = 25
 
 
 @dataclass(frozen=True)
 class SparseCase:
-    """What is reduced, and how.
+    """The data of a reduction, and the ways to reduce it.
 
     Parameters
     ----------
     features, density, alpha
-        Each rank has feature r with probability 1 - exp(-lambda·r^-alpha), lambda such that it has this part of them.
+        Each rank has feature r with probability 1 - exp(-lambda·r^-alpha), with lambda such that `density` is its
+        share.
     ways
-        "designed" (as measured packets say), "direct", "binary", degrees such as "8x4x2"; "gather" and "dense".
+        "designed" (from measured packets), "direct", "binary", degrees such as "8x4x2"; "gather" and "dense".
     budget_s
         Seconds for the rounds of each way, and for measuring packets.
     seed
-        Of the data.
+        Seed of the data.
     edges
-        A file of edges, an array of shape (m, 2), in the place of a power law: each rank has the vertices of its share,
-        which is drawn.
+        A file of edges, an array of shape (m, 2), instead of a power law: each rank has the vertices of its share,
+        which is random.
     """
 
     features: int
@@ -59,11 +60,11 @@ class SparseCase:
 
     @property
     def curve(self) -> DensityCurve:
-        """Densities of unions."""
+        """Return the densities of unions."""
         return DensityCurve.power_law(self.features, self.alpha, self.density)
 
     def indices(self, rank: int, world_size: int) -> NDArray[np.int64]:
-        """The features that a rank of `world_size` has."""
+        """Return the features of a rank of `world_size`."""
         if self.edges is not None:
             edges = np.load(self.edges, mmap_mode="r")
             mine = np.random.default_rng(self.seed).integers(0, world_size, len(edges)) == rank
@@ -75,9 +76,9 @@ class SparseCase:
 
 
 def measured(comm: Communicator, case: SparseCase) -> dict[str, Any]:
-    """Everything about one case; the same on every rank."""
+    """Measure one case; results are equal on every rank."""
     own = case.indices(comm.rank, comm.world_size)
-    # Small whole numbers: their sums are exact in any order, so all ways must agree to the last bit.
+    # Small integers: their sums are exact in any order, so all ways must agree bitwise.
     values = (own % 7 + comm.rank % 5 + 1).astype(np.float32)
     whole = np.zeros(case.features, np.float32)
     whole[own] = values
@@ -99,7 +100,7 @@ def _way(
     comm: Communicator, case: SparseCase, name: str, own: NDArray[np.int64], values: NDArray[np.float32],
     expected: NDArray[np.float32], curve: PacketCurve,
 ) -> dict[str, Any]:  # fmt: skip
-    """One way to reduce, timed and checked."""
+    """Time and check one way to reduce."""
     found: dict[str, Any] = {"way": name, "configure_s": 0.0, "degrees": None, "volumes": None, "predicted_s": None}
     reduce: Callable[[], NDArray[np.float32]]
     if name == GATHER:
@@ -108,7 +109,7 @@ def _way(
         reduce = lambda: _dense(comm, case.features, own, values)  # noqa: E731
     else:
         degrees = None if name == "designed" else name
-        # The first opens the connections, which every way would pay for but once.
+        # The first call opens the connections, which all ways share.
         comm.sparse(own, own, size=case.features, degrees=degrees).reduce(values)
         seconds, configured = _timed(comm, lambda: comm.sparse(own, own, size=case.features, degrees=degrees))
         held = comm.allreduce(np.array([[each["out_rows"], each["in_rows"]] for each in configured.volumes]))
@@ -141,7 +142,7 @@ def _way(
 
 
 def _timed(comm: Communicator, call: Callable[[], Any]) -> tuple[float, Any]:
-    """Seconds of a call that all ranks begin together, the slowest rank's, and what it gave."""
+    """Return the slowest rank's seconds of a call that all ranks begin together, and the result of the call."""
     comm.barrier()
     start = time.perf_counter()
     given = call()
@@ -151,15 +152,15 @@ def _timed(comm: Communicator, call: Callable[[], Any]) -> tuple[float, Any]:
 def _gathered(
     comm: Communicator, features: int, own: NDArray[np.int64], values: NDArray[np.float32]
 ) -> NDArray[np.float32]:
-    """Everybody gets all indices and values, and adds up what concerns it."""
+    """Gather all indices and values, and add up those that this rank needs."""
     counts = comm.allgather(np.array([len(own)]), counts=[1] * comm.world_size).tolist()
-    # Indices of 32 bits where they suffice: half the bytes.
+    # Use 32-bit indices where they suffice: half the bytes.
     narrow = own.astype(np.uint32) if features <= 1 << 32 else own
     indices = comm.allgather(narrow, counts=counts)
     rows = comm.allgather(values, counts=counts)
     whole, ends = np.zeros(features, np.float32), np.cumsum(counts)
     for start, end in zip(ends - counts, ends, strict=True):
-        # A rank names an index once.
+        # A rank names an index only once.
         whole[indices[start:end]] += rows[start:end]
     return whole[own]
 
@@ -167,7 +168,7 @@ def _gathered(
 def _dense(
     comm: Communicator, features: int, own: NDArray[np.int64], values: NDArray[np.float32]
 ) -> NDArray[np.float32]:
-    """The whole vector, whatever is in it."""
+    """Reduce the whole dense vector."""
     whole = np.zeros(features, np.float32)
     whole[own] = values
     return comm.allreduce(whole, out=whole)[own]

@@ -1,8 +1,8 @@
-"""What a flood of strangers costs a job: ranks that compute and sum, with ten thousand connections to them and without.
+"""Benchmark of a connection flood: ranks that compute, with and without unauthenticated connections.
 
-Strangers connect to all ports that ranks listen on, send bytes that are no introduction, and stay for a moment. They
-are on the same machine, so what they take of its cores delays the ranks as well. So the job is timed a third time while
-the same strangers visit a process that has nothing to do with it, and closes as cheaply as can be.
+Unauthenticated clients connect to all ports that ranks listen on, send invalid handshakes, and stay for a moment. They
+run on the same machine, so their use of its cores delays the ranks as well. The job is therefore timed a third time
+while the same clients connect to an unrelated process, which closes connections as cheaply as possible.
 """
 
 from __future__ import annotations
@@ -30,20 +30,20 @@ from ripieno.launch.engine.member_server import MemberServer
 
 WORKERS = 2
 CONNECTIONS, QUICK_CONNECTIONS = 10_000, 50
-#: How many stay at once.
+#: Number of simultaneous connections.
 CROWD = 200
-#: How long those wait who visit somebody else.
+#: Duration of a connection to the unrelated process, in seconds.
 REST_S = 0.02
 ROWS = 192
 TABLE_FLOATS = 16_384
-#: How long a turn takes, about.
+#: Approximate duration of a turn, in seconds.
 TURN_S = 10.0
-#: The delay, and what a rank's memory may grow by.
+#: Upper limits of the delay, and of the memory growth of a rank.
 SHARE, MEMORY_MIB = 0.05, 16.0
 
 
 class Visited(StrEnum):
-    """Whom strangers visit, if there are any."""
+    """The target of the flood, if any."""
 
     NOBODY = "no strangers"
     OTHERS = "strangers elsewhere"
@@ -51,8 +51,8 @@ class Visited(StrEnum):
 
 
 class StrangersTurn(NamedTuple):
-    """Seconds of the slowest rank, processor seconds of all, of these those of threads that do not compute, and bytes
-    that the largest rank has in memory."""
+    """Seconds of the slowest rank, processor seconds of all ranks, processor seconds of their non-computing threads,
+    and memory of the largest rank in bytes."""
 
     elapsed_s: float
     cpu_s: float
@@ -61,7 +61,7 @@ class StrangersTurn(NamedTuple):
 
 
 def measured(report: Measurements, effort: Effort) -> None:
-    """Turns amid strangers, beside them, and without, in one job."""
+    """Measure turns with the flood, with the flood on another process, and without, in one job."""
     connections = QUICK_CONNECTIONS if effort.quick else CONNECTIONS
     turns: dict[Visited, list[StrangersTurn]] = {visited: [] for visited in Visited}
     refused = 0
@@ -136,7 +136,7 @@ def measured(report: Measurements, effort: Effort) -> None:
 
 
 def _serving_s(connections: int) -> float:
-    """Processor seconds of this process while strangers visit its member server."""
+    """Return the processor seconds of this process while clients connect to its member server."""
     server = MemberServer("127.0.0.1", secrets.token_bytes(32))
     strangers = _started("strangers", connections, server.port)
     begun_s = time.process_time()
@@ -161,17 +161,17 @@ def _iterate(comm: Communicator, count: int) -> tuple[float, float, float, int]:
 
 
 def _count(job: rp.Job) -> int:
-    """Iterations of a turn."""
+    """Return the number of iterations of a turn."""
     count, took_s = 10, 0.0
     while took_s < 1.0:
         count *= 2
-        # The best of three: what disturbs one would make all turns shorter.
+        # Use the fastest of three: a single disturbance would make all turns shorter.
         took_s = min(max(figures[0] for figures in job.run(_iterate, count)) for _ in range(3))
     return round(count * TURN_S / took_s)
 
 
 def _ports(comm: Communicator) -> list[int]:
-    """The TCP ports that this process listens on."""
+    """Return the TCP ports that this process listens on."""
     links = (os.readlink(entry) for entry in Path("/proc/self/fd").iterdir() if entry.is_symlink())
     own = {link.removeprefix("socket:[").removesuffix("]") for link in links if link.startswith("socket:[")}
     ports = set()
@@ -189,7 +189,7 @@ def _started(role: str, *numbers: int, stdin: int | None = None) -> subprocess.P
 
 
 def main() -> None:
-    """Be the strangers, `strangers COUNT PORT…`, or those whom they visit elsewhere, `others DOORS`."""
+    """Run as the clients, `strangers COUNT PORT…`, or as the unrelated process, `others DOORS`."""
     role, *words = sys.argv[1:]
     count, *ports = map(int, words)
     if role == "others":
@@ -199,7 +199,7 @@ def main() -> None:
 
 
 def _visit(ports: Sequence[int], count: int) -> None:
-    """Visit all ports; prints how many were not let in."""
+    """Connect to all ports; print the number of refused connections."""
     crowd: list[socket.socket] = []
     refused = 0
     begun_s = time.monotonic()
@@ -211,15 +211,15 @@ def _visit(ports: Sequence[int], count: int) -> None:
             refused += 1
         if len(crowd) > CROWD:
             crowd.pop(0).close()
-        # All along the turn, not all at once; a few are soon over.
+        # Spread connections over the turn; a few end early.
         time.sleep(max(0.0, begun_s + 0.8 * TURN_S * number / CONNECTIONS - time.monotonic()))
     print(refused)
 
 
 def _be_visited(doors: int) -> None:
-    """Listen on so many ports, which it prints, until the standard input ends, and close upon whoever comes.
+    """Listen on this number of ports, print them, and close all connections until the standard input ends.
 
-    Those who have come within some milliseconds are closed upon together: it is to take next to nothing of the cores.
+    Connections of the same few milliseconds are closed together, to take as little processor time as possible.
     """
     listeners = [socket.create_server(("127.0.0.1", 0), backlog=1024) for _ in range(doors)]
     for listener in listeners:

@@ -1,7 +1,8 @@
-"""Steps of PyTorch's DistributedDataParallel by Ripieno and by Gloo, by turns in the same processes.
+"""Benchmark of PyTorch's DistributedDataParallel: steps with Ripieno and with Gloo, alternating in the same processes.
 
-Two ranks of this machine, and two emulated hosts whose cable has 1 Gbit/s. As a program (``torch_steps.py FOLDER WIDTH
-STEPS``) it is a rank, which leaves its seconds in FOLDER. The limit is the time of the gradients on the cable.
+Two ranks run on this machine, and on two emulated hosts with a cable of 1 Gbit/s. As a program (``torch_steps.py FOLDER
+WIDTH STEPS``) this file is a rank, which writes its seconds to FOLDER. The limit is the time of the gradients on the
+cable.
 """
 
 from __future__ import annotations
@@ -28,13 +29,13 @@ TIMEOUT_S = 300.0
 RATE = "1gbit"
 BACKENDS = ("ripieno", "gloo")
 WIDTHS = (256, 1024)
-#: What a step has to be beside Gloo's.
+#: Upper limit of a step relative to Gloo's.
 TARGET = 1.0
 INPUTS, CLASSES, BATCH = 64, 10, 32
 
 
 def cases() -> dict[str, Measured]:
-    """What can be measured alone, by name."""
+    """Return the measurements by name."""
     return {"host": lambda report, effort: _measured(report, effort, "one host", _on_host), "lab": _lab}
 
 
@@ -83,12 +84,12 @@ def _in_lab(width: int, steps: int) -> dict[str, list[float]]:
 
 
 def _slower(ranks: list[dict[str, list[float]]]) -> dict[str, list[float]]:
-    """A step is over when the last rank has made it."""
+    """A step ends when the last rank has finished it."""
     return {each: [max(pair) for pair in zip(*(rank[each] for rank in ranks), strict=True)] for each in BACKENDS}
 
 
 def _steps(comm: Communicator, width: int, steps: int) -> dict[str, list[float]]:
-    """Seconds of this rank's steps, ten by one backend, then ten by the other."""
+    """Return the seconds of this rank's steps, ten with one backend, then ten with the other."""
     import ripieno.torch
     import torch
     import torch.distributed as dist
@@ -114,7 +115,7 @@ def _steps(comm: Communicator, width: int, steps: int) -> dict[str, list[float]]
 
 
 def _network(width: int, group: Any) -> Callable[[], None]:
-    """A step of a network of three layers whose gradients are averaged by a process group."""
+    """Return a step of a network of three layers with gradients averaged by a process group."""
     import torch
     from torch import nn
 
@@ -133,7 +134,7 @@ def _network(width: int, group: Any) -> Callable[[], None]:
 
 
 def main() -> None:
-    """Be a rank."""
+    """Run as a rank."""
     folder, width, steps = Path(sys.argv[1]), int(sys.argv[2]), int(sys.argv[3])
     comm = init(threads=1)
     (folder / f"rank-{comm.rank}.json").write_text(json.dumps(_steps(comm, width, steps)))

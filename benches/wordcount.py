@@ -1,10 +1,10 @@
-"""Words of a file counted by two cores, beside duckdb, polars and Python's Counter, and beside white space alone.
+"""Benchmark of word counts of a file on two cores, beside duckdb, polars and Python's Counter.
 
 benches/wordcount.py [--size 512MB] [--text FILE]… [--repetitions N] [--quick] [--json FILE]
 
-The file is made of texts that are repeated, by default the sources of the installed packages. White space is made
-blanks and line feeds there, so that peers can split lines at one byte; words are what lies between. The file has been
-read before, so it comes from memory. A run ends with all distinct words and their counts in one process.
+The file repeats texts, by default the sources of the installed packages. White space is normalized to blanks and line
+feeds, so that peers can split lines at one byte; words are the text between. The file has been read before, so it is in
+the page cache. A run ends with all distinct words and their counts in one process.
 """
 
 from __future__ import annotations
@@ -29,12 +29,12 @@ from ripieno.host import usable_cores
 from ripieno.units import bytes_text
 
 SIZE_BYTES, QUICK_SIZE_BYTES, RUN_COUNT = 512_000_000, 200_000, 5
-#: As many different bytes are taken of the installed packages.
+#: Bytes of different text taken from the installed packages.
 TEXT_BYTES = 64 << 20
-#: What the Counter splits at once.
+#: Block size of the Counter's splits.
 BLOCK_BYTES = 16 << 20
 PACKAGES = ("numpy", "scipy", "sklearn", "pyarrow", "networkx")
-#: Of the best peer's time.
+#: Upper limit relative to the best peer.
 TARGETS = {"peer": 1 / 3}
 BLANKS = bytes.maketrans(b"\t\r\v\f", b"    ")
 
@@ -44,7 +44,7 @@ Words = dict[bytes, int]
 def measured(
     report: Measurements, effort: Effort, *, size_bytes: int | None = None, texts: Sequence[Path] | None = None
 ) -> None:
-    """All contestants turn by turn; their counts are compared first."""
+    """Measure all implementations, alternating, after comparing their counts."""
     size_bytes = size_bytes or (QUICK_SIZE_BYTES if effort.quick else SIZE_BYTES)
     with tempfile.TemporaryDirectory() as folder:
         path, blank = Path(folder) / "text.txt", Path(folder) / "blank.txt"
@@ -96,7 +96,7 @@ def _add_figure(report: Measurements, path: Path, row: str, seconds: dict[str, l
 
 
 def _sources() -> list[Path]:
-    """Python sources of packages that every installation has."""
+    """Return Python sources of packages that every installation has."""
     found, size_bytes = [], 0
     for package in PACKAGES:
         for path in sorted((Path(sysconfig.get_path("purelib")) / package).rglob("*.py")):
@@ -107,7 +107,7 @@ def _sources() -> list[Path]:
 
 
 def _write(path: Path, texts: Sequence[Path], size_bytes: int) -> None:
-    """Fill a file with texts, again and again; the last one is cut after a line."""
+    """Fill a file with repeated texts; the last one is cut after a line."""
     left = size_bytes
     with open(path, "wb") as file:
         before = left + 1
@@ -128,7 +128,7 @@ def _of_rank(comm: Communicator, path: str) -> rp.KeyValues:
 
 
 def _counter(path: Path) -> Words:
-    """Python's own: as fast as an interpreter can be."""
+    """Count with Python's own Counter, in the fastest way for an interpreter."""
     counts: Counter[bytes] = Counter()
     with open(path, "rb") as file:
         while block := file.read(BLOCK_BYTES):
@@ -137,18 +137,18 @@ def _counter(path: Path) -> Words:
 
 
 def _as_words(table: Any) -> Words:
-    """A table of two columns, words and counts, as a dict."""
+    """Return a table of two columns, words and counts, as a dict."""
     words, counts = pa.table(table).columns
     return dict(zip(words.cast("large_binary").to_pylist(), counts.to_pylist(), strict=True))
 
 
 def _peers(report: Measurements, path: Path) -> dict[str, Callable[[], Any]]:
-    """What is installed; each gives a table of words and counts."""
+    """Return the installed peers; each returns a table of words and counts."""
     found: dict[str, Callable[[], Any]] = {}
     try:
         import polars
 
-        # A separator that no text has: a row is a line.
+        # A separator that no text contains, so that a row is a line.
         lines = polars.scan_csv(
             path, has_header=False, new_columns=["line"], separator="\x01", quote_char=None,
             schema={"line": polars.String}, encoding="utf8",

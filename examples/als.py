@@ -7,7 +7,7 @@ USER_COUNT, TITLES = 300, [f"{kind} {number}" for kind in ("comedy", "drama", "w
 
 
 def ratings(random: np.random.Generator) -> tuple[list[int], list[str], list[float]]:
-    """Users of numbers such as 1007 like one kind of film, and have seen a third of all."""
+    """Return ratings of users, numbered like 1007, who each like one kind of film and have seen a third of all."""
     users, items, values = [], [], []
     for user in range(1000, 1000 + USER_COUNT):
         for item, title in enumerate(TITLES):

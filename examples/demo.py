@@ -1,6 +1,6 @@
-"""Cluster the patches of real photographs: from pictures to vectors, from vectors to clusters, to a report.
+"""Cluster the patches of photographs: extract vectors from pictures, cluster them, and write a report.
 
-The photographs come inside scikit-learn and scikit-image. The same with the library, instead of the command:
+The photographs come with scikit-learn and scikit-image. The same with the library instead of the command:
 
     import ripieno as rp
     from ripieno.features import HogOptions, demo_images, extract

@@ -1,6 +1,7 @@
 """Breadth-first search from vertex 0: `ripieno run -n 4 examples/graph_bfs.py edges.txt.gz`.
 
-In superstep d the vertices at distance d, reached for the first time, tell their neighbours; the least is the parent.
+In superstep d the vertices first reached at distance d send their numbers to their neighbours. The smallest number
+received becomes the parent.
 """
 
 import sys
@@ -10,7 +11,7 @@ import ripieno as rp
 
 
 def program(comm: rp.Communicator, graph: rp.Graph, source: int = 0) -> tuple[np.ndarray, ...]:
-    """All vertices, ascending, the distance of each, and the vertex before it on the way; -1 where none leads."""
+    """Return all vertices, ascending, with distance and predecessor of each; both are -1 for unreachable vertices."""
     parts = graph.partition(comm)
     parts.values["distance"] = parts.values["parent"] = np.full(len(parts.vertices), -1)
 

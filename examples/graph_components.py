@@ -1,6 +1,7 @@
 """Connected components: `ripieno run -n 4 examples/graph_components.py edges.txt.gz`.
 
-Every vertex takes the smallest label that it hears of, at first its own, and tells its neighbours when it has changed.
+Every vertex starts with its own number as label and takes the smallest label that it receives. After a change it sends
+its label to its neighbours.
 """
 
 import sys
@@ -10,7 +11,7 @@ import ripieno as rp
 
 
 def program(comm: rp.Communicator, graph: rp.Graph) -> tuple[np.ndarray, np.ndarray]:
-    """All vertices, ascending, and the smallest vertex of the component of each."""
+    """Return all vertices, ascending, and the smallest vertex of each one's component."""
     parts = graph.partition(comm)
     parts.values["label"] = parts.vertices
 

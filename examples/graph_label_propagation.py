@@ -1,6 +1,6 @@
 """Communities by label propagation: `ripieno run -n 4 examples/graph_label_propagation.py edges.txt.gz`.
 
-In every superstep all vertices take the label that most of their neighbours have, of several the smallest.
+In every superstep each vertex takes the most frequent label of its neighbours, and the smallest of several.
 """
 
 import sys
@@ -11,7 +11,7 @@ from ripieno.graph import most_frequent
 
 
 def program(comm: rp.Communicator, graph: rp.Graph, rounds: int = 10) -> tuple[np.ndarray, np.ndarray]:
-    """All vertices, ascending, and the label of each."""
+    """Return all vertices, ascending, and the label of each."""
     parts = graph.partition(comm, by="target")
     parts.values["label"] = parts.vertices
 

@@ -1,4 +1,4 @@
-"""Logistic regression on sparse rows that two workers share: `python examples/logistic.py`."""
+"""Logistic regression on sparse rows with two workers: `python examples/logistic.py`."""
 
 import numpy as np
 import ripieno as rp
@@ -8,7 +8,7 @@ ROW_COUNT, COLUMN_COUNT = 20_000, 300
 
 
 def rows() -> tuple[csr_matrix, np.ndarray]:
-    """Rows of few entries, and which side of a noisy plane they are on."""
+    """Return rows of few entries, and the side of a noisy plane on which each is."""
     random = np.random.default_rng(0)
     X = csr_matrix(random_array((ROW_COUNT, COLUMN_COUNT), density=0.05, rng=random))
     return X, X @ random.normal(size=COLUMN_COUNT) + 0.5 * random.normal(size=ROW_COUNT) > 0

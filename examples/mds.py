@@ -1,4 +1,4 @@
-"""Cities found again from their distances, some of them missing, by two workers: `python examples/mds.py`."""
+"""Positions of cities from their distances, with missing values, by two workers: `python examples/mds.py`."""
 
 import numpy as np
 import ripieno as rp

@@ -1,4 +1,4 @@
-"""Principal components, and a regression on them, of rows that two workers share: `python examples/pca_ridge.py`."""
+"""Principal components of rows, and a regression on the components, by two workers: `python examples/pca_ridge.py`."""
 
 import numpy as np
 import ripieno as rp
@@ -7,7 +7,7 @@ ROW_COUNT, COLUMN_COUNT = 5000, 30
 
 
 def rows() -> tuple[np.ndarray, np.ndarray]:
-    """Rows that vary along three directions and hardly along others, and a target that follows the first."""
+    """Return rows that vary mainly along three directions, and a target that follows the first direction."""
     random = np.random.default_rng(0)
     along = random.normal(size=(ROW_COUNT, 3)) * [5, 3, 2]
     noise = 0.1 * random.normal(size=(ROW_COUNT, COLUMN_COUNT))

@@ -1,4 +1,4 @@
-"""The largest eigenvalue of a matrix whose rows the ranks share: `ripieno run -n 4 examples/power_iteration.py`.
+"""The largest eigenvalue of a matrix distributed by rows: `ripieno run -n 4 examples/power_iteration.py`.
 
 Every iteration is a local product, an allgather of the pieces of the vector and an allreduce of its length.
 """
@@ -11,13 +11,13 @@ MAX_ITER = 100
 
 
 def share_of_rows(comm: rp.Communicator) -> np.ndarray:
-    """This rank's rows of a symmetric matrix that every rank can make from the same seed."""
+    """Return this rank's rows of a symmetric matrix, made from the same seed on every rank."""
     noise = np.random.default_rng(0).normal(size=(SIZE, SIZE))
     return np.array_split(noise + noise.T + 1, comm.world_size)[comm.rank]
 
 
 def largest_eigenvalue(comm: rp.Communicator, rows: np.ndarray) -> tuple[float, int]:
-    """The same number on every rank, and the iterations it took."""
+    """Return the eigenvalue, which is equal on every rank, and the number of iterations."""
     vector = np.ones(SIZE)
     eigenvalue = 0.0
     for iteration in range(1, MAX_ITER + 1):

@@ -1,4 +1,4 @@
-"""A map of sequences by their edit distances, which two workers compute: `python examples/sequences.py [FASTA]`."""
+"""A map of sequences by their edit distances, by two workers: `python examples/sequences.py [FASTA]`."""
 
 import sys
 
@@ -10,13 +10,13 @@ random = np.random.default_rng(0)
 
 
 def mutated(parent: np.ndarray, share: float) -> np.ndarray:
-    """A descendant: some letters are others, some are lost, some are there twice."""
+    """Return a mutated copy of a sequence: some letters are changed, some are deleted, some are duplicated."""
     child = np.where(random.random(len(parent)) < share, random.choice(LETTERS, len(parent)), parent)
     return child.repeat(random.choice([0, 1, 2], len(child), p=[share / 4, 1 - share / 2, share / 4]))
 
 
 def tree(families: int, members: int) -> list[str]:
-    """Sequences of families that have a common ancestor, one family after the other."""
+    """Return the sequences of families with a common ancestor, one family after the other."""
     root = random.choice(LETTERS, 300)
     ancestors = [mutated(root, 0.4) for _ in range(families)]
     return ["".join(mutated(ancestor, 0.1)) for ancestor in ancestors for _ in range(members)]

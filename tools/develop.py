@@ -1,8 +1,8 @@
-"""Install the package from its sources, with the native module that `cargo build` has made for the tests.
+"""Install the package from its sources, with the native module that `cargo build` made for the tests.
 
     python tools/develop.py target/debug/lib_native.so
 
-`maturin develop` does the same after a build of its own. That build shares few crates with the tests, because cargo
+`maturin develop` does the same after a separate build. That build shares few crates with the tests, because cargo
 chooses other features when it builds the module alone.
 """
 
@@ -20,7 +20,7 @@ MODULE = ROOT / "python/ripieno/_native.abi3.so"
 
 
 def main(library: Path) -> None:
-    # A process that has the old file mapped keeps it.
+    # A new file, so that processes with the old file mapped keep it.
     stripped = MODULE.with_suffix(".part")
     subprocess.run(["strip", "-o", stripped, library], check=True)
     os.replace(stripped, MODULE)

@@ -1,4 +1,4 @@
-"""A Python of another machine's kind, run by qemu's user mode, out of Debian's packages."""
+"""A Python for another architecture, run by qemu's user mode, from Debian's packages."""
 
 from __future__ import annotations
 
@@ -7,15 +7,15 @@ import subprocess
 import sys
 from pathlib import Path
 
-#: Debian's names.
+#: Debian's names of architectures.
 ARCHITECTURES = {"aarch64": "arm64", "x86_64": "amd64"}
 PACKAGES = ("python3", "libgomp1", "libstdc++6")
-#: What wheels of it may ask for: the glibc of Debian's stable release.
+#: Platform tags that pip accepts for it: up to the glibc of Debian's stable release.
 PLATFORMS = ("manylinux_2_28", "manylinux_2_27", "manylinux2014", "manylinux_2_17")
 
 
 def python_of(machine: str, folder: Path) -> list[str] | None:
-    """The command of its Python, whose files come into a folder; None without qemu and apt."""
+    """Install a Python for `machine` into a folder and return its command; None without qemu and apt."""
     emulator = shutil.which(f"qemu-{machine}") or shutil.which(f"qemu-{machine}-static")
     if emulator is None or shutil.which("apt-get") is None:
         return None
@@ -27,7 +27,7 @@ def python_of(machine: str, folder: Path) -> list[str] | None:
 
 
 def install(machine: str, wheel: Path, folder: Path) -> None:
-    """A wheel of that machine and what it needs, into a folder, by this machine's pip."""
+    """Install a wheel for that machine and its dependencies into a folder, with this machine's pip."""
     platforms = [f"--platform={name}_{machine}" for name in PLATFORMS]
     command = [sys.executable, "-m", "pip", "install", "--quiet", "--disable-pip-version-check", "--upgrade"]
     command += ["--only-binary=:all:", "--python-version=3.11", "--implementation=cp", *platforms]

@@ -1,11 +1,11 @@
-"""Build the native library of the JVM for some machines, and the jars that have it.
+"""Build the native JVM library for some machines, and the jars that contain it.
 
     python tools/jvm.py [x86_64 aarch64]
     python tools/jvm.py --library target/debug/libripieno_jni.so
 
-By default for this machine and its glibc, or with a library that is built already. Needs a Rust toolchain, a JDK of 17
-or later and Maven; for machines that are named, whose glibc may be old, their targets (rustup target add) and the
-packages of requirements-wheels.lock, whose Zig compiles and links. The jars are in target/jvm.
+By default it builds for this machine and its glibc, or uses an existing library. It needs a Rust toolchain, a JDK of 17
+or later and Maven. For named machines, which may have an old glibc, it needs their targets (rustup target add) and the
+packages of requirements-wheels.lock, which include the compiler and linker Zig. The jars are in target/jvm.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from pathlib import Path
 
 ROOT = Path(__file__).resolve().parents[1]
 LIBRARIES = ROOT / "target/jni/lib/linux"
-#: The oldest glibc that a library for a named machine runs with: as the wheels'.
+#: The oldest supported glibc of a library for a named machine, as for the wheels.
 GLIBC = "2.17"
 BUILD = ("rustc", "--release", "--locked", "--package", "ripieno-jni")
 STRIP = ("--", "-C", "strip=symbols")
@@ -46,13 +46,13 @@ def main() -> None:
 
 
 def for_this_system() -> Path:
-    """The stripped library, built as far as it is not."""
+    """Return the stripped library, after building outdated parts."""
     subprocess.run(["cargo", *BUILD, *STRIP], cwd=ROOT, check=True)
     return ROOT / "target/release/libripieno_jni.so"
 
 
 def for_old_systems(machine: str) -> Path:
-    """The same for a machine of this or another kind."""
+    """Return the library for a machine of this or another architecture."""
     target = f"{machine}-unknown-linux-gnu"
     programs = Path(sys.executable).parent
     variables = os.environ | {"PATH": f"{programs}:{os.environ['PATH']}"}

@@ -1,7 +1,7 @@
-"""Write THIRD-PARTY-LICENSES: what is compiled into the native modules, and under which terms.
+"""Write THIRD-PARTY-LICENSES: the crates compiled into the native modules, with their terms.
 
-python tools/licences.py            # after Cargo.lock has changed
-python tools/licences.py --check    # fail if the file is stale
+python tools/licences.py            # after Cargo.lock has changed python tools/licences.py --check    # fail if the
+file is stale
 """
 
 from __future__ import annotations
@@ -16,10 +16,10 @@ from pathlib import Path
 ROOT = Path(__file__).resolve().parents[1]
 FILE = ROOT / "THIRD-PARTY-LICENSES"
 
-#: What is given away, in wheels and in jars.
+#: Distributed modules, in wheels and in jars.
 MODULES = ("ripieno-python", "ripieno-jni")
 
-#: What they are built for.
+#: Target platforms.
 TARGETS = ("x86_64-unknown-linux-gnu", "aarch64-unknown-linux-gnu")
 
 #: Files of a crate that state terms or authors.
@@ -27,7 +27,7 @@ STATEMENTS = ("licen", "copying", "notice", "unlicense")
 
 
 def crates() -> dict[str, tuple[str, Path]]:
-    """Each crate that is linked into the modules: its name and version, its licence, and its folder."""
+    """Return each crate that is linked into the modules: name and version, licence, and folder."""
     found: dict[str, tuple[str, Path]] = {}
     for target in TARGETS:
         command = ["cargo", "metadata", "--format-version", "1", "--locked", "--filter-platform", target]
@@ -42,7 +42,7 @@ def crates() -> dict[str, tuple[str, Path]]:
                 continue
             seen.add(package)
             for dependency in nodes[package]["deps"]:
-                # Not what only builds or tests.
+                # Skip crates used only for building or testing.
                 if any(kind["kind"] is None for kind in dependency["dep_kinds"]):
                     waiting.append(dependency["pkg"])
         for package in (packages[each] for each in seen):
@@ -53,7 +53,7 @@ def crates() -> dict[str, tuple[str, Path]]:
 
 
 def document() -> str:
-    """The file: the list, and every text once, with the crates that have it."""
+    """Return the file: the list, and each distinct text once, with its crates."""
     known = crates()
     texts: dict[str, list[str]] = defaultdict(list)
     for name, (_, folder) in sorted(known.items()):

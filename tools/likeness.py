@@ -1,8 +1,8 @@
-"""An order of functions in which those that are alike lie side by side.
+"""An order of functions that places similar functions side by side.
 
-The next one is always the one that has most in common with what lies in the window before it: strings of a few bytes,
-which deflate finds again there. Cost: `n²` for the choices, and an addition for each function that has a string,
-whenever the string enters or leaves the window.
+The next function is always the one with most in common with the preceding window: short byte strings, which deflate
+finds there. Cost: `n²` for the choices, and for each string that enters or leaves the window, an addition per function
+with that string.
 """
 
 from __future__ import annotations
@@ -13,21 +13,21 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.sparse import csr_array
 
-#: How far back deflate looks.
+#: Window size of deflate.
 WINDOW_BYTES = 32 << 10
 
 STRING_BYTES = 5
 
-#: A string of more functions than these is in every window.
+#: Strings of more functions than this are ignored: every window contains them.
 COMMON = 200
 
 
 def alike(functions: list[bytes]) -> list[int]:
-    """The places of the functions, in an order for deflate."""
+    """Return the indices of the functions in an order for deflate."""
     has = strings_of(functions)
     found_in = has.T.tocsr()
     sizes = np.array([len(function) for function in functions])
-    # By its size alone a short one would have too little in common, and by the share a long one.
+    # The shared strings favour long functions, and their fraction of a function short ones. This is in between.
     worth = 1 / np.sqrt(sizes + 16)
     shared, times = np.zeros(len(functions)), np.zeros(has.shape[1], int)
     window: deque[int] = deque()
@@ -55,7 +55,7 @@ def alike(functions: list[bytes]) -> list[int]:
 
 
 def strings_of(functions: list[bytes]) -> csr_array:
-    """Functions by strings: which has which, of the strings that several have."""
+    """Return a matrix of functions by strings, for the strings that several functions have."""
     numbers = [string_numbers(function) for function in functions]
     functions_of = np.repeat(np.arange(len(functions)), [len(each) for each in numbers])
     _, strings, counts = np.unique(np.concatenate(numbers), return_inverse=True, return_counts=True)
@@ -65,7 +65,7 @@ def strings_of(functions: list[bytes]) -> csr_array:
 
 
 def string_numbers(function: bytes) -> NDArray[np.uint64]:
-    """The different strings of a function, as numbers."""
+    """Return the distinct strings of a function, as numbers."""
     values = np.frombuffer(function + bytes(STRING_BYTES - 1), np.uint8).astype(np.uint64)
     shifted = [values[at : len(function) + at] << np.uint64(8 * at) for at in range(STRING_BYTES)]
     return np.unique(np.bitwise_or.reduce(shifted))

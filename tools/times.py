@@ -1,12 +1,12 @@
-"""Measure where the time of the tests goes, and compare it with the table in CONTRIBUTING.md.
+"""Measure the time of the tests, and compare it with the table in CONTRIBUTING.md.
 
     python tools/times.py run NAME -- COMMAND...   run a command, and log its processor time as NAME
-    python tools/times.py compare                  print what the last runs took beside what is recorded
-    python tools/times.py record                   record it, and write the table of CONTRIBUTING.md
+    python tools/times.py compare                  print the times of the last runs beside the recorded ones
+    python tools/times.py record                   record the times, and write the table of CONTRIBUTING.md
 
-Processor time (user and system, children included) says the same on a busy machine and on an idle one. The logs are in
-target/times. The Python tests log themselves there (python/tests/conftest.py), test by test. What is recorded is
-python/tests/times.json. The Python tests start the longest files first, by these figures.
+Processor time (user and system, children included) is the same on busy and idle machines. The logs are in target/times.
+The Python tests log themselves there (python/tests/conftest.py), test by test. The recorded times are in
+python/tests/times.json. The Python tests use them to start the longest files first.
 """
 
 from __future__ import annotations
@@ -28,13 +28,13 @@ COMMANDS = {
     "rust": "run the Rust tests",
     "rust-documentation": "compile and run the examples of Rust's documentation",
 }
-#: Logs of pytest, which have groups: files, or engines.
+#: Logs of pytest with groups: files, or engines.
 GROUPED = {"python": "Python tests", "engines": "tests of engines"}
-#: Groups that take less are recorded together.
+#: Groups below this time are recorded together.
 LEAST_S = 1.0
-#: The table names this many groups of each log.
+#: Number of groups per log in the table.
 NAMED = 12
-#: A difference is worth a line when it is more than this, and more than this share.
+#: A difference is reported if it exceeds both this time and this fraction.
 WORTH_S, WORTH_SHARE = 2.0, 0.2
 OTHERS = "others"
 
@@ -42,7 +42,7 @@ Times = dict[str, dict[str, float]]
 
 
 def run(name: str, command: list[str]) -> int:
-    """Run a command; returns its exit code."""
+    """Run a command and return its exit code."""
     code = subprocess.run(command).returncode
     used = resource.getrusage(resource.RUSAGE_CHILDREN)
     LOGS.mkdir(parents=True, exist_ok=True)
@@ -51,7 +51,7 @@ def run(name: str, command: list[str]) -> int:
 
 
 def measured() -> Times:
-    """What the last runs took, by log and group; logs that are not there are left out."""
+    """Return the times of the last runs, by log and group. Missing logs are left out."""
     times: Times = {}
     for name in COMMANDS:
         if (path := LOGS / f"{name}.json").exists():
@@ -73,7 +73,7 @@ def grouped(tests: list[dict[str, str | float]]) -> dict[str, float]:
 
 
 def compare(now: Times, recorded: Times) -> list[str]:
-    """Sentences on what has changed since it was recorded."""
+    """Return sentences on changes since the recorded times."""
     lines = []
     for name in now:
         before = recorded.get(name, {})
@@ -87,7 +87,7 @@ def compare(now: Times, recorded: Times) -> list[str]:
 
 
 def table(times: Times) -> str:
-    """The table of CONTRIBUTING.md."""
+    """Return the table of CONTRIBUTING.md."""
     rows = ["| part | seconds of computing |", "|---|---:|"]
     rows += [f"| {what} | {sum(times[name].values()):.0f} |" for name, what in COMMANDS.items() if name in times]
     for name, what in GROUPED.items():
@@ -100,7 +100,7 @@ def table(times: Times) -> str:
 
 
 def page_with(times: Times) -> str:
-    """CONTRIBUTING.md with the table of these times."""
+    """Return CONTRIBUTING.md with the table of these times."""
     text = PAGE.read_text()
     before, _, rest = text.partition(BEGIN)
     return f"{before}{BEGIN}\n{table(times)}\n{END}{rest.partition(END)[2]}"

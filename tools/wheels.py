@@ -1,10 +1,10 @@
-"""Build wheels for Linux on x86-64 and aarch64 into dist/, and try them.
+"""Build wheels for Linux on x86-64 and aarch64 into dist/, and test them.
 
     python tools/wheels.py [x86_64 aarch64]
 
 Needs a Rust toolchain with both targets (rustup target add), and the packages of requirements-wheels.lock. Zig is the
-linker (tools/linker), and brings the symbols of an old glibc. A wheel of another machine is tried by qemu's user mode,
-if that is there.
+linker (tools/linker), and provides the symbols of an old glibc. Wheels for other machines are tested with qemu's user
+mode, if installed.
 """
 
 from __future__ import annotations
@@ -27,22 +27,22 @@ import zopfli.zlib
 ROOT = Path(__file__).resolve().parents[1]
 DIST = ROOT / "dist"
 
-#: What a wheel may weigh, and `import ripieno` may take of a processor.
+#: Maximum size of a wheel, and maximum processor time of `import ripieno`.
 MOST_BYTES = 4 << 20
 MOST_IMPORT_S = 0.25
 
-#: The oldest glibc.
+#: The oldest supported glibc.
 COMPATIBILITY = "manylinux2014"
 GLIBC = "2.17"
 
-#: What a function may cost that is inlined where all crates are linked, unless it is marked: less than a third of
-#: what is usual. Each crate has inlined its own before.
+#: Cost limit for inlining unmarked functions when all crates are linked: less than a third of the default. Each crate
+#: has inlined its own functions before.
 INLINED_COST = 70
 
-#: With one the native module is a quarter of a percent larger, and takes as long.
+#: With one iteration the native module is a quarter of a percent larger, and takes equally long.
 ZOPFLI_ITERATIONS = 5
 
-#: A wheel is tried by this, in a clean environment.
+#: Test program for a wheel in a clean environment.
 TRIAL = """
 import numpy as np, ripieno as rp
 def program(comm):
@@ -57,7 +57,7 @@ if __name__ == "__main__":
 """
 
 
-#: And by two ranks that emulators run, as what starts a process by itself would not start it in one.
+#: Test program for two emulated ranks, without calls that start processes, because those would not be emulated.
 RANKS_TRIAL = """
 import platform
 import numpy as np, ripieno as rp
@@ -80,7 +80,7 @@ def run(*command: object, **variables: str) -> str:
 
 
 def build(machine: str) -> Path:
-    """The wheel for a machine."""
+    """Build and return the wheel for a machine."""
     target = f"{machine}-unknown-linux-gnu"
     options = [
         "--profile",
@@ -104,7 +104,7 @@ def build(machine: str) -> Path:
 
 
 class Zopfli:
-    """A compressor that looks for the shortest way to say it."""
+    """A compressor that searches for the shortest encoding."""
 
     def __init__(self, *_: object) -> None:
         self._data = bytearray()
@@ -114,15 +114,15 @@ class Zopfli:
         return b""
 
     def flush(self) -> bytes:
-        # Without the header and the sum of zlib's format.
+        # Strip the header and the checksum of zlib's format.
         return zopfli.zlib.compress(bytes(self._data), numiterations=ZOPFLI_ITERATIONS)[2:-4]
 
 
 def compress(wheel: Path) -> None:
-    """Deflate the files of a wheel anew, as far as deflate goes. They stay the same, and so does their RECORD."""
+    """Recompress the files of a wheel as tightly as deflate permits. Contents and RECORD stay unchanged."""
     smaller = wheel.with_suffix(".smaller")
     with (
-        # By this name Python's own is asked for, for each file.
+        # zipfile asks for its compressor by this name, for each file.
         mock.patch.object(zipfile, "_get_compressor", Zopfli),
         zipfile.ZipFile(wheel) as source,
         zipfile.ZipFile(smaller, "w") as target,
@@ -133,7 +133,7 @@ def compress(wheel: Path) -> None:
 
 
 def check(wheel: Path) -> None:
-    """Its size, what it holds, and what it asks of a system."""
+    """Check the size, the contents and the system requirements of a wheel."""
     size_bytes = wheel.stat().st_size
     names = zipfile.ZipFile(wheel).namelist()
     licences = [name for name in names if "LICENSE" in name]
@@ -144,7 +144,7 @@ def check(wheel: Path) -> None:
 
 
 def attempt(wheel: Path) -> list[str]:
-    """Install it in an environment without anything else, and use it; what it takes too long for."""
+    """Install a wheel in an empty environment, use it, and return the exceeded time limits."""
     with tempfile.TemporaryDirectory() as folder:
         venv.create(folder, with_pip=True)
         python = Path(folder) / "bin/python"
@@ -154,14 +154,14 @@ def attempt(wheel: Path) -> list[str]:
         print(run(python, script).strip())
         by_turns = [(import_s(python, "ripieno"), import_s(python, "numpy")) for _ in range(9)]
         ours_s, numpys_s = (statistics.median(times) for times in zip(*by_turns, strict=True))
-        # NumPy's is a part of ours, and tells how fast the machine is.
+        # NumPy's import is a part of ours, and indicates the speed of the machine.
         told = f"import ripieno takes {ours_s:.3f} s of processor time, import numpy {numpys_s:.3f} s (medians of 9)"
         print(told)
         return [] if ours_s <= MOST_IMPORT_S else [f"{told}: expected at most {MOST_IMPORT_S} s"]
 
 
 def attempt_elsewhere(machine: str, wheel: Path) -> None:
-    """Have two emulated ranks use it, if there is an emulator."""
+    """Test the wheel with two emulated ranks, if an emulator exists."""
     folder = ROOT / "target" / f"python-{machine}"
     python = foreign_python.python_of(machine, folder)
     if python is None:
@@ -199,7 +199,7 @@ def main() -> None:
         if wheel.stat().st_size > MOST_BYTES:
             too_much.append(f"{wheel.name} has {wheel.stat().st_size} bytes: expected at most {MOST_BYTES}")
     print(f"{time.monotonic() - began:.0f} s")
-    # They are there, and work.
+    # Fail only now: the wheels exist and work.
     if too_much:
         raise SystemExit("\n".join(too_much))
 

@@ -7,7 +7,7 @@ import org.ripieno.Communicator;
 import org.ripieno.Op;
 
 /**
- * A rank that sums doubles, by turns in an array and in a direct buffer: AllreduceTurns FOLDER TOKEN RANK SIZE LENGTH
+ * A rank that sums doubles, alternately in an array and in a direct buffer: AllreduceTurns FOLDER TOKEN RANK SIZE LENGTH
  * TURNS. Rank 0 prints the seconds of each turn.
  */
 public final class AllreduceTurns {

@@ -17,12 +17,12 @@ import org.ripieno.spark.Ripieno;
 import org.ripieno.spark.RipienoKMeans;
 
 /**
- * By turns what Spark does by itself and by ranks in its executors, each line with the seconds of both:
+ * Alternates between Spark's own methods and ranks in its executors, and prints the seconds of both per line:
  *
- * <p>SparkTurns sum LENGTH TURNS: the sum of a vector of doubles of each slot, by treeAggregate, and by allreduce.
+ * <p>SparkTurns sum LENGTH TURNS: the sum of one vector of doubles per slot, by treeAggregate, and by allreduce.
  *
- * <p>SparkTurns kmeans COUNT K FEW MANY MOST TURNS: fits of points of two columns from rows by lot, of few and of many
- * iterations: few and most of ours, few and many of MLlib's.
+ * <p>SparkTurns kmeans COUNT K FEW MANY MOST TURNS: fits of points of two columns from random rows, with few and with
+ * many iterations: FEW and MOST for ours, FEW and MANY for MLlib's.
  */
 public final class SparkTurns {
   private static final int SLOTS = 2;
@@ -115,7 +115,7 @@ public final class SparkTurns {
     }
   }
 
-  /** A fit: how long it took, and how many iterations it made, which are fewer where nothing changes any more. */
+  /** A fit: its duration, and its number of iterations, which is lower after convergence. */
   private record Fit(double seconds, int iterations) {}
 
   private static double perIteration(Fit few, Fit many) {

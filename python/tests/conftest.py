@@ -1,4 +1,4 @@
-"""What all tests share: their order, the log of what they take, and worlds of workers."""
+"""Shared test setup: test order, log of test times, and worlds of workers."""
 
 from __future__ import annotations
 
@@ -16,9 +16,9 @@ from ripieno import _native
 from varied import exhaustively
 
 ROOT = Path(__file__).resolve().parents[2]
-#: Seconds of computing of each file, as `make times RECORD=1` has recorded them.
+#: Seconds of computing of each file, as recorded by `make times RECORD=1`.
 RECORDED_S: dict[str, float] = json.loads((Path(__file__).parent / "times.json").read_text())["python"]
-#: The name of the log of this run in target/times, if it is to be written.
+#: Name of the log of this run in target/times, if requested.
 LOG = os.environ.get("RIPIENO_TEST_TIMES")
 TICKS_PER_S = os.sysconf("SC_CLK_TCK")
 
@@ -28,7 +28,7 @@ _log: list[dict[str, Any]] = []
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    # The longest first: a process that began one last would end long after the others.
+    # Longest tests first: a long test that starts last would delay the end of the run.
     items.sort(key=lambda item: -RECORDED_S.get(item.path.name, 0.0))
 
 
@@ -56,7 +56,7 @@ def pytest_runtest_makereport(item: pytest.Item, call: pytest.CallInfo) -> Itera
 
 def pytest_runtest_logreport(report: pytest.TestReport) -> None:
     _wall_s[report.nodeid] = _wall_s.get(report.nodeid, 0.0) + report.duration
-    # xdist hands on what a report has to the process that writes the log.
+    # xdist transfers attributes of a report to the process that writes the log.
     if hasattr(report, "measured") and "PYTEST_XDIST_WORKER" not in os.environ:
         _log.append({**report.measured, "wall_s": round(_wall_s[report.nodeid], 3)})
 
@@ -90,7 +90,7 @@ def _processor_s() -> float:
 
 @pytest.fixture(scope="session")
 def world() -> Iterator[Callable[[int], rp.Job]]:
-    """A job of so many workers; started when first asked for, and anew if a test has ended it."""
+    """Provide a job with a given number of workers, started on first use and restarted after a test has ended it."""
     jobs: dict[int, rp.Job] = {}
 
     def of(workers: int) -> rp.Job:
@@ -105,13 +105,13 @@ def world() -> Iterator[Callable[[int], rp.Job]]:
 
 @pytest.fixture(params=[3, *exhaustively(1, 2)], ids=lambda workers: f"{workers} workers")
 def everywhere(request: pytest.FixtureRequest, world: Callable[[int], rp.Job]) -> Callable[..., list]:
-    """Runs a program on so many ranks."""
+    """Run a program on a given number of ranks."""
     return world(request.param).run
 
 
 @pytest.fixture
 def threads() -> Callable[..., list]:
-    """Runs a program on ranks that are threads of this process, in a world of its own, whose end harms no other."""
+    """Run a program on ranks that are threads of this process, in a separate world."""
 
     def run(workers: int, program: Callable[..., Any], *args: Any) -> list:
         cards: list[str] = [""] * workers
@@ -124,7 +124,7 @@ def threads() -> Callable[..., list]:
                 return cards
 
             native = _native.Communicator.connect(rank, workers, exchange, token=b"test")
-            # Whoever has not come so far would be told here of what others do wrong in their first call.
+            # Wait for all ranks: a rank that has not arrived would get the errors of the others' first call here.
             met.wait(60.0)
             with rp.Communicator(native) as comm:
                 return program(comm, *args)

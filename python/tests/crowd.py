@@ -1,7 +1,7 @@
-"""Strangers at every door of this network namespace: as a program, a crowd; imported, what to start it with.
+"""A crowd of unauthenticated connections to every listener of this network namespace: the program, and its launcher.
 
-``crowd.py COUNT`` keeps COUNT connections, which say nothing or nonsense, to each port that anybody listens on, and to
-each Unix socket of Ripieno's, until its standard input ends. Run it where nobody else lives (`alone`).
+``crowd.py COUNT`` keeps COUNT connections, silent or with invalid data, to each listening port and each Unix socket of
+Ripieno, until its standard input ends. Run it in a separate network namespace (`alone`).
 """
 
 from __future__ import annotations
@@ -14,9 +14,9 @@ import sys
 from contextlib import suppress
 from pathlib import Path
 
-#: Between two looks at who listens; a crowd is not to take the processor from those whom it hinders.
+#: Pause between two searches for listeners, so that the crowd leaves processor time to the tested processes.
 PAUSE_S = 0.02
-#: So many come at once to one door.
+#: Number of simultaneous connections to one listener.
 AT_ONCE = 20
 SAYINGS = (b"", b"", b"RIPIENO\x02", b"GET / HTTP/1.1\r\n\r\n", b"\x16\x03\x01\x00\xc8\x01\x00")
 
@@ -24,7 +24,7 @@ Door = tuple[int, str | tuple[str, int]]
 
 
 def alone(*command: str) -> list[str] | None:
-    """The command in a network namespace of its own, in which only the loopback is; None where that cannot be."""
+    """Return the command in a network namespace with only a loopback interface; None where that is impossible."""
     unshare, ip = shutil.which("unshare"), shutil.which("ip")
     if unshare is None or ip is None:
         return None
@@ -32,7 +32,7 @@ def alone(*command: str) -> list[str] | None:
 
 
 def doors() -> set[Door]:
-    """Whoever listens here."""
+    """Return all listening sockets here."""
     found: set[Door] = set()
     for name, family, host in (("tcp", socket.AF_INET, "127.0.0.1"), ("tcp6", socket.AF_INET6, "::1")):
         for line in Path("/proc/net", name).read_text().splitlines()[1:]:
@@ -56,7 +56,7 @@ def visit(door: Door, saying: bytes) -> socket.socket | None:
     except OSError:
         stranger.close()
         return None
-    # Some close the door at once, before anything is said.
+    # Some listeners close the connection immediately.
     with suppress(OSError):
         stranger.sendall(saying)
     return stranger

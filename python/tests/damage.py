@@ -1,4 +1,4 @@
-"""Bytes damaged by chance, the same for the same seed: what `ripieno-fuzz` does, for readers in Python."""
+"""Seeded random damage to bytes, as in `ripieno-fuzz`, for readers in Python."""
 
 from __future__ import annotations
 

@@ -10,7 +10,7 @@ from contextlib import contextmanager
 
 @contextmanager
 def files_of_at_most(size_bytes: int) -> Iterator[None]:
-    """No file of this process can grow larger: writing fails as on a full disk, with another number."""
+    """Limit the size of files of this process: larger writes fail as on a full disk, with another error number."""
     before = resource.getrlimit(resource.RLIMIT_FSIZE)
     handler = signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
     resource.setrlimit(resource.RLIMIT_FSIZE, (size_bytes, before[1]))

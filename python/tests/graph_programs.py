@@ -1,4 +1,4 @@
-"""Graphs for tests, and the same one built by any ranks."""
+"""Graphs for tests, and the same graphs built by any number of ranks."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ import ripieno as rp
 
 
 def with_islands(directed: bool) -> nx.Graph:
-    """Some components of several sizes, vertices without edges, an edge from a vertex to itself."""
+    """Return a graph of components of several sizes, isolated vertices, and a loop."""
     graph = nx.gnm_random_graph(120, 110, seed=3, directed=directed)
     graph.add_edge(7, 7)
     return graph
@@ -30,7 +30,7 @@ def random_edges(vertex_count=40, edge_count=150):
 
 
 def built(comm, **options):
-    """The random graph, of whose edges every rank gives some; the last rank none."""
+    """Return the random graph. Every rank except the last contributes some of its edges."""
     (sources, targets), weights = random_edges()
     givers = max(comm.world_size - 1, 1)
     mine = np.arange(len(weights)) % givers == comm.rank

@@ -1,9 +1,9 @@
-"""What launchers have really set for a rank: Open MPI 4.1.4, MPICH 4.0.2, Slurm 22.05 and torchrun 1.13, recorded.
+"""Recorded environments of ranks: Open MPI 4.1.4, MPICH 4.0.2, Slurm 22.05 and torchrun 1.13.
 
-Without variables that tell of paths and addresses.
+Variables with paths and addresses are left out.
 """
 
-#: What tests give as RIPIENO_TOKEN: as long as one that is drawn at random.
+#: RIPIENO_TOKEN of the tests, as long as a random one.
 TOKEN = "0123456789abcdef" * 4
 
 # mpirun --oversubscribe -n 4, on 2 cores
@@ -200,7 +200,7 @@ BATCH = {
     "ENVIRONMENT": "BATCH",
 }
 
-# The script of an sbatch -n 1 that was called in a step of 2 tasks
+# The script of an sbatch -n 1 called inside a step of 2 tasks
 BATCH_FROM_STEP = {
     "SLURM_CLUSTER_NAME": "cluster",
     "SLURM_CPUS_ON_NODE": "1",

@@ -1,4 +1,4 @@
-"""Functions of map-reduce jobs that several tests share."""
+"""Functions of map-reduce jobs shared by several tests."""
 
 from __future__ import annotations
 
@@ -9,13 +9,13 @@ CLUSTERS = 4
 
 
 def points(rows: int = 600) -> NDArray[np.float64]:
-    """Four heaps in three dimensions."""
+    """Return four clusters in three dimensions."""
     random = np.random.default_rng(7)
     return random.normal(size=(rows, 3)) + 4 * random.integers(0, CLUSTERS, (rows, 1))
 
 
 def assign(part, centroids):
-    """Sums and counts of the points nearest to each centroid: a row (sum, count) for each."""
+    """Return a row (sum, count) of the nearest points for each centroid."""
     nearest = ((part[:, None] - centroids) ** 2).sum(-1).argmin(1)
     sums = np.zeros((len(centroids), part.shape[1] + 1))
     np.add.at(sums[:, :-1], nearest, part)
@@ -24,12 +24,12 @@ def assign(part, centroids):
 
 
 def recenter(keys, sums):
-    """The means, by the number of the centroid."""
+    """Return the means by centroid number."""
     return keys, sums[:, :-1] / sums[:, -1:]
 
 
 def by_key(rows):
-    """The values, in the order of the keys."""
+    """Return the values in the order of the keys."""
     return rows.values[np.argsort(rows.keys)]
 
 
@@ -39,7 +39,7 @@ def emit_ones(part, _):
 
 
 def kmeans(job, iterations=5, tasks=7):
-    """The centroids after so many iterations of a job that assigns and recenters."""
+    """Return the centroids after some iterations of a job that assigns and recenters."""
     data = points()
     centroids = job.resume(data[:CLUSTERS])
     job.cache(data, tasks=tasks)

@@ -1,4 +1,4 @@
-"""The operations of reductions, as NumPy has them."""
+"""The operations of reductions, in NumPy."""
 
 from __future__ import annotations
 

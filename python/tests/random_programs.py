@@ -1,7 +1,7 @@
-"""Random programs, in which one rank may differ from the others in one thing. A seed is a program.
+"""Random programs in which one rank may deviate in one detail. A seed determines a program.
 
-`KINDS` are the calls, each with the options that ranks must give alike. What a call gives is taken apart nowhere: other
-tests do that. A program is played in a world of threads, and ends like a job's, with a call that nothing else makes.
+`KINDS` are the calls, each with the options that must agree on all ranks. Results are not checked here: other tests do
+that. A program runs in a world of threads and ends, like a job, with a call of a kind used nowhere else.
 """
 
 from __future__ import annotations
@@ -18,22 +18,22 @@ import numpy as np
 import ripieno as rp
 from ripieno import _native
 
-#: Nobody waits for longer; a difference is told in some 2 s.
+#: Maximum time of any wait; a deviation is reported in about 2 s.
 BOUND_S = 60.0
 CALLS = range(1, 6)
 
 
 class CallKind(NamedTuple):
-    """Calls of a kind.
+    """A kind of call.
 
     Attributes
     ----------
     call : callable
-        Makes one; it is given the stage and the options.
+        Makes a call from the stage and the options.
     options : dict of str to sequence
-        What each option may be. No two of them mean the same.
+        Values of each option, all of them different in meaning.
     places : str
-        Where it can be made: in the "world", "part" of it, the "turned" world, its "copies".
+        Communicators that support it: the "world", "part" of it, the "turned" world, its "copies".
     """
 
     call: Callable[..., Any]
@@ -43,12 +43,12 @@ class CallKind(NamedTuple):
 
 @dataclass(frozen=True)
 class ProgramCall:
-    """A call of a kind, made at a place.
+    """A call of a kind, made on one of the communicators.
 
     Attributes
     ----------
     later : bool
-        Whether it is begun, and waited for when all others have been made; no option: ranks may differ in it.
+        Whether it only starts here and is waited for after all other calls. Not an option: ranks may differ in it.
     """
 
     kind: str
@@ -60,21 +60,21 @@ class ProgramCall:
         return f"{self.kind}({', '.join(f'{name}={value}' for name, value in self.options)}) in the {self.place}"
 
     def with_option(self, name: str, value: Any) -> ProgramCall:
-        """The same but for an option."""
+        """Return the same call with a changed option."""
         return replace(self, options=tuple((each, value if each == name else old) for each, old in self.options))
 
 
 @dataclass
 class PlayStage:
-    """Where a rank plays its part.
+    """The environment in which a rank runs its calls.
 
     Attributes
     ----------
     comm : Communicator
-        Of the place of the call.
+        Communicator of the call.
     places : dict of str to Communicator
     later : callable
-        Makes a call that is begun only if it is to be.
+        Makes a call that starts only if requested.
     """
 
     comm: rp.Communicator
@@ -83,7 +83,7 @@ class PlayStage:
     is_later: bool = False
 
     def do(self, name: str, *args: Any, **options: Any) -> None:
-        """Make a call of the communicator now, or begin it."""
+        """Make a call of the communicator now, or start it."""
         if self.is_later:
             self.begun.append(getattr(self.comm, f"{name}_async")(*args, **options))
         else:
@@ -95,7 +95,7 @@ def array(rank: int, dtype: str, shape: tuple[int, ...]) -> np.ndarray:
 
 
 def rows(comm: rp.Communicator, keys: str, dtype: str, width: int) -> rp.KeyValues:
-    """Five rows, some under the keys of other ranks' rows."""
+    """Return five rows, some under the keys of other ranks' rows."""
     numbers = np.arange(5) + comm.rank
     given: Any = numbers if keys == "int64" else [f"key {number}" for number in numbers]
     return rp.KeyValues(given, array(comm.rank, dtype, (5, width) if width > 1 else (5,)))
@@ -202,7 +202,7 @@ def objects_of_root(at: PlayStage, how: str, root: int) -> None:
 
 
 def message(at: PlayStage, dtype: str, shape: tuple[int, ...], back: bool) -> None:
-    """From rank 0 to rank 1, and perhaps one back."""
+    """Send from rank 0 to rank 1, and optionally back."""
     if at.comm.rank < 2:
         for sender in (0, 1) if back else (0,):
             if at.comm.rank == sender:
@@ -351,7 +351,7 @@ KINDS = {
             "dtype": DTYPES[:3],
             "length": (3, 4),
         },
-        # To a replica, what is in its tables is data, in which it may not differ.
+        # For a replica, table contents are data, in which replicas may not differ.
         "world part turned",
     ),
     "sparse": CallKind(
@@ -416,22 +416,22 @@ KINDS = {
 }
 
 
-#: Options in which ranks may differ as long as it comes to the same, as one algorithm and the choice of it.
+#: Options in which ranks may differ if the effect is equal, such as an algorithm that is also the default choice.
 MAY_COME_TO_THE_SAME = ("algorithm", "degrees", "distance")
 
 
 @dataclass(frozen=True)
 class SeededDifference:
-    """What the odd rank does otherwise.
+    """The deviation of the odd rank.
 
     Attributes
     ----------
     what : str
-        In words.
+        Description.
     calls : tuple of Call
-        All that it calls.
+        All calls of the odd rank.
     may_be_none : bool
-        Whether it may come to the same.
+        Whether the deviation may have no effect.
     """
 
     what: str
@@ -441,7 +441,7 @@ class SeededDifference:
 
 @dataclass(frozen=True)
 class SeededProgram:
-    """What a seed stands for: what all ranks call, and what one of them calls in its place."""
+    """The program of a seed: the calls of all ranks, and the deviating calls of one rank."""
 
     seed: int
     workers: int
@@ -461,9 +461,9 @@ class SeededProgram:
         draw = random.Random(seed)
         replicas = draw.choice((1, 1, 1, 1, 2))
         workers = 4 if replicas == 2 else draw.choice((2, 3))
-        # Rank 2 of 3 is no part of the "part", and gets no messages.
+        # Rank 2 of 3 is not in the "part", and gets no messages.
         odd = draw.randrange(workers if replicas == 2 else 2)
-        # With several calls in flight nobody looks for circles of ranks in different communicators.
+        # With several calls in flight, cycles of ranks across communicators are not detected.
         place = "copies" if replicas == 2 else draw.choice(("world", None, None))
         calls = tuple(_drawn(draw, place) for _ in range(draw.choice(CALLS)))
         difference = None
@@ -480,7 +480,7 @@ def _drawn(draw: random.Random, only_place: str | None, but: str = "") -> Progra
 
 
 def _differing(draw: random.Random, calls: tuple[ProgramCall, ...], only_place: str | None) -> SeededDifference | None:
-    """One way to differ from these calls, or None if what was drawn is none."""
+    """Return one deviation from these calls, or None if the drawn one has no effect."""
     number = draw.randrange(len(calls))
     before, call, after = calls[:number], calls[number], calls[number + 1 :]
     how = draw.choice(("option", "option", "option", "option", "less", "more", "order", "other", "place"))
@@ -496,7 +496,7 @@ def _differing(draw: random.Random, calls: tuple[ProgramCall, ...], only_place: 
         other = _drawn(draw, only_place)
         return SeededDifference(f"{other} comes before call {number}", (*before, other, call, *after))
     if how == "order" and after and replace(after[0], later=call.later) != call:
-        # Calls of two communicators, and a message and a call, need no order as long as none waits for the other.
+        # Calls of two communicators, or a message and a call, need no order as long as neither waits for the other.
         need_none = call.place != after[0].place or "message" in (call.kind, after[0].kind)
         turned = (*before, after[0], call, *after[1:])
         return SeededDifference(f"calls {number} and {number + 1} are turned", turned, need_none)
@@ -527,19 +527,19 @@ def perform(comm: rp.Communicator, calls: tuple[ProgramCall, ...], replicas: int
             KINDS[call.kind].call(at, **dict(call.options))
     for handle in begun:
         handle.wait()
-    # A call that was left out comes to light in the next of the same communicator. And what one rank finds out in a
-    # call another may find out in the one that follows.
+    # A missing call is detected in the next call of the same communicator. Some ranks may detect a deviation one call
+    # later than others.
     for each in (*places.values(), comm, comm):
         each.allreduce(np.zeros(11, np.uint8), op="xor")
 
 
 def play(program: SeededProgram, is_odd: bool = True) -> dict[int, BaseException | None]:
-    """Play it in a world of threads, with the odd rank as drawn, or like the others.
+    """Run it in a world of threads, with the odd rank deviating as drawn, or like the others.
 
     Returns
     -------
     dict of int to error or None
-        How each rank has ended; one that still waits is missing.
+        The outcome of each rank; ranks that still wait are missing.
     """
     workers = program.workers
     cards, met, over = [""] * workers, threading.Barrier(workers), threading.Event()
@@ -553,11 +553,11 @@ def play(program: SeededProgram, is_odd: bool = True) -> dict[int, BaseException
     def be(rank: int) -> None:
         options: dict[str, Any] = {"token": b"test", "replicas": program.replicas, "links": program.links}
         native = _native.Communicator.connect(rank, workers, lambda card: exchange(rank, card), **options)
-        # Nobody begins before all have met, for a failure would be one of the meeting.
+        # Start only after all ranks have arrived: otherwise a failure would look like a bootstrap failure.
         met.wait(BOUND_S)
         with rp.Communicator(native) as comm:
             ends.put((rank, _error_of(comm, program, rank, is_odd)))
-            # Nobody leaves before all have been told.
+            # Keep every rank until all have been notified.
             over.wait(BOUND_S)
 
     ranks = [threading.Thread(target=be, args=(rank,), daemon=True) for rank in range(workers)]
@@ -586,7 +586,7 @@ def _error_of(comm: rp.Communicator, program: SeededProgram, rank: int, is_odd: 
 
 
 def fault_of(program: SeededProgram, is_odd: bool = True) -> str | None:
-    """What is wrong with the way in which a program ends, or None."""
+    """Return a description of a wrong end of the program, or None."""
     ended = play(program, is_odd)
     missing = set(range(program.workers)) - ended.keys()
     if missing:
@@ -603,11 +603,12 @@ def fault_of(program: SeededProgram, is_odd: bool = True) -> str | None:
 
 
 def _tells(error: BaseException | None) -> bool:
-    """Whether an error says what two ranks have done, and which ranks these are."""
+    """Return whether an error names two ranks and their calls."""
     text = str(error)
     told = len(set(re.findall(r"called [^;]*|: [^;]*", text))) > 1 or "which sends" in text
     if isinstance(error, rp.CollectiveMismatch):
         return "rank" in text and told
-    # Sparse reductions compare their options, tables their partitions; replicas tell each other by the failure of one.
+    # Sparse reductions compare their options, tables their partitions; replicas detect each other's deviation by a
+    # failure.
     words = ("expected the same on every rank", "beside shape")
     return isinstance(error, rp.InputError | rp.RankFailed) and any(each in text for each in words)

@@ -1,4 +1,4 @@
-"""Programs of the seeding tests, in a module of their own: workers import it without what the tests import."""
+"""Programs of the seeding tests in a separate module: workers import it without the imports of the tests."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The smallest engine: a process per rank, which gets its invitation by its standard input."""
+"""A minimal engine: a process per rank, which gets its invitation on its standard input."""
 
 from __future__ import annotations
 
@@ -14,9 +14,9 @@ MEMBER = "import pickle, sys; from ripieno.launch.member import serve; serve(**p
 
 
 class Processes(Run):
-    """Processes that are ranks; `logs` has what each wrote to its standard error, once it has ended.
+    """Rank processes; `logs` has the standard error of each, once it has ended.
 
-    They have `patience_s` to leave.
+    They have `patience_s` to end.
     """
 
     patience_s = 5.0
@@ -47,7 +47,7 @@ class Processes(Run):
 
 
 class StandIn(Engine):
-    """Room for 8 ranks, of which `absent` never start."""
+    """An engine with 8 slots, of which `absent` never start their rank."""
 
     NAME = "stand-in"
 
@@ -68,5 +68,5 @@ class StandIn(Engine):
         return self.run
 
     def launch(self, workers: int, **options: Any):
-        """A job here, with what `ripieno.launch` would pass."""
+        """Launch a job here, with the options that `ripieno.launch` passes."""
         return self.job(workers, **{"threads": 1, "on_event": None, "trace": None, **options})

@@ -1,4 +1,4 @@
-"""Faults that are sure to meet the work: a rank is struck where all ranks have come, and none of them is done."""
+"""Faults that hit during the work: a rank is struck after all have arrived and before any finishes."""
 
 from __future__ import annotations
 
@@ -10,16 +10,16 @@ from pathlib import Path
 import ripieno as rp
 from watching import comes_true
 
-#: A rank that has not come by then never will.
+#: Maximum time for a rank to arrive.
 COMES_S = 60.0
 
 
 def strike_once(
     comm: rp.Communicator, folder: Path, victims: Sequence[int], signal_number: int = signal.SIGKILL
 ) -> None:
-    """Send each victim a signal the first time that it comes here, once all ranks of its world have come, too.
+    """Send each victim a signal on its first arrival here, after all ranks of its world have arrived.
 
-    Whoever were still in the call before, when the first victim dies, might fail there and never come.
+    Ranks still in the previous call when the first victim dies might fail there and never arrive.
     """
     (folder / f"came-{comm.rank}").touch()
     struck = folder / f"struck-{comm.rank}"

@@ -1,4 +1,4 @@
-"""ALS: the factors of a plain NumPy loop, the same bits on any number of workers, files, ids, checkpoints, errors."""
+"""ALS: equal to a plain NumPy loop, bitwise equal on any number of workers; files, ids, checkpoints, errors."""
 
 from __future__ import annotations
 
@@ -31,12 +31,12 @@ from varied import exhaustively
 WORLDS = pytest.mark.parametrize("workers", [3, *exhaustively(1, 2)])
 KINDS = pytest.mark.parametrize("implicit", [False, True], ids=["explicit", "implicit"])
 RANK, REG, ALPHA, ITERATIONS = 7, 0.1, 2.0, 4
-# Of each kind, with a solver of its own.
+# One of each kind, each with a different solver.
 SOLVED = {False: {"implicit": False, "solver": "cholesky"}, True: {"implicit": True, "solver": "cg"}}
 
 
 def made_up(user_count=60, item_count=25, seed=0):
-    """Ratings of 1 to 5 with a pattern in them; a user and an item have none."""
+    """Return ratings of 1 to 5 with a pattern; one user and one item have none."""
     random = np.random.default_rng(seed)
     taste, kind = random.random((user_count, 3)), random.random((item_count, 3))
     rated = random.random((user_count, item_count)) < 0.3
@@ -54,7 +54,7 @@ def model_of(**options):
 
 
 def start_of(ratings):
-    """The first item factors of a fit."""
+    """Return the first item factors of a fit."""
     seed = int(np.random.RandomState(3).randint(SEED_LIMIT))
     counts = np.diff(csr_matrix(ratings.T).indptr)
     options = ALSOptions(RANK, False, REG, ALPHA, "cholesky", 1, seed, None, NOTHING_TOLD, True)
@@ -64,7 +64,7 @@ def start_of(ratings):
 
 
 def plain(ratings, implicit, iterations=ITERATIONS):
-    """Factors of users and items, and what is minimised after each iteration, in f64 and one equation at a time."""
+    """Return factors of users and items, and the objective after each iteration, in f64 and one equation at a time."""
     dense, rated = ratings.toarray().astype(np.float64), ratings.toarray() != 0
     weights = 1 + ALPHA * dense if implicit else rated.astype(float)
     wanted = rated.astype(float) if implicit else dense
@@ -175,7 +175,7 @@ def test_the_way_that_costs_less_is_chosen_and_brings_the_rows_that_ratings_refe
                 moved[way] = max(moved.get(way, 0), sent)
         assert told.row_bytes == 16 and told.row_count == count
         if chosen == "needed":
-            # A row, and what calls say of themselves.
+            # One row, and the calls' own overhead.
             assert moved["needed"] < moved["allgather"] / 4 and told.needed_rows == 1
 
 
@@ -212,7 +212,7 @@ def test_users_and_items_of_tables_are_called_as_in_the_table(world, tmp_path, i
         given = table.to_pandas()
     elif suffix == "columns":
         given = tuple(table[name].to_pylist() for name in ("userId", "movieId", "rating"))
-    # The same, numbered in the order of the names.
+    # The same ratings, with indices in the order of the names.
     has_user, has_item = np.diff(RATINGS.indptr) > 0, np.diff(RATINGS.tocsc().indptr) > 0
     expected = model_of(implicit=implicit).fit(RATINGS[has_user][:, has_item][:, ::-1])
 

@@ -1,4 +1,4 @@
-"""Every whole number that a method takes is checked, and told by its name, its value and what was expected."""
+"""Whole-number arguments of all methods: errors give name, value and expectation."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ import ripieno as rp
 
 ONES = np.ones(1)
 
-#: By method and parameter: the call with that argument, and whether 0, the only rank of this world, is a value of it.
+#: By method and parameter: the call with that argument, and whether 0, the only rank of this world, is a valid value.
 CALLS = {
     "broadcast root": (lambda c, n: c.broadcast(1, n), True),
     "reduce root": (lambda c, n: c.reduce(ONES, "sum", n), True),
@@ -36,7 +36,7 @@ CALLS = {
     "regroup memory_limit": (lambda c, n: c.regroup(rp.KeyValues([1]), memory_limit=n), False),
 }
 
-#: Values of other types where these have no meaning of their own.
+#: Values of other types that are valid and have their own meaning.
 MEANT = {
     "split color": [None],
     "sparse size": [None],

@@ -1,4 +1,4 @@
-"""Groups, calls that go on by themselves, and the collectives that pass values along: all equal NumPy."""
+"""Groups, asynchronous calls, and the collectives that pass values along: all results equal NumPy's."""
 
 from __future__ import annotations
 
@@ -137,7 +137,7 @@ def asynchronous(comm):
 
 
 def unattended(comm):
-    """Large enough that no link holds it: without a thread that moves it on nobody would get it."""
+    """Send a value too large for a link's buffer: without a progress thread it would not arrive."""
     handle = comm.allreduce_async(np.full(1 << 20, comm.rank + 1.0))
     until_done(handle)
     assert (handle.wait() == sum(range(1, comm.world_size + 1))).all()
@@ -201,7 +201,7 @@ class Owner:
 
 
 class BlockingPart:
-    """A part of a call that ends when it is told to."""
+    """A part of a call that ends on request."""
 
     def __init__(self, *errors):
         self.errors = list(errors)

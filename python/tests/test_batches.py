@@ -1,4 +1,4 @@
-"""`Batches` without Spark: what it sees in Arrow's memory, what it copies, and what it refuses."""
+"""`Batches` without Spark: views of Arrow's memory, copies, and rejected input."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ def batches(*columns_of_each: dict[str, pa.Array]) -> Batches:
 
 
 def address(array: pa.Array) -> int:
-    """Where Arrow has the values of a column without nulls."""
+    """Return the address of a column's values without nulls in Arrow's memory."""
     return array.buffers()[-1].address + array.offset * array.type.byte_width
 
 

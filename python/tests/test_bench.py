@@ -1,4 +1,4 @@
-"""`ripieno bench`: what it times is right, what it is asked is checked, and what a peer does wrong is told."""
+"""`ripieno bench`: correct results, checked requests, and reported failures of peers."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ def asked(**words: object) -> session.BenchRequest:
     return session.BenchRequest.parse(**{**default, "budget_s": 0.001, "timeout_s": 60.0, **words})
 
 
-# What is asked
+#: Requests
 
 
 @pytest.mark.parametrize(
@@ -80,7 +80,7 @@ def test_a_launcher_has_started_its_ranks():
         session.joined(asked(ranks="2"), only_choice=False)
 
 
-# What comes out
+#: Results
 
 
 def test_every_collective_is_timed_beside_the_limit_and_the_peers(tmp_path):
@@ -128,7 +128,7 @@ def test_the_choice_is_held_against_every_algorithm(tmp_path):
     assert done.returncode == 0, done.stderr
     small, large, barrier = json.loads(target.read_text())["cells"]
     for cell in (small, large):
-        # Of two ranks some plans are equal: one of them is timed.
+        # With two ranks some plans are equal, and one of them is timed.
         assert set(cell["stands_for"]) == set(_native.algorithms("allreduce"))
         assert set(cell["seconds"]) == set(cell["stands_for"].values())
     assert small["stands_for"][small["chosen"]] in small["seconds"] and barrier["collective"] == "barrier"
@@ -160,7 +160,7 @@ def test_a_default_that_was_given_up_is_off():
     assert not Cell("allreduce", 2, 8, "ring", "flat", {"flat": 1.05, "tree": 1.0}, {}).is_off
 
 
-# What is right
+#: Correctness
 
 
 @pytest.mark.parametrize("collective", [each for each in timing.COLLECTIVES if each != "barrier"])
@@ -210,7 +210,7 @@ def test_what_warms_up_does_not_count():
     assert [figure.ours for figure in report.figures] == [Samples((1.0, 1.0))]
 
 
-# What peers do
+#: Peers
 
 
 def test_a_peer_that_fails_in_the_end_is_left_out_of_the_figures():

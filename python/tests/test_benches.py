@@ -1,4 +1,4 @@
-"""The benchmarks run, small, so that they cannot rot; what they measure here says nothing about speed."""
+"""The benchmarks in their quick form, so that they keep running; their times mean nothing here."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ needs_lab = pytest.mark.skipif(cannot_emulate is not None, reason=cannot_emulate
 
 
 def reports_of(name: str, tmp_path: Path, *options: str) -> dict:
-    """Run a benchmark as its user does, and read what it wrote."""
+    """Run a benchmark as a user does, and read its output."""
     target = tmp_path / "figures.json"
     command = [sys.executable, str(BENCHES / "run.py"), name, "--quick", "--json", str(target), *options]
     done = subprocess.run(command, capture_output=True, text=True, timeout=250, check=False)
@@ -101,7 +101,7 @@ def test_every_case_of_the_emulated_cluster_runs(tmp_path):
     }  # fmt: skip
     assert {figure["row"] for figure in figures} == {"128 KiB", "1 KiB"}
     assert sum("racks" in figure["case"] or "against" in figure["case"] for figure in figures) == 3
-    # A token bucket lets a burst pass, so small messages may be a little faster than the rate.
+    # A token bucket permits a burst, so small messages may be slightly faster than the rate.
     assert all(figure["ours"]["median_s"] > 0.5 * figure["limit_s"] for figure in figures)
 
 
@@ -143,10 +143,10 @@ def test_shuffles_are_measured_with_and_without_local_reduction_and_to_one_host(
     reduction, incast = report["figures"]
     assert list(reduction["peers"]) == ["without"]
     assert list(incast["peers"]) == ["all at once"]
-    # A token bucket lets a burst pass.
+    # A token bucket permits a burst.
     assert all(figure["ours"]["median_s"] > 0.5 * figure["limit_s"] for figure in report["figures"])
     (bytes_sent,) = report["counts"]
-    # An eighth, and sizes, which small data does not hide.
+    # An eighth, plus sizes, which are noticeable with small data.
     assert 1 / 8 < bytes_sent["value"] < 1 / 6
 
 
@@ -159,7 +159,7 @@ def test_a_case_that_does_not_exist_is_told_with_those_that_do():
 
 
 def bench(program: str, *words: object) -> None:
-    """Run a command of a benchmark that is a program of its own."""
+    """Run a command of a benchmark with a separate program."""
     command = [sys.executable, str(BENCHES / program), *map(str, words)]
     done = subprocess.run(command, capture_output=True, text=True, timeout=250, check=False)
     assert done.returncode == 0, done.stderr
@@ -196,7 +196,7 @@ def test_sparse_reductions_of_an_emulated_cluster_are_measured_and_drawn(tmp_pat
     assert all(result["reduce_s"] > 0 and result["sent_bytes"] > 0 for result in ways.values())
     assert ways["direct"]["sent_bytes"] < ways["gather"]["sent_bytes"]
     held, p = case["rows"] * case["row_bytes"], case["ranks"]
-    # Values go down and up once, to all ranks but the sender; counting costs a few bytes.
+    # Values go down and up once, to all ranks except the sender; counting costs a few bytes.
     assert ways["direct"]["sent_bytes"] == pytest.approx(2 * (p - 1) * held, rel=0.1)
     drawn = {path.name for path in tmp_path.glob("*.svg")}
     assert drawn == {"density.svg", "volumes.svg", "packets.svg", "times-twitter.svg"}
@@ -238,7 +238,8 @@ def test_pagerank_scales_over_emulated_hosts_and_is_drawn(tmp_path):
     alone, together = found["scales"]
     assert alone["most_edges"] == found["edges"]
     assert alone["busiest_sent_bytes"] == 0
-    # Edges are dealt at random, so shares are nearly equal; half of the rows at most go to the other, and come back.
+    # Edges are distributed at random, so shares are nearly equal; at most half of the rows go to the other rank and
+    # return.
     assert found["edges"] / 2 <= together["most_edges"] < 1.1 * found["edges"] / 2
     assert 0 < together["busiest_sent_bytes"] < 8 * 1.1 * found["vertices"]
     assert all(0 < each["computing_s"] < each["iteration_s"] for each in found["scales"])
@@ -261,7 +262,7 @@ def test_python_does_not_run_more_for_more_rows(tmp_path):
 
     assert len(found) == 6
     for case, (few_rows, many_rows) in found.items():
-        # Arrays of up to 1 KiB travel within their pickle, in fewer calls than the larger ones of ten times the rows.
+        # Arrays of up to 1 KiB travel inside their pickle, in fewer calls than the arrays of ten times the rows.
         most = 1.1 if case == "map_reduce_step" else 1
         few, many = np.ravel(few_rows), np.ravel(many_rows)
         assert np.all(few > 50) and np.all(many > 50) and np.all(many <= most * few), case
@@ -386,14 +387,14 @@ def test_descriptors_are_those_of_patches_and_the_same_for_a_seed(tmp_path, monk
     np.testing.assert_array_equal(few, more[:7])
     assert not np.array_equal(few, others) and len(np.unique(more, axis=0)) > 1000
 
-    # Noise, so that no gradient lies just between two directions.
+    # Noise, so that no gradient is exactly between two directions.
     grey = np.random.default_rng(0).random((90, 70), dtype=np.float32)
     corners = [(row, column) for row in (0, 13, 50) for column in (1, 20)]
     expected = hog_vectors(grey, corners, descriptors.OPTIONS).reshape(-1, 8, 8, 8)
     cells = descriptors.described_cells(grey)
     steps = np.arange(0, 32, 4)
     found = np.array([cells[np.ix_(row + steps, column + steps)] for row, column in corners])
-    # A patch that stands alone has no gradients at its edge.
+    # A separate patch has no gradients at its edge.
     assert np.abs(found.astype(int) - expected)[:, 1:-1, 1:-1].max() <= 1
 
 
@@ -420,7 +421,7 @@ def test_the_model_stands_beside_what_emulated_hosts_take(tmp_path):
     command = [sys.executable, "-m", "ripieno", "bench", "model", *words, "--markdown", str(table)]
     command += ["--algorithms", "broadcast=chain,allgather=ring"]
     done = subprocess.run(command, capture_output=True, text=True, timeout=250, check=False)
-    # How far it is off on a busy machine says nothing.
+    # The deviation on a busy machine means nothing.
     assert done.returncode in (0, 1), done.stderr
     rows = json.loads(target.read_text())["rows"]
 
@@ -450,7 +451,7 @@ def test_a_model_is_judged_by_its_worst_case_and_by_half_of_them():
 def test_a_lab_is_modelled_by_its_rates_and_packets():
     cluster = model.modelled(model.RackShape.parse("4x8:2").blueprint("20mbit"))
     assert (cluster.nodes, cluster.racks, cluster.uplink_bits_per_s) == (32, 4, 8 * 20e6 / 2)
-    # Two frames go as one packet of at most 3000 bytes.
+    # Two frames are sent as one packet of at most 3000 bytes.
     assert (cluster.packet_bytes, cluster.header_bytes) == (2 * 1448, 2 * 66)
 
 
@@ -484,7 +485,7 @@ def test_strategies_of_broadcast_are_timed_beside_their_simulations_and_drawn(tm
         assert row["cpu_s_per_host"][0] > 0 and row["switches_per_host"][0] > 0
     drawn = page.read_text()
     assert drawn.count("<svg ") == 12 and "http" not in drawn.replace("http://www.w3.org/2000/svg", "")
-    # Of 64 blocks and what is ahead of the array each of three hosts has all, from somebody.
+    # Each of three hosts receives all 64 blocks and the block before the array.
     chain = ElementTree.fromstring(re.findall(r"<svg .*?</svg>", drawn, re.DOTALL)[0])
     told = [title.text for title in chain.iter("{http://www.w3.org/2000/svg}title") if "block " in (title.text or "")]
     assert sorted(int(re.match(r"block (\d+) from rank", each)[1]) for each in told) == sorted([*range(65)] * 3)
@@ -502,7 +503,7 @@ def test_a_chain_by_racks_stands_beside_one_over_hosts_that_are_numbered_at_rand
     found = json.loads(target.read_text())
     [row] = found["rows"]
     assert (found["racks"], found["uplink"]) == (2, "10mbit")
-    # The value crosses uplinks several times, and once in the order of racks.
+    # In random order the value crosses uplinks several times, in rack order once.
     assert row["random_simulated"] > 1.5 and row["random_of_undisturbed"][0] > 1.3
 
 

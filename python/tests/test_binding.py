@@ -116,11 +116,11 @@ def test_usable_cores_are_cut_down_to_the_tightest_quota(tmp_path, monkeypatch, 
 
 
 def where_it_computes(comm):
-    """The cores of this rank, and where its kernels and teams pin their threads."""
+    """Return the cores of this rank, and the cores to which its kernels and teams pin their threads."""
     import ripieno._native as native
 
     with comm.team() as team:
-        # They meet, so that no thread makes two of the calls.
+        # The threads meet, so that no thread makes two of the calls.
         members = team.run(lambda _: team.wait() or sorted(os.sched_getaffinity(0)))
     return sorted(os.sched_getaffinity(0)), native.pinned_cores(), sorted(map(tuple, members))
 
@@ -278,7 +278,7 @@ def test_statistics_tell_of_every_thread_of_the_kernels():
     assert {each["index"] for each in threads} >= set(range(len(HERE)))
     busy = [each for each in threads if each["index"] < len(HERE)]
     assert all(each["kernels"] > 0 and each["computing_s"] > 0 and each["waiting_s"] >= 0 for each in busy)
-    # Nothing is known of a thread that has ended, as one may have that computed for a moment only.
+    # Ended threads have no data, and one may have computed only briefly.
     living = [each for each in busy if each["voluntary_switches"] is not None]
     assert {each["index"] for each in living} == set(range(len(HERE)))
     assert all(each["voluntary_switches"] >= 0 and each["minor_faults"] >= 0 for each in living)

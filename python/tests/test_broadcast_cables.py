@@ -1,4 +1,4 @@
-"""Broadcast variables over emulated cables, of which one is pulled on the way."""
+"""Broadcast variables over emulated cables, with a cable pulled during the broadcast."""
 
 from __future__ import annotations
 

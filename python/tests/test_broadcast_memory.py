@@ -1,4 +1,4 @@
-"""The memory that values of broadcasts take: its limit, what goes to disk, and the arrays that are in use meanwhile."""
+"""Memory of broadcast values: its limit, spilling to disk, and arrays in use meanwhile."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from ripieno.errors import InputError
 from varied import exhaustively
 
 VALUE_BYTES = 1_000_000
-# Of what other tests of these processes hold nothing goes to disk.
+# Values of other tests in these processes are not spilled to disk.
 PLENTY_BYTES = 1 << 40
 PATIENCE_S = 60.0
 
@@ -28,7 +28,7 @@ def sample(seed: int) -> np.ndarray:
 
 
 def in_memory() -> int:
-    """Values that are mapped here and lie in memory."""
+    """Return the number of values mapped here that are in memory."""
     with open("/proc/self/maps") as maps:
         return len(set(re.findall(r" (\d+) +/memfd:ripieno-value", maps.read())))
 
@@ -42,7 +42,7 @@ def await_true(is_true, what: str) -> None:
 
 def beyond_the_limit(comm, folder, per_host):
     before = in_memory()
-    # Two values and what belongs to them, beside what others of this process hold.
+    # Two values with their overhead, in addition to other values of this process.
     held = comm.broadcast_memory(limit_bytes=1, spill_directory=folder).held_bytes
     limit = held + 2 * VALUE_BYTES + 10_000
     begun = comm.broadcast_memory(limit_bytes=limit, spill_directory=folder)
@@ -54,7 +54,7 @@ def beyond_the_limit(comm, folder, per_host):
             given = sample(seed) if comm.rank == 0 else None
             made.append(comm.broadcast_variable(given, per_host=per_host))
             seen.append(made[-1].value)
-            # What goes to disk is gone before the next comes.
+            # A value is removed from memory before the next arrives.
             await_true(lambda: comm.broadcast_memory().held_bytes <= limit, "values stay in memory")
             comm.barrier()
     addresses = [array.ctypes.data for array in seen]
@@ -63,7 +63,7 @@ def beyond_the_limit(comm, folder, per_host):
     assert (spilled >= 3) == holds, spilled
     words = [str(each.message) for each in told if each.category is RuntimeWarning]
     assert len(words) == holds and all("values of broadcasts are more than" in each for each in words), words
-    # Who has mapped a value of another goes with it.
+    # A process that maps another's value drops it as well.
     await_true(lambda: in_memory() - before <= 2, "memory of values that went to disk")
     for seed, (variable, array, address) in enumerate(zip(made, seen, addresses, strict=True)):
         np.testing.assert_array_equal(array, sample(seed), strict=True)
@@ -177,7 +177,7 @@ def test_a_process_that_can_write_to_no_directory_has_broadcast_values_in_memory
 def test_wrong_limits_are_told(monkeypatch):
     for text in ("much", "0", "-1"):
         told = pytest.raises(InputError, match=f"{value_memory.VARIABLE}='{text}': expected a size")
-        # The process reads it once, here or in another test.
+        # The process reads it only once, here or in another test.
         with monkeypatch.context() as patch, told:
             patch.setenv(value_memory.VARIABLE, text)
             value_memory._OfProcess()

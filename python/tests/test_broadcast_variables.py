@@ -1,4 +1,4 @@
-"""Broadcast variables on real ranks: the bytes, where they lie, what happens when ranks die."""
+"""Broadcast variables on real ranks: contents, memory, and deaths of ranks."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from ripieno.errors import InputError
 from varied import exhaustively
 
 BLOCK_BYTES = 1000
-# Blocks so small that a value takes a while, and something can happen on the way.
+# Small blocks make a broadcast slow enough for events during it.
 SLOW_BLOCK_BYTES = 64
 SLOW_BYTES = {
     "chain": 2_000_000,
@@ -38,13 +38,13 @@ def sample(bytes_count: int) -> np.ndarray:
 
 
 def mapped() -> set[str]:
-    """The inodes of values that are mapped here."""
+    """Return the inodes of values mapped here."""
     with open("/proc/self/maps") as maps:
         return set(re.findall(r" (\d+) +/memfd:ripieno-value", maps.read()))
 
 
 def values_of_all_lengths(comm):
-    # A pickled array of no bytes is shorter than a block, and one of 5000 longer than five.
+    # The pickle of an array of 0 bytes is shorter than a block, and that of 5000 bytes longer than five.
     for strategy in LINK_STRATEGIES:
         for root in range(comm.world_size):
             for length in (0, 1, BLOCK_BYTES, 5 * BLOCK_BYTES):
@@ -145,7 +145,7 @@ def test_a_group_has_variables_of_its_own(world):
     assert world(5).run(groups) == [0, 1, 0, 1, 0]
 
 
-# Ranks that nobody ends when one of them has failed. The victim signals itself on the way.
+# Ranks that are not ended when one of them fails. The victim signals itself during the program.
 PROGRAM = """
 import os, sys, time
 import numpy as np
@@ -178,7 +178,7 @@ sys.stdin.read()
 
 
 def outcomes(strategy: str, victim: int, signal_number: int, workers: int = 4) -> list[str]:
-    """What each rank but the victim says at the end."""
+    """Return the final output of each rank except the victim."""
     with socket.create_server(("127.0.0.1", 0)) as server:
         port = server.getsockname()[1]
     common = {**os.environ, "WORLD_SIZE": str(workers), "MASTER_ADDR": "127.0.0.1", "MASTER_PORT": str(port),
@@ -216,13 +216,13 @@ def test_the_root_that_dies_is_named():
 
 
 def spoil_values() -> None:
-    """Overwrite the memory in which this process has values, as a broken one would."""
+    """Overwrite the memory of this process's values, as a faulty process would."""
     for name in os.listdir("/proc/self/fd"):
         try:
             if "memfd:ripieno-value" in os.readlink(f"/proc/self/fd/{name}"):
                 os.pwrite(int(name), bytes(os.fstat(int(name)).st_size), 0)
         except FileNotFoundError:
-            pass  # It was that of the listing.
+            pass  # It belonged to the listing.
 
 
 def fetched_late_from_spoilt_memory(comm, strategy):
@@ -243,7 +243,7 @@ def fetched_late_from_spoilt_memory(comm, strategy):
 
 @pytest.mark.parametrize("strategy", ["csb", *exhaustively("csb-llcf", "bittorrent")])
 def test_wrong_blocks_that_come_over_links_are_fetched_again_and_their_source_is_named(world, strategy):
-    # Of two that have everything a rank may fetch all from the one that answers sooner, the root.
+    # A rank may fetch all blocks from the faster of two complete sources, the root.
     for _ in range(5):
         delivery = world(3).run(fetched_late_from_spoilt_memory, strategy)[0]
         if delivery.corruptions:
@@ -251,7 +251,7 @@ def test_wrong_blocks_that_come_over_links_are_fetched_again_and_their_source_is
 
     assert (delivery.acknowledged, delivery.lost) == ([1, 2], [])
     assert {(wrong.source, wrong.receiver) for wrong in delivery.corruptions} == {(1, 2)}
-    # Two wrong blocks, and what was asked for already.
+    # Two corrupt blocks, and blocks already requested.
     assert 1 <= len(delivery.corruptions) <= 6
 
 
@@ -273,7 +273,7 @@ def test_what_comes_from_whom_is_recorded_if_that_is_asked_for(world):
     for rank, fetches in enumerate(world(3).run(recorded)[1:], start=1):
         blob_bytes = sum(fetch.size_bytes for fetch in fetches)
         assert 5 * BLOCK_BYTES < blob_bytes < 6 * BLOCK_BYTES
-        # On a busy machine a rank may have been given another source meanwhile, and parts of blocks.
+        # On a busy machine a rank may have got another source meanwhile, and partial blocks.
         assert {fetch.block for fetch in fetches} == set(range(6))
         assert {fetch.sender for fetch in fetches} <= set(range(3)) - {rank}
         assert all(0 <= fetch.start_s <= fetch.end_s < PATIENCE_S for fetch in fetches)

@@ -1,4 +1,4 @@
-"""Checkpoints of map-reduce jobs: what is kept and comes back, and what is refused."""
+"""Checkpoints of map-reduce jobs: stored and restored contents, and rejected files."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ def place(folder: Path, name: str = "job", program: str = PROGRAM) -> Checkpoint
 
 
 def saved(folder: Path, what: CheckpointContents = SMALL) -> Path:
-    """A checkpoint that nobody has open; its folder."""
+    """Write a checkpoint that no process has open, and return its folder."""
     with closing(place(folder)) as checkpoints:
         checkpoints.save(what)
     return checkpoints.folder
@@ -70,7 +70,7 @@ def test_values_come_back_as_they_were(tmp_path):
         assert type(back[name]) is type(state[name])
         assert back[name].to_arrow().equals(state[name].to_arrow())
     assert list(back["table"]) == [2, 5] and back["table"].combiner == state["table"].combiner
-    # Nothing of this needed a pickle.
+    # None of these values needs a pickle.
     assert not list(folder.glob("*.pickle"))
 
 
@@ -111,7 +111,7 @@ def test_a_checkpoint_torn_anywhere_is_refused(tmp_path):
             assert f"delete {folder} to begin anew" in str(caught.value)
         (folder / name).write_bytes(data)
 
-    # Nothing of it was removed.
+    # Nothing was removed.
     assert content(folder) == whole and loaded(tmp_path).iteration == 3
 
 
@@ -211,7 +211,7 @@ def test_a_checkpoint_that_cannot_be_written_leaves_the_last_one(tmp_path, limit
     checkpoints = place(tmp_path)
     checkpoints.save(SMALL)
     whole = content(checkpoints.folder)
-    # Of a small blob and a large one, or a large manifest.
+    # A small and a large blob, or a large manifest.
     too_much = CheckpointContents(4, np.ones(5), {"large": np.arange(1e4), "long": ["text"] * 1000}, [])
 
     message = f"{checkpoints.folder}: .*; the last one is still there"

@@ -1,4 +1,4 @@
-"""Commands write everything or nothing, and end with 0, 1, 2 or 130 and a sentence."""
+"""Commands write all or nothing, exit with 0, 1, 2 or 130, and report errors in one sentence."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ def vectors(tmp_path):
 
 
 def left_behind(folder):
-    """Names in a folder, hidden ones included."""
+    """Return the names in a folder, including hidden ones."""
     return sorted(entry.name for entry in folder.iterdir())
 
 

@@ -1,4 +1,4 @@
-"""Columns have names: those of files and frames are kept by a fit and compared by what follows it."""
+"""Column names: a fit stores the names of files and frames, and later calls compare them."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ FORMS = {
 
 @pytest.fixture(params=FORMS)
 def given(request, tmp_path):
-    """A table in one of the forms that have names."""
+    """Return a table in one of the forms with column names."""
     return lambda table: FORMS[request.param](table, tmp_path)
 
 

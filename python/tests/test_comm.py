@@ -34,7 +34,7 @@ Pair = namedtuple("Pair", "sums counts")
 
 
 def sample(rank: int, dtype: str, shape: tuple[int, ...]) -> np.ndarray:
-    """Small whole numbers, exact in every type and order of addition."""
+    """Return small integers, exact in every type and order of addition."""
     return np.random.default_rng([rank, *shape]).integers(1, 5, shape).astype(dtype)
 
 
@@ -279,7 +279,7 @@ def every_algorithm(comm, collective):
         try:
             result = calls[collective](name)
         except rp.InputError as error:
-            # Some do not take every world or array; saying so on every rank is the promise then.
+            # Some do not support every world or array, and must then raise the error on every rank.
             assert name in str(error), error
             continue
         assert_array_equal(result, value, err_msg=name)
@@ -367,7 +367,7 @@ def disagree(comm, how, folder):
         comm.barrier()
     except rp.CollectiveMismatch as error:
         Path(folder, str(comm.rank)).write_text(str(error))
-        # The launcher ends all workers once it has heard of the first: let every one get this far.
+        # The launcher ends all workers after the first failure: let every worker get this far.
         comes_true(lambda: len(os.listdir(folder)) == comm.world_size, within_s=10)
         raise
 
@@ -485,7 +485,7 @@ for thread in threads:
 
 
 def test_statistics_may_be_asked_for_while_another_thread_waits_in_a_call():
-    # A process of its own: threads that wait for each other with the interpreter held would stop the tests.
+    # A separate process: threads that wait for each other while holding the GIL would block the tests.
     subprocess.run([sys.executable, "-c", TWO_THREADS], check=True, timeout=20)
 
 
@@ -500,7 +500,7 @@ def test_arrays_of_rp_empty_are_like_any_other():
 
 
 def call_with_a_lock_at_rank_1(comm):
-    """Return, for each call of a value that rank 1 cannot pickle, what it gives or raises, and what follows it."""
+    """Return result or error of each call with a value that rank 1 cannot pickle, and of the next call."""
     value = threading.Lock() if comm.rank == 1 else comm.rank
     long = [np.ones(100_000), value]
     calls = {

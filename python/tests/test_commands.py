@@ -1,4 +1,4 @@
-"""What all commands do alike: results replace nothing unless that is asked for, and what is wrong is a sentence."""
+"""Common behavior of all commands: no overwriting by default, and one-sentence errors."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ import pytest
 from ripieno.cli import main
 from varied import exhaustively
 
-#: Each option that names a result, of each command, with input that is not there: that is found out later.
+#: Every option that names a result, with nonexistent input, which is detected later.
 RESULTS = {
     "bench --json": ["bench", "barrier", "--json", "result.json"],
     "bench strategies --json": ["bench", "strategies", "--json", "result.json"],
@@ -78,10 +78,10 @@ def test_a_result_replaces_a_file_only_if_that_is_asked_for(folder, words, capfd
     assert told.err == f"ripieno: {name} exists: choose another name, or --overwrite it\n" and told.out == ""
     assert (folder / name).read_text() == "mine"
     if words[0] not in ("bench", "demo", "packets", "run"):
-        # With the option the next thing that is wrong is told.
+        # With the option, the next error is reported.
         assert main([*words, "--overwrite"]) == 2
         assert "--overwrite" not in capfd.readouterr().err
-        # What a job that fails has done until then is drawn all the same.
+        # The trace of a failed job is written up to the failure.
         assert (folder / name).read_text() == "mine" or "--trace" in words
 
 
@@ -137,7 +137,7 @@ def test_a_result_is_replaced_if_that_is_asked_for(folder, capfd):
     assert (folder / "ranks.csv").read_text().startswith('"vertex","rank"\n')
 
 
-#: Commands that read files, and what they need beside them; INPUT stands for the file.
+#: Commands that read files, with their other arguments; INPUT stands for the file.
 READING = {
     "als": ["als", "INPUT"],
     "bfs": ["bfs", "INPUT", "--source", "1"],
@@ -181,7 +181,7 @@ WITHOUT_WORDS = [name for name in READING if " " not in name] + ["explain"]
 def test_input_that_cannot_be_read_is_a_sentence_and_leaves_nothing(folder, words, given, capfd):
     (folder / "emptyfolder").mkdir()
     os.mkfifo(folder / "pipe.txt")
-    # What has begun to be unpacked, and breaks off.
+    # A truncated file, which fails during decompression.
     (folder / "damaged.gz").write_bytes(gzip.compress(bytes(range(256)) * 400)[:-20])
     before = names(folder)
     if words[0] == "run" and given == "damaged.gz":

@@ -1,4 +1,4 @@
-"""`ripieno report` puts results of runs side by side, with ratios, and says what cannot be compared."""
+"""`ripieno report` compares results of runs side by side, with ratios, and rejects incomparable ones."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ def fitted(name, *words):
 
 
 def cells(page, name):
-    """What stands in the row of a name."""
+    """Return the cells in the row of a name."""
     [row] = re.findall(rf"<tr><th>{name}</th>(.*?)</tr>", page, re.DOTALL)
     return [re.sub(r"<.*?>", "", cell) for cell in re.findall(r"<td.*?</td>", row)]
 

@@ -1,6 +1,6 @@
-"""Files that are damaged by chance: whoever reads one has what is in it, or an error of ours that names the file.
+"""Randomly damaged files: a reader returns the contents, or raises an error of ours that names the file.
 
-RIPIENO_FUZZ_INPUTS says how many files each reader gets, RIPIENO_FUZZ_FIRST with which seed to begin.
+RIPIENO_FUZZ_INPUTS is the number of files per reader, RIPIENO_FUZZ_FIRST the first seed.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ from ripieno.sparse import packets
 
 INPUTS = int(os.environ.get("RIPIENO_FUZZ_INPUTS", "300"))
 FIRST = int(os.environ.get("RIPIENO_FUZZ_FIRST", "0"))
-#: What a reader may take for a file of a few KiB, whatever that says of itself.
+#: Maximum memory of a reader for a file of a few KiB, regardless of sizes stated in the file.
 MEMORY_BYTES_MAX = 64 << 20
 
 ROWS = np.arange(24, dtype=np.float32).reshape(8, 3)
@@ -42,7 +42,7 @@ EDGES = np.array([[0, 1], [1, 2], [2, 0], [5, 3]])
 
 @dataclass(frozen=True)
 class FileReader:
-    """What reads files of this name, and what such files hold."""
+    """A function that reads files of this name, with the contents of valid files."""
 
     name: str
     valid: Callable[[], list[bytes]]
@@ -83,7 +83,7 @@ def checkpoint() -> list[bytes]:
 
 
 def restored(path: Path) -> object:
-    # What is damaged may refer to less, and what nothing refers to is removed.
+    # A damaged manifest may reference fewer blobs, and unreferenced blobs are removed.
     for blob in Path("kept", "job").iterdir():
         if blob.name != MANIFEST:
             shutil.copy(blob, path.parent)

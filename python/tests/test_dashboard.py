@@ -1,4 +1,4 @@
-"""The dashboard: what ranks tell, what a board makes of it, and who may see it."""
+"""The dashboard: telemetry of ranks, its evaluation, and access control."""
 
 from __future__ import annotations
 
@@ -48,7 +48,7 @@ def pulse(at_s: float, **changes) -> dict:
 
 
 def iterate(comm, count, late=()):
-    """Rank 1 is late in each iteration."""
+    """Iterate with a late rank 1."""
     values = np.ones(5000)
     for number in range(count):
         time.sleep(0.05 if comm.rank in late else 0.005)
@@ -59,12 +59,12 @@ def iterate(comm, count, late=()):
     return comm.rank
 
 
-# What ranks tell
+#: Telemetry of ranks
 
 
 @pytest.fixture(scope="module")
 def watched():
-    """What a job of three ranks has told, of which rank 1 is late, and its dashboard."""
+    """Provide the telemetry of a job of three ranks with a late rank 1, and its dashboard."""
     with rp.launch(workers=3, dashboard=True) as job:
         job.announce("Demo", 30)
         assert job.run(iterate, 20, late=(1,)) == [0, 1, 2]
@@ -78,7 +78,7 @@ def test_ranks_tell_whom_they_wait_for(watched):
     state, _ = watched
 
     pairs = {(rank, peer): seconds for rank, peer, seconds in state["waiting"]["pairs"]}
-    # Who waits for rank 1 itself depends on the algorithm; the others wait for these.
+    # The ranks that wait for rank 1 directly depend on the algorithm; the others wait for these.
     assert sum(seconds for (_, peer), seconds in pairs.items() if peer == 1) > 0.5
     assert state["waiting"]["caused"][0][0] == 1 and state["waiting"]["distinct"]
 
@@ -126,7 +126,7 @@ def test_variables_are_told_with_what_has_come_and_what_was_passed_on(tmp_path):
         ran.result()
     job.dashboard.close()
 
-    # At the other rank it is on its way for a moment only.
+    # On the other rank it is in progress only for a moment.
     *_, (root_rank, strategy, came, gave, whole) = seen
     assert (root_rank, strategy, came, gave) == (0, "csb", 0, whole) and whole >= 800_000
 
@@ -230,10 +230,10 @@ def test_counters_go_on_when_others_take_a_rank_or_a_rank_changes():
     board.pulse(0, pulse(1.0, bytes_sent=100))
     board.pulse(1, pulse(1.0, teller="b", bytes_sent=7))
     board.pulse(0, pulse(2.0, bytes_sent=150))
-    # Rank 1 becomes rank 0; its sums are its own.
+    # Rank 1 becomes rank 0, but keeps its own sums.
     board.tell_ranks(["here"])
     board.pulse(0, pulse(3.0, teller="b", bytes_sent=10))
-    # Another communicator counts from the beginning.
+    # Another communicator starts counting from zero.
     board.pulse(0, pulse(4.0, teller="b", bytes_sent=2))
 
     assert board.ranks[0].sums["bytes_sent"] == 150 + 3 + 2
@@ -295,7 +295,7 @@ def test_an_error_that_falls_towards_its_goal_says_when_it_gets_there():
     assert iterations.eta_s(10.0) == pytest.approx(10.0)
 
 
-# Links, and who may open them
+#: Links and access
 
 
 def test_the_link_is_of_loopback_a_template_or_a_proxy():
@@ -331,7 +331,7 @@ def test_only_who_has_the_token_sees_anything():
     with pytest.raises(urllib.error.HTTPError) as missing:
         asked(dashboard.link, "../../etc/passwd")
     assert missing.value.code in (403, 404)
-    # Without the slash at its end the links of the page would lead elsewhere.
+    # Without its trailing slash, the links of the page would be wrong.
     assert b"Ripieno" in asked(dashboard.link[:-1], "")
     dashboard.close()
 
@@ -400,7 +400,7 @@ def test_a_flood_without_the_token_leaves_descriptors_for_the_job_and_the_page()
 
 
 def answered(link: str) -> bytes:
-    """The state, or nothing where a flood was before it in the queue."""
+    """Return the state, or nothing if other connections preceded it in the queue."""
     try:
         with urllib.request.urlopen(link + "state", timeout=3) as answer:
             return answer.read()

@@ -1,4 +1,4 @@
-"""Degrees of sparse reductions are designed from densities and packets, as the paper does it."""
+"""The design of degrees of sparse reductions from densities and packets, as in the paper."""
 
 from __future__ import annotations
 
@@ -62,7 +62,7 @@ def test_what_the_best_network_can_win_over_both_direct_and_binary_is_bounded():
         def gain(found):
             return min(found[name]["seconds"] for name in ("direct", "binary")) / found["cheapest"]["seconds"]
 
-        # Bytes of these cost nothing beside a packet.
+        # At this size, bytes cost nothing compared with packets.
         best = designs(1e6, 11.4e6)
         assert best["cheapest"]["degrees"] == "8x8" and gain(best) == pytest.approx(74.4 / 36.8, rel=1e-4)
         seconds = (0.0, *np.logspace(-5, 3, 9))

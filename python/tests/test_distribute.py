@@ -1,4 +1,4 @@
-"""Files for many hosts: their bytes, what is fetched of them, and what is left when ranks, disks or files fail."""
+"""File distribution: contents, fetched parts, and remains after failures of ranks, disks or files."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ from ripieno.comm.broadcast_variables import STRATEGIES
 from ripieno.errors import BroadcastError, InputError
 
 BLOCK_BYTES = 1000
-# Blocks so small that a file takes a while, and something can happen on the way.
+# Small blocks make a distribution slow enough for events during it.
 SLOW_BLOCK_BYTES = 64
 SLOW_BYTES = 800_000
 PATIENCE_S = 60.0
@@ -34,7 +34,7 @@ def sample(bytes_count: int) -> bytes:
 
 
 def places_of(strategy: str, *folders: object) -> dict[str, object]:
-    """The option that a strategy needs beside its name."""
+    """Return the additional options of a strategy."""
     return {"strategy": strategy, "places": list(map(str, folders)) if strategy == "shared-file" else ()}
 
 
@@ -79,8 +79,8 @@ def test_only_blocks_that_are_missing_are_fetched(world, tmp_path, strategy):
     given.write_bytes(data)
     for rank in range(4):
         (tmp_path / str(rank)).mkdir()
-    # Of rank 1 nothing is missing; rank 2 has the first half, and one block of it is damaged; the file of rank 3 is
-    # longer, and has the last block alone.
+    # Rank 1 lacks nothing. Rank 2 has the first half, with one damaged block. Rank 3 has a longer file, in which only
+    # the last block is valid.
     (tmp_path / "1" / "f").write_bytes(data)
     damaged = bytearray(data[: 5 * BLOCK_BYTES])
     damaged[2 * BLOCK_BYTES] ^= 1
@@ -225,7 +225,7 @@ def command(*arguments: object, **options: object) -> subprocess.Popen[str]:
 
 
 def ended(child: subprocess.Popen[str]) -> tuple[int, dict[str, object] | None, str]:
-    """The exit code, the report if there is one, and what was said besides."""
+    """Return the exit code, the report if any, and the other output."""
     try:
         out, err = child.communicate(timeout=PATIENCE_S)
     finally:
@@ -318,7 +318,7 @@ def test_a_file_that_is_not_there_is_told_before_any_host_is_asked(tmp_path):
 
 
 def rank_of(child: subprocess.Popen[str], rank: int) -> int:
-    """The process of a rank that the command has started."""
+    """Return the PID of a rank that the command has started."""
     deadline = time.monotonic() + PATIENCE_S
     while time.monotonic() < deadline:
         children = Path(f"/proc/{child.pid}/task/{child.pid}/children").read_text().split()
@@ -340,7 +340,7 @@ def first_block(path: Path) -> bytes:
 def killed_on_the_way(
     tmp_path: Path, victim: int, *options: str, by: int = signal.SIGKILL
 ) -> tuple[int, dict[str, object] | None, str]:
-    """How the command ends if a rank is killed once a receiver has some blocks."""
+    """Return how the command ends if a rank is killed after a receiver has some blocks."""
     (tmp_path / "given").write_bytes(sample(SLOW_BYTES))
     child = command(
         tmp_path / "given", "--workers", 4, "--out", f"{tmp_path}/{{rank}}/f", "--json", "--block", SLOW_BLOCK_BYTES,
@@ -377,7 +377,7 @@ def test_a_receiver_that_is_killed_is_reported_and_resumes_where_it_was(tmp_path
     assert rows[2]["found_bytes"] > 0 and rows[2]["found_bytes"] + rows[2]["fetched_bytes"] == SLOW_BYTES
 
 
-# A copy that is given out slowly, so that something can happen on the way: 16 KB in a second.
+# A slow source, with 16 KB per second, so that events can occur during the copy.
 SLOW_PLACE = """
 import sys, time
 from ripieno.comm import file_distribution
@@ -480,7 +480,7 @@ def test_a_full_disk_is_named_with_what_is_wanted_and_free(tmp_path):
     assert made.returncode == 1, made.stderr
     report, listed = json.JSONDecoder().raw_decode(made.stdout)
     failed = [row for row in report["files"] if row["state"] == "failed"]
-    # There is room for two, and the room of those that fail is free again before or after others ask.
+    # Only two fit. Space of failed files may become free before or after other requests.
     assert 2 <= len(failed) <= 3 and len(report["files"]) == 4
     for row in failed:
         assert "the disk is full: 400,000 bytes are wanted, " in row["error"] and row["error"].endswith(" are free")

@@ -1,4 +1,4 @@
-"""Divided centroids: every worker has a share, and rows get what they get of whole ones, whatever the blocks."""
+"""Divided centroids: every worker has a share, and rows get the same results as with whole ones, for any block size."""
 
 from __future__ import annotations
 
@@ -16,27 +16,27 @@ from varied import exhaustively
 
 SEED = 3
 K = 300
-#: So small that a worker's share is many blocks.
+#: Small enough that a worker's share has many blocks.
 FEW_BYTES = 2000
 
 
 @pytest.fixture(scope="module")
 def rows():
-    """Bytes around two hundred places."""
+    """Return rows of bytes around two hundred centres."""
     random = np.random.default_rng(SEED)
     places = random.integers(40, 216, size=(200, 12))
     return (places[random.integers(200, size=3000)] + random.integers(-30, 31, size=(3000, 12))).astype(np.uint8)
 
 
 def start_of(rows):
-    """Centroids of which some are equal, so that some clusters stay empty."""
+    """Return centroids with duplicates, so that some clusters stay empty."""
     start = rows[:K].astype(np.float64 if rows.dtype == np.float64 else np.float32)
     start[[7, 100]] = start[3]
     return start
 
 
 def fitted(comm, points, weights, options, block_bytes):
-    """What a fit gives, with blocks of so many bytes at most."""
+    """Return the results of a fit with blocks of at most `block_bytes`."""
     before, divided.BLOCK_BYTES = divided.BLOCK_BYTES, block_bytes
     try:
         part = fit(comm, RowsInMemory(points), weights, options)

@@ -1,4 +1,4 @@
-"""``ripieno doctor`` finds this machine fit, and says what is wrong with others."""
+"""``ripieno doctor`` approves this machine, and reports faults of others."""
 
 import json
 

@@ -1,4 +1,4 @@
-"""Jobs in an engine: what the member server, its members and the launching process do, whatever the engine is."""
+"""Jobs in an engine: the member server, its members and the launching process, independent of the engine."""
 
 from __future__ import annotations
 
@@ -209,7 +209,7 @@ def test_nobody_listens_beyond_loopback(world):
 
 
 class Still(StandIn):
-    """Rank 1 stands still as soon as it has joined."""
+    """Rank 1 hangs immediately after joining."""
 
     def start(self, workers, invitation):
         run = super().start(workers, invitation)
@@ -229,7 +229,7 @@ class StillJob(EngineJob):
 
 
 def test_a_rank_that_stands_still_before_all_have_met_is_named():
-    # Long enough for all to join on a busy machine; the time begins anew once they have.
+    # Long enough for all to join on a busy machine; the timeout restarts once they have.
     with pytest.raises(rp.RipienoError, match=r"not met the others within 8 s: .*1 on|rank 1"):
         Still().launch(2, rendezvous_timeout_s=8)
 
@@ -266,7 +266,7 @@ def test_ranks_that_an_engine_ends_without_a_word_end_the_job():
     with engine.launch(2, on_event=lambda event: say[0](event)) as job:
         processes = list(engine.run.processes)
         for process in processes:
-            # They will not hear that they should leave.
+            # The ranks will not receive the request to leave.
             process.wait = lambda timeout=None, wait=process.wait: wait(timeout and 0.1)
         with pytest.raises(rp.EngineError, match="stand-in has ended the ranks: cancelled by the administrator"):
             job.run(program)
@@ -346,7 +346,7 @@ def invitation_to(listening, world_size=2, **changes):
 
 
 def heard(listening, within_s=PATIENCE_S):
-    """Who has joined, once somebody has."""
+    """Wait for members and return those that have joined."""
     watch = select.poll()
     watch.register(listening.fileno(), select.POLLIN)
     return list(listening.joined()) if watch.poll(within_s * 1000) else []
@@ -366,7 +366,7 @@ def test_strangers_are_refused_and_hold_nobody_up(listening):
 
 @contextmanager
 def descriptors(limit):
-    """At most `limit` of them in this process meanwhile."""
+    """Limit the descriptors of this process temporarily."""
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     resource.setrlimit(resource.RLIMIT_NOFILE, (limit, hard))
     try:
@@ -396,7 +396,7 @@ def test_a_crowd_from_one_place_shows_out_nobody_from_another(listening):
         assert not select.select([other], [], [], 0)[0]
 
 
-#: Many who say nothing, and then a member, whose descriptors are not those of the server.
+#: Many silent clients, and then a member. The clients' descriptors do not belong to the server.
 CROWD = """
 import resource, socket, sys
 from ripieno.launch.engine import member_server, remote
@@ -423,7 +423,7 @@ def test_strangers_that_would_take_all_descriptors_keep_no_member_out(listening)
 def test_what_the_launching_process_lacks_to_let_ranks_in_is_named():
     with descriptors(max(map(int, os.listdir("/proc/self/fd"))) + 40):
         listening = member_server.MemberServer(HOST, TOKEN)
-        # Asking for the load takes a descriptor.
+        # Reading the load needs a descriptor.
         patience_s = under_load(PROMPT_S)
         with ExitStack() as taken, socket.socket() as waiting:
             with pytest.raises(OSError, match="Too many open files"):
@@ -462,13 +462,13 @@ def joined(listening):
 
 
 def test_strangers_do_not_outlive_the_server(listening):
-    # One has proved itself, and not said who it is.
+    # The connection is authenticated, but has not identified itself.
     channel = remote.connect(HOST, listening.port, TOKEN, PATIENCE_S)
     assert comes_true(lambda: _greeters() > 1, PROMPT_S)
     with socket.create_connection((HOST, listening.port)) as stranger:
         listening.close()
         stranger.settimeout(PATIENCE_S)
-        # It may not have come in yet.
+        # It may not have been accepted yet.
         with suppress(ConnectionResetError):
             assert stranger.recv(100) == b""
     with pytest.raises(HungUp):
@@ -478,7 +478,7 @@ def test_strangers_do_not_outlive_the_server(listening):
 
 
 def _greeters():
-    """How many threads receive members, or hear who one is."""
+    """Return the number of threads that receive or identify members."""
     return sum(each.name == "ripieno-members" for each in threading.enumerate())
 
 
@@ -489,7 +489,7 @@ def test_a_member_waits_until_the_launching_process_has_time_for_it(monkeypatch)
     result = np.arange(4_000_000)
     sending = threading.Thread(target=member_end.send, args=("result", result))
     sending.start()
-    # It has begun, and would have given up by now.
+    # It has started, and would have given up by now.
     sending.join(0.5)
     kind, received = server_end.receive()
     sending.join()
@@ -538,7 +538,7 @@ def test_a_member_of_another_version_is_refused(monkeypatch):
 
 
 class Again(StandIn):
-    """An engine that starts ranks again: of a first attempt only rank 0 joins."""
+    """An engine that restarts ranks: in the first attempt only rank 0 joins."""
 
     def start(self, workers, invitation):
         run = super().start(0, invitation)
@@ -559,7 +559,7 @@ def test_attempts_never_mix():
 
 
 def test_ranks_may_meet_by_the_engine_before_they_join(listening):
-    """As in Spark: the strings of all ranks are exchanged by the engine, and rank 0's names the attempt."""
+    """As in Spark, the engine exchanges the strings of all ranks, and rank 0's string names the attempt."""
     gathered: dict[int, str] = {}
     complete = threading.Barrier(2)
     errors = []

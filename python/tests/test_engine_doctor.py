@@ -1,4 +1,4 @@
-"""``ripieno doctor --engine`` and the survey under it, beside a stand-in for an engine."""
+"""``ripieno doctor --engine`` and its survey, with a stand-in for an engine."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ HERE = survey.versions()
 
 
 class Small(StandIn):
-    """Three slots, one of them taken."""
+    """Three slots, one of them occupied."""
 
     def slots(self) -> int:
         return 3
@@ -34,14 +34,14 @@ class Small(StandIn):
 
 
 class Absent(StandIn):
-    """It cannot be reached itself."""
+    """An engine that is not reachable itself."""
 
     def __init__(self) -> None:
         raise EngineError("nobody there")
 
 
 class Unreachable(StandIn):
-    """Its tasks are told to report where nobody listens."""
+    """An engine with tasks that report to an address without a listener."""
 
     def slots(self) -> int:
         return 2
@@ -57,7 +57,7 @@ class Unreachable(StandIn):
 
 @pytest.fixture
 def as_dask(monkeypatch):
-    """Lets a class take the place of an engine."""
+    """Replace an engine by a class."""
 
     def put(kind: type) -> None:
         monkeypatch.setitem(engines._CLASSES, "dask", (f"{kind.__module__}:{kind.__name__}", "ripieno"))

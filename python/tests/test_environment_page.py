@@ -1,4 +1,4 @@
-"""The page on variables of the environment has each of them, and none that there is not."""
+"""The page on environment variables lists exactly the existing ones."""
 
 from __future__ import annotations
 

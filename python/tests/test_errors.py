@@ -1,4 +1,4 @@
-"""Errors keep what they say, wherever they travel."""
+"""Errors keep their contents when pickled."""
 
 import pickle
 

@@ -1,4 +1,4 @@
-"""KMeans keeps scikit-learn's contract, and says in a sentence what is wrong with its input."""
+"""KMeans satisfies scikit-learn's contract, and reports wrong input in one sentence."""
 
 from __future__ import annotations
 
@@ -17,8 +17,8 @@ from stand_in_engine import StandIn
 
 X = np.random.default_rng(0).normal(size=(60, 4))
 
-# Rows are drawn by their number, so a repeated row is not drawn like one row of double weight: another start, as in
-# scikit-learn's own KMeans, which expects the same check to fail.
+# Random rows are drawn by index, so a repeated row and a row of double weight lead to different starts. scikit-learn's
+# own KMeans also expects this check to fail.
 EXPECTED_FAILURES = {
     f"check_sample_weight_equivalence_on_{kind}_data": "starts are drawn by row number, not by weight"
     for kind in ("dense", "sparse")

@@ -1,4 +1,4 @@
-"""Every collective takes every array, blocking and not, and means the same in a world of one as in one of many.
+"""Every collective accepts every array, blocking and nonblocking, with the same meaning in worlds of any size.
 
 The programs run on every rank and check there; a failed assertion is raised in the test as the culprit's.
 """
@@ -36,7 +36,7 @@ LAYOUTS: dict[str, Callable[[np.ndarray], np.ndarray]] = {
 
 
 def grid(rank: int, dtype: Any) -> np.ndarray:
-    """Six rows of three elements, exact in every type, which tell ranks apart."""
+    """Return six rows of three elements, exact in every type, and different on each rank."""
     numbers = np.arange(18).reshape(6, 3) % 4 + rank
     if dtype is RECORD:
         records = np.zeros(numbers.shape, RECORD)
@@ -51,7 +51,7 @@ def read_only(array: np.ndarray) -> np.ndarray:
 
 
 def arrays(ranks: int, dtypes: list[Any]) -> dict[str, list[np.ndarray]]:
-    """Arrays of every type in every layout, one per rank; ranks have other numbers of rows, and the second has none."""
+    """Return arrays of every type and layout, one per rank; numbers of rows differ, the second rank has none."""
     return {
         f"{dtype} {name}": [read_only(layout(grid(rank, dtype))) for rank in range(ranks)]
         for dtype in dtypes
@@ -64,7 +64,7 @@ def unequal(ranks: int, dtypes: list[Any]) -> dict[str, list[np.ndarray]]:
 
 
 class Later:
-    """A communicator whose calls are begun and waited for."""
+    """A communicator whose calls are started and then waited for."""
 
     def __init__(self, comm: rp.Communicator) -> None:
         self.comm, self.rank, self.world_size = comm, comm.rank, comm.world_size
@@ -75,7 +75,7 @@ class Later:
 
 
 def passed_on(comm: Any, send: str, value: np.ndarray, **options: Any) -> Any:
-    """What the rank before this one sends; nobody sends to itself."""
+    """Return the value that the previous rank sends; no rank sends to itself."""
     if comm.world_size == 1:
         return None
     if comm.rank % 2 == 0:
@@ -87,7 +87,7 @@ def passed_on(comm: Any, send: str, value: np.ndarray, **options: Any) -> Any:
 
 
 def moves(comm: Any, every: list[np.ndarray]) -> list[tuple[Any, Any]]:
-    """What every collective makes of one array per rank, and what it should."""
+    """Return actual and expected results of every collective for one array per rank."""
     p, rank, root = comm.world_size, comm.rank, comm.world_size - 1
     mine, before = every[rank], every[rank - 1]
     return [
@@ -104,7 +104,7 @@ def moves(comm: Any, every: list[np.ndarray]) -> list[tuple[Any, Any]]:
 
 
 def moves_of_rows(comm: Any, every: list[np.ndarray]) -> list[tuple[Any, Any]]:
-    """Likewise where the numbers of rows are known."""
+    """Return the same for calls with known numbers of rows."""
     p, rank, root = comm.world_size, comm.rank, comm.world_size - 1
     mine, before = every[rank], every[rank - 1]
     rows, mine_often = (np.concatenate(each, dtype=mine.dtype) for each in (every, [mine] * p))
@@ -139,7 +139,7 @@ def moves_of_rows(comm: Any, every: list[np.ndarray]) -> list[tuple[Any, Any]]:
 
 
 def reductions(comm: Any, every: list[np.ndarray], op: str) -> list[tuple[Any, Any]]:
-    """Likewise for reductions, which are in this machine's byte order."""
+    """Return the same for reductions, which use this machine's byte order."""
     p, rank, root = comm.world_size, comm.rank, comm.world_size - 1
     mine = every[rank]
     native = mine.dtype.newbyteorder("=")
@@ -184,7 +184,7 @@ def leaves(value: Any) -> list[np.ndarray]:
 
 
 def check(comm: Any, name: str, every: list[np.ndarray], results: list[tuple[Any, Any]]) -> None:
-    """Results are what they should be, in memory that is new: no rank writes to what another one has, or was given."""
+    """Check the results, and that they are new memory: no rank writes to another's result or arguments."""
     for index, (got, wanted) in enumerate(results):
         assert type(got) is type(wanted), (name, index, got)
         assert not isinstance(got, dict) or list(got) == list(wanted)
@@ -296,7 +296,7 @@ UNFIT: dict[str, Callable[[int], Any]] = {
 
 
 def misfits(comm: rp.Communicator) -> None:
-    """Each rank is the root of its own call: what is wrong is told before anything is sent."""
+    """Each rank uses itself as root. The error occurs before any data is sent."""
     p, rank = comm.world_size, comm.rank
     four, rows, counts = np.ones((4, 3), "f4"), np.ones((4 * p, 3), "f4"), [4] * p
     calls: list[tuple[Callable[..., Any], int]] = [
@@ -329,7 +329,7 @@ def test_an_out_that_does_not_fit_is_refused_in_every_world(world, workers):
 
 
 def casts(comm: rp.Communicator) -> None:
-    """Where `out` is of a wider type than the values, also where the root alone has one."""
+    """Check results in an `out` of a wider type than the values, also if only the root has one."""
     p, rank, root = comm.world_size, comm.rank, comm.world_size - 1
     mine, at_root = np.full((2, 3), rank + 1, "f4"), rank == root
     total, rows = np.full((2, 3), p * (p + 1) / 2), np.repeat(np.arange(1.0, p + 1), 2)[:, None].repeat(3, axis=1)
@@ -363,7 +363,7 @@ def test_an_out_of_a_wider_type_takes_the_result_in_every_world(world, workers):
 
 
 def unions(comm: rp.Communicator) -> list[Any]:
-    """Of rows that only the last rank has."""
+    """Return unions of rows that only the last rank has."""
     has_rows = comm.rank == comm.world_size - 1
     pairs = rp.KeyValues(["a", "b", "a"], np.array([1.0, 2.0, 3.0])) if has_rows else rp.KeyValues([])
     groups = comm.allgather(comm.regroup(pairs, combine="concat").to_arrow().to_pylist())

@@ -1,4 +1,4 @@
-"""What holds for every estimator: parameters that all have are stored, and documented in the same words."""
+"""Properties of all estimators: common parameters are stored, and documented with the same text."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ every_estimator = pytest.mark.parametrize("estimator", ESTIMATORS, ids=lambda ea
 
 
 def documented(estimator: type) -> dict[str, str]:
-    """What the docstring tells of each parameter."""
+    """Return the documentation of each parameter."""
     section = re.search(r"^Parameters\n-+\n(.*?)^\w+\n-+\n", inspect.getdoc(estimator), re.MULTILINE | re.DOTALL)[1]
     return dict(re.findall(r"^(\w+) : (.*?)\n+(?=^\w|\Z)", section, re.MULTILINE | re.DOTALL))
 

@@ -1,6 +1,6 @@
-"""Every Python example in the README, the docs and the docstrings of launching runs as it is printed.
+"""Run every Python example in the README, the docs and the docstrings of launching as printed.
 
-Those of the pages on engines run where the engines do, python/tests/engines, and those of the pages on frameworks in
+Examples of the pages on engines run with the engines in python/tests/engines, examples of the pages on frameworks in
 python/tests/frameworks.
 """
 
@@ -27,11 +27,11 @@ BLOCKS = [
     for number, block in enumerate(re.findall(r"^```python\n(.*?)^```", page.read_text(), re.MULTILINE | re.DOTALL), 1)
 ]
 
-# The others take files, or are run by commands of their own.
+# The other examples need files, or have their own commands.
 PROGRAMS = [ROOT / "examples" / f"{name}.py" for name in ("als", "logistic", "mds")]
 
 
-# Of an extra that is not among the packages of `make setup`.
+# Extras that `make setup` does not install.
 EXTRAS = ("lightgbm",)
 
 
@@ -91,7 +91,7 @@ def test_no_page_has_examples_that_nothing_runs():
     ],
 )
 def test_docstring_examples_run(module):
-    # By its name in sys.modules: the package offers the function `launch` under the same name.
+    # Imported by the name in sys.modules: the package exports the function `launch` under the same name.
     import_module(f"ripieno.{module}")
 
     results = doctest.testmod(sys.modules[f"ripieno.{module}"])

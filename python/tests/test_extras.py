@@ -1,4 +1,4 @@
-"""Packages that not everybody has: what needs one says which extra brings it, and nothing else needs it."""
+"""Optional packages: code that needs one names its extra, and other code does not need it."""
 
 from __future__ import annotations
 

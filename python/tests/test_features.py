@@ -1,4 +1,4 @@
-"""Pictures become HOG vectors, the same by any number of workers, and each row says which patch it is."""
+"""Feature extraction: pictures become HOG vectors, equal for any number of workers, with the patch of each row."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from ripieno.input.matrix import open_source
 
 @pytest.fixture
 def photos(tmp_path):
-    """Two pictures in nested folders, one too small for a patch, and a file that is none."""
+    """Return a folder of two pictures in nested folders, one too small for a patch, and a file of another kind."""
     folder = tmp_path / "photos"
     (folder / "more photos").mkdir(parents=True)
     random = np.random.default_rng(0)

@@ -22,7 +22,7 @@ def emit(part, value, scale=1):
 
 @dataclass(slots=True)
 class Emit:
-    """An object that is called, or whose method is."""
+    """An object that is called itself or through its method."""
 
     scale: object
 

@@ -1,4 +1,4 @@
-"""The commands that fit a model to files: what they write is the estimator's result, as a whole or not at all."""
+"""The commands that fit a model to files: they write the estimator's result, as a whole or not at all."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Every fit that iterates goes on from its folder when its job was killed, to the same bits, also on other workers."""
+"""Iterative fits resume from their folder after a kill, bitwise equal, also on other numbers of workers."""
 
 from __future__ import annotations
 
@@ -18,28 +18,28 @@ from varied import exhaustively
 EVERY = 2
 #: With as many workers these have the same bits, and this one is as near.
 NEAR = ("spectral",)
-#: What this one learns depends on which worker has which rows.
+#: The result of this estimator depends on the placement of rows on workers.
 OTHERS = ("sgd",)
-#: Those of few iterations, and after how many they are killed; the others after an odd number.
+#: Fits with few iterations, and the iteration after which they are killed; all others after an odd number.
 EARLY = {"logistic": 2, "components": 2}
-#: A worker that has all edges needs no round for the components.
+#: A worker with all edges needs no round for the components.
 ALONE_OR_MANY = [(name, workers) for name in FITS for workers in (1, 3) if (name, workers) != ("components", 1)]
 CASES = [*((name, 2) for name in FITS), *exhaustively(*ALONE_OR_MANY)]
 
 
 class StopFit(BaseException):
-    """What ends a fit in the calling process as a kill ends a worker."""
+    """Ends a fit in the calling process, as a kill ends a worker."""
 
 
 @pytest.fixture(scope="module")
 def job_of():
-    """Jobs that outlive the fits that are killed."""
+    """Provide jobs that outlive killed fits."""
     with ExitStack() as jobs:
         yield functools.cache(lambda workers: jobs.enter_context(rp.launch(workers=workers, threads=1)))
 
 
 def killed(comm, name, folder, iteration, every=EVERY):
-    """A fit whose rank 0 is killed after so many iterations, ahead of keeping the next."""
+    """Run a fit with rank 0 killed after `iteration` iterations, before the next checkpoint."""
     has_turn = fit_checkpoint.WriteSchedule.has
 
     def has_turn_or_dies(self, number):
@@ -145,5 +145,5 @@ def test_runs_from_several_starts_are_counted_together(tmp_path, monkeypatch):
     )
     parameters = {"n_clusters": 5, "init": "random", "n_init": 4, "random_state": 3, "tol": 0.0, "max_iter": 4}
     rp.KMeans(**parameters, checkpoint=tmp_path, every=5).fit(*FITS["kmeans"].data)
-    # Three iterations of each run are followed by others.
+    # Each run has more iterations after three.
     assert numbers == [(1, 5), (3, 10)]

@@ -1,4 +1,4 @@
-"""A process that is forked from a rank is none: its calls say so, and the rank goes on."""
+"""A forked child of a rank is no rank: its calls raise an error, and the rank continues."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ import ripieno as rp
 
 
 def in_a_child(work):
-    """What `work` gives in a forked process."""
+    """Return the result of `work` in a forked process."""
     reader, writer = os.pipe()
     child = os.fork()
     if child == 0:
@@ -76,7 +76,7 @@ def forked(comm):
     words = in_a_child(child)
     assert len(words) == 15 + (comm.world_size > 1)
     assert all(f"forked from that of rank {comm.rank}" in word for word in words), words
-    # The parent's calls go on, on all that the child has closed.
+    # The parent's calls continue on all resources that the child has closed.
     assert handle.wait().tolist() == [comm.world_size] * 3 and len(last.wait()) == comm.world_size
     assert part.allreduce(1) == comm.allreduce(1) == comm.world_size
     return sparse.reduce(np.ones(1)).tolist()

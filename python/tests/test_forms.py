@@ -1,4 +1,4 @@
-"""Ranks that give values of different forms are told who gave what, and nothing is combined."""
+"""Values of different forms on different ranks: the error names each rank's form, and nothing is combined."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ Swapped = namedtuple("Swapped", "counts sums")
 
 WIDE, TALL = np.zeros((2, 3)), np.zeros((3, 2))
 
-#: By name: a call with what this rank gives, what ranks 0 and 1 give, and what the error says of each.
+#: By name: a call with this rank's value, the values of ranks 0 and 1, and the error's text on each.
 CASES = {
     "keys": (lambda c, v: c.allreduce(v), ({"a": 1, "b": 10}, {"x": 1, "y": 10}), ("'a': int, 'b': int", "'x': int")),
     "kinds": (lambda c, v: c.allreduce(v), ((1.0, 2.0), [1.0, 2.0]), ("(float64, float64)", "[float64, float64]")),
@@ -131,7 +131,7 @@ def give(comm, name):
     call, values, _ = CASES[name]
     with pytest.raises(rp.CollectiveMismatch) as caught:
         call(comm, values[comm.rank])
-        # A rank that has sent its part and goes on waits here.
+        # A rank that has sent its part and continues waits here.
         comm.barrier()
     return str(caught.value)
 

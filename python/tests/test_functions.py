@@ -1,4 +1,4 @@
-"""Reductions by functions of the program, and places of least and greatest values: all equal NumPy's."""
+"""Reductions by user functions, and argmin and argmax: all equal NumPy's."""
 
 from __future__ import annotations
 
@@ -30,12 +30,12 @@ def vector(rank: int, length: int = 37) -> np.ndarray:
 
 
 def affine(left: np.ndarray, right: np.ndarray) -> np.ndarray:
-    """Rows (a, b) stand for x -> a·x + b: what is left is applied first. Associative, but not commutative."""
+    """Compose rows (a, b), which represent x -> a·x + b, left first. Associative, but not commutative."""
     return np.stack([left[:, 0] * right[:, 0], right[:, 0] * left[:, 1] + right[:, 1]], axis=1)
 
 
 def of_ranks(comm, function, values):
-    """The combinations that `comm` must give: of all ranks, of those up to this one, and of those before it."""
+    """Return the expected combinations: of all ranks, of the ranks up to this one, and of the ranks before it."""
     prefixes = [reduce(function, values[: rank + 1]) for rank in range(comm.world_size)]
     return prefixes[-1], prefixes[comm.rank], prefixes[comm.rank - 1] if comm.rank else None
 

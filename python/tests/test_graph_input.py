@@ -1,4 +1,4 @@
-"""Every edge of every kind of input is read by exactly one worker, and bad input is named in a sentence."""
+"""Exactly one worker reads each edge of every kind of input, and bad input is reported in one sentence."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from ripieno.graph.edges import Edges
 from varied import exhaustively
 
 RANDOM = np.random.default_rng(0)
-#: Duplicates, loops, ids far apart.
+#: Duplicates, loops, and distant ids.
 PAIRS = np.concatenate([RANDOM.integers(0, 30, (200, 2)), [[1, 1], [7, 2], [7, 2], [1 << 40, 3]]])
 WEIGHTS = RANDOM.integers(1, 100, len(PAIRS)) / 4
 
@@ -74,7 +74,7 @@ WEIGHTED = {
 
 
 def rows(graph, world_size):
-    """Source, target and weight of all edges that so many ranks read, sorted."""
+    """Return source, target and weight of all edges that this number of ranks reads, sorted."""
     shares = [graph.read_share(rank, world_size) for rank in range(world_size)]
     columns = [
         (share.sources, share.targets, np.ones(len(share)) if share.weights is None else share.weights)
@@ -328,7 +328,7 @@ def share(comm, graph):
     assert np.array_equal(local.vertices.ids[: len(local.columns)], local.columns)
     known = set(local.vertices.ids.tolist())
     assert len(known) == len(local.vertices.ids) and known >= set(local.rows.tolist())
-    # A home without edges out of the vertex is right only if no rank has one.
+    # An owner without outgoing edges of the vertex is correct only if no rank has any.
     at_home = local.vertices.ids[local.vertices.home].tolist()
     without = set(local.vertices.ids[len(local.columns) :][local.vertices.home[len(local.columns) :]].tolist())
     return edges, weights, at_home, without, local.vertices.total, local.vertices.largest, local.edge_count

@@ -1,4 +1,4 @@
-"""Hashed features beside scikit-learn's FeatureHasher."""
+"""Hashed features compared with scikit-learn's FeatureHasher."""
 
 from __future__ import annotations
 

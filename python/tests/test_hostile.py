@@ -1,7 +1,7 @@
-"""Seeded schedules of real faults: something is done to ranks somewhere, and the caller is told, or goes on, in time.
+"""Seeded schedules of real faults: the caller gets an error, or the job continues, within a time limit.
 
-A schedule is drawn from its seed: a world, what happens to which ranks, and when. Every test run plays some of them;
-``make soak`` plays 200. One that fails is played again by ``RIPIENO_SCHEDULES=17..18 pytest`` with this file.
+A seed determines a schedule: a world, faults, victims, and times. Every test run plays some schedules; ``make soak``
+plays 200. To replay a failed one, run ``RIPIENO_SCHEDULES=17..18 pytest`` with this file.
 """
 
 from __future__ import annotations
@@ -28,16 +28,16 @@ from ripieno.launch.job.local import LocalJob
 from varied import exhaustively
 from watching import comes_true, open_descriptors
 
-#: Schedules that are asked for are played alone, others beside other tests, on machines that are busy.
+#: Requested schedules run alone; otherwise they run beside other tests, on busy machines.
 ASKED = os.environ.get("RIPIENO_SCHEDULES")
 HEARTBEAT_S = 1.0 if ASKED else 2.0
-#: After this the caller knows; slower machines get `SLACK_S` more.
+#: Time until the caller is notified; slower machines get `SLACK_S` more.
 PROMPT_S = HEARTBEAT_S + 1.0
 SLACK_S = 2.0 if ASKED else 30.0
-#: Ranks that are stopped before they have met the others are found by looking at them.
+#: Ranks stopped before the rendezvous are detected by inspecting them.
 STOPPED_EARLY_S = 5.0
 STEPS = 30
-#: What a shell has started in the background ignores Ctrl-C, and hands that down.
+# Background processes of a shell ignore Ctrl-C, and their children inherit that.
 RUN = [
     sys.executable,
     "-c",
@@ -50,14 +50,14 @@ MOMENTS = ("meeting", "within calls", "between calls", "end")
 
 
 def seeds() -> range:
-    """Those that are asked for, by default a few that are others from day to day in no test run."""
+    """Return the requested seeds; by default the same few in every test run."""
     first, _, last = (ASKED or "0..24").rpartition("..")
     return range(int(first or 0), int(last))
 
 
 @dataclass(frozen=True)
 class HostileSchedule:
-    """What a seed stands for."""
+    """The schedule of a seed."""
 
     seed: int
     workers: int
@@ -99,7 +99,7 @@ class HostileSchedule:
 
 
 def commit(fault: str) -> None:
-    """What happens to this process."""
+    """Inflict a fault on this process."""
     if fault == "kill":
         os.kill(os.getpid(), signal.SIGKILL)
     elif fault == "stop":
@@ -109,7 +109,7 @@ def commit(fault: str) -> None:
     elif fault == "close descriptors":
         os.closerange(3, 1 << 12)
     elif fault == "out of memory":
-        # Within what the process may have, so that no other one is hit.
+        # Within the limit of this process, so that no other process is killed.
         resource.setrlimit(resource.RLIMIT_AS, (1 << 33, resource.getrlimit(resource.RLIMIT_AS)[1]))
         np.ones(1 << 31)
     else:
@@ -117,7 +117,7 @@ def commit(fault: str) -> None:
 
 
 def calls(comm: rp.Communicator, step: int) -> None:
-    """One of the collectives, and whether it is right."""
+    """Make one of the collectives and check its result."""
     p, kind = comm.world_size, step % 8
     if kind == 0:
         assert comm.allreduce(np.full(50_000, comm.rank + 1.0))[-1] == p * (p + 1) / 2
@@ -140,7 +140,7 @@ def calls(comm: rp.Communicator, step: int) -> None:
 
 
 def program(comm: rp.Communicator, schedule: HostileSchedule, folder: Path) -> tuple[int, int]:
-    """Many calls; to a victim something happens, once."""
+    """Make many calls; a victim suffers one fault."""
     world_rank, mark = comm.rank, folder / str(comm.rank)
     is_victim = world_rank in schedule.victims and comm.world_size == schedule.workers and not mark.exists()
     comm.barrier()
@@ -151,7 +151,7 @@ def program(comm: rp.Communicator, schedule: HostileSchedule, folder: Path) -> t
             mark.touch()
             if schedule.fault in ("raise", "out of memory"):
                 commit(schedule.fault)
-            # It comes from another thread while this one is in a call, or between two.
+            # Another thread inflicts it, while this one is in a call or between two.
             timer = threading.Timer(schedule.delay_s, commit, (schedule.fault,))
             timer.start()
         if is_victim and schedule.strikes("between calls", step):
@@ -168,7 +168,7 @@ def program(comm: rp.Communicator, schedule: HostileSchedule, folder: Path) -> t
 
 
 def play(schedule: HostileSchedule, folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Launch, run, close; whatever comes of it is right, and in time."""
+    """Launch, run, close; check that the outcome is permitted and in time."""
     number = {"kill": signal.SIGKILL, "stop": signal.SIGSTOP}.get(schedule.fault)
     timers = []
     start = LocalJob._start_one
@@ -218,15 +218,15 @@ def play(schedule: HostileSchedule, folder: Path, monkeypatch: pytest.MonkeyPatc
         timer.cancel()
         timer.join()
     early_s = STOPPED_EARLY_S if schedule.moment == "meeting" else 0.0
-    # Ranks that begin again need time to start, and to be told of one loss after the other.
+    # Restarted ranks need time to start, and losses are reported one after the other.
     again_s = 0.0 if schedule.policy == "raise" else len(schedule.victims) * PROMPT_S + 10.0
     assert took_s < PROMPT_S + SLACK_S + early_s + again_s, f"the caller was told after {took_s:.1f} s"
 
 
 def left_behind() -> tuple[list[str], list[str], int]:
-    """Descriptors, shared memory, and threads of this process."""
+    """Return the descriptors, shared memory, and threads of this process."""
     gc.collect()
-    # Those are of other programs that run now: semaphores, and shared memory of Open MPI.
+    # Ignore those of other running programs: semaphores, and shared memory of Open MPI.
     shared = sorted(name for name in os.listdir("/dev/shm") if not name.startswith(("sem.", "vader_segment.")))
     return open_descriptors(), shared, threading.active_count()
 
@@ -262,14 +262,14 @@ SCRIPT_OF_A_SCHEDULE = """
             comm = comm.shrink()
     (folder / f"{rank} is over").touch()
 """
-#: What the command says of a job that is suspended.
+#: Message of the command about a suspended job.
 SUSPENDED = "let them go on by kill -CONT"
-#: After the first failure ranks have this long for last words, and one that has lost its connection to end.
+#: Time after the first failure for final messages of ranks, and for a rank without a connection to end.
 LAST_S = 12.0
 
 
 def ended(child: subprocess.Popen[bytes], errors: Path) -> int:
-    """The exit code of a command; one whose ranks are all stopped is interrupted."""
+    """Return the exit code of a command. A command with all ranks stopped is interrupted."""
     try:
         known = comes_true(lambda: child.poll() is not None or SUSPENDED in errors.read_text(), 120.0)
         assert known, f"it hangs: {errors.read_text()}"
@@ -282,7 +282,7 @@ def ended(child: subprocess.Popen[bytes], errors: Path) -> int:
     return child.returncode
 
 
-#: Of scripts: a few, a stopped rank whose replica ends well, and a world all of whose ranks are stopped.
+#: Seeds for scripts: a few, a stopped rank with a successful replica, and a world with all ranks stopped.
 OF_SCRIPTS = seeds() if ASKED else [44, 48, *exhaustively(*range(8))]
 
 
@@ -321,7 +321,7 @@ def test_whatever_happens_to_a_rank_of_a_script_the_command_ends_in_time_and_nam
     assert took_s < PROMPT_S + LAST_S + SLACK_S + again_s, f"it ended after {took_s:.1f} s: {err}"
 
 
-#: What a rank runs out of, and how its error says so.
+#: Exhausted resources of a rank, and the error text for each.
 LACKS = {
     "descriptors": "Too many open files",
     "memory": "Cannot allocate memory",
@@ -330,11 +330,11 @@ LACKS = {
 
 
 def lack(what: str) -> None:
-    """Let this process have no more descriptors, 256 MiB more of memory, or files of 4 KiB at most."""
+    """Limit this process to its current descriptors, to 256 MiB more memory, or to files of at most 4 KiB."""
     size_bytes = int(Path("/proc/self/statm").read_text().split()[0]) * resource.getpagesize()
     kind, value = {
         "descriptors": (resource.RLIMIT_NOFILE, 3),
-        # The system's libraries end a process that has not even memory for a thread.
+        # System libraries abort a process that has no memory for another thread.
         "memory": (resource.RLIMIT_AS, size_bytes + (256 << 20)),
         "disk": (resource.RLIMIT_FSIZE, 1 << 12),
     }[what]
@@ -343,10 +343,10 @@ def lack(what: str) -> None:
 
 
 def spill(comm: rp.Communicator, what: str, folder: Path, replicas: int) -> int:
-    """Keyed data beyond the memory limit, and then a large array, for which the second rank lacks something."""
+    """Process keyed data beyond the memory limit, then a large array, while the second rank lacks a resource."""
     lacks = comm.rank == 1
     comm = comm.replicate(replicas) if replicas > 1 else comm
-    # Modules that are imported late are there now.
+    # Load modules that are imported late.
     comm.regroup(rp.KeyValues(np.arange(2), np.ones(2)), combine="sum")
     if lacks:
         lack(what)

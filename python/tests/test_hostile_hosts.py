@@ -1,7 +1,7 @@
-"""Seeded schedules of real faults between emulated hosts: cables pulled and healed, cut between two hosts, ranks killed
-and stopped. Whoever is left goes on in time, with right results.
+"""Seeded schedules of real faults between emulated hosts: cables pulled and healed, connections cut between two hosts,
+ranks killed and stopped. The remaining ranks continue in time, with correct results.
 
-``make soak`` plays 40. One that fails is played again by ``RIPIENO_SCHEDULES=17..18 pytest`` with this file.
+``make soak`` plays 40. To replay a failed one, run ``RIPIENO_SCHEDULES=17..18 pytest`` with this file.
 """
 
 from __future__ import annotations
@@ -32,11 +32,11 @@ ASKED = os.environ.get("RIPIENO_SCHEDULES")
 COUNT = 40 if ASKED else 5
 HOSTS = 4
 HEARTBEAT_S, LATE_S = (1.0, 4.0) if ASKED else (2.0, 8.0)
-#: After this a call has ended, or told; slower machines get more.
+#: Time limit for a call to end or raise; slower machines get more.
 CALL_S = HEARTBEAT_S + (2.0 if ASKED else 15.0)
-#: An agreement that does not come about is given up after this, and to meet takes a heartbeat timeout and a second.
+#: An agreement is given up after this time; a rendezvous takes a heartbeat timeout and a second.
 SHRINK_S = LATE_S + 7 * HEARTBEAT_S + (2.0 if ASKED else 15.0)
-#: How long ranks are at work, and how long a fault lasts that does: shorter, and longer, than anybody is patient.
+#: Work time of ranks, and durations of faults: shorter and longer than the timeouts.
 WORK_S, BRIEF_S, LONG_S = 2.0, 0.3 * HEARTBEAT_S, 2.0 * HEARTBEAT_S + LATE_S
 
 FAULTS = ("kill", "stop", "pull", "pull and heal", "pull for a moment", "cut between two")
@@ -44,7 +44,7 @@ FAULTS = ("kill", "stop", "pull", "pull and heal", "pull for a moment", "cut bet
 
 @dataclass(frozen=True)
 class HostSchedule:
-    """What a seed stands for."""
+    """The schedule of a seed."""
 
     seed: int
     fault: str
@@ -54,14 +54,14 @@ class HostSchedule:
 
     @classmethod
     def drawn(cls, seed: int) -> HostSchedule:
-        """The schedule of a seed; every fault comes in turn."""
+        """Return the schedule of a seed; faults alternate by seed."""
         draw = random.Random(seed)
         victim, other = draw.sample(range(HOSTS), 2)
         return cls(seed, FAULTS[seed % len(FAULTS)], victim, other, draw.uniform(0.1, 1.0))
 
 
 def be_a_rank(folder: Path) -> None:
-    """Sums until the time is over, with whoever is left; how that was goes into a file."""
+    """Run sums with the remaining ranks until the time is over, and write the outcome to a file."""
     comm = rp.init(heartbeat_timeout_s=HEARTBEAT_S, rendezvous_timeout_s=LATE_S)
     own, first, values, told, longest = comm.rank, list(range(comm.world_size)), np.ones(5000), [], [0.0, 0.0]
     threading.Thread(target=strike_when_told, args=(folder, own), daemon=True).start()
@@ -95,7 +95,7 @@ def be_a_rank(folder: Path) -> None:
 
 
 def strike_when_told(folder: Path, rank: int) -> None:
-    """What is done to this process once a file says so; hosts have process numbers of their own."""
+    """Inflict a fault on this process when a file requests it; hosts have separate PID namespaces."""
     order = folder / f"strike {rank}"
     while not order.exists():
         time.sleep(0.01)
@@ -107,7 +107,7 @@ def strike_when_told(folder: Path, rank: int) -> None:
 
 
 def write(path: Path, what: object) -> None:
-    """There as a whole or not at all."""
+    """Write a file atomically."""
     part = path.with_suffix(".part")
     part.write_text(json.dumps(what))
     part.rename(path)
@@ -121,7 +121,7 @@ def lab() -> Iterator[Lab]:
 
 
 def strike(lab: Lab, schedule: HostSchedule, folder: Path) -> None:
-    """What happens, and its end if it has one."""
+    """Inflict the faults of the schedule, and end those that have an end."""
     victim, other = (lab.hosts[host] for host in (schedule.victim, schedule.other))
     time.sleep(schedule.delay_s)
     if schedule.fault in ("kill", "stop"):
@@ -141,7 +141,7 @@ def strike(lab: Lab, schedule: HostSchedule, folder: Path) -> None:
 
 
 def seeds() -> range:
-    """As many as are asked for, at most."""
+    """Return the requested number of seeds."""
     first, _, last = (ASKED or f"0..{COUNT + 1}").rpartition("..")
     return range(int(first or 0), min(int(last), int(first or 0) + COUNT + 1))
 

@@ -1,4 +1,4 @@
-"""The house: a room of `python/ripieno` imports only rooms that stand before it in a list."""
+"""The architecture: a package of `python/ripieno` imports only packages that precede it in a list."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ import ripieno
 
 PACKAGE = Path(ripieno.__file__).parent
 
-# From the ground up. A room imports what stands before it, in type checks and inside functions, too.
+# Bottom to top. A package imports earlier packages only, also in type checks and inside functions.
 ROOMS = (
     "errors",
     "log",
@@ -58,9 +58,9 @@ ROOMS = (
     "bench",
     "cli",
 )
-# The package itself is the face of all rooms, and `python -m ripieno` is a command.
+# The top-level package exports all packages, and `python -m ripieno` is a command.
 ABOVE_ALL = ("__init__", "__main__")
-# Words for which another stands everywhere: replicas of ranks, ordinal numbers, rows per second, OwnedBuffers.
+# Words replaced by other terms everywhere: for replicas of ranks, ordinal numbers, rows per second, OwnedBuffers.
 RETIRED = [
     re.compile(word)
     for word in (
@@ -71,7 +71,7 @@ RETIRED = [
         r"\bLasting\b",
     )
 ]
-# The same inside rooms that have many; the face of a room stands above all of it.
+# The same inside packages with many modules; the package's `__init__` stands above all of them.
 INNER_ROOMS = {
     "launch": (
         "limits",
@@ -126,18 +126,18 @@ INNER_ROOMS = {
         "springs",
     ),
 }
-# Why a room that stands later is named all the same.
+# Reasons for imports of later packages.
 EXCEPTIONS = {
     ("algorithms", "report"): "a report makes its page when it is looked at",
     ("launch", "__init__"): "an actor of Ray asks which ripieno is installed where it runs",
 }
 
-# What takes longer to import than all else that a worker starts with.
+# Packages that take longer to import than everything else that a worker needs at start.
 SLOW_PACKAGES = ("fsspec", "matplotlib", "pandas", "rich", "skimage", "sklearn")
 
 
 class Import(NamedTuple):
-    """One import between rooms."""
+    """One import between packages."""
 
     file: str
     line: int
@@ -207,7 +207,7 @@ def _stands_later(found: Import) -> bool:
 
 
 def _imports(package: str = "ripieno", rooms: Collection[str] = ROOMS) -> Iterator[Import]:
-    """The imports between the rooms of a package, or of a room of it."""
+    """Return the imports between the parts of a package."""
     folder = PACKAGE.joinpath(*package.split(".")[1:])
     for path in sorted(folder.rglob("*.py")):
         inside = path.relative_to(folder)
@@ -228,7 +228,7 @@ def _modules(node: ast.AST) -> list[str]:
 
 
 def _room_of(module: str, package: str, rooms: Collection[str]) -> str | None:
-    """The room of a module or name of the package; None of others."""
+    """Return the part to which a module or name of the package belongs; None for others."""
     if not f"{module}.".startswith(f"{package}."):
         return None
     first = module.removeprefix(f"{package}.").partition(".")[0]

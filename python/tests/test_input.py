@@ -1,4 +1,4 @@
-"""Splits hold every record once, whatever the cuts; ranks read what lies near them, and as much as the others."""
+"""Splits hold every record once, for any cuts; ranks read nearby data, in equal amounts."""
 
 from __future__ import annotations
 
@@ -105,7 +105,7 @@ def test_splits_of_so_many_bytes_are_no_larger(texts):
 def test_a_compressed_file_is_one_split_unpacked_while_it_is_read(tmp_path, ending, pack):
     content = TEXTS["lines.txt"] * 100
     path = tmp_path / f"a.txt.{ending}"
-    # Two archives one behind the other are one, too.
+    # Two concatenated archives are also one archive.
     path.write_bytes(pack(content) + pack(b"more"))
 
     (part,) = splits(path, count=8)
@@ -192,7 +192,7 @@ def placed(hosts, size_bytes=100):
 
 
 def brute_force(near, hosts):
-    """As many as can be read locally while no rank has more than ceil(n / p), and then the fewest apart."""
+    """Return the maximum read locally with at most ceil(n / p) per rank, and then the minimum of distant ones."""
     n, p = len(near), len(hosts)
     best = (-1, 0)
     for ranks in itertools.product(range(p), repeat=n):

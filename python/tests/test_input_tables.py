@@ -1,4 +1,4 @@
-"""Splits of CSV, .npy and Parquet hold every record once, as the readers of whole files see them."""
+"""Splits of CSV, .npy and Parquet hold every record once, as in readers of whole files."""
 
 from __future__ import annotations
 
@@ -236,7 +236,7 @@ def test_what_is_no_csv_is_named(tmp_path):
     ],
 )
 def test_a_record_that_is_wrong_is_told_by_line_and_column(tmp_path, wrong, message, count, ending):
-    # Lines count, not records: some are empty, and some inside quotes.
+    # Line numbers count lines, not records: some are empty, and some are inside quotes.
     good = '1,2,"two\n\nlines"\n\n3,4,x\n' * 20
     text = f"id,count,word\r\n{good}{wrong}\n{good}".encode()
     (tmp_path / f"a.{ending}").write_bytes(gzip.compress(text) if ending.endswith("gz") else text)
@@ -447,7 +447,7 @@ def test_a_name_that_says_nothing_is_told_beside_those_that_do(tmp_path, name, c
     assert main(["components", str(tmp_path / name)]) == 2
     assert "say what it is: --format text, csv" in capsys.readouterr().err
 
-    # Whoever reads text alone is not told that it is.
+    # Functions that only read text need no format.
     assert splits(tmp_path / name, format="text")[0].read() == b"1 2\n"
     assert rp.count_words(tmp_path / name, workers=1).values.tolist() == [1, 1]
     assert rp.grep("1", tmp_path / name)["line"].to_pylist() == [1]

@@ -1,4 +1,4 @@
-"""Every row of every kind of file is read by exactly one worker, and bad files are named in a sentence."""
+"""Exactly one worker reads each row of every kind of file, and bad files are reported in one sentence."""
 
 from __future__ import annotations
 
@@ -87,7 +87,7 @@ def test_shares_are_all_rows_in_order(write, name, world_size):
 
 @pytest.fixture
 def publish(write):
-    """Put a file where a URL finds it, which it returns."""
+    """Write a file to a place with a URL, and return the URL."""
     memory = fsspec.filesystem("memory")
 
     def publish(name):

@@ -1,4 +1,4 @@
-"""`Job.broadcast`: the caller's value on ranks, fetched when it is first used, once per host, also after failures."""
+"""`Job.broadcast`: the caller's value on ranks, fetched on first use, once per host, also after failures."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ TABLE = np.arange(100_000)
 
 
 def mapped() -> set[str]:
-    """The inodes of broadcast values that are mapped here."""
+    """Return the inodes of broadcast values mapped here."""
     return set(re.findall(r" (\d+) +/memfd:ripieno-value", Path("/proc/self/maps").read_text()))
 
 
@@ -52,7 +52,7 @@ def inode_of_use(comm, value, who):
 def test_a_rank_fetches_when_it_first_uses_a_value_and_shares_it_with_its_host():
     with rp.launch(workers=3, threads=1) as job, job.broadcast(TABLE) as value:
         (root, _, _), (_, one, _) = zip(*job.run(inode_of_use, value, [1]), strict=True)
-        # Rank 0 has it to give; rank 2 has not used it.
+        # Rank 0 holds it as the source; rank 2 has not used it.
         assert len(root) == 1 and one == root
         (_, _, before), (_, _, two) = zip(*job.run(inode_of_use, value, [2]), strict=True)
         assert before == set() and two == root

@@ -17,7 +17,7 @@ WORDS = np.array(["", "é", "日本", "a" * 40, "fig", *(f"word {number}" for nu
 
 
 def rows_of(rank: int, p: int, kind: str, dtype: str = "int64", width: int | None = None) -> rp.KeyValues:
-    """Small whole numbers, exact in every type and order; one key has half of the rows, rank 1 has none."""
+    """Return small integers, exact in every type and order; one key has half of the rows, rank 1 has none."""
     random = np.random.default_rng([rank, p, width or 0])
     count = 0 if rank == 1 else 400
     chosen = np.where(random.random(count) < 0.5, 3, random.integers(0, len(WORDS), count))
@@ -26,7 +26,7 @@ def rows_of(rank: int, p: int, kind: str, dtype: str = "int64", width: int | Non
 
 
 def grouped(p: int, *args) -> dict:
-    """All ranks' rows by key, in the order of the ranks."""
+    """Return all ranks' rows by key, in the order of the ranks."""
     groups: dict = {}
     for rank in range(p):
         rows = rows_of(rank, p, *args)
@@ -46,14 +46,14 @@ def assert_rows_equal(rows: rp.KeyValues, expected: dict, like: rp.KeyValues) ->
 
 
 def widened(dtype: str, op: str) -> str:
-    """The type of what comes out."""
+    """Return the result type."""
     if op not in ("sum", "prod") or dtype[0] not in "iu":
         return dtype
     return "uint64" if dtype[0] == "u" else "int64"
 
 
 def all_of(comm, rows: rp.KeyValues) -> rp.KeyValues:
-    """The results of all ranks, of which none has another's key."""
+    """Return the results of all ranks, which have disjoint keys."""
     together = comm.allgather(rows)
     assert len(set(listed(together.keys))) == len(together)
     return together
@@ -306,7 +306,7 @@ def test_ranks_that_differ_are_told_on_every_rank():
 
 
 def collectives(comm, kind):
-    """The collectives of one call in which rank 1, if there is one, has no rows."""
+    """Return the collectives of one call in which rank 1, if it exists, has no rows."""
     ids = [] if comm.rank == 1 else range(10)
     rows = rp.KeyValues(list(ids), np.ones(len(ids)))
     table = rp.Table({number + comm.rank: np.ones(3) for number in ids})
@@ -344,7 +344,7 @@ def collectives(comm, kind):
 )
 def test_ranks_agree_in_what_they_exchange_anyway(world, workers, kind, expected):
     if workers == 1 and kind == "allreduce of a table":
-        expected = ["allreduce"] * 2  # of what all ranks have alike
+        expected = ["allreduce"] * 2  # of values that are equal on all ranks
     assert world(workers).run(collectives, kind) == [expected] * workers
 
 

@@ -1,4 +1,4 @@
-"""Keys and values come from NumPy, lists, Arrow and frames, and go back, on the same memory where layouts agree."""
+"""Keys and values convert from and to NumPy, lists, Arrow and frames, without copies where layouts agree."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Frames by several keys: what is made of the rows of each key equals pandas, and polars where nulls are kept."""
+"""Frames grouped by several keys: results equal pandas, and polars where nulls are kept."""
 
 from __future__ import annotations
 

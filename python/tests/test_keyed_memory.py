@@ -1,4 +1,4 @@
-"""Beyond a memory limit rows go to temporary files, and nothing else changes."""
+"""Beyond a memory limit rows go to temporary files, with unchanged results."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ def same_within_a_limit(comm, folder, kind):
             )
             assert told["spilled_bytes"] == 0 < limited_told["spilled_bytes"]
             if combine is np.hypot:
-                # Rows that do not fit are folded in several goes.
+                # Rows that do not fit are reduced in several passes.
                 assert free.sorted().to_arrow().column("key").equals(limited.sorted().to_arrow().column("key"))
                 np.testing.assert_allclose(free.sorted().values, limited.sorted().values, rtol=1e-12)
             else:
@@ -90,6 +90,6 @@ def test_one_process_that_cannot_spill_says_so(tmp_path):
     with files_of_at_most(4096), pytest.raises(rp.SpillError, match=str(tmp_path)) as caught:
         emitter.add(rows_of(1, "string"))
 
-    # There is room again, but some of the rows are in and others are not.
+    # Memory is available again, but only some of the rows were added.
     assert_every_call_raises(caught.value, emitter, rows_of(1, "string"))
     assert os.listdir(tmp_path) == []

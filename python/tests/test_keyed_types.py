@@ -1,4 +1,4 @@
-"""Values under keys are those of pandas, in types that hold them, whichever way they come together."""
+"""Values under keys equal those of pandas, in types that can hold them, for every way of combining."""
 
 from __future__ import annotations
 
@@ -12,14 +12,14 @@ KEYS = [3, 1, 3, 1, 3, 2]
 
 
 def values_of(dtype: str) -> np.ndarray:
-    """Values of which the sums and products leave the small types."""
+    """Return values with sums and products outside the range of small types."""
     if dtype == "bool":
         return np.array([True, False, True, True, True, False])
     return np.array([100, 101, 102, 3, 99, 4], dtype)
 
 
 def type_of(dtype: str, op: str) -> str:
-    """What polars gives; pandas goes back to a small type where all results happen to fit."""
+    """Return polars' result type; pandas returns to a small type if all results happen to fit."""
     if op not in ("sum", "prod") or dtype.startswith("float"):
         return dtype
     return "uint64" if dtype.startswith("u") else "int64"
@@ -73,12 +73,12 @@ def test_partitions_of_tables_have_the_types_that_rows_under_keys_have(world, wo
     world(workers).run(tables)
 
 
-#: A value from which on a one is less than half a unit in the last place, and so lost in a sum of this type.
+#: From this value on, adding one is less than half a unit in the last place of the type, and is lost.
 LARGE = {"float16": 2.0**11, "float32": 2.0**24}
 
 
 def sums_of_short_floats(comm):
-    # An odd number of ones on each rank: a partial sum that is rounded before it travels changes the result.
+    # An odd number of ones on each rank: rounding a partial sum before sending it would change the result.
     for dtype, large in LARGE.items():
         ones = np.ones(5 if comm.rank else 6, dtype)
         ones[0] = 1 if comm.rank else large
@@ -108,7 +108,7 @@ def test_local_sums_of_short_floats_accumulate_in_float64():
         for one in values[1:]:
             table.add(3, np.array([one]))
         np.testing.assert_array_equal(table[3], expected, strict=True)
-    # So many keys that each part of the hashes has a table of its own.
+    # Enough keys that each part of the hash range has a separate table.
     keys = np.tile(np.arange(100_000), 9)
     values = np.ones(900_000, np.float32)
     values[:100_000] = 2.0**24

@@ -1,4 +1,4 @@
-"""Whatever rows are given as, any number of workers ends alike: with the same result, or the same words."""
+"""Results and errors do not depend on the kind of input or on the number of workers."""
 
 from __future__ import annotations
 
@@ -56,7 +56,7 @@ NOT_FINITE = {"NaN": np.nan, "infinity": np.inf}
 
 
 TABLE = pa.table(dict(zip("abc", ROWS.T.astype(np.float64), strict=True)))
-# Each is made anew: a stream flows once.
+# Each is created anew: a stream can be read only once.
 STREAMS = {
     "Arrow stream": TABLE.to_reader,
     "DuckDB relation": lambda: duckdb.from_arrow(TABLE),
@@ -65,7 +65,7 @@ STREAMS = {
 
 
 class OnlyStream:
-    """What has nothing of a frame but Arrow's protocol."""
+    """An object with Arrow's stream protocol, and nothing else of a frame."""
 
     def __init__(self, table):
         self.table = table

@@ -1,4 +1,4 @@
-"""K-means: any number of workers gives what one process gives, and that is what scikit-learn gives."""
+"""K-means: results do not depend on the number of workers, and equal scikit-learn's."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ def patches():
 
 
 def start_from(points, n_clusters, seed=0):
-    """Some rows, moved a little: of whole numbers as they are, rows would be exactly as far from two of them."""
+    """Return some rows, slightly moved: unmoved rows of whole numbers would be equally far from two of them."""
     random = np.random.default_rng(seed)
     rows = points[random.choice(len(points), n_clusters, replace=False)].astype(np.float64)
     return rows + random.random(rows.shape) * 0.01 * points.max()
@@ -176,7 +176,7 @@ def test_what_is_wrong_with_a_row_that_a_worker_has_already_names_it(world, digi
 
 @pytest.mark.parametrize("workers", [1, 2])
 def test_both_models_of_threads_give_the_same_bits(digits, workers):
-    """So many clusters that several threads are worth it."""
+    """Enough clusters for several threads."""
     fits = [
         rp.KMeans(100, workers=workers, threads=3, thread_model=model, random_state=0, max_iter=5).fit(digits)
         for model in ("fork-join", "bsp")

@@ -1,4 +1,4 @@
-"""`ripieno kubernetes`: what it writes, and what it refuses. Whether Kubernetes takes it is tested with the engines."""
+"""`ripieno kubernetes`: its output and its errors. The engine tests check that Kubernetes accepts the output."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ SCRIPT = 'import ripieno as rp\n\nprint(rp.init().rank, "ä: $(RANK)\\t")\n'
 
 @pytest.fixture
 def written(tmp_path, capsys):
-    """The resources that the command writes for a script train_me.py, by kind."""
+    """Return the resources that the command writes for a script train_me.py, by kind."""
     (tmp_path / "train_me.py").write_text(SCRIPT)
 
     def resources(*words: str) -> dict[str, Any]:
@@ -47,7 +47,7 @@ def test_a_script_becomes_a_gang_of_pods_that_know_where_to_meet(written):
     job, service = resources["Job"]["spec"], resources["Service"]["spec"]
     assert (job["completionMode"], job["completions"], job["parallelism"], job["backoffLimit"]) == ("Indexed", 3, 3, 0)
     assert pod(resources)["restartPolicy"] == "Never"
-    # So that SIGTERM ends a rank at once: it is not the first process of its namespace.
+    # SIGTERM then ends a rank immediately, because it is not the first process of its PID namespace.
     assert pod(resources)["shareProcessNamespace"] is True
     assert service["clusterIP"] == "None" and service["publishNotReadyAddresses"] is True
     assert service["selector"] == {"batch.kubernetes.io/job-name": "train-me"}
@@ -85,7 +85,7 @@ def test_a_secret_that_is_there_is_used(written):
 
 
 def test_every_attempt_has_a_token_of_its_own(written):
-    # Each Job, also one that a JobSet makes anew, has another UID.
+    # Each Job has another UID, also one recreated by a JobSet.
     for words in ((), ("--jobset",)):
         told = variables(written(*words))
         assert told["RIPIENO_ATTEMPT"] == {
@@ -167,7 +167,7 @@ def test_threads_are_told_to_the_rank_and_to_its_libraries(written):
     told = variables(written("--threads", "3", "--cpu", "8"))
 
     assert (told["RIPIENO_THREADS"], told["OMP_NUM_THREADS"]) == ("3", "3")
-    # By itself a rank finds out what its pod may use.
+    # A rank itself determines the CPUs of its pod.
     assert not {"RIPIENO_THREADS", "OMP_NUM_THREADS"} & set(variables(written("--cpu", "8")))
 
 

@@ -1,4 +1,4 @@
-"""Emulated clusters: rates, counters, names, pulled cables, runs; and that nothing is left of them."""
+"""Emulated clusters: rates, counters, names, pulled cables, runs, and complete removal."""
 
 from __future__ import annotations
 
@@ -28,12 +28,12 @@ needs_lab = pytest.mark.skipif(cannot_emulate is not None, reason=cannot_emulate
 COMMAND = [sys.executable, "-c", "import sys; from ripieno.cli import main; sys.exit(main())", "lab"]
 PAYLOAD_MBIT = 100 * blueprint.wire_share()
 PORT = 5000
-# A busy machine needs more than one attempt to fill a cable.
+# A busy machine needs several attempts to fill a cable.
 ATTEMPT_COUNT = 5
-# No program of these tests takes so long.
+# Longer than any program of these tests.
 PATIENCE_S = 60.0
 
-# What comes first has come at no known rate: neither its bytes nor its time count.
+# The first data arrives at an unknown rate: neither its bytes nor its time count.
 RECEIVE = """
 import socket, sys, time
 with socket.create_server((sys.argv[1], int(sys.argv[2]))) as server:
@@ -58,7 +58,7 @@ with socket.create_server((sys.argv[1], int(sys.argv[2]))) as server:
     while data := connection.recv(100):
         connection.sendall(data)
 """
-# Each line of the input is a time limit: sends a byte and says whether it came back in that time.
+# Each input line is a time limit: the program sends a byte and prints whether it returned in that time.
 ASK = """
 import socket, sys
 connection = socket.create_connection((sys.argv[1], int(sys.argv[2])))
@@ -74,26 +74,26 @@ for line in sys.stdin:
 
 @pytest.fixture(scope="module")
 def lab() -> Iterator[Lab]:
-    """Two racks of two hosts, whose uplinks are as slow as one host's cable."""
+    """Provide two racks of two hosts, with uplinks as slow as one host's cable."""
     with Lab(racks=2, hosts=2, rate="100mbit", uplink="100mbit") as lab:
         yield lab
 
 
 @pytest.fixture
 def name() -> str:
-    """Of a lab that no other run of these tests has."""
+    """Provide a lab name that no other run of these tests uses."""
     return f"test{os.getpid()}"
 
 
 @pytest.fixture
 def hasty(monkeypatch) -> None:
-    """Leaves the ranks of a run hardly any time when one has failed."""
+    """Give the ranks of a run hardly any time after a failure."""
     monkeypatch.setattr("ripieno.lab.run.LAST_WORDS_S", 0.1)
 
 
 @contextmanager
 def program(lab: Lab, host: int, source: str, *arguments: object, says: str = "") -> Iterator[subprocess.Popen[str]]:
-    """A Python program in a host, from when it has said so until the block ends."""
+    """Run a Python program in a host, from its first output until the block ends."""
     words = [sys.executable, "-c", source, *map(str, arguments)]
     with started(lab.command(lab.hosts[host], words), stdin=subprocess.PIPE) as child:
         if says:
@@ -103,7 +103,7 @@ def program(lab: Lab, host: int, source: str, *arguments: object, says: str = ""
 
 @contextmanager
 def started(words: list[str], **options: Any) -> Iterator[subprocess.Popen[str]]:
-    """A command until the block ends, however it does; one that says nothing for ever is killed before."""
+    """Run a command until the block ends. A silent command is killed earlier."""
     with subprocess.Popen(words, stdout=subprocess.PIPE, text=True, **options) as child:
         patience = threading.Timer(PATIENCE_S, child.kill)
         patience.start()
@@ -115,7 +115,7 @@ def started(words: list[str], **options: Any) -> Iterator[subprocess.Popen[str]]
 
 
 def transfer_mbit(lab: Lab, pairs: list[tuple[int, int]], size_bytes: int) -> float:
-    """Payload rate of transfers at the same time, summed."""
+    """Return the summed payload rate of simultaneous transfers."""
     with ExitStack() as stack:
         receivers = []
         for _, target in pairs:
@@ -129,7 +129,7 @@ def transfer_mbit(lab: Lab, pairs: list[tuple[int, int]], size_bytes: int) -> fl
 
 
 def best_mbit(lab: Lab, pairs: list[tuple[int, int]], size_bytes: int, enough: float) -> float:
-    """The first rate that is enough, or the best of several."""
+    """Return the first sufficient rate, or the best of several."""
     rates = []
     for _ in range(ATTEMPT_COUNT):
         rates.append(transfer_mbit(lab, pairs, size_bytes))
@@ -139,13 +139,13 @@ def best_mbit(lab: Lab, pairs: list[tuple[int, int]], size_bytes: int, enough: f
 
 
 def line(child: subprocess.Popen[str]) -> str:
-    """The next line that a program prints."""
+    """Return the next line of a program's output."""
     assert child.stdout is not None
     return child.stdout.readline().rstrip("\n")
 
 
 def ask(child: subprocess.Popen[str], timeout_s: float) -> str:
-    """What `ASK` answers."""
+    """Return the answer of `ASK`."""
     assert child.stdin is not None
     child.stdin.write(f"{timeout_s}\n")
     child.stdin.flush()
@@ -154,7 +154,7 @@ def ask(child: subprocess.Popen[str], timeout_s: float) -> str:
 
 @pytest.fixture
 def cli(capsys) -> Callable[..., CommandOutput]:
-    """``ripieno lab words`` in this process."""
+    """Run ``ripieno lab words`` in this process."""
 
     def run(*words: str) -> CommandOutput:
         try:
@@ -167,7 +167,7 @@ def cli(capsys) -> Callable[..., CommandOutput]:
 
 
 class CommandOutput(NamedTuple):
-    """What a command said."""
+    """The output of a command."""
 
     code: int
     out: str
@@ -175,7 +175,7 @@ class CommandOutput(NamedTuple):
 
 
 class Pipe:
-    """The reading end of a named pipe: what is written to it, and whether anybody still holds the other end."""
+    """The reading end of a named pipe: data written to it, and whether a writer still has it open."""
 
     def __init__(self, path: Path) -> None:
         self._end = os.open(path, os.O_RDONLY | os.O_NONBLOCK)
@@ -189,7 +189,7 @@ class Pipe:
         os.close(self._end)
 
     def read(self, byte_count: int, within_s: float) -> bytes:
-        """So many bytes, or what has come when the time is up or the last writer has gone."""
+        """Return this number of bytes, or those received before the timeout or the last writer's end."""
         data, deadline = b"", time.monotonic() + within_s
         while len(data) < byte_count and self._waiting.poll(max(0.0, deadline - time.monotonic()) * 1000):
             more = os.read(self._end, byte_count - len(data))
@@ -199,12 +199,12 @@ class Pipe:
         return data
 
     def closes(self, within_s: float) -> bool:
-        """Whether the last writer goes in time and without a further word."""
+        """Return whether the last writer ends in time and without further data."""
         return bool(self._waiting.poll(within_s * 1000)) and os.read(self._end, 1) == b""
 
 
 def traces(name: str) -> list[str]:
-    """Whatever there is of a lab: namespaces, processes inside, mounts, links of this machine, files."""
+    """Return all remains of a lab: namespaces, processes inside, mounts, links of this machine, files."""
     namespaces = subprocess.run(["ip", "netns", "list"], capture_output=True, text=True, check=True).stdout.split()
     links = json.loads(subprocess.run(["ip", "-json", "link"], capture_output=True, check=True).stdout)
     return [
@@ -217,7 +217,7 @@ def traces(name: str) -> list[str]:
 
 
 def pids_of(name: str) -> list[int]:
-    """Processes whose command line speaks of the lab."""
+    """Return the processes with the lab in their command line."""
     found = []
     for entry in Path("/proc").iterdir():
         if entry.name.isdigit() and int(entry.name) != os.getpid():
@@ -234,7 +234,7 @@ LINKS_BEFORE = {link.name for link in Path("/sys/class/net").iterdir()} if Path(
 
 
 def vanishes(name: str, but: list[str], within_s: float = 30.0) -> bool:
-    """Whether no other traces of a lab are left before the time is up; no child of this process takes it down."""
+    """Return whether no other remains of a lab exist before the timeout; no child of this process takes it down."""
     return comes_true(lambda: traces(name) == but, within_s)
 
 
@@ -387,7 +387,7 @@ def test_headers_of_every_frame_are_counted(lab):
     transfer_mbit(lab, [(0, 1)], 1_000_000)
     sent_bytes = (lab.counters()["h0"] - before["h0"]).sent_bytes
 
-    # Frames that are not full, and the beginning and end of the connection, are the rest.
+    # The rest is partly filled frames, and the start and end of the connection.
     assert 1_000_000 / blueprint.wire_share() < sent_bytes < 1.01 * 1_000_000 / blueprint.wire_share()
 
 
@@ -425,7 +425,7 @@ def test_a_pulled_cable_is_silent_and_a_healed_one_goes_on_with_the_same_connect
 
         lab.fail(cable)
         assert lab.silent() == {cable}
-        # Long enough to be sent again in vain.
+        # Long enough for failed retransmissions.
         assert ask(asking, 0.5) == "silence"
 
         lab.heal(cable)
@@ -447,7 +447,7 @@ def test_a_killed_host_says_nothing_to_its_peers(lab):
         assert lab.fail("h1", kill=True) == 1
         assert killed.wait(timeout=10) == -signal.SIGKILL
 
-        # A process that ends closes its connections; of a host without power nobody hears.
+        # A process that ends closes its connections; a host without power sends nothing.
         assert ask(asking, 0.3) == "silence"
         assert asking.poll() is None
     lab.heal("h1")
@@ -503,7 +503,7 @@ def test_a_rank_that_fails_ends_the_others_and_its_exit_code_comes_back(lab, cap
 
 @needs_lab
 def test_the_exit_code_is_the_culprits_and_not_that_of_ranks_that_heard_of_it(lab, capfd):
-    # Rank 0 hears that rank 1 leaves, and has ended by an exception before rank 1 ends.
+    # Rank 0 notices that rank 1 leaves, and ends with an exception before rank 1 ends.
     source = (
         "import os, select, sys, ripieno as rp\n"
         "comm = rp.init()\n"
@@ -533,7 +533,7 @@ def test_ranks_may_go_on_when_one_fails(lab, capfd, hasty):
 def test_a_run_that_takes_too_long_is_ended_with_all_that_it_started(lab, capfd):
     mark = f"77{os.getpid()}"
 
-    # The grandchild is in a session of its own, and nobody's child when its parent ends.
+    # The grandchild is in a separate session, and is orphaned when its parent ends.
     assert lab.run(["sh", "-c", f"setsid sleep {mark} & sleep {mark}"], timeout_s=0.5) == 124
 
     assert "after 0.5 s these ranks still ran: 0 on h0, 1 on h1, 2 on h2, 3 on h3" in capfd.readouterr().err
@@ -613,9 +613,9 @@ def test_a_named_lab_lives_until_it_is_taken_down(cli, name):
 @pytest.mark.parametrize(("ending", "code"), [("SIGINT", 130), ("SIGTERM", 143), ("SIGKILL", -9)])
 def test_no_process_of_a_run_outlives_its_command(lab, tmp_path, ending, code):
     os.mkfifo(tmp_path / "pipe")
-    # Whoever lives holds the pipe: a command and, in a session of its own, another on each host.
+    # Every living process holds the pipe: a command and another one in a separate session on each host.
     script = f"exec 3> {tmp_path}/pipe; setsid sh -c 'echo >&3; exec sleep 600' & echo >&3; wait"
-    # What a shell starts in the background ignores SIGINT, these tests perhaps too.
+    # Background processes of a shell ignore SIGINT, possibly including these tests.
     hear = "import signal; signal.signal(signal.SIGINT, signal.default_int_handler); "
     command = [*COMMAND[:2], hear + COMMAND[2], *COMMAND[3:], "run", "--name", lab.name, "sh", "-c", script]
     with Pipe(tmp_path / "pipe") as pipe, started(command) as running:
@@ -635,7 +635,7 @@ def test_a_lab_goes_with_its_owner(name, ending):
         "from ripieno.lab import Lab\n"
         f"with Lab(hosts=2, name={name!r}) as lab:\n"
         "    subprocess.Popen(lab.command(lab.hosts[0], ['sleep', '60']), stdout=subprocess.DEVNULL)\n"
-        # It holds whatever the owner holds, and outlives it.
+        # It holds the owner's descriptors and outlives it.
         "    child = os.fork() or signal.pause()\n"
         "    print(child, flush=True)\n"
         "    sys.stdin.read()\n"
@@ -682,7 +682,7 @@ def test_what_a_killed_command_left_is_removed_by_the_next(monkeypatch, name):
     assert not traces(name)
 
     assert subprocess.run(killed).returncode == -signal.SIGKILL
-    # Those of other users of this machine are left alone.
+    # Keep the test away from labs of other users of this machine.
     monkeypatch.setattr(registry, "names", lambda: [name])
     with Lab(hosts=1, name=f"other{os.getpid()}"):
         assert not traces(name)
@@ -690,7 +690,7 @@ def test_what_a_killed_command_left_is_removed_by_the_next(monkeypatch, name):
 
 @needs_lab
 def test_a_machine_without_namespaces_is_left_without(name):
-    # In a view of files of its own there is nothing in /run, not even what iproute2 keeps there.
+    # In a separate mount namespace /run is empty, without iproute2's files.
     clear = "umount --recursive --lazy /run/netns 2> /dev/null; mount -t tmpfs none /run"
     use = '"$@" up --hosts 2 && grep -q /run/netns /proc/self/mountinfo && "$@" run hostname && "$@" down'
     look = "echo left:; ls -A /run; grep -o /run/netns /proc/self/mountinfo"

@@ -1,4 +1,4 @@
-"""Ranks that lack what a link to another needs, descriptors or memory: they are named themselves, with what to do."""
+"""Ranks that lack descriptors or memory for a link to another rank: the error names them and a remedy."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ import ripieno as rp
 
 
 def exhaust(what: str) -> None:
-    """Let this process have no more descriptors, or 64 MiB more of memory."""
+    """Leave this process no more descriptors, or only 64 MiB more memory."""
     size_bytes = int(Path("/proc/self/statm").read_text().split()[0]) * resource.getpagesize()
     kinds = {"descriptors": (resource.RLIMIT_NOFILE, 3), "memory": (resource.RLIMIT_AS, size_bytes + (64 << 20))}
     kind, value = kinds[what]
@@ -20,10 +20,10 @@ def exhaust(what: str) -> None:
 
 
 def borrow(comm: rp.Communicator, what: str, mark: Path) -> None:
-    """Rank 1 lacks something to map what rank 0 lends it."""
-    # 512 MiB, of which nothing is written.
+    """Rank 1 lacks a resource for mapping shared memory of rank 0."""
+    # 512 MiB, none of which is written.
     lent = rp.empty(1 << 26, np.float64)
-    # The link is there now.
+    # The link exists now.
     comm.broadcast(out=np.ones(3))
     if comm.rank == 1:
         exhaust(what)
@@ -31,7 +31,7 @@ def borrow(comm: rp.Communicator, what: str, mark: Path) -> None:
 
 
 def connect(comm: rp.Communicator, what: str, mark: Path) -> None:
-    """Rank 1 lacks something to open the first link between it and rank 2."""
+    """Rank 1 lacks a resource for opening the first link between it and rank 2."""
     if comm.rank == 1:
         exhaust(what)
         comm.send_into(np.ones(3), 2)
@@ -40,10 +40,10 @@ def connect(comm: rp.Communicator, what: str, mark: Path) -> None:
 
 
 def accept(comm: rp.Communicator, what: str, mark: Path) -> None:
-    """Rank 1 lacks something to take the first connection of rank 0."""
+    """Rank 1 lacks a resource for accepting the first connection of rank 0."""
     if comm.rank == 1:
         exhaust(what)
-        # Which takes no descriptor.
+        # This needs no descriptor.
         mark.mkdir()
         comm.recv(0, out=np.ones(3))
     elif comm.rank == 0:
@@ -53,7 +53,7 @@ def accept(comm: rp.Communicator, what: str, mark: Path) -> None:
 
 
 def share(comm: rp.Communicator, what: str, mark: Path) -> None:
-    """Rank 1 lacks something for a broadcast variable."""
+    """Rank 1 lacks a resource for a broadcast variable."""
     if comm.rank == 1:
         exhaust(what)
     comm.broadcast_variable(1 if comm.rank == 0 else None)

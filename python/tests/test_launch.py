@@ -1,4 +1,4 @@
-"""Jobs: what reaches the workers, what comes back, and what is left when something goes wrong."""
+"""Jobs: arguments, results, and cleanup after failures."""
 
 from __future__ import annotations
 
@@ -203,7 +203,7 @@ def test_programs_run_in_the_callers_current_directory(tmp_path, monkeypatch):
             (tmp_path / name).mkdir()
             monkeypatch.chdir(tmp_path / name)
             assert job.run(lambda comm: os.getcwd()) == [str(tmp_path / name)] * 2
-        # A program may leave the directory, and later ones find themselves there.
+        # A program may change the directory, which persists for later programs.
         assert job.run(lambda comm: os.chdir("/")) == [None, None]
         assert job.run(lambda comm: os.getcwd()) == ["/", "/"]
 
@@ -256,7 +256,7 @@ def test_events_reach_the_caller_with_their_rank(workers):
 
 def test_events_travel_only_while_somebody_listens():
     def program(comm):
-        # What cannot be sent is noticed where it is sent.
+        # A value that cannot be sent would raise an error here.
         comm.emit({"rank": comm.rank, "lock": threading.Lock()})
 
     with rp.launch(workers=2) as job:
@@ -307,7 +307,7 @@ class Custom(Exception):
 
 
 class Stubborn(Exception):
-    """Cannot be made again from its arguments."""
+    """An exception that cannot be recreated from its arguments."""
 
     def __init__(self, code, text):
         super().__init__(f"{code}: {text}")
@@ -486,7 +486,7 @@ def test_a_closed_job_says_that_it_is_over(world):
         job.run(ranks)
 
 
-# What a job outlives
+#: Survived failures
 
 
 def meet_a_mismatch(comm):
@@ -567,7 +567,7 @@ FAILURES = [meet_a_mismatch, lose_rank_1, raise_where_all_look, leave_one_comput
 FAILURES += [lambda comm: undefined]  # noqa: F821
 
 
-# Others are in test_nothing_is_left_of_jobs_that_have_outlived_failures.
+# More cases are in test_nothing_is_left_of_jobs_that_have_outlived_failures.
 @pytest.mark.parametrize(
     "program",
     [lose_rank_1, leave_one_computing, *exhaustively(meet_a_mismatch, raise_where_all_look, FAILURES[-1])],
@@ -672,7 +672,7 @@ def test_a_trace_has_what_was_done_before_and_after_a_failure(tmp_path):
     assert {"barrier", "allreduce"} <= names
 
 
-# The communicator of a program
+#: The communicator of a program
 
 
 @pytest.mark.parametrize("workers", [1, 2])
@@ -682,7 +682,7 @@ def test_init_inside_a_program_is_its_communicator_in_threads_too(world, workers
             return rp.init() is comm, pool.submit(rp.init).result() is comm
 
     assert world(workers).run(program) == [(True, True)] * workers
-    # What a script that no launcher has started gets is still its own.
+    # A process without a launcher still has no communicator of a job.
     assert running.of_this_process() is None
 
 
@@ -833,7 +833,7 @@ def test_a_value_released_while_ranks_have_ended_starts_none():
         assert job.pids == pids and gone_within(0, pids)
 
 
-# What cannot be sent, or is raised elsewhere
+#: Values that cannot be sent, and errors raised elsewhere
 
 
 @pytest.mark.parametrize("workers", [1, 2])
@@ -852,7 +852,7 @@ def test_a_result_that_cannot_travel_names_its_rank():
 
 
 class Unreadable:
-    """An object whose pickle cannot be loaded."""
+    """An object with a pickle that cannot be loaded."""
 
     def __reduce__(self):
         return int, ("x",)
@@ -920,7 +920,7 @@ def test_wrong_options_are_named(options, sentence):
         rp.launch(**options)
 
 
-# What is left behind
+#: Remains
 
 
 def shared_mappings() -> int:
@@ -989,7 +989,7 @@ WAITS = ["time.sleep(100)", "comm.recv((comm.rank + 1) % 3)"]
 
 
 def start_launcher(folder: Path, wait: str) -> tuple[subprocess.Popen, list[int]]:
-    """A launcher whose workers are all busy, with their process ids."""
+    """Return a launcher with busy workers, and their PIDs."""
     script = folder / "launcher.py"
     script.write_text(textwrap.dedent(LAUNCHER).replace("{wait}", wait))
     launcher = subprocess.Popen(
@@ -1005,7 +1005,7 @@ def start_launcher(folder: Path, wait: str) -> tuple[subprocess.Popen, list[int]
 def test_ctrl_c_ends_all_workers_without_noise(tmp_path, wait):
     launcher, pids = start_launcher(tmp_path, wait)
 
-    # A terminal sends it to the whole process group.
+    # A terminal sends the signal to the whole process group.
     os.killpg(launcher.pid, signal.SIGINT)
     _, errors = launcher.communicate(timeout=20)
 
@@ -1187,7 +1187,7 @@ def waits_until_a_signal(comm):
         threading.Timer(0.2, os.kill, (os.getpid(), signal.SIGUSR1)).start()
         comm.recv(1)
     else:
-        # Nobody sets it: rank 0 waits until the signal comes, this rank until the job ends.
+        # Never set: rank 0 waits until the signal arrives, this rank until the job ends.
         threading.Event().wait(20)
 
 
@@ -1197,12 +1197,12 @@ def test_what_a_signals_handler_raises_in_a_collective_is_what_the_caller_gets(w
 
 
 class Heard(Exception):
-    """What the handler of a signal raises."""
+    """Raised by the handler of a signal."""
 
 
 @pytest.fixture
 def heard_signal() -> Iterator[int]:
-    """A signal whose handler raises; and threads that run until they wait."""
+    """Provide a signal with a handler that raises, and threads that run until they wait."""
 
     def hear(number: int, frame: FrameType | None) -> None:
         raise Heard
@@ -1218,7 +1218,7 @@ def test_a_signal_that_another_thread_gets_just_before_a_wait_ends_it(heard_sign
     waits = threading.Event()
 
     def get_signal() -> None:
-        # This thread goes on when the main thread has nothing left to do before it waits.
+        # This thread continues once the main thread has nothing to do but the wait.
         waits.wait()
         signal.pthread_kill(threading.get_ident(), heard_signal)
 

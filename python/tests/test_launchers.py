@@ -1,4 +1,4 @@
-"""What launchers say of their ranks, from environments that they have really made; where ranks meet, and the token."""
+"""Detection of launchers, from recorded environments; rendezvous addresses, and the token."""
 
 from __future__ import annotations
 
@@ -90,7 +90,7 @@ def test_jobs_steps_and_attempts_differ_in_their_identity():
 
 
 def test_a_rank_computes_with_its_share_of_the_cores_that_the_job_has():
-    # Of 8 cores; those of STEP are 1 of this node, and Open MPI's are bound.
+    # Out of 8 cores; STEP has 1 core of this node, and Open MPI's are bound.
     assert detect(recorded.HYDRA).threads(8) == 2
     assert detect(recorded.STEP | {"SLURM_CPUS_ON_NODE": "8"}).threads(8) == 8
     assert LaunchedRank("Slurm", 0, 8, 0, 4, cores=16).threads(4) == 4
@@ -306,7 +306,7 @@ MEET = "import ripieno as rp, sys; sys.exit(rp.init().allreduce(1) != 2)"
 
 
 def start(directory: Path, job: str, rank: int) -> subprocess.Popen[bytes]:
-    """A rank of a job of torchrun's that meets there."""
+    """Start a rank of a torchrun job with its rendezvous there."""
     own = {"RANK": str(rank), "TORCHELASTIC_RUN_ID": job, "RIPIENO_DIRECTORY": str(directory)}
     return subprocess.Popen([sys.executable, "-c", MEET], env={**os.environ, **TORCHRUN, **own})
 

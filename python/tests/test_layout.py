@@ -1,4 +1,4 @@
-"""Layouts: networkx's positions, the same bits with any number of workers."""
+"""Layouts: networkx's positions, bitwise equal for any number of workers."""
 
 from __future__ import annotations
 
@@ -72,7 +72,7 @@ def test_a_fit_goes_on_from_its_checkpoint_to_the_same_bits(world, tmp_path, mon
     assert (found.resumed_from_, found.n_iter_, expected.resumed_from_) == (4, 12, None)
     assert [event["iteration"] for event in heard] == list(range(5, 13))
     assert found.positions_.tobytes() == expected.positions_.tobytes()
-    # What is kept always has an iteration left, so that there is something to report.
+    # A checkpoint always has an iteration left, so that a report can be made.
     assert 0 < model.fit(TORUS).resumed_from_ < 12
 
 

@@ -1,4 +1,4 @@
-"""Tasks of a rank on its threads: whoever is free takes a part, and an error names its part."""
+"""Tasks of a rank on its threads: a free thread takes the next part, and an error names its part."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ def test_results_come_in_the_order_of_the_parts(comm):
     gates = [threading.Event() for _ in range(3)]
 
     def last_first(part):
-        """Each waits for the one after it."""
+        """Each task waits for the next one."""
         if part < 2:
             assert gates[part + 1].wait(30)
         gates[part].set()

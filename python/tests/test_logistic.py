@@ -40,7 +40,7 @@ def test_scikit_learn_finds_nothing_wrong(estimator, check):
 
 
 def objective(model, C, rows, y, weights):
-    """Scikit-learn's: half the squared weights plus C times the losses."""
+    """Return scikit-learn's objective: half the squared weights plus C times the losses."""
     chances = model.predict_proba(rows)[np.arange(len(y)), np.searchsorted(model.classes_, y)]
     weights = np.ones(len(y)) if weights is None else weights
     return 0.5 * (model.coef_**2).sum() - C * (weights * np.log(chances)).sum()
@@ -182,7 +182,7 @@ def test_iterations_are_told_and_reported(world):
 
 
 def _killed_after(iteration, folder, solver, workers):
-    """Fits in a process that ends without a word after an iteration."""
+    """Fit in a process that is killed after an iteration."""
     program = f"""if __name__ == "__main__":
     import os, signal, sys
     sys.path.insert(0, {os.path.dirname(__file__)!r})
@@ -197,7 +197,7 @@ def _killed_after(iteration, folder, solver, workers):
     fit.set_params(on_iteration=on_iteration).fit(X, LABELS[4])
 """
     assert subprocess.run([sys.executable, "-c", program], timeout=120, check=False).returncode == -signal.SIGKILL
-    # Workers may outlive it for a moment; they have the checkpoint open as long.
+    # Workers may outlive it briefly; they keep the checkpoint open until they end.
     kept = os.open(folder / "logistic", os.O_RDONLY | os.O_DIRECTORY)
     fcntl.flock(kept, fcntl.LOCK_EX)
     os.close(kept)
@@ -230,7 +230,7 @@ def test_a_checkpoint_is_of_one_fit(world, tmp_path, workers):
     with pytest.raises(rp.CheckpointError, match="another fit: columns was 6 there and is 5 here"):
         clone(first).fit(X[:, :5], LABELS[2])
 
-    # No place is left: the same iterations.
+    # Without remaining iterations, the result is the same.
     again = clone(first).fit(X, LABELS[2])
     assert again.resumed_from_ == again.n_iter_ == 3
     np.testing.assert_array_equal(again.coef_, first.coef_)
@@ -249,7 +249,7 @@ def test_columns_of_very_different_sizes_take_few_iterations(world, solver, fit_
     for kind in (np.asarray, csr_matrix):
         model = rp.LogisticRegression(solver=solver, fit_intercept=fit_intercept, tol=1e-6, engine=world(2))
         model.fit(kind(rows), y)
-        # Without an estimate of the second derivatives these are hundreds.
+        # Without a second-order estimate hundreds are needed.
         assert model.n_iter_ < 40
 
 

@@ -1,4 +1,4 @@
-"""Ids looked up among others."""
+"""Lookup of ids in sorted ids."""
 
 from __future__ import annotations
 

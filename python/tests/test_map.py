@@ -1,4 +1,4 @@
-"""`Job.map`: items that ranks take one by one, and results that come as they are found."""
+"""`Job.map`: ranks take items one by one, and results arrive in order of completion."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Iterative map-reduce: results, what stays on the workers, and what travels."""
+"""Iterative map-reduce: results, data kept on workers, and transferred data."""
 
 from __future__ import annotations
 
@@ -117,7 +117,7 @@ def test_a_partitioner_places_keys_and_what_is_too_much_goes_to_disk(world):
         blocks = job.step()
 
     parities = [block[0] for block in blocks]
-    # Odd keys live on rank 0, whose blocks come first.
+    # Rank 0 owns odd keys, and its blocks come first.
     assert parities == sorted(parities, reverse=True) and all(block[2] for block in blocks)
     assert [sum(block[1] for block in blocks if block[0] == each) for each in (0, 1)] == [15_000, 15_000]
 
@@ -147,7 +147,7 @@ def test_the_example_of_the_docstring_runs():
     assert results.attempted and not results.failed
 
 
-# What stays and what travels
+#: Kept and transferred data
 
 
 @pytest.mark.parametrize(
@@ -260,7 +260,7 @@ def test_local_reduction_sends_what_one_of_eight_tasks_gives(world):
             assert (result.values == 16).all() and len(result) == len(keys)
             return job.statistics[-1].shuffle.bytes
 
-    # Half of the rows of each rank have their home on the other one.
+    # Half of the rows of each rank belong to the other rank.
     assert sent_bytes(True) == pytest.approx(len(keys) * 101 * 8, rel=0.05)
     assert sent_bytes(True) / sent_bytes(False) == pytest.approx(1 / 8, rel=0.02)
 

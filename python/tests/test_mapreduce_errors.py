@@ -1,4 +1,4 @@
-"""Iterative map-reduce when something is wrong: functions that raise or give other things, workers that die."""
+"""Errors in iterative map-reduce: functions that raise or return wrong values, and workers that die."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ def test_what_map_raises_comes_to_the_caller_with_task_and_partition(threads):
 
 
 def only_once(part, _):
-    """A table of the first task; other tasks must not run."""
+    """Return a table for the first task; other tasks must not run."""
     assert part == 0
     return {1: np.ones(1)}
 

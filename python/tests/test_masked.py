@@ -1,4 +1,4 @@
-"""What a masked array hides is never taken for a value."""
+"""Masked elements of arrays are never used as values."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Multidimensional scaling: scikit-learn's numbers and contract, the same bits with any number of workers."""
+"""Multidimensional scaling: scikit-learn's numbers and contract, bitwise equal for any number of workers."""
 
 from __future__ import annotations
 
@@ -27,13 +27,13 @@ random = np.random.default_rng(0)
 POINTS = random.normal(size=(70, 6))
 D = cdist(POINTS, POINTS)
 WHOLE = np.rint(D * 1000).astype(np.int16)
-#: A fifth of all pairs is missing; the others count differently.
+#: A fifth of all pairs is missing; the others have different weights.
 W = random.integers(1, 4, size=D.shape) * (random.random(D.shape) < 0.8)
 W = np.triu(W, 1) + np.triu(W, 1).T
 
 
 def by_hand(D, X, weights, iterations):
-    """Positions after some steps of majorization, with a pseudo-inverse."""
+    """Return the positions after some majorization steps with a pseudo-inverse."""
     weights = np.where(np.eye(len(D)), 0.0, weights)
     inverse = np.linalg.pinv(np.diag(weights.sum(axis=1)) - weights)
     for _ in range(iterations):
@@ -51,7 +51,7 @@ def centred(X):
     return X - X.mean(axis=0)
 
 
-#: Checks that a matrix of dissimilarities fails, and why.
+#: Estimator checks that a matrix of dissimilarities fails, with reasons.
 UNLIKE_SCIKIT_LEARN = {
     "check_estimators_nan_inf": "the matrix of this check has 5 rows and 3 columns, which is said before its NaN",
     "check_positive_only_tag_during_fit": "a negative value is named by its row and column, in other words",
@@ -177,7 +177,7 @@ def test_files_are_read_by_their_rows(world, tmp_path, workers, array):
 
 @everywhere
 def test_annealing_finds_less_stress_than_most_starts(world, workers):
-    # Points on a ring, of which one dimension is wanted, have many local minima.
+    # Points on a ring, embedded in one dimension, have many local minima.
     angles = np.linspace(0, 2 * np.pi, 40, endpoint=False)
     ring = cdist(*2 * [np.stack([np.cos(angles), np.sin(angles), 0.1 * np.arange(40)], axis=1)])
     starts = [rp.MDS(2, random_state=seed, engine=world(workers)).fit(ring).stress_ for seed in range(5)]

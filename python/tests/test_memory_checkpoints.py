@@ -1,4 +1,4 @@
-"""Checkpoints in the memory of the ranks: what is kept is what comes back, as long as somebody has it."""
+"""Checkpoints in the memory of the ranks: restored contents equal the stored ones as long as one rank holds them."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ ROUNDS = 30
 
 
 def add_up(comm, folder, victims, at):
-    """A sum over rounds that all ranks have; the round in which a rank dies is the only one that is done again."""
+    """Sum over rounds of all ranks. After a death only the current round is repeated."""
     number, total = comm.restore("sum") or (0, np.zeros(100))
     begun = number
     while number < ROUNDS:
@@ -38,12 +38,12 @@ def test_what_all_ranks_share_is_there_as_long_as_one_lives(tmp_path, policy, vi
         with pytest.warns(RuntimeWarning):
             results = job.run(add_up, tmp_path, victims, at)
         assert results == [(at, ROUNDS * (ROUNDS + 1) / 2, True)] * (3 if policy == "respawn" else 3 - len(victims))
-        # Another program finds nothing, and begins from the start.
+        # Another program finds no checkpoint, and starts from the beginning.
         assert job.run(add_up, tmp_path, (), 0)[0][0] == 0
 
 
 def keep_rows(comm, folder, victims, rows):
-    """Each rank keeps its rows; those of the dead go to others, and none is lost."""
+    """Each rank keeps its rows. Rows of dead ranks move to others, and none is lost."""
     kept = comm.restore("rows")
     if kept is None:
         kept = {comm.rank: np.array_split(rows, comm.world_size)[comm.rank]}
@@ -73,13 +73,13 @@ def test_what_ranks_have_of_their_own_goes_to_their_neighbours(tmp_path, policy,
 def test_neighbours_that_die_together_take_a_state_with_them(tmp_path):
     with rp.launch(workers=4, threads=1, on_failure="shrink") as job, pytest.warns(RuntimeWarning):
         results = job.run(keep_rows, tmp_path, (1, 2), np.arange(103))
-    # Rank 1's is lost, so all begin anew.
+    # Rank 1's checkpoint is lost, so all start anew.
     assert sorted(chain.from_iterable(mine for _, mine in results)) == list(range(103))
     assert [ranks for ranks, _ in results] == [[0], [1]]
 
 
 def half_written(comm, folder):
-    """A rank that dies within a checkpoint leaves the one before."""
+    """Die on one rank within a checkpoint, which leaves the previous one."""
     kept = comm.restore("state")
     if kept is None:
         comm.checkpoint("state", "old")

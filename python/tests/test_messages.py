@@ -1,4 +1,4 @@
-"""Messages by tags and from whoever is first, groups that their members make, and waits for the first of several."""
+"""Messages by tags and from any source, groups created by their members, and waits for the first of several."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from numpy.testing import assert_array_equal
 def by_tags(comm):
     if comm.rank == 0:
         for source in range(1, comm.world_size):
-            # In another order than that in which they were sent.
+            # Received in a different order than sent.
             assert_array_equal(comm.recv(source, tag=2), np.arange(5) + source)
             assert comm.recv(source, tag=1) == {"from": source}
             out = np.empty(3)
@@ -39,7 +39,7 @@ def from_anybody(comm):
         for rank in range(1, others + 1):
             assert [each.tag for each in came if each.source == rank] == [rank, 99], "not in the order of the sender"
         assert all(each.value == "x" * 1000 * each.source for each in came)
-        # Those that are through have entered a collective already.
+        # Ranks that have finished are already in a collective.
         untagged = [comm.recv(envelope=True) for _ in range(others)]
         assert sorted(each.source for each in untagged) == list(range(1, others + 1))
         assert all(each.tag is None for each in untagged)
@@ -145,7 +145,7 @@ COLLECTIVES = {
 
 
 def passing_each_other(comm, length):
-    """Messages of rank 1 to rank 0, each beside one of the collectives that it is received or sent behind."""
+    """Send messages from rank 1 to rank 0, each received or sent beside one of the collectives."""
     for collective in COLLECTIVES.values():
         for receives_first in (True, False):
             for into, tag in ((None, None), (np.empty(length), None), (None, 7), (np.empty(length), rp.ANY_TAG)):
@@ -232,7 +232,7 @@ def members_only(comm):
                 assert part.first_ranks == members
                 assert part.allgather(comm.rank) == members
                 assert part.allreduce(1) == size
-    # Groups that overlap, and splits between them.
+    # Overlapping groups, and splits between them.
     halves = comm.split(comm.rank % 2)
     pairs = [comm.group([low, low + 1]) for low in range(comm.world_size - 1) if comm.rank in (low, low + 1)]
     assert all(pair.allreduce(1) == 2 for pair in pairs)

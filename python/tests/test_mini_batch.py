@@ -1,4 +1,4 @@
-"""MiniBatchKMeans: scikit-learn's steps, wherever the rows are, and its contract."""
+"""MiniBatchKMeans: scikit-learn's steps and contract, for any placement of rows."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from varied import exhaustively
 
 everywhere = pytest.mark.parametrize("workers", [3, *exhaustively(1, 2)])
 SEED = 5
-# Batches are drawn by row number, as scikit-learn's own draws them.
+# Batches are drawn by row index, as in scikit-learn.
 EXPECTED_FAILURES = {
     f"check_sample_weight_equivalence_on_{kind}_data": "batches are drawn by row number, not by weight"
     for kind in ("dense", "sparse")
@@ -40,7 +40,7 @@ def test_partial_fits_are_those_of_scikit_learn(world, digits, workers, dtype):
     weights = np.random.default_rng(SEED).random(len(X))
     ours = rp.MiniBatchKMeans(30, init=start, engine=world(workers))
     theirs = SklearnMiniBatchKMeans(30, init=start, n_init=1, reassignment_ratio=0)
-    # A batch of two rows leaves ranks without any.
+    # A batch of two rows leaves some ranks without rows.
     for first, end in [(0, 400), (400, 402), (402, 1500)]:
         ours.partial_fit(X[first:end], sample_weight=weights[first:end])
         theirs.partial_fit(X[first:end].astype(np.float64), sample_weight=weights[first:end])

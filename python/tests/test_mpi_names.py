@@ -1,4 +1,4 @@
-"""The names of mpi4py on ranks of Ripieno: what its demonstrations do, without them."""
+"""The mpi4py-compatible names: the programs of mpi4py's demonstrations, rewritten."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The native regroup, below `comm.regroup`: arrays, waves, exceptions. The programs check on every rank."""
+"""The native regroup below `comm.regroup`: arrays, waves, exceptions. The programs check on every rank."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ def aggregation(comm, keys, values, combine="sum", **options) -> _native.Aggrega
 
 
 def dealt(comm) -> list[int]:
-    """A thousand keys from each of the ranks: which of them come here."""
+    """Return this rank's keys among a thousand keys from each rank."""
     random = np.random.default_rng(comm.rank)
     keys, values = random.integers(-500, 500, 20_000), np.ones(20_000)
     seen: list[_native.Block] = []

@@ -1,4 +1,4 @@
-"""What is installed is no larger than it has to be."""
+"""Installed files stay within their size limits."""
 
 from __future__ import annotations
 
@@ -8,5 +8,5 @@ from ripieno import _native
 
 
 def test_the_native_module_comes_without_symbols():
-    # The names of the sections of an ELF file are in it.
+    # An ELF file contains the names of its sections.
     assert b"\0.symtab\0" not in Path(_native.__file__).read_bytes(), "build it anew: make setup strips it"

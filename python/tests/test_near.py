@@ -1,4 +1,4 @@
-"""Near assignment: it loses little, says how much, and finds the same for any number of workers."""
+"""Near assignment: a small, measured loss, equal for any number of workers."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ K = 300
 
 @pytest.fixture(scope="module")
 def rows():
-    """Bytes around two hundred places."""
+    """Return rows of bytes around two hundred centres."""
     random = np.random.default_rng(SEED)
     places = random.integers(40, 216, size=(200, 12))
     return (places[random.integers(200, size=4000)] + random.integers(-30, 31, size=(4000, 12))).astype(np.uint8)
@@ -74,7 +74,7 @@ def test_an_exact_fit_loses_nothing(rows):
 def test_what_is_lost_decides_how_many_groups_are_probed(rows):
     passes = NearPasses(WeightedRows(rows, None, 0, len(rows)), 10_000, threads=1)
     first = FIRST_PROBES / 400
-    # The first pass has no centroids to go on from, so what it loses says nothing of others.
+    # The first pass has no previous centroids, so its loss does not predict that of later passes.
     for sums, expected in [
         ((512.0, 110.0, 100.0), first),
         ((512.0, 110.0, 100.0), 2 * first),

@@ -1,4 +1,4 @@
-"""Ripieno as a backend of networkx: the same results, by networkx's own tests and beside networkx itself."""
+"""Ripieno as a backend of networkx: the same results, by networkx's own tests and compared with networkx."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ GRAPHS = {
 
 @pytest.fixture(autouse=True)
 def quiet_cache(monkeypatch):
-    """networkx warns of graphs that it has converted already."""
+    """Silence networkx's warnings about converted graphs."""
     monkeypatch.setattr(nx.config, "warnings_to_ignore", {"cache"})
 
 

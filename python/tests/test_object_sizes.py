@@ -1,4 +1,4 @@
-"""Objects of all sizes near those that travel in the first message come as they were, whoever has a longer one."""
+"""Objects of sizes around the limit of the first message arrive unchanged, also if one rank's is longer."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ import pytest
 from ripieno._native import FRAME_ROOM_BYTES
 from ripieno.wire import objects
 
-#: More than a frame, and few enough steps to meet every bound.
+#: Beyond the size of a frame, in steps small enough to hit every limit.
 SIZES = [*range(0, FRAME_ROOM_BYTES + 80, 3), 1000, 1025, 5000]
 
 
@@ -34,7 +34,7 @@ def carried(comm, kind):
     ranks = range(comm.world_size)
     for size in SIZES:
         for longer in (0, 40):
-            # The last rank's is longer than those of the others.
+            # The last rank's object is longer than the others'.
             sizes = [size + longer * (rank == ranks[-1]) for rank in ranks]
             every = [value_of(kind, sizes[rank], rank) for rank in ranks]
             mine = every[comm.rank]
@@ -108,7 +108,7 @@ def test_ranks_may_give_short_and_long_objects_of_all_kinds(everywhere):
 
 
 class Interrupted:
-    """Is interrupted the first time that it is pickled."""
+    """Raises KeyboardInterrupt the first time that it is pickled."""
 
     count = 0
 

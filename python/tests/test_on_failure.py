@@ -1,4 +1,4 @@
-"""Jobs that go on when ranks are lost: on those that are left, or with others in their place."""
+"""Jobs that survive the loss of ranks: on the remaining ranks, or with replacements."""
 
 from __future__ import annotations
 
@@ -16,14 +16,14 @@ from stand_in_engine import StandIn
 from strikes import strike_once
 from watching import comes_true, gone_within, open_descriptors
 
-#: Far more than a machine needs that is busy, and less than any wait that is not the one at hand.
+# Far more than a busy machine needs, and less than all other timeouts.
 HANGS_S = 40.0
 WORKERS = 4
 POLICIES = ["shrink", "respawn"]
 
 
 def sums(comm, table, folder, victims, signal_number):
-    """What every collective of a world without the lost ranks, or with others for them, gives."""
+    """Return the results of every collective in a world without the lost ranks, or with replacements for them."""
     before = comm.allreduce(np.ones(3))
     strike_once(comm, folder, victims, signal_number)
     total = comm.allreduce(np.full(1000, comm.rank + 1.0))
@@ -32,7 +32,7 @@ def sums(comm, table, folder, victims, signal_number):
 
 
 def right(results, world_size):
-    """Whether that is what all ranks of a world of this size have got."""
+    """Return whether these are the results of all ranks of a world of this size."""
     total = world_size * (world_size + 1) / 2
     return [each[:-1] for each in results] == [
         (rank, world_size, world_size, total, list(range(world_size)), 10 * rank) for rank in range(world_size)
@@ -50,12 +50,12 @@ def test_a_program_begins_again_without_the_dead_or_with_others_for_them(tmp_pat
         with pytest.warns(RuntimeWarning, match=rf"killed by SIGKILL.*sums begins again on {left} rank"):
             results = job.run(sums, table, tmp_path, victims, signal.SIGKILL)
         assert right(results, left) and job.workers == left
-        # Two may die one after the other, the second one when they meet; then all are started anew.
+        # Two may die in sequence, the second during the rendezvous; then all ranks are restarted.
         assert set(job.lost) <= set(victims) and job.lost
         if len(victims) == 1:
             living = [pid for rank, pid in enumerate(pids) if rank not in victims]
             assert [each[-1] for each in results if each[-1] in living] == living
-        # The job goes on, and values that are sent now reach all.
+        # The job continues, and new values reach all ranks.
         assert right(job.run(sums, job.broadcast(np.arange(10) * 10), tmp_path, (), 0), left)
         pids += job.pids
     assert gone_within(0, pids)
@@ -102,7 +102,7 @@ def test_a_spare_that_has_died_itself_is_replaced_first(tmp_path):
 
 
 def read_after_the_root_has_died(comm, folder):
-    """Read a broadcast variable whose root dies, the first time, before another rank has any of the value."""
+    """Read a broadcast variable. On the first run its root dies before another rank has any of the value."""
     root_pid = comm.broadcast(os.getpid())
     is_first_time = not (folder / "struck-0").exists()
     with comm.broadcast_variable(np.arange(100_000) if comm.rank == 0 else None, strategy="csb") as variable:

@@ -1,4 +1,4 @@
-"""Orders and overrides: results are right in every order; ranks that differ, and unknown names, are told."""
+"""Orders and overrides: results are correct in every order; differing ranks and unknown names are reported."""
 
 import numpy as np
 import pytest

@@ -1,4 +1,4 @@
-"""Ranks that fit together: with rows of their own the model is that of all rows, and no call differs unnoticed."""
+"""Ranks that fit together on separate rows: the model equals the one of all rows, and deviating calls are detected."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ CUTS = (0, 25, 25)
 
 @dataclass(frozen=True)
 class Case:
-    """An estimator, its input by argument, a parameter that is another on rank 2, and what it finds.
+    """An estimator, its input by argument, a parameter with another value on rank 2, and its fitted attributes.
 
     `of_rows` are attributes with an entry for each row.
     """
@@ -209,7 +209,7 @@ def assert_close(found, expected, rtol):
 
 
 def test_there_is_a_case_for_every_estimator():
-    # The steps of a descent depend on which rank has which rows.
+    # The steps of a descent depend on the placement of rows on ranks.
     of_its_own = {"SparseSGD"}
     assert {type(case.make()).__name__ for case in CASES.values()} | of_its_own == set(ESTIMATORS)
 
@@ -248,7 +248,7 @@ def test_different_rows_and_parameters_are_told_on_every_rank(world, name):
 
 
 def fit_sgd(comm, path):
-    """Own rows in the shares that ranks have of the same rows: the steps of a descent depend on who has which rows."""
+    """Fit on the same shares of rows as ranks get of whole rows, because descent steps depend on the shares."""
     model = rp.SparseSGD(random_state=0, max_iter=3).fit(SPARSE, CLASSES, comm=comm)
     mine = slice(60 * comm.rank // 3, 60 * (comm.rank + 1) // 3)
     own = rp.SparseSGD(random_state=0, max_iter=3).fit(SPARSE[mine], CLASSES[mine], comm=comm, rows="own")
@@ -300,17 +300,17 @@ def test_files_of_each_rank_are_read_whole(world, tmp_path):
 
 
 def own(make, *data, **options):
-    """A call of `fit` on own rows."""
+    """Return a call of `fit` on own rows."""
     return lambda comm: make().fit(*data, comm=comm, rows="own", **options)
 
 
 def shared(make, *data, rows=None, **options):
-    """A call of `fit` on rows that are to be the same."""
+    """Return a call of `fit` on rows that must be equal on all ranks."""
     return lambda comm: make().fit(*data, comm=comm, rows=rows, **options)
 
 
 def wrong_calls(rank):
-    """Calls that every rank refuses with the same words, by what these are to say."""
+    """Return calls that every rank rejects with the same message, by parts of the message."""
     bad = np.where(np.arange(60)[:, None] == 7, np.nan, POINTS) if rank == 1 else POINTS
     names = pd.DataFrame(POINTS, columns=list("abcd" if rank else "abdc"))
     of_first = (lambda X, k, random_state: X[:k]) if rank else lambda X, k, random_state: X[-k:]
@@ -358,7 +358,7 @@ def test_whose_rows_they_are_is_no_question_without_ranks():
 
 
 def in_turn(splits, comm):
-    """Every rank reads each third split, as where each host has replicas of some."""
+    """Assign every third split to each rank, as with replicas on every host."""
     return list(range(comm.rank, len(splits), comm.world_size))
 
 

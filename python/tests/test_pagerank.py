@@ -1,4 +1,4 @@
-"""PageRank is networkx's for any number of workers, to the same bits each time, and bad input is named."""
+"""PageRank equals networkx's, with bitwise equal results for any number of workers; bad input is reported."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ TOL = 1e-13
 
 
 def rmat(scale, edge_count, seed):
-    """Edges of a random graph with hubs (Graph500's parameters), its ids shuffled."""
+    """Return edges of a random graph with hubs (Graph500's parameters) and shuffled ids."""
     random = np.random.default_rng(seed)
     draws = random.random((edge_count, scale))
     sources = ((draws >= 0.76) @ (1 << np.arange(scale))).astype(np.int64)
@@ -35,7 +35,7 @@ def rmat(scale, edge_count, seed):
 
 
 def odd_graph():
-    """Dangling and isolated vertices, loops, words for nodes."""
+    """Return a graph with dangling and isolated vertices, loops, and strings as nodes."""
     graph = nx.gn_graph(150, seed=1)
     graph.add_edges_from([(3, 3), (7, 90), (0, 0), ("a", "b"), ("b", "a"), ("a", 4)])
     graph.add_nodes_from(["alone", 1000])
@@ -68,14 +68,14 @@ def distance(model, want):
 
 
 def fit_all(comm, graphs, **parameters):
-    """Ranks of several graphs, by ranks that stand ready."""
+    """Return the PageRanks of several graphs, computed by existing ranks."""
     models = [PageRank(**{**parameters, **more}).fit(graph, comm=comm) for graph, more in graphs]
     return [(model.vertices_, model.ranks_, model.n_iter_) for model in models]
 
 
 @pytest.mark.parametrize("workers", WORKERS)
 def test_ranks_are_those_of_networkx_to_the_same_bits_each_time(world, workers):
-    # Iterations are fewer, the less damping there is.
+    # Lower damping needs fewer iterations.
     first, again = (world(workers).run(fit_all, list(CASES.values()), tol=TOL, damping=0.5) for _ in range(2))
     for name, ours, repeated in zip(CASES, zip(*first, strict=True), zip(*again, strict=True), strict=True):
         graph, parameters = CASES[name]
@@ -134,7 +134,7 @@ def test_iterations_and_their_end_are_those_of_networkx():
     for iterations in (1, 2, 7):
         with pytest.warns(ConvergenceWarning, match=f"max_iter={iterations}"):
             model = PageRank(tol=0, max_iter=iterations).fit(graph)
-        # networkx raises unless it converges: it is told to after as many iterations.
+        # networkx raises without convergence, so its tolerance stops it after equally many iterations.
         error = model.report_.iterations[-1].error
         want = nx.pagerank(graph, tol=1.0001 * error / len(graph), max_iter=iterations)
         assert model.n_iter_ == iterations and distance(model, want) < 1e-14
@@ -291,7 +291,7 @@ def test_ranks_of_a_launcher_do_the_work_together(slash, tmp_path):
 
 
 def kernel_step(**changed):
-    """A step of the kernel for three vertices, but for what is `changed`."""
+    """Run a kernel step for three vertices, with default arguments except for `changed`."""
     three = np.ones(3)
     arrays = {"sums": np.ones(2), "places": np.array([0, 1, 2**32 - 1], np.uint32), "inverse_out": three}
     arrays |= {"counted": None, "teleport": None, "share": None, **changed}

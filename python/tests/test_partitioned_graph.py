@@ -1,4 +1,4 @@
-"""Graphs that live on ranks: vertices, edges and messages are those of networkx and NumPy, on any workers."""
+"""Graphs distributed over ranks: vertices, edges and messages equal those of networkx and NumPy."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ def test_vertices_and_edges_are_all_there_once_at_home(everywhere):
 
 
 def reference(pairs, names, ufunc, dtype, width):
-    """For each of `names` the rows of (target, row) pairs put together, and whether there are any."""
+    """Return for each of `names` the combined rows of (target, row) pairs, and whether there are any."""
     rows, received = np.zeros((len(names), *width), dtype), np.zeros(len(names), bool)
     for target, row in pairs:
         at = np.searchsorted(names, target)
@@ -48,7 +48,7 @@ def reference(pairs, names, ufunc, dtype, width):
 
 
 def value_of(ids, dtype, width):
-    """A small whole number for each vertex."""
+    """Return a small integer for each vertex."""
     rows = (ids * 7 % 5 + 1).astype(dtype)
     return rows if not width else np.stack([rows + at for at in range(*width)], axis=1).astype(dtype)
 
@@ -119,7 +119,7 @@ def test_sums_of_short_floats_along_edges_accumulate_in_float64(world):
 
 
 def smallest_sum(left, right):
-    """A combiner that no name stands for: of two rows the one of the smaller sum."""
+    """Combine two rows to the one with the smaller sum, which no named combiner does."""
     return np.where((left.sum(axis=1) <= right.sum(axis=1))[:, None], left, right)
 
 
@@ -235,7 +235,7 @@ def without_direction(comm):
     graph = nx.gnm_random_graph(40, 90, seed=1)
     one, other = np.array(graph.edges).T
     weights = 1.0 + (one + other) % 4
-    # Some edges stand there in both directions, which is nothing new.
+    # Some edges occur in both directions, which adds no edge.
     sources, targets = np.concatenate([one, other[:20]]), np.concatenate([other, one[:20]])
     weights = np.concatenate([weights, weights[:20]])
     mine = np.arange(len(weights)) % comm.world_size == comm.rank

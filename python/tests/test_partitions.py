@@ -1,4 +1,4 @@
-"""`divide` and `ripieno split`: even partitions that hold every record once, on the nodes it says."""
+"""`divide` and `ripieno split`: even partitions that hold every record once, on the stated nodes."""
 
 from __future__ import annotations
 
@@ -48,13 +48,13 @@ def text(tmp_path):
 
 @pytest.fixture
 def sources(tmp_path):
-    """Files of each format that hold the same records in two parts."""
+    """Return files of each format with the same records in two parts."""
     folder = tmp_path / "sources"
     folder.mkdir()
     (folder / "a.log").write_bytes(b"\r\n".join(LINES[:200]))
     (folder / "b.log.gz").write_bytes(gzip.compress(b"\n".join(LINES[200:]) + b"\n"))
     for at, part in enumerate((TABLE[:70], TABLE[70:])):
-        # The second file has an integer where the first has a fraction.
+        # The second file has integers where the first has fractions.
         whole = part.set_column(2, "x", part["x"].cast(pa.int64(), safe=False)) if at else part
         pa.csv.write_csv(whole, folder / f"{at}.csv")
         pq.write_table(part, folder / f"{at}.parquet", row_group_size=8)
@@ -65,7 +65,7 @@ def sources(tmp_path):
 
 
 def joined(kind, parts):
-    """All records, in the order of the partitions, and how many bytes (of arrays and tables, rows) each has."""
+    """Return all records, in the order of the partitions, and the bytes of each (rows for arrays and tables)."""
     read = [part.read() for part in parts]
     if kind == "text":
         lines = [text.replace(b"\r\n", b"\n").removesuffix(b"\n").split(b"\n") if text else [] for text in read]
@@ -91,7 +91,7 @@ def test_partitions_are_even_and_hold_all_records_once_and_in_order(sources, tmp
     assert records == expected
     longest = {"text": 10, "csv": 20}.get(kind, 1)
     assert len(parts) == count and max(sizes) - min(sizes) <= 2 * (sum(sizes) / count / 64 + longest)
-    # What was written are files of the format, for any program.
+    # The written files are valid for any program.
     again = splits(sorted(str(file) for file in (tmp_path / "parts").glob("part-*")), bytes=1 << 30)
     assert joined(kind, again)[0] == expected
     assert names(tmp_path / "parts") == [*(Path(part.path).name for part in parts), "partitions.json"]
@@ -174,10 +174,10 @@ def test_replicas_without_nodes_have_a_folder_each(text, tmp_path):
 
 
 def damage(path, at=0):
-    """Change a byte of a file, and the time of its change whatever the clock's steps are."""
+    """Change a byte of a file and its modification time, even if the clock is coarse."""
     content = bytearray(path.read_bytes())
     content[at] ^= 1
-    # Another file: copies may be names of the same one.
+    # Write a new file: copies may be hard links to the same one.
     path.unlink()
     path.write_bytes(content)
     os.utime(path, ns=(0, damage.count))
@@ -273,7 +273,7 @@ def test_a_partition_is_read_for_its_checksum_once(text, tmp_path, monkeypatch):
         assert joined("text", parts)[0] == joined("text", [pickle.loads(pickle.dumps(part)) for part in parts])[0]
         assert all(list(part.blocks(10)) for part in parts)
 
-    # Each of the five reads its own range of the one file.
+    # Each of the five reads a different range of the file.
     assert read == [str(text)] * 5
 
 
@@ -492,7 +492,7 @@ def test_a_division_that_fails_leaves_nothing(text, tmp_path, monkeypatch, capsy
 
 
 def test_a_division_that_is_ended_leaves_nothing(tmp_path):
-    # The source never ends, so the command is in the middle of its work for as long as it lives.
+    # The source is endless, so the command never finishes.
     program = (
         "import os, signal, sys\n"
         "from ripieno.cli import main\n"

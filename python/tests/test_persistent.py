@@ -1,4 +1,4 @@
-"""Persistent collectives: the results of plain ones, in their order, and what is told of arrays that do not fit."""
+"""Persistent collectives: results and order of plain ones, and errors for arrays that do not fit."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ def in_place_between_others(comm):
     call = comm.allreduce_init(both, out=both)
     call()
     queued = comm.allgather_async({"rank": comm.rank})
-    # The call comes after the one that was begun before.
+    # The call runs after the one started before it.
     call()
     comm.barrier()
     return both.tolist(), [each["rank"] for each in queued.wait()]

@@ -1,4 +1,4 @@
-"""Calls on plain arrays in place, which have a way of their own: what is given, who waits, and what is no such call."""
+"""The fast path for calls on plain arrays in place: results, waits, and calls that do not use it."""
 
 from __future__ import annotations
 
@@ -12,23 +12,23 @@ import pytest
 import ripieno as rp
 
 DTYPES = ("i1", "i2", "i4", "i8", "q", "u1", "u2", "u4", "u8", "Q", "f2", "f4", "f8")
-#: More than a thread calls before the core of its rank is given to it.
+#: More calls than a thread makes before the core's ownership is biased to its rank.
 MANY = 50
 
 
 class MarkedValue(np.ndarray):
-    """An array of another class."""
+    """A subclass of arrays."""
 
 
 def arrays(rank):
-    """Arrays that are plain, and some that are not, with small values."""
+    """Yield plain and other arrays with small values."""
     whole = np.arange(6).reshape(2, 3) + rank
     yield from (whole.astype(dtype) for dtype in DTYPES)
     yield np.zeros((0, 3))
     yield np.full((), rank + 1.0)
     yield whole.astype(">f4")
     yield whole.astype("f8").view(MarkedValue)
-    yield np.arange(6, dtype=np.uint8).repeat(2)[1:9].view("f4") * 0 + rank  # not where a number is to lie
+    yield np.arange(6, dtype=np.uint8).repeat(2)[1:9].view("f4") * 0 + rank  # misaligned
 
 
 def reduced(comm):
@@ -54,7 +54,7 @@ def reduced(comm):
 
 
 def next_to(value, rank, other):
-    """What rank `other` has where this one has `value`."""
+    """Return the value of rank `other` that corresponds to this rank's `value`."""
     return (value.astype("f8") + (other - rank)).astype(value.dtype)
 
 
@@ -84,7 +84,7 @@ def numbers(comm):
                 assert type(combined) is type(number)
                 assert combined == combine([number + rank - comm.rank for rank in ranks])
         assert math.isnan(comm.allreduce(math.nan if comm.rank == 0 else 1.0, "max"))
-        # The one way and the other are one call.
+        # A blocking call on one rank matches an asynchronous call on another.
         for number in (3, 0.5):
             total = comm.allreduce(number) if comm.rank else comm.allreduce_async(number).wait()
             assert total == number * comm.world_size
@@ -208,7 +208,7 @@ def wait_for_the_other_thread(comm, path):
         while not path.exists():
             time.sleep(0.001)
     else:
-        # It can do so only if the call that waits lets it.
+        # The timer can run only if the waiting call releases the GIL.
         threading.Timer(0.2, path.touch).start()
     comm.barrier()
     return value[0]

@@ -1,4 +1,4 @@
-"""What a command has written is an estimator again, and `ripieno predict` applies it as the one that wrote it."""
+"""Results of commands load as estimators, and `ripieno predict` applies them like the estimator that wrote them."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Racks: told by a file, a dict or the environment, known on every rank."""
+"""Racks: given by a file, a dict or the environment, and known on every rank."""
 
 import socket
 

@@ -1,7 +1,7 @@
-"""A rank that calls something else than the others is told so, and so are they, whatever it is: nothing is silent.
+"""A rank with a deviating call: it and all other ranks get an error, for every kind of deviation.
 
-Programs are drawn by a seed. One that fails is played again by ``RIPIENO_PROGRAMS=17..18 pytest`` with this file;
-``make soak`` plays thousands.
+A seed determines a program. To replay a failed one, run ``RIPIENO_PROGRAMS=17..18 pytest`` with this file; ``make
+soak`` plays thousands.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from concurrent.futures import ThreadPoolExecutor
 import pytest
 from random_programs import KINDS, SeededProgram, fault_of
 
-#: Most wait a second or two until somebody looks who waits for whom.
+#: Most programs wait a second or two for deadlock detection.
 AT_ONCE = 8
 
 

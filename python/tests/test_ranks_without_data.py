@@ -1,4 +1,4 @@
-"""Ranks that have nothing change nothing: with fewer rows, edges or lines than ranks all end as one rank alone."""
+"""Ranks without data do not affect results: fewer rows, edges or lines than ranks give the result of one rank."""
 
 from __future__ import annotations
 
@@ -132,7 +132,7 @@ def test_a_graph_of_nothing_is_named_by_any_number_of_ranks(world, workers):
 @pytest.mark.parametrize("row_count", [2, 3])
 def test_few_sparse_rows_are_learned_from_as_by_one_rank(world, workers, row_count):
     rows, classes = csr_matrix(np.eye(4)[:row_count]), np.array(["a", "b", "a"])[:row_count]
-    # One batch has all rows, so that no order of them matters.
+    # One batch has all rows, so their order does not matter.
     parameters = {"random_state": 0, "max_iter": 3, "batch_size": 8}
 
     alone, found = (rp.SparseSGD(engine=world(p), **parameters).fit(rows, classes) for p in (1, workers))

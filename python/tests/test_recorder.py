@@ -1,4 +1,4 @@
-"""The flight recorder: what errors carry, what files and traces hold, who is said to make others wait."""
+"""The flight recorder: contents of errors, files and traces, and the ranks reported as late."""
 
 from __future__ import annotations
 
@@ -122,8 +122,7 @@ def fail_beside_a_call_that_waits(comm, told):
 
 
 def test_a_rank_that_fails_tells_the_others_before_it_asks_what_it_did(tmp_path):
-    # Asking waits for the calls that are in flight, and this one would end only when both ranks are told that they wait
-    # for each other.
+    # A query waits for the calls in flight. This call would only end when both ranks are notified of the deadlock.
     with rp.launch(workers=2, threads=1) as job, pytest.raises(ValueError, match="no more") as raised:
         job.run(fail_beside_a_call_that_waits, tmp_path / "told")
     assert (tmp_path / "told").read_text() == "RankFailed"
@@ -165,12 +164,12 @@ def test_a_trace_of_a_script_has_a_track_per_rank_with_waits_inside_collectives(
         of_rank = [event for event in slices(trace) if event["tid"] == rank]
         outer = [event for event in of_rank if not event["name"].startswith("waiting")]
         assert [event["name"] for event in outer if event["name"] == "allreduce"] == ["allreduce"] * 5
-        # One after the other, and each wait inside the collective that waits.
+        # In sequence, and each wait inside its collective.
         assert all(a["ts"] + a["dur"] <= b["ts"] for a, b in pairwise(outer))
         for wait in (event for event in of_rank if event not in outer):
             inside = [a for a in outer if a["ts"] <= wait["ts"] and wait["ts"] + wait["dur"] <= a["ts"] + a["dur"]]
             assert len(inside) == 1
-    # No rank leaves before the last has come: one clock for all, so it shows.
+    # No rank leaves before the last has arrived, as one clock for all shows.
     for sequence in range(5):
         meeting = [event for event in slices(trace, "allreduce") if event["args"]["sequence"] == sequence]
         assert len(meeting) == 3
@@ -279,7 +278,7 @@ def test_clocks_of_ranks_that_never_met_are_left_alone():
     assert offsets(apart)["b"].error_s is None and offsets(apart)["b"].seconds == 0
 
 
-# Who makes whom wait
+#: Causes of waits
 
 
 def late(comm):

@@ -1,4 +1,4 @@
-"""Ridge and LinearRegression: scikit-learn's numbers and contract, rows wherever they are, any number of workers."""
+"""Ridge and LinearRegression: scikit-learn's numbers and contract, for any placement of rows and number of workers."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A recorded job's collectives are played on another cluster, and its computing stays."""
+"""Replay: a recorded job's collectives are simulated on another cluster, and its computing times stay."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Worlds in which ranks have replicas: whoever dies, the others end with the same values, until a last replica dies."""
+"""Worlds with replicated ranks: after a death the others end with the same values, until the last replica dies."""
 
 from __future__ import annotations
 
@@ -23,22 +23,22 @@ WORKERS = 4
 REPLICAS = [(0, 2), (1, 3)]
 LENGTH = 20_000
 ROUNDS = 60
-# A victim goes no further, so it is killed somewhere before.
+# A victim stops there, so it is killed before.
 LAST_ROUND_OF_VICTIMS = 30
-#: A process that is killed has ended by then.
+#: Maximum time for a killed process to end.
 GONE_S = 60.0
 
 
 def deaths() -> list[tuple[int, ...]]:
-    """Every set of ranks that leaves a replica of each."""
+    """Return every set of ranks that leaves a replica of each."""
     choices = itertools.product(*[[(), *((rank,) for rank in replicas)] for replicas in REPLICAS])
     return [tuple(sorted(sum(choice, ()))) for choice in choices if any(choice)]
 
 
 def reduce_for_long(comm, victims):
-    """Sums of dense and sparse rows in many rounds; victims tell when they have begun, and go no further than half."""
+    """Reduce dense and sparse rows in many rounds. Victims report their start, and stop half way."""
     world_rank = comm.rank
-    # Rank 0 has the first two thirds, rank 1 the last two; both want every other row.
+    # Rank 0 has the first two thirds, rank 1 the last two; both request every other row.
     rows = np.arange(2 * LENGTH) + LENGTH * (world_rank % 2)
     wanted = np.arange(0, 3 * LENGTH, 2)
     givers = 1.0 + ((wanted >= LENGTH) & (wanted < 2 * LENGTH))
@@ -57,7 +57,7 @@ def reduce_for_long(comm, victims):
 
 
 def doomed(signal_number=signal.SIGKILL, **options):
-    """A job whose workers get a signal when they say that they are victims."""
+    """Provide a job with workers that get a signal when they report that they are victims."""
     jobs = []
 
     def strike(event):
@@ -83,7 +83,7 @@ def test_a_long_loop_survives_every_set_of_deaths_that_leaves_a_replica_of_each(
             (rank, 3.0 * (LENGTH - 1) + 2 * (ROUNDS - 1)) for rank in range(2)
         ]
         assert set(job.lost) == set(victims) and all("SIGKILL" in cause for cause in job.lost.values())
-        # The job goes on without them.
+        # The job continues without them.
         replicas = [replica for _, replica, _ in job.run(reduce_for_long, ())]
         assert replicas == [int(rank in victims) for rank in range(2)]
 
@@ -129,7 +129,7 @@ def test_every_rank_is_told_of_the_last_replica_within_two_seconds():
 
 
 def lose_first(comm, rounds):
-    """The logical ranks, after rank 0 of the world has died between calls of theirs."""
+    """Return the logical ranks after rank 0 of the world has died between their calls."""
     logical = comm.replicate(2)
     for number in range(rounds):
         if comm.rank == 0 and number == rounds // 2:
@@ -199,7 +199,7 @@ def test_a_program_that_needs_every_rank_fails_when_one_has_died_before(links):
 
 
 class ReplicaReport:
-    """What four ranks, two replicas of each of two, say to their launcher."""
+    """The reports to the launcher from four ranks, two replicas of each of two."""
 
     def __init__(self):
         self.members, self.theirs = [], []
@@ -217,7 +217,7 @@ class ReplicaReport:
             channel.close()
 
     def say(self, rank, kind, value=None):
-        """One message, which the launcher hears at once."""
+        """Send one message, which the launcher receives immediately."""
         self.theirs[rank].send(kind, value)
         self.heard.hear(self.members[rank])
 
@@ -301,7 +301,7 @@ def test_nothing_that_differs_between_replicas_goes_into_what_they_give():
         assert all(
             "random_state=None: each of the 2 replicas" in str(told) for told in job.run(refuse_seeds_of_their_own)
         )
-        # Of every replica: sets of strings have the same order in all.
+        # On every replica sets of strings have the same order.
         orders = job.run(lambda comm: comm.allgather(hash("order")))
         assert len({each for order in orders for each in order}) == 1
 

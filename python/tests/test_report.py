@@ -1,4 +1,4 @@
-"""The report is one file that shows what happened and fetches nothing."""
+"""The report is one self-contained file."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ def page(vectors, model):
 
 
 class PageReader(HTMLParser):
-    """Collects ids and what the page refers to; fails on tags that are not closed."""
+    """Collects ids and references of a page; fails on unclosed tags."""
 
     VOID = frozenset(("meta", "img", "br", "link", "path", "use", "rect", "stop"))
 

@@ -1,4 +1,4 @@
-"""Reports of fits: every estimator has one, as a page that says how the fit ended and what it cost; and progress."""
+"""Reports of fits: every estimator has a page with the outcome and the cost of a fit; and progress."""
 
 from __future__ import annotations
 
@@ -219,7 +219,7 @@ def test_rows_that_go_to_disk_are_told(caplog):
 
 
 class ByTcp:
-    """A native communicator that wanted to share memory with rank 2."""
+    """A native communicator that could not use shared memory with rank 2."""
 
     def second_choices(self) -> list[tuple[int, str]]:
         return [(2, "TCP, for: no memfd")]

@@ -1,4 +1,4 @@
-"""What public objects say of themselves: never an address."""
+"""Representations of public objects never contain an address."""
 
 from __future__ import annotations
 

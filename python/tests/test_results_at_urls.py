@@ -1,4 +1,4 @@
-"""Results at URLs are there as a whole or not at all, and nothing else is left there."""
+"""Results at URLs appear as a whole or not at all, without leftovers."""
 
 from __future__ import annotations
 
@@ -72,7 +72,7 @@ def test_an_error_leaves_nothing(memory, new):
 
 
 class Fails(MemoryFileSystem):
-    """Refuses to rename, as WebHDFS does where names are taken: without a word."""
+    """Fails to rename without an error, as WebHDFS does for existing names."""
 
     protocol = "fails"
 

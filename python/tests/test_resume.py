@@ -1,4 +1,4 @@
-"""Jobs that are started again: where they resume, and that they end with the same bits."""
+"""Restarted jobs: the point from which they resume, and bitwise equal results."""
 
 from __future__ import annotations
 
@@ -94,5 +94,5 @@ def test_a_job_refuses_the_checkpoint_of_other_functions(world, tmp_path):
 
     with pytest.raises(rp.CheckpointError, match="map, reduce, combine or collect were other functions"):
         job_of(tmp_path, world(2), reduce=None)
-    # Refused, it lets others have the folder.
+    # A rejected job releases the folder.
     job_of(tmp_path, world(2)).close()

@@ -1,4 +1,4 @@
-"""``ripieno run`` and ``ripieno.init``: scripts as ranks that live and die together."""
+"""``ripieno run`` and ``ripieno.init``: scripts as ranks that start and end together."""
 
 from __future__ import annotations
 
@@ -390,7 +390,7 @@ def test_an_incomplete_environment_is_named(variables, sentence):
 
 
 def test_rank_0_waits_until_its_name_is_known(monkeypatch):
-    # As a name service answers that learns of a pod only when its address is known.
+    # A name service that knows a pod only once its address is known answers like this.
     answers = [socket.gaierror(socket.EAI_NONAME, "Name or service not known")] * 3 + [[]]
     asked = []
 
@@ -418,7 +418,7 @@ def test_ctrl_c_ends_a_rank_that_waits_for_others_to_come():
     with subprocess.Popen(
         [sys.executable, "-c", "import ripieno; ripieno.init()"], env=alone, stderr=subprocess.PIPE, text=True
     ) as rank:
-        # Once its port answers it waits for the other rank.
+        # Once its port answers, it waits for the other rank.
         assert comes_true(lambda: not socket.socket().connect_ex(("127.0.0.1", port)), within_s=20)
         rank.send_signal(signal.SIGINT)
         _, told = rank.communicate(timeout=PATIENCE_S)
@@ -436,5 +436,5 @@ def test_a_rank_that_is_stopped_before_it_meets_the_others_is_named(tmp_path):
     done = run("-n", 3, path)
     assert done.returncode == 1
     assert "rank 1" in done.stderr.splitlines()[-1] and "stopped for 5 s" in done.stderr.splitlines()[-1], done.stderr
-    # Of the 60 s that the others would wait for it.
+    # Out of the 60 s that the others would wait for it.
     assert time.monotonic() - begun < under_load(30.0)

@@ -1,4 +1,4 @@
-"""First centroids depend on the seed and the data, and are as good as scikit-learn's."""
+"""First centroids depend only on the seed and the data, and are as good as scikit-learn's."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Edit distances of sequences: each is computed once, by one of the two ranks that need it, and the map is the same."""
+"""Edit distances of sequences: one of the two ranks computes each only once, with an equal map."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ SEQUENCES = ["".join(random.choice(list("ACGT"), length)) for length in random.i
 
 
 def by_hand(a, b):
-    """Wagner's and Fischer's table, a row at a time."""
+    """Return the edit distance with Wagner's and Fischer's table, row by row."""
     row = list(range(len(b) + 1))
     for i, x in enumerate(a, 1):
         above, row = row, [i]
@@ -79,7 +79,7 @@ def test_a_map_of_sequences_is_that_of_their_distances(world, workers):
 
 
 def write_fasta(folder):
-    """Two files: one compressed, one with lines of ten small letters."""
+    """Write two files: one compressed, one with lines of ten lower-case letters."""
     with gzip.open(folder / "a.fasta.gz", "wt") as file:
         file.writelines(f">first {number}\n{each}\n" for number, each in enumerate(SEQUENCES[:9]))
     lines = ["\n".join([f">{at}", *(each[i : i + 10].lower() for i in range(0, len(each), 10)), ""])

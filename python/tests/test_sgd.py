@@ -1,4 +1,4 @@
-"""SparseSGD: the steps of a plain computation, scikit-learn's accuracy and contract, and rows wherever they are."""
+"""SparseSGD: the steps of a plain computation, scikit-learn's accuracy and contract, and any placement of rows."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ SEED = 7
 
 
 def sparse_rows(row_count: int = 300, column_count: int = 40) -> tuple[csr_matrix, np.ndarray]:
-    """Rows of few entries, and which of two classes a noisy plane says."""
+    """Return rows of few entries, with classes from a noisy plane."""
     random = np.random.default_rng(SEED)
     X = csr_matrix(random_array((row_count, column_count), density=0.2, rng=random, data_sampler=random.normal))
     scores = X @ random.normal(size=column_count) + 0.1 * random.normal(size=row_count)
@@ -35,7 +35,7 @@ def sparse_rows(row_count: int = 300, column_count: int = 40) -> tuple[csr_matri
 
 
 def descended(X, labels, weight_count, *, loss, alpha, eta0, batch_size, epochs, seed):
-    """AdaGrad with dense arrays, one step after the other; rows and steps come in the order of a single worker."""
+    """Run AdaGrad with dense arrays, step by step, with rows and steps in the order of a single worker."""
     rows, X = len(labels), np.hstack([X.toarray(), np.ones((X.shape[0], 1))])
     count = -(-rows // batch_size)
     present = X != 0
@@ -81,7 +81,7 @@ def test_steps_are_those_of_a_dense_computation(classes, loss):
 
 @pytest.fixture(scope="module")
 def digits() -> tuple[csr_matrix, np.ndarray, csr_matrix, np.ndarray, float]:
-    """Rows and names to learn from, others to try, and how many of these logistic regression tells."""
+    """Return training rows and names, test rows and names, and the number that logistic regression gets right."""
     X, y = load_digits(return_X_y=True)
     X, names = csr_matrix(X / 16), np.array([f"digit {digit}" for digit in y])
     known = np.arange(len(y)) % 4 > 0
@@ -127,7 +127,7 @@ def test_the_penalty_is_that_of_the_mean_loss(workers, fitted):
 def test_files_give_the_same_bits_as_their_rows(workers, fitted, tmp_path):
     X, y = sparse_rows()
     model = rp.SparseSGD(random_state=SEED, max_iter=5)
-    # What a text holds without rounding.
+    # Text represents these values without rounding.
     X.data = np.round(64 * X.data) / 64
     paths = [tmp_path / name for name in ("a", "b")]
     for path, part in zip(paths, (slice(0, 100), slice(100, None)), strict=True):
@@ -147,7 +147,7 @@ def fit(comm, model, *rows):
 
 @pytest.fixture
 def fitted(world):
-    """A copy of the model, fitted by so many workers that are there already."""
+    """Return a copy of the model, fitted by existing workers."""
 
     def of(workers, model, *rows):
         if workers == 1:

@@ -1,4 +1,4 @@
-"""Broadcast variables by files in places that all ranks see: copies, digests, full disks, what is left behind."""
+"""Broadcast variables through files on a shared file system: copies, digests, full disks, leftovers."""
 
 from __future__ import annotations
 
@@ -48,14 +48,14 @@ def test_a_value_lies_in_three_places_at_most_and_goes_when_all_have_released_it
 
 
 def use_and_wait(comm, place, folder):
-    """The root of another variable removes what nobody reads any more."""
+    """The root of another variable removes files that are no longer read."""
     root = 1 % comm.world_size
     deadline = time.monotonic() + PATIENCE_S
     is_left = True
     while comm.broadcast(is_left):
         comm.broadcast_variable("next", root, strategy="shared-file", places=place).release()
         comm.barrier()
-        # The one of this turn is there until the next.
+        # The file of this turn exists until the next.
         is_left = len(list(Path(folder).glob("*/*"))) > 2
         assert time.monotonic() < deadline
 

@@ -1,4 +1,4 @@
-"""Shares: the one way in which files and rows are divided among ranks."""
+"""Shares: the division of files and rows among ranks."""
 
 from itertools import pairwise
 
@@ -23,7 +23,7 @@ def test_ranges_are_even_and_leave_nothing_out(length):
 @pytest.mark.parametrize("lengths", LENGTHS, ids=str)
 @pytest.mark.parametrize("scale", [1, 3])
 def test_all_of_every_file_is_read_once_by_ranks_in_order(lengths, scale):
-    """Be it by bytes, or by rows that take three bytes each: of `length // scale` none is left out."""
+    """By bytes, or by rows of three bytes each: all of `length // scale` are read."""
     for world_size in WORLD_SIZES:
         found = {at: [] for at in range(len(lengths))}
         for rank in range(world_size):

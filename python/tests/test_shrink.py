@@ -1,4 +1,4 @@
-"""Programs and scripts go on with those who are left of a world, whoever dies or stands still, and whenever."""
+"""Programs and scripts continue on the remaining ranks, for all times and kinds of failures: death or a hang."""
 
 from __future__ import annotations
 
@@ -17,20 +17,20 @@ import ripieno as rp
 from varied import exhaustively
 from watching import comes_true
 
-#: A stopped rank is silent for this long; on a busy machine others may not run for some tenths of a second.
+#: A stopped rank is silent for this long; on a busy machine other ranks may pause for some tenths of a second.
 HEARTBEAT_S = 2.0
 
 COMMAND = [sys.executable, "-c", "from ripieno.cli.run import run_command; run_command(prog_name='ripieno run')"]
 
 
 def end(how):
-    """Die, or stand still until somebody ends this process."""
+    """Die, or hang until another process ends this one."""
     os.kill(os.getpid(), signal.SIGKILL if how == "kill" else signal.SIGSTOP)
     time.sleep(60)
 
 
 def talk(comm):
-    """Calls of several kinds, with what each rank was at first."""
+    """Make calls of several kinds, and return each rank's original number."""
     own = comm.first_ranks[comm.rank]
     total = comm.allreduce(np.array([float(own)]))
     last = comm.broadcast(own, root=comm.world_size - 1)
@@ -40,15 +40,15 @@ def talk(comm):
 
 
 def expected(ranks):
-    """What `talk` gives those of `ranks`."""
+    """Return the results of `talk` on `ranks`."""
     rows = [(parity, float(sum(rank for rank in ranks if rank % 2 == parity))) for parity in {r % 2 for r in ranks}]
     return [float(sum(ranks)), ranks[-1], list(ranks), sorted([*rows, (5, float(len(ranks)))])]
 
 
 def goes_on(comm, victims, during):
-    """What the calls give at last; `victims` end at the beginning, those of `during` when others shrink."""
+    """Return the final results of the calls. `victims` end at the start, `during` end while others shrink."""
     own = comm.rank
-    # If another one has ended already, the calls to come fail at once.
+    # After another rank's end, the following calls fail immediately.
     with contextlib.suppress(rp.RankFailed):
         comm.barrier()
     if own in victims:
@@ -68,7 +68,7 @@ def assert_the_others_go_on(workers, victims, during=None, links="auto"):
     left = [rank for rank in range(workers) if rank not in gone]
     options = {"links": links, "heartbeat_timeout_s": HEARTBEAT_S, "threads": 1}
     with rp.launch(workers=workers, on_failure="shrink", **options) as job, warnings.catch_warnings():
-        # A program that shrinks by itself does not begin again.
+        # A program that shrinks by itself is not restarted.
         warnings.simplefilter("error")
         assert job.run(goes_on, victims, during) == [expected(left)] * len(left)
         assert sorted(job.lost) == sorted(gone) and job.workers == len(left)
@@ -126,7 +126,7 @@ def test_a_rank_that_goes_on_too_late_is_told_that_it_was_left_out(tmp_path):
             assert failed.rank == 1
             left = comm.shrink()
             os.kill(pids[1], signal.SIGCONT)
-            # It is told while the others live.
+            # The loss is reported while the others live.
             assert comes_true(told_of_it.exists, 60.0)
             return left.first_ranks, left.allreduce(1)
         raise AssertionError("a rank stood still")
@@ -156,7 +156,7 @@ def test_a_rank_that_comes_too_late_to_shrink_is_lost_though_it_lives(tmp_path):
         left = comm.shrink()
         shrunk.touch()
         assert comes_true(told_of_it.exists, 60.0)
-        # What it says is heard ahead of what these return.
+        # Its message arrives before the results of these.
         time.sleep(0.1)
         return left.first_ranks
 
@@ -184,7 +184,7 @@ def test_the_others_go_on_without_a_rank_whose_program_has_failed(links, failed)
                 comm = comm.shrink()
 
     left = [rank for rank in range(4) if rank not in (1, failed)]
-    # Nobody waits for it until then.
+    # No rank waits for it before that.
     with rp.launch(workers=4, on_failure="shrink", links=links, rendezvous_timeout_s=600, threads=1) as job:
         assert job.run(program) == [expected(left)] * 2
         assert sorted(job.lost) == sorted([1, failed])
@@ -289,7 +289,7 @@ def test_scripts_go_on_without_ranks(tmp_path, how, victims):
     ended = subprocess.run(command, capture_output=True, text=True, timeout=250)
     assert ended.returncode == 0, ended.stderr
     if len(victims) == 1:
-        # A rank that is continued when all is over may find in its links what it had waited for.
+        # A rank continued after the end may find the expected data in its links.
         assert ended.stdout.count(f"{left} {len(left)}\n") == len(left)
     if how == "kill":
         assert all(f"rank {rank} of" in ended.stderr for rank in victims), ended.stderr

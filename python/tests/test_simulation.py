@@ -1,4 +1,4 @@
-"""Collectives on modelled clusters, by the commands and from programs."""
+"""Collectives on modelled clusters, from commands and from programs."""
 
 from __future__ import annotations
 
@@ -100,7 +100,7 @@ def test_headers_and_packets_take_their_time_by_the_command(capsys):
 
     found = printed(capsys, *words, "--alpha", "0us", "--relay", "16KiB", "--packet", "1448", "--headers", "66")
 
-    # One relay's unit, which ends with a packet, and two switches, each of which stores one.
+    # The unit of a relay, which ends with a packet, and two switches, each of which stores one packet.
     behind = -(-(16 << 10) // 1448) * 1448 + 2 * 1448
     assert found["seconds"] == pytest.approx((1_000_000 + behind) * (1448 + 66) / 1448 * 8 / 1e9, rel=1e-9)
 
@@ -401,7 +401,7 @@ def test_designed_networks_send_what_equation_5_says_and_win_where_packets_are_s
             seconds, sent_bytes = kylix.reduced(graph, degrees)
             priced = design_estimate(64, degrees, sets, sets, graph.row_bytes, costs)
             assert sent_bytes == pytest.approx(priced["sent_bytes"], rel=0.01)
-            # Where something is played, packets of one layer go while those of another are added.
+            # In a simulation, packets of one layer are sent while rows of another are added.
             assert priced["seconds"] * 0.85 < seconds < priced["seconds"] * 1.05
 
     rows = reproduced("kylix-figure-6").rows
@@ -421,7 +421,7 @@ def test_the_page_of_figures_is_what_is_simulated():
     committed = (PAGE.parent / "papers.md").read_text("utf-8")
 
     assert re.findall(r"^## (.*)$", committed, re.M) == list(papers.REPRODUCTIONS)
-    # Those of machines take seconds each.
+    # Reproductions with state machines take seconds each.
     quick = [name for name, make in papers.REPRODUCTIONS.items() if make.__module__ != spark_broadcasts.__name__]
     stale = [name for name in quick if reproduced(name).as_markdown() not in committed + "\n"]
     assert stale == [], "run ripieno reproduce all --write docs/papers.md --overwrite"
@@ -453,11 +453,11 @@ def test_a_crossing_is_where_the_formulae_cross(tmp_path, capsys):
     cluster = Cluster(nodes=8, rate_bits_per_s=8e9, alpha_s=1e-5, gamma_s_per_byte=0.0, segment_bytes=None)
     found = price_curves("allgather", cluster, most_bytes=1 << 20)
 
-    # Recursive doubling has 3 messages, neighbours on the ring 7 of the same bytes: no size makes these faster.
+    # Recursive doubling sends 3 messages, neighbour exchanges on the ring 7 with the same bytes: never faster.
     assert found.fastest(0) == "recursive-doubling" and found.crossings == []
     found = price_curves("allreduce", cluster, most_bytes=1 << 24)
     first = found.crossings[0]
-    # 3(alpha + n beta) against 6 alpha + 7/4 n beta: clearly, from 3 % less on.
+    # 3(alpha + n beta) against 6 alpha + 7/4 n beta: clearly faster from a difference of 3 % on.
     assert (first.before, first.after) == ("bidirectional-exchange", "halving-doubling")
     exact = next(n for n in range(10_000, 80_000, 10) if 1.03 * (6e-5 + 1.75e-9 * n) < 3e-5 + 3e-9 * n)
     assert first.size_bytes == pytest.approx(exact, rel=0.06)
@@ -473,7 +473,7 @@ def test_the_best_segments_of_a_chain_are_those_of_its_formula(tmp_path, capsys)
     words = ["--ranks", "64", "--bytes", "64MiB", "--algorithm", "chain", "--alpha", "5us", "--segments", str(target)]
     found = printed(capsys, "explain", "broadcast", *words)
 
-    # (p-2+k)(alpha + n/k beta) is the least where a segment has sqrt(n alpha / ((p-2) beta)) bytes.
+    # (p-2+k)(alpha + n/k beta) is minimal for segments of sqrt(n alpha / ((p-2) beta)) bytes.
     exact = ((64 << 20) * 5e-6 / (62 * 8e-10)) ** 0.5
     assert exact / 2 < found["best_bytes"] < exact * 2
     by_size = {each["segment_bytes"]: each["seconds"] for each in found["points"]}
@@ -489,7 +489,7 @@ def test_loads_are_what_messages_bring_to_each_wire(tmp_path):
     assert main([*words, "--bytes", "1MB", "--algorithm", "flat", "--loads", str(target)]) == 0
 
     told = [each.text for each in ElementTree.parse(target).iter("{http://www.w3.org/2000/svg}title")]
-    # The root sends three, two of them through its rack's uplink.
+    # The root sends three times, twice through its rack's uplink.
     assert any(each.startswith("rank 0 out: 3 MB, 99%") for each in told)
     assert any(each.startswith("rack 0 out: 2 MB") for each in told)
     assert any(each.startswith("rack 1 in: 2 MB") for each in told)

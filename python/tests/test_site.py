@@ -1,4 +1,4 @@
-"""The pages: links lead somewhere, every page is in the navigation, the reference has every public name, once."""
+"""The pages: valid links, complete navigation, and a reference that lists every public name once."""
 
 from __future__ import annotations
 
@@ -27,10 +27,10 @@ LINK = re.compile(r"\]\(([^)\s]+)\)")
 HEADING = re.compile(r"^#+ +(.*)$", re.MULTILINE)
 DIRECTIVE = re.compile(r"^::: (\S+)$", re.MULTILINE)
 
-# Rooms whose `__all__` is for users.
+# Packages with a public `__all__`.
 PUBLIC = ["", "features", "graph", "input", "keyed", "lab", "launch", "launch.engine", "mapreduce", "output", "report"]
 PUBLIC += ["text"]
-# Names that rooms of the package share among themselves.
+# Names that packages of the library share among themselves.
 SHARED = {"graph": {"LocalGraph", "Vertices", "load"}, "keyed": {"KeyedForm"}}
 
 
@@ -43,7 +43,7 @@ def _pages_tool() -> ModuleType:
 
 
 def _anchors(page: Path) -> set[str]:
-    """The ids of a page's headings, where browsers of repositories and the site agree on them."""
+    """Return the ids of a page's headings for which repository browsers and the site agree."""
     headings = [re.sub(r"[`*]", "", each) for each in HEADING.findall(_without_fences(page))]
     lower = [re.sub(r"[^\w\s-]", "", each).strip().lower() for each in headings]
     return {each.replace(" ", "-") for each in lower} & {re.sub(r"[-\s]+", "-", each) for each in lower} | set(
@@ -92,7 +92,7 @@ def _documented() -> list[str]:
 
 
 def _resolved(path: str) -> Any:
-    """The object of a dotted name, whose longest part that is a module is imported."""
+    """Return the object of a dotted name, importing the longest prefix that is a module."""
     words = path.split(".")
     for length in range(len(words) - 1, 0, -1):
         try:
@@ -106,7 +106,7 @@ def _resolved(path: str) -> Any:
 
 
 def test_the_reference_has_every_public_name_once():
-    elsewhere = ("ripieno.spark.", "ripieno.lightgbm.")  # need packages that are not among those of `make setup`
+    elsewhere = ("ripieno.spark.", "ripieno.lightgbm.")  # need packages that `make setup` does not install
     documented = [_resolved(name) for name in _documented() if not name.startswith(elsewhere)]
     public = {
         id(getattr(room, name)): f"{room.__name__}.{name}"
@@ -157,7 +157,7 @@ def test_a_hidden_command_has_no_section():
 
 
 def _says_nothing(built: Path, sources: list[Path]) -> str | None:
-    """Why a site that is built tells nothing of its sources, if it does not."""
+    """Return the reason why a built site is outdated or incomplete, or None."""
     if not (built / "index.html").exists():
         return "needs the site: make docs"
     changed = [each for each in sources if each.stat().st_mtime > (built / "index.html").stat().st_mtime]

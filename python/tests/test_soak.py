@@ -1,7 +1,7 @@
-"""A process that launches again and again, and whose jobs end in all ways, keeps what it has: nothing adds up.
+"""Repeated launches in one process, with jobs that end in all ways, leak no resources.
 
-Every test run plays a few; ``RIPIENO_LAUNCHES=300`` and ``RIPIENO_SOAK_S=3600`` say how many launches, and how long
-jobs are mixed. ``make soak`` and ``make soak-hour`` play many, and print what was counted.
+Every test run plays a few. ``RIPIENO_LAUNCHES=300`` and ``RIPIENO_SOAK_S=3600`` set the number of launches, and the
+duration of mixed jobs. ``make soak`` and ``make soak-hour`` play many, and print the counts.
 """
 
 from __future__ import annotations
@@ -24,20 +24,20 @@ from watching import comes_true, open_descriptors
 
 LAUNCHES = int(os.environ.get("RIPIENO_LAUNCHES", "6"))
 SOAK_S = float(os.environ.get("RIPIENO_SOAK_S", "0"))
-#: Before so many launches pools of libraries fill up.
+#: Warm-up launches, during which pools of libraries fill up.
 WARM = 3
-#: What a launch may add to the maps and to the resident memory of the caller, at most: fragments of an allocator, that
-#: get fewer. What adds up with each launch would be a page and a map of it at least.
+#: Maximum growth of the caller's maps and resident memory per launch: allocator fragmentation, which decreases. A leak
+#: per launch would be at least a page and a map.
 MAPS_PER_LAUNCH, BYTES_PER_LAUNCH = 0.1, 2048
-#: What may come in a few launches, of maps and of memory.
+#: Allowance for maps and memory of a few launches.
 MAPS, BYTES = 16, 8 << 20
-#: Threads that have been joined leave the system's list a moment later.
+#: Joined threads leave the system's list a moment later.
 SETTLES_S = 20.0
 
 
 @dataclass(frozen=True)
 class ResourceCounts:
-    """What this process has."""
+    """The resources of this process."""
 
     descriptors: tuple[str, ...]
     threads: int
@@ -48,14 +48,14 @@ class ResourceCounts:
 
     @classmethod
     def now(cls) -> ResourceCounts:
-        """Once what nobody refers to is gone."""
+        """Count after collecting unreferenced objects."""
         gc.collect()
         tasks = list(Path("/proc/self/task").iterdir())
         return cls(
             descriptors=tuple(open_descriptors()),
             threads=len(tasks),
             children=sum(len(children_of(task)) for task in tasks),
-            # Semaphores are of other tests that run now.
+            # Semaphores belong to other running tests.
             shared_files=tuple(sorted(name for name in os.listdir("/dev/shm") if not name.startswith("sem."))),
             maps=len(Path("/proc/self/maps").read_text().splitlines()),
             resident_bytes=int(Path("/proc/self/statm").read_text().split()[1]) * os.sysconf("SC_PAGE_SIZE"),
@@ -63,7 +63,7 @@ class ResourceCounts:
 
     @property
     def held(self) -> tuple[object, ...]:
-        """What has to be the same after each job."""
+        """Return the counts that must be equal after each job."""
         return self.descriptors, self.threads, self.children, self.shared_files
 
     def __str__(self) -> str:
@@ -74,7 +74,7 @@ class ResourceCounts:
 
 
 def children_of(task: Path) -> list[str]:
-    """The processes that a thread has started; none if it ends meanwhile."""
+    """Return the child processes of a thread; none if it ends meanwhile."""
     try:
         return (task / "children").read_text().split()
     except (FileNotFoundError, ProcessLookupError):
@@ -82,7 +82,7 @@ def children_of(task: Path) -> list[str]:
 
 
 def assert_nothing_adds_up(before: ResourceCounts, job_count: int) -> str:
-    """Compare what there is with what was there before so many jobs; returns both, in a sentence."""
+    """Compare current resources with those before `job_count` jobs; return both as a sentence."""
     now = ResourceCounts.now()
     assert now.held == before.held
     assert now.maps - before.maps <= MAPS + MAPS_PER_LAUNCH * job_count
@@ -96,7 +96,7 @@ def add_up(comm: rp.Communicator, values: np.ndarray) -> float:
 
 
 def die(comm: rp.Communicator, mark: Path, victim: int) -> int:
-    """A program of which a rank dies once."""
+    """Run a program in which a rank dies once."""
     comm.barrier()
     if comm.rank == victim and not mark.exists():
         mark.touch()
@@ -105,7 +105,7 @@ def die(comm: rp.Communicator, mark: Path, victim: int) -> int:
 
 
 def go_on(comm: rp.Communicator, victim: int) -> int:
-    """A program that goes on without a rank."""
+    """Run a program that continues without a rank."""
     if comm.rank == victim:
         os.kill(os.getpid(), signal.SIGKILL)
     while True:
@@ -134,7 +134,7 @@ def test_launches_leave_the_caller_as_it_was(capsys):
 
 
 def plain(draw: random.Random, folder: Path) -> None:
-    """Programs on one job, a value that is broadcast, and another number of ranks."""
+    """Run programs on one job, a broadcast value, and another number of ranks."""
     with rp.launch(workers=draw.choice((2, 3)), threads=1, links=draw.choice(("shared-memory", "tcp"))) as job:
         table = job.broadcast(np.arange(50_000))
         assert job.run(lambda comm: int(table.value[-1])) == [49_999] * job.workers
@@ -143,7 +143,7 @@ def plain(draw: random.Random, folder: Path) -> None:
 
 
 def raising(draw: random.Random, folder: Path) -> None:
-    """A program that raises on one rank."""
+    """Run a program that raises on one rank."""
 
     def program(comm: rp.Communicator) -> None:
         comm.barrier()
@@ -156,13 +156,13 @@ def raising(draw: random.Random, folder: Path) -> None:
 
 
 def failing(draw: random.Random, folder: Path) -> None:
-    """A program of which a rank dies."""
+    """Run a job in which a rank dies."""
     with rp.launch(workers=3, threads=1) as job, pytest.raises(rp.RankFailed):
         job.run(die, folder / "mark", draw.randrange(3))
 
 
 def surviving(draw: random.Random, folder: Path) -> None:
-    """A program that begins again, without the dead or with a spare."""
+    """Run a program that restarts, without the dead ranks or with a spare."""
     policy = draw.choice(("shrink", "respawn"))
     spares = draw.randrange(2) if policy == "respawn" else 0
     with rp.launch(workers=3, threads=1, on_failure=policy, spares=spares) as job:
@@ -171,13 +171,13 @@ def surviving(draw: random.Random, folder: Path) -> None:
 
 
 def shrinking(draw: random.Random, folder: Path) -> None:
-    """A program that goes on by itself."""
+    """Run a job that shrinks."""
     with rp.launch(workers=3, threads=1, on_failure="shrink") as job:
         assert job.run(go_on, draw.randrange(3)) == [2, 2]
 
 
 def replicated(draw: random.Random, folder: Path) -> None:
-    """A program whose ranks have replicas, of which one dies."""
+    """Run a job with replicated ranks, one of which dies."""
     victim = draw.randrange(4)
 
     def program(comm: rp.Communicator) -> int:
@@ -197,7 +197,7 @@ def fitting(draw: random.Random, folder: Path) -> None:
 
 
 def scripted(draw: random.Random, folder: Path) -> None:
-    """A script by `ripieno run`."""
+    """Run a script with `ripieno run`."""
     script = folder / "script.py"
     script.write_text("import ripieno as rp\nassert rp.init().allreduce(1) == 2\n")
     command = [sys.executable, "-c", "from ripieno.cli.run import run_command; run_command(prog_name='ripieno run')"]

@@ -43,12 +43,12 @@ def out_indices(kind: str, rank: int, p: int, n: int) -> np.ndarray:
 
 
 def contribution(rank: int, count: int, dtype: str, width: int | None) -> np.ndarray:
-    """Small whole numbers, exact in every type and order of addition."""
+    """Return small integers, exact in every type and order of addition."""
     return np.random.default_rng([rank, count]).integers(0, 4, count if width is None else (count, width)).astype(dtype)
 
 
 def oracle(kind: str, p: int, n: int, op: str, dtype: str, width: int | None) -> tuple[np.ndarray, np.ndarray]:
-    """The combined rows of all indices, and which of them anybody contributes."""
+    """Return the combined rows of all indices, and a mask of the contributed ones."""
     dense = np.zeros(n if width is None else (n, width), dtype)
     known = np.zeros(n, bool)
     for rank in range(p):
@@ -126,7 +126,7 @@ def any_integers_in_any_order(comm):
         configured = comm.sparse(out, wanted)
         assert configured.size == 8
         assert_array_equal(configured.reduce(np.array([3.0, 2.0, 5.0])), expected)
-    # Ones that are added to 2^24 in float32 are lost.
+    # Ones added to 2^24 in float32 are lost.
     repeated = comm.sparse([5] * 7, [5])
     assert_array_equal(repeated.reduce(np.array([2.0**24] + [1.0] * 6, np.float32)), [(2.0**24 + 6) * comm.world_size])
     nothing = comm.sparse([], [])

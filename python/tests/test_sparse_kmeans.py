@@ -1,4 +1,4 @@
-"""K-means of sparse matrices: what the same rows give as an array, for any number of workers."""
+"""K-means of sparse matrices: equal to dense arrays of the same rows, for any number of workers."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ K = 40
 
 @pytest.fixture(scope="module")
 def matrix():
-    """Rows of few entries, some of none, and some that repeat."""
+    """Return rows of few entries, some empty, and some repeated."""
     random = np.random.default_rng(SEED)
     rows = random_array((600, 90), density=0.08, format="lil", rng=random)
     rows[[3, 77]] = 0

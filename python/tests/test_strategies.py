@@ -1,4 +1,4 @@
-"""The strategies of broadcast variables beside each other, on modelled clusters."""
+"""The comparison of strategies of broadcast variables on modelled clusters."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Supersteps: the examples find what networkx finds, and loops end when they should, on any workers."""
+"""Supersteps: the examples agree with networkx, and loops end correctly, on any number of workers."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ def of_all_graphs(comm, name):
 
 def test_components_are_those_of_networkx(everywhere):
     for (ids, labels), graph in zip(everywhere(of_all_graphs, "components")[0], GRAPHS.values(), strict=True):
-        # Labels spread along edges: of a directed graph they follow its ways.
+        # Labels spread along edges; in a directed graph they follow the directions.
         nodes = list(graph.nodes)
         assert_array_equal(ids, np.arange(len(nodes)))
         if not graph.is_directed():
@@ -54,7 +54,7 @@ def test_distances_and_parents_are_those_of_networkx(everywhere):
 
 
 def propagated(graph: nx.Graph, rounds: int) -> list[int]:
-    """Labels after so many rounds, one vertex at a time."""
+    """Return the labels after some rounds, computed one vertex at a time."""
     nodes = list(graph.nodes)
     labels = {node: place for place, node in enumerate(nodes)}
     into = graph.predecessors if graph.is_directed() else graph.neighbors
@@ -73,7 +73,7 @@ def test_labels_that_propagate_are_those_of_a_vertex_at_a_time(everywhere):
 
 
 def counted_supersteps(comm):
-    """A path of 6 vertices, along which a token goes: one vertex is active at a time."""
+    """Pass a token along a path of 6 vertices: one vertex is active at a time."""
     ends = np.arange(5) if comm.rank == 0 else np.arange(0)
     graph = rp.Graph.from_edges(ends, ends + 1, comm=comm)
     graph.values["time"] = -1
@@ -121,7 +121,7 @@ def test_supersteps_end_when_all_have_halted_and_nothing_is_under_way(everywhere
 
 
 def both_ways_to_send(comm):
-    """Along edges and to named vertices in one superstep; what is sent to nobody is dropped."""
+    """Send along edges and to named vertices in one superstep; messages to missing vertices are dropped."""
     graph = built(comm, duplicates="sum")
     (sources, targets), _ = random_edges()
     for combine, form in (("sum", "f8"), ("max", "2i8"), ("concat", "i8"), (np.hypot, "f8")):
@@ -159,7 +159,7 @@ def test_messages_go_along_edges_and_to_named_vertices_at_once(everywhere):
 
 
 def ranked(comm, graph, max_supersteps=30):
-    """PageRank as supersteps, with the weights of edges."""
+    """Return PageRank by supersteps, with the weights of edges."""
     parts = graph.partition(comm)
     parts.values["rank"] = 1 / parts.vertex_count
     outflow = parts.regroup(by="source").send_along_edges(np.ones(len(parts.vertices)), along=np.multiply).values

@@ -1,4 +1,4 @@
-"""Fits that go on when workers die: to the same bits as fits of which nobody dies, from memory or a folder."""
+"""Fits that survive worker deaths, with results bitwise equal to undisturbed fits, from memory or a folder."""
 
 from __future__ import annotations
 
@@ -18,14 +18,14 @@ from sklearn.datasets import load_digits
 from varied import exhaustively
 from watching import gone_within
 
-#: A process that is killed has ended by then.
+#: Maximum time for a killed process to end.
 GONE_S = 60.0
 
 DIGITS = load_digits().data
 
 
 def ratings():
-    """What 60 users say of 40 items."""
+    """Return the ratings of 40 items by 60 users."""
     random = np.random.default_rng(0)
     users, items = np.nonzero(random.random((60, 40)) < 0.3)
     return users, items, random.integers(1, 6, len(users)).astype(np.float32)
@@ -33,16 +33,16 @@ def ratings():
 
 @dataclass(frozen=True)
 class SurvivorFit:
-    """A fit, what is compared of it, and after how many checkpoints a worker dies."""
+    """A fit, its compared attributes, and the number of checkpoints before a worker dies."""
 
     kind: type
     parameters: dict[str, Any]
     data: tuple[Any, ...]
     result: str
-    #: Whether the bits are the same for every number of workers.
+    #: Whether results are bitwise equal for every number of workers.
     exact: bool = False
     struck: int = 3
-    #: What it tells of in events that are numbered.
+    #: Unit of work in its numbered events.
     tells: str | None = "iteration"
 
 
@@ -123,21 +123,21 @@ CASES = [
 
 
 def fitted(name, comm=None, **options):
-    """An estimator that has been fitted."""
+    """Return a fitted estimator."""
     fit = FITS[name]
     return fit.kind(**fit.parameters, **options).fit(*fit.data, comm=comm)
 
 
 @pytest.fixture(scope="module")
 def undisturbed():
-    """A fit by three workers, of which nobody dies."""
+    """Return a fit by three workers without a death."""
     with rp.launch(workers=3, threads=1) as job:
         yield functools.cache(lambda name: fitted(name, engine=job))
 
 
 @pytest.fixture(scope="module")
 def surviving():
-    """A job of three workers for each policy; what dies of it is replaced, which takes less than another job."""
+    """Provide a job of three workers for each policy; dead workers are replaced, which is faster than a new job."""
     with ExitStack() as jobs:
         yield {
             policy: jobs.enter_context(rp.launch(workers=3, threads=1, on_failure=policy))
@@ -146,7 +146,7 @@ def surviving():
 
 
 def strike_after(comm, count, victim, mark):
-    """When so many checkpoints have been kept rank 0 kills a rank, once, and sees it end before it goes on."""
+    """After `count` checkpoints rank 0 kills a rank, once, and waits for its end before it continues."""
     pids, keep, counts = comm.allgather(os.getpid()), comm.checkpoint, itertools.count(1)
 
     def keep_and_strike(*args, **options):
@@ -160,7 +160,7 @@ def strike_after(comm, count, victim, mark):
 
 
 def fit_and_strike(comm, name, victim, mark, struck=None, **options):
-    """A fit within which a rank is killed; what it gives, and what rank 0 has heard of."""
+    """Run a fit in which a rank is killed. Return its result, and the events that rank 0 received."""
     fit, heard = FITS[name], []
     strike_after(comm, struck or fit.struck, victim, mark)
     if fit.tells is not None:
@@ -181,12 +181,12 @@ def test_a_fit_goes_on_when_a_worker_dies(tmp_path, undisturbed, surviving, name
     if fit.exact or policy == "respawn":
         assert np.array_equal(found, expected)
     else:
-        # Another number of workers adds up in another order.
+        # Other numbers of workers sum in another order.
         np.testing.assert_allclose(found, expected, rtol=1e-3, atol=1e-3)
-    # Whoever dies while others keep what they share leaves them what was kept before.
+    # A rank that dies while others store a checkpoint leaves them the previous one.
     assert resumed_from >= max(fit.struck - 1, 1)
     if fit.tells is not None:
-        # Nothing but the iteration at hand is done again.
+        # Only the current iteration is repeated.
         assert next(each for each in heard if each is not None) == resumed_from + 1
 
 
@@ -217,7 +217,7 @@ def test_each_fit_of_a_program_goes_on_from_its_own_state(tmp_path):
 
 
 def with_a_strike(mark, program, comm, *arguments):
-    """A fit's program, of whose workers one dies."""
+    """Run a fit's program in which one worker dies."""
     strike_after(comm, 3, 2, mark)
     return program(comm, *arguments)
 

@@ -1,4 +1,4 @@
-"""Tables: what has equal ids is combined, whichever rank brought it. The programs run on every rank and check there."""
+"""Tables: partitions with equal ids are combined across ranks. The programs run on every rank and check there."""
 
 from __future__ import annotations
 
@@ -16,13 +16,13 @@ DTYPES = ["float32", "float64", "int32", "int64", "uint64", "uint8"]
 
 
 def partition(rank: int, number: int, dtype: str = "int64") -> np.ndarray:
-    """Small whole numbers; the shape depends on the id only."""
+    """Return small integers; the shape depends on the id only."""
     shape = [(4,), (2, 3), (0, 2), ()][number % 4]
     return np.random.default_rng([rank, number % 2**63]).integers(0, 4, shape).astype(dtype)
 
 
 def ids_of(rank: int, p: int) -> list[int]:
-    """Overlapping, and different on every rank; the last of several ranks has none."""
+    """Return overlapping ids that differ on every rank; the last of several ranks has none."""
     return [] if rank == p - 1 > 0 else [-3, 2**62, *range(rank, rank + 7)]
 
 

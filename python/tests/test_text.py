@@ -1,4 +1,4 @@
-"""Words counted and lines searched: beside `bytes.split` and `re`, by one process and by several."""
+"""Word counts and line searches: equal to `bytes.split` and `re`, with one process and with several."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from ripieno.text import Query
 from ripieno.text.search import search
 from varied import exhaustively
 
-#: Real text that comes with every interpreter and with NumPy.
+#: Text that comes with every interpreter and with NumPy.
 REAL = [Path(re.__file__).parent / "_parser.py", Path(np.__file__).parent / "__init__.py"]
 
 
@@ -46,7 +46,7 @@ def ordered(text: bytes) -> list[tuple[bytes, int]]:
 
 @pytest.fixture
 def corpus(tmp_path) -> tuple[list[str], bytes]:
-    """Files of every kind, and all their text."""
+    """Return files of every kind, and their whole text."""
     odd = b"no end\r\nCR LF\r\n\0zero \0\0 \xff\xfe bytes \x0bto\x0cbe\n\n  To be" + b" long" * 9 + b"word" * 9000
     texts = [REAL[0].read_bytes(), b"", odd, REAL[1].read_bytes(), b"\n"]
     paths = []

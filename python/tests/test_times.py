@@ -1,4 +1,4 @@
-"""What is recorded of the duration of tests, and its table in CONTRIBUTING.md."""
+"""Recorded test durations, and their table in CONTRIBUTING.md."""
 
 from __future__ import annotations
 

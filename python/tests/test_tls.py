@@ -1,4 +1,4 @@
-"""Encrypted connections: jobs of every kind run by them, nobody on the way can read, and both ends must want them."""
+"""Encrypted connections: jobs of every kind use them, the traffic is unreadable, and both ends must enable them."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ from watching import PATIENCE_S
 
 HOST = "127.0.0.1"
 TOKEN = bytes(range(32))
-# Several records of TLS, and no whole number of them.
+# Several TLS records, the last one partial.
 LARGE = 300_001
 
 cannot_emulate = why_not()
@@ -105,7 +105,7 @@ def test_what_was_sent_before_a_tunnel_is_closed_arrives(listening):
 
 
 def ranks_of(tmp_path, source: str, *, tls: tuple[str, str], **variables: str) -> list[tuple[int, str, str]]:
-    """Two processes that meet in a directory of their own: their exit codes, and what they have said."""
+    """Run two processes with a shared rendezvous directory, and return their exit codes and output."""
     meeting = tmp_path / "meeting"
     meeting.mkdir(exist_ok=True)
     kept = {name: value for name, value in os.environ.items() if name not in environment.VARIABLES}
@@ -162,7 +162,7 @@ def test_a_wrong_word_for_it_is_named(monkeypatch):
 
 
 MARK = b"nobody on the way reads this"
-# What meeting, authentication, links and control connections say in plain words.
+# Plain-text markers of rendezvous, authentication, links and control connections.
 PLAIN = (MARK, b"RIPIENO\x01", b"identity", b"a failure with words")
 
 SPEAK = f"""
@@ -182,7 +182,7 @@ comm.barrier()
 
 @contextmanager
 def captured(namespace: str) -> Iterator[list[bytes]]:
-    """All packets of a network namespace meanwhile, from the time when the block ends."""
+    """Capture all packets of a network namespace, available after the block."""
     packets: list[bytes] = []
     with kernel.inside(namespace):
         every = socket.socket(socket.AF_PACKET, socket.SOCK_RAW, socket.htons(3))

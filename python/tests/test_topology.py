@@ -1,4 +1,4 @@
-"""Racks are found from the rates of pairs, and told as trees and files."""
+"""Racks: detection from the rates of pairs, and output as trees and files."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ cannot_emulate = why_not()
 
 
 def rates_of(pairs, racks, uplinks, draw, noise):
-    """Cables of rate 1; pairs of two racks share what their uplinks carry, and some pairs are slow by chance."""
+    """Return rates of pairs: cables have rate 1, pairs across racks share uplinks, and some are randomly slow."""
     crossing = [0] * len(uplinks)
     for pair in pairs:
         one, other = (racks[host] for host in pair)
@@ -36,7 +36,7 @@ def rates_of(pairs, racks, uplinks, draw, noise):
 
 
 def played(racks, uplinks, seed, noise):
-    """What a search finds among hosts of these racks."""
+    """Return the result of a search among hosts of these racks."""
     draw, searching = random.Random(seed), search(len(racks), seed=seed)
     pairs = next(searching)
     while True:
@@ -90,7 +90,7 @@ def test_a_busy_machine_makes_no_racks(slow_share):
 
 
 def test_hosts_that_are_all_as_far_apart_are_one_rack():
-    # One host a rack: every pair passes two uplinks, and no order is better than another.
+    # One host per rack: every pair crosses two uplinks, and all orders are equal.
     found = played(list(range(8)), [0.5] * 8, 1, 0.0)
 
     assert found.numbers == [0] * 8
@@ -150,7 +150,7 @@ def test_emulated_hosts_are_measured_and_written_for_run(tmp_path):
         assert lab.run(words, timeout_s=60) == 0
         names = [host.name for host in lab.hosts]
 
-    # Which racks are found on a busy machine says nothing.
+    # The racks found on a busy machine mean nothing.
     racks = tomllib.loads(target.read_text())["racks"]
     assert sorted(host for hosts in racks.values() for host in hosts) == names
 

@@ -1,4 +1,4 @@
-"""Algorithms are tried, kept for ranks that stand alike, and run from then on; other ways to choose are beside it."""
+"""Trials of algorithms: stored by the placement of ranks, used from then on, and compared with other policies."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from ripieno.simulation.algorithm_choices import AlgorithmChoices, Trial
 
 @pytest.fixture(autouse=True)
 def cache(tmp_path, monkeypatch):
-    """What processes keep, they keep there; workers inherit it."""
+    """Keep the caches of all processes there; workers inherit it."""
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
     return tmp_path / "cache"
 
@@ -50,7 +50,7 @@ def test_choices_come_back_as_they_were_kept_for_ranks_that_stand_alike_only():
 
 
 def try_and_look(comm):
-    """What was tried, what runs after that, and whether sums are right."""
+    """Return the trials, the algorithms after them, and whether sums are correct."""
     found = comm.try_algorithms(budget_s=0.3)
     chosen = {
         trial.size_bytes: comm.explain("allreduce", nbytes=trial.size_bytes).chosen
@@ -72,7 +72,7 @@ def test_every_rank_runs_what_was_tried_and_later_programs_what_was_kept(cache):
     best = {trial.size_bytes: trial.best for trial in found.trials if trial.collective == "allreduce"}
     assert chosen == best and 8 in best
     assert sums == [3, 3 * 999 * 500 + 3 * 1000]
-    # Those that are split from it choose as usual.
+    # Split communicators use the defaults.
     assert part == next(trial.usual for trial in found.trials if trial.collective == "allreduce")
     assert again == (found, chosen, sums, part)
     assert {trial.collective for trial in found.trials} == set(algorithm_trials.COLLECTIVES)

@@ -1,4 +1,4 @@
-"""Who belongs to a job: the token shows nowhere, other users of the host get nowhere, and crowds hold nobody up."""
+"""Access to jobs: the token never leaks, other users of the host have no access, and crowds delay no job."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ CROWD = alone("true")
 CAN_BE_ALONE = CROWD is not None and subprocess.run(CROWD, capture_output=True).returncode == 0
 needs_room = pytest.mark.skipif(not CAN_BE_ALONE, reason="no network namespace can be made here")
 
-#: A token that is easily found again, in any form in which it could be told.
+# A token that is easy to find in any printed form.
 TOKEN = bytes(range(0x41, 0x61))
 FORMS = (TOKEN, TOKEN.hex().encode(), TOKEN.hex().upper().encode(), repr(TOKEN).encode())
 
@@ -42,7 +42,7 @@ def shown(content: bytes) -> bool:
 
 
 def command_lines() -> bytes:
-    """Of all processes."""
+    """Return the command lines of all processes."""
     lines = b""
     for process in Path("/proc").glob("[0-9]*"):
         try:
@@ -53,7 +53,7 @@ def command_lines() -> bytes:
 
 
 def look_around(comm):
-    """What a program, and what it starts, can see of the token; and all that can be printed of a communicator."""
+    """Return everything that a program, its children, and the printed communicator show of the token."""
     started = subprocess.run(["env"], capture_output=True, check=True).stdout
     return started + command_lines() + repr(comm).encode() + str(vars(type(comm))).encode()
 
@@ -126,7 +126,7 @@ def test_the_token_of_a_script_shows_nowhere(tmp_path):
     assert token not in done.stdout + done.stderr
 
 
-#: Another user, who tries whatever a user can try.
+# Another user, who tries all means of access.
 INTRUDER = """
     import os, socket, sys
     from pathlib import Path
@@ -166,7 +166,7 @@ INTRUDER = """
         raise SystemExit(f"nobody was there to try: {tried}")
 """
 
-#: A job of which another user is told the processes.
+# A job whose PIDs are known to another user.
 BESIDE = """
     import os, subprocess, sys
     import ripieno as rp
@@ -187,7 +187,7 @@ def test_another_user_of_the_host_cannot_join_and_reads_nothing():
     assert done.returncode == 0, done.stderr
 
 
-#: Launches of every kind amid a crowd, by processes that may open few files.
+#: Launches of every kind amid a crowd, by processes with a low limit of files.
 LAUNCHES = """
     import subprocess, sys
     from pathlib import Path
@@ -212,7 +212,7 @@ LAUNCHES = """
     assert "".join(done.stdout.split()) == "333", done
 """
 
-#: A crowd, and what it hinders.
+# A crowd, and the process that it hinders.
 AMID = """
     import subprocess, sys
     here, program = sys.argv[1:3]
@@ -236,7 +236,7 @@ def test_launches_of_every_kind_succeed_amid_a_crowd_with_few_descriptors(tmp_pa
 
 
 class Marker:
-    """A pickle of it makes a file when it is loaded."""
+    """Creates a file when unpickled."""
 
     def __init__(self, path: Path) -> None:
         self.path = path
@@ -257,7 +257,7 @@ def zipped(name, content):
     return target.getvalue()
 
 
-#: What loads a file, by the end of its name: models, options, rows and edges.
+# Loaders by file suffix: models, options, rows and edges.
 LOADERS = {
     "model.json": lambda path: ResultFolder.read(path.parent).algorithm,
     "centroids.npy": lambda path: ResultFolder(str(path.parent), {}).array("centroids", None),
@@ -286,7 +286,7 @@ def test_no_file_runs_code_or_takes_memory_that_it_does_not_have(tmp_path, name)
 
 
 def planted(folder: Path, name: str, names: list[str], *blobs: bytes) -> Path:
-    """Write a checkpoint whose manifest has the right digest; each blob is a pickle."""
+    """Write a checkpoint with a valid digest in its manifest; each blob is a pickle."""
     place = folder / name
     place.mkdir(parents=True)
     for blob in blobs:

@@ -1,4 +1,4 @@
-"""What links cost is measured by kind, kept for the cluster, and counted with."""
+"""Link costs: measured by kind, stored for the cluster, and used in predictions."""
 
 from __future__ import annotations
 
@@ -20,13 +20,13 @@ cannot_emulate = why_not()
 
 @pytest.fixture(autouse=True)
 def cache(tmp_path, monkeypatch):
-    """What this process keeps, it keeps there."""
+    """Keep the cache of this process there."""
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
     return tmp_path / "cache"
 
 
 def costs_of_two_racks(**other):
-    """Four hosts in two racks, a message of 100 µs, cables of 100 MB/s, an uplink of 50."""
+    """Return costs of four hosts in two racks: 100 µs per message, cables of 100 MB/s, an uplink of 50 MB/s."""
     return MeasuredCosts(
         **{
             "hosts": ["h0", "h0", "h1", "h2", "h3"],
@@ -179,6 +179,6 @@ def test_links_of_emulated_racks_are_measured_each_by_its_kind(tmp_path):
         assert lab.run(words, timeout_s=60) == 0
     found = link_costs.read(target)
 
-    # How fast they are on a busy machine says nothing.
+    # The rates of a busy machine mean nothing.
     assert found.memory is None and found.cable is not None and found.uplink is not None
     assert len(set(found.racks)) == 2

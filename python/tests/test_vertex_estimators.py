@@ -1,4 +1,4 @@
-"""Components, distances, diameters and embeddings: those of networkx, SciPy and scikit-learn, on any workers."""
+"""Components, distances, diameters and embeddings equal those of networkx, SciPy and scikit-learn, on any workers."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ from varied import exhaustively
 
 
 def rmat(scale: int, edge_count: int, seed: int) -> np.ndarray:
-    """Edges, (edge_count, 2), of a recursive matrix with the probabilities of Graph500."""
+    """Return edges, (edge_count, 2), of a recursive matrix with the probabilities of Graph500."""
     random = np.random.default_rng(seed)
     edges = np.zeros((edge_count, 2), np.int64)
     for _ in range(scale):
@@ -36,7 +36,7 @@ def rmat(scale: int, edge_count: int, seed: int) -> np.ndarray:
 
 
 def with_islands(directed: bool) -> nx.Graph:
-    """Some components of several sizes, vertices without edges, an edge from a vertex to itself."""
+    """Return a graph of components of several sizes, isolated vertices, and a loop."""
     graph = nx.gnm_random_graph(120, 110, seed=3, directed=directed)
     graph.add_edge(7, 7)
     return graph
@@ -58,7 +58,7 @@ def fit(comm, model, graph):
 
 @pytest.fixture(params=[3, *exhaustively(1, 2)], ids=lambda workers: f"{workers} workers")
 def fitted(request, world) -> Callable[[BaseEstimator, object], Any]:
-    """Fits a model by so many ranks, which all get the same."""
+    """Fit a model on a number of ranks, which all get the same result."""
     return lambda model, graph: world(request.param).run(fit, model, graph)[-1]
 
 
@@ -129,7 +129,7 @@ def test_distances_are_the_same_bits_on_any_workers(world):
 
 
 def pairs_within(graph: nx.Graph) -> list[int]:
-    """Ordered pairs with a path of at most 0, 1, … edges."""
+    """Return the numbers of ordered pairs with a path of at most 0, 1, … edges."""
     counts: Counter[int] = Counter()
     for _, found in nx.all_pairs_shortest_path_length(graph):
         counts.update(found.values())
@@ -142,7 +142,7 @@ def test_the_effective_diameter_is_found_within_the_error_of_the_strings(name):
     exact = pairs_within(graph)
     models = [rp.EffectiveDiameter(n_strings=n_strings, random_state=seed).fit(graph) for seed in range(4)]
 
-    # Of each count, and of the mean of four of them less.
+    # The error of each count; the mean of four counts has a smaller one.
     error = 0.78 / np.sqrt(n_strings)
     mean = np.mean([model.pairs_[-1] for model in models])
     assert abs(mean / exact[-1] - 1) < 3 * error
@@ -158,7 +158,7 @@ def test_few_vertices_are_counted_without_bias(size):
     edges = tuple(cliques[:, end].ravel() for end in ends)
     model = rp.EffectiveDiameter(random_state=0).fit(rp.Graph(edges, directed=False))
 
-    # The error of a count is 0.78 / sqrt(64), that of the sum of five hundred less than a hundredth.
+    # The error of a count is 0.78 / sqrt(64); the error of a sum of five hundred is below one per cent.
     assert_allclose(model.pairs_, [cliques.size, cliques.size * size], rtol=0.02)
 
 
@@ -267,7 +267,7 @@ def test_without_a_seed_ranks_take_one_together(world):
     counted = world(2).run(fit, rp.EffectiveDiameter(n_strings=256), graph)[0]
     embedded = world(2).run(fit, rp.SpectralEmbedding(1, tol=1e-9), graph)[0]
 
-    # A vertex with strings of two seeds would count as two, and vectors of two would be none of the matrix.
+    # Mixing strings of two seeds would count a vertex as two, and mixed vectors would belong to no matrix.
     assert abs(counted.pairs_[-1] / 34**2 - 1) < 0.3
     expected = rp.SpectralEmbedding(1, tol=1e-9, random_state=0).fit(graph)
     np.testing.assert_allclose(embedded.embedding_, expected.embedding_, atol=1e-7)

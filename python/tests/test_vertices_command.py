@@ -52,7 +52,7 @@ def test_the_diameter_is_printed_and_its_pairs_are_written(edges, tmp_path, caps
     assert capsys.readouterr().out.startswith("effective diameter ")
     with np.load(out) as columns:
         assert columns["steps"].tolist() == [0, 1, 2, 3]
-        # Of 6 vertices, and 16 + 4 pairs in all.
+        # 6 vertices, and 16 + 4 pairs in all.
         assert abs(columns["pairs"][-1] - 20) < 2
 
 

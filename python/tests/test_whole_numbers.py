@@ -1,4 +1,4 @@
-"""Python's whole numbers come out of reductions exact, or not at all."""
+"""Python integers come out of reductions exactly, or the reduction raises."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ import pytest
 import ripieno as rp
 from varied import exhaustively
 
-# No int64 holds the sum of the first, no uint64 that of the second.
+# No int64 holds the sum of the first, and no uint64 the sum of the second.
 LARGE = [2**62, 2**63, -(2**63), 2**64 + 12345, 2**70, -(2**71), -1, 0]
 
 

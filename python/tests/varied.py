@@ -1,4 +1,4 @@
-"""Parameters of tests that vary more when everything is tested."""
+"""Test parameters with more values in the full test run."""
 
 from __future__ import annotations
 

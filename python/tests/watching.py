@@ -1,4 +1,4 @@
-"""What tests look at from outside: processes that end, descriptors that stay, conditions that come true, and when."""
+"""External observations of processes for tests: ended processes, open descriptors, and awaited conditions."""
 
 from __future__ import annotations
 
@@ -8,27 +8,27 @@ import time
 from collections.abc import Callable
 from pathlib import Path
 
-# An error reaches the user within the first; the second is for starting processes and the like.
+# An error must reach the user within the first; the second allows for starting processes.
 PROMPT_S = 2.0
 SLACK_S = 2.0
-#: Waits for what must come, however busy the machine is.
+#: Maximum time for an expected event, however busy the machine is.
 PATIENCE_S = 60.0
 
 
 def under_load(seconds: float) -> float:
-    """Return what takes so many seconds on an idle machine, at the load that this machine has now."""
+    """Return the duration, at the machine's current load, of work that takes `seconds` on an idle machine."""
     average, _, _, tasks, _ = Path("/proc/loadavg").read_text().split()
     running = max(float(average), float(tasks.partition("/")[0]))
     return seconds * max(1.0, running / len(os.sched_getaffinity(0)))
 
 
 def is_prompt(seconds: float) -> bool:
-    """Return whether an error that came after so many seconds was in time, at the load that this machine has now."""
+    """Return whether an error after this many seconds was in time, at the machine's current load."""
     return seconds < under_load(PROMPT_S + SLACK_S)
 
 
 def is_running(pid: int) -> bool:
-    """Whether the process exists and is not merely waiting to be reaped."""
+    """Return whether the process exists and is not a zombie."""
     try:
         return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] != "Z"
     except FileNotFoundError:
@@ -36,7 +36,7 @@ def is_running(pid: int) -> bool:
 
 
 def gone_within(seconds: float, pids: list[int]) -> bool:
-    """Whether all processes have ended before the time is up, which is longer on a busy machine."""
+    """Return whether all processes end before the timeout, which is longer on a busy machine."""
     deadline = time.monotonic() + under_load(seconds)
     return all(_ends(pid, deadline) for pid in pids)
 
@@ -55,12 +55,12 @@ def _ends(pid: int, deadline: float) -> bool:
 
 
 def comes_true(condition: Callable[[], object], within_s: float) -> bool:
-    """Return whether a condition, which is polled, becomes true before the time is up, which grows with the load."""
+    """Return whether a polled condition becomes true before the timeout, which grows with the load."""
     return comes_true_within(under_load(within_s), condition)
 
 
 def comes_true_within(seconds: float, condition: Callable[[], object]) -> bool:
-    """Return whether a condition, which is polled, becomes true within so many seconds."""
+    """Return whether a polled condition becomes true within this time."""
     deadline = time.monotonic() + seconds
     while not condition():
         if time.monotonic() > deadline:
@@ -70,7 +70,7 @@ def comes_true_within(seconds: float, condition: Callable[[], object]) -> bool:
 
 
 def open_descriptors() -> list[str]:
-    """What this process has open."""
+    """Return everything that this process has open."""
     names = []
     for entry in os.scandir("/proc/self/fd"):
         try:

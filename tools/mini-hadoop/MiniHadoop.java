@@ -18,11 +18,11 @@ import org.apache.hadoop.yarn.server.resourcemanager.scheduler.capacity.Capacity
 import sun.misc.Signal;
 
 /**
- * A real Hadoop in one process: HDFS with one data node, YARN with two node managers, every port on 127.0.0.1.
+ * A complete Hadoop in one process: HDFS with one data node, YARN with two node managers, every port on 127.0.0.1.
  *
- * Prints what its users have to export, then "ready"; ends when its standard input does, or when it is interrupted.
- * All files are in a temporary folder, the parent of HADOOP_CONF_DIR, which goes when this ends. In it, hadoop.log has
- * what the services complain about, and node0/log and node1/log what containers print.
+ * Prints the environment variables for its users, then "ready". Ends when its standard input ends, or when it is
+ * interrupted. All files are in a temporary folder, the parent of HADOOP_CONF_DIR, which is deleted at the end. In it,
+ * hadoop.log has the warnings of the services, and node0/log and node1/log have the output of containers.
  */
 public final class MiniHadoop {
     private static final String LOOPBACK = "127.0.0.1";
@@ -41,14 +41,14 @@ public final class MiniHadoop {
             System.exit(0);
         } catch (Throwable error) {
             error.printStackTrace();
-            // Services that have started would keep the process alive.
+            // Started services would keep the process alive.
             System.exit(1);
         }
     }
 
     private static void run(Path folder) throws Exception {
         System.setProperty("mini-hadoop.log", folder.resolve("hadoop.log").toString());
-        // Guice warns, past the log, that there are two web servers in a process.
+        // Guice warns on stderr that two web servers run in one process.
         LogManager.getLogManager().reset();
         DefaultMetricsSystem.setMiniClusterMode(true);
         CountDownLatch ended = endOfInputOrSignal();
@@ -65,7 +65,7 @@ public final class MiniHadoop {
             export("WEBHDFS", "webhdfs://" + hdfsWeb);
             export("HDFS_WEB", "http://" + hdfsWeb);
             export("YARN_WEB", "http://" + configuration.get(YarnConfiguration.RM_WEBAPP_ADDRESS));
-            // Spark's driver, too, stays on loopback.
+            // Keep Spark's driver on loopback, too.
             export("SPARK_LOCAL_IP", LOOPBACK);
             System.out.println("ready");
             ended.await();
@@ -74,7 +74,7 @@ public final class MiniHadoop {
         }
     }
 
-    /** Opens when whoever started this closes the other end of its input, or signals it to stop. */
+    /** Opens when the parent closes the other end of the standard input, or sends a signal. */
     private static CountDownLatch endOfInputOrSignal() {
         CountDownLatch ended = new CountDownLatch(1);
         for (String name : new String[] {"INT", "TERM"}) {
@@ -102,7 +102,7 @@ public final class MiniHadoop {
         Configuration configuration = new HdfsConfiguration();
         configuration.set("hadoop.tmp.dir", folder.resolve("tmp").toString());
         configuration.set(MiniDFSCluster.HDFS_MINIDFS_BASEDIR, folder.resolve("hdfs").toString());
-        // Everybody may write everywhere.
+        // All users may write everywhere.
         configuration.setBoolean("dfs.permissions.enabled", false);
         configuration.setInt("dfs.replication", 1);
         MiniDFSCluster hdfs = new MiniDFSCluster.Builder(configuration).numDataNodes(1).build();
@@ -113,14 +113,14 @@ public final class MiniHadoop {
     private static Configuration yarnConfiguration(MiniDFSCluster hdfs) throws IOException {
         Configuration configuration = new YarnConfiguration(hdfs.getConfiguration(0));
         configuration.set("fs.defaultFS", hdfs.getURI().toString());
-        // The mini cluster of HDFS names a class here that clients lack.
+        // The mini cluster of HDFS sets a class here that clients lack.
         configuration.unset("net.topology.node.switch.mapping.impl");
 
         for (String service : new String[] {"", ".scheduler", ".admin", ".resource-tracker", ".webapp"}) {
             configuration.set("yarn.resourcemanager" + service + ".address", LOOPBACK + ":0");
         }
         configuration.set("yarn.resourcemanager.hostname", LOOPBACK);
-        // The resource manager writes down the port of its web server, too.
+        // The resource manager stores the port of its web server here, too.
         configuration.setBoolean(YarnConfiguration.IS_MINI_YARN_CLUSTER, true);
         configuration.setClass("yarn.resourcemanager.scheduler.class", CapacityScheduler.class, Object.class);
         configuration.set("yarn.scheduler.capacity.root.queues", "default");
@@ -128,7 +128,7 @@ public final class MiniHadoop {
         configuration.set("yarn.scheduler.capacity.maximum-am-resource-percent", "0.9");
         configuration.setInt("yarn.scheduler.minimum-allocation-mb", 128);
         configuration.setInt("yarn.resourcemanager.nodemanagers.heartbeat-interval-ms", 100);
-        // By default all resource managers of a user write these into one folder, and stumble over each other.
+        // By default all resource managers of a user share one folder for these, and conflict.
         for (String kept : new String[] {"node-attribute", "node-labels"}) {
             configuration.set("yarn." + kept + ".fs-store.root-dir",
                     Path.of(configuration.get("hadoop.tmp.dir"), kept).toUri().toString());
@@ -138,18 +138,18 @@ public final class MiniHadoop {
         configuration.setInt("yarn.nodemanager.resource.cpu-vcores", NODE_CORES);
         configuration.setBoolean("yarn.nodemanager.vmem-check-enabled", false);
         configuration.setBoolean("yarn.nodemanager.pmem-check-enabled", false);
-        // A disk that is nearly full is still a disk.
+        // Accept nearly full disks.
         configuration.set("yarn.nodemanager.disk-health-checker.max-disk-utilization-per-disk-percentage", "100");
-        // Node managers do not end while logs of applications wait for their time; so it comes at once, but they stay.
+        // Node managers do not end while application logs wait for deletion. No delay, but the logs are kept.
         configuration.setInt("yarn.nodemanager.log.retain-seconds", 0);
         configuration.setInt("yarn.nodemanager.delete.debug-delay-sec", 24 * 3600);
         configuration.setInt("yarn.nodemanager.process-kill-wait.ms", 500);
-        // Containers get the class path of the application, not that of this process.
+        // Containers get the class path of the application, not the class path of this process.
         configuration.set("yarn.application.classpath", "");
         return configuration;
     }
 
-    /** The configuration of the services that run, ports included, as clients look for it. */
+    /** Writes the configuration of the running services, including ports, where clients look for it. */
     private static Path writeConfiguration(Configuration configuration, Path folder) throws IOException {
         Files.createDirectories(folder);
         for (String name : new String[] {"core-site.xml", "hdfs-site.xml", "yarn-site.xml"}) {
@@ -160,7 +160,7 @@ public final class MiniHadoop {
         return folder;
     }
 
-    /** The resource manager and its node managers, which learn its ports from the configuration that they share. */
+    /** The resource manager and its node managers, which read its ports from the shared configuration. */
     private static final class Yarn extends CompositeService {
         private final Path folder;
 

@@ -1,7 +1,7 @@
-"""Pages of the site that lie elsewhere in the repository than in docs/, and links that fit both places.
+"""Pages of the site from files outside docs/, and links that work in both places.
 
-A hook of mkdocs. Files link to each other by their places in the repository, so that links work where the repository is
-browsed. `from_repository` in mkdocs.yml says which files besides docs/ are pages.
+A hook of mkdocs. Files link to each other by their paths in the repository, so that links also work when browsing the
+repository. `from_repository` in mkdocs.yml lists the files outside docs/ that are pages.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ HELP_COLUMNS = 80
 
 
 def on_files(files: Files, config: MkDocsConfig) -> Files:
-    """Add the pages that lie outside docs/."""
+    """Add the pages from outside docs/."""
     from mkdocs.structure.files import File
 
     for page, source in config.extra["from_repository"].items():
@@ -36,14 +36,14 @@ def on_files(files: Files, config: MkDocsConfig) -> Files:
 
 
 def on_page_markdown(markdown: str, page: Page, config: MkDocsConfig, files: Files) -> str:
-    """Let links lead to pages of the site."""
+    """Rewrite links to pages of the site."""
     pages: dict[str, str] = config.extra["from_repository"]
     here = page.file.src_uri
     return linked(markdown, pages.get(here, f"docs/{here}"), here, {source: page for page, source in pages.items()})
 
 
 def content_of(source: Path) -> str:
-    """A file as Markdown: pages as they are, a folder of programs as one page, other text as it is printed."""
+    """Return a file as Markdown: pages unchanged, a folder of programs as one page, other text as a code block."""
     if source.is_dir():
         programs = (
             f"## {path.name}\n\n```python\n{path.read_text('utf-8')}```" for path in sorted(source.glob("*.py"))
@@ -54,7 +54,7 @@ def content_of(source: Path) -> str:
 
 
 def commands_page() -> str:
-    """What ``--help`` prints of every command, a section each."""
+    """Return the ``--help`` text of every command, one section each."""
     from ripieno.cli import cli
 
     sections = (f"## {name}\n\n```text\n{text}\n```" for name, text in helps(cli, "ripieno"))
@@ -62,7 +62,7 @@ def commands_page() -> str:
 
 
 def helps(command: click.Command, name: str, parent: click.Context | None = None) -> Iterator[tuple[str, str]]:
-    """Names and help texts of a command and of all below it."""
+    """Yield names and help texts of a command and of all its subcommands."""
     settings = {**command.context_settings, "terminal_width": HELP_COLUMNS}
     context = command.context_class(command, info_name=name, parent=parent, **settings)
     yield context.command_path, command.get_help(context)
@@ -74,7 +74,7 @@ def helps(command: click.Command, name: str, parent: click.Context | None = None
 
 
 def linked(markdown: str, source: str, page: str, pages: Mapping[str, str]) -> str:
-    """`markdown` of the file `source` of the repository, with the links of the page that it becomes."""
+    """Return `markdown` of the repository file `source` with links that fit its page on the site."""
 
     def link(match: re.Match[str]) -> str:
         target = posixpath.normpath(posixpath.join(posixpath.dirname(source), match[1]))

@@ -1,9 +1,9 @@
-"""Measuring collectives: each figure beside the lower bound and beside the peers, all in one run.
+"""Benchmarks of collectives: each result beside its lower bound and other implementations, all from one run.
 
-cases        what is measured: collectives, sizes, and what a cable or the memory cannot but move
-rank         the program that a rank of ours runs; programs/ has those of the peers, by the same rules
-contestants  who takes part, and how each is started; toolchain finds and compiles what they need
-contest      alternating runs of all contestants beside a limit, and the figures that come of it
-choice       every algorithm over a grid of sizes, and where the default choice is not the best
-session      what the command does, and found, what it tells
+cases        measured collectives and sizes, and the minimum that a cable or the memory must move
+rank         the program of our ranks; programs/ has the programs of the others, with the same rules
+contestants  the implementations, and how to start each; toolchain finds and compiles their requirements
+contest      alternating runs of all implementations beside a limit, and the resulting figures
+choice       every algorithm over a grid of sizes, and the cases with a bad default choice
+session      the run of the command; found: its results and their output
 """

@@ -1,7 +1,7 @@
-"""What is measured: collectives, sizes, and the least that a cable and the memory must move.
+"""Benchmark cases: collectives, sizes, and the minimum that a cable and the memory must move.
 
-"Bytes" of a case are the vector of broadcast, reduce, allreduce and reduce-scatter, the block of one rank of
-allgather, gather and scatter, and all that one rank sends of alltoall.
+"Bytes" of a case are the vector of broadcast, reduce, allreduce and reduce-scatter, the block of one rank of allgather,
+gather and scatter, and all bytes that one rank sends in alltoall.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from fractions import Fraction
 from ripieno.bench.programs.timing import COLLECTIVES, ELEMENT_BYTES
 from ripieno.errors import InputError
 
-#: A range of sizes takes steps of this factor.
+#: Factor between the sizes of a range.
 STEP = 8
 _UNITS = {"B": 1, "KB": 10**3, "MB": 10**6, "GB": 10**9, "KiB": 1 << 10, "MiB": 1 << 20, "GiB": 1 << 30}
 
@@ -28,9 +28,9 @@ class BenchCase:
     collective
         One of `COLLECTIVES`.
     size_bytes
-        Of what, the module says.
+        Size in bytes, counted as the module describes.
     algorithm
-        Of ours; None leaves it to the default choice.
+        Algorithm of Ripieno; None for the default choice.
     """
 
     collective: str
@@ -39,17 +39,17 @@ class BenchCase:
 
     @property
     def name(self) -> str:
-        """``allreduce=ring``, or ``allreduce`` by the default choice."""
+        """Return ``allreduce=ring``, or ``allreduce`` for the default choice."""
         return self.collective if self.algorithm is None else f"{self.collective}={self.algorithm}"
 
     @property
     def word(self) -> str:
-        """As programs take it: ``allreduce=ring:1048576``."""
+        """Return the case in the syntax of programs: ``allreduce=ring:1048576``."""
         return f"{self.name}:{self.size_bytes}"
 
 
 def collectives_of(text: str) -> list[str]:
-    """``allreduce,broadcast`` or ``all`` as names.
+    """Parse ``allreduce,broadcast`` or ``all`` into names.
 
     Raises
     ------
@@ -64,12 +64,12 @@ def collectives_of(text: str) -> list[str]:
 
 
 def sizes_of(text: str) -> list[int]:
-    """Sizes in bytes, ascending: ``8B:64MiB`` in steps of a factor of 8, with both ends; or ``1KiB,1MB``.
+    """Parse sizes in bytes, ascending: ``8B:64MiB`` in steps of a factor of 8, with both ends; or ``1KiB,1MB``.
 
     Raises
     ------
     InputError
-        If it is neither.
+        If the text has neither form.
     """
     if ":" not in text:
         return sorted({size_of(part) for part in text.split(",")})
@@ -83,12 +83,12 @@ def sizes_of(text: str) -> list[int]:
 
 
 def size_of(text: str) -> int:
-    """``64KiB`` or ``6.2MB`` in bytes.
+    """Parse ``64KiB`` or ``6.2MB`` into bytes.
 
     Raises
     ------
     InputError
-        If it is no size, or none of whole float32.
+        If the text is no size, or not a multiple of a float32.
     """
     match = re.fullmatch(r"(\d+(?:\.\d+)?)\s*([A-Za-z]*)", text.strip())
     unit = _UNITS.get(match[2] or "B") if match else None
@@ -101,7 +101,7 @@ def size_of(text: str) -> int:
 
 
 def world_sizes_of(text: str) -> list[int]:
-    """``2,4,8`` as numbers of ranks.
+    """Parse ``2,4,8`` into numbers of ranks.
 
     Raises
     ------
@@ -115,7 +115,7 @@ def world_sizes_of(text: str) -> list[int]:
 
 
 def wire_bytes(collective: str, size_bytes: int, world_size: int) -> float:
-    """Bytes that the busiest direction of some host's cable cannot but carry, one rank per host."""
+    """Return the minimum bytes in the busiest direction of a host's cable, with one rank per host."""
     others = world_size - 1
     factors = {
         "broadcast": 1.0,
@@ -132,7 +132,7 @@ def wire_bytes(collective: str, size_bytes: int, world_size: int) -> float:
 
 
 def memory_work(collective: str, world_size: int) -> tuple[float, float]:
-    """Vectors of a case's bytes that all ranks together cannot but add, and copy."""
+    """Return the minimum number of vectors that all ranks together must add, and must copy."""
     others = float(world_size - 1)
     return {
         "broadcast": (0.0, others),
@@ -148,7 +148,7 @@ def memory_work(collective: str, world_size: int) -> tuple[float, float]:
 
 
 def cases_of(collectives: Sequence[str], sizes: Sequence[int], algorithm: str | None = None) -> list[BenchCase]:
-    """Every collective at every size; a barrier has one size, the smallest element."""
+    """Return every collective at every size. A barrier has one size, the smallest element."""
     return [
         BenchCase(collective, size, algorithm)
         for collective in collectives

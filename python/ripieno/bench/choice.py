@@ -1,9 +1,9 @@
-"""Every algorithm over a grid of sizes: what the default choice should be held against.
+"""Times of every algorithm over a grid of sizes, to judge the default choice.
 
 python -m ripieno.bench.choice LINKS COLLECTIVE,… BYTES,… TRIALS_S
 
-Run as all ranks; rank 0 prints a line of JSON per cell. Here bytes are those of all chunks together, as the default
-choice counts them. Algorithms of equal plans are timed once. Results are not checked: the other measurements do that.
+Run as all ranks; rank 0 prints a line of JSON per cell. Bytes count all chunks together, as the default choice does.
+Algorithms with equal plans are timed once. Results are not checked: the other measurements do that.
 """
 
 from __future__ import annotations
@@ -19,36 +19,38 @@ from ripieno.bench.programs import timing
 from ripieno.bench.rank import NativeWorld
 from ripieno.launch.script.environment import init
 
-#: Seconds for the calls of one algorithm at one size, in each of so many rounds, of which the median counts.
+#: Time limit for the calls of one algorithm at one size in one round, and number of rounds; the median round counts.
 BUDGET_S = 0.01
 ROUND_COUNT = 5
-#: After the first round, who is slower than the best by this factor is not timed again.
+#: Algorithms slower than the best by this factor in the first round are not timed again.
 HOPELESS = 2.0
-#: Calls that take longer than this are steady enough for one round.
+#: Calls longer than this are steady enough for a single round.
 LONG_S = 0.5
-#: Who is slower by this factor at two sizes from so many bytes on, and falls further behind, is not tried with more.
+#: An algorithm that is slower by this factor at two sizes above `LOST_BYTES`, and falls further behind, is not tried
+#: at larger sizes.
 LOST = 4.0
 LOST_BYTES = 256 << 10
-#: The choice may be off the best by this factor.
+#: The choice may be slower than the best by this factor.
 TOLERANCE = 1.1
 
 
 @dataclass(frozen=True)
 class Cell:
-    """One collective at one size.
+    """Times of one collective at one size.
 
     Parameters
     ----------
     collective, world_size, size_bytes
-        What was timed.
+        The measured call.
     usual
-        The algorithm that the default choice takes where nothing was tried.
+        The default algorithm without trials.
     chosen
-        The one that it takes here, after trials if there were any.
+        The default algorithm here, after trials if any.
     seconds
-        Of each algorithm for such a world; without those given up at fewer bytes. Of equal plans one stands for all.
+        Seconds of each algorithm for this world size, without those given up at smaller sizes. One of several equal
+        plans represents them all.
     stands_for
-        Which algorithm stands for each.
+        The measured representative of each algorithm.
     """
 
     collective: str
@@ -61,29 +63,29 @@ class Cell:
 
     @property
     def best(self) -> str:
-        """The fastest algorithm."""
+        """Return the fastest algorithm."""
         return min(self.seconds, key=lambda name: self.seconds[name])
 
     def to_best(self, name: str) -> float:
-        """Seconds of an algorithm over those of the best; infinite if it was given up at fewer bytes."""
+        """Return the seconds of an algorithm relative to the best; infinite if it was given up at a smaller size."""
         return self.seconds.get(self.stands_for.get(name, name), float("inf")) / self.seconds[self.best]
 
     @property
     def is_off(self) -> bool:
-        """Whether the default is further off than it may be."""
+        """Return whether the default is slower than the tolerance allows."""
         return self.to_best(self.chosen) > TOLERANCE
 
     def as_json(self) -> dict[str, object]:
-        """All of it, with the best."""
+        """Return all fields, with the best algorithm."""
         return asdict(self) | {"best": self.best}
 
 
 def cells(
     world: NativeWorld, collectives: Sequence[str], sizes: Sequence[int], trials_s: float = 0.0
 ) -> Iterator[Cell]:
-    """Time all algorithms, after trials of so many seconds; every rank sees the same seconds, and takes the same turns.
+    """Time all algorithms, after trials of the given duration. All ranks get the same seconds.
 
-    The trials tell nothing of the seconds here: these are measured anew.
+    Times of the trials are not reused: all seconds are measured anew.
     """
     usual = {
         (collective, size): _native.choice(world.comm._native, collective, size)
@@ -104,7 +106,7 @@ def cells(
 
 
 def _sizes(world: NativeWorld, collective: str, sizes: Sequence[int]) -> list[int]:
-    """Bytes in all, in whole elements; chunks hold one at least."""
+    """Return total bytes in whole elements; a chunk holds at least one."""
     if collective == "barrier":
         return [timing.ELEMENT_BYTES]
     per_rank = timing.ELEMENT_BYTES * world.world_size
@@ -121,7 +123,7 @@ def _cell(world: NativeWorld, collective: str, size_bytes: int, usual: str, lost
     classes = _native.distinct_algorithms(native, collective, block)
     stands_for = {name: each[0] for each in classes for name in each}
     chosen = _native.choice(native, collective, size_bytes)
-    # A root that runs ahead would time how fast it sends, and not when the last rank has what it is to have.
+    # A root that runs ahead would measure its send rate instead of the time until the last rank has its data.
     apart = collective in timing.ROOTED or size_bytes >= timing.APART_BYTES
     found: dict[str, list[float]] = {each[0]: [] for each in classes if each[0] not in lost}
     for _ in range(ROUND_COUNT):
@@ -135,7 +137,7 @@ def _cell(world: NativeWorld, collective: str, size_bytes: int, usual: str, lost
 
 
 def main() -> None:
-    """Time what the command line says."""
+    """Time the cases of the command line."""
     links, collectives, sizes, trials_s = sys.argv[1:]
     world = NativeWorld(init(links=links, threads=1))
     for cell in cells(world, collectives.split(","), [int(size) for size in sizes.split(",")], float(trials_s)):

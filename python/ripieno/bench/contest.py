@@ -1,4 +1,4 @@
-"""Alternating runs of all contestants, so that what disturbs one disturbs all, and the figures that come of it."""
+"""Alternating runs of all implementations, so that disturbances affect all alike, and the resulting figures."""
 
 from __future__ import annotations
 
@@ -13,8 +13,8 @@ from ripieno.bench.processes import TIMEOUT_S, ProgramFailed
 from ripieno.bench.programs.timing import ELEMENT_BYTES
 from ripieno.units import size_text
 
-#: Goes first and does not count: until ranks have run for a while, some may share a core. No barrier that is asked for
-#: has this size, or its calls would be these cold ones.
+#: First case, which does not count: until ranks have run for a while, some may share a core. No requested barrier has
+#: this size; otherwise its calls would be these cold ones.
 WARM_UP = BenchCase("barrier", 2 * ELEMENT_BYTES)
 
 Times = dict[BenchCase, list[float]]
@@ -32,26 +32,26 @@ def contest(
     timeout_s: float = TIMEOUT_S,
     targets: Callable[[BenchCase], Mapping[str, float]] = lambda case: {},
 ) -> list[str]:
-    """Run every contestant `repetitions` times, by turns; add figures to the report.
+    """Run every implementation `repetitions` times, alternating, and add figures to the report.
 
-    A repetition counts with the median of its calls.
+    The value of a repetition is the median of its calls.
 
     Parameters
     ----------
     contestants
-        Ours first.
+        Implementations, ours first.
     cases
-        What is measured.
+        Cases to measure.
     limit
-        Measured as often.
+        Lower bound, measured equally often.
     report
-        Gets the figures, and remarks on peers that failed and on algorithms that are not for such a world.
+        Receives the figures, and remarks on failed peers and on algorithms that do not support the world size.
     title
-        What the table of a case is called.
+        Title of a case's table.
     repetitions, budget_s, timeout_s
-        Runs; seconds for the calls of a case in one run; seconds that a run may take.
+        Number of runs; time limit for the calls of a case in one run; time limit of a run.
     targets
-        What ours is to be at most.
+        Upper limits for our results.
 
     Returns
     -------
@@ -61,7 +61,7 @@ def contest(
     Raises
     ------
     ProgramFailed
-        If ours failed.
+        If our implementation failed.
     """
     times: dict[str, Times] = {each.name: {} for each in contestants}
     taking_part = list(contestants)
@@ -101,7 +101,7 @@ def figure_of(
     *,
     targets: Mapping[str, float] | None = None,
 ) -> Figure:
-    """Seconds of one case as a figure."""
+    """Return the seconds of one case as a figure."""
     return Figure(
         case=title,
         row="" if case.collective == "barrier" else size_text(case.size_bytes),

@@ -1,6 +1,6 @@
-"""Who takes part, and how each is started: Ripieno, Open MPI, MPICH, Gloo, mpi4py.
+"""The compared implementations and their launch: Ripieno, Open MPI, MPICH, Gloo, mpi4py.
 
-Every contestant runs a program that prints "CASE SECONDS" lines; see ``programs/timing.py`` for the rules.
+Each implementation runs a program that prints "CASE SECONDS" lines; see ``programs/timing.py`` for the rules.
 """
 
 from __future__ import annotations
@@ -23,22 +23,22 @@ _GLOO_LACKS = ("reduce-scatter", "alltoall")
 
 @dataclass(frozen=True)
 class Deployment:
-    """Where ranks run: by default all on this host.
+    """Placement of ranks: by default all on this host.
 
     Parameters
     ----------
     world_size
-        How many ranks.
+        Number of ranks.
     command
-        The command line that runs another one where a rank is.
+        Returns the command line that runs another command line on the host of a rank.
     address, port
-        Where rank 0 listens while ranks meet; a free port of this host by default.
+        Address of rank 0 during bootstrap; by default a free port of this host.
     environment
-        Variables for a rank.
+        Environment variables of a rank.
     interface
-        The network interface that joins the ranks; "lo" on one host.
+        The network interface between the ranks; "lo" on one host.
     hosts, remote_shell
-        For mpirun: the hosts of the ranks, and a program that runs a command there as ssh would. None on one host.
+        For mpirun: the hosts of the ranks, and an ssh-like program that runs a command there. None on one host.
     """
 
     world_size: int
@@ -52,11 +52,11 @@ class Deployment:
 
     @property
     def shares_cores(self) -> bool:
-        """Whether ranks outnumber the cores of this machine."""
+        """Return whether ranks outnumber the cores of this machine."""
         return self.world_size > usable_cores()
 
     def ranks(self, words: list[str], timeout_s: float, environment: Mapping[str, str]) -> str:
-        """Run a program as all ranks; what rank 0 printed."""
+        """Run a program as all ranks and return the output of rank 0."""
         return run_ranks(
             [self.command(rank, words) for rank in range(self.world_size)],
             address=self.address,
@@ -68,18 +68,18 @@ class Deployment:
 
 @dataclass(frozen=True)
 class Baseline:
-    """One who takes part.
+    """An implementation under comparison.
 
     Parameters
     ----------
     name
-        For tables.
+        Name in tables.
     start
-        Runs the program with these arguments, a budget and cases, within so many seconds; what it printed.
+        Runs the program with arguments (a budget and cases) and a timeout in seconds, and returns its output.
     takes
-        Which cases it can be asked for.
+        Predicate for supported cases.
     ours
-        Whether it is Ripieno, whose algorithms a case may name.
+        Whether it is Ripieno: a case may name Ripieno's algorithms.
     """
 
     name: str
@@ -90,12 +90,12 @@ class Baseline:
     def times(
         self, cases: Sequence[BenchCase], budget_s: float, timeout_s: float = TIMEOUT_S
     ) -> dict[str, list[float] | str]:
-        """Seconds of each case that it takes, by `word`, in one run of its program; or why there are none.
+        """Return the seconds of each supported case, by `word`, in one run of its program, or the reason for refusal.
 
         Raises
         ------
         ProgramFailed
-            If the program fails, or is not done in time.
+            If the program fails or times out.
         """
         words = list(dict.fromkeys(self.word(case) for case in self.able(cases)))
         found: dict[str, list[float]] = {word: [] for word in words}
@@ -110,16 +110,16 @@ class Baseline:
         return {**found, **refused}
 
     def word(self, case: BenchCase) -> str:
-        """What its program calls a case."""
+        """Return the program's name for a case."""
         return case.word if self.ours else BenchCase(case.collective, case.size_bytes).word
 
     def able(self, cases: Sequence[BenchCase]) -> list[BenchCase]:
-        """The cases that it takes."""
+        """Return the supported cases."""
         return [case for case in cases if self.takes(case)]
 
 
 def ripieno(place: Deployment, *, through: str = "native", links: str = "auto") -> Baseline:
-    """Ripieno, through its "native" loop, that loop on arrays of `ripieno.empty` ("shared"), or "python"."""
+    """Return Ripieno with its "native" loop, that loop on arrays of `ripieno.empty` ("shared"), or "python"."""
     words, environment = module("ripieno.bench.rank")
     words += [through, "--links", links, "--budget"]
     start = lambda arguments, timeout_s: place.ranks([*words, *arguments], timeout_s, environment)  # noqa: E731
@@ -127,7 +127,7 @@ def ripieno(place: Deployment, *, through: str = "native", links: str = "auto") 
 
 
 def module(name: str) -> tuple[list[str], dict[str, str]]:
-    """The command line that runs a module of this package, and the variables that it needs."""
+    """Return the command line that runs a module of this package, and its environment variables."""
     package = str(Path(__file__).resolve().parents[2])
     path = os.pathsep.join(filter(None, (package, os.environ.get("PYTHONPATH"))))
     return [sys.executable, "-m", name], {"PYTHONPATH": path}
@@ -141,18 +141,19 @@ def open_mpi(
     settings: Mapping[str, str] | None = None,
     tamed: bool = False,
 ) -> Baseline:
-    """Open MPI at its fastest: on one host by shared memory, pinned ranks that spin, or, sharing cores, yield.
+    """Return Open MPI in its fastest mode: on one host with shared memory and pinned ranks that spin, or yield if they
+    share cores.
 
     Parameters
     ----------
     name
-        For tables.
+        Name in tables.
     single_copy
-        How vader, its shared memory, moves large messages: "cma" or "none".
+        Transport of large messages in vader, its shared memory: "cma" or "none".
     settings
         More MCA parameters, such as a forced algorithm.
     tamed
-        Whether a yield is to sleep a little: for ranks of emulated hosts, which share cores that real ones do not.
+        Whether a yield sleeps briefly: for ranks of emulated hosts, which share cores unlike real hosts.
 
     Raises
     ------
@@ -170,7 +171,7 @@ def open_mpi(
 
 
 def mpi4py(place: Deployment, *, single_copy: str = "cma") -> Baseline:
-    """mpi4py over Open MPI.
+    """Return mpi4py over Open MPI.
 
     Raises
     ------
@@ -185,7 +186,7 @@ def mpi4py(place: Deployment, *, single_copy: str = "cma") -> Baseline:
 
 
 def python_by_open_mpi(place: Deployment, *, single_copy: str = "cma") -> list[str]:
-    """The command line that starts this interpreter, which has mpi4py, as ranks of Open MPI.
+    """Return the command line that starts this interpreter, which has mpi4py, as ranks of Open MPI.
 
     Raises
     ------
@@ -200,7 +201,7 @@ def python_by_open_mpi(place: Deployment, *, single_copy: str = "cma") -> list[s
 def _open_mpi(
     mpi: toolchain.Mpi, place: Deployment, single_copy: str, settings: Mapping[str, str], tamed: bool
 ) -> list[str]:
-    """The command line of mpirun, up to the program."""
+    """Return the command line of mpirun, up to the program."""
     words = [mpi.launcher, "--oversubscribe", "-np", str(place.world_size)]
     if os.geteuid() == 0:
         words.append("--allow-run-as-root")
@@ -226,7 +227,7 @@ def _open_mpi(
 
 
 def mpich(place: Deployment) -> Baseline:
-    """MPICH, on one host. It has no way to yield: where ranks outnumber cores they starve each other.
+    """Return MPICH on one host. It cannot yield: if ranks outnumber cores, they starve each other.
 
     Raises
     ------
@@ -240,7 +241,7 @@ def mpich(place: Deployment) -> Baseline:
 
 
 def gloo(place: Deployment, *, python: str | None = None) -> Baseline:
-    """Gloo through torch.distributed of the interpreter `python`.
+    """Return Gloo through torch.distributed of the interpreter `python`.
 
     Raises
     ------
@@ -256,7 +257,7 @@ def gloo(place: Deployment, *, python: str | None = None) -> Baseline:
 def peers(
     names: Sequence[str], place: Deployment, *, python: bool, gloo_python: str | None
 ) -> tuple[list[Baseline], list[str]]:
-    """The peers of these names on one host, in all their modes, and what is to be said about those that are missing."""
+    """Return the named peers on one host, in all their modes, and remarks on missing ones."""
     makers: dict[str, list[Callable[[], Baseline]]] = {
         "openmpi": [
             lambda: open_mpi(place, name="Open MPI (CMA)", single_copy="cma"),
@@ -276,5 +277,5 @@ def peers(
     return found, remarks
 
 
-#: Names of peers, as `peers` takes them.
+#: Peer names that `peers` accepts.
 PEERS = ("openmpi", "mpich", "gloo")

@@ -1,4 +1,4 @@
-"""Figures: what was measured of one thing, beside its peers and its limit."""
+"""Benchmark figures: the samples of one measurement beside its peers and its limit."""
 
 from __future__ import annotations
 
@@ -14,23 +14,23 @@ from ripieno.host import usable_cores
 
 @dataclass(frozen=True)
 class Samples:
-    """Seconds of repeated measurements of one thing."""
+    """Seconds of repeated measurements."""
 
     seconds: tuple[float, ...]
 
     @property
     def median_s(self) -> float:
-        """The middle one."""
+        """Return the median."""
         return statistics.median(self.seconds)
 
     @property
     def best_s(self) -> float:
-        """The least."""
+        """Return the minimum."""
         return min(self.seconds)
 
     @property
     def worst_s(self) -> float:
-        """The greatest."""
+        """Return the maximum."""
         return max(self.seconds)
 
 
@@ -41,15 +41,15 @@ class Figure:
     Parameters
     ----------
     case, row
-        What was measured, e.g. "allreduce, 2 ranks" and "64 KiB"; a table shows the rows of a case.
+        Labels, for example "allreduce, 2 ranks" and "64 KiB"; a table shows the rows of a case.
     ours, peers
-        Seconds; alternated, so that what disturbs one disturbs all.
+        Seconds from alternating runs, so that disturbances affect all alike.
     limit_s
-        Seconds that no implementation can beat, and `limit` what that is.
+        Seconds that no implementation can beat; `limit` describes the bound.
     work
-        What the rate counts, in units of `rate_unit` times seconds.
+        Amount of work for the rate, in units of `rate_unit` times seconds.
     targets
-        What ours is to be at most, in multiples of the best "peer" and of the "limit", or in "seconds".
+        Upper limits for ours, in multiples of the best "peer" and of the "limit", or in "seconds".
     """
 
     case: str
@@ -64,33 +64,33 @@ class Figure:
 
     @property
     def best_peer(self) -> tuple[str, Samples] | None:
-        """The peer with the least median."""
+        """Return the peer with the lowest median."""
         return min(self.peers.items(), key=lambda peer: peer[1].median_s, default=None)
 
     @property
     def to_peer(self) -> float | None:
-        """Our median over the best peer's: below 1 is faster."""
+        """Return our median relative to the best peer's: below 1 is faster."""
         return None if self.best_peer is None else self.ours.median_s / self.best_peer[1].median_s
 
     @property
     def best_to_peer(self) -> float | None:
-        """The same of the best runs, which other load on the machine disturbs less."""
+        """Return the ratio of the best runs, which other load on the machine affects less."""
         return self.ours.best_s / min(peer.best_s for peer in self.peers.values()) if self.peers else None
 
     @property
     def to_limit(self) -> float | None:
-        """Our median over the limit."""
+        """Return our median relative to the limit."""
         return self.ours.median_s / self.limit_s if self.limit_s else None
 
     @property
     def reached(self) -> bool | None:
-        """Whether all targets are reached, None if there is nothing to hold one against."""
+        """Return whether all targets are reached; None without anything to compare."""
         ratios = {"peer": self.to_peer, "limit": self.to_limit, "seconds": self.ours.median_s}
         verdicts = [ratio <= target for name, target in self.targets.items() if (ratio := ratios[name]) is not None]
         return all(verdicts) if verdicts else None
 
     def as_json(self) -> dict[str, object]:
-        """All of it, with the derived figures."""
+        """Return all fields, with the derived figures."""
         derived = ("to_peer", "best_to_peer", "to_limit", "reached")
         ours = asdict(self.ours) | {"median_s": self.ours.median_s}
         return asdict(self) | {"ours": ours} | {name: getattr(self, name) for name in derived}
@@ -98,16 +98,16 @@ class Figure:
 
 @dataclass(frozen=True)
 class FigureCount:
-    """Something counted instead of timed.
+    """A counted instead of timed result.
 
     Parameters
     ----------
     case, row
-        What was counted.
+        Labels of the count.
     value, unit
-        How much of what.
+        The count and its unit.
     target
-        What it is to be at most.
+        Upper limit.
     """
 
     case: str
@@ -118,13 +118,13 @@ class FigureCount:
 
     @property
     def reached(self) -> bool:
-        """Whether it is no more than the target."""
+        """Return whether the count does not exceed the target."""
         return self.value <= self.target
 
 
 @dataclass
 class Measurements:
-    """What a benchmark found out, and what it had to leave out."""
+    """The results of a benchmark, and its omissions."""
 
     name: str
     figures: list[Figure] = field(default_factory=list)
@@ -137,14 +137,14 @@ class Measurements:
             self.remarks.append(text)
 
     def as_json(self) -> dict[str, object]:
-        """For machines to read."""
+        """Return a machine-readable form."""
         figures = [figure.as_json() for figure in self.figures]
         counts = [asdict(count) | {"reached": count.reached} for count in self.counts]
         return {"benchmark": self.name, "figures": figures, "counts": counts, "remarks": self.remarks}
 
 
 def machine() -> dict[str, object]:
-    """What the figures were measured on."""
+    """Return a description of the machine."""
     models = re.findall(r"^model name\s*:\s*(.+)$", text_of("/proc/cpuinfo"), re.MULTILINE)
     return {
         "processor": models[0] if models else platform.processor() or platform.machine(),
@@ -156,7 +156,7 @@ def machine() -> dict[str, object]:
 
 
 def text_of(path: str) -> str:
-    """What a file of the kernel says, nothing if it is not there."""
+    """Return the text of a kernel file; empty if it does not exist."""
     try:
         return Path(path).read_text()
     except OSError:

@@ -1,4 +1,4 @@
-"""What was found, for eyes and for machines."""
+"""Results of `ripieno bench` as tables, pages and JSON."""
 
 from __future__ import annotations
 
@@ -35,25 +35,25 @@ class CollectiveFigures:
 
     def write_plot(self, path: Path) -> None:
         """Write a page with plots."""
-        # Brings matplotlib with it.
+        # This import loads matplotlib.
         from ripieno.bench.pages.speed import write_speed
 
         write_speed(path, self.report.figures, machine=figures.machine(), remarks=self.report.remarks)
 
     def as_json(self) -> dict[str, object]:
-        """For machines to read."""
+        """Return a machine-readable form."""
         return {"machine": figures.machine(), **self.report.as_json(), "failed": self.failed}
 
 
 @dataclass
 class FoundChoice:
-    """How good the default choice is."""
+    """Evaluation of the default choice."""
 
     cells: list[Cell]
-    failed: tuple[str, ...] = ()  # nobody but ours takes part
+    failed: tuple[str, ...] = ()  # no peers take part
 
     def show(self, target: Console) -> None:
-        """Print where it is too far off."""
+        """Print the cases with a bad default choice."""
         off = [cell for cell in self.cells if cell.is_off]
         rows = Table(title=f"default choice {OFF}", title_justify="left")
         for heading in ("collective", "ranks", "bytes in all", "default", "", "best", "", "of best"):
@@ -84,7 +84,7 @@ class FoundChoice:
                     target.print(f"note: {collective}={name} is left out: it is not for {world_size} ranks")
 
     def _policies(self) -> Table:
-        """What each way to choose takes, as multiples of the best, where it says something."""
+        """Return a table of each policy's times as multiples of the best, where they differ."""
         rows = Table(title="ways to choose, as multiples of the best", title_justify="left")
         for heading in ("", "choices", "mean", "within 10 %", "worst", "default there"):
             rows.add_column(heading, justify="right" if heading else "left")
@@ -98,9 +98,9 @@ class FoundChoice:
         return rows
 
     def ratios(self) -> dict[str, list[tuple[float, float]]]:
-        """Of each way to choose: what it takes, and what the default takes there, as multiples of the best.
+        """Return for each policy its times and the default's as multiples of the best.
 
-        An algorithm that was given up counts with the factor at which it was.
+        An algorithm that was given up counts with its last factor.
         """
         ways: dict[str, Callable[[Cell], str | None]] = {"default": lambda cell: cell.chosen}
         if any(cell.usual != cell.chosen for cell in self.cells):
@@ -117,7 +117,7 @@ class FoundChoice:
         return found
 
     def as_json(self) -> dict[str, object]:
-        """For machines to read."""
+        """Return a machine-readable form."""
         return {"machine": figures.machine(), "cells": [cell.as_json() for cell in self.cells], "ways": self.ratios()}
 
 

@@ -1,4 +1,4 @@
-"""Seconds that no implementation can beat: of the memory, measured beside the contestants, and of cables."""
+"""Lower bounds in seconds: of the memory, measured beside the implementations, and of cables."""
 
 from __future__ import annotations
 
@@ -13,39 +13,39 @@ from ripieno.host import usable_cores
 
 
 class PeerLimit(Protocol):
-    """What holds all contestants back."""
+    """A lower bound that holds for all implementations."""
 
     @property
     def text(self) -> str:
-        """In words."""
+        """Return a description."""
         ...
 
     def measure(self, cases: Sequence[BenchCase], budget_s: float) -> None:
-        """Measure once more what can be measured."""
+        """Repeat the measurements behind the bound, if any."""
         ...
 
     def seconds(self, case: BenchCase) -> float | None:
-        """For a case; None where nothing is known."""
+        """Return the bound for a case; None if unknown."""
         ...
 
 
 class Unknown:
-    """Of hosts whose cables nobody has told about."""
+    """The bound for hosts with unknown cables."""
 
     text = "unknown: --rate tells what a cable carries"
 
     def measure(self, cases: Sequence[BenchCase], budget_s: float) -> None:
-        """Nothing can be measured."""
+        """Do nothing: no bound can be measured."""
 
     def seconds(self, case: BenchCase) -> None:
-        """Nothing is known."""
+        """Return None: no bound is known."""
 
 
 @dataclass
 class MachineLimit:
-    """Of ranks of one host: the best of all measurements of its memory.
+    """The bound for ranks of one host, from the best of all memory measurements.
 
-    A cache line goes from one core to another once, and all cores share what must be added and copied at least.
+    A cache line moves from one core to another once, and all cores share the minimum of additions and copies.
     """
 
     world_size: int
@@ -63,10 +63,10 @@ class MachineLimit:
             self._pass_s[size] = min(before[0], add_s), min(before[1], copy_s)
 
     def seconds(self, case: BenchCase) -> float:
-        """For a case."""
+        """Return the bound for a case."""
         adds, copies = memory_work(case.collective, self.world_size)
         add_s, copy_s = self._pass_s[case.size_bytes]
-        # Of small calls with a root many are under way at a time, so nobody waits for a line in each.
+        # Many small rooted calls overlap, so no call waits for a cache line.
         waits = self._core_count > 1 and (case.collective not in ROOTED or case.size_bytes >= APART_BYTES)
         line_s = self._line_s if waits else 0.0
         return line_s + (adds * add_s + copies * copy_s) / self._core_count
@@ -78,14 +78,14 @@ class MachineLimit:
 
 @dataclass(frozen=True)
 class WireLimit:
-    """Of ranks on hosts of their own: what a host's cable must carry, over its rate, without headers.
+    """The bound for one rank per host: bytes that a host's cable must carry, without headers, over its rate.
 
     Parameters
     ----------
     world_size
-        How many hosts.
+        Number of hosts.
     bits_per_s
-        Of each cable, in each direction.
+        Rate of each cable, in each direction.
     """
 
     world_size: int
@@ -93,8 +93,8 @@ class WireLimit:
     text: str = "bytes that a cable must carry over its rate, without headers"
 
     def measure(self, cases: Sequence[BenchCase], budget_s: float) -> None:
-        """The rate is known."""
+        """Do nothing: the rate is known."""
 
     def seconds(self, case: BenchCase) -> float | None:
-        """For a case; None if it needs no bytes."""
+        """Return the bound for a case; None if it needs no bytes."""
         return 8 * wire_bytes(case.collective, case.size_bytes, self.world_size) / self.bits_per_s or None

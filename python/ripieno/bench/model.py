@@ -1,7 +1,7 @@
-"""The model beside the cables: what collectives take on emulated hosts, and what the simulator says that they take.
+"""Validation of the model: times of collectives on emulated hosts beside the simulator's predictions.
 
-Hosts stand in one rack, or in several whose uplinks carry less than their hosts could send. The model knows the rates,
-the packets and their headers of the lab, and nothing that was measured.
+Hosts are in one rack, or in several racks with oversubscribed uplinks. The model uses the rates, packets and headers of
+the lab, and no measurements.
 """
 
 from __future__ import annotations
@@ -41,22 +41,22 @@ ALGORITHMS = (
     "alltoall=direct",
     "alltoall=pairwise",
 )
-#: How far a case may be off, and half of them.
+#: Limits of the largest and the median deviation.
 WORST_TARGET, MEDIAN_TARGET = 0.10, 0.04
 BUDGET_S, TIMEOUT_S = 0.5, 600.0
 ELEMENT_BYTES = 4
-# The emulated hosts' own port: nobody else's.
+# Port on the emulated hosts, which no other process uses.
 PORT = 29500
 
 
 @dataclass(frozen=True)
 class RackShape:
-    """Hosts in racks, whose uplinks carry less than the hosts of a rack by a factor.
+    """Hosts in racks, with uplinks oversubscribed by a factor.
 
     Raises
     ------
     InputError
-        If there are too few hosts, or the factor is below 1.
+        If the hosts are too few, or the factor is below 1.
     """
 
     racks: int
@@ -69,12 +69,12 @@ class RackShape:
 
     @classmethod
     def parse(cls, text: str) -> RackShape:
-        """``8`` hosts of one rack, or ``4x8:2``: 4 racks of 8, with half of what the hosts of a rack could send.
+        """Parse ``8``, hosts of one rack, or ``4x8:2``: 4 racks of 8, with uplinks of half a rack's total rate.
 
         Raises
         ------
         InputError
-            If it is neither.
+            If the text has neither form.
         """
         match = re.fullmatch(r"(?:(\d+)x)?(\d+)(?::(\d+(?:\.\d+)?))?", text.strip())
         if match is None:
@@ -83,11 +83,11 @@ class RackShape:
 
     @property
     def host_count(self) -> int:
-        """How many hosts."""
+        """Return the number of hosts."""
         return self.racks * self.hosts_per_rack
 
     def blueprint(self, rate: str) -> Blueprint:
-        """The lab of this shape, with cables of this rate."""
+        """Return the lab of this shape, with cables of this rate."""
         one = Blueprint(self.racks, self.hosts_per_rack, rate)
         if self.racks == 1:
             return one
@@ -102,20 +102,20 @@ class RackShape:
 
 @dataclass(frozen=True)
 class ModelQuery:
-    """What is to be compared.
+    """The requested comparison.
 
     Parameters
     ----------
     shapes
-        Of labs, as `RackShape.parse` reads them.
+        Shapes of labs, in the syntax of `RackShape.parse`.
     algorithms
-        Such as "broadcast=chain".
+        Algorithms such as "broadcast=chain".
     size_bytes
-        Of the vector that all ranks end with, or that a rank sends.
+        Bytes of the vector that all ranks end with, or that a rank sends.
     rate
-        Of a host's cable, such as "25mbit".
+        Rate of a host's cable, such as "25mbit".
     repetitions
-        How often the ranks are started, and measure everything.
+        Number of times that the ranks are started and measure everything.
     """
 
     shapes: Sequence[str] = SHAPES
@@ -133,7 +133,7 @@ class ModelQuery:
             RackShape.parse(text).blueprint(self.rate)
 
     def cases(self, shape: RackShape) -> list[BenchCase]:
-        """The cases of a shape; every rank has as many whole elements."""
+        """Return the cases of a shape, with equally many whole elements per rank."""
         found = []
         for word in self.algorithms:
             collective, _, algorithm = word.partition("=")
@@ -145,7 +145,7 @@ class ModelQuery:
 
 @dataclass(frozen=True)
 class ModelRow:
-    """One case of one shape: what it took, and what the model says, in seconds."""
+    """One case of one shape: measured and predicted seconds."""
 
     shape: RackShape
     case: BenchCase
@@ -154,19 +154,19 @@ class ModelRow:
 
     @cached_property
     def deviation(self) -> float:
-        """By how much of the measured time the model is above it."""
+        """Return the model's excess over the measured time, as a fraction of the measured time."""
         return self.modelled_s / self.measured.median_s - 1
 
     @property
     def whole_bytes(self) -> int:
-        """Of the vector that all ranks end with, or that a rank sends."""
+        """Return the bytes of the vector that all ranks end with, or that a rank sends."""
         blocks = self.shape.host_count if self.case.collective in ("allgather", "gather", "scatter") else 1
         return self.case.size_bytes * blocks
 
 
 @dataclass(frozen=True)
 class ModelResults:
-    """All rows, and how busy the machine was."""
+    """All rows, and the load of the machine."""
 
     asked: ModelQuery
     rows: list[ModelRow]
@@ -174,21 +174,21 @@ class ModelResults:
 
     @property
     def median_deviation(self) -> float:
-        """What half of the cases are within."""
+        """Return the median of the absolute deviations."""
         return statistics.median(abs(row.deviation) for row in self.rows)
 
     @property
     def worst(self) -> ModelRow:
-        """The case that is off most."""
+        """Return the case with the largest deviation."""
         return max(self.rows, key=lambda row: abs(row.deviation))
 
     @property
     def is_reached(self) -> bool:
-        """Whether every case is within the one target, and half of them within the other."""
+        """Return whether both targets, for the largest and the median deviation, are met."""
         return abs(self.worst.deviation) <= WORST_TARGET and self.median_deviation <= MEDIAN_TARGET
 
     def summary(self) -> str:
-        """The verdict in words."""
+        """Return the verdict as text."""
         within = sum(abs(row.deviation) <= WORST_TARGET for row in self.rows)
         return (
             f"{within} of {len(self.rows)} cases within {WORST_TARGET:.0%}, median {self.median_deviation:.1%} "
@@ -197,7 +197,7 @@ class ModelResults:
         )
 
     def as_json(self) -> dict[str, Any]:
-        """Every figure."""
+        """Return all figures."""
         return {
             "machine": figures.machine(),
             "load": self.load,
@@ -229,7 +229,7 @@ class ModelResults:
         console.print(self.summary(), soft_wrap=True)
 
     def markdown(self) -> str:
-        """The table for a page."""
+        """Return the table as Markdown."""
         lines = [" | ".join(_HEADINGS[:-1]), " | ".join("---" for _ in _HEADINGS[:-1])]
         lines += [" | ".join(_cells(row)) for row in self.rows]
         return "\n".join(f"| {line} |" for line in lines) + f"\n\n{self.summary()}\n"
@@ -248,7 +248,7 @@ def _cells(row: ModelRow) -> tuple[str, ...]:
 
 
 def modelled(blueprint: Blueprint) -> Cluster:
-    """A lab as the simulator has it: its rates, and packets of as many whole segments of TCP as fit."""
+    """Return the simulator's model of a lab: its rates, and packets of as many whole TCP segments as fit."""
     payload_bytes = MTU_BYTES - HEADER_BYTES
     frames = max(1, blueprint.packet_bytes // payload_bytes)
     return Cluster(
@@ -300,7 +300,7 @@ def _rows(asked: ModelQuery, shape: RackShape) -> list[ModelRow]:
 
 
 def predicted(shape: RackShape, case: BenchCase, seconds: Sequence[float], cluster: Cluster) -> ModelRow:
-    """A case that took so long, beside the same on the modelled cluster."""
+    """Return the measured time of a case beside its time on the modelled cluster."""
     played = simulate(case.collective, cluster, nbytes=case.size_bytes, algorithm=case.algorithm)
     assert played.seconds is not None, "nobody dies, so every rank is done"
     return ModelRow(shape, case, Samples(tuple(seconds)), played.seconds)

@@ -1,8 +1,8 @@
-"""What `ripieno packets` does: throughput against packet size, between ranks started here or by a launcher.
+"""The measurement of `ripieno packets`: throughput against packet size, on ranks started here or by a launcher.
 
 python -m ripieno.bench.packets LINKS BUDGET_S BYTES,…
 
-Run as all ranks; rank 0 prints what was found, as JSON.
+Run as all ranks; rank 0 prints the result as JSON.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from ripieno.sparse import packets
 
 
 def started(world_size: int, sizes: Sequence[int], links: str, budget_s: float, timeout_s: float) -> dict[str, Any]:
-    """Measure between so many processes of this machine."""
+    """Measure between this number of processes of this machine."""
     words, environment = contestants.module("ripieno.bench.packets")
     words += [links, f"{budget_s:g}", ",".join(str(size) for size in sizes)]
     found: dict[str, Any] = json.loads(Deployment(world_size).ranks(words, timeout_s, environment))
@@ -27,7 +27,7 @@ def started(world_size: int, sizes: Sequence[int], links: str, budget_s: float, 
 
 
 def joined(sizes: Sequence[int], links: str, budget_s: float) -> dict[str, Any] | None:
-    """Measure between the ranks that a launcher started; what was found, on rank 0."""
+    """Measure between the ranks of a launcher. Rank 0 returns the result."""
     with init(links=links, threads=1) as comm:
         curve = comm.measure_packets(sizes, budget_s=budget_s)
         if comm.rank != 0:

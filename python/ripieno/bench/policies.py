@@ -1,15 +1,15 @@
-"""Ways to choose an algorithm that ours is held against: always the same one, and Open MPI's table.
+"""Alternative policies for choosing an algorithm: always the same one, and Open MPI's table.
 
-Source of the table: Open MPI's ``coll_tuned_decision_fixed.c`` (main branch, 2026), for operations that commute. Its
-algorithms are taken as those of ours that send the same messages: Rabenseifner's as halving and doubling, or as a
-reduce-scatter and a gather, pipelines and segmented rings as chains and rings, nonoverlapping ones as a tree.
+Source of the table: Open MPI's ``coll_tuned_decision_fixed.c`` (main branch, 2026), for commutative operations. Its
+algorithms map to our algorithms with the same messages: Rabenseifner's to halving and doubling, or to a reduce-scatter
+and a gather; pipelines and segmented rings to chains and rings; nonoverlapping ones to a tree.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable
 
-#: (fewer ranks than this, ((fewer bytes than this, algorithm), ...)); None for the rest.
+#: (upper limit of ranks, ((upper limit of bytes, algorithm), ...)); limits are exclusive, None for the rest.
 _Rows = tuple[tuple[int, tuple[tuple[int | None, str], ...]], ...]
 
 _ALLREDUCE: _Rows = (
@@ -77,12 +77,12 @@ _OPEN_MPI: dict[str, _Rows] = {
 }
 
 
-#: Which algorithm a collective has with so many ranks and bytes, or None if it says nothing of it.
+#: Returns the algorithm for a collective, a number of ranks and bytes, or None if the policy has no rule.
 Policy = Callable[[str, int, int], str | None]
 
 
 def _open_mpi(collective: str, world_size: int, size_bytes: int) -> str | None:
-    # There an allgather's bytes are those of a rank's block.
+    # In Open MPI's table, the bytes of an allgather are the bytes of a rank's block.
     size_bytes = size_bytes // world_size if collective == "allgather" else size_bytes
     rows = next((rows for ranks, rows in _OPEN_MPI.get(collective, ()) if world_size < ranks), ())
     return next((name for limit, name in rows if limit is None or size_bytes < limit), None)

@@ -1,4 +1,4 @@
-"""Programs that run to their end, or as ranks: bounded in time, and told with all they said when they fail."""
+"""Child programs, single or as ranks, with a timeout. Errors include their output."""
 
 from __future__ import annotations
 
@@ -17,26 +17,26 @@ from typing import IO
 
 from ripieno.errors import RipienoError
 
-#: No run of a program takes longer than this, unless told otherwise.
+#: Default timeout of a program.
 TIMEOUT_S = 900.0
-# An ending program has this long to end its own children.
+# Time for a program to end its own children.
 END_S = 3.0
 SAID_CHARACTERS = 2000
 
 
 class ProgramFailed(RipienoError):
-    """A program that was measured ended badly or not at all; the text has what it said."""
+    """A measured program failed or timed out; the message has its output."""
 
 
 def run(
     command: Sequence[str | Path], *, environment: Mapping[str, str] | None = None, timeout_s: float = TIMEOUT_S
 ) -> str:
-    """Run a program to its end; its output.
+    """Run a program to its end and return its output.
 
     Raises
     ------
     ProgramFailed
-        If it cannot start, ends with another status than 0, or not within `timeout_s`.
+        If it cannot start, exits with a status other than 0, or exceeds `timeout_s`.
     """
     return _run_all([(command, environment or {})], timeout_s, "")
 
@@ -49,12 +49,12 @@ def run_ranks(
     environment: Callable[[int], Mapping[str, str]] = lambda rank: {},
     timeout_s: float = TIMEOUT_S,
 ) -> str:
-    """Run one program per rank, told of each other by the environment; what rank 0 printed.
+    """Run one program per rank, connected through environment variables, and return the output of rank 0.
 
     Raises
     ------
     ProgramFailed
-        If one ends badly, which ends the others, or not within `timeout_s`.
+        If one fails, which ends the others, or exceeds `timeout_s`.
     """
     with _reserved_port(address if port is None else None) as free_port:
         shared = {
@@ -62,7 +62,7 @@ def run_ranks(
             "MASTER_ADDR": address,
             "MASTER_PORT": str(port or free_port),
             "RIPIENO_TOKEN": secrets.token_hex(32),
-            # It would come before MASTER_ADDR.
+            # It would take precedence over MASTER_ADDR.
             "RIPIENO_DIRECTORY": "",
         }
         ranks = [(command, {**shared, "RANK": str(rank), **environment(rank)}) for rank, command in enumerate(commands)]
@@ -70,9 +70,9 @@ def run_ranks(
 
 
 def _run_all(commands: Sequence[tuple[Sequence[str | Path], Mapping[str, str]]], timeout_s: float, who: str) -> str:
-    """Run all until they end or one fails; what the first printed. `who` has a place for a number."""
+    """Run all until they end or one fails, and return the output of the first. `who` has a placeholder for a number."""
     with ExitStack() as stack:
-        # Files hold what is said, however much: a pipe that nobody reads would block who writes.
+        # Output goes to files: a full pipe without a reader would block the writer.
         folder = stack.enter_context(tempfile.TemporaryDirectory())
         names = [(f"{folder}/{number}.out", f"{folder}/{number}.err") for number in range(len(commands))]
         running: list[subprocess.Popen[bytes]] = []
@@ -92,7 +92,7 @@ def _run_all(commands: Sequence[tuple[Sequence[str | Path], Mapping[str, str]]],
 
 def _start(words: list[str], environment: Mapping[str, str], out: IO[bytes], err: IO[bytes]) -> subprocess.Popen[bytes]:
     try:
-        # A session of its own, so that ending it ends what it has started.
+        # A separate session, so that killing it also ends its children.
         return subprocess.Popen(
             words,
             env={**os.environ, **environment},
@@ -106,9 +106,9 @@ def _start(words: list[str], environment: Mapping[str, str], out: IO[bytes], err
 
 
 def _wait(running: Sequence[subprocess.Popen[bytes]], timeout_s: float) -> int | None:
-    """Until all have ended well; the number of the first seen to have failed, or of one that was too slow.
+    """Wait until all have succeeded. Otherwise return the number of the first failed or timed-out program.
 
-    It sleeps until one ends: looking now and then would take cores from what is measured.
+    It sleeps until a program ends: polling would take cores from the measurement.
     """
     deadline = time.monotonic() + timeout_s
     with ExitStack() as stack, selectors.DefaultSelector() as ends:
@@ -150,7 +150,7 @@ def _text(name: str) -> str:
 
 @contextmanager
 def _reserved_port(address: str | None) -> Iterator[int]:
-    """A free port of this host, kept from everyone but who allows reuse, as rank 0 does; 0 without an address."""
+    """Reserve a free port of this host for sockets with address reuse, as rank 0 has; yield 0 without an address."""
     if address is None:
         yield 0
         return

@@ -1,9 +1,8 @@
-"""The program of a rank: times cases through the native loop, there also on shared arrays, through Python's `comm`, or
-through mpi4py.
+"""The rank program: times cases through the native loop, Python's `comm`, or mpi4py.
 
 python -m ripieno.bench.rank native|shared|python|mpi4py [--links LINKS] --budget SECONDS CASE …
 
-The ranks are told of each other by the environment (`ripieno.launch.script.environment`), or by mpirun.
+The ranks find each other through environment variables (`ripieno.launch.script.environment`), or through mpirun.
 """
 
 from __future__ import annotations
@@ -26,7 +25,7 @@ from ripieno.wire.arrays import empty
 
 
 class PythonWorld:
-    """Ripieno as a Python program calls it."""
+    """Ripieno, called from Python."""
 
     def __init__(self, comm: Communicator) -> None:
         self.comm = comm
@@ -34,11 +33,11 @@ class PythonWorld:
         self.barrier = comm.barrier
 
     def slowest(self, seconds: float) -> float:
-        """The greatest of all ranks' seconds."""
+        """Return the maximum of all ranks' seconds."""
         return self.comm.allreduce(seconds, op="max")
 
     def call(self, collective: str, vectors: Vectors, algorithm: str | None) -> Callable[[], object]:
-        """A call of `comm`, in place where it can be."""
+        """Return a call of `comm`, in place where possible."""
         comm, main, into = self.comm, vectors.main, vectors.into
         counts = [vectors.block] * self.world_size
         mine = main[self.rank * vectors.block :][: vectors.block]
@@ -53,19 +52,19 @@ class PythonWorld:
             "alltoall": partial(comm.alltoall, main, out=into, counts=counts, out_counts=counts),
             "barrier": comm.barrier,
         }
-        # Without a word more than a program says, which would cost each call some time.
+        # Pass no optional arguments, as programs do: parsing them would cost some time per call.
         return calls[collective] if algorithm is None else partial(calls[collective], algorithm=algorithm)
 
 
 class NativeWorld(PythonWorld):
-    """Ripieno without Python between two calls, on arrays that `empty` makes."""
+    """Ripieno without Python between two calls, on arrays of `empty`."""
 
     def __init__(self, comm: Communicator, empty: Callable[..., NDArray[Any]] = np.empty) -> None:
         super().__init__(comm)
         self.empty = empty
 
     def measured(self, case: str, budget_s: float) -> list[float]:
-        """Seconds of one case, checked before."""
+        """Return the seconds of a checked case."""
         name, collective, algorithm, size_bytes = timing.parts_of(case)
         vectors = timing.vectors_of(collective, size_bytes, self.world_size, self.empty)
         timing.check(self, name, vectors, self.call(collective, vectors, algorithm))
@@ -74,7 +73,7 @@ class NativeWorld(PythonWorld):
     def timed(
         self, collective: str, vectors: Vectors, algorithm: str | None, budget_s: float, *, apart: bool
     ) -> list[float]:
-        """Seconds of single calls if `apart`, else per call of some batches."""
+        """Return the seconds of single calls if `apart`, else per call of some batches."""
         return _native.measure(
             self.comm._native,
             collective,
@@ -87,7 +86,7 @@ class NativeWorld(PythonWorld):
 
 
 class Mpi4pyWorld:
-    """An MPI as a Python program calls it."""
+    """An MPI, called from Python."""
 
     def __init__(self) -> None:
         from mpi4py import MPI
@@ -97,12 +96,12 @@ class Mpi4pyWorld:
         self.barrier = self.comm.Barrier
 
     def slowest(self, seconds: float) -> float:
-        """The greatest of all ranks' seconds."""
+        """Return the maximum of all ranks' seconds."""
         slowest: float = self.comm.allreduce(seconds, op=self.mpi.MAX)
         return slowest
 
     def call(self, collective: str, vectors: Vectors, algorithm: str | None) -> Callable[[], object]:
-        """A call of the communicator, in place where it can be."""
+        """Return a call of the communicator, in place where possible."""
         comm, main, into, in_place = self.comm, vectors.main, vectors.into, self.mpi.IN_PLACE
         is_root = self.rank == 0
         mine = main[self.rank * vectors.block :][: vectors.block]
@@ -121,13 +120,13 @@ class Mpi4pyWorld:
 
 
 def times(world: TimedRank, case: str, budget_s: float) -> list[float] | str:
-    """Seconds of one case by the loop that belongs to this world, or why it has no such algorithm."""
+    """Return the seconds of one case with the loop of this world, or the reason why it lacks the algorithm."""
     try:
         if isinstance(world, NativeWorld):
             return world.measured(case, budget_s)
         return list(timing.measured(world, case, budget_s))
     except InputError as error:
-        # On all ranks alike, and before anything was sent.
+        # The error occurs on all ranks alike, before any data is sent.
         if timing.parts_of(case)[2] is None:
             raise
         return str(error)
@@ -150,8 +149,8 @@ def main() -> None:
 
 
 def world_of(through: str, links: str) -> PythonWorld:
-    """The world of ours that the environment describes."""
-    # As its peers, which do not encrypt either.
+    """Return our world, as described by the environment."""
+    # No encryption, as in the peers.
     comm = init(links=links, threads=1, tls=False)
     if through == "python":
         return PythonWorld(comm)

@@ -1,4 +1,4 @@
-"""What `ripieno bench` does: parse what is asked for, start ranks or join them, and keep what was found."""
+"""The run of `ripieno bench`: parse the request, start or join ranks, and collect the results."""
 
 from __future__ import annotations
 
@@ -21,13 +21,13 @@ from ripieno.errors import InputError
 from ripieno.lab.blueprint import bits_per_s
 from ripieno.launch.script.environment import init
 
-#: Numbers of ranks that are started if nobody says otherwise.
+#: Default numbers of ranks to start.
 DEFAULT_WORLD_SIZES = (2,)
 
 
 @dataclass(frozen=True)
 class BenchRequest:
-    """What the command line asks for, checked; no world sizes if it tells none."""
+    """The checked request of the command line. Without given world sizes, it has none."""
 
     collectives: list[str]
     world_sizes: list[int] | None
@@ -49,17 +49,17 @@ class BenchRequest:
         rate: str | None, links: str, repetitions: int, from_python: bool, gloo_python: str | None, budget_s: float,
         timeout_s: float, trials_s: float = 0.0,
     ) -> BenchRequest:  # fmt: skip
-        """Read the words of the command line.
+        """Parse the options of the command line.
 
         Raises
         ------
         InputError
-            If a word is not understood.
+            If an option is invalid.
         """
         names = questions.collectives_of(collectives)
         if algorithm not in (None, "all"):
             for name in names:
-                # After an @ there may be an order of the ranks.
+                # An order of the ranks may follow an @.
                 if algorithm.partition("@")[0] not in _native.algorithms(name):
                     known = ", ".join(_native.algorithms(name))
                     raise InputError(f"algorithm {algorithm!r}: expected all, or for {name} one of {known}")
@@ -74,7 +74,7 @@ class BenchRequest:
         )  # fmt: skip
 
     def cases(self) -> list[BenchCase]:
-        """Every collective and size, by the default choice or an algorithm; by that choice and every one for "all"."""
+        """Return every collective and size, with the default choice, one algorithm, or ("all") the default and each."""
         return [
             case
             for collective in self.collectives
@@ -84,14 +84,14 @@ class BenchRequest:
 
 
 def started(asked: BenchRequest, *, only_choice: bool) -> CollectiveFigures | FoundChoice:
-    """Start ranks on this machine, for each world size that is asked for.
+    """Start ranks on this machine, for each requested world size.
 
     Raises
     ------
     ProgramFailed
         If our ranks failed.
     InputError
-        If a rate is asked for, or no such world has the algorithm.
+        If a rate is given, or no requested world supports the algorithm.
     """
     if asked.bits_per_s is not None:
         raise InputError("--rate: ranks of one host have no cable; it is for ranks that a launcher starts on several")
@@ -134,12 +134,12 @@ def _started_choice(asked: BenchRequest) -> FoundChoice:
 
 
 def joined(asked: BenchRequest, *, only_choice: bool) -> CollectiveFigures | FoundChoice | None:
-    """Join the ranks that a launcher has started; what was found, on rank 0.
+    """Join the ranks of a launcher. Rank 0 returns the results.
 
     Raises
     ------
     InputError
-        If peers or numbers of ranks are asked for: a launcher has started what there is. Or if its world does not have
+        If peers or numbers of ranks are requested, which the launcher determines. Or if its world does not support
         the algorithm.
     """
     if asked.world_sizes is not None:
@@ -172,7 +172,7 @@ def joined(asked: BenchRequest, *, only_choice: bool) -> CollectiveFigures | Fou
 
 
 def _with_figures(found: CollectiveFigures) -> CollectiveFigures:
-    # There are none if all that was asked for is an algorithm that is not for these numbers of ranks.
+    # No figures result if the only requested algorithm supports none of these numbers of ranks.
     if not found.report.figures:
         raise InputError("; ".join(found.report.remarks))
     return found

@@ -1,8 +1,8 @@
-"""Broadcast variables on emulated hosts: each strategy beside its simulation and what the bytes take on a cable.
+"""Broadcast variables on emulated hosts: each strategy beside its simulation and the minimum time on a cable.
 
-A time is that from the beginning on all hosts until the last of them has the value, divided by the bytes over the rate
-of a host's cable. TCP's headers alone make it 1.046. When hosts are killed or slow, the time of the others stands
-beside it, as a multiple of the undisturbed one.
+A time lasts from the start on all hosts until the last host has the value, divided by the bytes over the rate of a
+host's cable. TCP's headers alone make it 1.046. With killed or slow hosts, the time of the others is given as a
+multiple of the undisturbed time.
 
 Source: Chowdhury et al., "Performance and scalability of broadcast in Spark", section 6.
 """
@@ -35,15 +35,16 @@ from ripieno.simulation.distribution import RankEnd, SimulatedFetch
 from ripieno.units import bytes_text
 
 STRATEGIES = ("chain", "splitstream", "csb", "bittorrent")
-#: Multiples of bytes over rate, at most, by hosts.
+#: Upper limits of the time as multiples of bytes over rate, by number of hosts.
 TARGETS = {
     8: {"chain": 1.06, "splitstream": 1.15, "csb": 1.3, "bittorrent": 1.5},
     32: {"chain": 1.08, "splitstream": 1.2, "csb": 1.5, "bittorrent": 1.6},
 }
-#: Of the undisturbed time, when hosts are killed, and when one is slow: a chain and trees wait for that one.
+#: Upper limits as multiples of the undisturbed time, with killed hosts and with one slow host. Chains and trees wait
+#: for a slow host and have no limit.
 KILLED_TARGET = 1.25
 SLOW_TARGETS = {"csb": 1.3, "bittorrent": 1.3}
-#: A chain in the order of racks is so many times as fast as one without, at least, over uplinks of a host's rate.
+#: Minimum speedup of a chain in rack order over one without it, with uplinks of a host's rate.
 ORDER_TARGETS = {"chain": 6.0}
 ORDER_SEED = 7
 TIMEOUT_S, ALPHA_S = 300.0, 50e-6
@@ -51,34 +52,34 @@ TIMEOUT_S, ALPHA_S = 300.0, 50e-6
 
 @dataclass(frozen=True)
 class StrategiesQuery:
-    """What is to be measured.
+    """The requested measurement.
 
     Parameters
     ----------
     hosts
-        How many, the root among them.
+        Number of hosts, including the root.
     size_bytes
-        Of the value.
+        Bytes of the value.
     rate
-        Of a host's cable, such as "100mbit".
+        Rate of a host's cable, such as "100mbit".
     strategies
-        Which, of `STRATEGIES`.
+        A selection of `STRATEGIES`.
     repetitions
-        How often each.
+        Repetitions of each strategy.
     block_bytes
-        Of a block, if not as usual.
+        Bytes of a block; None for the default.
     kill
-        How many hosts to kill, and after which share of the undisturbed time.
+        Number of hosts to kill, and the time as a fraction of the undisturbed time.
     slow
-        A host other than the root, and the share of the rate that it has.
+        A host other than the root, and its fraction of the rate.
     record
-        Whether to note which block came from whom, and when.
+        Whether to record sender and time of each block.
     racks
-        In which the hosts stand, as many in each.
+        Number of racks with equally many hosts.
     uplink
         Rate of a rack's uplink; by default the sum of its hosts' rates.
     random_order
-        Whether to number hosts at random, too, and to tell none its rack.
+        Whether to also run with randomly numbered hosts that do not know their racks.
     """
 
     hosts: int
@@ -110,23 +111,23 @@ class StrategiesQuery:
 
     @property
     def ideal_s(self) -> float:
-        """What the bytes take at the rate of a cable, in seconds."""
+        """Return the seconds of the bytes at the rate of a cable."""
         return 8 * self.size_bytes / bits_per_s("rate", self.rate)
 
     @property
     def killed(self) -> list[int]:
-        """The ranks that are killed, spread over the chain."""
+        """Return the killed ranks, spread over the chain."""
         count = 0 if self.kill is None else self.kill[0]
         return sorted({1 + (2 * index + 1) * (self.hosts - 1) // (2 * count) for index in range(count)})
 
     def cluster(self) -> Cluster:
-        """The same hosts as a model."""
+        """Return the model of the same hosts."""
         blueprint = Blueprint(self.racks, self.hosts // self.racks, self.rate, self.uplink)
         return replace(modelled(blueprint), alpha_s=ALPHA_S)
 
     @property
     def shuffled(self) -> list[int]:
-        """The hosts in an order at random, the root first."""
+        """Return the hosts in random order, the root first."""
         others = list(range(1, self.hosts))
         random.Random(ORDER_SEED).shuffle(others)
         return [0, *others]
@@ -139,20 +140,20 @@ class StrategiesQuery:
 
 @dataclass(frozen=True)
 class StrategyRun:
-    """One broadcast, as the ranks that lived have seen it.
+    """One broadcast, as recorded by the surviving ranks.
 
     Attributes
     ----------
     ends_s
-        When each rank had the value, in seconds since the first began; None for those that were killed.
+        Time at which each rank had the value, in seconds since the first began; None for killed ranks.
     cpu_s
-        Seconds of computing of each of them.
+        CPU seconds of each surviving rank.
     switches
-        How often each was taken from a core, or gave it up.
+        Context switches of each surviving rank.
     serialization_s
-        Seconds that the root has spent on packing the value and copying it, and others at most on unpacking it.
+        Seconds that the root spent on packing and copying the value, and maximum seconds of the others for unpacking.
     fetches
-        What came from whom when, if that was noted.
+        Sender and time of each block, if recorded.
     """
 
     ends_s: list[float | None]
@@ -162,13 +163,13 @@ class StrategyRun:
     fetches: list[SimulatedFetch]
 
     def seconds(self, left_out: Sequence[int] = ()) -> float:
-        """When the last rank had the value, but for those left out."""
+        """Return the time at which the last rank, except those left out, had the value."""
         return max(end for rank, end in enumerate(self.ends_s) if end is not None and rank not in left_out)
 
 
 @dataclass(frozen=True)
 class StrategyRow:
-    """What was found of a strategy: runs, and the simulated seconds of each kind."""
+    """The results of a strategy: runs, and the simulated seconds of each kind."""
 
     strategy: str
     runs: list[StrategyRun]
@@ -183,14 +184,14 @@ class StrategyRow:
 
 @dataclass(frozen=True)
 class StrategyResults:
-    """All rows, and how busy the machine was."""
+    """All rows, and the load of the machine."""
 
     asked: StrategiesQuery
     rows: list[StrategyRow]
     load: tuple[float, float]
 
     def as_json(self) -> dict[str, Any]:
-        """Figures of all runs, without what came from whom."""
+        """Return the figures of all runs without the records of blocks."""
         ideal_s, asked = self.asked.ideal_s, self.asked
         rows = []
         for row in self.rows:
@@ -238,7 +239,7 @@ class StrategyResults:
         table.console().print(shown)
 
     def page(self) -> str:
-        """The table, and of each kind of run of each strategy the first one drawn; fetches nothing."""
+        """Return a self-contained page: the table, and a picture of the first run of each kind and strategy."""
         headings, lines = self._cells()
         body = [f"<h1>{escape(self._title())}</h1>", "<table>", _table_row(headings, "th")]
         body += [_table_row(line, "td") for line in lines] + ["</table>"]
@@ -284,7 +285,7 @@ class StrategyResults:
 
 
 def measure(asked: StrategiesQuery) -> StrategyResults:
-    """Broadcast a value by each strategy, really and simulated.
+    """Broadcast a value with each strategy, on emulated hosts and in the simulator.
 
     Raises
     ------
@@ -334,7 +335,7 @@ def _row(lab: Lab, asked: StrategiesQuery, strategy: str) -> StrategyRow:
 
 
 def _runs(lab: Lab, case: BroadcastCase, on: Sequence[str] | None = None) -> list[StrategyRun]:
-    """What the ranks have seen that lived, by repetition; `on` these hosts, in the order of the ranks."""
+    """Return the records of the surviving ranks, by repetition. `on` selects these hosts, in the order of the ranks."""
     with tempfile.TemporaryDirectory() as folder:
         words = [sys.executable, "-m", "ripieno.bench.strategies_rank", json.dumps(asdict(case)), folder]
         code = lab.run(words, timeout_s=TIMEOUT_S, prefix=False, keep_going=bool(case.killed), on=on)

@@ -1,8 +1,8 @@
-"""A rank of `ripieno bench strategies`: fetches a value several times, and notes when it was there.
+"""A rank of `ripieno bench strategies`: fetches a value several times, and records the times.
 
 python -m ripieno.bench.strategies_rank CASE_JSON FOLDER
 
-Run as all ranks; each writes what it found to a file of its own, for those that are killed have none.
+Run as all ranks. Each rank writes its results to a separate file, because killed ranks have none.
 """
 
 from __future__ import annotations
@@ -26,26 +26,26 @@ from ripieno.launch.script.environment import init
 
 @dataclass(frozen=True)
 class BroadcastCase:
-    """What is broadcast by the first host to all others.
+    """A broadcast from the first host to all others.
 
     Parameters
     ----------
     strategy
-        By what.
+        Name of the strategy.
     size_bytes
-        Of the value.
+        Bytes of the value.
     repetitions
-        How often.
+        Number of broadcasts.
     block_bytes
-        Of a block, if not as usual.
+        Bytes of a block; None for the default.
     killed
         Ranks that kill themselves.
     kill_after_s
-        When, in seconds from the beginning.
+        Time of the kill, in seconds from the beginning.
     record
-        Whether to note which block came from whom, and when.
+        Whether to record sender and time of each block.
     knows_racks
-        Whether ranks are told in which racks their hosts stand.
+        Whether ranks know the racks of their hosts.
     """
 
     strategy: str
@@ -62,13 +62,13 @@ def main(case: BroadcastCase, folder: Path) -> None:
     """Run as one rank."""
     if not case.knows_racks:
         os.environ.pop("RACK", None)
-    # The cables are measured, not the processors.
+    # Encryption is off: the cables are measured, not the processors.
     comm = init(tls=False)
     value = np.random.default_rng(case.size_bytes).integers(0, 256, case.size_bytes, np.uint8)
     expected = zlib.crc32(value.data)
     given = value if comm.rank == 0 else None
     del value
-    # The first variable makes acquaintances, which is not counted.
+    # The first variable sets up connections, and does not count.
     with comm.broadcast_variable(0 if comm.rank == 0 else None) as first:
         _ = first.value
     found: list[dict[str, Any]] = []
@@ -84,13 +84,13 @@ def main(case: BroadcastCase, folder: Path) -> None:
             end_s = time.monotonic()
             after = resource.getrusage(resource.RUSAGE_SELF)
             if not case.killed:
-                # Who is through leaves the cores to the others.
+                # Finished ranks leave the cores to the others.
                 comm.barrier()
             if zlib.crc32(there.data) != expected:
                 raise AssertionError("the bytes are not the root's")
             found.append(
                 {
-                    # All hosts are of one machine, and read one clock.
+                    # All hosts are on one machine and share one clock.
                     "begin_s": begin_s,
                     "end_s": end_s,
                     "cpu_s": after.ru_utime + after.ru_stime - before.ru_utime - before.ru_stime,

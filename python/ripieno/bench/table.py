@@ -1,4 +1,4 @@
-"""Figures as tables for terminals."""
+"""Tables of figures for terminals."""
 
 from __future__ import annotations
 
@@ -13,12 +13,12 @@ VERDICTS = {True: "[green]reached[/]", False: "[red]missed[/]", None: ""}
 
 
 def console() -> Console:
-    """Where tables go: as wide as they need."""
+    """Return the console for tables, which is as wide as they need."""
     return Console(width=max(WIDTH, Console().width), highlight=False)
 
 
 def show(target: Console, report: Measurements) -> None:
-    """Print a table per case, and what there is to say."""
+    """Print a table per case, and the remarks."""
     for case in dict.fromkeys(figure.case for figure in report.figures):
         figures = [figure for figure in report.figures if figure.case == case]
         target.print(f"[italic]{report.name}, {case}: median (least – greatest)[/]")

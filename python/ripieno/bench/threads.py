@@ -1,7 +1,7 @@
-"""Threads of a rank: what they cost beside others, and K-means in both models, all patterns, processes × threads.
+"""Benchmarks of a rank's threads: their costs beside alternatives, and K-means in both models and all patterns.
 
-Source: Ekanayake et al., "Java thread and process performance for parallel machine learning on multicore HPC
-clusters", table II and figures 3 to 8. As there, TxP is T threads in each of P processes.
+Source: Ekanayake et al., "Java thread and process performance for parallel machine learning on multicore HPC clusters",
+table II and figures 3 to 8. As there, TxP is T threads in each of P processes.
 """
 
 from __future__ import annotations
@@ -32,17 +32,17 @@ Model = Literal["fork-join", "bsp"]
 MODELS: tuple[Model, ...] = ("fork-join", "bsp")
 #: Phases of a turn that computes, as many as iterations in the paper.
 PHASES = 64
-#: Phases of a turn of nothing; fewer where threads are made for each.
+#: Phases of an empty turn; fewer where threads are created for each.
 EMPTY_PHASES, MADE_PHASES = 2000, 100
-#: One thread's work in a phase that computes.
+#: Duration of one thread's work in a phase that computes, in microseconds.
 PHASE_US = 1000.0
-#: Threads share cores in so many times as many threads.
+#: Oversubscription factor of the turns with more threads than cores.
 CROWD = 4
-#: Seconds that a turn of OpenMP may take.
+#: Timeout of an OpenMP turn, in seconds.
 TURN_TIMEOUT_S = 60.0
 SEED = 7
 
-#: What is compared, ours first: how our turns call it, or what OpenMP's model is.
+#: Compared ways, ours first, with the name of our turn or of OpenMP's model.
 NOTHING = {"a team": "fork-join", "threads made": "made", "OpenMP": "fork-join"}
 BARRIERS = {"a team": "bsp", "std::sync::Barrier": "std-barrier", "OpenMP": "bsp"}
 BOUND = "one thread's share"
@@ -61,22 +61,22 @@ PHASED = {
 
 @dataclass(frozen=True)
 class ThreadsQuery:
-    """What is to be measured.
+    """The requested measurement.
 
     Attributes
     ----------
     points, columns
-        Rows and columns of the matrix that is clustered.
+        Rows and columns of the clustered matrix.
     centroids
         Numbers of clusters.
     iterations
-        Of each fit.
+        Iterations of each fit.
     repetitions
-        How often each fit, and how many turns of each cost, by turns.
+        Number of alternating repetitions of each fit and of each cost.
     patterns
         Letters of `ripieno.launch.binding`.
     cores
-        Threads of all processes together.
+        Total threads of all processes.
     """
 
     points: int = 100_000
@@ -97,7 +97,7 @@ class ThreadsQuery:
 
     @property
     def shapes(self) -> list[tuple[int, int]]:
-        """Threads of each process, and processes: from 1×n to n×1."""
+        """Return pairs of threads per process and processes, from 1×n to n×1."""
         return [(threads, self.cores // threads) for threads in range(1, self.cores + 1) if self.cores % threads == 0]
 
 
@@ -107,7 +107,7 @@ FULL: Mapping[str, Any] = {"points": 1_000_000, "centroids": (1_000, 10_000, 50_
 
 @dataclass(frozen=True)
 class FitCost:
-    """What a way of giving out phases costs: seconds of a phase, by turns with the other ways of the case."""
+    """The cost of a way of starting phases: seconds of a phase, alternating with the other ways of the case."""
 
     case: str
     way: str
@@ -117,7 +117,7 @@ class FitCost:
 
 @dataclass(frozen=True)
 class FitUsage:
-    """What the kernel has counted of all threads of all processes; None where it does not tell."""
+    """Kernel counters of all threads of all processes; None where unavailable."""
 
     voluntary_switches: int | None
     involuntary_switches: int | None
@@ -128,7 +128,7 @@ class FitUsage:
 
 @dataclass(frozen=True)
 class ThreadsFit:
-    """A K-means of the grid: seconds of an iteration, the median of each fit, and what the fits have used."""
+    """A K-means of the grid: the median seconds of an iteration of each fit, and the usage of the fits."""
 
     threads: int
     processes: int
@@ -140,13 +140,13 @@ class ThreadsFit:
 
     @property
     def shape(self) -> str:
-        """As TxP."""
+        """Return the shape as TxP."""
         return f"{self.threads}x{self.processes}"
 
 
 @dataclass(frozen=True)
 class ThreadsResults:
-    """All that was measured, what was left out, and how busy the machine was."""
+    """All measurements and omissions, and the load of the machine."""
 
     asked: ThreadsQuery
     costs: list[FitCost]
@@ -155,7 +155,7 @@ class ThreadsResults:
     load: tuple[float, float]
 
     def as_json(self) -> dict[str, Any]:
-        """For machines to read."""
+        """Return a machine-readable form."""
         return {
             "machine": figures.machine(),
             "load": self.load,
@@ -198,7 +198,7 @@ class ThreadsResults:
         console.print(f"load of the machine {self.load[0]:.1f} before, {self.load[1]:.1f} after")
 
     def usage_table(self) -> tuple[list[str], list[list[str]]]:
-        """What was counted, by shape, pattern and model; for all numbers of centroids together."""
+        """Return the counters by shape, pattern and model, summed over all numbers of centroids."""
         headings = ["T x P", "pattern", "model", "switches: let go", "lost", "migrations", "pages touched", "read"]
         rows = []
         for shape in self.shapes:
@@ -211,26 +211,26 @@ class ThreadsResults:
 
     @property
     def cases(self) -> list[str]:
-        """Of the costs."""
+        """Return the cases of the costs."""
         return list(dict.fromkeys(each.case for each in self.costs))
 
     @property
     def shapes(self) -> list[str]:
-        """TxP of the grid."""
+        """Return the shapes of the grid as TxP."""
         return list(dict.fromkeys(each.shape for each in self.fits))
 
     @property
     def lines(self) -> list[tuple[str, str]]:
-        """Pattern and model of the grid."""
+        """Return the pairs of pattern and model of the grid."""
         return list(dict.fromkeys((each.pattern, each.model) for each in self.fits))
 
     def grid_title(self, centroids: int) -> str:
-        """What a grid shows."""
+        """Return the title of a grid."""
         asked = self.asked
         return f"K-means, {asked.points:,} × {asked.columns} points into {centroids:,}: an iteration"
 
     def fit(self, shape: str, pattern: str, model: str, centroids: int) -> ThreadsFit | None:
-        """A cell of the grid."""
+        """Return a cell of the grid."""
         wanted = (shape, pattern, model, centroids)
         return next(
             (each for each in self.fits if (each.shape, each.pattern, each.model, each.centroids) == wanted), None
@@ -251,7 +251,7 @@ def measure(asked: ThreadsQuery) -> ThreadsResults:
 
 
 def samples_text(samples: Samples) -> str:
-    """A median between the least and the greatest."""
+    """Return a median with minimum and maximum as text."""
     return f"{duration_text(samples.median_s)} ({duration_text(samples.best_s)} – {duration_text(samples.worst_s)})"
 
 
@@ -273,7 +273,7 @@ def _case(
     phases = {name: PHASES if rounds else MADE_PHASES if way == "made" else EMPTY_PHASES for name, way in ways.items()}
     turns: dict[str, Callable[[], float]] = {}
     for name, way in ways.items():
-        # No more threads than cores can share the work.
+        # Only as many threads as cores share the work.
         shared = min(threads, asked.cores) if way == "share" else threads
         if name.endswith("pinned"):
             turns[name] = partial(_pinned_turn, way, shared, phases[name], rounds)
@@ -315,7 +315,7 @@ def _fits(asked: ThreadsQuery, remarks: list[str]) -> list[ThreadsFit]:
                     remarks.append(f"{threads}x{processes}, {letter} is left out: {why}")
                     continue
                 with job:
-                    # What a process does for the first time takes longer.
+                    # Warm up: the first fit of a process takes longer.
                     _fit(job, points, max(asked.centroids), MODELS[0], 1)
                     for count in asked.centroids:
                         for model in MODELS if turn % 2 == 0 else MODELS[::-1]:
@@ -327,7 +327,7 @@ def _fits(asked: ThreadsQuery, remarks: list[str]) -> list[ThreadsFit]:
 
 
 def _fit(job: Any, points: np.ndarray[Any, Any], count: int, model: Model, iterations: int) -> tuple[float, FitUsage]:
-    """The median seconds of an iteration, and what the processes have used."""
+    """Return the median seconds of an iteration, and the usage of the processes."""
     model_of = KMeans(count, init=points[:count], max_iter=iterations, tol=0, thread_model=model, engine=job)
     before = _added(job.run(_usage))
     found = model_of.fit(points)
@@ -340,7 +340,7 @@ def _fit(job: Any, points: np.ndarray[Any, Any], count: int, model: Model, itera
 
 
 def _usage(comm: Any) -> FitUsage:
-    """Of all threads that this process has now; those of kernels stay."""
+    """Return the usage of all current threads of this process, including the persistent threads of the kernels."""
     mine = [host.thread_usage(int(tid)) for tid in os.listdir("/proc/self/task")]
     names = FitUsage.__dataclass_fields__
     return _added(FitUsage(**{name: getattr(each, name) for name in names}) for each in mine)

@@ -1,4 +1,4 @@
-"""What peers need: their launchers and compilers, programs compiled on first use, interpreters that have torch."""
+"""Requirements of the peers: launchers and compilers, programs compiled on first use, interpreters with torch."""
 
 from __future__ import annotations
 
@@ -15,30 +15,30 @@ from pathlib import Path
 from ripieno.bench.processes import ProgramFailed, run
 from ripieno.errors import RipienoError
 
-# Compilers and version questions are done long before.
+# Timeout of compilers and version queries, which normally end long before.
 QUESTION_TIMEOUT_S = 60.0
 SYSTEM_PYTHON = "/usr/bin/python3"
 
 
 class Skipped(RipienoError):
-    """A part that cannot be measured here; the text says why and what to do about it."""
+    """A measurement cannot run here; the message gives the reason and a remedy."""
 
 
 @dataclass(frozen=True)
 class Mpi:
-    """An MPI that is installed: its launcher, its compiler, and the Debian package of its headers."""
+    """An installed MPI: its launcher, its compiler, and the Debian package of its headers."""
 
     launcher: str
     compiler: str
     headers: str
 
     def compiled(self, source: Path) -> Path:
-        """One of our C programs for it; where it lies.
+        """Compile one of our C programs for this MPI, and return its path.
 
         Raises
         ------
         Skipped
-            If its headers are not installed, which may be missing beside its compiler.
+            If its headers are not installed, which may be missing although the compiler exists.
         """
         if not _has_mpi_header(self.compiler):
             raise Skipped(f"{self.compiler} finds no mpi.h, which is not installed: apt-get install {self.headers}")
@@ -47,7 +47,7 @@ class Mpi:
 
 @cache
 def open_mpi() -> Mpi:
-    """Open MPI.
+    """Return Open MPI.
 
     Raises
     ------
@@ -62,7 +62,7 @@ def open_mpi() -> Mpi:
 
 @cache
 def mpich() -> Mpi:
-    """MPICH.
+    """Return MPICH.
 
     Raises
     ------
@@ -78,7 +78,7 @@ def mpich() -> Mpi:
 
 
 def require_mpi4py() -> None:
-    """Make sure that this interpreter has mpi4py.
+    """Check that this interpreter has mpi4py.
 
     Raises
     ------
@@ -90,12 +90,12 @@ def require_mpi4py() -> None:
 
 
 def torch_python(python: str | None) -> str:
-    """An interpreter with torch.distributed: `python` if given, else this one or the system's.
+    """Return an interpreter with torch.distributed: `python` if given, else this one or the system's.
 
     Raises
     ------
     Skipped
-        If none has it.
+        If no interpreter has it.
     """
     tried = [python] if python is not None else [sys.executable, SYSTEM_PYTHON]
     for each in tried:
@@ -107,7 +107,7 @@ def torch_python(python: str | None) -> str:
 
 @cache
 def _has_gloo(python: str) -> bool:
-    # Before torch 2 nobody can be asked, and gloo is always there.
+    # Before torch 2, `is_gloo_available` does not exist and gloo is always available.
     question = (
         "import numpy, torch.distributed as d; raise SystemExit(not getattr(d, 'is_gloo_available', d.is_available)())"
     )
@@ -119,17 +119,17 @@ def _has_gloo(python: str) -> bool:
 
 
 def shared_object(source: Path) -> Path:
-    """One of our C files for LD_PRELOAD, compiled; where it lies."""
+    """Compile one of our C files for LD_PRELOAD, and return its path."""
     return _compiled("cc", source, ["-O2", "-shared", "-fPIC"])
 
 
 def openmp(source: Path) -> Path:
-    """One of our C programs with threads of OpenMP, compiled; where it lies.
+    """Compile one of our C programs with OpenMP threads, and return its path.
 
     Raises
     ------
     Skipped
-        If there is no compiler, or it has no OpenMP.
+        If no compiler with OpenMP exists.
     """
     try:
         return _compiled("cc", source, ["-O2", "-fopenmp"])
@@ -138,12 +138,12 @@ def openmp(source: Path) -> Path:
 
 
 def java_archive(source: Path, libraries: Path) -> Path:
-    """A Java file compiled against the jars of a folder, for Java 17 and later, as a jar; where it lies.
+    """Compile a Java file against the jars of a folder, for Java 17 and later, into a jar, and return its path.
 
     Raises
     ------
     Skipped
-        If there is no compiler.
+        If no compiler exists.
     """
     compiler = shutil.which("javac")
     if compiler is None:
@@ -159,7 +159,7 @@ def java_archive(source: Path, libraries: Path) -> Path:
 
 
 def _find(version: str, headers: str, *pairs: tuple[str, str]) -> Mpi | None:
-    """The first launcher that calls itself so, with its compiler."""
+    """Return the first launcher with this version text, with its compiler."""
     for launcher, compiler in pairs:
         paths = shutil.which(launcher), shutil.which(compiler)
         if paths[0] and paths[1] and version in run([paths[0], "--version"], timeout_s=QUESTION_TIMEOUT_S):
@@ -177,12 +177,12 @@ def _has_mpi_header(compiler: str) -> bool:
 
 
 def _compiled(compiler: str, source: Path, options: list[str]) -> Path:
-    """Compile, unless that was done before for this source and compiler.
+    """Compile, unless this source was already compiled with this compiler.
 
     Raises
     ------
     ProgramFailed
-        With what the compiler says.
+        If compiling fails; the message has the compiler's output.
     """
     path = shutil.which(compiler)
     if path is None:
@@ -190,7 +190,7 @@ def _compiled(compiler: str, source: Path, options: list[str]) -> Path:
     key = hashlib.sha256("\0".join((path, *options, source.read_text())).encode()).hexdigest()[:16]
     program = _cache_folder() / f"{source.stem}-{key}"
     if not program.exists():
-        # Under a name of its own first: others may compile, or run, the same.
+        # Write to a temporary name first: other processes may compile or run the same program.
         unfinished = program.with_suffix(f".{os.getpid()}")
         run([path, *options, "-o", unfinished, source], timeout_s=QUESTION_TIMEOUT_S)
         unfinished.rename(program)

@@ -1,6 +1,6 @@
-"""The command `ripieno`. Exit codes: 0 done, 1 failed while running, 2 wrong input or usage, 130 interrupted.
+"""The command `ripieno`. Exit codes: 0 success, 1 failure while running, 2 wrong input or usage, 130 interrupted.
 
-Those of `ripieno grep` are 0 with lines found, 1 without, and 2 after any error.
+`ripieno grep` exits with 0 if lines match, 1 if none match, and 2 after any error.
 """
 
 from __future__ import annotations
@@ -23,11 +23,11 @@ from ripieno.launch.process.processes import fill_standard_descriptors
 from ripieno.launch.script import exit_message
 
 FAILED, WRONG_INPUT, INTERRUPTED = 1, 2, 130
-#: Where 1 says that nothing was found.
+#: Exit code of a failed run where 1 means that nothing was found.
 FAILED_AS = {"grep": 2}
 SIGNAL_BASE = 128
 
-#: Where each command lives. Commands are imported when they are called for: some bring large libraries with them.
+#: Module of each command. Commands are imported on use because some import large libraries.
 COMMANDS = {
     "als": "ripieno.cli.als:als_command",
     "bench": "ripieno.cli.bench:bench_command",
@@ -62,7 +62,7 @@ COMMANDS = {
     "wordcount": "ripieno.cli.wordcount:wordcount_command",
 }
 
-#: What messages call parameters, and the options of commands that stand for them.
+#: Command-line options by the parameter names that appear in error messages.
 GRAPH_OPTIONS = {
     "format": "--format",
     "directed=False": "--undirected",
@@ -107,14 +107,14 @@ OPTIONS = {
 
 
 class LazyGroup(click.Group):
-    """A group whose commands are imported on demand."""
+    """A command group that imports its commands on demand."""
 
     def list_commands(self, ctx: click.Context) -> list[str]:
-        """Names of all commands."""
+        """Return the names of all commands."""
         return sorted(COMMANDS)
 
     def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
-        """Keep the line for reports, which tell what repeats them."""
+        """Store the command line for reports, which print it as the command that repeats them."""
         ctx.meta[COMMAND_LINE] = shlex.join(["ripieno", *args])
         return super().parse_args(ctx, args)
 
@@ -134,7 +134,7 @@ def cli() -> None:
 
 
 def main(args: Sequence[str] | None = None) -> int:
-    """Run a command and return its exit code; what went wrong is told in a sentence."""
+    """Run a command and return its exit code. Errors are printed as one sentence."""
     command = next(iter(sys.argv[1:] if args is None else args), "")
     options = OPTIONS.get(command, {})
     failed = FAILED_AS.get(command, FAILED)
@@ -144,12 +144,12 @@ def main(args: Sequence[str] | None = None) -> int:
         return code
 
     def warn(message: Warning | str, *_: object, **__: object) -> None:
-        # Where in the code a warning comes from is nothing to a user of the command.
+        # The source location of a warning does not help a user of the command.
         if exit_message.is_first_here():
             click.echo(f"ripieno: {_named(str(message), options)}", err=True)
 
     fill_standard_descriptors()
-    # Inherited as "ignore", it would hide how the processes of a command end.
+    # An inherited SIG_IGN would hide the exit status of child processes.
     signal.signal(signal.SIGCHLD, signal.SIG_DFL)
     before = signal.signal(signal.SIGTERM, _terminate)
     try:
@@ -164,7 +164,7 @@ def main(args: Sequence[str] | None = None) -> int:
     except (click.Abort, KeyboardInterrupt):
         return tell("interrupted", INTERRUPTED)
     except InputError as error:
-        # What is wrong with arguments and files all ranks of a host find, or have been told.
+        # All ranks of a host find the same error in arguments and files, so only the first prints it.
         return WRONG_INPUT if exit_message.said_by_first() else tell(str(error), WRONG_INPUT)
     except RipienoError as error:
         return failed if exit_message.said_by(error) else tell(str(error), failed)
@@ -177,7 +177,7 @@ def main(args: Sequence[str] | None = None) -> int:
 
 
 def _named(message: str, options: Mapping[str, str]) -> str:
-    """A message with options where it names the parameters that they stand for; paths stay as they are."""
+    """Return a message with option names in place of parameter names. Paths stay unchanged."""
     if not options:
         return message
     return re.sub(
@@ -188,5 +188,5 @@ def _named(message: str, options: Mapping[str, str]) -> str:
 
 
 def _terminate(number: int, frame: FrameType | None) -> None:
-    # An exception, so that workers are ended and unfinished files removed on the way out.
+    # Exit by an exception, so that cleanup ends workers and removes unfinished files.
     sys.exit(SIGNAL_BASE + number)

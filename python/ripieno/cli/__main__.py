@@ -1,4 +1,4 @@
-"""`python -m ripieno.cli` is `ripieno`."""
+"""Run the command `ripieno` as `python -m ripieno.cli`."""
 
 import sys
 

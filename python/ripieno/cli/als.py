@@ -1,4 +1,4 @@
-"""`ripieno als`: factors of the users and items of ratings."""
+"""The command `ripieno als`: factors of the users and items of ratings."""
 
 from __future__ import annotations
 
@@ -94,12 +94,12 @@ def als_command(
     overwrite: bool,
     quiet: bool,
 ) -> None:
-    """Find factors of users and items whose products are the ratings of INPUTS, and write them, with a report.
+    """Factorize the ratings in INPUTS into factors of users and items, and write them, with a report.
 
     INPUTS are tables of users, items and ratings: files, globs, folders or URLs, .parquet, .csv and .tsv, or a
     partition file, partitions.json of `ripieno split`. Users and items are whole numbers or strings. Every worker reads
-    its own share. The folder then holds user_factors.npy, item_factors.npy, user_ids.npy and item_ids.npy, which have a
-    row for each, model.json and report.html; it appears as a whole or not at all.
+    its own share. The output folder holds user_factors.npy, item_factors.npy, user_ids.npy and item_ids.npy, with one
+    row each, model.json and report.html. It appears as a whole or not at all.
 
     \b
     Example:
@@ -167,7 +167,7 @@ def _page(model: ALS, error: float | None, of_test: str) -> tuple[dict[str, str]
 
 
 def _exchanges(model: ALS) -> str:
-    """How factors travel, in a sentence."""
+    """Return a sentence on how factors are exchanged."""
     return f"Factors of {'; of '.join(map(str, model.report_.ways))}."
 
 

@@ -1,4 +1,4 @@
-"""`ripieno bench`: collectives beside the lower bound and the peers."""
+"""The command `ripieno bench`: collectives compared with the lower bound and with other implementations."""
 
 from __future__ import annotations
 
@@ -13,12 +13,12 @@ from ripieno import log
 from ripieno.cli.options import PAGES, LocalPath, Size, overwrite_option
 from ripieno.errors import InputError
 
-# Seconds for the calls of one case in one run.
+# Time limit for the calls of one case in one run, in seconds.
 BUDGET_S = 0.05
 
 
 class _Bench(click.Command):
-    """Collectives; `model`, `strategies` and `threads` are commands of their own."""
+    """The command for collectives, with the subcommands `model`, `strategies` and `threads`."""
 
     def make_context(
         self, info_name: str | None, args: list[str], parent: click.Context | None = None, **extra: Any
@@ -84,12 +84,12 @@ MODEL, STRATEGIES, THREADS = "model", "strategies", "threads"
 def bench_command(choice: bool, plot: Path | None, target: Path | None, overwrite: bool, **words: Any) -> None:
     """Time collectives at several sizes, on processes of this machine, and check their results.
 
-    Sizes are the bytes of the vector. For allgather, gather and scatter they are those of a rank's block, for alltoall
-    all that a rank sends. A time is the slowest rank's, after a barrier; the median of all runs counts. Under a
-    launcher, such as `ripieno run` or `ripieno lab run`, the ranks that it started are measured.
+    Sizes are the bytes of the vector. For allgather, gather and scatter they count a rank's block, for alltoall all
+    bytes that a rank sends. A time is the slowest rank's, after a barrier; the result is the median of all runs. Under
+    a launcher, such as `ripieno run` or `ripieno lab run`, the command measures the ranks of the launcher.
 
     `ripieno bench strategies` broadcasts a value to emulated hosts, `ripieno bench model` compares emulated hosts with
-    the simulator, and `ripieno bench threads` ways to use the cores of a host; see their --help.
+    the simulator, and `ripieno bench threads` compares ways to use the cores of a host; see their --help.
 
     \b
     Examples:
@@ -113,7 +113,7 @@ def bench_command(choice: bool, plot: Path | None, target: Path | None, overwrit
 
 
 def _tell(found: Any, plot: Path | None, target: Path | None) -> None:
-    """Print, draw and write what was found."""
+    """Print, draw and write the results."""
     from ripieno.bench import table
     from ripieno.files.results import new_file
 
@@ -159,11 +159,11 @@ def _tell(found: Any, plot: Path | None, target: Path | None) -> None:
 def model_command(
     shapes: str, algorithms: str | None, markdown: Path | None, target: Path | None, overwrite: bool, **words: Any
 ) -> None:
-    """Compare what collectives take on emulated hosts with what the simulator says.
+    """Compare the times of collectives on emulated hosts with the times that the simulator predicts.
 
-    The simulator knows the rates, the packets and the headers of the emulated cables, and nothing that was measured.
-    The exit code is 1 if a case is off by more than 10 %, or half of them by more than 4 %. This needs what `ripieno
-    lab` needs, root among it. All cases take some five minutes.
+    The simulator uses the rates, packets and headers of the emulated cables, and no measurements. The exit code is 1 if
+    a case deviates by more than 10 %, or half of them by more than 4 %. The requirements are those of `ripieno lab`,
+    including root. All cases take about five minutes.
 
     \b
     Examples:
@@ -214,10 +214,11 @@ def strategies_command(
     overwrite: bool,
     **words: Any,
 ) -> None:
-    """Broadcast a value to emulated hosts by each strategy, undisturbed and with hosts that are killed or slow.
+    """Broadcast a value to emulated hosts with each strategy: undisturbed, with killed hosts, and with slow hosts.
 
-    Times are those of the last host, as multiples of what the bytes take at the rate of a cable; TCP's headers alone
-    make it 1.046. Beside them stand simulated ones. This needs what `ripieno lab` needs, root among it.
+    Times count until the last host has the value, as multiples of the bytes' time at the rate of a cable; TCP's headers
+    alone make it 1.046. The simulated times stand beside them. The requirements are the same as for `ripieno lab`,
+    including root.
 
     \b
     Examples:
@@ -279,9 +280,10 @@ def threads_command(
 ) -> None:
     """Compare ways to use the cores of this machine, as Ekanayake et al. did for K-means and MDS.
 
-    First fork-joins, barriers and phases of a millisecond, beside OpenMP and threads made for each phase, also with
-    more threads than cores. Then K-means in both thread models and six patterns of affinity, from one process with all
-    threads to all processes with one thread each, with context switches and migrations. It takes about a minute.
+    First it measures fork-joins, barriers and phases of a millisecond, beside OpenMP and threads created per phase,
+    also with more threads than cores. Then it runs K-means in both thread models and six patterns of affinity, from one
+    process with all threads to all processes with one thread each, with context switches and migrations. It takes about
+    a minute.
 
     \b
     Examples:

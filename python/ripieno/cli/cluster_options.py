@@ -1,4 +1,4 @@
-"""Options of commands that work on a modelled cluster."""
+"""Options of the commands that use a modelled cluster."""
 
 from __future__ import annotations
 
@@ -72,7 +72,7 @@ _OPTIONS = (
 
 
 def cluster_options(command: Callable[..., Any]) -> Callable[..., Any]:
-    """The options of the links and racks of a cluster."""
+    """Add the options for the links and racks of a cluster."""
     for option in reversed(_OPTIONS):
         command = option(command)
     return command
@@ -108,12 +108,12 @@ def cluster_of(
     costs_file: Path | None,
     **more: Any,
 ) -> Cluster:
-    """The cluster that options describe; nodes, ranks, or both say how large it is, or a file of racks or costs does.
+    """Return the cluster of the options. Its size follows from nodes, ranks, or a file of racks or costs.
 
     Raises
     ------
     InputError
-        If they describe none.
+        If the options describe no cluster.
     """
     from ripieno.simulation import Cluster, link_costs
     from ripieno.units import bits_per_s, seconds_of
@@ -137,7 +137,7 @@ def cluster_of(
     }
     if measured is None:
         return Cluster(**_places(nodes, ranks, racks, in_file), **told)
-    # What was measured stands for the defaults of options.
+    # Measured costs replace the defaults of options.
     given = {name: value for name, value in told.items() if name not in _MEASURED or _is_told(_MEASURED[name])}
     if "alpha_s" in given:
         given["uplink_alpha_s"] = None
@@ -148,7 +148,7 @@ def cluster_of(
     return replace(measured, node_of_rank=None, **_places(nodes, ranks, racks, in_file), **given)
 
 
-#: What a file of costs has, and the option that is stronger.
+#: Fields of a file of costs, and the option that overrides each.
 _MEASURED = {
     "rate_bits_per_s": "rate",
     "uplink_bits_per_s": "uplink",
@@ -158,7 +158,7 @@ _MEASURED = {
 
 
 def costs_of(costs_file: Path | None, **_: Any) -> str:
-    """Where the costs of the options come from, for people."""
+    """Return the source of the link costs as text."""
     from ripieno.simulation import link_costs
 
     return "as told" if costs_file is None else f"{link_costs.read(costs_file).source}, unless told"
@@ -169,7 +169,7 @@ def _is_told(option: str) -> bool:
 
 
 def _places(nodes: int | None, ranks: int | None, racks: str, in_file: list[int] | None) -> dict[str, Any]:
-    """How many nodes in which racks, and ranks on each."""
+    """Return the number of nodes by rack, and the ranks per node."""
     assert nodes is not None
     ranks = nodes if ranks is None else ranks
     if ranks % nodes:
@@ -178,7 +178,7 @@ def _places(nodes: int | None, ranks: int | None, racks: str, in_file: list[int]
 
 
 def _racks_of(path: Path) -> list[int]:
-    """The rack of every host that a file of racks names."""
+    """Return the rack of every host in a file of racks."""
     from ripieno.launch.racks import read
 
     numbers = []

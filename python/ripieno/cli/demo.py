@@ -1,4 +1,4 @@
-"""`ripieno demo`: the two commands of an everyday use, on photographs that are there already."""
+"""The command `ripieno demo`: extract features and cluster them, on photographs of installed packages."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ DEMO_STRIDE = 16
 @trace_option
 @overwrite_option
 def demo_command(out: Path, clusters: int, workers: int, trace: Path | None, overwrite: bool) -> None:
-    """Cluster the patches of the photographs that come inside scikit-learn and scikit-image."""
+    """Cluster the patches of the photographs that come with scikit-learn and scikit-image."""
     from ripieno.cli import cli
     from ripieno.cli.fits import replaceable
     from ripieno.cli.kmeans import ARRAYS

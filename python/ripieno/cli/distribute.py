@@ -1,4 +1,4 @@
-"""`ripieno distribute`: files of one host to many."""
+"""The command `ripieno distribute`: copy files of one host to many."""
 
 from __future__ import annotations
 
@@ -24,11 +24,11 @@ from ripieno.launch.script.environment import init
 from ripieno.launch.script.run import under_launcher
 from ripieno.units import bytes_text, duration_text
 
-#: Where there is no terminal, progress is told so often.
+#: Interval of progress lines without a terminal, in seconds.
 LINE_S = 5.0
-#: Of a host that did not answer.
+#: Rank of a host that did not answer.
 NO_RANK = -1
-#: Rows of the table on a terminal, those that are not whole yet.
+#: Maximum rows of the table on a terminal; it lists incomplete files.
 SHOWN_MAX = 24
 
 
@@ -105,15 +105,14 @@ def distribute_command(
     as_json: bool,
     quiet: bool,
 ) -> int:
-    """Give FILES of rank 0's host to the hosts of all ranks, and print who has what.
+    """Copy FILES of rank 0's host to the hosts of all ranks, and print the state of each host.
 
-    A file is there as a whole or not at all: it is written beside its place as .NAME.part, its blocks are compared
-    with digests, and it gets its name once it is on the disk. Ranks that die or stand still are reported and cost the
-    others nothing. Blocks that are there already, of a whole file or of one that a killed run has left, are not
-    fetched again.
+    A file appears as a whole or not at all: it is written next to its target as .NAME.part, its blocks are compared
+    with digests, and it is renamed once it is on the disk. Ranks that die or hang are reported and do not delay the
+    others. Existing blocks, of a whole file or of a partial file left by a killed run, are not fetched again.
 
-    One rank of each host writes; with {rank} in PATH every rank does. The exit code is 0 if all have all files, else 1,
-    or that of a worker that was killed.
+    One rank of each host writes; with {rank} in PATH every rank does. The exit code is 0 if all hosts have all files,
+    else 1, or the exit code of a killed worker.
 
     \b
     Examples:
@@ -156,7 +155,7 @@ class _DistributeRequest:
     quiet: bool
 
     def words(self) -> list[str]:
-        """The same command for other ranks."""
+        """Return the arguments of the same command for other ranks."""
         flags = {
             "--overwrite": self.overwrite,
             "--keep-partial": self.keep_partial,
@@ -171,7 +170,7 @@ class _DistributeRequest:
 
 
 def _where_they_lie(files: Sequence[str]) -> str:
-    """The file's own place, or the folder of several."""
+    """Return the target of one file, or the folder of several."""
     places = [os.path.abspath(file) for file in files]
     if len(places) == 1:
         return places[0]
@@ -182,8 +181,8 @@ def _where_they_lie(files: Sequence[str]) -> str:
 
 
 def _to_hosts(asked: _DistributeRequest, hosts: Sequence[str], ssh: str, python: str, address: str | None) -> int:
-    """Rank 0 of a world that has a rank on each host; those that do not answer are reported with the others."""
-    # Before hosts are asked, and ranks are started that would all say so.
+    """Start a world with one rank per host and run rank 0. Hosts that do not answer are reported with the others."""
+    # Check before contacting hosts and starting ranks, all of which would report the missing file.
     missing = next((file for file in asked.files if not os.path.isfile(file)), None)
     if missing is not None:
         raise InputError(f"{missing} is not a file")
@@ -198,7 +197,7 @@ def _to_hosts(asked: _DistributeRequest, hosts: Sequence[str], ssh: str, python:
 
 
 def _give(asked: _DistributeRequest, comm: Communicator, missed: Sequence[HostFile] = ()) -> int:
-    """As one rank; the exit code."""
+    """Run one rank and return its exit code."""
     with _TransferProgress(Console(stderr=True), asked.quiet or comm.rank != 0) as progress:
         rows = comm.distribute(
             asked.files,
@@ -214,14 +213,14 @@ def _give(asked: _DistributeRequest, comm: Communicator, missed: Sequence[HostFi
     if comm.rank == 0:
         click.echo(_as_json(rows) if asked.as_json else _report(rows))
     else:
-        # Rank 0 may be the one that is lost.
+        # Rank 0 itself may be lost.
         for row in (row for row in rows if row.error):
             click.echo(f"ripieno: rank {row.rank} on {row.host}: {row.path}: {row.error}", err=True)
     return 0 if all(row.is_whole for row in rows) else 1
 
 
 class _TransferProgress:
-    """Who has how much: a table on a terminal, now and then a line elsewhere."""
+    """Show the progress of each rank: a table on a terminal, periodic lines elsewhere."""
 
     def __init__(self, console: Console, quiet: bool) -> None:
         self._console = console
@@ -239,7 +238,7 @@ class _TransferProgress:
             self._live.__exit__(None, None, None)
 
     def show(self, rows: list[HostFile]) -> None:
-        """Show the state of now."""
+        """Show the current state."""
         if self._live is not None:
             self._live.update(_table(rows))
         elif not self._quiet and time.monotonic() >= self._next_line_s:

@@ -1,4 +1,4 @@
-"""`ripieno explain`: what would run, and what it is predicted to cost."""
+"""The command `ripieno explain`: the algorithms that would run, with their predicted costs."""
 
 from __future__ import annotations
 
@@ -11,21 +11,21 @@ import click
 from ripieno.cli.cluster_options import bytes_option, cluster_of, cluster_options, costs_of, root_option
 from ripieno.cli.options import LocalPath, overwrite_option
 
-#: What stands for the name of any collective.
+#: Placeholder for the name of any collective.
 COLLECTIVE = "COLLECTIVE"
-#: Of the vector whose plans are drawn.
+#: Bytes of the vector in drawn plans.
 PLANS_BYTES = 1 << 20
 
 
 class CollectiveGroup(click.Group):
-    """Commands, and one for each collective of the catalogue, all alike and shown as one."""
+    """A command group with one command per collective of the catalogue, which the help lists as a single entry."""
 
     def list_commands(self, ctx: click.Context) -> list[str]:
-        """Names of all commands, and what stands for the collectives."""
+        """Return the names of all commands, and the placeholder for the collectives."""
         return [COLLECTIVE, *super().list_commands(ctx)]
 
     def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
-        """A command by its name or by that of a collective."""
+        """Return the command with this name, or the command of the collective with this name."""
         return super().get_command(ctx, cmd_name) or self._of(cmd_name)
 
     def _of(self, collective: str) -> click.Command | None:
@@ -38,11 +38,11 @@ class CollectiveGroup(click.Group):
 
 @click.group("explain", cls=CollectiveGroup, short_help="Show what would run, and what it is predicted to cost.")
 def explain_command() -> None:
-    """Show what would run, and what it is predicted to cost."""
+    """Show which algorithms would run, and their predicted costs."""
 
 
 def _collective_command(collective: str) -> click.Command:
-    """The command that explains a collective."""
+    """Return the command that explains a collective."""
 
     @click.command(collective, short_help="Price every algorithm of a collective, such as allreduce.")
     @click.option("--ranks", type=click.IntRange(min=1), metavar="COUNT", help="Number of ranks.")
@@ -90,9 +90,9 @@ def _collective_command(collective: str) -> click.Command:
         overwrite: bool,
         **words: Any,
     ) -> None:
-        """Price every algorithm of a collective, and say which is the fastest and why.
+        """Price every algorithm of a collective, and print the fastest with the reason.
 
-        Each is played on the modelled cluster. Beside it stands its formula on equal links: the time of messages
+        Each is simulated on the modelled cluster. Its formula on equal links stands beside it: the time of messages
         (alpha), of bytes (beta) and of combining (gamma).
 
         \b
@@ -163,7 +163,7 @@ def _collective_command(collective: str) -> click.Command:
 )
 @overwrite_option
 def plans_command(ranks: int, draw: Path, overwrite: bool) -> None:
-    """Draw who sends to whom in each round, for every algorithm of every collective: a file for each.
+    """Draw the messages of each round, for every algorithm of every collective, one file for each.
 
     \b
     Examples:
@@ -217,11 +217,11 @@ def sparse_command(
     degrees: str | None,
     as_json: bool,
 ) -> None:
-    """Design the butterfly of a sparse reduction, and print what it carries layer by layer.
+    """Design the butterfly of a sparse reduction, and print its traffic layer by layer.
 
-    By packet: from the top, each layer gets the largest degree whose packets are efficient. Cheapest: the factorization
-    with the least predicted time, by the costs of packets. Direct and binary stand beside them. Ranks are
-    assumed to want as many rows as they contribute.
+    By packet: from the top, each layer gets the largest degree with efficient packets. Cheapest: the factorization with
+    the least predicted time, by the costs of packets. Direct and binary are listed for comparison. Ranks are assumed to
+    want as many rows as they contribute.
 
     \b
     Examples:

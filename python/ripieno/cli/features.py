@@ -1,4 +1,4 @@
-"""`ripieno features`: from pictures to vectors."""
+"""The command `ripieno features`: feature vectors of pictures."""
 
 from __future__ import annotations
 
@@ -71,8 +71,8 @@ def features_command(
 ) -> None:
     """Cut PICTURES into patches and describe each by a HOG vector, of 512 values for patches of 32 pixels.
 
-    PICTURES are files, globs or folders with all that is in them; whatever Pillow opens. Beside a .npy file a
-    .patches.csv is written that says which picture, pixel row and pixel column each vector is.
+    PICTURES are files, globs or folders (searched recursively) in any format that Pillow opens. For a .npy file, a
+    .patches.csv lists the picture, pixel row and pixel column of each vector.
 
     \b
     Example:

@@ -1,4 +1,4 @@
-"""What the commands share that fit a model to files and write a folder: options, and what goes into the folder."""
+"""Shared parts of the commands that fit a model to files: options, and the output folder."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ from ripieno.cli.options import (
 from ripieno.files.results import ResultPath, check_new_folder, check_results, new_file, new_folder, save_array
 from ripieno.report import Charted, write_fit_report
 
-#: What a model was told that is nothing to the result.
+#: Parameters of a model that do not affect the result.
 _UNLISTED = ("on_iteration",)
 
 fit_workers_option = click.option(
@@ -82,12 +82,12 @@ _every_option = click.option(
 
 
 def checkpoint_options(command: Callable[..., Any]) -> Callable[..., Any]:
-    """Where a fit is kept that iterates, and how often."""
+    """Add the options for the path and interval of checkpoints."""
     return _checkpoint_option(_every_option(command))
 
 
 def method_option(name: str, methods: Collection[str], what: str) -> Callable[..., Any]:
-    """How a thing is done; by default the first way of all."""
+    """Return an option that selects a method; the default is the first one."""
     return click.option(
         name,
         type=click.Choice(list(methods)),
@@ -99,7 +99,7 @@ def method_option(name: str, methods: Collection[str], what: str) -> Callable[..
 
 
 def max_iter_option(default: int) -> Callable[..., Any]:
-    """How often to iterate."""
+    """Return the option for the maximum number of iterations."""
     return click.option(
         "--max-iter",
         type=click.IntRange(min=1),
@@ -111,7 +111,7 @@ def max_iter_option(default: int) -> Callable[..., Any]:
 
 
 def target_option(more: str = "", *, required: bool = True) -> Callable[..., Any]:
-    """What is to be predicted."""
+    """Return the option for the prediction target."""
     return click.option(
         "--target",
         metavar="NAME",
@@ -121,7 +121,7 @@ def target_option(more: str = "", *, required: bool = True) -> Callable[..., Any
 
 
 def fit_options(command: Callable[..., Any]) -> Callable[..., Any]:
-    """Inputs, the folder to write, workers, threads, what becomes of failures, trace, overwrite and quiet."""
+    """Add inputs, output folder, workers, threads, failure handling, trace, overwrite and quiet."""
     ways = [_on_failure_option, threads_option, fit_workers_option]
     options: list[Callable[..., Any]] = [quiet_option, overwrite_option, trace_option, *ways, _out_option]
     for option in [*options, _inputs_argument]:
@@ -131,22 +131,23 @@ def fit_options(command: Callable[..., Any]) -> Callable[..., Any]:
 
 @dataclass(frozen=True)
 class FitOutput:
-    """What is told of a fit, in the folder and on the terminal.
+    """The output of a fit, in the folder and on the terminal.
 
     Parameters
     ----------
     algorithm
         The name of the command.
     title
-        Of the report.
+        Title of the report.
     what
-        What the fit consists of, "iteration" or "stage".
+        Unit of work of the fit: "iteration" or "stage".
     facts
-        Results that are numbers or words, for model.json.
+        Results that are numbers or strings, for model.json.
     page
-        Makes the figures at the top of the report, by name, and its charts, when the result is written.
+        Function that returns the figures at the top of the report, by name, and its charts; called when the result is
+        written.
     words
-        What rows and columns of the data are called.
+        Names for rows and columns of the data.
     """
 
     algorithm: str
@@ -158,20 +159,20 @@ class FitOutput:
 
 
 def target_of(name: str) -> NDArray[Any] | str:
-    """The name of a column, or what a file of one holds."""
+    """Return the name of a column, or the array in the file of that name."""
     path = Path(name)
     return read_numbers(path, "a target") if path.suffix.lower() in (".npy", ".txt") else name
 
 
 def replaceable(arrays: Collection[str]) -> tuple[str, ...]:
-    """Names of the files of a folder of results."""
+    """Return the names of the files in a folder of results."""
     return (*(f"{name}.npy" for name in arrays), "model.json", "report.html")
 
 
 def check_folder(
     out: ResultPath, arrays: Collection[str], inputs: Collection[str], trace: Path | None, *, overwrite: bool
 ) -> tuple[str, ...]:
-    """What the folder may hold that is replaced; InputError, before any work, if it cannot be written."""
+    """Return the files that may be replaced in the folder. Raise InputError, before any work, if it is not writable."""
     names = replaceable(arrays) if overwrite else ()
     check_new_folder(out, names)
     check_results({"--trace": trace}, inputs, overwrite=overwrite)
@@ -214,7 +215,7 @@ def write_model(
 
 
 def add_report(out: ResultPath, write: Callable[[Path], None]) -> str:
-    """Put report.html into a folder that holds its result; return it, or the folder after a failure, a warning."""
+    """Write report.html into a result folder. Return its path; after a failure warn and return the folder."""
     path = f"{out}/report.html"
     with log.warn_on_failure("ripieno.report", path):
         with new_file(path) as part:
@@ -224,7 +225,7 @@ def add_report(out: ResultPath, write: Callable[[Path], None]) -> str:
 
 
 def say_end(console: Console, written: str, report: FitReport | PlainReport, told: FitOutput, result: str) -> None:
-    """Print what the fit found, and where it was written."""
+    """Print the outcome of the fit, and the path of its result."""
     size = ""
     if isinstance(report, FitReport):
         size = f"{report.row_count:,} {told.words[0]} × {report.column_count:,} {told.words[1]}: "
@@ -233,7 +234,7 @@ def say_end(console: Console, written: str, report: FitReport | PlainReport, tol
 
 
 def of_report(report: FitReport | PlainReport) -> dict[str, Any]:
-    """The entries of model.json that a report gives; none of a report that could not be made."""
+    """Return the entries of model.json that a report gives; empty without a report."""
     if not isinstance(report, FitReport):
         return {}
     return {"row_count": report.row_count, "column_count": report.column_count, "dtype": report.dtype}

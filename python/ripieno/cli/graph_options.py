@@ -1,4 +1,4 @@
-"""What the commands on graphs in files share: their argument and options."""
+"""Argument and options shared by the commands on graphs in files."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ undirected_option = click.option("--undirected", is_flag=True, help="Every edge 
 
 
 def say_resumed(model: Any) -> None:
-    """Tell that a fit went on from what its folder had, if it did."""
+    """Print that a fit resumed from the checkpoint in its folder, if it did."""
     if model.resumed_from_ is not None:
         click.echo(f"it went on after step {model.resumed_from_:,}, from {model.checkpoint}", err=True)
 
@@ -54,7 +54,7 @@ def say_resumed(model: Any) -> None:
 def graph_options(
     *, out: Path | None = None, weights: bool = False
 ) -> Callable[[Callable[..., None]], Callable[..., None]]:
-    """Give a command the argument and options of all commands on graphs; `out` is where its result goes by default."""
+    """Add the argument and options of all commands on graphs; `out` is the default path of the result."""
 
     def decorate(command: Callable[..., None]) -> Callable[..., None]:
         command.__doc__ = f"{command.__doc__}{_INPUTS.format(weight=' [weight]' if weights else '')}"

@@ -1,4 +1,4 @@
-"""`ripieno grep`: find lines of files."""
+"""The command `ripieno grep`: find lines of files."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from ripieno.files.sources import File, found
 from ripieno.launch import launch
 from ripieno.text.search import Query, SearchMatches, search
 
-#: The exit code when no line was found, as that of grep.
+#: The exit code when no line matches, as in grep.
 NOTHING_FOUND = 1
 
 
@@ -48,10 +48,10 @@ def grep_command(
     """Print the lines of INPUTS that match PATTERN, in the order of the files.
 
     INPUTS are text files, globs, folders or URLs, also compressed (.gz, .bz2, .xz). PATTERN is a regular expression of
-    the syntax of Rust and ripgrep. Of several files, each line has its file before it, as path:line. Lines are bytes,
-    and printed as they are.
+    the syntax of Rust and ripgrep. With several files, each line starts with its file, as path:line. Lines are bytes,
+    and printed unchanged.
 
-    The exit code is that of grep: 0 if there are such lines, 1 if there are none, 2 after an error.
+    The exit code is 0 if lines match, 1 if none match, and 2 after an error, as in grep.
 
     \b
     Example:
@@ -83,7 +83,7 @@ def _search(
     form: Callable[[SearchMatches], bytes] | None,
     emit: Callable[[dict[str, Any]], None] | None = None,
 ) -> None:
-    """Search files; rank 0 tells, in order, what is found in each split."""
+    """Search files; rank 0 reports the matches of each split, in order."""
     for splits in search(comm, paths, query, form):
         if comm.rank == 0:
             for split, count, printed in splits:
@@ -91,7 +91,7 @@ def _search(
 
 
 class _Labelled:
-    """Makes lines as they are printed of what was found in a split."""
+    """Formats the matches of a split as they are printed."""
 
     def __init__(self, with_path: bool, numbered: bool) -> None:
         self._with_path = with_path
@@ -105,11 +105,11 @@ class _Labelled:
 
 
 class _Printer:
-    """Prints lines as they come, or the counts of all files in the end."""
+    """Prints lines as they arrive, or the counts of all files at the end."""
 
     def __init__(self, files: list[File], counting: bool) -> None:
         self.match_count = 0
-        # A file may be named several times, and is searched as often.
+        # A file may be named several times, and is searched each time.
         self._times = Counter(file.path for file in files)
         self._counts = dict.fromkeys(self._times, 0)
         self._files = files

@@ -1,4 +1,4 @@
-"""`ripieno kmeans`: cluster the vectors of files."""
+"""The command `ripieno kmeans`: cluster the vectors of files."""
 
 from __future__ import annotations
 
@@ -127,12 +127,12 @@ def kmeans_command(
 ) -> None:
     """Cluster the vectors of INPUTS and write centroids, labels and a report.
 
-    INPUTS are files, globs, folders or URLs: .npy, .npz, .csv, .parquet, and .txt with lines of
-    "picture row col f1 … fn"; with --record-bytes any files, of raw vectors. Every worker reads its own share. Sparse
-    rows, of scipy.sparse.save_npz or of libsvm text named .libsvm, .svmlight or .svm, are read by this command and
-    dealt to the workers. A partition file, partitions.json of `ripieno split`, may be the only input: every worker
-    reads the partitions that are assigned to it. The folder then holds centroids.npy, labels.npy (in the order of the
-    rows), model.json and report.html; it appears as a whole or not at all, also at a URL.
+    INPUTS are files, globs, folders or URLs: .npy, .npz, .csv, .parquet, and .txt with lines of "picture row col f1 …
+    fn"; with --record-bytes any files of raw vectors. Every worker reads its own share. Sparse rows, from
+    scipy.sparse.save_npz or libsvm text named .libsvm, .svmlight or .svm, are read by this command and distributed to
+    the workers. A partition file, partitions.json of `ripieno split`, may be the only input: every worker reads the
+    partitions that are assigned to it. The output folder holds centroids.npy, labels.npy (in the order of the rows),
+    model.json and report.html. It appears as a whole or not at all, also at a URL.
 
     \b
     Example:
@@ -181,7 +181,7 @@ def kmeans_command(
 def _open(
     inputs: Sequence[str], record_bytes: int | None, dtype: str | None, patches: Path | None, photos: Path | None
 ) -> tuple[Any, Sequence[str], Patches | None]:
-    """What to fit, its files' names, and the patches of its rows, which sparse ones have not."""
+    """Return the data to fit, the names of its files, and the patches of its rows; sparse rows have no patches."""
     splits = splits_of(inputs) if record_bytes is None else None
     if splits is not None:
         if patches is not None or photos is not None:

@@ -1,4 +1,4 @@
-"""`ripieno kubernetes`: the manifest that runs a program as ranks in the pods of a Kubernetes cluster."""
+"""The command `ripieno kubernetes`: the manifest that runs a program as ranks in the pods of a Kubernetes cluster."""
 
 from __future__ import annotations
 
@@ -14,12 +14,12 @@ from ripieno.files.sources import blamed_on, size_bytes
 from ripieno.launch.kubernetes.manifest import Manifest
 
 RESTARTS = 3
-# Plain words; anything else is quoted, for readers of YAML differ about y, 1e3 and 0o17.
+# Plain words. All other strings are quoted, because YAML readers differ on y, 1e3 and 0o17.
 _PLAIN = re.compile(r"[A-Za-z/][-\w./:@]+", re.ASCII)
 
 
 class OptionPair(click.ParamType):  # type: ignore[type-arg]  # click is generic from 8.5 on only
-    """Two words with something in between, such as NAME=VALUE."""
+    """Two words with a separator, such as NAME=VALUE."""
 
     name = "pair"
 
@@ -27,7 +27,7 @@ class OptionPair(click.ParamType):  # type: ignore[type-arg]  # click is generic
         self.between = between
 
     def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> tuple[str, str]:
-        """The two words."""
+        """Return the two words."""
         if isinstance(value, tuple):
             return value
         first, between, second = value.partition(self.between)
@@ -108,8 +108,8 @@ def kubernetes_command(
 
     ARGUMENTS are the script's; those that begin with a hyphen come after --.
 
-    It holds an Indexed Job, the Service by which the pods find each other, the script, and the job's token: keep the
-    file to yourself, or have the token in a Secret of your own (--secret).
+    It contains an Indexed Job, the Service by which the pods find each other, the script, and the job's token: keep the
+    file secret, or store the token in a Secret of your own (--secret).
 
     \b
     Example:
@@ -133,7 +133,7 @@ def kubernetes_command(
 
 
 def _different(option: str, pairs: tuple[tuple[str, str], ...]) -> dict[str, str]:
-    """The pairs, of which none begins as another."""
+    """Return the pairs. Raise an error if two have the same first word."""
     for number, (first, _) in enumerate(pairs):
         if first in dict(pairs[:number]):
             raise InputError(f"{option}: {first} is said twice")
@@ -141,7 +141,7 @@ def _different(option: str, pairs: tuple[tuple[str, str], ...]) -> dict[str, str
 
 
 def _read(path: Path) -> str:
-    # A pipe that nobody writes to is never opened.
+    # Check the size first: opening a pipe without a writer would block.
     size_bytes(str(path))
     try:
         with blamed_on(str(path)):
@@ -153,15 +153,15 @@ def _read(path: Path) -> str:
 def _to_yaml(manifest: Manifest) -> str:
     holds = ", with the job's token: keep it to yourself" if manifest.secret is None else ""
     head = f"# {manifest.workers} ranks of {manifest.target}{holds}\n# kubectl create -f FILE\n"
-    # Without a mark at the start, so that there is no document that consists of a comment.
+    # No marker at the start, so that no document consists of only a comment.
     return head + yaml.dump_all(manifest.resources(), Dumper=_Dumper, sort_keys=False, allow_unicode=True, width=120)
 
 
 class _Dumper(yaml.SafeDumper):
-    """Scripts as blocks, and quotes around all that some reader could take for something else than a string."""
+    """Writes scripts as blocks, and quotes all strings that some YAML reader could take for another type."""
 
     def ignore_aliases(self, data: Any) -> bool:
-        """Labels that occur twice are written twice."""
+        """Write repeated labels in full."""
         return True
 
 

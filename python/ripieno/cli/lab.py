@@ -1,4 +1,4 @@
-"""`ripieno lab`: an emulated cluster on this machine."""
+"""The command `ripieno lab`: an emulated cluster on this machine."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ import click
 from ripieno.lab import Lab, kernel, registry
 from ripieno.lab.blueprint import HOSTS_PER_RACK_MAX, RACKS_MAX
 
-# Everything after the first word of the command is the command's own, options included.
+# All words after the first word of the command belong to the command, options included.
 _ENDS_WITH_COMMAND = {"allow_interspersed_args": False}
 _DEFAULT_NAME = "lab"
 
@@ -66,7 +66,7 @@ def lab_command() -> None:
 )
 @_name_option
 def up_command(racks: int, hosts: int, rate: str, uplink: str | None, name: str) -> None:
-    """Make a lab, which stays until "ripieno lab down"."""
+    """Create a lab, which stays until "ripieno lab down"."""
     begin = time.monotonic()
     lab = Lab(racks, hosts, rate, uplink, name=name)
     lab.up()
@@ -123,8 +123,8 @@ def run_command(
 ) -> None:
     """Run COMMAND as a rank, or several, on every host, and wait.
 
-    Each rank has the variables that ripieno.init() reads, LOCAL_RANK, and RACK. The first rank to fail ends the others,
-    and its exit code is passed on. Nothing that the ranks started outlives this command.
+    Each rank has the variables that ripieno.init() reads, LOCAL_RANK, and RACK. The first rank that fails ends the
+    others, and its exit code is returned. No process started by the ranks outlives this command.
     """
     lab = Lab.named(name)
     hosts = None if on is None else on.split(",")
@@ -150,9 +150,9 @@ def run_command(
 @click.argument("host")
 @click.argument("command", nargs=-1, required=True, type=click.UNPROCESSED)
 def exec_command(name: str, host: str, command: tuple[str, ...]) -> None:
-    """Become COMMAND in HOST, a name or an address: a shell, ping, tcpdump."""
+    """Replace this process by COMMAND in HOST, a name or an address: a shell, ping, tcpdump."""
     lab = Lab.named(name)
-    # Behind HOST the separator is a word like any other.
+    # After HOST, click passes the separator through like any other word.
     words = lab.command(lab.host(host), command[1:] if command[0] == "--" else command)
     os.execv(words[0], words)
 
@@ -161,7 +161,7 @@ def exec_command(name: str, host: str, command: tuple[str, ...]) -> None:
 @_name_option
 @click.option("--json", "as_json", is_flag=True, help="Print them as JSON.")
 def hosts_command(name: str, as_json: bool) -> None:
-    """List the hosts: name, address, rack, and which cables on its way are pulled."""
+    """List the hosts: name, address, rack, and the pulled cables on the way to each."""
     lab = Lab.named(name)
     silent, racks = lab.silent(), lab.blueprint.rack_names
     pulled = {host.name: [cable for cable in (host.name, racks[host.rack]) if cable in silent] for host in lab.hosts}
@@ -180,7 +180,7 @@ def hosts_command(name: str, as_json: bool) -> None:
 @click.option("--reset", is_flag=True, help="Set all counters to zero, and print none.")
 @click.option("--json", "as_json", is_flag=True, help="Print them as JSON.")
 def counters_command(name: str, reset: bool, as_json: bool) -> None:
-    """Print what every cable and every uplink has carried, in bytes of Ethernet frames, and dropped."""
+    """Print the bytes of Ethernet frames that every cable and uplink carried, and the drops."""
     lab = Lab.named(name)
     if reset:
         lab.reset_counters()
@@ -198,7 +198,7 @@ def counters_command(name: str, reset: bool, as_json: bool) -> None:
 @click.option("--kill", is_flag=True, help="Also kill all processes on that host, or on all hosts of that rack.")
 @click.argument("names", nargs=-1, required=True, metavar="HOST|RACK…")
 def fail_command(name: str, kill: bool, names: tuple[str, ...]) -> None:
-    """Pull the cable of a host, or the uplink of a rack. It falls silent, and no connection is reset."""
+    """Pull the cable of a host, or the uplink of a rack. Its traffic stops, and no connection is reset."""
     lab = Lab.named(name)
     for each in names:
         killed = lab.fail(each, kill=kill)

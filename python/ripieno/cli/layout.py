@@ -1,4 +1,4 @@
-"""`ripieno layout`: positions of the vertices of a graph in files, by forces."""
+"""The command `ripieno layout`: force-directed positions of the vertices of a graph in files."""
 
 from __future__ import annotations
 
@@ -79,12 +79,12 @@ def layout_command(
     overwrite: bool,
     quiet: bool,
 ) -> None:
-    """Find positions of the vertices of the graph whose edges are in INPUTS, by Fruchterman's and Reingold's forces.
+    """Find positions of the vertices of a graph by Fruchterman's and Reingold's forces. INPUTS hold its edges.
 
     INPUTS are files, globs or folders: text with a line "source target [weight]" per edge or
     "source<TAB>target,target,…", .csv (all of these also gzipped), .parquet, .npy, .npz. Every worker reads its own
-    share. The folder then holds positions.npy, vertices.npy, which has the id of each, model.json and report.html,
-    which draws the graph; it appears as a whole or not at all.
+    share. The output folder holds positions.npy, vertices.npy with the id of each, model.json and report.html, which
+    draws the graph. It appears as a whole or not at all.
 
     \b
     Example:

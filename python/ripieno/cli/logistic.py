@@ -1,4 +1,4 @@
-"""`ripieno logistic`: logistic regression on the rows of files."""
+"""The command `ripieno logistic`: logistic regression on the rows of files."""
 
 from __future__ import annotations
 
@@ -69,11 +69,11 @@ def logistic_command(
     overwrite: bool,
     quiet: bool,
 ) -> None:
-    """Find the weights by which the rows of INPUTS tell their classes best, and write them, with a report.
+    """Fit the weights that predict the classes of the rows of INPUTS, and write them, with a report.
 
     INPUTS are libsvm text, lines of "label index:value …", or, with --target, files, globs, folders or URLs: .npy,
-    .npz, .csv and .parquet. Every worker reads its own share. The folder then holds coef.npy, intercept.npy,
-    classes.npy, model.json and report.html; it appears as a whole or not at all.
+    .npz, .csv and .parquet. Every worker reads its own share. The output folder holds coef.npy, intercept.npy,
+    classes.npy, model.json and report.html. It appears as a whole or not at all.
 
     \b
     Example:

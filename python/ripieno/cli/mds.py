@@ -1,4 +1,4 @@
-"""`ripieno mds`: positions of points whose dissimilarities are in files."""
+"""The command `ripieno mds`: positions of points from dissimilarities in files."""
 
 from __future__ import annotations
 
@@ -93,12 +93,12 @@ def mds_command(
     overwrite: bool,
     quiet: bool,
 ) -> None:
-    """Find positions of points whose distances are near to the dissimilarities in INPUTS; write them, with a report.
+    """Find positions of points with distances close to the dissimilarities in INPUTS; write them, with a report.
 
-    INPUTS are files, globs, folders or URLs: .npy, .npz, .csv and .parquet, with a row for each point: its
-    dissimilarities to all points, or what a metric is to be applied to. Every worker reads its own share. For edit
-    distances of sequences INPUTS are FASTA files (needs ripieno[sequences]). The folder then holds embedding.npy,
-    model.json and report.html, which shows the positions; it appears as a whole or not at all.
+    INPUTS are files, globs, folders or URLs: .npy, .npz, .csv and .parquet. A point has one row: its dissimilarities to
+    all points, or the vector to which the metric applies. Every worker reads its own share. For edit distances of
+    sequences INPUTS are FASTA files (needs ripieno[sequences]). The output folder holds embedding.npy, model.json and
+    report.html, which shows the positions. It appears as a whole or not at all.
 
     \b
     Examples:

@@ -1,4 +1,4 @@
-"""What commands share: options, what is checked of them, ranks of a launcher, and files of columns."""
+"""Shared parts of the commands: options, their checks, ranks of a launcher, and files of columns."""
 
 from __future__ import annotations
 
@@ -24,19 +24,19 @@ from ripieno.units import size_of
 if TYPE_CHECKING:
     from ripieno.comm.communicator import Communicator
 
-#: The endings of pages.
+#: File name suffixes of pages.
 PAGES = (".html", ".htm")
 
 
 class LocalPath(click.Path):
-    """A path on this machine, which a URL is not; of a result that has a format, its name must end in one of these."""
+    """A local path; URLs are rejected. With given formats, the name must end in one of them."""
 
     def __init__(self, *formats: str, **options: Any) -> None:
         super().__init__(path_type=Path, **options)
         self._formats = formats
 
     def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:
-        """The path."""
+        """Return the path."""
         if is_url(value):
             self.fail(f"{value}: expected a path on this machine, not a URL", param, ctx)
         _check_ending(value, self._formats)
@@ -44,14 +44,14 @@ class LocalPath(click.Path):
 
 
 class PathOrUrl(click.Path):
-    """Where a result belongs: URLs stay what they are, paths become `Path`; the formats are as of `LocalPath`."""
+    """The path of a result: URLs stay strings, paths become `Path`. Formats are as in `LocalPath`."""
 
     def __init__(self, *formats: str) -> None:
         super().__init__(path_type=Path)
         self._formats = formats
 
     def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:
-        """The URL or path."""
+        """Return the URL or path."""
         _check_ending(value, self._formats)
         return value if is_url(value) else super().convert(value, param, ctx)
 
@@ -77,7 +77,7 @@ threads_option = click.option(
 
 
 def top_option(what: str) -> Callable[..., Any]:
-    """How many `what` a command prints."""
+    """Return the option for the number of `what` that a command prints."""
     return click.option(
         "--top",
         type=click.IntRange(min=0),
@@ -99,7 +99,8 @@ def _show(ctx: click.Context, _: click.Parameter, is_wanted: bool) -> None:
     ctx.with_resource(wanted(is_wanted))
 
 
-#: Of what runs ranks: what it starts is shown while the command runs, and no command has to know.
+#: Option of the commands that run ranks. The dashboard shows the ranks while the command runs; commands need no code
+#: for it.
 dashboard_option = click.option(
     "--dashboard",
     is_flag=True,
@@ -110,7 +111,7 @@ dashboard_option = click.option(
 
 
 def trace_option(command: Callable[..., Any]) -> Callable[..., Any]:
-    """How a run is looked at: --trace and --dashboard."""
+    """Add --trace and --dashboard, which show a run."""
     return _trace_option(dashboard_option(command))
 
 
@@ -136,17 +137,17 @@ _quiet_option = click.option("-q", "--quiet", is_flag=True, help="Show no progre
 
 
 def quiet_option(command: Callable[..., Any]) -> Callable[..., Any]:
-    """How much is told: --quiet and --verbose."""
+    """Add --quiet and --verbose, which control the amount of output."""
     return _quiet_option(verbose_option(command))
 
 
 class Size(click.ParamType):  # type: ignore[type-arg]  # click is generic from 8.5 on only
-    """Bytes, such as 500MB or 2GiB."""
+    """A number of bytes, such as 500MB or 2GiB."""
 
     name = "size"
 
     def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> int:
-        """The number of bytes."""
+        """Return the number of bytes."""
         try:
             return size_of("size", value)
         except InputError:
@@ -154,12 +155,12 @@ class Size(click.ParamType):  # type: ignore[type-arg]  # click is generic from 
 
 
 def read_numbers(path: Path, what: str) -> NDArray[Any]:
-    """The array of a .npy file, or the numbers of text with one per line.
+    """Read the array of a .npy file, or the numbers of a text file with one per line.
 
     Raises
     ------
     InputError
-        It is not there, empty, or damaged; says of `what`.
+        If it does not exist, is empty or damaged; the message names `what`.
     """
     try:
         if not path.stat().st_size:
@@ -182,17 +183,17 @@ def check_files(
     *,
     overwrite: bool,
 ) -> None:
-    """Raise InputError, before any work is done, if a result cannot be written where it belongs."""
+    """Raise InputError, before any work is done, if a result cannot be written to its path."""
     check_results({"--out": out, "--report": report, "--trace": trace}, inputs, overwrite=overwrite)
 
 
 def communicator(workers: int | None, threads: int | None, trace: Path | None) -> Communicator | None:
-    """Of the ranks of the launcher that has started this command, if one has.
+    """Return the communicator of the ranks of the launcher that started this command, or None without a launcher.
 
     Raises
     ------
     InputError
-        If options tell what the launcher has to be told.
+        If the command got options that belong to the launcher.
     """
     asks_for_workers = workers is not None or trace is not None
     if not under_launcher(asks_for_workers):

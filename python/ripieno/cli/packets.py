@@ -1,4 +1,4 @@
-"""`ripieno packets`: throughput against packet size, and the minimum efficient packet."""
+"""The command `ripieno packets`: throughput against packet size, and the minimum efficient packet."""
 
 from __future__ import annotations
 
@@ -45,10 +45,10 @@ def packets_command(
     target: Path | None,
     overwrite: bool,
 ) -> None:
-    """Measure the cost of packets by their size, while every rank sends to several ranks at once.
+    """Measure the cost of packets by size, while every rank sends to several ranks at once.
 
     The minimum efficient packet is the smallest that reaches 80 % of the best throughput. It decides the degrees of
-    sparse reductions. Under a launcher, such as `ripieno run` or `ripieno lab run`, its ranks are measured.
+    sparse reductions. Under a launcher, such as `ripieno run` or `ripieno lab run`, the command measures its ranks.
 
     \b
     Examples:
@@ -91,7 +91,7 @@ def packets_command(
         click.echo(target)
     if plot is not None:
         with log.warn_on_failure("ripieno.bench", str(plot)):
-            # Brings matplotlib with it.
+            # This import loads matplotlib.
             from ripieno.bench.pages.sparse import throughput_chart
 
             with new_file(plot) as part:

@@ -1,4 +1,4 @@
-"""`ripieno pagerank`: rank the vertices of a graph in files."""
+"""The command `ripieno pagerank`: rank the vertices of a graph in files."""
 
 from __future__ import annotations
 
@@ -83,9 +83,9 @@ def pagerank_command(
     trace: Path | None,
     quiet: bool,
 ) -> None:
-    """Rank the vertices of the graph whose edges are in INPUTS.
+    """Rank the vertices of a graph. INPUTS hold its edges.
 
-    The result has a row per vertex, and appears as a whole or not at all.
+    The result has one row per vertex, and appears as a whole or not at all.
 
     \b
     Example:
@@ -127,7 +127,7 @@ def _write(model: PageRank, out: ResultPath, report: Path | None) -> None:
 
 
 def _told(model: PageRank) -> dict[str, Any]:
-    """The report, but for what it says to people."""
+    """Return the report without its texts."""
     return {name: value for name, value in asdict(model.report_).items() if name != "about"}
 
 

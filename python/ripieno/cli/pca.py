@@ -1,4 +1,4 @@
-"""`ripieno pca`: the axes along which the vectors of files vary most."""
+"""The command `ripieno pca`: the axes of largest variance of the vectors of files."""
 
 from __future__ import annotations
 
@@ -64,10 +64,10 @@ def pca_command(
 ) -> None:
     """Find the principal components of the vectors of INPUTS and write them, with a report.
 
-    INPUTS are files, globs, folders or URLs: .npy, .npz, .csv, .parquet, and .txt with lines of
-    "picture row col f1 … fn". Every worker reads its own share; of a partition file, partitions.json of `ripieno
-    split`, which may be the only input, the partitions that are assigned to it. The folder then holds components.npy,
-    explained_variance.npy, mean.npy, model.json and report.html; it appears as a whole or not at all.
+    INPUTS are files, globs, folders or URLs: .npy, .npz, .csv, .parquet, and .txt with lines of "picture row col f1 …
+    fn". Every worker reads its own share. A partition file, partitions.json of `ripieno split`, may be the only input:
+    every worker reads the partitions that are assigned to it. The output folder holds components.npy,
+    explained_variance.npy, mean.npy, model.json and report.html. It appears as a whole or not at all.
 
     \b
     Example:

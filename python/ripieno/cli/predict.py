@@ -1,4 +1,4 @@
-"""`ripieno predict`: apply to new rows what another command has fitted."""
+"""The command `ripieno predict`: apply the result of another command to new rows."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from ripieno.errors import InputError
 from ripieno.files.results import ResultPath, check_results
 from ripieno.files.tables import ARRAY_FORMATS, write_array
 
-#: What results can be applied, by the command that has written them, and what for, first what is done by default.
+#: Methods by the command that wrote the result; the first one is the default.
 APPLIED: dict[str, tuple[type[FromResult], tuple[str, ...]]] = {
     "kmeans": (KMeans, ("predict", "transform")),
     "logistic": (LogisticRegression, ("predict", "predict_proba", "predict_log_proba", "decision_function")),
@@ -52,12 +52,12 @@ def predict_command(
     overwrite: bool,
     quiet: bool,
 ) -> None:
-    """Apply RESULT, a folder that kmeans, logistic, pca or ridge has written, to the rows of INPUTS.
+    """Apply RESULT, a folder written by kmeans, logistic, pca or ridge, to the rows of INPUTS.
 
     INPUTS are files, globs, folders or URLs of the same columns, as the command that wrote RESULT takes them; a column
-    that holds the target may be there, or not. Every worker reads its own share, but of sparse rows for kmeans. OUT
-    gets an entry for each row, in their order: the cluster, the class, or the value. Its format is that of its name; a
-    table has a column named after the method, or after the method and each class or number.
+    with the target is optional. Every worker reads its own share, except for sparse rows for kmeans. OUT gets one entry
+    per row, in the same order: the cluster, the class, or the value. The suffix of its name selects the format. A table
+    has a column named after the method, or after the method and each class or number.
 
     \b
     Example:

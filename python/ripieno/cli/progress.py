@@ -1,4 +1,4 @@
-"""Progress on the terminal: what is happening now, in place; where there is no terminal, a line per iteration."""
+"""Progress on the terminal: the current state, updated in place; without a terminal, one line per iteration."""
 
 from __future__ import annotations
 
@@ -18,12 +18,12 @@ from rich.table import Table
 from ripieno.units import bytes_text, duration_text
 
 SHOWN_ITERATIONS = 10
-#: Seconds between two lines about a pass, where there is no terminal.
+#: Seconds between two lines about a pass without a terminal.
 SAID_S = 30.0
 
 
 class IterationProgress(ABC):
-    """Shows the events of a fit; give `on_event` to the estimator and enter it around the fit."""
+    """Shows the events of a fit: pass `on_event` to the estimator and enter this context around the fit."""
 
     columns: tuple[str, ...]
 
@@ -46,7 +46,7 @@ class IterationProgress(ABC):
         self._live.__exit__(*error)
 
     def on_event(self, event: dict[str, Any]) -> None:
-        """Take in an event of the estimator."""
+        """Process an event of the estimator."""
         row = self.row(event)
         if row is None:
             return
@@ -57,20 +57,20 @@ class IterationProgress(ABC):
 
     @abstractmethod
     def row(self, event: dict[str, Any]) -> tuple[str, ...] | None:
-        """What to show of an iteration, by `columns`; None of another event."""
+        """Return the cells of an iteration, by `columns`; None for another event."""
 
     @property
     def _names(self) -> tuple[str, ...]:
         return (*self.columns, "compute", "communicate")
 
     def say(self, text: str) -> None:
-        """Show what is done beside or between iterations."""
+        """Show the work beside or between iterations."""
         self.now(text)
         if not self._console.is_terminal and not self._quiet:
             self._console.print(text, highlight=False, soft_wrap=True)
 
     def now(self, text: str) -> None:
-        """Show, on a terminal, what is going on."""
+        """Show the current work on a terminal."""
         self._spinner.update(text=text)
 
     def _table(self) -> Group:
@@ -83,13 +83,13 @@ class IterationProgress(ABC):
 
 
 class KMeansProgress(IterationProgress):
-    """Of `KMeans`."""
+    """Progress of `KMeans`."""
 
     columns = ("iteration", "inertia", "shift²", "rows/s")
     _said_s = -math.inf
 
     def row(self, event: dict[str, Any]) -> tuple[str, ...] | None:
-        """Of an iteration of any run."""
+        """Return the cells of an iteration of any run."""
         told = {"seeding": self._seeding, "centroids": self._centroids, "pass": self._part}.get(event["event"])
         if told is not None:
             told(event)
@@ -127,32 +127,32 @@ class KMeansProgress(IterationProgress):
 
 
 class MeasureProgress(IterationProgress):
-    """Of fits whose events have measures by name; `columns` are those to show, after the number of the iteration."""
+    """Progress of fits with named measures in their events; `columns` follow the number of the iteration."""
 
     def __init__(self, console: Console, columns: tuple[str, ...], *, quiet: bool = False) -> None:
         super().__init__(console, quiet=quiet)
         self.columns = ("iteration", *columns)
 
     def row(self, event: dict[str, Any]) -> tuple[str, ...] | None:
-        """Of an iteration."""
+        """Return the cells of an iteration."""
         self.now("iterating")
         values = (event[name] for name in self.columns)
         return tuple(f"{value:.8g}" if isinstance(value, float) else str(value) for value in values)
 
 
 class PageRankProgress(IterationProgress):
-    """Of `PageRank`."""
+    """Progress of `PageRank`."""
 
     columns = ("iteration", "error", "goal", "edges/s")
 
     def row(self, event: dict[str, Any]) -> tuple[str, ...] | None:
-        """Of an iteration."""
+        """Return the cells of an iteration."""
         self.now("iterating")
         return f"{event['iteration']}", f"{event['error']:.3g}", f"{event['goal']:.3g}", _rate(event["edges_per_s"])
 
 
 def patch_progress(console: Console, *, quiet: bool) -> Progress:
-    """A bar for patches of pictures."""
+    """Return a progress bar for patches of pictures."""
     return Progress(
         TextColumn("describing patches"),
         BarColumn(),

@@ -1,4 +1,4 @@
-"""`ripieno report`: results of several runs beside each other."""
+"""The command `ripieno report`: results of several runs side by side."""
 
 from __future__ import annotations
 
@@ -14,10 +14,10 @@ from ripieno.report import write_comparison
 @click.option("-o", "--out", type=PathOrUrl(*PAGES), default="compared.html", show_default=True, help="File to write.")
 @overwrite_option
 def report_command(results: tuple[ResultPath, ...], out: ResultPath, overwrite: bool) -> None:
-    """Put RESULTS, two to five folders that a command such as kmeans has written, side by side on a page.
+    """Compare RESULTS, two to five folders written by a command such as kmeans, on a page.
 
-    The page has what the runs came to and what they cost, as ratios to the first; what was measured in each iteration,
-    by number and by seconds; and the parameters in which they differ.
+    The page shows results and costs of the runs as ratios to the first run, the measurements of each iteration by
+    number and by seconds, and the parameters that differ.
 
     \b
     Example:

@@ -1,4 +1,4 @@
-"""`ripieno reproduce`: figures of papers, simulated at the papers' own scale beside what they print, or measured."""
+"""The command `ripieno reproduce`: figures of papers, simulated or measured, beside the printed values."""
 
 from __future__ import annotations
 
@@ -19,9 +19,9 @@ from ripieno.cli.options import LocalPath, overwrite_option
 )
 @overwrite_option
 def reproduce_command(name: str, as_json: bool, target: Path | None, overwrite: bool) -> None:
-    """Simulate a table or figure of a paper at its own scale, beside what the paper prints.
+    """Simulate a table or figure of a paper at its own scale, beside the values that the paper prints.
 
-    Some are measured on this machine instead; the list says which.
+    Some are measured on this machine instead; `ripieno reproduce list` marks them.
 
     \b
     Examples:

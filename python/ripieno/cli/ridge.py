@@ -1,4 +1,4 @@
-"""`ripieno ridge`: linear regression on the columns of files."""
+"""The command `ripieno ridge`: linear regression on the columns of files."""
 
 from __future__ import annotations
 
@@ -54,10 +54,10 @@ def ridge_command(
     overwrite: bool,
     quiet: bool,
 ) -> None:
-    """Find the weights by which the columns of INPUTS predict a target best, and write them, with a report.
+    """Fit the weights with which the columns of INPUTS predict a target, and write them, with a report.
 
     INPUTS are files, globs, folders or URLs: .npy, .npz, .csv and .parquet. Every worker reads its own share. The
-    folder then holds coef.npy, intercept.npy, model.json and report.html; it appears as a whole or not at all.
+    output folder holds coef.npy, intercept.npy, model.json and report.html. It appears as a whole or not at all.
 
     \b
     Example:

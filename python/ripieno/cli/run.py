@@ -15,7 +15,7 @@ from ripieno.launch.binding import BINDS, THREAD_AFFINITIES, Binding
 from ripieno.launch.engines import ENGINES
 from ripieno.launch.limits import check_room
 
-# Everything after the script is the script's own, options included.
+# All words after the script belong to the script, options included.
 _ENDS_WITH_SCRIPT = {"allow_interspersed_args": False}
 
 
@@ -105,27 +105,27 @@ def run_command(
     Command lines of mpirun work, too: ripieno run -np 4 python -u train.py, or python -m module. The scripts run in the
     Python that runs this command.
 
-    The first rank to fail ends the others, its traceback is printed once, and its exit code is passed on.
+    The first rank that fails ends the others, its traceback is printed once, and its exit code is returned.
 
     \b
     Under another launcher this process is a rank already, and becomes the script:
       srun -n 8 -K ripieno run train.py
       mpirun -n 8 ripieno run train.py
       torchrun --no_python --nproc_per_node 8 ripieno run train.py
-    Ranks of one host, or of hosts with one home directory, then need nothing else. Otherwise set, for all of them,
-    RIPIENO_DIRECTORY to a directory that the hosts share, or RIPIENO_TOKEN to a secret, and MASTER_ADDR and
-    MASTER_PORT to where rank 0 is to listen. All variables are in docs/environment.md.
+    Ranks of one host, or of hosts with one home directory, then need nothing else. Otherwise set for all of them
+    RIPIENO_DIRECTORY to a directory that the hosts share, or RIPIENO_TOKEN to a secret and MASTER_ADDR and
+    MASTER_PORT to the address of rank 0. All variables are in docs/environment.md.
 
     Ripieno's own commands run as a module: ripieno run -n 4 -m ripieno pagerank GRAPH.
 
-    --bind and --thread-affinity deal the cores that the ranks of a machine may use, see docs/threads.md. Under another
-    launcher it must leave that to them: mpirun --bind-to none.
+    --bind and --thread-affinity divide the cores of a machine among its ranks, see docs/threads.md. Under another
+    launcher, turn off its own binding: mpirun --bind-to none.
 
-    With --on-failure shrink ranks that die are done without, as long as the script goes on with the communicator that
-    comm.shrink() gives; a line on stderr names each. The exit code is 0 if those that are left end well.
+    With --on-failure shrink the job survives ranks that die, if the script continues with the communicator that
+    comm.shrink() returns. A line on stderr names each dead rank. The exit code is 0 if the remaining ranks succeed.
 
-    With --replicas a rank may die, for instance by a signal, as long as a replica of it lives. The exit code is then 0,
-    and a line on stderr names the rank that died.
+    With --replicas a rank may die, for instance by a signal, as long as one of its replicas lives. The exit code is
+    then 0, and a line on stderr names the rank that died.
     """
     import ripieno.flight as flight
     from ripieno import log
@@ -199,10 +199,11 @@ def run_command(
 @click.option("--address", help="Address of Dask's scheduler or of Ray, or a Spark master.")
 @click.option("--json", "as_json", is_flag=True, help="Print the findings as JSON.")
 def doctor_command(engine: str, address: str | None, as_json: bool) -> None:
-    """Check whether workers can start, meet and talk here or in an engine, and say what to do if they cannot.
+    """Check whether workers can start, connect and communicate here or in an engine, and print how to fix failures.
 
-    In an engine tasks are started in all free slots. They check whether versions are equal, whether tasks reach each
-    other and this process, and who could read the token on its way. The exit code is 0 if all is well, else 1.
+    In an engine the command starts tasks in all free slots. They check whether versions are equal, whether tasks reach
+    each other and this process, and which parties could read the token in transit. The exit code is 0 if all checks
+    pass, else 1.
     """
     from ripieno.doctor import engine as engine_doctor
     from ripieno.doctor import here

@@ -1,4 +1,4 @@
-"""`ripieno simulate`: what a collective would take on a cluster that is only modelled."""
+"""The command `ripieno simulate`: the predicted time of a collective on a modelled cluster."""
 
 from __future__ import annotations
 
@@ -17,12 +17,12 @@ from ripieno.errors import InputError
 if TYPE_CHECKING:
     from ripieno.simulation import Cluster, Distribution, Simulation
 
-#: Of what is drawn every message is kept; more ranks make pages that nothing opens.
+#: Limit of messages to draw. Every drawn message is kept; more would make pages that browsers cannot open.
 TIMELINE_MESSAGES = 2_000_000
 
 
 class _Simulate(click.Command):
-    """Collectives; `kmeans` and a trace are commands of their own."""
+    """The command for collectives, with `kmeans` and traces as separate commands."""
 
     def make_context(
         self, info_name: str | None, args: list[str], parent: click.Context | None = None, **extra: Any
@@ -105,10 +105,10 @@ def simulate_command(
     overwrite: bool,
     **words: Any,
 ) -> None:
-    """Play a collective on a cluster that is only modelled: its time, what each kind of link carries, the busiest wire.
+    """Simulate a collective on a modelled cluster: its time, the bytes by kind of link, and the busiest wire.
 
-    The plans are those that ranks run. Messages that meet on a cable, an uplink or the core switch share it fairly.
-    `ripieno simulate kmeans` plays an iteration of K-means, `ripieno simulate --trace` a recorded job; see their
+    The plans are the same that ranks run. Messages that meet on a cable, an uplink or the core switch share it fairly.
+    `ripieno simulate kmeans` simulates an iteration of K-means, `ripieno simulate --trace` a recorded job; see their
     --help.
 
     \b
@@ -159,12 +159,12 @@ def simulate_command(
 
 
 class _Count(click.ParamType):  # type: ignore[type-arg]  # click is generic from 8.5 on only
-    """A whole number, also as 7.42e6."""
+    """A whole number, also written as 7.42e6."""
 
     name = "count"
 
     def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> int:
-        """The number."""
+        """Return the number."""
         try:
             number = float(value)
             if number.is_integer() and 1 <= number <= 1e15:
@@ -207,7 +207,7 @@ def kmeans_command(
     as_json: bool,
     **words: Any,
 ) -> None:
-    """Play an iteration of K-means on a cluster that is only modelled, stage by stage.
+    """Simulate an iteration of K-means on a modelled cluster, stage by stage.
 
     A pair of a point and a cluster counts 2 x dim operations. One allreduce of sums and weights ends an iteration; the
     first centroids are broadcast once. Divided centroids are gathered in each iteration, and their sums are scattered.
@@ -251,10 +251,10 @@ def kmeans_command(
 @cluster_options
 @click.option("--json", "as_json", is_flag=True, help="Print everything as JSON.")
 def trace_command(trace: Path, compute: float, as_recorded: bool, as_json: bool, **words: Any) -> None:
-    """Play the collectives of a recorded job on a cluster that is only modelled.
+    """Simulate the collectives of a recorded job on a modelled cluster.
 
-    A vector has as many bytes there as it had, and so has a rank's block of an allgather, gather or scatter, and all
-    that a rank sends in an alltoall. Calls of some ranks only, messages and sparse reductions count as recorded.
+    Vectors keep their bytes, as do a rank's block of an allgather, gather or scatter, and the bytes that a rank sends
+    in an alltoall. Calls of some ranks only, messages and sparse reductions keep their recorded times.
 
     \b
     Examples:
@@ -268,7 +268,7 @@ def trace_command(trace: Path, compute: float, as_recorded: bool, as_json: bool,
     click.echo(json.dumps(found.as_json(), indent=2) if as_json else str(found))
 
 
-#: What only machines do; chain, splitstream and flat are plans as well.
+#: Algorithms that exist only as state machines; chain, splitstream and flat are plans as well.
 _MACHINES = ("tree", "csb", "csb-llcf", "bittorrent")
 
 

@@ -1,4 +1,4 @@
-"""`ripieno split`: files into even partitions, and who would read which of them."""
+"""The command `ripieno split`: even partitions of files, and their assignment to workers."""
 
 from __future__ import annotations
 
@@ -15,17 +15,17 @@ from ripieno.input import Split, assign, divide, open_partitions
 from ripieno.launch.racks import rack_of
 from ripieno.launch.racks import read as read_racks
 
-#: Of a plan, which takes memory for each.
+#: Maximum number of workers in a plan, which needs memory for each.
 WORKERS_MAX = 100_000
 
 
 class Names(click.ParamType):  # type: ignore[type-arg]  # click is generic from 8.5 on only
-    """Names with commas in between."""
+    """Names separated by commas."""
 
     name = "names"
 
     def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> tuple[str, ...]:
-        """The names, without empty ones."""
+        """Return the names, without empty ones."""
         return value if isinstance(value, tuple) else tuple(filter(None, (name.strip() for name in value.split(","))))
 
 
@@ -90,10 +90,10 @@ def split_command(inputs: tuple[str, ...], plan: Path | None, **options: Any) ->
     """Divide INPUTS into even partitions, cut between records, and list them in OUT/partitions.json.
 
     INPUTS are files, globs, folders or URLs of text, .csv, .npy, .parquet or, with --record-bytes, raw records; text
-    and CSV also compressed. The partitions are files of the same kind. With --nodes there is a folder for each node;
-    move it there. Programs that read the partition file find the partitions on their own host.
+    and CSV also compressed. The partitions are files of the same kind. With --nodes each node has a folder; move the
+    folder to its node. Programs that read the partition file find the partitions on their own host.
 
-    With --plan nothing is divided. By default there is one worker on each node of the partition file.
+    With --plan nothing is divided. The default is one worker on each node of the partition file.
 
     \b
     Examples:
@@ -136,12 +136,12 @@ def _plan(path: Path, workers: int | None, hosts: tuple[str, ...], verify: bool)
         _verify(parts)
     hosts = hosts or tuple(dict.fromkeys(host for part in parts for host in part.hosts)) or (socket.gethostname(),)
     count = workers or len(hosts)
-    # As launchers do it: neighbouring ranks are on one host.
+    # As launchers do, place neighbouring ranks on one host.
     return str(assign(parts, [hosts[rank * len(hosts) // count] for rank in range(count)]))
 
 
 def _verify(parts: Sequence[Split]) -> None:
-    """Raise InputError, naming all that are damaged, if partitions are not what they were."""
+    """Raise InputError, with the names of all damaged partitions, if partitions have changed."""
     wrong = []
     for part in parts:
         try:

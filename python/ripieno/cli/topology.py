@@ -1,4 +1,4 @@
-"""`ripieno topology`: hosts, their racks, cores and NUMA nodes."""
+"""The command `ripieno topology`: hosts, their racks, cores and NUMA nodes."""
 
 from __future__ import annotations
 
@@ -32,12 +32,12 @@ from ripieno.cli.options import LocalPath, overwrite_option
 def topology_command(
     measure: bool, round_s: float, target: Path | None, draw: Path | None, as_json: bool, overwrite: bool
 ) -> None:
-    """Show hosts by their racks, with cores and NUMA nodes, and find the racks if nobody has told them.
+    """Show hosts by rack, with cores and NUMA nodes, and measure the racks if they are not given.
 
-    Run it under a launcher, one rank per host; alone it shows this host. Racks are told by `--racks`, RIPIENO_RACKS or
-    RACK. Otherwise all hosts exchange bytes in pairs, round by round: pairs of several racks are slower while their
-    uplinks are full. Uplinks that are never full do not show, and hosts behind them are one rack. Let nothing else use
-    the network meanwhile.
+    Run it under a launcher, one rank per host; alone it shows this host. Racks are given by `--racks`, RIPIENO_RACKS or
+    RACK. Otherwise all hosts exchange bytes in pairs, round by round: pairs across racks are slower while their uplinks
+    are full. Uplinks that are never full are not detected: the hosts behind them count as one rack. Leave the network
+    idle meanwhile.
 
     \b
     Examples:

@@ -1,4 +1,4 @@
-"""`ripieno trace`: one picture of the files that ranks have left."""
+"""The command `ripieno trace`: one trace from the files that ranks wrote."""
 
 from __future__ import annotations
 
@@ -23,10 +23,10 @@ from ripieno.flight.trace import read, write
 )
 @overwrite_option
 def trace_command(folders: tuple[Path, ...], out: Path, overwrite: bool) -> None:
-    """Make one picture, for ui.perfetto.dev, of the records that ranks left in FOLDERS.
+    """Merge the records that ranks wrote to FOLDERS into one trace for ui.perfetto.dev.
 
-    If RIPIENO_FLIGHT names a folder, the ranks of any launcher leave records of their collectives there. The clocks of
-    several hosts are brought together.
+    If RIPIENO_FLIGHT names a folder, the ranks of any launcher write records of their collectives there. The clocks of
+    several hosts are aligned.
 
     \b
     Example:

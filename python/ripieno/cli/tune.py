@@ -1,4 +1,4 @@
-"""`ripieno tune`: what links, memory and cores cost, measured and kept for the cluster."""
+"""The command `ripieno tune`: measured costs of links, memory and cores, stored for the cluster."""
 
 from __future__ import annotations
 
@@ -44,13 +44,13 @@ def tune_command(
 ) -> None:
     """Measure latency and rate of each kind of link, and the cost of adding and copying.
 
-    Run it under a launcher, a rank or more on each host; alone it starts ranks on this machine. Links are those of
-    ranks of a node, of nodes of a rack, and of racks if these were told. What is found is kept on each host for
-    `comm.explain`; --write makes a file for `ripieno explain --costs` and `ripieno simulate --costs`. Let nothing else
-    use the network and the hosts meanwhile.
+    Run it under a launcher, one or more ranks on each host; alone it starts ranks on this machine. It measures links
+    between ranks of a node, between nodes of a rack, and between racks if racks are given. Results are stored on each
+    host for `comm.explain`; --write writes a file for `ripieno explain --costs` and `ripieno simulate --costs`. Leave
+    the network and the hosts idle meanwhile.
 
-    With --trials algorithms are tried, too, for these ranks where they stand. Programs run by what is kept after
-    `comm.try_algorithms()`, which takes no time then.
+    --trials also tries algorithms for this placement of ranks. Programs use the stored choices after
+    `comm.try_algorithms()`, which then takes no time.
 
     \b
     Examples:

@@ -1,4 +1,4 @@
-"""`ripieno components`, `bfs` and `diameter`: what there is to know of each vertex of a graph in files, or of all."""
+"""The commands `ripieno components`, `bfs` and `diameter`: properties of the vertices of a graph in files."""
 
 from __future__ import annotations
 
@@ -35,9 +35,9 @@ def _fit(
     trace: Path | None,
     undirected: bool = False,
 ) -> None:
-    """Fit `model` to the graph in files, print what `tell` says of it, and write `columns`."""
+    """Fit `model` to the graph in files, print the summary that `tell` returns, and write `columns`."""
     check_files(inputs, out, trace, overwrite=overwrite)
-    # A third column means nothing here.
+    # A third column is ignored.
     graph = Graph(list(inputs), directed=not undirected, weighted=False, vertex_count=vertices, format=format)
     comm = communicator(workers, threads, trace)
     with traced(trace):
@@ -54,7 +54,7 @@ def _fit(
 @click.command("components", short_help="Find the connected components of a graph.")
 @graph_options()
 def components_command(**options: Any) -> None:
-    """Find the connected components of the graph whose edges are in INPUTS, whatever their direction.
+    """Find the connected components of a graph, ignoring directions. INPUTS hold its edges.
 
     The result has the columns "vertex" and "component", which is the smallest vertex of the component.
 
@@ -78,10 +78,10 @@ def components_command(**options: Any) -> None:
 @click.option("--source", type=click.IntRange(min=0), metavar="VERTEX", required=True, help="The vertex to begin at.")
 @graph_options()
 def bfs_command(source: int, **options: Any) -> None:
-    """Count the edges on shortest paths from one vertex to all others of the graph whose edges are in INPUTS.
+    """Count the edges on shortest paths from one vertex of a graph to all others. INPUTS hold its edges.
 
-    The result has the columns "vertex", "distance" and "parent", the vertex
-    before it on such a path; distance and parent are -1 where there is none.
+    The result has the columns "vertex", "distance" and "parent", the previous vertex on such a path; distance and
+    parent are -1 for unreachable vertices.
 
     \b
     Example:
@@ -122,8 +122,8 @@ def bfs_command(source: int, **options: Any) -> None:
 def diameter_command(share: float, strings: int, seed: int, **options: Any) -> None:
     """Estimate in how many steps most connected pairs of vertices of the graph in INPUTS reach each other (HADI).
 
-    The result has the columns "steps" and "pairs", an estimate of how many pairs
-    have a path of so many edges at most.
+    The result has the columns "steps" and "pairs", an estimate of the number of pairs with a path of at most this many
+    edges.
 
     \b
     Example:

@@ -1,4 +1,4 @@
-"""`ripieno wordcount`: count the words of files."""
+"""The command `ripieno wordcount`: count the words of files."""
 
 from __future__ import annotations
 
@@ -58,13 +58,13 @@ def wordcount_command(
     trace: Path | None,
     quiet: bool,
 ) -> None:
-    """Count the words of INPUTS, and print the most frequent ones.
+    """Count the words of INPUTS, and print the most frequent words.
 
     INPUTS are text files, globs, folders or URLs, also compressed (.gz, .bz2, .xz). A word is a longest run of bytes
     that are not ASCII white space. Plain files are divided among all workers and their threads.
 
     The result has the columns "word" and "count", the most frequent word first; in .npz word i is
-    data[offsets[i]:offsets[i + 1]]. Words of a CSV file are the bytes that they are in the text, UTF-8 or not.
+    data[offsets[i]:offsets[i + 1]]. Words of a CSV file are the same bytes as in the text, UTF-8 or not.
 
     \b
     Example:
@@ -95,7 +95,7 @@ def wordcount_command(
 
 
 class _Bar(Progress):
-    """How many bytes have been counted."""
+    """Shows the bytes that have been counted."""
 
     def __init__(self, console: Console, quiet: bool) -> None:
         super().__init__(
@@ -122,7 +122,7 @@ def _columns(words: KeyValues, out: ResultPath) -> dict[str, Any]:
 
 
 def _lines(words: KeyValues, count: int) -> bytes:
-    """The first words, with their counts before them."""
+    """Return the first words as lines that start with the count."""
     top = words.take(range(min(count, len(words))))
     width = len(f"{top.values[0]:,}") if len(top) else 0
     named = zip(top.values.tolist(), top.keys.cast("large_binary").to_pylist(), strict=True)

@@ -1,8 +1,8 @@
-"""An emulated cluster on one Linux machine: racks of hosts with slow cables, to repeat figures and to pull cables.
+"""An emulated cluster on one Linux machine: racks of hosts with slow cables, to reproduce figures and cable failures.
 
-A host is a network namespace; its cable leads to the switch of its rack, a bridge, and every rack has one uplink to a
-core bridge. Both directions of every cable and uplink are held to a rate. The switches have a namespace of their own,
-so the machine's own interfaces, routes and firewall stay as they are. The file system is shared.
+A host is a network namespace. Its cable leads to the switch of its rack, a bridge, and every rack has one uplink to a
+core bridge. Both directions of every cable and uplink are rate-limited. The switches have a separate namespace, so the
+machine's own interfaces, routes and firewall are unchanged. The file system is shared.
 
 from ripieno.lab import Lab
 

@@ -1,4 +1,4 @@
-"""What a lab consists of: hosts, racks, addresses, rates, and what follows from the rates. Pure: no kernel."""
+"""The specification of a lab: hosts, racks, addresses, rates, and derived values. Pure: no kernel calls."""
 
 from __future__ import annotations
 
@@ -11,22 +11,22 @@ from ripieno.errors import InputError
 
 RACKS_MAX = 250
 HOSTS_PER_RACK_MAX = 250
-# Every host knows the address of every other, so the work of making a lab grows with the square.
+# Every host has a route to every other, so the cost of making a lab grows with the square of the hosts.
 HOSTS_MAX = 512
 
 MTU_BYTES = 1500
 ETHERNET_BYTES = 14
 # TCP with timestamps over IPv4.
 HEADER_BYTES = 20 + 20 + 12
-# What a port of a switch holds back before it drops.
+# Queue limit of a switch port, after which it drops packets.
 QUEUE_BYTES = 512 << 10
-# A host's own queue is longer: a host holds its programs back before it drops.
+# A host's own queue is longer: back-pressure slows its programs before packets are dropped.
 HOST_QUEUE_BYTES = 1 << 20
-# A packet takes a cable for a millisecond at most: larger ones are cheap but make the emulation lumpy.
+# A packet occupies a cable for at most one millisecond: larger packets save CPU but make the emulation coarse.
 PACKETS_PER_S = 1000
 PACKET_BYTES_MIN = 2 * MTU_BYTES
 PACKET_BYTES_MAX = 64 << 10
-# Up to here, summed over the hosts, two cores carry every host at its rate.
+# Total rate of all hosts up to which two cores can emulate every host at its full rate.
 CARRIED_BITS_PER_S = 6 * 10**9
 
 RATE_MIN_BITS_PER_S, RATE_MAX_BITS_PER_S = 10**5, 10**11
@@ -39,13 +39,13 @@ class Host:
     Attributes
     ----------
     name
-        Its name, and that of its cable: "h03".
+        Name of the host and of its cable: "h03".
     address
-        Its IPv4 address.
+        IPv4 address.
     rack
-        Number of its rack, from 0.
+        Rack number, from 0.
     number
-        Its own number, from 0, rack by rack.
+        Host number, from 0, rack by rack.
     """
 
     name: str
@@ -56,7 +56,7 @@ class Host:
 
 @dataclass(frozen=True)
 class Blueprint:
-    """The shape of a lab; `ripieno.lab.Lab` says what the parameters are.
+    """The specification of a lab. `ripieno.lab.Lab` documents the parameters.
 
     Raises
     ------
@@ -80,7 +80,7 @@ class Blueprint:
 
     @cached_property
     def hosts(self) -> tuple[Host, ...]:
-        """All hosts, rack by rack."""
+        """Return all hosts, rack by rack."""
         width = len(str(self.racks * self.hosts_per_rack - 1))
         return tuple(
             Host(f"h{number:0{width}d}", _address(rack, place), rack, number)
@@ -91,39 +91,39 @@ class Blueprint:
 
     @property
     def rack_names(self) -> tuple[str, ...]:
-        """What the racks, and their uplinks, are called."""
+        """Return the names of the racks and their uplinks."""
         return tuple(f"rack{rack}" for rack in range(self.racks))
 
     @property
     def rate_bits_per_s(self) -> int:
-        """Of a host's cable, headers included."""
+        """Return the rate of a host's cable, headers included."""
         return bits_per_s("rate", self.rate)
 
     @property
     def uplink_bits_per_s(self) -> int:
-        """Of a rack's uplink, headers included."""
+        """Return the rate of a rack's uplink, headers included."""
         if self.uplink is None:
             return min(RATE_MAX_BITS_PER_S, self.hosts_per_rack * self.rate_bits_per_s)
         return bits_per_s("uplink", self.uplink)
 
     @property
     def packet_bytes(self) -> int:
-        """The largest packet that a host hands down."""
+        """Return the size of the largest packet that a host sends."""
         slowest = self.rate_bits_per_s if self.racks == 1 else min(self.rate_bits_per_s, self.uplink_bits_per_s)
         return _millisecond_bytes(slowest)
 
     @property
     def burst_bytes(self) -> int:
-        """What a host's cable lets pass at once: no less than a packet, which would be cut up, and little more."""
+        """Return the burst size of a host's cable: at least a packet, so that none is split, and little more."""
         return self.packet_bytes + 2 * MTU_BYTES
 
     @property
     def uplink_burst_bytes(self) -> int:
-        """What an uplink lets pass at once; a fast one needs more, for timers are not that fine."""
+        """Return the burst size of an uplink. Fast uplinks need a larger burst, because timers are too coarse."""
         return max(self.packet_bytes, _millisecond_bytes(self.uplink_bits_per_s)) + 2 * MTU_BYTES
 
     def warning(self) -> str | None:
-        """Why figures of this lab may be the CPU's and not the cables', if so."""
+        """Return a warning if the CPU instead of the cables may limit measurements in this lab, else None."""
         total = self.rate_bits_per_s * len(self.hosts)
         if total <= CARRIED_BITS_PER_S:
             return None
@@ -133,23 +133,23 @@ class Blueprint:
         )
 
     def to_dict(self) -> dict[str, Any]:
-        """For a file; `Blueprint(**blueprint.to_dict())` is the same again."""
+        """Return the fields for a file; `Blueprint(**blueprint.to_dict())` restores them."""
         return asdict(self)
 
 
 def mac(host: Host) -> str:
-    """The hardware address of a host's interface."""
+    """Return the hardware address of a host's interface."""
     _, _, rack, place = (int(part) for part in host.address.split("."))
     return f"02:4c:41:42:{rack:02x}:{place:02x}"
 
 
 def wire_share() -> float:
-    """The share of a cable's bytes that is TCP's payload."""
+    """Return the fraction of a cable's bytes that is TCP payload."""
     return (MTU_BYTES - HEADER_BYTES) / (MTU_BYTES + ETHERNET_BYTES)
 
 
 def bits_per_s(name: str, rate: str) -> int:
-    """``100mbit`` as a number, if a lab can have it; `name` is the parameter's, for the error."""
+    """Return ``100mbit`` as a number, if it is a valid rate; `name` is the parameter's name for the error."""
     return units.bits_per_s(name, rate, RATE_MIN_BITS_PER_S, RATE_MAX_BITS_PER_S)
 
 

@@ -1,4 +1,4 @@
-"""The cables of a lab: what they carried, and pulling them."""
+"""The cables of a lab: traffic counters, and failures of cables."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ class Counters:
     sent_bytes, received_bytes
         Ethernet frames, their headers included.
     dropped_packets
-        Packets that its queues had no room for.
+        Packets dropped because its queues were full.
     """
 
     sent_bytes: int = 0
@@ -37,7 +37,7 @@ class Counters:
 
 
 def read_counters(prefix: str, blueprint: Blueprint) -> dict[str, Counters]:
-    """Of every cable, by name, since it was made."""
+    """Return the counters of every cable, by name, since it was made."""
     with inside(prefix + SWITCHES):
         ports = _shapers()
     counters = {}
@@ -51,7 +51,7 @@ def read_counters(prefix: str, blueprint: Blueprint) -> dict[str, Counters]:
 
 
 def silent(prefix: str, blueprint: Blueprint) -> set[str]:
-    """Names of the cables that are pulled."""
+    """Return the names of the pulled cables."""
     with inside(prefix + SWITCHES):
         links = json.loads(output("ip", "-json", "link", "show"))
     down = {link["ifname"] for link in links if "UP" not in link["flags"]}
@@ -59,17 +59,17 @@ def silent(prefix: str, blueprint: Blueprint) -> set[str]:
 
 
 def pull(prefix: str, cables: Iterable[str]) -> None:
-    """Let nothing pass any more: no packet, no reset. What waits in the cable's queues is lost."""
+    """Block all traffic: no packet passes, and no reset. Packets in the cable's queues are lost."""
     _set(prefix, cables, "down")
 
 
 def plug(prefix: str, cables: Iterable[str]) -> None:
-    """Let packets pass again, at the same rate as before."""
+    """Let packets pass again at the previous rate."""
     _set(prefix, cables, "up")
 
 
 def hosts_behind(blueprint: Blueprint, cable: str) -> list[Host]:
-    """The host of a cable, or all hosts of the rack."""
+    """Return the host of a cable, or all hosts of the rack."""
     return [host for host in blueprint.hosts if cable in (host.name, blueprint.rack_names[host.rack])]
 
 
@@ -79,7 +79,7 @@ def _set(prefix: str, cables: Iterable[str], state: str) -> None:
 
 
 def _port(cable: str) -> str:
-    """The switch's end of a cable: a host's bears its name."""
+    """Return the switch's end of a cable, which has the name of the host."""
     rack = cable.removeprefix("rack")
     return cable if rack == cable else uplink_ends(int(rack))[0]
 
@@ -90,5 +90,5 @@ def _shapers() -> dict[str, dict[str, Any]]:
 
 
 def _of(sending: dict[str, Any], receiving: dict[str, Any]) -> Counters:
-    """A cable between two shapers: they count what they let pass, of large packets the headers of all frames."""
+    """Return the counters of a cable between two shapers, which count passed bytes with the headers of all frames."""
     return Counters(sending["bytes"], receiving["bytes"], sending["drops"] + receiving["drops"])

@@ -1,7 +1,7 @@
-"""Becoming a program inside a host: ``python enter.py NAMESPACE HOST RACK HOSTS-FILE COMMAND…``.
+"""Run a program inside a host: ``python enter.py NAMESPACE HOST RACK HOSTS-FILE COMMAND…``.
 
-The program sees its host's network, name, /etc/hosts and /sys; all else is shared. This is a file of its own, without
-imports from the package, because every rank starts through it and the package takes much longer to load.
+The program sees the network, name, /etc/hosts and /sys of its host and shares the rest. This file imports nothing from
+the package, because every rank starts through it and loading the package takes much longer.
 """
 
 import ctypes
@@ -11,7 +11,7 @@ import sys
 
 CLONE_NEWNS, CLONE_NEWUTS, CLONE_NEWNET = 0x00020000, 0x04000000, 0x40000000
 MS_BIND, MS_REC, MS_SLAVE = 1 << 12, 1 << 14, 1 << 19
-# What shells say of a command that is not there, and of one that cannot be run.
+# Exit codes of shells for a missing command, and for one that cannot be executed.
 NOT_FOUND, NOT_RUNNABLE = 127, 126
 CGROUPS = "/sys/fs/cgroup"
 
@@ -24,7 +24,7 @@ def enter(namespace: str, host: str, hosts_file: str) -> None:
     _check(_libc.setns(descriptor, CLONE_NEWNET), f"enter {namespace}")
     os.close(descriptor)
     _check(_libc.unshare(CLONE_NEWNS | CLONE_NEWUTS), "unshare")
-    # What is mounted from here on is seen in here only.
+    # Mounts from here on are visible only in this process.
     _mount("none", "/", None, MS_SLAVE | MS_REC)
     _mount(hosts_file, "/etc/hosts", None, MS_BIND)
     if os.readlink("/proc/self") != str(os.getpid()):
@@ -35,10 +35,10 @@ def enter(namespace: str, host: str, hosts_file: str) -> None:
 
 
 def become(command: list[str]) -> int:
-    """Execute `command` in this process; returns, with an exit code, only if that fails."""
-    # Commands of the environment that this Python belongs to are found, whatever sudo made of the path.
+    """Execute `command` in this process. Returns an exit code only if that fails."""
+    # Prefer commands of this Python's environment, even if sudo reset PATH.
     os.environ["PATH"] = os.pathsep.join([os.path.dirname(sys.executable), os.environ.get("PATH", os.defpath)])
-    # Python ignores them, and what is ignored stays so in the command.
+    # Python ignores these signals, and the command would inherit that.
     for number in (signal.SIGPIPE, signal.SIGXFSZ):
         signal.signal(number, signal.SIG_DFL)
     try:
@@ -50,7 +50,7 @@ def become(command: list[str]) -> int:
 
 
 def _mount_sys() -> None:
-    """This network's /sys, with the control groups of the one below."""
+    """Mount /sys of this network, with the control groups of the original /sys."""
     groups = os.open(CGROUPS, os.O_PATH | os.O_CLOEXEC) if os.path.ismount(CGROUPS) else None
     _mount("sysfs", "/sys", "sysfs", 0)
     if groups is not None:
@@ -75,7 +75,7 @@ def _tell(message: str, code: int) -> int:
 
 
 def main(namespace: str, host: str, rack: str, hosts_file: str, *command: str) -> int:
-    """Enter and become."""
+    """Enter a host and execute a command."""
     try:
         enter(namespace, host, hosts_file)
     except OSError as error:

@@ -1,4 +1,4 @@
-"""Taking a lab down even if its owner is killed."""
+"""A guard process that takes a lab down even if the lab's owner is killed."""
 
 from __future__ import annotations
 
@@ -7,15 +7,15 @@ import subprocess
 import sys
 from types import TracebackType
 
-# It finds the lab gone, unless taking it down failed.
+# The guard finds no lab to take down, unless the owner failed to do so.
 END_S = 30.0
 
 
 class Guard:
-    """A process that outlives this one, however that ends, for as long as it takes to take a lab down."""
+    """A process that outlives this one, however this one ends, and takes the lab down."""
 
     def __init__(self, name: str) -> None:
-        # A session of its own: what the terminal sends to everyone must not reach it.
+        # A separate session keeps signals of the terminal from the guard.
         self._process = subprocess.Popen(
             [sys.executable, "-P", "-m", "ripieno.lab.watch", name, str(os.getpid())],
             stdin=subprocess.PIPE,
@@ -28,7 +28,7 @@ class Guard:
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        """Dismiss it; after an error hang up, so that whatever the lab still is then is taken down."""
+        """Dismiss the guard. After an error hang up instead, so that the guard takes down the rest of the lab."""
         assert self._process.stdin is not None, "a guard is started with a pipe"
         if error is None:
             self._process.kill()

@@ -1,7 +1,7 @@
-"""What a lab asks of the kernel: network namespaces, and settings made inside them.
+"""Kernel interface of a lab: network namespaces, and settings inside them.
 
-A namespace belongs to a thread. `inside` moves the calling thread into one, and the processes that it starts meanwhile;
-the rest of the process does not notice.
+A namespace belongs to a thread. `inside` moves the calling thread, and the processes that it starts meanwhile, into a
+namespace. Other threads are not affected.
 """
 
 from __future__ import annotations
@@ -23,11 +23,11 @@ from pathlib import Path
 
 from ripieno.errors import LabError
 
-# Where iproute2 keeps namespaces that have a name.
+# Directory of iproute2's named namespaces.
 NAMESPACES = Path("/var/run/netns")
 CLONE_NEWPID, CLONE_NEWNET = 0x20000000, 0x40000000
 MNT_DETACH = 2
-# How long killed processes may need to vanish.
+# Time limit for killed processes to disappear.
 KILL_S = 10.0
 
 _TOOLS = ("ip", "tc", "bridge")
@@ -41,12 +41,12 @@ _FAILED_LINE = re.compile(r"Command failed [^:\s]*:(\d+)")
 
 
 def why_not() -> str | None:
-    """Why no lab can be made here, if so, and what to do about it. Leaves nothing behind."""
+    """Return the reason why this machine cannot make a lab, with a remedy, or None. Leaves nothing behind."""
     lacking = _what_lacks()
     if lacking is not None:
         return lacking
     found: list[str | None] = []
-    # The namespace of the trial is the thread's own and ends with it.
+    # The trial's namespace belongs to the thread and ends with it.
     thread = threading.Thread(target=lambda: found.append(_try()))
     thread.start()
     thread.join()
@@ -54,7 +54,7 @@ def why_not() -> str | None:
 
 
 def require_rights() -> None:
-    """Refuse to go on where no lab can be used.
+    """Check that this process can use a lab.
 
     Raises
     ------
@@ -67,7 +67,7 @@ def require_rights() -> None:
 
 
 def _what_lacks() -> str | None:
-    """What this process lacks to use a lab, if anything, and what to do about it."""
+    """Return the missing requirement of this process for a lab, with a remedy, or None."""
     if sys.platform != "linux":
         return f"an emulated cluster needs Linux, and this is {sys.platform}: use a Linux machine or a virtual one"
     if os.geteuid() != 0:
@@ -79,7 +79,7 @@ def _what_lacks() -> str | None:
 
 
 def _path(tool: str) -> str | None:
-    """Where a tool is; the path of a root that was not logged in as such may lack the folders of administration."""
+    """Return the path of a tool. Without a login shell, root's PATH may lack the sbin directories."""
     return shutil.which(tool, path=os.pathsep.join([os.environ.get("PATH", os.defpath), "/usr/sbin", "/sbin"]))
 
 
@@ -100,7 +100,7 @@ def _try() -> str | None:
 
 @contextmanager
 def inside(namespace: str) -> Iterator[None]:
-    """This thread, and the processes that it starts meanwhile, in a network namespace that has a name."""
+    """Run this thread, and the processes that it starts meanwhile, in a named network namespace."""
     try:
         target = os.open(NAMESPACES / namespace, os.O_RDONLY | os.O_CLOEXEC)
     except FileNotFoundError:
@@ -119,7 +119,7 @@ def inside(namespace: str) -> Iterator[None]:
 
 @contextmanager
 def new_process_numbers() -> Iterator[None]:
-    """Let the processes that this thread starts meanwhile share a namespace of numbers, and end with the first."""
+    """Run the processes that this thread starts meanwhile in one PID namespace, which ends with its first process."""
     home = os.open("/proc/thread-self/ns/pid", os.O_RDONLY | os.O_CLOEXEC)
     try:
         unshare(CLONE_NEWPID)
@@ -132,7 +132,7 @@ def new_process_numbers() -> Iterator[None]:
 
 
 def batch(tool: str, lines: Sequence[str]) -> None:
-    """Have ``ip``, ``tc`` or ``bridge`` execute `lines`, all or up to the first that fails."""
+    """Have ``ip``, ``tc`` or ``bridge`` execute `lines` up to the first that fails."""
     if not lines:
         return
     done = subprocess.run(
@@ -147,7 +147,7 @@ def batch(tool: str, lines: Sequence[str]) -> None:
 
 
 def output(tool: str, *words: str) -> str:
-    """What ``ip``, ``tc`` or ``bridge`` prints."""
+    """Return the output of ``ip``, ``tc`` or ``bridge``."""
     done = subprocess.run([_path(tool) or tool, *words], capture_output=True, text=True, check=False)
     if done.returncode != 0:
         raise LabError(f"{tool} {' '.join(words)}: {(done.stderr or done.stdout).strip()}")
@@ -155,21 +155,21 @@ def output(tool: str, *words: str) -> str:
 
 
 def write_settings(settings: dict[str, str]) -> None:
-    """Write files below /proc/sys/net, which are this thread's namespace's; what is not there needs no setting."""
+    """Write files below /proc/sys/net of this thread's namespace. Missing files are skipped."""
     for name, value in settings.items():
         with suppress(FileNotFoundError):
             Path("/proc/sys/net", name).write_text(value)
 
 
 def namespaces(prefix: str) -> list[str]:
-    """The namespaces whose name begins so."""
+    """Return the namespaces with this name prefix."""
     with suppress(FileNotFoundError):
         return sorted(name for name in os.listdir(NAMESPACES) if name.startswith(prefix))
     return []
 
 
 def delete_namespaces(names: Iterable[str]) -> None:
-    """Delete them; one that is gone already is no error."""
+    """Delete namespaces. A missing namespace is no error."""
     for name in names:
         path = NAMESPACES / name
         with suppress(OSError):
@@ -178,14 +178,14 @@ def delete_namespaces(names: Iterable[str]) -> None:
 
 
 def namespaces_are_mounted() -> bool:
-    """Whether the folder of named namespaces is a mount, to which iproute2 makes it."""
-    # A bind mount of the same file system: only the list of mounts tells.
+    """Return whether the directory of named namespaces is a mount point; iproute2 makes it one."""
+    # With a bind mount of the same file system, only the list of mounts shows it.
     mounts = (line.split()[4] for line in Path("/proc/self/mountinfo").read_text().splitlines())
     return os.path.realpath(NAMESPACES) in mounts
 
 
 def unmount_namespaces() -> None:
-    """Undo what iproute2 did to the folder of named namespaces, if none is left; it does it again at need."""
+    """Undo iproute2's mount of the namespace directory if no namespace is left. iproute2 mounts it again on demand."""
     with suppress(OSError):
         if not os.listdir(NAMESPACES):
             _check(_libc().umount2(os.fsencode(NAMESPACES), 0), "umount")
@@ -193,12 +193,12 @@ def unmount_namespaces() -> None:
 
 
 def kill_inside(names: Iterable[str]) -> int:
-    """Kill every process inside these namespaces and wait until it is gone; returns how many there were.
+    """Kill every process inside these namespaces, wait until they are gone, and return their number.
 
     Raises
     ------
     LabError
-        If one does not vanish.
+        If a process does not end in time.
     """
     wanted = {_identity(NAMESPACES / name) for name in names} - {None}
     deadline = time.monotonic() + KILL_S
@@ -211,12 +211,12 @@ def kill_inside(names: Iterable[str]) -> int:
 
 
 def setns(descriptor: int, kind: int) -> None:
-    """Move this thread (or, of CLONE_NEWPID, its future children) to a namespace."""
+    """Move this thread (with CLONE_NEWPID, its future children) to a namespace."""
     _check(_libc().setns(descriptor, kind), "setns")
 
 
 def unshare(kind: int) -> None:
-    """Give this thread (or, of CLONE_NEWPID, its future children) a namespace of its own."""
+    """Move this thread (with CLONE_NEWPID, its future children) to a new namespace."""
     _check(_libc().unshare(kind), "unshare")
 
 
@@ -235,13 +235,13 @@ def _identity(path: Path) -> tuple[int, int] | None:
 
 
 def _kill(pid: int, wanted: set[tuple[int, int] | None], deadline: float) -> bool:
-    """Kill a process that is inside `wanted` and wait for its end; False if it has ended before."""
+    """Kill a process that is inside `wanted` and wait for its end. Return False if it ended before."""
     try:
         process = os.pidfd_open(pid)
     except ProcessLookupError:
         return False
     try:
-        # Only now that the descriptor holds it can its number not have become another's.
+        # Check only now: while the descriptor is open, the PID cannot be reused.
         if _identity(Path(f"/proc/{pid}/ns/net")) not in wanted:
             return False
         signal.pidfd_send_signal(process, signal.SIGKILL)

@@ -1,4 +1,4 @@
-"""A lab: made, used, taken down."""
+"""The `Lab`: make, use and take down an emulated cluster."""
 
 from __future__ import annotations
 
@@ -20,27 +20,27 @@ from ripieno.lab.cables import Counters
 from ripieno.lab.guard import Guard
 from ripieno.lab.run import LabProgram, run
 
-# Where the counters began.
+# Counter values at the start of counting.
 COUNTERS = "counters.json"
-# Numbers the labs of this process that nobody named.
+# Numbers the labs of this process that have no given name.
 _unnamed = itertools.count()
 
 
 class Lab:
-    """An emulated cluster, up inside a ``with`` statement; afterwards nothing of it is left, whatever ended the block.
+    """An emulated cluster, up inside a ``with`` statement, which removes it completely at the end.
 
     Parameters
     ----------
     racks
-        How many racks, 1 to 250.
+        Number of racks, 1 to 250.
     hosts
-        How many hosts per rack, 1 to 250, and 512 in all at most.
+        Number of hosts per rack, 1 to 250, and at most 512 in all.
     rate
-        Of each direction of a host's cable, as ``tc`` writes it: "100mbit".
+        Rate of each direction of a host's cable, in the syntax of ``tc``: "100mbit".
     uplink
         Rate of each direction of a rack's uplink; by default the sum of its hosts' rates.
     name
-        Its name for other processes; by default a new one.
+        Name for use by other processes; by default a new one.
 
     Attributes
     ----------
@@ -50,7 +50,7 @@ class Lab:
     Raises
     ------
     LabError
-        On entering: if this machine cannot emulate a cluster, or there is a lab of this name already.
+        On entering: if this machine cannot emulate a cluster, or a lab with this name exists.
 
     Examples
     --------
@@ -77,12 +77,12 @@ class Lab:
 
     @classmethod
     def named(cls, name: str) -> Lab:
-        """The lab of this name, which is up already.
+        """Return the existing lab with this name.
 
         Raises
         ------
         LabError
-            If there is none, or it is incomplete.
+            If it does not exist or is incomplete.
         """
         kernel.require_rights()
         record = registry.existing(registry.check_name(name))
@@ -93,18 +93,18 @@ class Lab:
 
     @property
     def hosts(self) -> tuple[Host, ...]:
-        """All hosts, rack by rack."""
+        """Return all hosts, rack by rack."""
         return self.blueprint.hosts
 
     def up(self) -> None:
-        """Make it so that it stays until `down`, even beyond this process."""
+        """Make the lab, which stays until `down`, even beyond the end of this process."""
         self._make()
         record = registry.read(self.name)
         assert record is not None, "a lab that was just made is registered"
         registry.write(self.name, replace(record, owner=None))
 
     def down(self) -> int:
-        """End every process inside and remove everything; returns how many processes there were."""
+        """End every process inside, remove everything, and return the number of processes."""
         kernel.require_rights()
         return registry.remove(self.name)
 
@@ -120,7 +120,7 @@ class Lab:
         self._ending.close()
 
     def command(self, host: Host, command: Sequence[str]) -> list[str]:
-        """The command line that runs `command` in `host`: its network, host name, /etc/hosts and /sys."""
+        """Return the command line that runs `command` in `host`: with its network, host name, /etc/hosts and /sys."""
         namespace = kernel.NAMESPACES / f"{self._prefix}{host.name}"
         hosts_file = registry.hosts_file(self.name)
         start = [sys.executable, "-I", "-S", str(Path(enter.__file__).resolve())]
@@ -141,7 +141,7 @@ class Lab:
     ) -> int:
         """Run `command` as ranks on the hosts, and wait for them.
 
-        Each gets the variables that `ripieno.init` understands, LOCAL_RANK, and RACK. No process of any rank outlives
+        Each rank gets the variables that `ripieno.init` reads, LOCAL_RANK, and RACK. No process of any rank outlives
         the call, or this process.
 
         Parameters
@@ -149,23 +149,24 @@ class Lab:
         command
             Program and arguments.
         ranks_per_host
-            Ranks of one host have consecutive numbers.
+            Number of ranks per host. Ranks of one host have consecutive numbers.
         first, on
-            Only this number of first hosts, or only these, by name.
+            Restrict the run to the first hosts, by number, or to given hosts, by name.
         timeout_s
-            Seconds after which all ranks are ended.
+            Time limit in seconds, after which all ranks are ended.
         environment
             Variables to set beside this process's own.
         prefix
             Whether to mark lines of output with their host; by default if there are several ranks.
         keep_going
-            Let the others go on when a rank fails, instead of ending them.
+            Let the other ranks continue when one fails, instead of ending them.
 
         Returns
         -------
         int
-            0 if all ranks end well, 124 if the time is over, else the exit code of the rank that failed first (128 +
-            signal if it was killed); 1, with which ranks end that hear of a failure, gives way to any other.
+            0 if all ranks succeed, 124 after a timeout, else the exit code of the rank that failed first (128 +
+            signal if it was killed). Ranks that stop because another failed end with 1, so any other code takes
+            precedence.
         """
         if first is not None and on is not None:
             raise InputError("first and on: expected one of the two")
@@ -188,37 +189,37 @@ class Lab:
         return run(program, lambda host: self._prefix + host.name, self.command)
 
     def host(self, name: str) -> Host:
-        """The host of this name, or address."""
+        """Return the host with this name or address."""
         for host in self.hosts:
             if name in (host.name, host.address):
                 return host
         raise InputError(f"host={name!r}: this lab has {self.hosts[0].name} … {self.hosts[-1].name}")
 
     def counters(self) -> dict[str, Counters]:
-        """The counters of every cable since the lab came up, or since `reset_counters`; uplinks are named as racks."""
+        """Return the counters of every cable since the lab's start or `reset_counters`; uplinks are named as racks."""
         start = registry.load(self.name, COUNTERS) or {}
         now = cables.read_counters(self._prefix, self.blueprint)
         return {name: counters - Counters(**start.get(name, {})) for name, counters in now.items()}
 
     def reset_counters(self) -> None:
-        """Let the counters of every cable begin at nothing again."""
+        """Reset the counters of every cable to zero."""
         now = cables.read_counters(self._prefix, self.blueprint)
         registry.store(self.name, COUNTERS, {name: asdict(counters) for name, counters in now.items()})
 
     def fail(self, name: str, *, kill: bool = False) -> int:
-        """Pull the cable of a host, or the uplink of a rack: it goes silent, and connections live on for a time.
+        """Pull the cable of a host, or the uplink of a rack: traffic stops, and connections stay open for some time.
 
         Parameters
         ----------
         name
-            Of a host, or of a rack: "rack0".
+            Name of a host, or of a rack: "rack0".
         kill
             Also kill all processes on that host, or on all hosts of that rack, as a power failure does.
 
         Returns
         -------
         int
-            How many processes were killed.
+            Number of killed processes.
         """
         cables.pull(self._prefix, [self._cable(name)])
         if not kill:
@@ -227,19 +228,19 @@ class Lab:
         return kernel.kill_inside(self._prefix + host.name for host in behind)
 
     def heal(self, name: str) -> None:
-        """Plug the cable of a host, or the uplink of a rack, in again."""
+        """Plug in the cable of a host, or the uplink of a rack, again."""
         cables.plug(self._prefix, [self._cable(name)])
 
     def set_rate(self, name: str, rate: str) -> None:
-        """Give both directions of a host's cable another rate, such as "20mbit"."""
+        """Change the rate of both directions of a host's cable, such as "20mbit"."""
         wiring.set_rate(self._prefix, self.blueprint, self.host(name), bits_per_s("rate", rate))
 
     def silent(self) -> set[str]:
-        """Names of the cables that are pulled."""
+        """Return the names of the pulled cables."""
         return cables.silent(self._prefix, self.blueprint)
 
     def remote_shell(self) -> str:
-        """A shell script that runs a command in a host, by name or address, as ``ssh HOST COMMAND…`` would."""
+        """Return a shell script that runs a command in a host, by name or address, as ``ssh HOST COMMAND…`` would."""
         cases = []
         for host in self.hosts:
             words = shlex.join(self.command(host, ["sh", "-c"]))
@@ -254,7 +255,7 @@ class Lab:
         return self.host(name).name
 
     def _make(self, ending: ExitStack | None = None) -> None:
-        """Make it; if that fails or is interrupted, nothing is left."""
+        """Make the lab. After a failure or interruption, remove everything."""
         reason = kernel.why_not()
         if reason is not None:
             raise LabError(reason)

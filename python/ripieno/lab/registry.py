@@ -1,7 +1,7 @@
-"""Which labs there are: a folder each, with the blueprint and the hosts' /etc/hosts.
+"""Registry of labs: a folder for each, with the specification and the hosts' /etc/hosts.
 
-A lab is taken while its folder exists. One that is still being made, or that belongs to a ``with`` statement, names its
-owner's process; when that has ended, the lab is an orphan.
+A lab's name is taken while its folder exists. A lab that is still being made, or that belongs to a ``with`` statement,
+records its owner's process. When the owner has ended, the lab is an orphan.
 """
 
 from __future__ import annotations
@@ -24,23 +24,23 @@ from ripieno.lab.wiring import SWITCHES
 
 FOLDER = Path("/run/ripieno/lab")
 RECORD = "lab.json"
-# What the name of every namespace begins with. No name of a lab contains a hyphen, so none is the beginning of another.
+# Prefix of the names of all namespaces. Lab names contain no hyphen, so no lab's prefix is a prefix of another's.
 NAMESPACE_PREFIX = "ripieno-"
 NAME = re.compile(r"[a-z][a-z0-9_]{0,23}")
 
 
 @dataclass(frozen=True)
 class LabRecord:
-    """What is known of a lab.
+    """The record of a lab.
 
     Attributes
     ----------
     blueprint
-        None if its maker was ended before it could write it.
+        Specification of the lab; None if its maker ended before writing it.
     owner
-        Process number and start time of the process that it ends with, if any.
+        PID and start time of the owner, with which the lab ends; None without an owner.
     mounted
-        Whether the folder of named namespaces was a mount before there were labs.
+        Whether the directory of named namespaces was a mount point before the first lab.
     """
 
     blueprint: Blueprint | None = None
@@ -49,29 +49,29 @@ class LabRecord:
 
 
 def check_name(name: str) -> str:
-    """The name, if it is one."""
+    """Return the name if it is valid."""
     if not NAME.fullmatch(name):
         raise InputError(f"name={name!r}: expected up to 24 small letters, digits and underscores, a letter first")
     return name
 
 
 def folder(name: str) -> Path:
-    """Where the files of a lab are."""
+    """Return the folder of a lab's files."""
     return FOLDER / name
 
 
 def hosts_file(name: str) -> Path:
-    """The /etc/hosts of every host of a lab."""
+    """Return the path of the /etc/hosts of every host of a lab."""
     return folder(name) / "hosts"
 
 
 def prefix(name: str) -> str:
-    """What the names of a lab's namespaces begin with."""
+    """Return the prefix of the names of a lab's namespaces."""
     return f"{NAMESPACE_PREFIX}{name}-"
 
 
 def names() -> list[str]:
-    """All labs of which anything exists: a folder, or namespaces."""
+    """Return all labs with any remains: a folder, or namespaces."""
     folders: list[str] = []
     with suppress(FileNotFoundError):
         folders = os.listdir(FOLDER)
@@ -80,12 +80,12 @@ def names() -> list[str]:
 
 
 def claim(name: str, blueprint: Blueprint) -> None:
-    """Take a name for a lab that this process is going to make; orphans are removed first.
+    """Reserve a name for a lab that this process will make. Removes orphans first.
 
     Raises
     ------
     LabError
-        If there is a lab of this name.
+        If a lab with this name exists.
     """
     with _alone():
         for each in names():
@@ -111,7 +111,7 @@ def write_hosts_file(name: str, blueprint: Blueprint) -> None:
 
 
 def read(name: str) -> LabRecord | None:
-    """What is known of a lab; None if there is no such."""
+    """Return the record of a lab; None if it does not exist."""
     stored = load(name, RECORD)
     if stored is None:
         return LabRecord() if name in names() else None
@@ -120,12 +120,12 @@ def read(name: str) -> LabRecord | None:
 
 
 def existing(name: str) -> LabRecord:
-    """What is known of a lab.
+    """Return the record of a lab.
 
     Raises
     ------
     LabError
-        If there is no such.
+        If it does not exist.
     """
     record = read(name)
     if record is None:
@@ -136,13 +136,13 @@ def existing(name: str) -> LabRecord:
 
 
 def write(name: str, record: LabRecord) -> None:
-    """Store what is known of a lab."""
+    """Store the record of a lab."""
     assert record.blueprint is not None, "a record is written with its blueprint"
     store(name, RECORD, {"blueprint": record.blueprint.to_dict(), "owner": record.owner, "mounted": record.mounted})
 
 
 def store(name: str, file: str, value: Mapping[str, Any]) -> None:
-    """Write a file of a lab, as a whole or not at all."""
+    """Write a file of a lab atomically."""
     path = folder(name) / file
     unfinished = path.with_name(f"{file}.{os.getpid()}")
     unfinished.write_text(json.dumps(value))
@@ -150,7 +150,7 @@ def store(name: str, file: str, value: Mapping[str, Any]) -> None:
 
 
 def load(name: str, file: str) -> dict[str, Any] | None:
-    """What `store` wrote; None if there is no such file."""
+    """Return the value written by `store`; None if the file does not exist."""
     try:
         value: dict[str, Any] = json.loads((folder(name) / file).read_text())
     except FileNotFoundError:
@@ -159,7 +159,7 @@ def load(name: str, file: str) -> dict[str, Any] | None:
 
 
 def living_owner(name: str) -> int | None:
-    """The process that a lab ends with, or that is making it."""
+    """Return the process that owns or is making a lab."""
     record = read(name)
     if record is None or record.owner is None or _process(record.owner[0]) != record.owner:
         return None
@@ -167,7 +167,7 @@ def living_owner(name: str) -> int | None:
 
 
 def is_orphan(name: str) -> bool:
-    """Whether what there is of a lab is of no use to anyone: its owner has ended, or its switches are gone."""
+    """Return whether the remains of a lab are useless: its owner has ended, or its switches are gone."""
     record = read(name)
     if record is None:
         return False
@@ -177,9 +177,9 @@ def is_orphan(name: str) -> bool:
 
 
 def remove(name: str, *, of: int | None = None) -> int:
-    """End every process of a lab and remove whatever there is of it; returns how many processes there were.
+    """End every process of a lab, remove its remains, and return the number of processes.
 
-    With `of`, only if that process is its owner.
+    With `of`, do so only if that process is its owner.
     """
     with _alone():
         record = read(name)
@@ -203,7 +203,7 @@ def _remove(name: str, record: LabRecord | None) -> int:
 
 @contextmanager
 def _alone() -> Iterator[None]:
-    """Keep other processes from making and removing records meanwhile. The lock leaves no file."""
+    """Lock out other processes that make or remove records. The lock leaves no file."""
     descriptor = os.open(FOLDER.parents[1], os.O_RDONLY | os.O_CLOEXEC)
     try:
         fcntl.flock(descriptor, fcntl.LOCK_EX)
@@ -218,7 +218,7 @@ def _mounted_before() -> bool:
 
 
 def _process(pid: int) -> tuple[int, int] | None:
-    """A process by number and start time, since numbers come again; None if there is no such."""
+    """Return a process by PID and start time, since PIDs are reused; None if it does not exist."""
     try:
         fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
     except (FileNotFoundError, ProcessLookupError):

@@ -1,7 +1,7 @@
-"""Running a program on hosts of a lab: ranks that live and die together.
+"""Run a program on hosts of a lab, as ranks that end together.
 
-All ranks of a run share a namespace of process numbers, whose first process waits for the end of a pipe that is held
-here. When that closes, for whatever reason, the kernel ends everything in the namespace, so no descendant of a rank
+All ranks of a run share a PID namespace. Its first process waits for the end of a pipe that this process holds. When
+the pipe closes, for whatever reason, the kernel ends all processes in the namespace, so no descendant of a rank
 outlives the run.
 """
 
@@ -27,30 +27,30 @@ from ripieno.launch.process.output import LinePump
 from ripieno.launch.script.supervisor import LAST_WORDS_S
 
 TIMED_OUT = 124
-# It never waits for the processes that it inherits: the kernel reaps them.
+# It never reaps the processes that it inherits: the kernel does.
 _FIRST_PROCESS = ["sh", "-c", "trap '' CHLD; exec cat"]
 
 
 @dataclass(frozen=True)
 class LabProgram:
-    """What to run, and how.
+    """A program, and how to run it on a lab.
 
     Attributes
     ----------
     command
         Program and arguments.
     hosts
-        Where, in the order of the ranks.
+        Hosts in the order of the ranks.
     ranks_per_host
-        Ranks of one host have consecutive numbers.
+        Number of ranks per host. Ranks of one host have consecutive numbers.
     environment
         Variables to set beside this process's own.
     prefix
         Whether to mark lines of output with their host.
     timeout_s
-        After so many seconds all ranks are ended.
+        Time limit in seconds, after which all ranks are ended.
     keep_going
-        Whether the others go on when a rank fails.
+        Whether the other ranks continue when one fails.
     """
 
     command: Sequence[str]
@@ -63,7 +63,7 @@ class LabProgram:
 
     @property
     def world_size(self) -> int:
-        """How many ranks there are."""
+        """Return the number of ranks."""
         return len(self.hosts) * self.ranks_per_host
 
 
@@ -77,14 +77,14 @@ class _Rank:
 def run(
     program: LabProgram, namespace: Callable[[Host], str], enter: Callable[[Host, Sequence[str]], list[str]]
 ) -> int:
-    """Run `program` to its end; returns the exit code.
+    """Run `program` to its end and return the exit code.
 
-    `namespace` tells a host's network namespace, `enter` the command line that runs a command there.
+    `namespace` returns a host's network namespace, `enter` the command line that runs a command there.
     """
     ranks: list[_Rank] = []
     pump = LinePump() if program.prefix else None
     lifeline: subprocess.Popen[bytes] | None = None
-    # Bound but not listening, this socket keeps the port from everyone but rank 0.
+    # Bound but not listening, this socket reserves the port for rank 0.
     with kernel.inside(namespace(program.hosts[0])):
         reservation = socket.socket()
     try:
@@ -125,7 +125,7 @@ def _start(
         stdin=subprocess.DEVNULL,
         stdout=pipe,
         stderr=pipe,
-        # Ctrl-C is for this process, which then ends the ranks.
+        # This process handles Ctrl-C and then ends the ranks.
         start_new_session=True,
     )
     if pump is not None:
@@ -134,10 +134,10 @@ def _start(
 
 
 def _variables(program: LabProgram, port: int) -> dict[str, str]:
-    # All hosts compute on the cores of this one machine.
+    # All hosts share the cores of this machine.
     threads = max(1, usable_cores() // program.world_size)
     variables = {**process.thread_environment(threads), **os.environ}
-    # It would come before MASTER_ADDR.
+    # It would take precedence over MASTER_ADDR.
     variables.pop("RIPIENO_DIRECTORY", None)
     if program.prefix:
         variables["PYTHONUNBUFFERED"] = "1"
@@ -152,7 +152,9 @@ def _variables(program: LabProgram, port: int) -> dict[str, str]:
 
 
 def _wait(ranks: list[_Rank], program: LabProgram) -> tuple[_Rank | None, list[_Rank]]:
-    """Until all have ended, the time is over, or some time after the first has failed; that one, and who still runs."""
+    """Wait until all ranks have ended, the timeout expires, or some time after the first failure. Return the failed
+    rank and the unfinished ranks.
+    """
     failed: _Rank | None = None
     unfinished = list(ranks)
     deadline = None if program.timeout_s is None else time.monotonic() + program.timeout_s
@@ -181,7 +183,7 @@ def _wait(ranks: list[_Rank], program: LabProgram) -> tuple[_Rank | None, list[_
 
 
 def _may_be_victim(rank: _Rank) -> bool:
-    """Whether it ended as a rank does that hears of another's failure, by an exception; it may have ended first."""
+    """Return whether it ended with an exception, as ranks do after another's failure. It may still have ended first."""
     return rank.process.returncode == 1
 
 
@@ -197,7 +199,7 @@ def _cut(lifeline: subprocess.Popen[bytes] | None) -> None:
 
 
 def _explain(failed: _Rank | None, unfinished: list[_Rank], program: LabProgram) -> int:
-    """Say what went wrong; returns the exit code."""
+    """Print the cause of a failure and return the exit code."""
     if failed is None and not unfinished:
         return 0
     if failed is None:

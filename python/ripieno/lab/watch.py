@@ -1,4 +1,4 @@
-"""``python -m ripieno.lab.watch NAME OWNER``: takes a lab down when its owner hangs up stdin, or has ended."""
+"""``python -m ripieno.lab.watch NAME OWNER``: take a lab down when its owner closes stdin or ends."""
 
 import os
 import select
@@ -9,7 +9,7 @@ from ripieno.lab import registry
 
 
 def wait(owner: int) -> None:
-    """Until the owner hangs up, or has ended: then a child that it forked may hold its end of the pipe still."""
+    """Wait until the owner hangs up or ends. A forked child may hold the pipe open after the owner's end."""
     process = os.pidfd_open(owner)
     if os.getppid() == owner:
         end = select.poll()
@@ -22,5 +22,5 @@ if __name__ == "__main__":
     lab, owner = sys.argv[1], int(sys.argv[2])
     with suppress(ProcessLookupError):
         wait(owner)
-    # By then another process may have a lab of this name.
+    # By now another process may have made a lab with this name.
     registry.remove(lab, of=owner)

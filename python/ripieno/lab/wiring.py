@@ -1,4 +1,4 @@
-"""Making a lab's namespaces, cables, switches and shapers."""
+"""Construction of a lab's namespaces, cables, switches and shapers."""
 
 from __future__ import annotations
 
@@ -10,34 +10,34 @@ from ripieno.errors import LabError
 from ripieno.lab.blueprint import HOST_QUEUE_BYTES, MTU_BYTES, QUEUE_BYTES, Blueprint, Host, mac
 from ripieno.lab.kernel import batch, inside, write_settings
 
-# Hosts are set up by commands that mostly wait for the kernel.
+# Number of threads for host setup, which mostly waits for the kernel.
 SETUP_THREAD_COUNT = 4
-# Links of the switches' namespace: a host's cable and a rack's switch bear its name, an uplink has two ends.
+# Links in the switches' namespace: a host's cable and a rack's switch have its name, an uplink has two ends.
 SWITCHES = "switches"
 CORE = "core"
 
 _ALLOWED = Path("/proc/sys/net/ipv4/tcp_allowed_congestion_control")
-# At such round trips cubic is reno; bbr paces by timers and probes, which an emulation cannot keep up with.
+# At such round-trip times cubic behaves like reno. bbr paces with timers and probes, which the emulation cannot follow.
 _CONGESTION_CONTROLS = ("reno", "cubic")
 
 
 def uplink_ends(rack: int) -> tuple[str, str]:
-    """The uplink's end at the rack's switch, which sends what leaves the rack, and at the core."""
+    """Return the uplink's end at the rack's switch, which sends outgoing traffic, and its end at the core."""
     return f"up{rack}", f"down{rack}"
 
 
 def wire(prefix: str, blueprint: Blueprint) -> None:
-    """Make everything; `prefix` begins the name of every namespace.
+    """Make everything; `prefix` is the prefix of all namespace names.
 
     Raises
     ------
     LabError
-        If the kernel refuses; what has been made by then is left to the caller.
+        If the kernel refuses. The caller removes the parts made so far.
     """
     congestion_control = _congestion_control()
     batch("ip", [f"netns add {prefix}{name}" for name in (SWITCHES, *(host.name for host in blueprint.hosts))])
     with inside(prefix + SWITCHES):
-        # Switches have no firewall; the kernel would take every packet past the machine's.
+        # Switches have no firewall. By default the kernel would pass bridged packets through the machine's firewall.
         write_settings({"ipv6/conf/default/disable_ipv6": "1", "bridge/bridge-nf-call-iptables": "0"})
         batch("ip", [*_switches(blueprint), *_ports(prefix, blueprint)])
         batch("bridge", _forwarding(blueprint))
@@ -63,7 +63,7 @@ def _switches(blueprint: Blueprint) -> Iterable[str]:
 
 
 def set_rate(prefix: str, blueprint: Blueprint, host: Host, rate_bits_per_s: int) -> None:
-    """Hold both directions of a host's cable to another rate."""
+    """Limit both directions of a host's cable to another rate."""
     ends = ((prefix + SWITCHES, host.name, QUEUE_BYTES), (prefix + host.name, "eth0", HOST_QUEUE_BYTES))
     for namespace, device, queue_bytes in ends:
         with inside(namespace):
@@ -81,7 +81,7 @@ def _ports(prefix: str, blueprint: Blueprint) -> Iterable[str]:
 
 
 def _forwarding(blueprint: Blueprint) -> list[str]:
-    """Each switch knows its hosts from the start, and a rack's sends all else up: nothing is flooded."""
+    """Return static forwarding entries, with a default route from racks to the core: nothing is flooded."""
     return [
         f"fdb replace {mac(host)} dev {port} master static"
         for host in blueprint.hosts
@@ -102,7 +102,7 @@ def _shaper(device: str, rate_bits_per_s: int, burst_bytes: int, queue_bytes: in
 
 def _set_up(prefix: str, blueprint: Blueprint, host: Host, congestion_control: str) -> None:
     with inside(prefix + host.name):
-        # No IPv6 chatter in the byte counts, and no run inherits what TCP learnt in the one before.
+        # Turn off IPv6 traffic, which would count, and TCP metrics, which would carry over to the next run.
         write_settings(
             {
                 "ipv6/conf/eth0/disable_ipv6": "1",

@@ -1,4 +1,4 @@
-"""The report of a fit, and of several beside each other: one HTML file that holds everything and fetches nothing."""
+"""Reports of one fit, and comparisons of several fits: self-contained HTML files that load nothing."""
 
 from ripieno.report.compared import write_comparison
 from ripieno.report.notebook import framed, page_of

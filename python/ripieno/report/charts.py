@@ -1,4 +1,4 @@
-"""Charts as SVG text that takes its colours and its font from the page around it, light or dark."""
+"""Charts as SVG text that takes its colours and font from the surrounding page, light or dark."""
 
 from __future__ import annotations
 
@@ -24,19 +24,19 @@ with needs("reports"):
 if TYPE_CHECKING:
     from matplotlib.typing import RcKeyType
 
-#: Colours that stand in for the page's while matplotlib draws; each becomes a CSS variable.
+#: Placeholder colours while matplotlib draws. Each becomes a CSS variable of the page.
 INK, MUTED, GRID, FIRST, SECOND = "#010101", "#020202", "#030303", "#040404", "#050505"
 THIRD, FOURTH, FIFTH = "#060606", "#070707", "#080808"
 VARIABLES = {INK: "--ink", MUTED: "--muted", GRID: "--grid", FIRST: "--first", SECOND: "--second"}
 VARIABLES |= {THIRD: "--third", FOURTH: "--fourth", FIFTH: "--fifth"}
 
-#: Of lines that stand beside each other.
+#: Colours of lines in one chart.
 COLOURS = (FIRST, SECOND, THIRD, FOURTH, FIFTH)
 
 WIDTH_INCHES = 9.0
 PANEL_LIMIT = 8
 BAR_LIMIT = 80
-#: More steps than the page has pixels show nothing more.
+#: Maximum number of steps drawn: more than the page has pixels add nothing.
 STEP_LIMIT = 1000
 STYLE: dict[RcKeyType, Any] = {
     "svg.fonttype": "none",
@@ -66,10 +66,10 @@ STYLE: dict[RcKeyType, Any] = {
 
 
 def inertia_chart(history: Sequence[tuple[float, float]]) -> str:
-    """Inertia, and the squared shift of the centroids on a logarithmic scale, over the iterations."""
+    """Return a chart of the inertia and, on a logarithmic scale, the squared centroid shift per iteration."""
     numbers = np.arange(1, len(history) + 1)
     inertia = [each for each, _ in history]
-    # A run that ends because no label changes ends without a shift, which has no logarithm.
+    # A run that ends because no label changes has a last shift of zero, which has no logarithm.
     shifts = [shift or np.nan for _, shift in history]
     line = {"linewidth": 2, "marker": "o" if len(numbers) <= BAR_LIMIT else "", "markersize": 3.5}
     with matplotlib.rc_context(STYLE):
@@ -90,7 +90,7 @@ def inertia_chart(history: Sequence[tuple[float, float]]) -> str:
 
 
 def line_chart(name: str, series: Mapping[str, Sequence[float]], *, log: bool = False, x: str = "iteration") -> str:
-    """Each series, from 1 on, in a panel of its own; on logarithmic scales if wanted."""
+    """Return a chart with one panel per series, numbered from 1; `log` selects logarithmic scales."""
     with matplotlib.rc_context(STYLE):
         figure = Figure((WIDTH_INCHES, 2.8), layout="constrained")
         panels = figure.subplots(1, len(series), squeeze=False)[0]
@@ -111,7 +111,7 @@ def line_chart(name: str, series: Mapping[str, Sequence[float]], *, log: bool = 
 
 
 def runs_chart(name: str, what: str, runs: Mapping[str, tuple[Sequence[float], Sequence[float]]]) -> str:
-    """What several runs, of which each has a colour, measured: after each iteration, and after so many seconds."""
+    """Return a chart of one measure of several runs, one colour per run, against iterations and against seconds."""
     with matplotlib.rc_context(STYLE):
         figure = Figure((WIDTH_INCHES, 2.8), layout="constrained")
         left, right = figure.subplots(1, 2, sharey=True)
@@ -128,10 +128,10 @@ def runs_chart(name: str, what: str, runs: Mapping[str, tuple[Sequence[float], S
 
 
 def time_chart(iterations: Sequence[IterationTime]) -> str:
-    """Compute and communication seconds of each iteration, stacked, one panel per rank."""
+    """Return a chart of compute and communication seconds per iteration, stacked, one panel per rank."""
     compute = np.array([each.compute_s for each in iterations])
     communication = np.array([each.communication_s for each in iterations])
-    # Of many ranks the slowest computers are the ones that the others wait for.
+    # With too many ranks, show those with the longest compute time: the other ranks wait for them.
     ranks = np.sort(np.argsort(-compute.sum(axis=0), kind="stable")[:PANEL_LIMIT])
     with matplotlib.rc_context(STYLE):
         figure = Figure((WIDTH_INCHES, 0.7 + 1.25 * len(ranks)), layout="constrained")
@@ -149,12 +149,12 @@ def time_chart(iterations: Sequence[IterationTime]) -> str:
 
 
 def size_chart(sizes: NDArray[np.int64]) -> str:
-    """Rows of each cluster, largest first."""
+    """Return a chart of the rows per cluster, largest first."""
     ordered = np.sort(sizes)[::-1]
     with matplotlib.rc_context(STYLE):
         figure = Figure((WIDTH_INCHES, 2.8), layout="constrained")
         axes = figure.subplots()
-        # Of clusters that share a step the first, which is the largest, is drawn.
+        # Each step shows the first, and so the largest, of its clusters.
         firsts = np.unique(np.linspace(0, len(ordered), STEP_LIMIT, endpoint=False).astype(np.int64))
         edges = np.append(firsts, len(ordered)) + 0.5
         axes.stairs(ordered[firsts], edges, fill=True, color=FIRST, linewidth=0)
@@ -196,7 +196,7 @@ def _short(value: float, _: object) -> str:
 
 
 def svg_of(figure: Figure, name: str, description: str) -> str:
-    """A figure as SVG in the colours of the page; `name` keeps its parts apart from those of other figures."""
+    """Return a figure as SVG in the colours of the page. `name` prefixes its ids, so figures do not collide."""
     out = io.StringIO()
     figure.savefig(out, format="svg", transparent=True, metadata={"Date": None})
     svg = out.getvalue()
@@ -213,7 +213,7 @@ def svg_of(figure: Figure, name: str, description: str) -> str:
 
 
 def standalone(svg: str) -> str:
-    """An SVG of `svg_of` as a file of its own, with the colours of the pages, light or dark."""
+    """Return an SVG of `svg_of` as a stand-alone file with the colours of the pages, light or dark."""
     style = resources.files("ripieno.dashboard").joinpath("page/style.css").read_text()
     colours = style[: style.index("* {")]
     head = f"<style>{colours}svg {{ background: var(--card); font-family: sans-serif; }}</style>"

@@ -1,4 +1,4 @@
-"""The page that puts results of several runs of an algorithm side by side."""
+"""The page that compares results of several runs of one algorithm."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from ripieno.errors import InputError
 from ripieno.files.sources import PathLike
 from ripieno.report import charts, page
 
-#: Of which each has a colour.
+#: One run per colour.
 RUNS_MAX = len(charts.COLOURS)
 WORDS = ("iteration", "stage")
 NOTHING = "–"
@@ -23,14 +23,14 @@ NOTHING = "–"
 
 @dataclass(frozen=True)
 class ComparedRun:
-    """One result.
+    """One result to compare.
 
     Parameters
     ----------
     folder
-        What the command has written.
+        Result folder written by a command.
     name
-        What it is called on the page.
+        Display name on the page.
     """
 
     folder: ResultFolder
@@ -38,35 +38,35 @@ class ComparedRun:
 
     @cached_property
     def word(self) -> str:
-        """What it consists of, "iteration" or "stage"."""
+        """Return the unit of work of the run: "iteration" or "stage"."""
         return next((word for word in WORDS if f"{word}s" in self.folder.told), WORDS[0])
 
     @cached_property
     def laps(self) -> list[dict[str, Any]]:
-        """Its iterations or stages."""
+        """Return the iterations or stages of the run."""
         return self.folder.fact(f"{self.word}s", list)
 
     @property
     def parameters(self) -> dict[str, Any]:
-        """Of the estimator, but for the number of workers, which stands among what the run came to."""
+        """Return the parameters of the estimator without the number of workers, which the page shows as a figure."""
         return {name: value for name, value in self.folder.fact("parameters", dict).items() if name != "workers"}
 
     @property
     def measures(self) -> dict[str, list[float]]:
-        """The numbers that were measured in each iteration, by name."""
+        """Return the numbers measured in each iteration, by name."""
         names = [name for name, value in self.laps[0].items() if isinstance(value, int | float)]
         return {name: [float(lap[name]) for lap in self.laps] for name in names}
 
     @property
     def ends_s(self) -> list[float]:
-        """Seconds from the first iteration's begin to the end of each, by the slowest rank."""
+        """Return the seconds from the begin of the first iteration to the end of each, measured by the slowest rank."""
         lasted = [
             max(map(sum, zip(lap["compute_s"], lap["communication_s"], strict=True)), default=0.0) for lap in self.laps
         ]
         return [float(end) for end in np.cumsum(lasted)]
 
     def figures(self) -> Iterator[tuple[str, float | None, str]]:
-        """What it came to: a name, the number that a ratio can be made of if there is one, and its text."""
+        """Yield the outcome of the run as (name, number for ratios or None, text)."""
         told = self.folder.told
         for name in ("row_count", "column_count"):
             yield name.replace("_count", "s"), None, page.count(self.folder.fact(name, int))
@@ -88,19 +88,19 @@ class ComparedRun:
 
 
 def write_comparison(path: Path, results: Sequence[PathLike]) -> None:
-    """Write the page.
+    """Write the comparison page.
 
     Parameters
     ----------
     path
         File to write.
     results
-        Two to five folders that one command has written; the others are compared with the first.
+        Two to five folders written by the same command. The first is the baseline.
 
     Raises
     ------
     InputError
-        They are of several commands, or too many; one is damaged, or tells nothing of its iterations.
+        If the folders are from different commands or too many, or one is damaged or has no data on its iterations.
     """
     folders = [ResultFolder.read(result) for result in results]
     runs = [ComparedRun(folder, name) for folder, name in zip(folders, _names(folders), strict=True)]
@@ -136,7 +136,7 @@ def write_comparison(path: Path, results: Sequence[PathLike]) -> None:
                 ),
             )
             for number, name in enumerate(_keys(measured))
-            # A line that is level in all runs shows nothing.
+            # Skip a measure that is constant in all runs.
             if len({value for each in measured for value in each.get(name, ())}) > 1
         ],
     )
@@ -157,7 +157,7 @@ def _check(runs: Sequence[ComparedRun]) -> None:
 
 
 def _names(folders: Sequence[ResultFolder]) -> list[str]:
-    """The last parts of their paths, or the whole paths if those are the same."""
+    """Return the last parts of the folders' paths, or the whole paths if the last parts are not unique."""
     last = [folder.path.rstrip("/").rpartition("/")[2] for folder in folders]
     return last if len(set(last)) == len(last) else [folder.path for folder in folders]
 
@@ -167,7 +167,7 @@ def _keys(each: Sequence[dict[str, Any]]) -> list[str]:
 
 
 def _beside(own: tuple[float | None, str] | None, first: tuple[float | None, str] | None) -> tuple[str, str]:
-    """The text of a figure, and its ratio to that of the first run if there is one that says something."""
+    """Return the text of a figure, with its ratio to the first run's figure where a ratio is meaningful."""
     if own is None:
         return NOTHING, ""
     number, text = own

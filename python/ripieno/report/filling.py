@@ -1,4 +1,4 @@
-"""Templates of pages, filled in: those of reports, with the style that they share with the dashboard."""
+"""Page templates of reports, rendered with the style that they share with the dashboard."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from jinja2 import ChoiceLoader, Environment, PackageLoader, StrictUndefined
 
 
 def fill(template: str, filters: Mapping[str, Callable[..., Any]], **values: Any) -> str:
-    """A page: the template with these values, and the time as `now`. A name that it lacks is an error."""
+    """Return the rendered template. The time is available as `now`; an undefined name raises an error."""
     pages = Environment(
         loader=ChoiceLoader([PackageLoader("ripieno.report"), PackageLoader("ripieno.dashboard", "page")]),
         autoescape=True,

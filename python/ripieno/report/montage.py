@@ -1,4 +1,4 @@
-"""Patches of pictures side by side, as PNG inside the page."""
+"""Montages of picture patches, embedded in the page as PNG."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ GAP_PIXELS = 1
 
 @dataclass(frozen=True)
 class Tile:
-    """A square of a picture: its name, and the pixel row, pixel column and side of the square."""
+    """Describe a square of a picture: picture name, pixel row, pixel column and side length."""
 
     picture: str
     row: int
@@ -30,7 +30,7 @@ class Tile:
 
 
 def cut(tiles: Iterable[Tile]) -> dict[Tile, Image.Image]:
-    """Cut tiles out of their pictures, each of which is opened once; those whose picture is gone are left out."""
+    """Cut tiles out of their pictures, opening each picture once. Tiles of missing pictures are left out."""
     by_picture: defaultdict[str, list[Tile]] = defaultdict(list)
     for tile in tiles:
         by_picture[tile.picture].append(tile)
@@ -48,7 +48,7 @@ def cut(tiles: Iterable[Tile]) -> dict[Tile, Image.Image]:
 
 
 def strip(images: list[Image.Image]) -> str:
-    """Tiles in lines of six, as a data URL; missing ones stay transparent."""
+    """Return tiles in lines of six as a data URL. Missing tiles stay transparent."""
     side = images[0].width
     step = side + GAP_PIXELS
     lines = -(-len(images) // TILES_PER_LINE)

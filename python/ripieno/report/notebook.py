@@ -1,4 +1,4 @@
-"""The page of a report as it is asked for in Python, and in the frame that a notebook shows."""
+"""The report page for Python callers, and its frame for notebooks."""
 
 from __future__ import annotations
 
@@ -13,12 +13,12 @@ from ripieno.report.page import Charted
 from ripieno.report.result import of_result
 
 FRAME_PIXELS = 560
-#: What rows and columns of the data are called, by estimator.
+#: Names for rows and columns of the data, by estimator.
 WORDS = {"ALS": ("users", "items"), "FruchtermanReingold": ("vertices", "edges")}
 
 
 def page_of(report: Any) -> str:
-    """The page of any `report_`."""
+    """Return the page of any `report_`."""
     about = report.about
     parameters, results = ({}, {}) if about is None else (about.parameters, about.results)
     if isinstance(report, KMeansReport):
@@ -60,7 +60,7 @@ def page_of(report: Any) -> str:
 
 
 def framed(report: Any) -> str:
-    """The same for a notebook, which keeps its own style."""
+    """Return the page of a report in a frame, which keeps its style apart from the notebook's."""
     html = escape(page_of(report), quote=True)
     return (
         f'<iframe srcdoc="{html}" style="width:100%;height:{FRAME_PIXELS}px;border:1px solid #8885;border-radius:8px" '
@@ -69,7 +69,7 @@ def framed(report: Any) -> str:
 
 
 def _measures(report: Any) -> dict[str, list[float]]:
-    """What was measured in each iteration and is a number."""
+    """Return the numeric measures of each iteration."""
     steps: list[Mapping[str, Any]] = [
         each.measures if hasattr(each, "measures") else {"error": each.error}
         for each in report.iterations

@@ -1,4 +1,4 @@
-"""The page: numbers, charts, patches and surroundings of a fit, filled into one template."""
+"""The report page of a fit: numbers, charts, patches and environment, rendered into one template."""
 
 from __future__ import annotations
 
@@ -35,24 +35,24 @@ def write_report(
     patches: Patches | None = None,
     command: str | None = None,
 ) -> None:
-    """Write the page.
+    """Write the report page of a K-means fit.
 
     Parameters
     ----------
     path
         File to write.
     fit
-        What happened.
+        Report of the fit.
     parameters
-        Parameters of the estimator, to be listed.
+        Parameters of the estimator, which the page lists.
     inertia
-        Of the final centroids.
+        Inertia of the final centroids.
     inputs
-        Names of the files that were clustered.
+        Names of the input files.
     patches
-        Where the rows come from, if they are patches of pictures; then the page shows those nearest to the centroids.
+        Sources of the rows if they are picture patches. The page then shows the patches nearest to the centroids.
     command
-        What repeats the fit, if not what the report says.
+        Command that repeats the fit; by default taken from the report.
     """
     html = _kmeans_page(fit, parameters=parameters, inertia=inertia, inputs=inputs, patches=patches, command=command)
     path.write_text(html, encoding="utf-8", errors="backslashreplace")
@@ -101,14 +101,14 @@ def _kmeans_page(
 
 @dataclass(frozen=True)
 class Charted:
-    """A chart of the page of a fit.
+    """A chart on the page of a fit.
 
     Parameters
     ----------
     title, explanation
-        What stands above it.
+        Text above the chart.
     svg
-        From `ripieno.report.charts`.
+        SVG text from `ripieno.report.charts`.
     """
 
     title: str
@@ -129,30 +129,30 @@ def write_fit_report(
     words: tuple[str, str] = ("rows", "columns"),
     command: str | None = None,
 ) -> None:
-    """Write the page of a fit that is told by a `RunReport`.
+    """Write the page of a fit described by a `RunReport`.
 
     Parameters
     ----------
     path
         File to write.
     fit
-        What happened.
+        Report of the fit.
     title
-        Of the page.
+        Title of the page.
     what
-        What the fit consists of, "iteration" or "stage".
+        Unit of work of the fit: "iteration" or "stage".
     tiles
         Figures at the top, by name.
     charted
         Charts, in order.
     parameters
-        Parameters of the estimator, to be listed.
+        Parameters of the estimator, which the page lists.
     inputs
-        Names of the files.
+        Names of the input files.
     words
-        What rows and columns of the data are called.
+        Names for rows and columns of the data.
     command
-        What repeats the fit, if not what the report says.
+        Command that repeats the fit; by default taken from the report.
     """
     html = _page(
         "fit.html",
@@ -201,7 +201,7 @@ def _page(
 
 
 def filled(template: str, **values: Any) -> str:
-    """A page."""
+    """Return the rendered page."""
     filters: dict[str, Callable[..., Any]] = {
         "count": count,
         "seconds": seconds,
@@ -227,7 +227,7 @@ def _clusters(fit: KMeansReport, patches: Patches) -> list[dict[str, Any]]:
 
 
 def patch_side(column_count: int) -> int:
-    """Side in pixels of a patch whose HOG vector has so many values; 32 for 512."""
+    """Return the side in pixels of a patch from the length of its HOG vector: 32 for 512."""
     return CELL_PIXELS * math.isqrt(column_count // ORIENTATIONS)
 
 
@@ -264,22 +264,22 @@ def _version(name: str) -> str:
 
 
 def count(number: float) -> str:
-    """1234567 as 1 234 567, with thin spaces."""
+    """Return 1234567 as 1 234 567, with thin spaces."""
     return f"{number:,.0f}".replace(",", "\N{NARROW NO-BREAK SPACE}")
 
 
 def _counted(number: int | None) -> str:
-    """What the kernel has counted, if it tells."""
+    """Return the count as text, or a placeholder if the kernel reports none."""
     return "?" if number is None else count(number)
 
 
 def seconds(seconds: float) -> str:
-    """Seconds, or milliseconds."""
+    """Return a duration as text, in seconds or milliseconds."""
     return f"{seconds * 1e3:.3g} ms" if seconds < 1 else f"{seconds:.4g} s"
 
 
 def figure(number: float) -> str:
-    """A number with six digits that count, or all digits before the point."""
+    """Return a number with six significant digits, or with all digits before the decimal point."""
     return count(number) if 1e5 <= abs(number) < 1e12 else f"{number:.6g}"
 
 

@@ -1,4 +1,4 @@
-"""What a page shows of the result of a fit: places in the plane, clusters by columns, and how to repeat it."""
+"""Result sections of a page: scatter plot, cluster profiles, and the command that repeats the fit."""
 
 from __future__ import annotations
 
@@ -9,14 +9,14 @@ import numpy as np
 from ripieno.algorithms.reported import About
 from ripieno.report import scatter
 
-#: Columns of which a page has room for the means.
+#: Maximum number of columns in the table of cluster means.
 COLUMN_COUNT = 12
-#: A mean stands out that is so many standard deviations of all means away from their mean.
+#: A mean is highlighted if it is this many standard deviations away from the mean of all means.
 STANDS_OUT = 1.5
 
 
 def of_result(about: About | None, command: str | None = None) -> dict[str, Any]:
-    """What the templates show of it; nothing of a report that was made otherwise."""
+    """Return the template variables of the result; empty for a report without result data."""
     return {
         "scatter": None if about is None else _scatter(about),
         "profiles": None if about is None else _profiles(about),
@@ -25,7 +25,7 @@ def of_result(about: About | None, command: str | None = None) -> dict[str, Any]
 
 
 def capitalized(text: str) -> str:
-    """With a capital at the beginning, and all else as it is."""
+    """Return the text with a capital first letter and the rest unchanged."""
     return text[:1].upper() + text[1:]
 
 
@@ -45,7 +45,7 @@ def _scatter(about: About) -> tuple[str, str] | None:
 
 
 def _profiles(about: About) -> dict[str, Any] | None:
-    """The means of clusters by named columns: those in which they differ most, if there are too many."""
+    """Return the means of clusters by named columns. If there are too many columns, keep the most different ones."""
     if not about.profiles:
         return None
     table = np.stack(list(about.profiles.values()), axis=1)

@@ -1,4 +1,4 @@
-"""Points as SVG text: in a plane, or in space, where they turn about a vertical axis, by style sheets alone."""
+"""Point clouds as SVG text: in the plane, or in space, rotating about a vertical axis by style sheets alone."""
 
 from __future__ import annotations
 
@@ -19,15 +19,15 @@ with needs("reports"):
 
 Reals = NDArray[np.float64]
 
-#: More points than this are a stain, and make a page heavy.
+#: More points than this merge into a blot and make the page heavy.
 POINT_LIMIT = 3000
 EDGE_LIMIT = 6000
-#: Of the largest point, in square points.
+#: Area of the largest point, in square points.
 AREA_LIMIT = 300.0
 HALF_WIDTH, HALF_HEIGHT = 320.0, 240.0
 TURN_S = 24.0
 KEYFRAMES = 24
-#: Of groups of points, in turn; they can be told apart on light and on dark pages.
+#: Colours of groups of points, used in turn; they are distinguishable on light and on dark pages.
 GROUP_COLOURS = tuple(to_hex(colour) for colour in matplotlib.color_sequences["tab10"])
 
 
@@ -37,10 +37,10 @@ Rows = tuple[Reals, NDArray[np.int64]]
 def scatter_chart(
     name: str, positions: Reals, *, sizes: NDArray[np.int64] | None = None, rows: Rows | None = None
 ) -> str:
-    """Points by their first two coordinates, (n, 1 or more); a single one is drawn over the number of the point.
+    """Return a chart of points, (n, 1 or more), by their first two coordinates.
 
-    Areas are as `sizes`, (n,), if they are given. `rows` are small points, (m, 1 or more), and the number of the point
-    that each belongs to, (m,), whose colour they share.
+    A single coordinate is drawn over the number of the point. Areas follow `sizes`, (n,), if given. `rows` are small
+    points, (m, 1 or more), each with the number of its point, (m,), and drawn in the colour of that point.
     """
     return graph_chart(name, positions, np.empty((0, 2), np.int64), sizes=sizes, rows=rows)
 
@@ -54,7 +54,7 @@ def graph_chart(
     sizes: NDArray[np.int64] | None = None,
     rows: Rows | None = None,
 ) -> str:
-    """Points as by `scatter_chart`, with lines between the points of some numbers, (m, 2); coloured by groups, (n,)."""
+    """Return a `scatter_chart` with lines between pairs of point numbers, (m, 2), coloured by groups, (n,)."""
     plane = positions[:, :2]
     if positions.shape[1] == 1:
         plane = np.stack([np.arange(len(positions)), positions[:, 0]], axis=1)
@@ -79,16 +79,16 @@ def graph_chart(
 
 
 def turning_chart(name: str, positions: Reals, *, groups: NDArray[np.int64] | None = None) -> str:
-    """Points by their first three coordinates, (n, 3 or more), as they look from all sides, one after the other.
+    """Return a rotating chart of points, (n, 3 or more), by their first three coordinates.
 
-    Those of a group, (n,), have the same colour.
+    Points of the same group, (n,), have the same colour.
 
-    Seen from far away, a point that turns moves to and fro: so all points have the same motion, each with a width and a
-    delay of its own, and no program has to run in the page. It stands still while the pointer is over it.
+    In orthographic projection a rotating point moves to and fro horizontally. All points therefore share one animation,
+    each with its own width and delay, and the page needs no script. The rotation pauses while the pointer is over it.
     """
     points = _some(positions, POINT_LIMIT)[:, :3]
     points = points - points.mean(axis=0)
-    # The axis is the second one by variance, so that the page is filled in the mean.
+    # The rotation axis is the axis of second-largest variance, so that the drawing fills the page on average.
     _, _, axes = np.linalg.svd(points, full_matrices=False)
     wide, high, deep = (points @ axis for axis in _three(axes))
     widths, phases = np.hypot(wide, deep), np.arctan2(deep, wide)
@@ -119,13 +119,13 @@ def _colour(group: int) -> str:
 
 
 def _some(rows: NDArray[Any], limit: int) -> NDArray[Any]:
-    """Some rows, evenly from all, if there are too many."""
+    """Return at most `limit` rows, spaced evenly over all."""
     count = len(rows)
     return rows[np.arange(limit) * count // limit] if count > limit else rows
 
 
 def _three(axes: Reals) -> Reals:
-    """Three axes, of which those that fewer points than three do not have are zero."""
+    """Return three axes. With fewer than three points, the missing axes are zero."""
     return np.vstack([axes, np.zeros((3 - len(axes), axes.shape[1]))])
 
 
@@ -135,7 +135,7 @@ def _largest(values: Reals) -> float:
 
 def _frame(at: int) -> str:
     angle = math.tau * at / KEYFRAMES
-    # What is behind is fainter.
+    # Points at the back are drawn fainter.
     opacity = 0.6 + 0.4 * math.sin(angle)
     share = 100 * at / KEYFRAMES
     return f"{share:.4g}%{{transform:translateX(calc(var(--r)*{math.cos(angle):.4f}));opacity:{opacity:.2f}}}"

@@ -1,7 +1,7 @@
-"""Collectives on clusters that are only modelled: what they would take, which algorithm is best there, and pictures.
+"""Collectives on modelled clusters: predicted times, the best algorithm for each call, and pictures.
 
-The plans are those that ranks run; `ripieno-sim` plays them on a network of a virtual clock, and the machines of
-dynamic broadcast, too.
+`ripieno-sim` plays the plans that ranks run, and the state machines of dynamic broadcast, on a network with a virtual
+clock.
 """
 
 from ripieno.simulation.cluster import Cluster

@@ -1,6 +1,6 @@
-"""Which algorithms trials found the fastest, for ranks that stand as these did; kept by where they stand.
+"""The fastest algorithms found by trials, stored by the placement of the ranks.
 
-`Communicator.try_algorithms` tries.
+`Communicator.try_algorithms` runs the trials.
 """
 
 from __future__ import annotations
@@ -22,18 +22,18 @@ from ripieno.units import duration_text, size_text
 
 @dataclass(frozen=True)
 class Trial:
-    """One collective at one size.
+    """The trial of one collective at one size.
 
     Attributes
     ----------
     collective, size_bytes
-        What was tried; the bytes of all chunks together.
+        The collective, and the total bytes of all chunks.
     usual, best
-        What runs if nothing is tried, and what runs from now on.
+        The default algorithm, and the algorithm chosen by the trial.
     seconds
-        Of each algorithm that was not hopeless.
+        Seconds of each algorithm that was tried; clearly slow ones are skipped.
     is_priced
-        Whether the seconds are the model's, for want of time.
+        Whether the seconds are predicted by the model because the time for trials was used up.
     """
 
     collective: str
@@ -46,16 +46,16 @@ class Trial:
 
 @dataclass(frozen=True, kw_only=True)
 class AlgorithmChoices:
-    """What trials found.
+    """The results of all trials.
 
     Attributes
     ----------
     hosts, nodes, racks
-        Of every rank.
+        Host, node and rack of every rank.
     tried_at
-        When, in seconds since 1970.
+        Time of the trials, in seconds since 1970.
     trials
-        Of every collective the sizes that were tried, ascending.
+        Trials of each collective, in ascending order of size.
     """
 
     hosts: Sequence[str]
@@ -65,9 +65,9 @@ class AlgorithmChoices:
     trials: Sequence[Trial]
 
     def rows(self, collective: str) -> list[tuple[int, str]]:
-        """The algorithms of a collective, each up to so many bytes; beyond the last the last."""
+        """Return the algorithms of a collective with their upper size limits; the last applies to all larger sizes."""
         own = [trial for trial in self.trials if trial.collective == collective]
-        # Half way, in powers, to the next size.
+        # The limit is the geometric mean of neighbouring sizes.
         ends = [int((one.size_bytes * other.size_bytes) ** 0.5) for one, other in pairwise(own)]
         rows: list[tuple[int, str]] = []
         for trial, end in zip(own, [*ends, 2**62], strict=False):
@@ -77,12 +77,12 @@ class AlgorithmChoices:
         return rows
 
     def as_json(self) -> dict[str, Any]:
-        """Everything as JSON has it."""
+        """Return all fields as JSON values."""
         return asdict(self)
 
     @classmethod
     def from_json(cls, found: Mapping[str, Any]) -> AlgorithmChoices:
-        """The choices that `as_json` told."""
+        """Return the choices that `as_json` wrote."""
         return cls(**{**found, "trials": [Trial(**each) for each in found["trials"]]})
 
     def __str__(self) -> str:
@@ -105,13 +105,13 @@ class AlgorithmChoices:
 
 
 def place(hosts: Sequence[str], nodes: Sequence[int], racks: Sequence[str | None]) -> Path:
-    """Where the choices of ranks that stand like this are kept."""
+    """Return the path of the stored choices for ranks with this placement."""
     digest = hashlib.sha256(json.dumps([list(hosts), list(nodes), list(racks)]).encode()).hexdigest()
     return cache() / "algorithms" / f"{digest[:16]}.json"
 
 
 def keep(choices: AlgorithmChoices) -> Path | None:
-    """Keep choices on this host; None if there is no place for them."""
+    """Store choices on this host. Return None if the cache cannot be written."""
     path = place(choices.hosts, choices.nodes, choices.racks)
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
@@ -122,7 +122,7 @@ def keep(choices: AlgorithmChoices) -> Path | None:
 
 
 def kept(hosts: Sequence[str], nodes: Sequence[int], racks: Sequence[str | None]) -> AlgorithmChoices | None:
-    """What is kept on this host of ranks that stand like this; what cannot be read is not."""
+    """Return the choices stored on this host for ranks with this placement; None if unreadable."""
     try:
         return AlgorithmChoices.from_json(json.loads(place(hosts, nodes, racks).read_text("utf-8")))
     except (OSError, KeyError, TypeError, ValueError):
@@ -130,6 +130,6 @@ def kept(hosts: Sequence[str], nodes: Sequence[int], racks: Sequence[str | None]
 
 
 def write(choices: AlgorithmChoices, path: Path) -> None:
-    """Write a file of choices."""
+    """Write choices to a file."""
     with new_file(path) as part:
         part.write_text(json.dumps(choices.as_json(), indent=2) + "\n", "utf-8")

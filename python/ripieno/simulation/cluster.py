@@ -1,4 +1,4 @@
-"""What a modelled cluster consists of, and what its links cost."""
+"""The model of a cluster: nodes, racks, and the costs of its links."""
 
 from __future__ import annotations
 
@@ -11,13 +11,13 @@ from ripieno.errors import InputError
 
 NODES_MAX = 1_000_000
 PACKET_BYTES_MAX = 1 << 20
-#: What is usual: a message between hosts, inside a host, a byte in memory, and a byte that is combined.
+#: Defaults: latency of a message between hosts and inside a host, and cost of a byte copied and of a byte combined.
 ALPHA_S = 5e-6
 MEMORY_ALPHA_S = 1e-6
 MEMORY_S_PER_BYTE = 1 / 8e9
 GAMMA_S_PER_BYTE = 1 / 8e9
-#: What ranks hand to a link, or take from it, at once, and what they have at least when they pass on a part of a
-#: message (`SEGMENT_BYTES` and `RELAY_UNIT_BYTES` of the executor).
+#: Largest piece that ranks hand to or take from a link, and smallest piece of a message that ranks relay
+#: (`SEGMENT_BYTES` and `RELAY_UNIT_BYTES` of the executor).
 SEGMENT_BYTES = 64 << 10
 RELAY_BYTES = 16 << 10
 
@@ -26,51 +26,52 @@ RELAY_BYTES = 16 << 10
 class Cluster:
     """A cluster of equal nodes in racks.
 
-    A message, or each segment of a longer one, takes alpha and its bytes' time at the sender's and the receiver's port.
+    A message, or each segment of a longer one, costs alpha plus its bytes' time at the sender's and the receiver's
+    port.
     Ports, cables and uplinks are full duplex; messages that meet on a wire share it fairly.
 
     Attributes
     ----------
     nodes
-        How many nodes.
+        Number of nodes.
     racks
-        How many racks, which the nodes fill one after the other as evenly as may be; or of each node the number of
-        its rack.
+        Number of racks, which the nodes fill in order and as evenly as possible; or the rack number of each
+        node.
     ranks_per_node
-        Ranks of a node follow each other.
+        Number of ranks per node; ranks of a node are consecutive.
     node_of_rank
-        Instead, of each rank the number of its node.
+        Node number of each rank, instead of `ranks_per_node`.
     rate_bits_per_s
-        Of each direction of a node's cable.
+        Rate of each direction of a node's cable.
     uplink_bits_per_s
-        Of each direction of a rack's uplink; None if uplinks are never in the way.
+        Rate of each direction of a rack's uplink; None if uplinks are never the bottleneck.
     core_bits_per_s
-        Of all that passes between racks together; None if the core switch is never in the way.
+        Total rate of all traffic between racks; None if the core switch is never the bottleneck.
     alpha_s
         Seconds per message, or segment, between nodes.
     uplink_alpha_s
-        The same between racks; as between nodes, if None.
+        Seconds per message, or segment, between racks; `alpha_s` if None.
     memory_alpha_s, memory_s_per_byte
-        The same inside a node, and seconds per byte there.
+        Seconds per message, and per byte, inside a node.
     gamma_s_per_byte
         Seconds to combine a byte.
     segment_bytes
-        Messages go by segments of so many bytes, each with its alpha; None if they go, and are passed on, as wholes.
+        Segment size; each segment costs alpha. None if messages are sent and relayed as wholes.
     relay_bytes
-        Ranks pass on what has come once it is so many bytes; a segment, if None or if that is less.
+        Ranks relay received data once they have this many bytes; one segment if None or if a segment is smaller.
     queue_bytes
-        What the network holds of a message whose receiver has no time; None if it holds all.
+        Bytes of a message that the network buffers for a busy receiver; None if unlimited.
     packet_bytes
-        Payload of a packet. A switch passes a packet on once it has it all, and a rank hears of it at its end; 0 if
-        bytes pass as they come.
+        Payload of a packet. Switches store and forward whole packets, and a rank sees a packet at its end; 0 if
+        bytes flow without packets.
     header_bytes
-        Of a packet, beside its payload: what cables, uplinks and the core switch carry more.
+        Header bytes of a packet, which cables, uplinks and the core switch carry in addition to the payload.
     slow
-        So many nodes, so many times as slow, drawn by a seed.
+        Number of slow nodes, their slowdown factor, and the seed that selects them.
     slow_nodes
-        Nodes, and how many times as slow each is.
+        Slow nodes with the slowdown factor of each.
     dead
-        Nodes that die, and when, in seconds.
+        Nodes that fail, with the time in seconds.
 
     Raises
     ------
@@ -103,9 +104,9 @@ class Cluster:
     def of_ranks(
         cls, nodes: Sequence[int], racks: Sequence[str | None], alpha_s: float, beta_s_per_byte: float
     ) -> Cluster:
-        """The cluster of ranks by their places, as `of_places` takes them.
+        """Return the cluster of ranks by their placement, as `of_places` takes it.
 
-        The cost of a message is that between nodes, or of the memory of the only one.
+        The cost of a message is the cost between nodes, or in memory if there is only one node.
         """
         if len(set(nodes)) == 1:
             return cls.of_places(nodes, racks, memory_alpha_s=alpha_s, memory_s_per_byte=beta_s_per_byte)
@@ -113,7 +114,7 @@ class Cluster:
 
     @classmethod
     def of_places(cls, nodes: Sequence[int], racks: Sequence[str | None], **costs: float | None) -> Cluster:
-        """The cluster of ranks by their nodes, numbered from 0 by first appearance, and by the names of their racks.
+        """Return the cluster of ranks by nodes, numbered from 0 by first appearance, and names of racks.
 
         `costs` are attributes of a cluster.
         """
@@ -159,25 +160,25 @@ class Cluster:
 
     @property
     def ranks(self) -> int:
-        """How many ranks."""
+        """Return the number of ranks."""
         return len(self.nodes_by_rank)
 
     @property
     def nodes_by_rank(self) -> Sequence[int]:
-        """The node of every rank."""
+        """Return the node of every rank."""
         if self.node_of_rank is not None:
             return self.node_of_rank
         return [node for node in range(self.nodes) for _ in range(self.ranks_per_node)]
 
     @property
     def rack_numbers(self) -> list[int]:
-        """The rack of every node."""
+        """Return the rack of every node."""
         if isinstance(self.racks, int):
             return [node * self.racks // self.nodes for node in range(self.nodes)]
         return list(self.racks)
 
     def native(self) -> _native.Cluster:
-        """The cluster as the simulator has it."""
+        """Return the cluster in the simulator's representation."""
         nodes, racks = self.nodes_by_rank, self.rack_numbers
         carried = 1 + self.header_bytes / self.packet_bytes if self.packet_bytes else 1.0
         uplink_s, core_s = (
@@ -201,7 +202,7 @@ class Cluster:
         )
 
     def rounds(self) -> _native.Cluster:
-        """The same places with links on which every message takes one unit: time is the number of rounds."""
+        """Return the same placement with unit links: a message takes one unit, so time equals the number of rounds."""
         nodes, racks = self.nodes_by_rank, self.rack_numbers
         unit = (1.0, 0.0)
         return _native.Cluster(list(nodes), [racks[node] for node in nodes], memory=unit, cable=unit, uplink=unit)

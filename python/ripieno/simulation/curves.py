@@ -1,8 +1,7 @@
-"""Seconds against bytes: every algorithm of a collective on a cluster, and where another becomes the fastest; or one
-algorithm, by the size of segments.
+"""Seconds of collectives against bytes, with crossings of algorithms, or against the segment size.
 
-Between two sizes at which different algorithms are the fastest the crossing is searched by halving, to some per cent of
-the bytes. An algorithm stays the fastest until another is clearly faster.
+Between two sizes with different fastest algorithms, bisection finds the crossing to within a few per cent of the bytes.
+An algorithm stays the fastest until another is clearly faster.
 """
 
 from __future__ import annotations
@@ -20,13 +19,13 @@ from ripieno.simulation.explanation import explain
 from ripieno.simulation.simulate import simulate
 from ripieno.units import bytes_text, duration_text, size_text
 
-#: From 8 bytes on, in steps of this factor.
+#: The first size, and the factor between sizes.
 FIRST_BYTES, STEP = 8, 4
-#: How near a crossing is told: this factor of its bytes at most. Who is this part faster is clearly so.
+#: Crossings are located to within this factor of bytes. An algorithm is clearly faster from this margin on.
 NEAR, CLEAR = 1.05, 0.03
-#: The least segment that is tried.
+#: The smallest segment to try.
 LEAST_SEGMENT_BYTES = 1 << 10
-#: Lines that are drawn: those that are the fastest somewhere, and the nearest of the others.
+#: Maximum number of lines in a chart: those of the fastest algorithms first, then the closest others.
 LINES_DRAWN = 8
 
 _WIDTH, _HEIGHT, _LEFT, _TOP, _RIGHT, _BOTTOM = 760, 420, 72, 56, 168, 48
@@ -35,7 +34,7 @@ _COLOURS = ("#00796b", "#d9622b", "#8a6fb8", "#2a6db0", "#b0306a", "#7a8b2a", "#
 
 @dataclass(frozen=True)
 class Crossing:
-    """From so many bytes on another algorithm is the fastest."""
+    """A size from which on another algorithm is the fastest."""
 
     size_bytes: int
     before: str
@@ -44,18 +43,18 @@ class Crossing:
 
 @dataclass(frozen=True)
 class Curves:
-    """What each algorithm takes against bytes.
+    """Seconds of each algorithm against bytes.
 
     Attributes
     ----------
     collective, cluster
-        What is asked for, and where.
+        The collective, and the modelled cluster.
     sizes_bytes
-        Ascending.
+        Sizes, ascending.
     seconds
-        Of each algorithm that can, one for each size.
+        Seconds of each applicable algorithm, one value per size.
     crossings
-        Where another algorithm becomes the fastest, ascending.
+        Sizes at which another algorithm becomes the fastest, ascending.
     """
 
     collective: str
@@ -65,7 +64,7 @@ class Curves:
     crossings: Sequence[Crossing]
 
     def as_json(self) -> dict[str, Any]:
-        """Everything but the cluster as JSON has it."""
+        """Return all fields but the cluster as JSON values."""
         return {
             "collective": self.collective,
             "ranks": self.cluster.ranks,
@@ -84,11 +83,11 @@ class Curves:
         return "\n".join(lines)
 
     def fastest(self, place: int) -> str:
-        """The fastest algorithm at one of the sizes."""
+        """Return the fastest algorithm at one of the sizes."""
         return min(self.seconds, key=lambda name: self.seconds[name][place])
 
     def picture(self) -> str:
-        """Lines of seconds against bytes, with the crossings."""
+        """Return a chart of seconds against bytes with the crossings."""
         winners = list(dict.fromkeys([self.fastest(0), *(each.after for each in self.crossings)]))
         least = [min(each[place] for each in self.seconds.values()) for place in range(len(self.sizes_bytes))]
         behind = {
@@ -104,7 +103,7 @@ class Curves:
 
 
 def price_curves(collective: str, cluster: Cluster, *, most_bytes: int) -> Curves:
-    """Play every algorithm of a collective with 8 bytes to `most_bytes`; bytes as `explain` takes them.
+    """Play every algorithm of a collective at sizes from 8 bytes to `most_bytes`, counted as in `explain`.
 
     Raises
     ------
@@ -129,14 +128,14 @@ def price_curves(collective: str, cluster: Cluster, *, most_bytes: int) -> Curve
 
 @dataclass(frozen=True)
 class Segments:
-    """What an algorithm takes against the size of the segments in which vectors go.
+    """Seconds of an algorithm against the segment size.
 
     Attributes
     ----------
     collective, algorithm, nbytes, cluster
-        What is asked for, and where.
+        The call, and the modelled cluster.
     points
-        (bytes of a segment, seconds), the bytes ascending.
+        Pairs (segment bytes, seconds), in ascending order of bytes.
     """
 
     collective: str
@@ -147,11 +146,11 @@ class Segments:
 
     @property
     def best(self) -> tuple[int, float]:
-        """The segment with the least seconds, and these."""
+        """Return the segment size with the least seconds, and these seconds."""
         return min(self.points, key=lambda point: point[1])
 
     def as_json(self) -> dict[str, Any]:
-        """Everything but the cluster as JSON has it."""
+        """Return all fields but the cluster as JSON values."""
         points = [{"segment_bytes": size, "seconds": seconds} for size, seconds in self.points]
         told = {"collective": self.collective, "algorithm": self.algorithm, "nbytes": self.nbytes}
         return told | {"best_bytes": self.best[0], "points": points}
@@ -162,13 +161,13 @@ class Segments:
         return "\n".join([what, "  segments  time", *lines, f"segments of {size_text(self.best[0])} are the best"])
 
     def picture(self) -> str:
-        """A line of seconds against segments, with a mark at the best."""
+        """Return a chart of seconds against segment size, with a mark at the best."""
         title = f"{self.collective} of {size_text(self.nbytes)} by {self.algorithm}, {self.cluster}, by segments"
         return log_chart(title, {self.algorithm: self.points}, [(self.best[0], f"best: {size_text(self.best[0])}")])
 
 
 def segment_curve(collective: str, cluster: Cluster, *, nbytes: int, algorithm: str, root: int = 0) -> Segments:
-    """Search the segment size that is best for an algorithm here: 1 KiB, and twice as much up to the whole vector.
+    """Search the best segment size for an algorithm: 1 KiB, doubled up to the whole vector.
 
     Raises
     ------
@@ -178,7 +177,7 @@ def segment_curve(collective: str, cluster: Cluster, *, nbytes: int, algorithm: 
     sizes = [LEAST_SEGMENT_BYTES << step for step in range(64) if LEAST_SEGMENT_BYTES << step <= nbytes]
     points = []
     for size in sizes or [nbytes]:
-        # A rank passes on what is a segment.
+        # Ranks relay data segment by segment.
         where = replace(cluster, segment_bytes=max(size, 1), relay_bytes=None)
         found = simulate(collective, where, nbytes=nbytes, algorithm=algorithm, root=root)
         if found.seconds is not None:
@@ -196,13 +195,13 @@ def _best(seconds: Mapping[str, float]) -> str:
 
 
 def _next(seconds: Mapping[str, float], fastest: str) -> str:
-    """The one that is the fastest so far, unless another is clearly faster."""
+    """Return the current fastest algorithm, or another one that is clearly faster."""
     best = _best(seconds)
     return fastest if seconds[fastest] <= (1 + CLEAR) * seconds[best] else best
 
 
 def _first(collective: str, cluster: Cluster, fastest: str, low: int, high: tuple[int, str]) -> tuple[int, str]:
-    """The least bytes, about, at which another is clearly faster, and which."""
+    """Return approximately the smallest size at which another algorithm is clearly faster, and that algorithm."""
     while True:
         middle = round(math.sqrt(low * high[0]))
         if high[0] <= low * NEAR or middle in (low, high[0]):
@@ -214,7 +213,7 @@ def _first(collective: str, cluster: Cluster, fastest: str, low: int, high: tupl
 def log_chart(
     title: str, lines: Mapping[str, Sequence[tuple[float, float]]], marks: Sequence[tuple[float, str]] = ()
 ) -> str:
-    """Lines of seconds against bytes, both axes in powers, and marks at some bytes."""
+    """Return a chart of seconds against bytes on logarithmic axes, with marks at the given sizes."""
     xs = [x for points in lines.values() for x, _ in points]
     ys = [y for points in lines.values() for _, y in points if y > 0]
     low_x, high_x, low_y, high_y = min(xs), max(xs), min(ys), max(ys)

@@ -1,4 +1,4 @@
-"""A value that goes from one rank to all by machines that go on when ranks fail, on a modelled cluster."""
+"""Simulated dynamic broadcast: one rank's value reaches all ranks although some fail, on a modelled cluster."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ _SEED_MAX = (1 << 64) - 1
 
 
 class SimulatedFetch(NamedTuple):
-    """A block, or part of one, that came from one rank to another, and how the two are connected."""
+    """A block, or part of a block, that one rank received from another, and the kind of link between them."""
 
     sender: int
     receiver: int
@@ -29,7 +29,7 @@ class SimulatedFetch(NamedTuple):
 
 
 class CorruptBlock(NamedTuple):
-    """A block that was wrong when it came: who sent it, and who found out."""
+    """A block that arrived corrupt: the sending rank, and the rank that detected it."""
 
     block: int
     source: int
@@ -37,7 +37,7 @@ class CorruptBlock(NamedTuple):
 
 
 class RankEnd(NamedTuple):
-    """What became of a rank: "done", "failed", "lost" or "waiting"; when, in seconds; why, if it failed."""
+    """The final state of a rank: "done", "failed", "lost" or "waiting", its time, and the cause of a failure."""
 
     kind: str
     at_s: float | None
@@ -46,32 +46,32 @@ class RankEnd(NamedTuple):
 
 @dataclass(frozen=True)
 class Distribution:
-    """What came of a dynamic broadcast on a modelled cluster.
+    """The outcome of a dynamic broadcast on a modelled cluster.
 
     Attributes
     ----------
     algorithm, nbytes, cluster
-        What ran, and where.
+        The algorithm, the length of the value, and the modelled cluster.
     block_bytes
         Length of a block.
     stripe_count
-        Streams to which blocks are dealt.
+        Number of streams over which blocks are distributed.
     ends
-        What became of each rank.
+        Final state of each rank.
     settled_s
-        When the tracker knew that everybody has the value or is lost; None if it never did.
+        Time at which the tracker knew that every rank has the value or is lost; None if it never did.
     reported_lost
-        Whom the tracker reported as lost.
+        Ranks that the tracker reported as lost.
     corruptions
-        Blocks that were wrong, with the sources to blame.
+        Corrupt blocks with their senders.
     sent_bytes
-        What each rank sent.
+        Bytes that each rank sent.
     message_count
-        Messages of the protocol.
+        Number of protocol messages.
     busiest
-        The wire that was busy longest, its bytes, and its seconds.
+        The wire with the longest busy time, its bytes, and its seconds.
     fetches
-        Every block that came, if they were asked for.
+        Every block that arrived, if requested.
     """
 
     algorithm: str
@@ -90,20 +90,20 @@ class Distribution:
 
     @property
     def seconds(self) -> float:
-        """When the last rank that has the value had it."""
+        """Return the time at which the last rank received the value."""
         return max((end.at_s for end in self.ends if end.kind == "done" and end.at_s is not None), default=0.0)
 
     @property
     def ideal_seconds(self) -> float:
-        """What the bytes alone take at the rate of one node."""
+        """Return the time of the bytes alone at the rate of one node."""
         return self.nbytes * 8 / self.cluster.rate_bits_per_s
 
     def ranks(self, kind: str) -> list[int]:
-        """The ranks that came to this end."""
+        """Return the ranks with this final state."""
         return [rank for rank, end in enumerate(self.ends) if end.kind == kind]
 
     def as_json(self) -> dict[str, Any]:
-        """Everything but the cluster as JSON has it."""
+        """Return all fields but the cluster as JSON values."""
         found: dict[str, Any] = {
             "collective": "broadcast",
             "algorithm": self.algorithm,
@@ -164,12 +164,12 @@ def distribute(
     fetches: bool = False,
     order: Sequence[int] | None = None,
 ) -> Distribution:
-    """Broadcast a value on a modelled cluster by the machines that go on when ranks fail.
+    """Simulate a fault-tolerant broadcast of one value on a modelled cluster.
 
     Parameters
     ----------
     cluster
-        Where; its dead nodes die, and its slow ones are slow.
+        The modelled cluster, including its failing and slow nodes.
     nbytes
         Length of the value.
     algorithm
@@ -178,29 +178,29 @@ def distribute(
     block_bytes
         Length of a block; by default a 256th of the value, 16 KiB to 4 MiB.
     root
-        Who has the value.
+        Rank that has the value.
     late
-        Ranks that come late, and when, in seconds.
+        Ranks that join late, with their times in seconds.
     stopped
-        Ranks that stand still from then on, in seconds.
+        Ranks that hang, with the times in seconds from which they do.
     corrupted
-        Ranks of which the next block that they send after that many seconds comes wrong.
+        Ranks with times in seconds: the next block that the rank sends after its time is corrupt.
     seed
-        Of what is drawn.
+        Seed of the random numbers.
     fetches
-        Whether every block that came is kept.
+        Whether to record every block that arrives.
     order
-        The other ranks, as a chain runs; by default rack by rack.
+        Order of the other ranks in a chain; by default rack by rack.
 
     Raises
     ------
     InputError
-        If there is no such algorithm or rank, or more blocks than memory has room for.
+        If the algorithm or rank does not exist, or the blocks exceed the memory.
 
     Notes
     -----
     The disciplines are those of the Spark broadcast report (CSB, BTB, SSB; section 5), and the chain of Twister
-    (section 4.4) that is closed around the dead.
+    (section 4.4), which reconnects around failed ranks.
     """
     whole("nbytes", nbytes, 0, BYTES_MAX)
     whole("root", root, 0, cluster.ranks - 1)
@@ -249,12 +249,12 @@ def distribute(
 def search_block_bytes(
     cluster: Cluster, *, nbytes: int, algorithm: str = "csb", root: int = 0
 ) -> list[tuple[int, float]]:
-    """Block sizes, 4 MiB and its halves down to 16 KiB, and the seconds that a broadcast takes in blocks of each.
+    """Return block sizes, halved from 4 MiB down to 16 KiB, each with the seconds of a broadcast in such blocks.
 
     Raises
     ------
     InputError
-        If there is no such algorithm or root, or more blocks than memory has room for.
+        If the algorithm or root does not exist, or the blocks exceed the memory.
     """
     whole("nbytes", nbytes, 0, BYTES_MAX)
     whole("root", root, 0, cluster.ranks - 1)

@@ -1,4 +1,4 @@
-"""Every algorithm of a collective beside the others: its price term by term, and what it takes on a cluster."""
+"""Comparison of all algorithms of a collective: the price of each, term by term, and its time on a cluster."""
 
 from __future__ import annotations
 
@@ -18,25 +18,25 @@ _WIDTH = 160
 
 @dataclass(frozen=True)
 class AlgorithmCandidate:
-    """One algorithm.
+    """One algorithm in the comparison.
 
     Attributes
     ----------
     algorithm
         Its name.
     formula
-        Its cost on equal links, as its file says.
+        Its cost formula on equal links, as documented in its source file.
     terms_s
-        What the formula comes to in messages (alpha), bytes (beta) and combining (gamma), in seconds; None if it has
-        none.
+        Seconds of the formula's message (alpha), byte (beta) and combining (gamma) terms; None without a
+        formula.
     seconds
-        What its plans take on the cluster, or the sum of `terms_s` if they are not played; None if neither is known.
+        Time of its plans on the cluster, or the sum of `terms_s` if they are not played; None if neither is known.
     most_sent_bytes, uplink_bytes
-        The most that a rank sends, and what crosses between racks.
+        Maximum bytes sent by one rank, and bytes between racks.
     impossible
-        Why it cannot do what is asked for, if so.
+        Reason why it cannot run this call, if it cannot.
     unplayed_operations
-        If the plans are too large to be played: about how many operations they have.
+        Approximate number of operations of its plans, if they are too large to be played.
     """
 
     algorithm: str
@@ -56,15 +56,15 @@ class Explanation:
     Attributes
     ----------
     collective, nbytes, cluster
-        What is asked for, and where.
+        The call, and the modelled cluster.
     chosen
-        The algorithm that runs if nobody names one.
+        The algorithm that runs by default.
     segment_count
-        In how many segments a vector goes: k of the formulae.
+        Number of segments of a vector: k in the formulae.
     candidates
-        Every algorithm.
+        All algorithms.
     costs
-        Where the costs of links come from.
+        Source of the link costs.
     """
 
     collective: str
@@ -77,12 +77,12 @@ class Explanation:
 
     @property
     def fastest(self) -> AlgorithmCandidate:
-        """The winner."""
+        """Return the fastest candidate."""
         return self.candidates[0]
 
     @property
     def why(self) -> str:
-        """What the winner has before the next, and what runs by default."""
+        """Return a text: the advantage of the fastest algorithm over the second, and the default algorithm."""
         best, *others = [each for each in self.candidates if each.seconds is not None]
         text = f"{best.algorithm} is the only one" if not others else _advantage(best, others[0])
         if self.chosen == best.algorithm:
@@ -95,7 +95,7 @@ class Explanation:
         )
 
     def as_json(self) -> dict[str, Any]:
-        """Everything but the cluster as JSON has it."""
+        """Return all fields but the cluster as JSON values."""
         return {
             "collective": self.collective,
             "nbytes": self.nbytes,
@@ -152,20 +152,20 @@ def explain(
     collective
         "allreduce", "broadcast" and so on.
     cluster
-        Where.
+        The modelled cluster.
     nbytes
-        Of the vector; of a rank's block for allgather, gather and scatter; all that a rank sends for alltoall.
+        Bytes of the vector; of a rank's block for allgather, gather and scatter; sent by a rank for alltoall.
     order
-        In which order chains and rings run: "racks" by default, "given" or "random:SEED".
+        Order of ranks in chains and rings: "racks" (default), "given" or "random:SEED".
     root
-        Of a collective that has one.
+        Root of a rooted collective.
     costs
-        Where the costs of links come from, for people.
+        Source of the link costs, as text.
 
     Raises
     ------
     InputError
-        If there is no such collective, order or root.
+        If the collective, order or root does not exist.
     """
     whole("nbytes", nbytes, 0, BYTES_MAX)
     whole("root", root, 0, cluster.ranks - 1)
@@ -212,7 +212,7 @@ def _times(longer: float | None, shorter: float) -> str:
 
 
 def _advantage(best: AlgorithmCandidate, second: AlgorithmCandidate) -> str:
-    """The winner before the next, and the term in which it wins most."""
+    """Return the advantage of the best over the second, and the term that contributes most to it."""
     assert best.seconds is not None and second.seconds is not None
     if second.seconds <= best.seconds * (1 + 1e-9):
         return f"{best.algorithm} and {second.algorithm} are equally fast"

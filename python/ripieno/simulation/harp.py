@@ -12,12 +12,12 @@ from ripieno.simulation.reproduction import FigureRow, Reproduction, seconds_of
 
 NODES = (8, 16, 32, 64, 128)
 CORES = 32
-#: What a socket carries between two nodes, which the paper does not tell: an assumption.
+#: Rate of a socket between two nodes. An assumption: the paper gives no rate.
 RATE_BITS_PER_S = 10e9
-#: Of a core that assigns points in Java: an assumption.
+#: Rate of a core that assigns points in Java: an assumption.
 OPERATIONS_PER_S = 1e9
 KMEANS = {"500 M points, 10 k centroids": (500_000_000, 10_000), "5 M points, 1 M centroids": (5_000_000, 1_000_000)}
-#: Section VII.C: vertices, and seconds of an iteration on 128 nodes.
+#: Section VII.C: number of vertices, and seconds of an iteration on 128 nodes.
 VERTICES, LAYOUT_S = 477_111, 3.0
 
 
@@ -26,7 +26,7 @@ def _big_red(nodes: int) -> Cluster:
 
 
 def harp_figure_4() -> Reproduction:
-    """Speedups of K-means and of a force-directed layout on up to 128 nodes."""
+    """Return the speedups of K-means and of a force-directed layout on up to 128 nodes."""
     rows = []
     for name, (points, clusters) in KMEANS.items():
         seconds = {
@@ -39,7 +39,7 @@ def harp_figure_4() -> Reproduction:
             FigureRow(f"K-means, {name}, {nodes} nodes", float(nodes), 8 * seconds[8] / seconds[nodes])
             for nodes in NODES
         ]
-    # All pairs are computed: twice the nodes take half as long.
+    # The layout computes all pairs, so twice the nodes take half the time.
     computing_s = 128 * LAYOUT_S
     positions_bytes = VERTICES * 2 * 8
     layout = {
@@ -72,7 +72,7 @@ def harp_figure_4() -> Reproduction:
 
 
 def harp_table_1() -> Reproduction:
-    """The operations and their time complexities, on 64 equal links."""
+    """Return the operations and their time complexities on 64 equal links."""
     p, n = 64, 64 << 20
     beta = 8 / 1e9
     cluster = Cluster(nodes=p, rate_bits_per_s=1e9, alpha_s=0.0, gamma_s_per_byte=0.0, segment_bytes=None)

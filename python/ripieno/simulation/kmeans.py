@@ -1,8 +1,8 @@
 """An iteration of K-means on a modelled cluster, stage by stage: assignment by a rate, communication by its plans.
 
-Every rank assigns its share of the points, and one allreduce brings sums and weights of all clusters together. A fit
-broadcasts its first centroids once. Of divided centroids every rank gets the blocks of all others instead, and the sums
-of its own are scattered to it. What bounds or near assignment leave out has to be told.
+Every rank assigns its share of the points, and one allreduce combines the sums and weights of all clusters. A fit
+broadcasts its first centroids once. With divided centroids, every rank instead receives the blocks of all others, and
+the sums of its own block are scattered to it. The caller states the share of pairs that bounds or near assignment skip.
 
 Source: the stages are those of `ripieno.KMeans`; 2·n·k·d operations are nominal.
 """
@@ -25,13 +25,13 @@ from ripieno.simulation.simulate import simulate
 from ripieno.units import bytes_text, duration_text
 
 FLOAT32_BYTES, FLOAT64_BYTES = 4, 8
-#: A measured pass has so many clusters at most, and so many operations.
+#: Limits of the measurement: clusters and operations of a pass, and number of passes.
 MEASURED_CLUSTERS, MEASURED_OPERATIONS, MEASURED_PASSES = 1000, 4e8, 3
 
 
 @dataclass(frozen=True)
 class SimulatedStage:
-    """A stage: its seconds, and what it does in them."""
+    """A stage of the iteration: its seconds, and a description."""
 
     name: str
     seconds: float
@@ -40,16 +40,16 @@ class SimulatedStage:
 
 @dataclass(frozen=True)
 class SimulatedIteration:
-    """What an iteration takes on a modelled cluster.
+    """The stages of an iteration on a modelled cluster, with their seconds.
 
     Attributes
     ----------
     cluster
-        Where.
+        The modelled cluster.
     stages
-        Of every iteration.
+        Stages of every iteration.
     once
-        Of the whole fit.
+        Stages that run once per fit.
     """
 
     cluster: Cluster
@@ -58,11 +58,11 @@ class SimulatedIteration:
 
     @property
     def seconds(self) -> float:
-        """Of an iteration."""
+        """Return the seconds of an iteration."""
         return sum(stage.seconds for stage in self.stages)
 
     def as_json(self) -> dict[str, Any]:
-        """Everything but the cluster as JSON has it."""
+        """Return all fields but the cluster as JSON values."""
         stages, once = ([asdict(stage) for stage in each] for each in (self.stages, self.once))
         return {"ranks": self.cluster.ranks, "seconds": self.seconds, "stages": stages, "once": once}
 
@@ -94,18 +94,18 @@ def kmeans_iteration(
     Parameters
     ----------
     cluster
-        Where, a rank on each node.
+        The modelled cluster, with one rank per node.
     points, dim, clusters
-        Rows of so many float32, and into how many clusters they go.
+        Number of rows, float32 values per row, and number of clusters.
     cores
-        Of each rank.
+        Cores of each rank.
     operations_per_s
-        Of a core that assigns rows, where a pair of a row and a cluster counts 2·dim; by default as fast as this
-        machine's.
+        Rate of a core that assigns rows, counting 2·dim per pair of row and cluster; by default as measured on this
+        machine.
     compared
-        The part of all such pairs that is compared.
+        Fraction of all pairs that is compared.
     divided
-        Whether every rank has a share of the centroids, and not all.
+        Whether every rank has only a share of the centroids.
 
     Raises
     ------
@@ -142,7 +142,7 @@ def kmeans_iteration(
 
 
 def measured_operations_per_s(dim: int, clusters: int) -> float:
-    """Operations per second of one core of this machine that assigns rows to clusters: the median of some passes."""
+    """Return the operations per second of one core of this machine that assigns rows: median of some passes."""
     used = min(clusters, MEASURED_CLUSTERS)
     rows = max(1, min(1 << 20, int(MEASURED_OPERATIONS / (2 * used * dim))))
     draw = np.random.default_rng(0)

@@ -1,7 +1,7 @@
-"""Sparse reductions at the scale of the Kylix paper: the plans of its networks, played on its cluster.
+"""Sparse reductions at the scale of the Kylix paper: the plans of its networks, simulated on its cluster.
 
-Source: Zhao and Canny, "Kylix: a sparse allreduce for commodity clusters", ICPP 2014: figures 2 and 5 to 8, table
-I, sections II.A, IV, VI and VII.
+Source: Zhao and Canny, "Kylix: a sparse allreduce for commodity clusters", ICPP 2014: figures 2 and 5 to 8, table I,
+sections II.A, IV, VI and VII.
 """
 
 from __future__ import annotations
@@ -17,9 +17,9 @@ from ripieno.sparse import packets
 from ripieno.units import bytes_text
 
 RANKS = 64
-#: Section II.A: the network of cc2.8xlarge instances, and the packet that it needs for 80 % of its throughput.
+#: Section II.A: the network of cc2.8xlarge instances, and the packet size that reaches 80 % of its throughput.
 RATE_BITS_PER_S, EFFICIENT_BYTES = 10e9, 5e6
-#: Of the power laws.
+#: Exponent of the power laws.
 ALPHA = 1.1
 DIRECT, BINARY = "64", "2x2x2x2x2x2"
 
@@ -28,7 +28,7 @@ DIRECT, BINARY = "64", "2x2x2x2x2x2"
 class PaperDataset:
     """A data set of section VI: features, the density of a rank's set, and the network that the paper designs for it.
 
-    So many times fewer features have rows as many times as long, so that every packet has its bytes.
+    The simulation draws fewer features and lengthens their rows by the same factor, so that packets keep their bytes.
     """
 
     name: str
@@ -40,35 +40,35 @@ class PaperDataset:
 
     @property
     def row_bytes(self) -> int:
-        """Of a row of the features that are drawn."""
+        """Return the bytes of a row of the features that are drawn."""
         return self.value_bytes * self.fewer
 
     def sets(self, seed: int = 0) -> list[list[int]]:
-        """The features of every rank: the r-th most frequent with probability 1 - exp(-lambda r^-alpha)."""
+        """Return the features of every rank: the r-th most frequent with probability 1 - exp(-lambda r^-alpha)."""
         count = self.features // self.fewer
         law = _native.DensityCurve.power_law(count, ALPHA, self.density)
         assert law.lambda_0 is not None, "a power law has one"
         chances = -np.expm1(-law.lambda_0 * np.arange(1, count + 1, dtype=np.float64) ** -ALPHA)
         draw = np.random.default_rng(seed)
-        # Frequent features are spread over all ranges, as a hash of their numbers does.
+        # Frequent features are spread over all ranges, as hashing their numbers does.
         spread = draw.permutation(chances)
         return [np.flatnonzero(draw.random(count) < spread).tolist() for _ in range(RANKS)]
 
 
 TWITTER = PaperDataset("Twitter", 60_000_000, 0.21, "8x4x2", 1000)
-#: So that direct has the packets that the paper tells of.
+#: Values of 2 bytes, so that the direct network has the packet size stated in the paper.
 TWITTER_HALVED = replace(TWITTER, name="Twitter, values of 2 bytes", value_bytes=2)
 YAHOO = PaperDataset("Yahoo", 1_400_000_000, 0.035, "16x4", 10_000)
 
 
 def ec2() -> Cluster:
-    """64 nodes whose messages need 5 MB for 80 % of the throughput."""
+    """Return 64 nodes whose messages need 5 MB for 80 % of the throughput."""
     alpha_s = packets.of_rate(RATE_BITS_PER_S, EFFICIENT_BYTES).alpha_s
     return Cluster(nodes=RANKS, rate_bits_per_s=RATE_BITS_PER_S, alpha_s=alpha_s, segment_bytes=None)
 
 
 def reduced(graph: PaperDataset, degrees: str) -> tuple[float, float]:
-    """Seconds of a reduction, and the bytes that a rank sends, the mean."""
+    """Return the seconds of a reduction, and the mean bytes that a rank sends."""
     seconds, sent_bytes = _native.simulate_sparse(
         ec2().native(), degrees, graph.features // graph.fewer, graph.sets(), graph.row_bytes
     )
@@ -77,7 +77,7 @@ def reduced(graph: PaperDataset, degrees: str) -> tuple[float, float]:
 
 
 def kylix_figure_6() -> Reproduction:
-    """Sparse reductions on 64 nodes by direct, designed and binary networks."""
+    """Return sparse reductions on 64 nodes by direct, designed and binary networks."""
     rows, ratios = [], []
     for graph in (TWITTER, TWITTER_HALVED, YAHOO):
         by_name = {"direct": DIRECT, "designed": graph.degrees, "binary": BINARY}
@@ -110,19 +110,19 @@ def kylix_figure_6() -> Reproduction:
     )
 
 
-#: Figure 2, as far as the text tells of it: what part of the throughput packets of so many bytes reach.
+#: Figure 2, as far as the text states it: fraction of the throughput by packet bytes.
 TOLD_SHARES = {0.4e6: 0.3, 5e6: 0.8}
-#: Section VII.D: what its nodes really carry, 3 of 10 Gbit/s, because TCP copies.
+#: Section VII.D: the rate that its nodes reach, 3 of 10 Gbit/s, because TCP copies.
 ACHIEVED_BITS_PER_S = 3e9
 #: Table I: seconds of a reduction by network, nodes, and replicas.
 TABLE_1 = {("8x4x2", 64, 1): 0.44, ("8x4", 32, 1): 0.60, ("8x4", 64, 2): 0.75}
-#: Figure 8 and section VII.D: seconds of an iteration of PageRank, and that communication is 75 to 90 % of it.
+#: Figure 8 and section VII.D: seconds of an iteration of PageRank; communication takes 75 to 90 % of it.
 PAGERANK_S = {"Twitter": 0.55, "Yahoo": 2.5}
 COMMUNICATING = (0.75, 0.9)
 
 
 def kylix_figure_2() -> Reproduction:
-    """Throughput against the size of packets."""
+    """Return the throughput against the size of packets."""
     rows = []
     for size_bytes in (64e3, 0.4e6, 1e6, 5e6, 20e6, 100e6):
         pair = replace(ec2(), nodes=2)
@@ -143,7 +143,7 @@ def kylix_figure_2() -> Reproduction:
 
 
 def kylix_figure_5() -> Reproduction:
-    """Bytes of all ranks, layer by layer."""
+    """Return the bytes of all ranks, layer by layer."""
     rows = []
     for graph in (TWITTER, YAHOO):
         curve = _native.DensityCurve.power_law(graph.features, ALPHA, graph.density)
@@ -166,7 +166,7 @@ def kylix_figure_5() -> Reproduction:
 
 
 def kylix_figure_7() -> Reproduction:
-    """A reduction by the number of threads that copy, merge and add."""
+    """Return a reduction by the number of threads that copy, merge and add."""
     seconds_per_byte = 8 / ACHIEVED_BITS_PER_S - 8 / RATE_BITS_PER_S
     rows = []
     for threads in (1, 2, 4, 8, 16, 32):
@@ -194,12 +194,12 @@ def kylix_figure_7() -> Reproduction:
 
 
 def kylix_table_1() -> Reproduction:
-    """Reductions with and without replicas."""
+    """Return reductions with and without replicas."""
     achieved = replace(ec2(), rate_bits_per_s=ACHIEVED_BITS_PER_S)
     rows = []
     for (degrees, nodes, replicas), printed in TABLE_1.items():
         ranks = nodes // replicas
-        # A port carries what goes to each of the replicas.
+        # A port carries the data for each of the replicas.
         cluster = replace(achieved, nodes=ranks, rate_bits_per_s=ACHIEVED_BITS_PER_S / replicas)
         copies = "" if replicas == 1 else f", {replicas} replicas"
         rows.append(FigureRow(f"{degrees}, {nodes} nodes{copies}", printed, _played(cluster, TWITTER, degrees, ranks)))
@@ -220,7 +220,7 @@ def kylix_table_1() -> Reproduction:
 
 
 def kylix_figure_8() -> Reproduction:
-    """An iteration of PageRank: what its reduction takes."""
+    """Return the time of the reduction in an iteration of PageRank."""
     achieved = replace(ec2(), rate_bits_per_s=ACHIEVED_BITS_PER_S)
     rows = []
     for graph in (TWITTER, YAHOO):
@@ -244,12 +244,12 @@ def kylix_figure_8() -> Reproduction:
 
 #: Cores of a node.
 FIGURE_7_CORES = 8
-#: What ours take to add a byte of a row that an index map names.
+#: Our time to add a byte of a row through an index map.
 GAMMA_S_PER_BYTE = 0.13e-9
 
 
 def _played(cluster: Cluster, graph: PaperDataset, degrees: str, ranks: int = RANKS) -> float:
-    """Seconds of a reduction; so many ranks divide the graph among them."""
+    """Return the seconds of a reduction; `ranks` ranks divide the graph among them."""
     share = RANKS // ranks
     sets = graph.sets()
     united = [sorted(set().union(*sets[rank * share : (rank + 1) * share])) for rank in range(ranks)]
@@ -261,7 +261,7 @@ def _played(cluster: Cluster, graph: PaperDataset, degrees: str, ranks: int = RA
 
 
 def _levels(graph: PaperDataset, curve: _native.DensityCurve, held: float) -> list[tuple[str, float]]:
-    """GB of all ranks above each layer, and below the last."""
+    """Return the GB of all ranks above each layer, and below the last."""
     priced = _native.design_estimate(
         RANKS, graph.degrees, (curve, held), (curve, held), graph.value_bytes, _native.PacketCurve.network()
     )

@@ -1,4 +1,4 @@
-"""What the links, the memory and the cores of a cluster were measured to cost; kept by the names of its hosts.
+"""Measured costs of the links, memory and cores of a cluster, stored by the names of its hosts.
 
 `Communicator.tune` measures. ``ripieno tune`` writes a file, which ``ripieno explain --costs`` and ``ripieno simulate
 --costs`` read.
@@ -20,21 +20,21 @@ from ripieno.files.results import new_file
 from ripieno.simulation.cluster import SEGMENT_BYTES, Cluster
 from ripieno.units import duration_text
 
-#: The part of a full segment's time that its start has at most. What is longer is latency, which passes while others
-#: are on their way.
+#: Upper bound of alpha as a fraction of a full segment's time. The rest of a longer start is latency, which overlaps
+#: with other segments.
 START_SHARE = 0.5
 
 
 @dataclass(frozen=True)
 class LinkCost:
-    """A kind of link between two ranks.
+    """Measured costs of one kind of link between two ranks.
 
     Attributes
     ----------
     latency_s
         Seconds of a message of 8 bytes.
     bytes_per_s
-        Of long messages, each way, while both send.
+        Rate of long messages in each direction while both ranks send.
     """
 
     latency_s: float
@@ -42,18 +42,18 @@ class LinkCost:
 
     @property
     def alpha_s(self) -> float:
-        """Seconds per segment, as the model counts them."""
+        """Return the seconds per segment, as the model counts them."""
         return min(self.latency_s, START_SHARE * SEGMENT_BYTES / self.bytes_per_s)
 
     @property
     def beta_s_per_byte(self) -> float:
-        """Seconds per byte: with a segment's alpha they come to the measured rate."""
+        """Return the seconds per byte, which with a segment's alpha reproduce the measured rate."""
         return 1 / self.bytes_per_s - self.alpha_s / SEGMENT_BYTES
 
 
 @dataclass(frozen=True, kw_only=True)
 class MeasuredCosts:
-    """Costs of a cluster, and where its ranks stood when they were measured.
+    """Measured costs of a cluster, with the placement of its ranks at that time.
 
     Attributes
     ----------
@@ -62,16 +62,16 @@ class MeasuredCosts:
     nodes
         The node of every rank, numbered from 0 by first appearance.
     racks
-        The rack of every rank; all None if nobody had told them.
+        The rack of every rank; all None if the racks were not given.
     measured_at
-        When, in seconds since 1970.
+        Time of the measurement, in seconds since 1970.
     memory, cable, uplink
-        Between ranks of a node, of different nodes of a rack, and of different racks; None where there were no two
+        Costs between ranks of a node, of different nodes of a rack, and of different racks; None without two
         such ranks.
     uplink_bytes_per_s
-        Of a rack's uplink, each way; None if it carried all that the cables of its hosts did, or was not measured.
+        Rate of a rack's uplink in each direction; None if the uplink was no bottleneck or was not measured.
     add_s_per_byte, copy_s_per_byte
-        To add a vector of float32 to another, and to copy one, by all ranks at once; the slowest rank's.
+        Time to add, and to copy, a float32 vector while all ranks do so; the slowest rank's value.
     """
 
     hosts: Sequence[str]
@@ -86,12 +86,12 @@ class MeasuredCosts:
     copy_s_per_byte: float
 
     def cluster(self, nodes: Sequence[int] | None = None, racks: Sequence[str | None] | None = None) -> Cluster:
-        """The cluster that was measured, or one of its links with ranks elsewhere.
+        """Return the measured cluster, or a cluster with the same link costs and another placement.
 
         Parameters
         ----------
         nodes, racks
-            Of every rank its node, numbered from 0 by first appearance, and the name of its rack.
+            For every rank its node, numbered from 0 by first appearance, and the name of its rack.
         """
         node_of_rank = self.nodes if nodes is None else nodes
         cable = self.cable or self.uplink
@@ -111,18 +111,18 @@ class MeasuredCosts:
 
     @property
     def source(self) -> str:
-        """Who measured this, and when, for people."""
+        """Return a text that states the source and time of the measurement."""
         when = datetime.fromtimestamp(self.measured_at).isoformat(" ", "minutes")
         host_count = len(set(self.hosts))
         return f"measured on {host_count} host{'s'[: host_count != 1]}, {when}"
 
     def as_json(self) -> dict[str, Any]:
-        """Everything as JSON has it."""
+        """Return all fields as JSON values."""
         return asdict(self)
 
     @classmethod
     def from_json(cls, found: Mapping[str, Any]) -> MeasuredCosts:
-        """The costs that `as_json` told."""
+        """Return the costs that `as_json` wrote."""
         links = {
             kind: None if found[kind] is None else LinkCost(**found[kind]) for kind in ("memory", "cable", "uplink")
         }
@@ -154,26 +154,26 @@ def _rate_text(bytes_per_s: float) -> str:
 
 
 def place(hosts: Iterable[str]) -> Path:
-    """Where the costs of a cluster of these hosts are kept."""
+    """Return the path of the stored costs of a cluster of these hosts."""
     digest = hashlib.sha256(json.dumps(sorted(set(hosts))).encode()).hexdigest()
     return cache() / "costs" / f"{digest[:16]}.json"
 
 
 def cache() -> Path:
-    """Where what was measured of clusters is kept: under XDG_CACHE_HOME, or ~/.cache."""
+    """Return the directory of stored measurements: under XDG_CACHE_HOME, or ~/.cache."""
     told = os.environ.get("XDG_CACHE_HOME", "")
     folder = Path(told) if Path(told).is_absolute() else Path("~/.cache").expanduser()
     return folder / "ripieno"
 
 
 def write(costs: MeasuredCosts, path: Path) -> None:
-    """Write a file of costs."""
+    """Write costs to a file."""
     with new_file(path) as part:
         part.write_text(json.dumps(costs.as_json(), indent=2) + "\n", "utf-8")
 
 
 def keep(costs: MeasuredCosts) -> Path | None:
-    """Keep the costs of a cluster on this host; None if there is no place for them."""
+    """Store the costs of a cluster on this host. Return None if the cache cannot be written."""
     path = place(costs.hosts)
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
@@ -184,18 +184,18 @@ def keep(costs: MeasuredCosts) -> Path | None:
 
 
 def kept(hosts: Iterable[str]) -> MeasuredCosts | None:
-    """What is kept of a cluster on this host, if anything."""
+    """Return the stored costs of a cluster on this host, or None."""
     path = place(hosts)
     return read(path) if path.is_file() else None
 
 
 def read(path: Path) -> MeasuredCosts:
-    """The costs in a file.
+    """Read the costs in a file.
 
     Raises
     ------
     InputError
-        If there is no such file, or it holds something else.
+        If the file does not exist or holds no costs.
     """
     try:
         return MeasuredCosts.from_json(json.loads(path.read_text("utf-8")))

@@ -1,4 +1,4 @@
-"""The figures of papers that there are, simulated at the papers' own scale beside what they print, by their names."""
+"""All reproduced figures of papers by name, simulated at the papers' scale beside the printed values."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ REPRODUCTIONS: dict[str, Callable[[], Reproduction]] = {
     "twister-table-5": twister.twister_table_5,
     "twister-table-8": twister.twister_table_8,
 }
-#: What is measured on the machine at hand, and not simulated: what it is, and the command that does it.
+#: Figures that are measured on this machine instead of simulated: title, and command.
 MEASURED: dict[str, tuple[str, Sequence[str]]] = {
     "spidal-figures-3-8": (
         "K-means by threads and processes, in two models of threads and six patterns of affinity, measured here.",
@@ -62,7 +62,7 @@ These figures are measured on your machine instead:
 
 
 def page() -> str:
-    """All figures as a page in Markdown."""
+    """Return all figures as a Markdown page."""
     measured = [
         f"- `ripieno reproduce {name}`, which is `ripieno {' '.join(words)}`. {text}"
         for name, (text, words) in MEASURED.items()
@@ -73,12 +73,12 @@ def page() -> str:
 
 
 def reproduce(name: str) -> Reproduction:
-    """A figure of a paper, simulated.
+    """Simulate a figure of a paper.
 
     Raises
     ------
     InputError
-        If there is none of this name.
+        If no figure has this name.
     """
     if name not in REPRODUCTIONS:
         raise InputError(f"name={name!r}: expected one of {', '.join((*REPRODUCTIONS, *MEASURED))}")

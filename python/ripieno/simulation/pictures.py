@@ -1,7 +1,7 @@
-"""Pictures of plans and of simulated time, as SVG that fetches nothing, or a page around it.
+"""Pictures of plans and of simulated time as self-contained SVG, or as a page around it.
 
-A plan: ranks from top to bottom, rounds from left to right, an arrow for each message. A timeline: a bar for each
-message from when its sender began to when its receiver had it, in the row of the receiver. Racks: a tree.
+Plan: ranks from top to bottom, rounds from left to right, an arrow for each message. Timeline: one row per receiver,
+with a bar for each message from the sender's begin to the receiver's end. Racks: a tree.
 """
 
 from __future__ import annotations
@@ -19,13 +19,13 @@ from ripieno.units import bytes_text, duration_text, size_text, unit_of
 
 KINDS = {"memory": "in a node", "cable": "in a rack", "uplink": "between racks"}
 SUFFIXES = (".svg", ".html")
-#: More arrows or rows show nothing more.
+#: Limits of arrows and rows: more are not distinguishable.
 RANKS_DRAWN, MESSAGES_DRAWN = 64, 20_000
 ROWS_DRAWN = 64
 
 _LEFT, _TOP, _RIGHT, _BOTTOM = 64, 64, 16, 48
 _ROW, _ROUND, _WIDTH = 18, 96, 960
-#: Where names of racks begin, and how far hosts stand to the right of them.
+#: Position of rack names, and indentation of hosts.
 _RACK_X, _STEP = 64, 24
 _STYLE = """
   svg { --paper: #fcfcfb; --ink: #1a1c1e; --muted: #6b7075; --grid: #dcdfe2;
@@ -44,13 +44,13 @@ _STYLE = """
 
 
 def check_picture(path: Path) -> None:
-    """Raise InputError unless a picture can have this name."""
+    """Raise InputError unless the file name is valid for a picture."""
     if path.suffix not in SUFFIXES:
         raise InputError(f"{path}: unknown kind of picture, expected one of {', '.join(SUFFIXES)}")
 
 
 def write(picture: str, path: Path, part: Path) -> None:
-    """Write an SVG picture to `part`, as the kind of file that the name `path` says."""
+    """Write an SVG picture to `part`, in the file format that the suffix of `path` names."""
     if path.suffix == ".svg":
         part.write_text(picture, "utf-8")
         return
@@ -58,7 +58,7 @@ def write(picture: str, path: Path, part: Path) -> None:
 
 
 def page(title: str, body: str) -> str:
-    """A page that fetches nothing, around pictures and what else is in `body`."""
+    """Return a self-contained page around pictures and the rest of `body`."""
     head = f"<!doctype html>\n<html lang='en'><meta charset='utf-8'><title>{escape(title)}</title>"
     style = "<style>html { color-scheme: light dark; } body { margin: 1rem; font: 14px system-ui, sans-serif; }"
     table = "td, th { text-align: right; padding: 0 1em 0 0; font-weight: normal; white-space: nowrap; }</style>"
@@ -66,12 +66,12 @@ def page(title: str, body: str) -> str:
 
 
 def plan(collective: str, algorithm: str | None, cluster: Cluster, nbytes: int, root: int = 0) -> str:
-    """The plan of a collective: who sends to whom in each round, in which a rank sends one message and gets one.
+    """Draw the messages of a collective in rounds. In a round a rank sends and receives at most one message.
 
     Raises
     ------
     InputError
-        If there are more ranks than can be told apart.
+        If there are too many ranks to draw.
     """
     if cluster.ranks > RANKS_DRAWN:
         raise InputError(f"ranks={cluster.ranks}: expected at most {RANKS_DRAWN} in a picture of a plan")
@@ -89,9 +89,9 @@ def plan(collective: str, algorithm: str | None, cluster: Cluster, nbytes: int, 
 
 
 def all_plans(ranks: int, nbytes: int) -> dict[str, str]:
-    """The plan of every algorithm that so many ranks can have, two to a node where it works in two levels.
+    """Return the plans of all algorithms for this number of ranks, in two-level algorithms two ranks per node.
 
-    The names are those of files, such as "allreduce-ring".
+    The names are file names such as "allreduce-ring".
     """
     flat, paired = Cluster(nodes=ranks), Cluster(nodes=ranks // 2, ranks_per_node=2)
     drawn = {}
@@ -103,7 +103,7 @@ def all_plans(ranks: int, nbytes: int) -> dict[str, str]:
 
 
 def timeline(found: Simulation) -> str:
-    """The messages of a simulation whose transfers were kept, by time."""
+    """Return a timeline of the messages of a simulation that recorded its transfers."""
     assert found.transfers is not None, "a timeline is drawn of messages"
     shown = _evenly(found.cluster.ranks, ROWS_DRAWN)
     rows = {rank: row for row, rank in enumerate(shown)}
@@ -131,9 +131,9 @@ def timeline(found: Simulation) -> str:
 
 
 def loads(found: Simulation) -> str:
-    """How busy the wires of a simulation were whose transfers were kept: of each port and uplink its share of the time.
+    """Return the busy share of each port and uplink in a simulation that recorded its transfers.
 
-    Of more ranks than can be told apart those are shown that are spread evenly over them.
+    With too many ranks, an evenly spaced selection is shown.
     """
     assert found.transfers is not None, "loads are drawn of messages"
     cluster, carried = found.cluster, _carried(found)
@@ -168,7 +168,7 @@ def loads(found: Simulation) -> str:
 
 
 def _carried(found: Simulation) -> Counter[tuple[str, int, int]]:
-    """Bytes by wire: ports of ranks and uplinks of racks, 0 out and 1 in."""
+    """Return the bytes by wire: ports of ranks and uplinks of racks; direction 0 is out, 1 is in."""
     carried: Counter[tuple[str, int, int]] = Counter()
     nodes, racks = found.cluster.nodes_by_rank, found.cluster.rack_numbers
     for each in found.transfers or ():
@@ -181,14 +181,14 @@ def _carried(found: Simulation) -> Counter[tuple[str, int, int]]:
 
 
 def racks(title: str, by_rack: Mapping[str, Sequence[tuple[str, str]]]) -> str:
-    """Racks and their hosts: a line from the core switch to each rack, and from a rack to each of its hosts.
+    """Draw racks and hosts: a line from the core switch to each rack, and from a rack to each of its hosts.
 
     Parameters
     ----------
     title
-        What stands above it.
+        Title above the picture.
     by_rack
-        Of each rack the names of its hosts, and what is told of each.
+        For each rack the names of its hosts, each with a description.
     """
     body: list[str] = []
     y = float(_TOP)
@@ -210,7 +210,7 @@ def racks(title: str, by_rack: Mapping[str, Sequence[tuple[str, str]]]) -> str:
 
 
 def line(x: float, y: float, to_x: float, to_y: float, kind: str) -> str:
-    """A line of a kind: a link's, or grid."""
+    """Return a line of a kind: a kind of link, or "grid"."""
     return f"<line class='{kind}' x1='{x:.1f}' y1='{y:.1f}' x2='{to_x:.1f}' y2='{to_y:.1f}'/>"
 
 
@@ -219,7 +219,7 @@ def _duration(seconds: float) -> str:
 
 
 def _evenly(count: int, most: int) -> list[int]:
-    """Numbers below `count`, as far apart as may be, the first and the last among them."""
+    """Return numbers below `count`, spaced as evenly as possible, including the first and the last."""
     if count <= most:
         return list(range(count))
     return [index * (count - 1) // (most - 1) for index in range(most)]
@@ -253,7 +253,7 @@ def _seconds(end_s: float, scale: float, height: float) -> str:
 
 
 def _round_step(least: float) -> float:
-    """The next of 1, 2, 5, 10 … that is no less."""
+    """Return the smallest of 1, 2, 5, 10 … that is not less than `least`."""
     power = 10.0
     while power > least:
         power /= 10
@@ -279,19 +279,19 @@ def _arrow(each: TransferTime) -> str:
 
 
 def text(x: float, y: float, told: str, anchor: str = "start", kind: str = "") -> str:
-    """A text, and attributes of it if any."""
+    """Return a text element with optional attributes."""
     return f"<text x='{x:.1f}' y='{y:.1f}' text-anchor='{anchor}'{kind}>{escape(told)}</text>"
 
 
 def title_width(title: str) -> float:
-    """How wide a picture must be for its title."""
+    """Return the minimum width of a picture with this title."""
     return _LEFT + 7.2 * len(title)
 
 
 def svg(
     width: float, height: float, title: str, body: Sequence[str], kinds: set[str] | frozenset[str] = frozenset()
 ) -> str:
-    """A picture of this size with a title, and a legend of kinds of links."""
+    """Return a picture of this size with a title, and a legend of kinds of links."""
     legend = []
     x = float(_LEFT)
     for kind in [kind for kind in KINDS if kind in kinds]:

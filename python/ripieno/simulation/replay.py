@@ -1,9 +1,9 @@
-"""A recorded job on another cluster: what it computed stays, its collectives are played there one after the other.
+"""Replay of a recorded job on another cluster: computing times stay, the collectives are simulated one after the other.
 
-A trace (`ripieno.flight.trace`) says when each rank began and ended each collective. A collective takes from the moment
-at which its last rank has come, or the one before is over, until its last rank leaves. What lies between two is
-computing. On the other cluster a vector has as many bytes as it had, and so has a rank's block of an allgather, gather
-or scatter, and all that a rank sends in an alltoall.
+A trace (`ripieno.flight.trace`) contains the begin and end of each collective on each rank. A collective lasts from the
+arrival of its last rank, or the end of the previous collective if later, until its last rank leaves. The time between
+collectives is computing. On the other cluster vectors keep their bytes. So do a rank's block of an allgather, gather or
+scatter, and the bytes that a rank sends in an alltoall.
 """
 
 from __future__ import annotations
@@ -21,11 +21,11 @@ from ripieno.simulation.cluster import Cluster
 from ripieno.simulation.simulate import simulate
 from ripieno.units import duration_text, size_text
 
-#: Bytes of a record are those of all blocks, bytes of a play those of one.
+#: Collectives whose recorded bytes count all blocks, while a simulation counts one block.
 OF_BLOCKS = ("allgather", "gather", "scatter")
-#: What depends on more than a trace has: who talks to whom, or which rows.
+#: Collectives that depend on data not in the trace, such as neighbours or rows.
 UNPLAYED = ("neighbour-exchange", "point-to-point")
-#: So many kinds of calls are played at most; each takes as long as `simulate`.
+#: Maximum number of distinct calls to simulate; each takes as long as `simulate`.
 KINDS_MAX = 10_000
 
 
@@ -36,15 +36,15 @@ class RecordedCall:
     Attributes
     ----------
     collective, algorithm
-        What ran.
+        The collective, and its algorithm.
     nbytes
-        As the simulator counts them.
+        Bytes, as the simulator counts them.
     is_played
-        Whether it can be: all ranks took part, and its plans follow from what the trace says.
+        Whether it can be simulated: all ranks took part, and the trace determines its plans.
     computing_s
-        Since the one before it, until its last rank had come.
+        Seconds from the previous collective until the arrival of its last rank.
     seconds
-        From then on until its last rank left.
+        Seconds from then until its last rank left.
     """
 
     collective: str
@@ -57,7 +57,7 @@ class RecordedCall:
 
 @dataclass(frozen=True)
 class ReplayRow:
-    """All calls of a kind, in seconds; what could not be played counts as recorded."""
+    """All calls of a kind, in seconds. Calls that cannot be simulated keep their recorded times."""
 
     collective: str
     nbytes: int
@@ -75,15 +75,15 @@ class Replay:
     Attributes
     ----------
     cluster
-        Where.
+        The modelled cluster.
     ranks
-        How many there were.
+        Number of ranks.
     computing_s
-        Between collectives, as recorded.
+        Recorded seconds between collectives.
     compute
-        How many times as long that takes there.
+        Factor by which computing takes longer there.
     rows
-        The kinds of collectives, those first that take longest there.
+        The kinds of collectives, the longest there first.
     """
 
     cluster: Cluster
@@ -94,16 +94,16 @@ class Replay:
 
     @property
     def recorded_s(self) -> float:
-        """Of the whole job, as far as it is recorded."""
+        """Return the recorded seconds of the whole job."""
         return self.computing_s + sum(row.recorded_s for row in self.rows)
 
     @property
     def seconds(self) -> float:
-        """Of the whole job there."""
+        """Return the seconds of the whole job on the other cluster."""
         return self.compute * self.computing_s + sum(row.simulated_s for row in self.rows)
 
     def as_json(self) -> dict[str, Any]:
-        """Everything but the cluster as JSON has it."""
+        """Return all fields but the cluster as JSON values."""
         return {
             "recorded_ranks": self.ranks,
             "ranks": self.cluster.ranks,
@@ -147,18 +147,18 @@ def replay(
     Parameters
     ----------
     calls, ranks
-        As `read` gives them.
+        Results of `read`.
     cluster
-        Where.
+        The modelled cluster.
     compute
-        How many times as long computing takes there: 1 if every rank has as much to do as it had.
+        Factor by which computing takes longer there: 1 if every rank keeps its work.
     as_recorded
-        Whether algorithms are those of the trace; else those that run there by default.
+        Whether to use the algorithms of the trace instead of the defaults there.
 
     Raises
     ------
     InputError
-        If computing takes negative time, or the cluster cannot run it.
+        If computing takes negative time, or the cluster cannot run the job.
     """
     if not 0 <= compute < float("inf"):
         raise InputError(f"compute={compute!r}: expected 0 or more")
@@ -187,12 +187,12 @@ def replay(
 
 
 def read(path: Path) -> tuple[list[RecordedCall], int]:
-    """The collectives of a trace in the order in which they ended, and how many ranks there were.
+    """Read the collectives of a trace in the order of their ends, and the number of ranks.
 
     Raises
     ------
     InputError
-        If there is no such file, or it holds no trace, or none in which anything was timed.
+        If the file does not exist, holds no trace, or its trace has no times.
     """
     try:
         return calls_of(json.loads(path.read_text("utf-8")))
@@ -203,7 +203,7 @@ def read(path: Path) -> tuple[list[RecordedCall], int]:
 
 
 def calls_of(trace: Mapping[str, Any]) -> tuple[list[RecordedCall], int]:
-    """The same of a trace that has been read."""
+    """Return the collectives, and the number of ranks, of a trace in memory."""
     events = trace["traceEvents"]
     rank_of = {event["tid"]: _rank(event) for event in events if event["name"] == "thread_name"}
     met: dict[tuple[int, int, str], list[dict[str, Any]]] = {}
@@ -236,7 +236,7 @@ def _end_us(events: Iterable[Mapping[str, Any]]) -> float:
 
 
 def _rank(event: Mapping[str, Any]) -> int:
-    """The rank of a track, which is called ``rank 3`` or ``rank 3, in flight beside 1``."""
+    """Return the rank of a track, which is called ``rank 3`` or ``rank 3, in flight beside 1``."""
     return int(event["args"]["name"].split(",")[0].removeprefix("rank "))
 
 

@@ -1,4 +1,4 @@
-"""A table or figure of a paper beside its simulation."""
+"""Tables and figures of papers beside their simulation."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from ripieno.simulation.simulate import simulate
 
 @dataclass(frozen=True)
 class FigureRow:
-    """One figure: what it is of, what the paper prints, and what the simulation says, in seconds or as a ratio."""
+    """One value: its label, the printed and the simulated number, in seconds or as a ratio."""
 
     of: str
     printed: float | None
@@ -25,12 +25,12 @@ class FigureRow:
 
     @property
     def deviation(self) -> float | None:
-        """By which part the simulation is off."""
+        """Return the relative deviation of the simulation."""
         return None if self.printed is None else self.simulated / self.printed - 1
 
     @property
     def cells(self) -> tuple[str, str, str]:
-        """What is printed, simulated, and off, for people."""
+        """Return the printed value, the simulated value and the deviation as text."""
         printed = "" if self.printed is None else f"{self.printed:g}"
         off = "" if self.deviation is None else f"{self.deviation:+.1%}"
         return printed, f"{self.simulated:.4g}", off
@@ -47,12 +47,12 @@ class Reproduction:
     remarks: Sequence[str]
 
     def as_json(self) -> dict[str, Any]:
-        """Everything as JSON has it."""
+        """Return all fields as JSON values."""
         rows = [{**asdict(row), "deviation": row.deviation} for row in self.rows]
         return {"name": self.name, "title": self.title, "unit": self.unit, "rows": rows, "remarks": [*self.remarks]}
 
     def as_markdown(self) -> str:
-        """A section of a page."""
+        """Return a Markdown section."""
         lines = [f"## {self.name}", "", f"{self.title}.", ""]
         lines += [f"| | paper [{self.unit}] | simulated [{self.unit}] | off by |", "|---|---|---|---|"]
         lines += [f"| {' | '.join((row.of, *row.cells))} |" for row in self.rows]
@@ -75,12 +75,12 @@ class Reproduction:
 
 
 def _item(remark: str) -> str:
-    """A remark in a list, in lines as wide as others."""
+    """Return a remark as a list item, wrapped to the width of the page."""
     return textwrap.fill(remark, 120, initial_indent="- ", subsequent_indent="  ", break_on_hyphens=False)
 
 
 def seconds_of(algorithm: str, cluster: Cluster, nbytes: float, collective: str = "broadcast") -> float:
-    """How long a collective takes by an algorithm."""
+    """Return the seconds of a collective with an algorithm."""
     seconds = simulate(collective, cluster, nbytes=int(nbytes), algorithm=algorithm).seconds
     assert seconds is not None, "nothing goes wrong on these clusters"
     return seconds

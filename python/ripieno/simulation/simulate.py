@@ -1,4 +1,4 @@
-"""A collective on a modelled cluster: when it ends, what each kind of link carries, every message."""
+"""Simulation of a collective on a modelled cluster: end times, bytes per kind of link, and every message."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ BYTES_MAX = 1 << 50
 
 
 class TransferTime(NamedTuple):
-    """A message that arrived, and how its ends are connected: "memory", "cable" or "uplink"."""
+    """A message that arrived, and the kind of link between its ends: "memory", "cable" or "uplink"."""
 
     sender: int
     receiver: int
@@ -26,30 +26,30 @@ class TransferTime(NamedTuple):
 
 @dataclass(frozen=True)
 class Simulation:
-    """What came of a collective on a modelled cluster.
+    """The outcome of a collective on a modelled cluster.
 
     Attributes
     ----------
     collective, algorithm
-        What ran.
+        The collective, and its algorithm.
     nbytes
-        Of the vector; of a rank's block for allgather, gather and scatter; all that a rank sends for alltoall.
+        Bytes of the vector; of a rank's block for allgather, gather and scatter; sent by a rank for alltoall.
     cluster
-        Where.
+        The modelled cluster.
     seconds
-        When the last rank was done; None if one never was.
+        Time at which the last rank finished; None if a rank never did.
     finish_s
-        The same of every rank.
+        Finish time of every rank.
     bytes
-        What messages carried in all, by the kind of link: "memory", "cable" or "uplink".
+        Total bytes of messages, by the kind of link: "memory", "cable" or "uplink".
     busiest
-        The wire that was busy longest, its bytes, and its seconds.
+        The wire with the longest busy time, its bytes, and its seconds.
     message_count
-        How many messages arrived.
+        Number of messages that arrived.
     transfers
-        These, in the order in which they arrived, if they were asked for.
+        The messages in order of arrival, if requested.
     left_out
-        If `algorithm` stands in for the usual one: each algorithm whose plans are too large to be played, and about how
+        If `algorithm` replaces the default: each algorithm with plans too large to be played, and about how
         many operations they have.
     """
 
@@ -67,11 +67,11 @@ class Simulation:
 
     @property
     def unfinished(self) -> list[int]:
-        """Ranks that are never done."""
+        """Return the ranks that never finish."""
         return [rank for rank, finish_s in enumerate(self.finish_s) if finish_s is None]
 
     def as_json(self) -> dict[str, Any]:
-        """Everything but the cluster as JSON has it."""
+        """Return all fields but the cluster as JSON values."""
         busiest = None
         if self.busiest is not None:
             busiest = dict(zip(("wire", "bytes", "seconds"), self.busiest, strict=True))
@@ -132,21 +132,21 @@ def simulate(
     collective
         "broadcast", "allreduce" and so on.
     cluster
-        Where.
+        The modelled cluster.
     nbytes
-        Of the vector; of a rank's block for allgather, gather and scatter; all that a rank sends for alltoall.
+        Bytes of the vector; of a rank's block for allgather, gather and scatter; sent by a rank for alltoall.
     algorithm
-        As calls name it, such as "chain" or "chain\\@random:7"; by default the one that would run. If its plans are too
+        Name as in calls, such as "chain" or "chain\\@random:7"; by default the one that would run. If its plans are too
         large, the algorithm with the least price among those that fit.
     root
-        Of a collective that has one.
+        Root of a rooted collective.
     transfers
-        Whether every message is kept.
+        Whether to record every message.
 
     Raises
     ------
     InputError
-        If there is no such collective, algorithm or root, or more operations than memory has room for.
+        If the collective, algorithm or root does not exist, or the operations exceed the memory.
     """
     whole("nbytes", nbytes, 0, BYTES_MAX)
     whole("root", root, 0, cluster.ranks - 1)

@@ -1,4 +1,4 @@
-"""The broadcasts of the report on Spark by today's machines, at the report's scale.
+"""The broadcasts of the report on Spark, simulated with the current state machines at the report's scale.
 
 Source: Chowdhury, "Performance and scalability of broadcast in Spark", UC Berkeley 2010: figures 6 to 9, table 1,
 sections 4 and 5.
@@ -14,10 +14,10 @@ from ripieno.simulation.reproduction import FigureRow, Reproduction
 from ripieno.simulation.spark_report import BLOCK_BYTES, MB, POINT_TO_POINT_BITS_PER_S
 
 GB = 1000 * MB
-#: A word between two machines of that cloud. The report has no such figure.
+#: Latency of a message between two machines of that cloud: an assumption, the report has no such figure.
 ALPHA_S = 0.5e-3
 NODES = (1, 5, 10, 20, 30, 40, 60)
-#: Section 5.3.1: a piece of BitTorrent by default.
+#: Section 5.3.1: default piece size of BitTorrent.
 PIECE_BYTES = 256 << 10
 #: Seconds for 1 GB to 40 nodes.
 TABLE_1 = {"csb-llcf": 53, "bittorrent": 90}
@@ -30,7 +30,7 @@ _CLUSTER = (
 
 
 def seconds_to_nodes(algorithm: str, nodes: int, nbytes: int, block_bytes: int = BLOCK_BYTES) -> float:
-    """Of a broadcast from a master to so many nodes, by the machines that go on when ranks fail."""
+    """Return the seconds of a fault-tolerant broadcast from a master to this number of nodes."""
     cluster = Cluster(
         nodes=nodes + 1,
         rate_bits_per_s=POINT_TO_POINT_BITS_PER_S,
@@ -50,7 +50,7 @@ def _growth(algorithm: str, sizes: Sequence[int], block_bytes: int = BLOCK_BYTES
 
 
 def spark_table_1() -> Reproduction:
-    """The mechanisms of broadcast, 1 GB to 40 nodes."""
+    """Return the mechanisms of broadcast, 1 GB to 40 nodes."""
     rows = [
         FigureRow(NAMES[algorithm], TABLE_1.get(algorithm), seconds_to_nodes(algorithm, SUMMED_UP_NODES, GB))
         for algorithm in NAMES
@@ -72,7 +72,7 @@ def spark_table_1() -> Reproduction:
 
 
 def spark_figure_6() -> Reproduction:
-    """CSB of 1 GB to 30 nodes in blocks of different sizes."""
+    """Return CSB of 1 GB to 30 nodes by block size."""
     rows = [
         FigureRow(f"blocks of {kib / 1024:g} MiB", None, seconds_to_nodes("csb-llcf", 30, GB, kib << 10))
         for kib in (256, 512, 1024, 2048, 4096, 8192, 16384, 32768, 65536)
@@ -92,7 +92,7 @@ def spark_figure_6() -> Reproduction:
 
 
 def spark_figure_7() -> Reproduction:
-    """How CSB grows with the nodes."""
+    """Return the time of CSB by the number of nodes."""
     return Reproduction(
         "spark-figure-7",
         "Spark, figure 7: chained streaming broadcast (CSB) to 1 to 60 nodes in blocks of 4 MB",
@@ -108,7 +108,7 @@ def spark_figure_7() -> Reproduction:
 
 
 def spark_figure_8() -> Reproduction:
-    """How BitTorrent with its default pieces grows with the nodes."""
+    """Return the time of BitTorrent with its default pieces by the number of nodes."""
     return Reproduction(
         "spark-figure-8",
         "Spark, figure 8: BitTorrent with pieces of 256 KB to 1 to 60 nodes",
@@ -124,7 +124,7 @@ def spark_figure_8() -> Reproduction:
 
 
 def spark_figure_9() -> Reproduction:
-    """How BitTorrent as modified for a data center grows with the nodes."""
+    """Return the time of BitTorrent, modified for a data center, by the number of nodes."""
     return Reproduction(
         "spark-figure-9",
         "Spark, figure 9: modified BitTorrent (BTB, pieces of 4 MB, 8 uploads) to 1 to 60 nodes",

@@ -1,4 +1,4 @@
-"""Computation and communication of the iterations of alternating least squares in Spark, by the way it broadcasts.
+"""Computation and communication of the iterations of alternating least squares in Spark, by broadcast mechanism.
 
 Source: Chowdhury, "Performance and scalability of broadcast in Spark", UC Berkeley 2010: figures 4 and 5, table 2,
 sections 3, 5.1, 5.2 and 6.1.
@@ -10,13 +10,13 @@ from ripieno.simulation.cluster import Cluster
 from ripieno.simulation.reproduction import FigureRow, Reproduction, seconds_of
 
 MB = 10**6
-#: By nodes: seconds of computation and of broadcast, in the first iteration of the job with k = 25.
+#: Seconds of computation and of broadcast by nodes, in the first iteration of the job with k = 25.
 TABLE_2 = {1: (82, 9), 5: (24, 19), 10: (19, 15), 20: (18, 17), 30: (21, 19), 40: (16, 20)}
-#: What the first iteration broadcasts, and later ones of the job with ratings of films.
+#: Bytes broadcast in the first iteration, and in later ones of the job with ratings of films.
 FIRST_BYTES, LATER_BYTES = 600 * MB, 230 * MB
-#: Section 5.2: what the chained streaming broadcast passes on at once.
+#: Section 5.2: the block that the chained streaming broadcast relays at once.
 BLOCK_BYTES = 4 << 20
-#: Section 4: what a connection between two machines of that cloud carries, 550 to 600 Mbit/s.
+#: Section 4: rate of a connection between two machines of that cloud, 550 to 600 Mbit/s.
 POINT_TO_POINT_BITS_PER_S = 575e6
 WAYS = {
     "flat": "from one place",
@@ -27,14 +27,14 @@ WAYS = {
 
 
 def _cloud(nodes: int, rate_bits_per_s: float) -> Cluster:
-    """A master and so many nodes."""
+    """Return a master and this number of nodes."""
     return Cluster(
         nodes=nodes + 1, rate_bits_per_s=rate_bits_per_s, alpha_s=0.0, segment_bytes=BLOCK_BYTES, relay_bytes=None
     )
 
 
 def spark_table_2() -> Reproduction:
-    """Computation and broadcast in the first iteration of ALS on 1 to 40 nodes."""
+    """Return computation and broadcast in the first iteration of ALS on 1 to 40 nodes."""
     rate_bits_per_s = 8 * FIRST_BYTES / TABLE_2[1][1]
     rows = []
     for algorithm in ("binary", "chain"):
@@ -64,7 +64,7 @@ def spark_table_2() -> Reproduction:
 
 
 def spark_figure_4() -> Reproduction:
-    """How broadcasts of 230 MB grow with the nodes, by the way they are made."""
+    """Return broadcasts of 230 MB by the number of nodes and by mechanism."""
     rows = [
         FigureRow(
             f"{way}, {nodes} nodes", None, seconds_of(algorithm, _cloud(nodes, POINT_TO_POINT_BITS_PER_S), LATER_BYTES)
@@ -88,15 +88,15 @@ def spark_figure_4() -> Reproduction:
     )
 
 
-#: Of a file in HDFS: copies, each on a machine of its own.
+#: Copies of a file in HDFS, each on a different machine.
 COPIES = 3
 
 
 def spark_figure_5() -> Reproduction:
-    """Broadcast through a shared file system, by the number of nodes that read."""
+    """Return broadcasts through a shared file system by the number of reading nodes."""
     rows = []
     for nodes in (5, 10, 20, 40, 60, 80, 100):
-        # Each copy is read by a third of the nodes.
+        # A third of the nodes reads each copy.
         readers = -(-nodes // COPIES)
         seconds = seconds_of("flat", _cloud(readers, POINT_TO_POINT_BITS_PER_S), LATER_BYTES)
         rows.append(FigureRow(f"{nodes} nodes", None, seconds))

@@ -1,4 +1,4 @@
-"""The strategies of broadcast variables beside each other: when all ask at once, and when one receiver is slow."""
+"""Comparison of the strategies of broadcast variables: all receivers ask at once, and one receiver is slow."""
 
 from __future__ import annotations
 
@@ -12,24 +12,24 @@ from ripieno.simulation.cluster import Cluster
 from ripieno.simulation.distribution import distribute
 from ripieno.units import bytes_text, duration_text, size_text
 
-#: The slow receiver has this share of the rate.
+#: Fraction of the rate that the slow receiver has.
 SLOW_SHARE = 0.2
 
 
 @dataclass(frozen=True)
 class StrategyTimes:
-    """One strategy.
+    """Times of one strategy.
 
     Attributes
     ----------
     strategy
         Its name.
     at_once_s
-        Until all have the value if all ask at once.
+        Seconds until all have the value if all ask at once.
     beside_slow_s
-        The same, of all others, if the receiver in the middle has a fifth of the rate.
+        Seconds until all other receivers have the value if the middle receiver has a fifth of the rate.
     most_sent_bytes
-        The most that a rank sends, if all ask at once.
+        Maximum bytes that a rank sends if all ask at once.
     """
 
     strategy: str
@@ -40,14 +40,14 @@ class StrategyTimes:
 
 @dataclass(frozen=True)
 class StrategyExplanation:
-    """All strategies, the fastest for a gang that asks at once first.
+    """All strategies, ordered by the time for a gang that asks at once.
 
     Attributes
     ----------
     nbytes, cluster
-        What is given out, and where.
+        Length of the value, and the modelled cluster.
     strategies
-        Every one.
+        Times of all strategies.
     """
 
     nbytes: int
@@ -56,7 +56,7 @@ class StrategyExplanation:
 
     @property
     def why(self) -> str:
-        """What runs by default for whom, and what the other one would take there."""
+        """Return a text: the default strategy for each kind of receiver, and the time of the alternative."""
         by_name = {each.strategy: each for each in self.strategies}
         gang, others = by_name[AUTO_AT_ONCE], by_name[AUTO_WHEN_NEEDED]
         once = f"{duration_text(gang.at_once_s)}, with {others.strategy} {_times(others.at_once_s, gang.at_once_s)}"
@@ -70,7 +70,7 @@ class StrategyExplanation:
         )
 
     def as_json(self) -> dict[str, Any]:
-        """Everything but the cluster as JSON has it."""
+        """Return all fields but the cluster as JSON values."""
         return {
             "collective": "broadcast",
             "nbytes": self.nbytes,
@@ -106,16 +106,16 @@ def explain_strategies(cluster: Cluster, *, nbytes: int, root: int = 0) -> Strat
     Parameters
     ----------
     cluster
-        Where; a rank per node.
+        The modelled cluster, with one rank per node.
     nbytes
-        Of the value, at least 1.
+        Bytes of the value, at least 1.
     root
-        Who has it.
+        Rank that has the value.
 
     Raises
     ------
     InputError
-        There are fewer than three ranks or no bytes, or nodes have several ranks.
+        If the cluster has fewer than three ranks or several ranks per node, or `nbytes` is 0.
     """
     if cluster.ranks < 3 or cluster.ranks != cluster.nodes or nbytes < 1:
         raise InputError("strategies: expected a byte or more, and three ranks or more, of which each has a node")

@@ -1,8 +1,8 @@
-"""Pictures of a dynamic broadcast, as SVG: who got which block from whom and when, and how fast each host got them.
+"""Pictures of a dynamic broadcast as SVG: sender, receiver and time of each block, and the rate of each host.
 
-A row per rank. In it a bar for each block, in the colour of its sender, blocks that came at the same time one below the
-other. Under the bars the rate at which bytes came, as a share of the highest. Beside the name of a rank its colour, and
-beside the rows a field per sender and receiver: the darker, the more bytes went so.
+Each rank has a row with a bar for each block, in the colour of the block's sender. Blocks that arrive at the same time
+are stacked. Below the bars stands the receive rate, relative to the highest. Beside the name of a rank stands its
+colour. A matrix beside the rows has a field per sender and receiver: darker means more bytes.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from html import escape
 from ripieno.simulation.distribution import Distribution, RankEnd, SimulatedFetch
 from ripieno.units import bytes_text, duration_text, size_text, unit_of
 
-#: More rows or bars show nothing more.
+#: Limits of rows and bars: more are not distinguishable.
 ROWS_DRAWN, FETCHES_DRAWN = 64, 40_000
 
 _LEFT, _TOP, _BOTTOM, _GAP = 64, 48, 40, 48
@@ -37,14 +37,14 @@ _STYLE = """
 
 
 def swarm(found: Distribution) -> str:
-    """The fetches of a distribution that kept them, by time, and the bytes between any two ranks."""
+    """Return a picture of recorded fetches: fetches by time, and bytes between all pairs of ranks."""
     assert found.fetches is not None, "a picture is drawn of fetches"
     title = f"broadcast of {size_text(found.nbytes)} by {found.algorithm}, {found.cluster}"
     return draw(title, found.fetches, found.ends, found.seconds)
 
 
 def draw(title: str, fetches: Sequence[SimulatedFetch], ends: Sequence[RankEnd], seconds: float) -> str:
-    """Fetches by time, and the bytes between any two ranks; `ends` has all ranks, `seconds` the last end."""
+    """Draw fetches by time, and bytes between all pairs of ranks; `ends` has all ranks, `seconds` is the last end."""
     count = len(ends)
     shown = list(range(count)) if count <= ROWS_DRAWN else [row * (count - 1) // (ROWS_DRAWN - 1) for row in range(64)]
     rows = {rank: row for row, rank in enumerate(shown)}
@@ -90,7 +90,7 @@ def draw(title: str, fetches: Sequence[SimulatedFetch], ends: Sequence[RankEnd],
 
 
 def _lanes(fetches: Sequence[SimulatedFetch]) -> list[list[SimulatedFetch]]:
-    """As few lists as may be, in none of which two overlap: each fetch goes to the first that is free."""
+    """Return as few lists as possible without overlaps in a list: each fetch is appended to the first free one."""
     lanes: list[list[SimulatedFetch]] = []
     for fetch in sorted(fetches, key=lambda fetch: fetch.start_s):
         free = next((lane for lane in lanes if lane[-1].end_s <= fetch.start_s), None)
@@ -114,12 +114,12 @@ def _bar(fetch: SimulatedFetch, top: float, height: float, scale: float) -> str:
 
 
 def _colour(rank: int) -> str:
-    """Neighbouring ranks have colours far apart: the root's is the ink's."""
+    """Return a colour; neighbouring ranks have distant colours, and the root has the ink's."""
     return "var(--ink)" if rank == 0 else f"hsl({rank * 137.508 % 360:.0f} 62% 52%)"
 
 
 def _rates(fetches: Sequence[SimulatedFetch], end_s: float) -> list[float]:
-    """Bytes per second that came in each of the steps of the whole time."""
+    """Return the received bytes per second in each time step."""
     step_s = end_s / _STEPS
     values = [0.0] * _STEPS
     for fetch in fetches:
@@ -145,7 +145,7 @@ def _area(values: Sequence[float], base: float, highest: float) -> str:
 
 
 def _fields(fetches: Sequence[SimulatedFetch], shown: Sequence[int], left: float) -> str:
-    """From whom (across) each rank (down) got how much."""
+    """Return the matrix of bytes by sender (across) and receiver (down)."""
     sums: defaultdict[tuple[int, int], int] = defaultdict(int)
     for fetch in fetches:
         sums[fetch.sender, fetch.receiver] += fetch.size_bytes

@@ -1,4 +1,4 @@
-"""Broadcasts of the Twister paper on its cluster, beside what it prints.
+"""Broadcasts of the Twister paper on its cluster, beside the printed values.
 
 Source: Zhang and Qiu, "Clustering social images with MapReduce and high performance collective communication"
 (Twister): tables 5 and 8, figures 4 and 6, sections 4.6, 6.1 and 6.2.
@@ -13,9 +13,9 @@ from ripieno.simulation.cluster import Cluster
 from ripieno.simulation.reproduction import FigureRow, Reproduction, seconds_of
 
 GB = 10**9
-#: Java's socket buffer on that cluster (section 4.6): what a daemon passes on at once.
+#: Java's socket buffer on that cluster (section 4.6): the bytes that a daemon relays at once.
 SOCKET_BUFFER_BYTES = 128 << 10
-#: Nodes, and the switches that they stand under (section 6.2).
+#: Number of switches by nodes (section 6.2).
 SWITCHES = {1: 1, 25: 1, 50: 2, 75: 3, 100: 4, 125: 5, 150: 5}
 UPLINK_BITS_PER_S = 10e9
 
@@ -35,9 +35,9 @@ TABLE_5 = {1: 11.4, 25: 20.57, 50: 20.62, 75: 20.68, 100: 20.79, 125: 21.2}
 
 
 def _polar_grid(nodes: int, seconds_of_a_gb: float, *, core_bits_per_s: float | None = None) -> Cluster:
-    """PolarGrid: the driver and so many nodes, whose cables carry a GB in the seconds that the paper has for one."""
+    """Return PolarGrid: the driver and the nodes, with the cable rate derived from the paper's seconds for one GB."""
     switches = SWITCHES[nodes]
-    # The driver stands under the first switch.
+    # The driver is connected to the first switch.
     racks = [0, *(node * switches // nodes for node in range(nodes))]
     return Cluster(
         nodes=nodes + 1,
@@ -52,7 +52,7 @@ def _polar_grid(nodes: int, seconds_of_a_gb: float, *, core_bits_per_s: float | 
 
 
 def twister_table_8() -> Reproduction:
-    """Chain and simple broadcast of 0.5 to 2 GB to 1 to 150 nodes."""
+    """Return chain and simple broadcast of 0.5 to 2 GB to 1 to 150 nodes."""
     names = {"chain": "chain", "flat": "simple"}
     rows = []
     for algorithm, by_size in TABLE_8.items():
@@ -80,7 +80,7 @@ def twister_table_8() -> Reproduction:
 
 
 def twister_table_5() -> Reproduction:
-    """Scatter-allgather-bucket broadcast of 1 GB to 1 to 125 nodes."""
+    """Return scatter-allgather-bucket broadcast of 1 GB to 1 to 125 nodes."""
     rows = []
     for nodes, seconds in TABLE_5.items():
         cluster = _polar_grid(nodes, TABLE_5[1])
@@ -101,7 +101,7 @@ def twister_table_5() -> Reproduction:
 
 
 def twister_figure_4() -> Reproduction:
-    """The chain beside what MPI_Bcast may have run."""
+    """Return the chain beside the likely algorithms of MPI_Bcast."""
     ways = {"chain": "a chain in segments", "binary": "a binary tree", "scatter-allgather": "scatter and allgather"}
     rows = []
     for nodes in (25, 75, 150):
@@ -129,7 +129,7 @@ def twister_figure_4() -> Reproduction:
 
 
 def twister_figure_6() -> Reproduction:
-    """The chain in the order of switches against random orders."""
+    """Return the chain in the order of switches against random orders."""
     rows = []
     for core_bits_per_s, where in ((None, "uplinks alone"), (20e9, "a core of 20 Gbit/s")):
         for nodes in list(SWITCHES)[1:]:

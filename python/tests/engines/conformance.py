@@ -1,4 +1,4 @@
-"""The engines that the conformance suite runs on, each behind the same few words."""
+"""The engines of the conformance suite, behind a common interface."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from spark_sessions import CLUSTER
 for _module in (conformance_programs, strikes, watching):
     cloudpickle.register_pickle_by_value(_module)
 
-#: By the name of the fixture that starts it ("local" has none): what `ripieno.launch` is told.
+#: Options of `ripieno.launch` by the name of the engine's fixture ("local" has no fixture).
 ENGINES: dict[str, Callable[[Any], dict[str, Any]]] = {
     "local": lambda _: {"engine": "local"},
     "dask_client": lambda client: {"engine": "dask", "client": client},
@@ -33,7 +33,7 @@ ENGINES: dict[str, Callable[[Any], dict[str, Any]]] = {
     "hydra": lambda command: {"engine": "mpirun", "command": command, "slots": SLOTS},
 }
 NEW_SESSION = f"__import__('spark_sessions').Sessions().of({CLUSTER!r})"
-#: By the same names: what another process tells it, as a Python expression. A session of Spark is one process's own.
+#: The same options from another process, as Python expressions by fixture name. A Spark session belongs to one process.
 DRIVERS: dict[str, Callable[[Any], str]] = {
     "local": lambda _: repr({"engine": "local"}),
     "dask_client": lambda client: repr({"engine": "dask", "address": client.scheduler.address}),
@@ -43,8 +43,8 @@ DRIVERS: dict[str, Callable[[Any], str]] = {
     "open_mpi": lambda command: repr({"engine": "mpirun", "command": command, "slots": SLOTS}),
     "hydra": lambda command: repr({"engine": "mpirun", "command": command, "slots": SLOTS}),
 }
-#: One of each kind: processes of its own, tasks of a running cluster, processes of another launcher. The whole suite
-#: runs on these. On others it is the tests that are marked `every_engine`, and all of them in `make test-all`.
+#: One engine of each kind: its own processes, tasks of a running cluster, processes of another launcher. The whole
+#: suite runs on these. The others run the tests marked `every_engine`, and in `make test-all` all tests.
 WHOLE_SUITE = ("local", "dask_client", "open_mpi")
 # Slots of every engine here.
 SLOTS = 4
@@ -52,18 +52,18 @@ SLOTS = 4
 
 @dataclass
 class EngineStanding:
-    """A running job of an engine, for one test after the other; a new one once a test has ended it.
+    """A running job of an engine, shared by successive tests and restarted after a test has ended it.
 
     Attributes
     ----------
     name : str
         The fixture of the engine.
     options : dict
-        What `ripieno.launch` is told.
+        Options of `ripieno.launch`.
     driver : str, optional
-        What another process tells it.
+        Options for another process, as a Python expression.
     events : list of dict
-        What the ranks of the job have emitted.
+        Events emitted by the ranks of the job.
     """
 
     name: str
@@ -74,22 +74,22 @@ class EngineStanding:
 
     @property
     def knows_others(self) -> bool:
-        """Whether the engine counts the slots that other jobs have; MPI launchers know of their own only."""
+        """Return whether the engine counts the slots of other jobs; MPI launchers only know their own."""
         return self.name not in ("open_mpi", "hydra")
 
     def launch(self, workers: int, **options: Any) -> rp.Job:
-        """Another job, for the caller to close."""
+        """Launch another job, which the caller closes."""
         return rp.launch(workers=workers, threads=1, **self.options, **options)
 
     def job(self) -> rp.Job:
-        """The job, with a rank in every slot."""
+        """Return the job, with a rank in every slot."""
         if self._job is None or self._job.over:
             self._job = self.launch(SLOTS, on_event=self.events.append)
         self.events.clear()
         return self._job
 
     def works(self) -> bool:
-        """Whether the ranks of the job, started for this if need be, compute the right thing together."""
+        """Return whether the ranks of the job compute a correct result together. Starts the job if necessary."""
         rows = self.job().run(conformance_programs.summed, 1000)
         return rows == [(rank, SLOTS, True) for rank in range(SLOTS)]
 
@@ -101,7 +101,7 @@ class EngineStanding:
 
 
 def held_here() -> dict[str, int]:
-    """Threads, sockets and child processes of this process."""
+    """Return the numbers of threads, sockets and child processes of this process."""
     return {
         "threads": threading.active_count(),
         "sockets": conformance_programs.held(None)["sockets"],

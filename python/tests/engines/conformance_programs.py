@@ -1,4 +1,4 @@
-"""What ranks run to show that an engine keeps its promises. Travels by value: no engine needs this file."""
+"""Rank programs that test the guarantees of an engine. They are pickled by value: no engine needs this file."""
 
 from __future__ import annotations
 
@@ -16,14 +16,14 @@ import numpy as np
 import ripieno as rp
 from strikes import strike_once
 
-# So long that whoever waits for it has lost.
+# Longer than any test waits.
 NEVER_S = 600.0
 # Long enough for a peer to have failed meanwhile.
 AWHILE_S = 0.3
 
 
 class Wrong(Exception):
-    """What a program of the user's raises: an exception of its own that takes more than a message."""
+    """A user-defined exception with more arguments than a message."""
 
     def __init__(self, rank: int, why: str) -> None:
         super().__init__(rank, why)
@@ -31,7 +31,7 @@ class Wrong(Exception):
 
 
 def summed(comm, element_count: int) -> tuple[int, int, bool]:
-    """Rank, world size, and whether the sum of all ranks' vectors is right in every element."""
+    """Return rank, world size, and whether every element of the sum of all ranks' vectors is correct."""
     vector = np.arange(element_count, dtype=np.float64) + comm.rank
     total = comm.allreduce(vector)
     expected = comm.world_size * np.arange(element_count) + sum(range(comm.world_size))
@@ -39,7 +39,7 @@ def summed(comm, element_count: int) -> tuple[int, int, bool]:
 
 
 def fail(comm, culprit: int, how: str, others: str) -> None:
-    """Rank `culprit` fails, and emits the time of it, while all others are where `others` says."""
+    """Rank `culprit` fails and emits the time of the failure, while the others are in the state `others`."""
     pause = threading.Event()
     if comm.rank == culprit:
         for peer in range(comm.world_size):
@@ -56,13 +56,13 @@ def fail(comm, culprit: int, how: str, others: str) -> None:
 
 
 def sum_and_strike(comm, folder: Path) -> int:
-    """How many ranks there are; rank 1 has been killed before, once."""
+    """Return the number of ranks. In the first run rank 1 is killed before."""
     strike_once(comm, folder, (1,))
     return comm.allreduce(1)
 
 
 def fit_and_strike(comm, folder: Path, rows: np.ndarray) -> tuple[int | None, np.ndarray]:
-    """A fit that is kept after each iteration, in the fourth of which rank 0 has been killed, once."""
+    """Run a fit that checkpoints each iteration. In the fourth iteration of the first run rank 0 is killed."""
 
     def strike(event: dict[str, Any]) -> None:
         mark = folder / "struck"
@@ -90,7 +90,7 @@ def _exit(comm) -> None:
 def _stop(comm) -> None:
     comm.emit({"stands still": os.getpid()})
     os.kill(os.getpid(), signal.SIGSTOP)
-    # Other threads may be stopped before this one is.
+    # Other threads may be stopped before this one.
     threading.Event().wait(NEVER_S)
 
 
@@ -98,18 +98,18 @@ FAILURES: dict[str, Callable[[Any], None]] = {"raise": _raise, "kill": _kill, "e
 
 
 def many_sums(comm, job: int, round_count: int) -> list[float]:
-    """Sums that only ranks of this job can give."""
+    """Return sums that only ranks of this job can produce."""
     return [float(comm.allreduce(np.full(1000, 1000.0**job + round))[0]) for round in range(round_count)]
 
 
 def told_and_returned(comm, array: np.ndarray) -> tuple[str, np.ndarray | None]:
-    """A digest of the argument on every rank; from the last rank the whole array, doubled."""
+    """Return a digest of the argument on every rank, and from the last rank the whole array, doubled."""
     digest = hashlib.sha256(np.ascontiguousarray(array)).hexdigest()
     return digest, array * 2 if comm.rank == comm.world_size - 1 else None
 
 
 def counted(comm) -> int:
-    """How many times this rank has run this in this job."""
+    """Return the number of times that this rank has run this function in this job."""
     comm.kept["runs"] = comm.kept.get("runs", 0) + 1
     return comm.kept["runs"]
 
@@ -120,7 +120,7 @@ def emit(comm, count: int) -> None:
 
 
 def print_much(comm, line_count: int) -> float:
-    """Text to both outputs, past the layers of Python too, between collectives."""
+    """Print text to both outputs, also below Python's layers, between collectives."""
     for line in range(line_count):
         print(f"line {line} of rank {comm.rank} " + "x" * 100)
         if line % 100 == 0:
@@ -135,7 +135,7 @@ def return_what_cannot_travel(comm) -> Any:
 
 
 def held(comm) -> dict[str, int]:
-    """What this rank's process has: its number, its threads and its sockets, those of the job among them."""
+    """Return the resources of this rank's process: PID, number of threads, and sockets, including the job's."""
     sockets = 0
     for entry in Path("/proc/self/fd").iterdir():
         try:
@@ -146,7 +146,7 @@ def held(comm) -> dict[str, int]:
 
 
 def clustered(comm, rows: np.ndarray, n_clusters: int) -> tuple[np.ndarray, list[np.ndarray], float]:
-    """K-means from the first rows, for 5 iterations: centroids, every rank's labels, inertia."""
+    """Run K-means from the first rows for 5 iterations; return centroids, every rank's labels, and inertia."""
     from ripieno.algorithms.kmeans import program
     from ripieno.input.matrix import RowsInMemory
 
@@ -156,7 +156,7 @@ def clustered(comm, rows: np.ndarray, n_clusters: int) -> tuple[np.ndarray, list
 
 
 def variable_used(comm, values):
-    """Which numbers of the value of each root each rank sees; `values` has a strategy for each root."""
+    """Return the numbers that each rank reads from each root's value; `values` has a strategy for each root."""
     seen = []
     for root, strategy in enumerate(values):
         given = {"table": [np.arange(200_000) + root]} if comm.rank == root else None
@@ -168,12 +168,12 @@ def variable_used(comm, values):
 
 
 def handle_used(comm, table):
-    """What a broadcast value of the job holds here."""
+    """Return the value of a broadcast handle on this rank."""
     return int(table.value[comm.rank])
 
 
 def distributed(comm, files, out):
-    """What came of each file, as the root knows it, and its bytes at this rank."""
+    """Return the results of each file at the root, and its bytes at this rank."""
     rows = comm.distribute(files, f"{out}/{{rank}}/") if comm.rank == 0 else comm.distribute()
     states = {(row.rank, row.state, row.error) for row in rows}
     names = [os.path.join(out, str(comm.rank), os.path.basename(name)) for name in comm.broadcast(files)]

@@ -1,4 +1,4 @@
-"""What tests on real engines share: one fixture for each engine, which starts it when it is first asked for."""
+"""Shared setup of tests on real engines: one fixture per engine, which starts it on first use."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ import spark_sessions
 from conformance import WHOLE_SUITE
 from spark_sessions import Sessions
 
-#: Engines by the fixtures that start them. Their tests take the longest in front, where a test has several.
+# Engines by the fixtures that start them. A test with several engines counts for the longest, listed first.
 ENGINES = {
     "mini_hadoop": "hadoop",
     "spark_yarn": "hadoop",
@@ -33,14 +33,14 @@ ENGINES = {
 }
 
 
-# Ahead of xdist, which looks for groups then.
+# Before xdist, which then looks for groups.
 @pytest.hookimpl(tryfirst=True)
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     spark_sessions.by_master(items)
     order = list(dict.fromkeys(ENGINES.values()))
     engines = {item: _engine(item) for item in items}
     items.sort(key=lambda item: order.index(engines[item]) if engines[item] in order else len(order))
-    # Several processes may share the tests, and an engine starts in one of them.
+    # Several processes may share the tests, but an engine starts in only one of them.
     for item in items:
         item.add_marker(pytest.mark.xdist_group(engines[item]))
         if _varies_the_engine_alone(item):
@@ -48,13 +48,13 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
 
 
 def _varies_the_engine_alone(item: pytest.Item) -> bool:
-    """Whether a test of the conformance suite runs on another engine of the same kind, too."""
+    """Return whether a test of the conformance suite also runs on another engine of the same kind."""
     engine = item.callspec.params.get("standing") if hasattr(item, "callspec") else None
     return engine not in (None, *WHOLE_SUITE) and item.get_closest_marker("every_engine") is None
 
 
 def _engine(item: pytest.Item) -> str:
-    """The engine that a test runs on, by a fixture or a parameter that names one; else its file."""
+    """Return the engine of a test, from a fixture or parameter that names one; else its file."""
     parameters = item.callspec.params.values() if hasattr(item, "callspec") else ()
     asked = {*getattr(item, "fixturenames", ()), *(each for each in parameters if isinstance(each, str))}
     return next((engine for fixture, engine in ENGINES.items() if fixture in asked), item.path.stem)
@@ -62,7 +62,7 @@ def _engine(item: pytest.Item) -> str:
 
 @pytest.fixture(scope="session")
 def spark_sessions_of() -> Iterator[Sessions]:
-    """Starts Spark sessions, one at a time: asking for another master ends the session before."""
+    """Start Spark sessions, one at a time: a request for another master ends the previous session."""
     reason = spark_sessions.missing()
     if reason is not None:
         pytest.skip(reason)
@@ -78,7 +78,7 @@ def standalone_master(tmp_path_factory: pytest.TempPathFactory, spark_sessions_o
         yield master
 
 
-# The next ones are not of the session: who asks for one gets a living session, whatever others have asked for since.
+# The following fixtures are function-scoped: each request gets a living session, even if another test ended it.
 @pytest.fixture
 def spark_local(spark_sessions_of: Sessions):
     """A SparkSession with 4 slots in one JVM."""
@@ -109,7 +109,7 @@ def mini_hadoop() -> Iterator[hadoop.Hadoop]:
 
 @pytest.fixture(scope="session")
 def yarn_sessions(mini_hadoop: hadoop.Hadoop, spark_sessions_of: Sessions) -> Iterator[Sessions]:
-    """Starts sessions on YARN; they end before it does."""
+    """Start sessions on YARN; they end before YARN does."""
     yield spark_sessions_of
     spark_sessions_of.close()
 
@@ -117,7 +117,7 @@ def yarn_sessions(mini_hadoop: hadoop.Hadoop, spark_sessions_of: Sessions) -> It
 @pytest.fixture
 def spark_yarn(yarn_sessions: Sessions, mini_hadoop: hadoop.Hadoop, monkeypatch: pytest.MonkeyPatch):
     """A SparkSession with 2 executors of 2 slots, each in a container of YARN."""
-    # Spark's JVM takes it over when it starts, and sessions of other masters must not have it.
+    # Spark's JVM reads it at its start, and sessions of other masters must not have it.
     monkeypatch.setenv("HADOOP_CONF_DIR", mini_hadoop.variables["HADOOP_CONF_DIR"])
     return yarn_sessions.of("yarn", **hadoop.spark_configuration(mini_hadoop.logs))
 
@@ -134,7 +134,7 @@ def ray_started() -> Iterator[ray_network.Nodes]:
 
 @pytest.fixture
 def ray_nodes(ray_started: ray_network.Nodes) -> Iterator[ray_network.Nodes]:
-    """The test runs in Ray's network, in a process that has joined Ray."""
+    """Run the test in Ray's network, in a process that has joined Ray."""
     with ray_started.joined():
         yield ray_started
 
@@ -147,10 +147,10 @@ def dask_started():
 
     options = {"n_workers": 4, "threads_per_worker": 1, "host": "127.0.0.1", "dashboard_address": "127.0.0.1:0"}
     with (
-        # Tests kill workers; forks of a process that has imported Dask are there again sooner.
+        # Tests kill workers. Forks of a process that has imported Dask restart faster.
         dask.config.set({"distributed.worker.multiprocessing-method": "forkserver"}),
-        # A cluster looks so long after a worker has died whether it is back. One that had come back and has died once
-        # more by then it would give up for ever.
+        # After the loss of a worker, a cluster waits this long for its return. A worker that returned and died again
+        # within this time would be given up for good.
         dask.config.set({"distributed.deploy.lost-worker-timeout": "1 hour"}),
         distributed.LocalCluster(**options, memory_limit="1GB") as cluster,
         distributed.Client(cluster, set_as_default=False) as client,
@@ -160,14 +160,14 @@ def dask_started():
 
 @pytest.fixture
 def dask_client(dask_started):
-    """The same with all its workers, whatever an earlier test has done to them."""
+    """Provide the same client with all its workers, whatever earlier tests did to them."""
     dask_started.wait_for_workers(4, timeout=60)
     return dask_started
 
 
 @pytest.fixture(scope="session")
 def dask_threads():
-    """A client of a Dask cluster whose 2 workers are in this process, without nannies, with 2 threads each."""
+    """Provide a client of a Dask cluster with 2 workers in this process, without nannies, with 2 threads each."""
     distributed = pytest.importorskip("distributed", reason="needs Dask: pip install 'ripieno[dask]'")
     with (
         distributed.LocalCluster(n_workers=2, threads_per_worker=2, **dask_cases.INSIDE) as cluster,
@@ -190,7 +190,7 @@ def slurm(tmp_path_factory: pytest.TempPathFactory) -> Iterator[slurm_cluster.Cl
 
 @pytest.fixture(scope="session")
 def open_mpi() -> Iterator[str]:
-    """Open MPI's launcher, which may run here, on loopback."""
+    """Return the path of Open MPI's launcher, configured for this machine and loopback."""
     with pytest.MonkeyPatch.context() as patch:
         for name, value in launched.OPEN_MPI.items():
             patch.setenv(name, value)

@@ -1,4 +1,4 @@
-"""What tests on Dask share."""
+"""Shared parts of tests on Dask."""
 
 from __future__ import annotations
 
@@ -6,11 +6,11 @@ from typing import Any
 
 import ripieno as rp
 
-#: Of a cluster whose workers are in this process, and listen nowhere else.
+#: Options of a cluster with workers in this process and without other listeners.
 INSIDE = {"processes": False, "dashboard_address": "127.0.0.1:0", "worker_dashboard_address": "127.0.0.1:0"}
-# From the end of a worker to the error that the caller gets, and to the moment when no rank runs any more.
+# Maximum time from the end of a worker to the caller's error, and to the end of all ranks.
 PROMPT_S = 5.0
-# Until a nanny has started a worker again, on a busy machine.
+# Maximum time for a nanny to restart a worker on a busy machine.
 RESTART_S = 60.0
 
 
@@ -33,7 +33,7 @@ def place(comm: Any) -> str:
 
 
 def ranks_left(client: Any) -> list[str]:
-    """Tasks of ranks that workers run or are about to begin, whether the scheduler knows of them or not."""
+    """Return the ranks' tasks that workers run or are about to start, whether known to the scheduler or not."""
     from ripieno.launch.engines.dask import engine
 
     found = client.run(_unfinished, on_error="return")
@@ -41,7 +41,7 @@ def ranks_left(client: Any) -> list[str]:
 
 
 def _unfinished(dask_worker: Any) -> set[str]:
-    """The keys of a worker's tasks; a cancelled one may begin before its worker hears of that."""
+    """Return the keys of a worker's tasks; a cancelled task may start before its worker is notified."""
     ended = ("memory", "error", "released", "forgotten")
     begun = {task for task in dask_worker.state.tasks.values() if task.state not in ended}
     return {str(task.key) for task in begun | dask_worker.state.all_running_tasks}

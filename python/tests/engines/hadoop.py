@@ -1,4 +1,4 @@
-"""Hadoop for tests: HDFS and YARN in one process, which is started as users start it."""
+"""Hadoop for tests: HDFS and YARN in one process, started in the same way as by users."""
 
 from __future__ import annotations
 
@@ -17,13 +17,13 @@ ROOT = Path(__file__).resolve().parents[3]
 JARS = ROOT / "target" / "hadoop"
 START = ROOT / "tools" / "mini-hadoop" / "start"
 RACK = "/north"
-# Services that were told to end have this long.
+# Time for services to end after a request.
 END_S = 30.0
 
 
 @dataclass(frozen=True)
 class Hadoop:
-    """What runs, by the variables that it says are to be exported."""
+    """A running Hadoop, and the environment variables that it exports."""
 
     variables: dict[str, str]
 
@@ -34,12 +34,12 @@ class Hadoop:
 
     @property
     def logs(self) -> Path:
-        """The folder with all that it writes, node by node."""
+        """Return the folder of all logs, node by node."""
         return Path(self.variables["HADOOP_CONF_DIR"]).parent
 
 
 def missing() -> str | None:
-    """Why Hadoop cannot start here, or None."""
+    """Return the reason why Hadoop cannot start here, or None."""
     if shutil.which("javac") is None:
         return "no Java compiler: install a JDK 17 or 21"
     if not (JARS / ".fetched").exists():
@@ -53,7 +53,7 @@ def missing() -> str | None:
 
 @contextmanager
 def started() -> Iterator[Hadoop]:
-    """Start it; it ends when its standard input does."""
+    """Start Hadoop; it ends when its standard input does."""
     process = subprocess.Popen([START], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
     try:
         variables = {}
@@ -75,7 +75,7 @@ def started() -> Iterator[Hadoop]:
 
 
 def spark_configuration(folder: Path) -> dict[str, str]:
-    """What Spark is told to run on it: 2 executors of 2 cores, found soon, all in `RACK` by a script in the folder."""
+    """Return Spark's configuration for it: 2 executors of 2 cores, all in `RACK` by a script in the folder."""
     import pyspark
 
     topology = folder / "topology"
@@ -83,7 +83,7 @@ def spark_configuration(folder: Path) -> dict[str, str]:
     topology.chmod(0o755)
     return {
         "spark.hadoop.net.topology.script.file.name": str(topology),
-        # Or else all jars are copied to HDFS for each application.
+        # Otherwise all jars are copied to HDFS for each application.
         "spark.yarn.jars": f"local:{Path(pyspark.__file__).parent}/jars/*",
         "spark.executor.instances": "2",
         "spark.executor.cores": "2",
@@ -93,8 +93,8 @@ def spark_configuration(folder: Path) -> dict[str, str]:
         "spark.yarn.report.interval": "200ms",
         "spark.yarn.scheduler.heartbeat.interval-ms": "200",
         "spark.yarn.scheduler.initial-allocation.interval": "100ms",
-        # On a busy machine containers are a while in coming.
+        # On a busy machine containers take some time to start.
         "spark.scheduler.maxRegisteredResourcesWaitingTime": "90s",
-        # Containers start without it, and with kernels for another processor OpenBLAS rounds otherwise.
+        # Containers do not inherit it, and OpenBLAS rounds differently with kernels for another processor.
         **{f"spark.executorEnv.{name}": value for name, value in os.environ.items() if name.startswith("OPENBLAS_")},
     }

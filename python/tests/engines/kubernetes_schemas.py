@@ -1,7 +1,7 @@
-"""JSON schemas of what Kubernetes manifests consist of: ``python kubernetes_schemas.py FOLDER MODULE@VERSION…``.
+"""JSON schemas for Kubernetes manifests: ``python kubernetes_schemas.py FOLDER MODULE@VERSION…``.
 
-The schemas are cut out of the official ones, which the Go modules of Kubernetes and JobSet contain, and made strict: a
-field that they do not have is an error. The files are named so that kubeconform finds them.
+The schemas are extracted from the official ones in the Go modules of Kubernetes and JobSet, and made strict: an unknown
+field is an error. kubeconform finds the files by their names.
 """
 
 from __future__ import annotations
@@ -72,7 +72,7 @@ def _custom(definition: dict[str, Any]) -> Any:
     kind, group = spec["names"]["kind"].lower(), spec["group"].split(".")[0]
     for version in spec["versions"]:
         schema = strict(version["schema"]["openAPIV3Schema"])
-        # Such a schema leaves the metadata open, which are those of all resources.
+        # Such a schema leaves the metadata undefined, which are the same for all resources.
         schema["properties"]["metadata"] = {"$ref": f"#/definitions/{METADATA}"}
         yield f"{kind}-{group}-{version['name']}", schema
 

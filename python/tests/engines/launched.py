@@ -1,4 +1,4 @@
-"""What tests of launchers share: the script that their ranks run, and the commands on a page of the documentation."""
+"""Shared parts of tests of launchers: the script of their ranks, and the commands on a documentation page."""
 
 from __future__ import annotations
 
@@ -14,17 +14,17 @@ from watching import gone_within
 
 ROOT = Path(__file__).resolve().parents[3]
 SCRIPTS = Path(sys.executable).parent
-#: Ripieno's commands, and this Python, are found on the path; nothing of another launcher is in the environment.
+#: The path has Ripieno's commands and this Python; the environment has nothing of another launcher.
 VARIABLES = {"PATH": os.pathsep.join((str(SCRIPTS), os.environ["PATH"])), "PYTHONUNBUFFERED": "1"}
 
-#: Open MPI's launcher wants to be told that it may, where tests run as root, or on fewer cores than ranks.
+#: Open MPI's launcher requires permission to run as root, and with more ranks than cores.
 OPEN_MPI = {
     "OMPI_ALLOW_RUN_AS_ROOT": "1",
     "OMPI_ALLOW_RUN_AS_ROOT_CONFIRM": "1",
     "OMPI_MCA_rmaps_base_oversubscribe": "1",
     "OMPI_MCA_oob_tcp_if_include": "lo",
 }
-#: Rank 1 fails as the first argument says; with "early" before the ranks have met.
+#: Rank 1 fails in the way of the first argument; with "early" before the ranks have connected.
 SCRIPT = """
 import os, signal, sys, time
 import numpy as np
@@ -53,7 +53,7 @@ comm.barrier()
 sys.stdout.write(f"rank {comm.rank} of {comm.world_size} has {total.sum():.0f}\\n")
 """
 
-#: Each rank says on which addresses it listens, by what the kernel tells of its sockets.
+#: Each rank prints its listening addresses, from the kernel's list of its sockets.
 LISTENERS = """
 import os, socket, struct
 from pathlib import Path
@@ -73,7 +73,7 @@ comm.barrier()
 print(*addresses)
 """
 
-#: A job whose ranks only compute, for ever; it tells their processes. The main thread launches it, or another.
+#: A job with ranks that only compute, forever. It prints their PIDs. The main thread or another thread launches it.
 DRIVER = """
 import os, signal, sys, threading, time
 import ripieno as rp
@@ -95,14 +95,15 @@ if sys.argv[2] == "main":
 else:
     threading.Thread(target=main).start()
 """
-#: How its process ends, where engines may differ; the conformance suite kills each one that its main thread launched.
+#: Ends of the launching process in which engines may differ. The conformance suite covers SIGKILL with a launch by the
+#: main thread.
 ENDS = [(signal.SIGINT, "main"), (signal.SIGKILL, "other")]
 
 
 def ranks_that_outlive_their_launcher(options: str, how: signal.Signals, thread: str, within_s: float) -> list[int]:
-    """Ranks of an engine that are still there so long after the process that launched their job got a signal.
+    """Return the ranks of an engine that still run some time after the launching process got a signal.
 
-    `options` is what it tells `ripieno.launch`, as a Python expression.
+    `options` are the options of `ripieno.launch`, as a Python expression.
     """
     variables = {**os.environ, "PYTHONPATH": str(Path(__file__).parent)}
     command = [sys.executable, "-c", DRIVER, options, thread]
@@ -115,7 +116,7 @@ def ranks_that_outlive_their_launcher(options: str, how: signal.Signals, thread:
 
 
 def expected(world_size: int) -> list[str]:
-    """What the ranks of the script say together, sorted."""
+    """Return the sorted output of all ranks of the script."""
     return [f"rank {rank} of {world_size} has {world_size * 100_000}" for rank in range(world_size)]
 
 
@@ -125,7 +126,7 @@ def blocks(page: str, language: str) -> list[str]:
 
 
 def commands(page: str) -> Iterator[str]:
-    """Commands on a page, without comments; those that go on in the next line are one."""
+    """Yield the commands on a page without comments, joining continued lines."""
     for block in blocks(page, "sh"):
         for line in block.replace("\\\n", " ").splitlines():
             command = re.sub(r"\s+#.*", "", line).strip()
@@ -134,12 +135,12 @@ def commands(page: str) -> Iterator[str]:
 
 
 def failed_at(errors: str) -> float:
-    """When the culprit failed, in seconds since the epoch."""
+    """Return the time of the culprit's failure, in seconds since the epoch."""
     return float(re.findall(r"fails at (.*)", errors)[0])
 
 
 def prepare(folder: Path, page: str) -> None:
-    """The files that commands on a page name: its programs and its batch script, and a graph."""
+    """Write the files that the commands on a page use: programs, a batch script, and a graph."""
     for program in blocks(page, "python"):
         (folder / program.split()[1]).write_text(program)
     for script in blocks(page, "bash"):

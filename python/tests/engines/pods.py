@@ -1,7 +1,7 @@
-"""Pods without Kubernetes: what its controllers and the kubelet make of a manifest, as processes on hosts of a lab.
+"""Pods without Kubernetes: processes on lab hosts, set up from a manifest as controllers and kubelet do.
 
-Each pod gets the command, the variables and the files that the manifest says, nothing else of this process's
-environment, and a resolver that asks a name service of the cluster, which learns of a name when it is told to.
+Each pod gets only the command, the variables and the files of the manifest, nothing else of this process's environment.
+Its resolver queries a simulated cluster name service, to which tests add names.
 """
 
 from __future__ import annotations
@@ -23,14 +23,14 @@ from ripieno.lab import Host, Lab, kernel, registry
 Resource = dict[str, Any]
 DOMAIN = "default.svc.cluster.local"
 ZONE = "topology.kubernetes.io/zone"
-# Of a container, unless something is mounted there: too small for any data.
+#: /dev/shm size of a container without a mount there: too small for any data.
 SHM = "64k"
 _REFERENCE = re.compile(r"\$\$|\$\(([-._A-Za-z][-._A-Za-z0-9]*)\)")
 
 
 @dataclass
 class Pod:
-    """A pod as the kubelet starts it."""
+    """A pod, as the kubelet starts it."""
 
     host: Host
     name: str
@@ -41,7 +41,7 @@ class Pod:
 
 
 def pods(resources: list[Resource], hosts: list[Host], uid: str) -> list[Pod]:
-    """The pods of the Job or JobSet among `resources`; `uid` is that of the Job."""
+    """Return the pods of the Job or JobSet in `resources`; `uid` is the uid of the Job."""
     kinds = {each["kind"]: each for each in resources}
     if "JobSet" in kinds:
         owner = kinds["JobSet"]["metadata"]["name"]
@@ -114,7 +114,7 @@ def _looked_up(kinds: Mapping[str, Resource], source: Resource, fields: Mapping[
 
 @contextmanager
 def running(lab: Lab, gang: list[Pod], name_server: str, folder: Path):
-    """The processes of pods, until the block ends."""
+    """Run the processes of pods until the block ends."""
     resolver = folder / "resolv.conf"
     resolver.write_text(
         f"search {DOMAIN} svc.cluster.local cluster.local\nnameserver {name_server}\noptions ndots:5 timeout:1\n"
@@ -135,7 +135,7 @@ def running(lab: Lab, gang: list[Pod], name_server: str, folder: Path):
 
 
 def _start(pod: Pod, resolver: Path, folder: Path) -> list[str]:
-    """The command line that makes the pod's view of files, and then becomes its command."""
+    """Return the command line that sets up the pod's view of files and then executes its command."""
     lines = [
         f"hostname {pod.name}",
         f"mount --bind {resolver} /etc/resolv.conf",
@@ -181,7 +181,7 @@ class NameService:
         return self
 
     def __exit__(self, *_: object) -> None:
-        # An empty question is the end.
+        # An empty query ends the service.
         self._socket.sendto(b"", self._socket.getsockname())
         self._thread.join()
         self._socket.close()
@@ -211,7 +211,7 @@ class NameService:
 
 
 def _name(message: bytes) -> tuple[str, int]:
-    """The name that a message asks for, and where it ends."""
+    """Return the name in a query, and the position of its end."""
     words, place = [], 12
     while length := message[place]:
         words.append(message[place + 1 : place + 1 + length].decode())

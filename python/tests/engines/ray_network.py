@@ -1,7 +1,7 @@
-"""A real Ray of two nodes for tests, in a network of its own.
+"""A real Ray of two nodes for tests, in a separate network.
 
-Ray listens on the address of the machine, whatever it is told. In a namespace with nothing but a loopback there is no
-other address, and nobody else hears it.
+Ray listens on the machine's address, regardless of its options. A namespace with only a loopback interface has no other
+address and is not reachable from outside.
 """
 
 from __future__ import annotations
@@ -19,12 +19,12 @@ from ripieno.lab import kernel, why_not
 
 NODE = {"num_cpus": 2, "object_store_memory": 100 << 20}
 OWN_NETWORK = "/proc/thread-self/ns/net"
-# How full the disk may be for objects that have no place in memory: by default Ray leaves a twentieth of it to others.
+#: Fill level of the disk up to which Ray spills objects; the default leaves a twentieth free.
 SYSTEM = {"local_fs_capacity_threshold": 0.999}
 
 
 def missing() -> str | None:
-    """What a Ray of tests lacks here, if anything."""
+    """Return the missing requirement of a test Ray, or None."""
     if importlib.util.find_spec("ray") is None:
         return "Ray is not installed: pip install 'ripieno[ray]'"
     reason = why_not()
@@ -48,12 +48,12 @@ class Nodes:
 
     @property
     def address(self) -> str:
-        """Where drivers inside of the network join."""
+        """Return the address for drivers inside the network."""
         return self.cluster.address
 
     @contextmanager
     def joined(self) -> Iterator[None]:
-        """This thread in Ray's network, with what it starts meanwhile, and this process as a driver of Ray."""
+        """Move this thread and its new processes into Ray's network, and make this process a driver."""
         import ray
 
         with _inside(self.network):
@@ -63,7 +63,7 @@ class Nodes:
 
     @contextmanager
     def another(self) -> Iterator[Callable[[], None]]:
-        """Meanwhile there is one more node, until what this gives is called, which kills it."""
+        """Run one more node until the returned function kills it."""
         node = self.cluster.add_node(**NODE)
 
         def lose() -> None:
@@ -80,14 +80,14 @@ class Nodes:
 def started() -> Iterator[Nodes]:
     """Two nodes of two CPUs each."""
     network = _new_network()
-    # Names of sockets are long, and the kernel takes about a hundred characters: not pytest's folder.
+    # Socket paths are limited to about a hundred characters: pytest's folder is too long.
     with tempfile.TemporaryDirectory(prefix="ray-") as folder, pytest.MonkeyPatch.context() as patch:
-        # It tells nobody of itself, and writes nothing at home.
+        # Turn off usage reports and files in the home directory.
         patch.setenv("RAY_USAGE_STATS_ENABLED", "0")
         patch.setenv("RAY_AUTH_MODE", "disabled")
         patch.setenv("RAY_TMPDIR", folder)
         patch.delenv("RAY_ADDRESS", raising=False)
-        # A Dask cluster that was started in this process has set it; Ray would leave it at that.
+        # A Dask cluster started in this process has set it, and Ray would keep that value.
         patch.delenv("OMP_NUM_THREADS", raising=False)
         import ray
         from ray.cluster_utils import Cluster
@@ -118,7 +118,7 @@ def _inside(network: int) -> Iterator[None]:
 
 
 def _new_network() -> int:
-    """A new network namespace with nothing but its loopback; it lasts as long as somebody holds it."""
+    """Return a new network namespace with only a loopback; it exists as long as a descriptor is open."""
     home = os.open(OWN_NETWORK, os.O_RDONLY | os.O_CLOEXEC)
     kernel.unshare(kernel.CLONE_NEWNET)
     try:

@@ -1,4 +1,4 @@
-"""A private Slurm on this host: munged, slurmctld and two slurmd, of the installed packages, all on loopback."""
+"""A private Slurm on this host: munged, slurmctld and two slurmd from the installed packages, all on loopback."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from pathlib import Path
 from watching import comes_true
 
 PROGRAMS = ("munged", "slurmctld", "slurmd", "srun")
-# The first is a name that stands for this host wherever it is looked up.
+# The first name resolves to this host everywhere.
 NODES = ("127.0.0.1", "n2")
 CPUS = 2
 READY_S = 30.0
@@ -29,9 +29,9 @@ class SlurmCluster:
     Attributes
     ----------
     variables
-        What Slurm's commands need in their environment.
+        Environment variables for Slurm's commands.
     held
-        While there is a file of this name, nodes do not clear up behind jobs, which stay "completing".
+        While a file of this name exists, nodes do not clean up after jobs, which stay "completing".
     """
 
     variables: dict[str, str]
@@ -46,7 +46,7 @@ class SlurmCluster:
         return CommandResult(done.returncode, done.stdout, done.stderr)
 
     def is_idle(self) -> bool:
-        """Whether no job is left, and every node is free."""
+        """Return whether no job is left and every node is free."""
         queue = self.run("squeue", "-h").out
         idle = self.run("sinfo", "-h", "-p", "debug", "-t", "idle", "-o", "%D").out
         return not queue and idle.strip() == str(len(NODES))
@@ -62,7 +62,7 @@ class CommandResult:
 
 
 def missing() -> str | None:
-    """Why there can be no cluster here."""
+    """Return the reason why no cluster can run here, or None."""
     absent = [program for program in PROGRAMS if shutil.which(program, path=_path()) is None]
     if absent:
         return f"{', '.join(absent)} not installed: apt-get install slurmctld slurmd slurm-client munge"
@@ -71,7 +71,7 @@ def missing() -> str | None:
 
 @contextmanager
 def started(folder: Path) -> Iterator[SlurmCluster]:
-    """A cluster with its files in `folder`, until the context is left."""
+    """Run a cluster with its files in `folder`, until the context ends."""
     for name in ("state", "munge", *(f"spool/{node}" for node in NODES)):
         (folder / name).mkdir(parents=True)
     folder.chmod(0o755)
@@ -111,7 +111,7 @@ def started(folder: Path) -> Iterator[SlurmCluster]:
 
 
 def _path() -> str:
-    # Daemons are not on every user's path.
+    # The path of some users lacks the folders of daemons.
     return os.pathsep.join((os.environ.get("PATH", ""), "/usr/sbin", "/sbin"))
 
 

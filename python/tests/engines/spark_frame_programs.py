@@ -1,4 +1,4 @@
-"""What ranks do with rows of DataFrames in tests, and tasks of Spark's own with theirs."""
+"""Test programs on rows of DataFrames, for ranks and for Spark's own tasks."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ import pyarrow as pa
 
 
 def note(file: str | Path, text: str) -> None:
-    """Append a few bytes, whole."""
+    """Append a few bytes atomically."""
     with open(file, "ab", buffering=0) as out:
         out.write(text.encode())
 
@@ -27,7 +27,7 @@ def noting_in(file: Path) -> Callable[[Iterator[pa.RecordBatch]], Iterator[pa.Re
 
 
 def failing_once(flag: Path) -> Callable[[Iterator[pa.RecordBatch]], Iterator[pa.RecordBatch]]:
-    """Rows of partition 1 cannot be had before `flag` exists."""
+    """Return rows; partition 1 raises an error before `flag` exists."""
 
     def failing(batches):
         from pyspark import TaskContext
@@ -64,7 +64,7 @@ def columns(comm, batches) -> tuple[int, list[list[str]]]:
 
 
 def arrow_bytes_of_a_fit(comm, batch_count: int, options) -> list[int]:
-    """What Arrow holds before and during a fit, of rows that come as Spark hands them over."""
+    """Return the bytes that Arrow holds before and during a fit of rows in Spark's transfer format."""
     from unittest import mock
 
     from ripieno.algorithms.kmeans import program as kmeans_program
@@ -132,7 +132,7 @@ def exit_after_noting(comm, batches, ran: str, culprit: int) -> None:
 
 
 def everybody(comm, batches) -> pa.Table:
-    """The task of every rank, as every rank knows them."""
+    """Return the tasks of all ranks, as every rank sees them."""
     from pyspark import TaskContext
 
     tasks = comm.allgather(TaskContext.get().taskAttemptId())
@@ -144,7 +144,7 @@ def returning(comm, batches, returned: Any) -> Any:
 
 
 def taking(seconds):
-    """For mapPartitions: rows that take so long."""
+    """Return a function for mapPartitions that delays rows."""
 
     def slow(rows):
         time.sleep(seconds)
@@ -158,7 +158,7 @@ def key_alone(pair):
 
 
 def counting_after(seconds):
-    """A program that takes so long, and returns how many rows its rank has."""
+    """Return a program that takes this long and returns its number of rows."""
 
     def program(comm, batches):
         time.sleep(seconds)
@@ -169,5 +169,5 @@ def counting_after(seconds):
 
 
 def named_like_ours(comm, batches):
-    """A column named as if Ripieno had made it, and one with a space and a dot."""
+    """Return a column with a name like Ripieno's own, and one with a space and a dot."""
     return pa.record_batch({"ripieno_rank": [comm.rank], "rank a.b": [7]})

@@ -1,4 +1,4 @@
-"""What ranks and tasks in Spark run in tests."""
+"""Test programs for ranks and tasks in Spark."""
 
 from __future__ import annotations
 
@@ -6,12 +6,12 @@ import os
 from pathlib import Path
 from typing import Any
 
-# So long that whoever waits for it has lost.
+# Longer than any test waits.
 NEVER_S = 600.0
 
 
 def count(comm, first: int) -> dict[str, Any]:
-    """A sum over ranks, how often this was called on the same rank, and where it runs."""
+    """Return a sum over ranks, the number of calls on the same rank, and its location."""
     comm.kept["runs"] = comm.kept.get("runs", 0) + 1
     return {
         "sum": comm.allreduce(first + comm.rank),
@@ -22,14 +22,14 @@ def count(comm, first: int) -> dict[str, Any]:
 
 
 def exit_hard(comm, culprit: int) -> None:
-    """One rank ends without a word while the others wait for it."""
+    """Exit on one rank without a message, while the others wait for it."""
     if comm.rank == culprit:
         os._exit(7)
     comm.barrier()
 
 
 def wait(comm) -> None:
-    """All wait for rank 0, which waits for nobody."""
+    """All ranks wait for rank 0, which waits for none."""
     import threading
 
     if comm.rank == 0:
@@ -38,14 +38,14 @@ def wait(comm) -> None:
 
 
 def compute(comm) -> None:
-    """For ever, without any call that could be told of an end."""
+    """Compute forever, without a call that could be notified of an end."""
     comm.emit({"pid": os.getpid()})
     while True:
         sum(range(1000))
 
 
 def where_ripieno_is(comm) -> tuple[str, str]:
-    """The files of the package and of its native module."""
+    """Return the files of the package and of its native module."""
     import ripieno
     from ripieno import _native
 
@@ -62,12 +62,12 @@ def hold_until_told(pipe: str) -> bytes:
 
 
 def running(spark) -> int:
-    """Tasks that run at the executors."""
+    """Return the number of tasks that run in the executors."""
     return sum(info.numRunningTasks() for info in spark.sparkContext._jsc.sc().statusTracker().getExecutorInfos())
 
 
 def _executor() -> int:
-    """The JVM that this Python process belongs to: it started the daemon that forked this process."""
+    """Return the JVM of this Python process, which started the daemon that forked this process."""
     daemon = os.getppid()
     return int(Path(f"/proc/{daemon}/stat").read_text().rpartition(")")[2].split()[1])
 

@@ -1,6 +1,6 @@
-"""Spark for tests: one session at a time, because a process can have only one, each in a JVM of its own.
+"""Spark for tests: one session at a time, because a process can have only one, each in a separate JVM.
 
-Tests that ask for the same master run one after another (`by_master`), so each master starts once.
+Tests with the same master run one after another (`by_master`), so each master starts once.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 LOCAL = "local[4]"
 CLUSTER = "local-cluster[2,2,1024]"
 
-# JVMs of tests are many and short-lived: little memory, one thread of garbage collection, no optimizing compiler.
+# Test JVMs are many and short-lived: little memory, one garbage collection thread, no optimizing compiler.
 SMALL_JVM = "-XX:+UseSerialGC -XX:TieredStopAtLevel=1"
 CONFIGURATION = {
     "spark.driver.host": "127.0.0.1",
@@ -35,19 +35,19 @@ CONFIGURATION = {
     "spark.executor.memory": "512m",
     "spark.executor.extraJavaOptions": SMALL_JVM,
     "spark.sql.shuffle.partitions": "4",
-    # A session is there when its executors are, which must be known by number.
+    # A session is ready when all its executors are, so their number must be known.
     "spark.cores.max": "4",
     "spark.scheduler.minRegisteredResourcesRatio": "1.0",
     # Functions of test modules are pickled by name.
     "spark.executorEnv.PYTHONPATH": str(Path(__file__).parent),
 }
 ENVIRONMENT = {"SPARK_LOCAL_IP": "127.0.0.1", "SPARK_DAEMON_MEMORY": "256m", "SPARK_DAEMON_JAVA_OPTS": SMALL_JVM}
-# A JVM that was told to end has this long.
+# Time for a JVM to end after a request.
 END_S = 20.0
 
 
 def missing() -> str | None:
-    """Why Spark cannot start here, or None."""
+    """Return the reason why Spark cannot start here, or None."""
     if shutil.which("java") is None and "JAVA_HOME" not in os.environ:
         return "no Java: install a JDK 17 or 21"
     try:
@@ -58,14 +58,14 @@ def missing() -> str | None:
 
 
 class Sessions:
-    """The session of the master that was asked for last."""
+    """The session of the most recently requested master."""
 
     def __init__(self) -> None:
         self._master: str | None = None
         self._session: SparkSession | None = None
 
     def of(self, master: str, **configuration: str) -> SparkSession:
-        """A session there; `configuration` adds to `CONFIGURATION`, with ``_`` for the dots of a name without any."""
+        """Return a session there; `configuration` adds to `CONFIGURATION`, with ``_`` for the dots of a name."""
         if self._session is None or self._master != master or not _alive(self._session):
             self.close()
             self._master = master
@@ -102,12 +102,12 @@ def standalone(folder: Path, workers: int = 2, cores: int = 2) -> Iterator[str]:
 
 
 def by_master(items: list[pytest.Item]) -> None:
-    """Sort tests, otherwise in their order, by the fixture of a Spark session that they ask for."""
+    """Sort tests by the fixture of their Spark session, and otherwise keep their order."""
     items.sort(key=_sessions)
 
 
 def _sessions(item: pytest.Item) -> list[str]:
-    """The fixtures of sessions that a test names, or has as a parameter."""
+    """Return the session fixtures that a test names, or has as a parameter."""
     parameters = item.callspec.params.values() if hasattr(item, "callspec") else ()
     names = {*getattr(item, "fixturenames", ()), *(each for each in parameters if isinstance(each, str))}
     return sorted(name for name in names - {"spark_sessions_of"} if name.startswith("spark_"))
@@ -136,13 +136,13 @@ def _end(session: SparkSession) -> None:
     session.stop()
     SparkContext._gateway = SparkContext._jvm = None
     gateway.shutdown()
-    # It ends when nobody holds the other end of its standard input any more.
+    # It ends when all writers of its standard input are closed.
     gateway.proc.stdin.close()
     _wait(gateway.proc)
 
 
 def _daemon(daemons: list[subprocess.Popen[str]], folder: Path, arguments: list[str], *, until: str) -> str:
-    """Start one; returns the line by which it says that it is ready."""
+    """Start a daemon and return the line by which it reports that it is ready."""
     import pyspark
 
     home = Path(pyspark.__file__).parent

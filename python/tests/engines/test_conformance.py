@@ -1,4 +1,4 @@
-"""What every engine promises: all of it on one engine of each kind, and the essential tests on every engine.
+"""Guarantees of all engines: the whole suite on one engine of each kind, the essential tests on every engine.
 
 `make test-all` runs the whole suite on every engine.
 """
@@ -24,20 +24,20 @@ import scipy.sparse
 from conformance import DRIVERS, ENGINES, SLOTS, Standing, held_here
 from watching import comes_true, gone_within, under_load
 
-# From the failure of a rank to the error that the caller gets.
+# Maximum time from the failure of a rank to the caller's error.
 PROMPT_S = 5.0
-# From the question to the answer that there are too few slots.
+# Maximum time until a request with too few slots is rejected.
 REFUSED_S = 15.0
-# From the end of the process that launched a job to that of ranks which only compute.
+# Maximum time between the end of the launching process and the end of ranks that only compute.
 LEFT_S = 10.0
-# A rank that stands still is noticed after this long, and then ended, which launchers ask for in vain at first.
+# A hung rank is detected after this time and then ended; a first, gentle request has no effect on it.
 HEARTBEAT_S = 2.0
 STILL_S = 40.0
-# What an engine still does after a job, ending processes say, is done by then.
+# An engine's cleanup after a job, such as ending processes, is done by then.
 SETTLED_S = 60.0
-# What each of so many jobs leaves behind is told from what an engine takes for itself meanwhile.
+# A leak of each of this many jobs is distinguishable from the engine's own growth.
 LEAVING_JOB_COUNT = 3
-# And how often, as long as more is left behind each time.
+# Maximum number of rounds, while each round leaves more behind.
 LEAVING_ROUND_COUNT = 3
 
 
@@ -70,7 +70,7 @@ def _ratings() -> tuple[scipy.sparse.csr_matrix]:
     return (scipy.sparse.csr_matrix((random.integers(1, 6, 1200).astype(np.float32), (users, items)), shape=(90, 40)),)
 
 
-#: By name: the estimator, what it is fitted to, and what it finds.
+# By name: the estimator, its input, and its fitted attributes.
 MODELS: dict[str, tuple[Callable[..., Any], Callable[[], tuple[Any, ...]], tuple[str, ...]]] = {
     "kmeans": (
         partial(rp.KMeans, 7, random_state=3, max_iter=5, tol=0),
@@ -95,7 +95,7 @@ def standing(request: pytest.FixtureRequest):
 
 @pytest.fixture
 def engine(standing: Standing, request: pytest.FixtureRequest) -> Standing:
-    """Each engine in turn, with a job that stands ready; what starts the engine is asked for by every test."""
+    """Run each engine in turn, with a running job. The fixture that starts the engine is requested by each test."""
     started = None if standing.name == "local" else request.getfixturevalue(standing.name)
     standing.options = ENGINES[standing.name](started)
     standing.driver = DRIVERS[standing.name](started) if standing.name in DRIVERS else None
@@ -190,7 +190,7 @@ def test_a_dashboard_shows_what_every_rank_has_done(engine: Standing):
         ranks = job.dashboard.board.ranks
         assert sorted(ranks) == list(range(SLOTS))
         assert all(each.sums["bytes_sent"] > 0 < each.memory_bytes for each in ranks.values())
-    # The page would stay, for others that share this process.
+    # The page would stay open in engines that share this process.
     job.dashboard.close()
 
 
@@ -302,7 +302,7 @@ def test_a_fit_goes_on_from_its_folder_where_a_rank_has_died(engine: Standing, t
     with engine.launch(3, on_failure="respawn") as job, pytest.warns(RuntimeWarning, match="begins again on 3 ranks"):
         found = job.run(programs.fit_and_strike, tmp_path, rows)
 
-    # Local ranks that live on may have the iteration at hand in memory.
+    # Surviving local ranks may hold the current iteration in memory.
     assert {resumed_from for resumed_from, _ in found} in ({3}, {4})
     assert all(centers.tobytes() == expected.cluster_centers_.tobytes() for _, centers in found)
     assert comes_true(lambda: _works_again(engine), SETTLED_S)
@@ -338,7 +338,7 @@ def test_too_few_slots_are_told_soon_with_numbers(engine: Standing):
     if engine.name == "local":
         pytest.skip("this machine starts as many processes as are asked for")
     needed, free = (2, 0) if engine.knows_others else (SLOTS + 1, SLOTS)
-    # Spark's stage would wait for others to end.
+    # Spark's stage would wait for other stages to end.
     waiting = {"slots_timeout_s": 2.0} if engine.options["engine"] == "spark" else {}
     job, started = engine.job(), time.monotonic()
 
@@ -369,9 +369,9 @@ def test_two_jobs_at_once_do_not_mix(engine: Standing):
 
 
 def test_nothing_is_left_behind(engine: Standing):
-    """The jobs of other tests have come and gone: what engines keep for the next one, these find, and leave no more.
+    """Earlier tests have run jobs, so engines already have their cached resources.
 
-    Engines make threads and sockets of pools when they first want as many at once. A leak grows with every job.
+    Engines create pooled threads and sockets on demand. A leak grows with every job.
     """
     engine.close()
     with engine.launch(2) as job:
@@ -385,7 +385,7 @@ def test_nothing_is_left_behind(engine: Standing):
                 job.run(programs.fail, 1, "raise", "in a collective")
         more = {what: count + LEAVING_JOB_COUNT for what, count in here.items()}
         left = comes_true(lambda: all(held_here()[what] < more[what] for what in more), SETTLED_S)  # noqa: B023
-        # The last one counts while it runs, as the first did.
+        # The last job counts while it runs, as the first did.
         kept = all(
             held[pid][what] < before[pid][what] + LEAVING_JOB_COUNT - 1
             for pid in before.keys() & held.keys()
@@ -403,7 +403,7 @@ def _moment_of_failure(engine: Standing) -> float:
 
 
 def _works_again(engine: Standing) -> bool:
-    """Whether the engine has all its slots again, after it has lost a process."""
+    """Return whether the engine has all its slots again after the loss of a process."""
     try:
         return engine.works()
     except rp.EngineError:

@@ -1,4 +1,4 @@
-"""What every launcher promises of the ranks that it starts: they compute what local workers do, bit for bit."""
+"""Guarantees of all launchers: their ranks compute the same results as local workers, bitwise."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ import strikes
 
 RANKS = 4
 CLUSTERS = 7
-# How each starts the ranks, and what to install if its program is not there.
+# The command of each launcher, and the package to install if it is missing.
 LAUNCHERS = {
     "ripieno": (f"ripieno run --no-prefix -n {RANKS} --threads 1", "ripieno"),
     "openmpi": (f"mpirun.openmpi -n {RANKS} ripieno run --threads 1", "openmpi-bin"),
@@ -47,7 +47,7 @@ PRINTED = "".join(f"line {line} of rank {rank}" for rank in range(RANKS) for lin
 
 @pytest.fixture(params=LAUNCHERS)
 def start(request: pytest.FixtureRequest, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> list[str]:
-    """The words with which each launcher starts what follows them, as ranks."""
+    """Return the command prefix with which each launcher starts ranks."""
     words, package = LAUNCHERS[request.param][0].split(), LAUNCHERS[request.param][1]
     variables = {**launched.VARIABLES, **launched.OPEN_MPI, "HOME": str(tmp_path)}
     if request.param == "slurm":
@@ -77,7 +77,7 @@ def test_ranks_compute_what_local_workers_do(start: list[str], tmp_path: Path):
     done = subprocess.run([*start, "script.py"], cwd=tmp_path, capture_output=True, text=True, timeout=60)
 
     assert done.returncode == 0, done.stderr[-4000:]
-    # Launchers may cut lines of several ranks into each other, but nothing is lost.
+    # Launchers may interleave lines of several ranks, but lose nothing.
     assert [done.stdout.count(str(digit)) for digit in range(10)] == [PRINTED.count(str(digit)) for digit in range(10)]
     with np.load(tmp_path / "found.npz") as found:
         assert found["centroids"].tobytes() == expected.cluster_centers_.tobytes()

@@ -1,4 +1,4 @@
-"""The page of the dashboard in a real browser, as wide as a phone; also of jobs in engines."""
+"""The page of the dashboard in a real browser of a phone's width, also for jobs in engines."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from varied import exhaustively
 cloudpickle.register_pickle_by_value(sys.modules[__name__])
 
 CHROMIUM = shutil.which("chromium")
-# It asks nobody for updates, and keeps nothing.
+# No update checks, and no stored files.
 OPTIONS = (
     *("--headless", "--no-sandbox", "--disable-gpu", "--disable-quic", "--no-first-run", "--disable-sync"),
     *("--disable-background-networking", "--disable-component-update", "--enable-logging=stderr"),
@@ -39,9 +39,9 @@ def iterate(comm, count: int) -> None:
 
 
 def looked_at(link: str, scheme: str) -> subprocess.CompletedProcess[str]:
-    """What a browser has made of the page, on stdout, and what it has complained of, on stderr."""
+    """Return a browser's rendering of the page on stdout, and its complaints on stderr."""
     with tempfile.TemporaryDirectory() as folder:
-        # With #once the page asks a single time, so that the browser finds an end.
+        # With #once the page polls only once, so that the browser terminates.
         of_page = [f"--user-data-dir={folder}", "--window-size=390,2000", "--virtual-time-budget=3000"]
         of_page += [f"--blink-settings=preferredColorScheme={int(scheme == 'light')}"]
         command = [CHROMIUM, *OPTIONS, *of_page, "--dump-dom", f"{link}#once"]
@@ -54,7 +54,7 @@ def test_the_page_shows_the_job(scheme: str):
         job.announce("Demo", 30)
         job.run(iterate, 20)
         done = looked_at(job.dashboard.link, scheme)
-    # The page would stay, for others that share this process.
+    # The page would stay open in engines that share this process.
     job.dashboard.close()
 
     for text in ('<h1 id="title">Demo</h1>', "20 / 30", "allreduce", "Rank 1 made the others wait", "3 ranks have met"):

@@ -1,4 +1,4 @@
-"""Ranks on the workers of a Dask cluster: slots, and what is refused."""
+"""Ranks on the workers of a Dask cluster: slots and rejected requests."""
 
 from __future__ import annotations
 
@@ -77,7 +77,7 @@ def test_more_ranks_than_workers_are_refused_with_numbers(dask_client, monkeypat
 
 @pytest.fixture
 def held(dask_client) -> Iterator[distributed.Event]:
-    """While it is not set, a task takes the thread of one worker."""
+    """Occupy the thread of one worker until the event is set."""
     event = distributed.Event("held", client=dask_client)
     busy = dask_client.submit(lambda: distributed.Event("held").wait() and distributed.get_worker().address, pure=False)
     assert comes_true(lambda: any(dask_client.run(len_running).values()), PROMPT_S)
@@ -118,7 +118,7 @@ def test_a_job_that_ends_leaves_the_next_one_on_its_workers_its_ears(dask_client
     first, second = [], []
     ending = run.EventSubscription(dask_client, worker, first.append)
     staying = run.EventSubscription(dask_client, worker, second.append)
-    # What is said now may come to the scheduler before it knows of the listeners.
+    # Events logged now may reach the scheduler before the listeners are registered.
     assert comes_true(lambda: dask_client.log_event(worker, "both") or (first and second), PROMPT_S)
 
     ending.close()
@@ -153,7 +153,7 @@ def test_adaptive_clusters_do_not_take_workers_away_from_a_job(dask_client):
     assert len(closing) == 1 and not set(closing) & set(places)
 
 
-# What is refused
+#: Rejected requests
 
 
 def test_workers_without_ripieno_or_with_another_one_are_named(dask_client, monkeypatch):

@@ -1,4 +1,4 @@
-"""Dask's data among the arguments of programs: ranks read what lies on their workers."""
+"""Dask's data among the arguments of programs: ranks read the data of their workers."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ def places(job):
 
 
 def spread(client, values, workers):
-    """Futures of `values`, each on the worker at its place in `workers`."""
+    """Return futures of `values`, each on the worker at its position in `workers`."""
     return [client.scatter(value, workers=[worker]) for value, worker in zip(values, workers, strict=True)]
 
 
@@ -47,11 +47,11 @@ def address(array) -> int:
     ("holders", "expected"),
     [
         ([[0], [1], [0], [1]], [[0, 2], [1, 3]]),
-        # Of several copies the one where less is.
+        # With several copies, the worker with less data gets it.
         ([[0], [0, 1], [0, 1]], [[0, 2], [1]]),
-        # What lies elsewhere goes where least is.
+        # Data elsewhere goes to the worker with the least.
         ([[0], [], [0], []], [[0, 2], [1, 3]]),
-        # Who has nothing gets an even share of what the others have; who has something keeps to it.
+        # A rank without data gets an even share of the others' data; a rank with data keeps it.
         ([[0]] * 6, [[0, 1], [3, 5], [2, 4]]),
         ([[0], [0], [0], [1]], [[0, 1], [3], [2]]),
         ([[0]], [[0], [], []]),
@@ -99,7 +99,7 @@ def test_an_array_is_the_rows_of_a_ranks_blocks(job):
     assert sorted(map(tuple, rows)) == sorted(map(tuple, whole))
     for mine, writeable, total in results:
         assert len(mine) and not writeable
-        # In the order of the whole: its blocks are in ascending order.
+        # The blocks are in ascending order, as in the whole array.
         first = [int(np.flatnonzero((whole == row).all(axis=1))[0]) for row in mine[[0, -1]]]
         assert first == sorted(first)
         np.testing.assert_allclose(total, whole.sum(axis=0) * 2)

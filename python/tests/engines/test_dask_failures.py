@@ -1,4 +1,4 @@
-"""Ranks on the workers of a Dask cluster: failures, and what they leave."""
+"""Ranks on the workers of a Dask cluster: failures and their remains."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ def test_the_end_of_a_worker_is_told_with_what_dask_says(dask_client):
     assert time.monotonic() - started <= under_load(PROMPT_S)
     assert caught.value.rank == 1 and caught.value.host
     assert f"dask says: the worker {places[1]} has left the cluster (its process ended" in caught.value.cause
-    # Dask would run the lone rank again, and again.
+    # Dask would repeat the lone rank endlessly.
     assert not any(map(dask._ranks, dask_client.processing().values()))
     dask_client.wait_for_workers(WORKERS, timeout=RESTART_S)
     with launch(dask_client) as job:
@@ -78,7 +78,7 @@ stuck = threading.Event()
 
 
 def stays(comm, error: Exception | None = None) -> None:
-    """Rank 0 fails, or waits for the other, which waits for the test, whose process they are in."""
+    """Rank 0 fails, or waits for the other rank, which waits for the test in the same process."""
     if comm.rank == 0:
         comm.emit({"event": "begun"})
         if error is not None:
@@ -89,7 +89,7 @@ def stays(comm, error: Exception | None = None) -> None:
 
 @pytest.fixture
 def sticking() -> Iterator[None]:
-    """Ranks are stuck until the end of the test."""
+    """Keep ranks stuck until the end of the test."""
     stuck.clear()
     yield
     stuck.set()
@@ -110,7 +110,7 @@ def test_a_worker_that_is_retired_ends_the_job(sticking):
 
 
 def test_a_rank_that_is_run_again_ends_at_once(dask_client):
-    """As when a worker comes back under its old address before the scheduler knows that the job is over."""
+    """This happens when a worker returns under its old address before the scheduler knows that the job is over."""
 
     class Noting(dask.DaskEngine):
         def start(self, workers, invitation):
@@ -185,14 +185,14 @@ def test_workers_keep_no_descriptor_and_no_thread_of_25_jobs(dask_client):
         if now.keys() != before.keys():
             return False
         pairs = [pair for each in before for pair in zip(before[each], now[each], strict=True)]
-        # A worker may start a thread of its own meanwhile; what jobs keep would be there for each that fails, at least.
+        # A worker may start a thread meanwhile; a leak would grow with every failing job.
         return all(after < earlier + failing_count for earlier, after in pairs)
 
     assert comes_true(no_more, PROMPT_S), (before, dask_client.run(held))
 
 
 def test_a_scheduler_that_is_lost_ends_the_job(tmp_path):
-    """Its only worker has no nanny, and ends by itself: whether that is noticed first is open."""
+    """Its only worker has no nanny and ends by itself, so either event may be detected first."""
     options = ["--host", "127.0.0.1", "--dashboard-address", "127.0.0.1:0", "--scheduler-file", tmp_path / "cluster"]
     start = [sys.executable, "-m", "dask"]
 
@@ -264,7 +264,7 @@ except KeyboardInterrupt:
 
 @pytest.mark.parametrize("number", [signal.SIGKILL, signal.SIGINT])
 def test_ranks_leave_when_the_launching_process_ends(dask_client, number):
-    """The one that communicates, the one that computes, and, with its worker, the one that nothing interrupts."""
+    """One rank communicates, one computes, and one cannot be interrupted and ends with its worker."""
     command = [sys.executable, "-c", SCRIPT, dask_client.scheduler.address]
     with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as launcher:
         try:

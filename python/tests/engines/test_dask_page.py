@@ -1,4 +1,4 @@
-"""Every command and script of the page on Dask runs as it is printed."""
+"""Run every command and script of the page on Dask as printed."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ def test_commands_of_the_page_run(tmp_path):
     started = []
     try:
         for command in services:
-            # Its first word is the process itself, which is ended below.
+            # With exec the command is the process itself, which is ended below.
             started.append(subprocess.Popen(["sh", "-c", f"exec {command}"], cwd=tmp_path, env=ON_PATH))
         for command, expected in ((train, "[[0, 1], [0, 1]]"), (doctor, "Workers can start, meet and talk here.")):
             done = subprocess.run(command, shell=True, cwd=tmp_path, env=ON_PATH, capture_output=True, text=True)

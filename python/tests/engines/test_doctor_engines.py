@@ -19,13 +19,13 @@ from ripieno.launch.engines.dask import engine as dask
 
 
 def examined(engine: str, *options: str) -> tuple[int, dict[str, dict[str, str]]]:
-    """The exit code, and what was found, by name."""
+    """Return the exit code, and the results by name."""
     result = CliRunner().invoke(doctor_command, ["--engine", engine, *options, "--json"], catch_exceptions=False)
     return result.exit_code, {each["name"]: each for each in json.loads(result.stdout)}
 
 
 def is_fit(findings: dict[str, dict[str, str]], engine: str) -> bool:
-    """Whether every slot was free, all tasks have what is here, and two ranks have computed."""
+    """Return whether every slot was free, all versions are equal, and two ranks have computed."""
     versions = survey.versions()
     return (
         findings["slots"]["found"] == f"{SLOTS} in all, all of them free"

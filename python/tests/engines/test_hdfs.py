@@ -40,7 +40,7 @@ def names(mini_hadoop: Hadoop) -> list[str]:
 
 
 def written(mini_hadoop: Hadoop, kind: str) -> str:
-    """Put the rows there; what is to be appended to the folder's URL to name them."""
+    """Write the rows there and return the suffix of the folder's URL that names them."""
     if kind == "npy":
         for number, part in enumerate(np.array_split(ROWS, 3)):
             put(mini_hadoop, f"{number}.npy", lambda file, part=part: np.save(file, part))
@@ -63,7 +63,7 @@ def test_kmeans_of_files_in_hdfs_has_the_bits_of_kmeans_of_the_array(mini_hadoop
     model = rp.KMeans(**options).fit(source)
 
     expected = rp.KMeans(**options).fit(ROWS)
-    # Shares of text are cut by bytes, so its rows are summed up in another order.
+    # Text is divided by bytes, so its rows are summed in another order.
     if kind == "csv":
         np.testing.assert_allclose(model.cluster_centers_, expected.cluster_centers_, rtol=1e-12)
     else:
@@ -90,7 +90,7 @@ def test_a_result_in_hdfs_replaces_an_older_one_as_a_whole(mini_hadoop, folder):
             assert (text == "new") == ("deep/a.txt" in names(mini_hadoop))
         with new_folder(f"{folder}/model", ["b.txt", "c.npy"]) as part:
             (part / "b.txt").write_text(text)
-            # More than goes in one request.
+            # More than fits into one request.
             save_array(part / "c.npy", np.arange(5_000_000.0))
 
     assert names(mini_hadoop) == ["deep/a.txt", "model/b.txt", "model/c.npy"]
@@ -135,7 +135,7 @@ def test_what_cannot_be_written_is_said_before_any_work(mini_hadoop, folder):
 
 
 class Refusing(http.server.BaseHTTPRequestHandler):
-    """A name node whose data node refuses to read."""
+    """A name node with a data node that refuses reads."""
 
     def do_GET(self) -> None:
         status = {"FileStatus": {"length": 100, "type": "FILE", "pathSuffix": ""}}

@@ -1,4 +1,4 @@
-"""The jars of Java and Spark, as who has them uses them; what needs no other process is tested by Maven beside them."""
+"""The jars for Java and Spark from a user's view. Maven runs the tests that need no other process."""
 
 from __future__ import annotations
 
@@ -23,10 +23,10 @@ from varied import exhaustively
 ROOT = Path(__file__).resolve().parents[3]
 BUILT = ROOT / "target" / "jvm"
 PROGRAMS = Path(__file__).parent / "jvm"
-#: A JVM begins and ends in less, on cores that others use.
+#: Enough for a JVM to start and end on busy cores.
 PATIENCE_S = 300.0
 
-# Each starts JVMs, one after another, and another engine's tests run beside.
+# Each test starts several JVMs in sequence, beside another engine's tests.
 pytestmark = [
     pytest.mark.skipif(not list(BUILT.glob("*/*.jar")), reason="no jars: make jvm"),
     pytest.mark.timeout(900),
@@ -38,7 +38,7 @@ def _jars() -> list[Path]:
 
 
 def _jdks() -> list[str]:
-    """The Java on the path, and a newer one where it is installed."""
+    """Return the Java on the path, and a newer one if installed."""
     found = [shutil.which("java") or "java"]
     newer = sorted(Path("/usr/lib/jvm").glob("*25*/bin/java"))
     return [*found, *(str(java) for java in newer[:1])]
@@ -56,7 +56,7 @@ def java(request: pytest.FixtureRequest) -> str:
 
 @pytest.fixture(scope="module")
 def classes(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A jar of the programs beside this file."""
+    """Build a jar of the programs next to this file."""
     folder = tmp_path_factory.mktemp("classes")
     spark = [str(path) for path in _spark_jars()]
     path = os.pathsep.join([*map(str, _jars()), *spark])
@@ -84,7 +84,7 @@ def _rank(java: str, classes: Path, folder: Path, rank: int, size: int, program:
 
 @pytest.fixture
 def ranks(java: str, classes: Path, tmp_path: Path) -> Iterator[Iterator[subprocess.Popen[str]]]:
-    """Starts ranks of Java, which end with the test."""
+    """Start ranks of Java, which end with the test."""
     started: list[subprocess.Popen[str]] = []
 
     def start(rank: int, size: int, program: str) -> subprocess.Popen[str]:
@@ -98,7 +98,7 @@ def ranks(java: str, classes: Path, tmp_path: Path) -> Iterator[Iterator[subproc
 
 
 def _told(process: subprocess.Popen[str]) -> list[str]:
-    """The lines of a rank that ends well."""
+    """Return the output lines of a rank, which must succeed."""
     out, _ = process.communicate(timeout=PATIENCE_S)
     assert process.returncode == 0, out
     assert "WARNING" not in out and "FATAL" not in out, out
@@ -135,7 +135,7 @@ def test_ranks_of_java_and_of_python_compute_together(ranks, tmp_path):
 
 
 def _drawn(count: int, columns: int) -> np.ndarray:
-    """As `Rank.java` draws them."""
+    """Return the same random rows as `Rank.java`."""
     state, values = 7, np.empty(count * columns, np.float32)
     for at in range(len(values)):
         state = (state * 1103515245 + 12345) & 0x7FFFFFFF
@@ -186,7 +186,7 @@ def test_programs_and_kmeans_run_on_spark(classes, tmp_path, master):
     told = [line for line in ran.stdout.splitlines() if line.split()[0] in KINDS]
     assert told[0] == "sums [499500.0, 1000.0, 4.0] [499500.0, 1000.0, 4.0]"
     centers, peers, cost, peer_cost = (line.split(maxsplit=1)[1] for line in told[1:5])
-    # Spark's own draws depend on which executor has which rows, and may end elsewhere, where it is worse.
+    # Spark's random draws depend on the placement of rows on executors, and may end in a worse optimum.
     is_same = float(cost) == pytest.approx(float(peer_cost), rel=1e-9)
     assert centers == peers if is_same else float(cost) < float(peer_cost)
     assert told[5] == "pairs of labels 5"
@@ -196,14 +196,14 @@ def test_programs_and_kmeans_run_on_spark(classes, tmp_path, master):
     assert "expected vectors" in told[9] and "expected one of features" in told[10]
     assert told[11] == "failed true"
     if master != "local[4]":
-        # An executor is lost; the ranks of the other one do not wait for the heartbeat of those it had.
+        # An executor is lost; the remaining ranks do not wait for its ranks' heartbeat timeout.
         assert int(told[12].removeprefix("killed ")) < 60
 
 
 KINDS = {"sums", "centers", "cost", "pairs", "read", "float", "arrow", "refused", "failed", "killed"}
 
 
-#: What the page's example takes for granted.
+#: Preconditions of the page's example.
 GIVEN = """
 import org.apache.spark.ml.feature.VectorAssembler
 import org.apache.spark.sql.functions.col

@@ -25,7 +25,7 @@ needs_schemas = pytest.mark.skipif(
 )
 needs_lab = pytest.mark.skipif(why_not() is not None, reason=why_not() or "")
 WORKERS = 4
-# The promise is 2 s, the rest is for a busy machine.
+# The promised limit is 2 s; the rest is for a busy machine.
 PROMPT_S = 4.0
 
 SCRIPT = """
@@ -51,14 +51,14 @@ comm.barrier()
 
 
 def written(folder: Path, script: str, *words: str) -> str:
-    """What the command writes for a script train.py."""
+    """Return the output of the command for a script train.py."""
     (folder / "train.py").write_text(script)
     command = [RIPIENO, "kubernetes", folder / "train.py", "--workers", str(WORKERS), "--image", "here/it:1", *words]
     return subprocess.run(command, check=True, capture_output=True, text=True, timeout=60).stdout
 
 
 def conform(manifest: str) -> subprocess.CompletedProcess[str]:
-    """What kubeconform says."""
+    """Return the result of kubeconform."""
     command = [KUBECONFORM, "-strict", "-summary", "-schema-location", f"{SCHEMAS}/{LOCATION}", "-"]
     return subprocess.run(command, input=manifest, capture_output=True, text=True, timeout=60)
 
@@ -131,7 +131,7 @@ def test_pods_find_each_other_once_rank_0_has_a_name(lab, tmp_path, words):
     manifest = written(tmp_path, SCRIPT, *words, "--racks", "topology.kubernetes.io/zone", "--", "$(RANK)", "a b")
     gang = gang_of(lab, manifest)
 
-    # Nobody knows where rank 0 is, not even itself, until all have asked.
+    # No pod, including rank 0, can resolve rank 0 until all have asked.
     names = name_service(lab, gang, lambda asked: len(asked) == WORKERS)
     with names, running(lab, gang, lab.hosts[2].address, tmp_path) as children:
         said = [child.communicate(timeout=60) for child in children]

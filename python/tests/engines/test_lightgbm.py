@@ -87,7 +87,7 @@ def test_the_model_is_that_of_lightgbms_own_sockets(world, workers, kind):
 @pytest.mark.parametrize("workers", [3, *exhaustively(2, 4, 5)])
 @pytest.mark.parametrize("kind", ["binary", "regression"])
 def test_the_models_of_ranks_that_vote_are_those_of_lightgbms_own_sockets(world, workers, kind):
-    # LightGBM's own differ from run to run, so that some are compared with some.
+    # LightGBM's own results vary from run to run, so sets of results are compared.
     ours, theirs = set(), set()
     for _ in range(8):
         ours.add(tuple(world(workers).run(on_ripieno, kind, "voting", kind == "binary")))

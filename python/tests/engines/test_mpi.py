@@ -1,4 +1,4 @@
-"""Ranks that MPI launchers and torchrun have started; every command of their page."""
+"""Ranks started by MPI launchers and torchrun, with every command of their page."""
 
 from __future__ import annotations
 
@@ -19,15 +19,15 @@ from ripieno.launch.process import processes
 from ripieno.launch.script import launchers
 
 FAILURE_S = 10.0
-# A command of each, as the page has it, and the package that brings the program.
+# A command of each, as on the page, and the package of the program.
 LAUNCHERS = {"mpirun": ("mpirun.openmpi", "openmpi-bin"), "mpiexec.hydra": ("mpiexec.hydra", "mpich")}
-# The torchrun of Debian 12 fails on the default of these, with its own Python.
+# In Debian 12, torchrun fails with the defaults of these options.
 TORCHRUN_OPTIONS = "-r 1 -t 1"
 
 
 @pytest.fixture
 def folder(tmp_path, monkeypatch) -> Path:
-    """The working directory of a job, with the script, and launchers by the names that the page has."""
+    """Return the working directory of a job, with the script, and launchers under the names of the page."""
     (tmp_path / "train.py").write_text(launched.SCRIPT)
     for name in ("bin", "home", "tmp"):
         (tmp_path / name).mkdir()
@@ -46,7 +46,7 @@ def folder(tmp_path, monkeypatch) -> Path:
 
 @pytest.fixture(params=LAUNCHERS)
 def launcher(request, folder) -> str:
-    """A launcher that is installed."""
+    """Return the command of an installed launcher."""
     need(request.param)
     return request.param
 
@@ -78,7 +78,7 @@ def test_processes_of_a_launcher_are_ranks_without_any_settings(launcher, folder
 
 def test_jobs_at_the_same_time_do_not_mix(launcher, tmp_path):
     def job(number: int) -> subprocess.CompletedProcess[str]:
-        # Two mpirun of Open MPI 4 that make their session folder in the same moment may both end.
+        # Two mpirun of Open MPI 4 that make their session folder simultaneously may both fail.
         session = tmp_path / f"session-{number}"
         session.mkdir()
         return run(f"{launcher} -n 2 sh -c 'ripieno run train.py'", OMPI_MCA_orte_tmpdir_base=str(session))

@@ -1,4 +1,4 @@
-"""Ranks as Ray actors: they compute as local ones do, fail as local ones do, and leave Ray as it was."""
+"""Ranks as Ray actors: they compute and fail like local ones, and leave no resources in Ray."""
 
 from __future__ import annotations
 
@@ -19,9 +19,9 @@ import ripieno as rp
 from ripieno.errors import EngineError, InputError, RankFailed, TooFewSlots
 from watching import comes_true, gone_within, under_load
 
-# What a user waits for an error, at most.
+# Maximum time that a user waits for an error.
 PROMPT_S = 5.0
-# How long Ray may take to notice what nobody has told it, on a busy machine.
+# Maximum time for Ray to detect an unreported event on a busy machine.
 NOTICE_S = 30.0
 
 
@@ -65,13 +65,13 @@ def killed_by_ray(comm):
     comm.barrier()
     if comm.rank == 1:
         ray.kill(ray.get_runtime_context().current_actor)
-        # It comes from outside, in its own time.
+        # The signal comes from outside, at any time.
         threading.Event().wait(1000)
     comm.barrier()
 
 
 def deaf(comm):
-    """Rank 1 fails; the others compute and hear nothing of it."""
+    """Rank 1 fails; the others compute and are not notified."""
     if comm.rank == 1:
         raise ValueError("on purpose")
     threading.Event().wait(1000)
@@ -84,7 +84,7 @@ def waiting(comm):
 
 
 def works_as_before() -> None:
-    """Every CPU is free, and a job that needs them all can have them."""
+    """Check that every CPU is free, and that a job can use all of them."""
     assert cpus_free() == 4
     with launch(4) as job:
         assert [result[0] for result in job.run(total, 1)] == [10.0] * 4
@@ -273,7 +273,7 @@ print(ray.is_initialized())
 
 
 def run_alone(script: str) -> str:
-    """What a process prints that finds no Ray, in Ray's network."""
+    """Return the output of a process in Ray's network that finds no Ray."""
     with tempfile.TemporaryDirectory(prefix="ray-") as folder:
         done = subprocess.run(
             [sys.executable, "-c", script],

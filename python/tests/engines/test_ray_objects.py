@@ -1,4 +1,4 @@
-"""Objects of Ray among a program's arguments come to the ranks out of Ray's store."""
+"""Ray objects among a program's arguments: ranks get them from Ray's store."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from test_ray import launch
 
 
 def in_the_store(address):
-    """Whether Ray's object store has this memory."""
+    """Return whether this memory belongs to Ray's object store."""
     for line in Path("/proc/self/maps").read_text().splitlines():
         begin, end = (int(number, 16) for number in line.split()[0].split("-"))
         if begin <= address < end:
@@ -47,7 +47,7 @@ def test_what_ranks_keep_of_an_object_stays_while_they_keep_it(ray_nodes):
 
     with launch(2) as job:
         job.run(keep, [ray.put(np.ones(1 << 18, np.int64)) for _ in range(2)])
-        # Fills the store twice over.
+        # Fill the store twice over.
         for _ in range(4):
             assert job.run(kept, ray.put(np.ones(6 << 20, np.int64))) == [(1 << 18, 6 << 20)] * 2
 

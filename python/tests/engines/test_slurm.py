@@ -1,4 +1,4 @@
-"""Ranks that srun has started, in a real Slurm of two nodes; every command of the page on Slurm."""
+"""Ranks started by srun in a real Slurm of two nodes, with every command of the page on Slurm."""
 
 from __future__ import annotations
 
@@ -20,14 +20,14 @@ from ripieno.launch.engines import started
 from slurm_cluster import Cluster, Ended
 from watching import comes_true
 
-# What a user waits for the end of a job, after a rank has failed: 2 s for the others to know, 1 s for Slurm to end
-# them, and the rest for a busy machine.
+# Maximum time that a user waits for the end of a job after a rank has failed: 2 s for detection, 1 s for Slurm to end
+# the ranks, and the rest for a busy machine.
 FAILURE_S = 10.0
 
 
 @pytest.fixture
 def folder(tmp_path, monkeypatch, slurm: Cluster) -> Path:
-    """The working directory of a job, with the script; home and temporary files lie there, too."""
+    """Return the working directory of a job with the script; also the home and the temporary folder."""
     (tmp_path / "train.py").write_text(launched.SCRIPT)
     for name, variable in (("home", "HOME"), ("tmp", "TMPDIR")):
         (tmp_path / name).mkdir()
@@ -67,7 +67,7 @@ def test_a_port_that_is_taken_is_named(slurm, folder):
         port = str(taken.getsockname()[1])
         done = run(
             slurm,
-            # With -K Slurm may cut what a rank says last.
+            # With -K Slurm may cut the last output of a rank.
             "srun -N 2 -n 2 ripieno run train.py",
             RIPIENO_TOKEN=TOKEN,
             MASTER_PORT=port,
@@ -104,13 +104,13 @@ def test_a_rank_that_is_killed_before_they_meet_ends_all(slurm, folder):
     done = run(slurm, "srun -N 2 -n 4 -K ripieno run train.py kill early")
 
     assert time.time() - launched.failed_at(done.err) < FAILURE_S
-    # The highest code of all tasks: killed, or ended by Slurm.
+    # The highest exit code of all tasks: killed, or ended by Slurm.
     assert done.code in (137, 143) and "task 1: Killed" in done.err
     assert left(folder) == []
 
 
 def test_another_number_of_workers_than_srun_has_started_is_refused_once(slurm, folder):
-    # Without -K both tasks end by themselves, where it would end the slower one.
+    # Without -K both tasks end by themselves; with -K Slurm would end the slower one.
     done = run(slurm, "srun -N 1 -n 2 ripieno run -n 4 train.py")
 
     assert done.code == 2
@@ -146,7 +146,7 @@ def test_by_default_there_is_a_worker_for_each_cpu_and_no_room_for_more(slurm):
 
 @pytest.fixture
 def held(slurm: Cluster) -> Iterator[Path]:
-    """The file that keeps nodes from clearing up, until it is gone, after 3 s at the latest."""
+    """Provide a file that delays the nodes' cleanup while it exists, 3 s at most."""
     slurm.held.touch()
     let_go = threading.Timer(3.0, slurm.held.unlink)
     let_go.start()
@@ -156,7 +156,7 @@ def held(slurm: Cluster) -> Iterator[Path]:
 
 
 def sums(workers: int) -> list[int]:
-    # For other jobs it waits a second at most.
+    # Wait at most one second for other jobs.
     with rp.launch(engine="slurm", workers=workers, immediate_s=1) as job:
         return job.run(lambda comm: comm.allreduce(1))
 

@@ -21,15 +21,15 @@ from watching import comes_true, under_load
 
 pyspark = pytest.importorskip("pyspark", reason="no pyspark: pip install 'ripieno[spark]'")
 
-# Without this the executors would need the file.
+# Without this, the executors would need the file.
 cloudpickle.register_pickle_by_value(programs)
 
 EXECUTORS = ["spark_cluster", *exhaustively("spark_standalone")]
 ON_ALL = pytest.mark.parametrize("spark", ["spark_local", *EXECUTORS], indirect=True)
 ON_EXECUTORS = pytest.mark.parametrize("spark", EXECUTORS, indirect=True)
-# What a user waits for an error.
+# Maximum time that a user waits for an error.
 PROMPT_S = 5.0
-# Executors that were lost come back after this long.
+# Maximum time until lost executors are replaced.
 SETTLED_S = 40.0
 
 
@@ -48,7 +48,7 @@ def test_a_rank_runs_in_every_slot_and_keeps_what_it_has(spark):
     assert [row["pid"] for row in first] == [row["pid"] for row in second]
     executors = {row["executor"] for row in first}
     assert len(executors) == (1 if spark.sparkContext.master == "local[4]" else 2)
-    # Spark counts a while behind its tasks.
+    # Spark's count of tasks lags a little.
     assert comes_true(lambda: programs.running(spark) == 0, PROMPT_S)
 
 
@@ -194,7 +194,7 @@ def _no_session():
 
 
 def _works_again() -> bool:
-    """Whether there is room for all ranks again, after tasks or an executor were lost."""
+    """Return whether all ranks find slots again after the loss of tasks or an executor."""
     deadline = time.monotonic() + SETTLED_S
     while True:
         try:
@@ -216,7 +216,7 @@ def _promptly(after_s: float = 0.0):
 
 @contextmanager
 def _busy(spark, tasks: int, folder: Path):
-    """A Spark job that holds so many slots until it is released."""
+    """Run a Spark job that holds this number of slots until released."""
     pipes = [folder / f"task-{number}" for number in range(tasks)]
     for pipe in pipes:
         os.mkfifo(pipe)

@@ -1,4 +1,4 @@
-"""The benchmark beside Spark runs, small, so that it cannot rot; what it measures here says nothing about speed."""
+"""The benchmark beside Spark in its quick form; its times mean nothing."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ ROOT = Path(__file__).resolve().parents[3]
 CONFIGURATION = {**spark_sessions.CONFIGURATION, "spark.driver.memory": "1g"}
 
 
-# It starts a Spark of its own.
+# It starts a separate Spark.
 @pytest.mark.timeout(400)
 @pytest.mark.skipif(spark_sessions.missing() is not None, reason=spark_sessions.missing() or "")
 def test_spark_and_ranks_are_measured_in_one_session_and_the_page_is_filled(tmp_path, monkeypatch):
@@ -46,7 +46,7 @@ def test_spark_and_ranks_are_measured_in_one_session_and_the_page_is_filled(tmp_
     limited = [figure for (case, row), figure in figures.items() if row in ("computing in it", "1 MB")]
     assert len(limited) == 3 and all(figure["to_limit"] > 0 for figure in limited)
     text = page.read_text()
-    # Figures that are not measured again stay.
+    # Figures that are not measured again are kept.
     monkeypatch.syspath_prepend(ROOT / "benches")
     importlib.import_module("spark_page").fill(page, Measurements("spark"))
     assert [line for line in page.read_text().splitlines() if "processor" not in line] == [

@@ -1,4 +1,4 @@
-"""DataFrames for ranks: who has which rows, how often Spark reads them, and what the ranks return."""
+"""DataFrames for ranks: distribution of rows, number of reads by Spark, and results of the ranks."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ def spark(request: pytest.FixtureRequest):
 
 @contextmanager
 def setting(spark, name: str, value: str):
-    """Meanwhile the session has this setting."""
+    """Change a setting of the session temporarily."""
     before = spark.conf.get(name)
     spark.conf.set(name, value)
     try:
@@ -202,7 +202,7 @@ def test_a_rank_with_rows_that_ends_its_process_is_named_with_what_spark_says(sp
 
 
 def test_a_failure_is_not_tried_again(spark_local, tmp_path):
-    """Spark would run a stage that a shuffle follows up to four times."""
+    """Spark would run a stage before a shuffle up to four times."""
     ran = tmp_path / "ran"
     with pytest.raises(rp.RankFailed):
         rp.spark.run(spark_local.range(0, 4, 1, 4), programs.exit_after_noting, str(ran), 1, schema="id long")
@@ -212,7 +212,7 @@ def test_a_failure_is_not_tried_again(spark_local, tmp_path):
 
 
 def test_ranks_of_a_stage_that_spark_starts_again_do_not_meet_those_of_before(spark_local, tmp_path):
-    """Partition 1 cannot be read the first time, when other ranks wait for it already."""
+    """In the first attempt partition 1 cannot be read, while other ranks already wait for it."""
     failing = spark_local.range(0, 4, 1, 4).mapInArrow(programs.failing_once(tmp_path / "failed"), "id long")
 
     result = rp.spark.run(failing, programs.everybody, schema="pid long, tasks array<long>")

@@ -1,4 +1,4 @@
-"""What is used of Spark that another version may lack: that version is named, with what is missing."""
+"""Spark internals that another version may lack: the error names the version and the missing part."""
 
 from __future__ import annotations
 

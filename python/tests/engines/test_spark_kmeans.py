@@ -31,7 +31,7 @@ SCHEMA = "id int, point {}, weight double"
 
 
 def frame(spark, *, points=POINTS, kind="array<double>", partitions=WORKERS):
-    """Rows in their order, divided among partitions as `rp.KMeans` divides them among workers."""
+    """Return rows in their order, divided among partitions as `rp.KMeans` divides them among workers."""
     cuts = [len(points) * part // partitions for part in range(partitions + 1)]
     shares = spark.sparkContext.parallelize(list(itertools.pairwise(cuts)), partitions)
     rows = shares.flatMap(lambda share: [(at, points[at].tolist(), float(WEIGHTS[at])) for at in range(*share)])
@@ -186,7 +186,7 @@ def test_estimators_and_models_are_saved_and_loaded(spark_local, model, tmp_path
 
 def test_it_is_a_stage_of_pipelines_that_are_saved_and_loaded(spark_local, tmp_path):
     points = POINTS.copy()
-    points[::9] = 0  # of which VectorAssembler makes sparse vectors
+    points[::9] = 0  # VectorAssembler makes sparse vectors of these
     rows = frame(spark_local, points=points).selectExpr("id", "point[0] as x", "point[1] as y", "point[2] as z")
     stages = [VectorAssembler(inputCols=["x", "y", "z"], outputCol="features"), KMeans(k=CLUSTERS, workers=WORKERS)]
     Pipeline(stages=stages).save(f"file://{tmp_path}/pipeline")
@@ -202,7 +202,7 @@ def test_it_is_a_stage_of_pipelines_that_are_saved_and_loaded(spark_local, tmp_p
 
 def test_cross_validation_chooses_among_its_parameters(spark_local):
     blobs = np.repeat(np.array([[0.0, 0.0], [9.0, 9.0]]), 30, axis=0) + np.random.default_rng(0).random((60, 2))
-    # Two fits beside each other have not enough slots.
+    # Two simultaneous fits do not have enough slots.
     estimator = KMeans(workers=3, slots_timeout_s=100)
     grid = ParamGridBuilder().addGrid(estimator.k, [6, 2]).build()
     rows = frame(spark_local, points=blobs).select(array_to_vector("point").alias("features"))
@@ -220,7 +220,7 @@ def test_during_a_fit_a_rank_has_its_rows_once():
         ((three, copied),) = job.run(programs.arrow_bytes_of_a_fit, 3, KMeans(max_iter=1)._options())
 
     assert one >= 1000 * 4 * 8 and three >= 3 * 1000 * 4 * 8
-    # Arrow keeps a little of its own.
+    # Arrow itself holds a little more.
     assert 1000 * 4 * 8 <= seen < 2 * 1000 * 4 * 8, "the array is a view of the only batch"
     assert copied < 1000 * 4 * 8, "the array is a copy"
 

@@ -1,4 +1,4 @@
-"""Every block of the page on Spark runs as it is printed."""
+"""Run every block of the page on Spark as printed."""
 
 from __future__ import annotations
 
@@ -50,7 +50,7 @@ def test_the_python_of_the_page_runs(spark_local, capfd):
     assert "avg(x)" in said
 
 
-# The packages themselves come from an index, and venv-pack is none of ours.
+# The packages come from an index, and venv-pack is an external tool.
 NOT_RUN = ("pip install 'ripieno[spark]'", "venv-pack -p environment -o environment.tar.gz")
 
 
@@ -78,7 +78,7 @@ def test_an_environment_goes_to_executors_as_an_archive(spark_sessions_of, tmp_p
 
 
 def _pack(folder: Path) -> None:
-    """What venv-pack makes of an environment: an archive of its contents. Here its packages are those of this one."""
+    """Make an archive of an environment's contents, as venv-pack does. Here it has this environment's packages."""
     environment = folder / "made"
     subprocess.run([sys.executable, "-m", "venv", "--without-pip", environment], check=True)
     (packages,) = environment.glob("lib/python*/site-packages")

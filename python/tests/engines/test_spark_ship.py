@@ -1,4 +1,4 @@
-"""Executors whose Python has no ripieno: it is said so, and `rp.spark.ship` gives it to them."""
+"""Executors without ripieno: the error says so, and `rp.spark.ship` installs it there."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ cloudpickle.register_pickle_by_value(programs)
 
 @pytest.fixture(scope="module")
 def other_python(tmp_path_factory: pytest.TempPathFactory) -> str:
-    """An interpreter that has all packages of this one, except those installed in editable mode: ripieno."""
+    """Return an interpreter with all packages of this one except those in editable mode: ripieno."""
     folder = tmp_path_factory.mktemp("python")
     subprocess.run([sys.executable, "-m", "venv", "--without-pip", folder], check=True)
     own = Path(sysconfig.get_path("purelib", vars={"base": str(folder), "platbase": str(folder)}))
@@ -35,7 +35,7 @@ def other_python(tmp_path_factory: pytest.TempPathFactory) -> str:
 
 @pytest.fixture
 def without_ripieno(spark_cluster, other_python: str, monkeypatch: pytest.MonkeyPatch):
-    """A session whose executors run that interpreter."""
+    """Provide a session with executors that run that interpreter."""
     monkeypatch.setattr(spark_cluster.sparkContext, "pythonExec", other_python)
     return spark_cluster
 
@@ -68,7 +68,7 @@ def test_an_archive_holds_the_package_and_nothing_else(without_ripieno):
 
 
 def test_another_version_at_the_executors_is_named(spark_cluster, monkeypatch):
-    """Of two versions the driver's is the one that is wrong here, which is the same."""
+    """The driver's version is changed, because both sides share one installation."""
     theirs = rp.__version__
     monkeypatch.setattr(member_server, "__version__", "9.9")
 

@@ -1,4 +1,4 @@
-"""Ranks in containers of YARN, through Spark, and what they read and write in HDFS. More in test_conformance.py."""
+"""Ranks in containers of YARN, through Spark, reading and writing HDFS. More tests are in test_conformance.py."""
 
 from __future__ import annotations
 
@@ -17,13 +17,13 @@ from watching import comes_true
 
 pytestmark = pytest.mark.timeout(300)
 
-# YARN starts a container, with a JVM in it, in place of one that was killed.
+# Maximum time for YARN to replace a killed container, including its JVM.
 NEW_CONTAINER_S = 60.0
 ROWS = np.random.default_rng(0).normal(size=(4000, 6))
 
 
 def container(comm) -> tuple[str, float]:
-    """The container in which this rank runs, and the last of the sums of all ranks."""
+    """Return the container of this rank, and the last of the sums of all ranks."""
     return Path.cwd().name, float(comm.allreduce(np.full(1_250_000, comm.rank + 1.0))[-1])
 
 
@@ -32,10 +32,10 @@ def _parent(pid: int) -> int:
 
 
 def kill_executor(comm) -> None:
-    """The process of YARN that rank 1 runs in is killed, and all in it."""
+    """Kill the YARN container process of rank 1, with everything in it."""
     if comm.rank == 1:
         os.kill(_parent(os.getppid()), signal.SIGKILL)
-        # This process goes with the container, soon.
+        # This process ends soon, with its container.
         threading.Event().wait(NEW_CONTAINER_S)
     comm.barrier()
 
@@ -61,7 +61,7 @@ def test_ranks_are_in_two_containers_and_know_the_rack_that_hadoop_knows(spark_y
         found = job.run(container)
         assert job.run(lambda comm: comm.racks) == [[RACK] * 4] * 4
 
-    # YARN decides on which nodes.
+    # YARN chooses the nodes.
     containers = [name for name, _ in found]
     assert sorted(containers.count(name) for name in set(containers)) == [2, 2]
     assert all(name.startswith("container_") for name in containers)
@@ -72,7 +72,7 @@ def test_a_container_that_is_killed_ends_the_job_and_yarn_brings_another(spark_y
     with rp.launch(engine="spark", spark=spark_yarn) as job, pytest.raises(rp.RankFailed) as caught:
         job.run(kill_executor)
 
-    # Whether Spark knows of the container in time, or the end of the connection is all there is: who and what is told.
+    # Spark may not report the container in time. Then only the end of the connection is known, and messages vary.
     assert caught.value.cause.startswith("its process")
     assert comes_true(lambda: runs_again(spark_yarn), NEW_CONTAINER_S)
 
@@ -81,7 +81,7 @@ def runs_again(spark) -> bool:
     try:
         with rp.launch(engine="spark", spark=spark, workers=4, slots_timeout_s=30) as job:
             return [total for _, total in job.run(container)] == [10.0] * 4
-    # Spark may not know yet that the executor is lost.
+    # Spark may not yet know that the executor is lost.
     except (rp.EngineError, rp.RankFailed):
         return False
 

@@ -1,4 +1,4 @@
-"""Every command and program of the page on YARN runs as it is printed, and prints what the page says."""
+"""Run every command and program of the page on YARN as printed, and compare the output with the page."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ pytestmark = pytest.mark.timeout(600)
 
 @pytest.fixture
 def environment(mini_hadoop: hadoop.Hadoop, tmp_path: Path) -> dict[str, str]:
-    """What the mini cluster says is to be exported; and Spark's own files of settings make its JVMs small."""
+    """Return the variables that the mini cluster exports; Spark's own settings files make its JVMs small."""
     reason = spark_sessions.missing()
     if reason is not None:
         pytest.skip(reason)

@@ -1,4 +1,4 @@
-"""Every script of the pages on frameworks runs as it is printed, and their extras are there."""
+"""Run every script of the pages on frameworks as printed, and check that their extras exist."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""`torch.distributed` by Ripieno, beside Gloo in the same processes."""
+"""`torch.distributed` with Ripieno, beside Gloo in the same processes."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ pytestmark = pytest.mark.timeout(300)
 
 @pytest.fixture(scope="module")
 def jobs():
-    """Jobs by their number of ranks, that stay for all tests."""
+    """Provide jobs by their number of ranks, shared by all tests."""
     kept = {}
 
     def job(workers):

@@ -1,4 +1,4 @@
-"""Programs of ranks that call `torch.distributed`: each returns what it has seen, for either backend."""
+"""Rank programs that call `torch.distributed` with either backend and return their observations."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ SHAPES = ((), (5,), (3, 4), (0, 2))
 
 @contextmanager
 def group(backend="ripieno", **options):
-    """The process group of all ranks, by a backend."""
+    """Create the process group of all ranks with a backend."""
     import ripieno.torch
 
     torch.set_num_threads(1)
@@ -40,12 +40,12 @@ def group(backend="ripieno", **options):
 
 
 def digest(module):
-    """Of the bits of all parameters."""
+    """Return a digest of the bits of all parameters."""
     return hashlib.sha256(b"".join(each.detach().numpy().tobytes() for each in module.parameters())).hexdigest()
 
 
 def given(rank, shape, dtype):
-    """Small whole numbers, so that sums of any order are the same bits."""
+    """Return small integers, so that sums in any order are bitwise equal."""
     numbers = torch.randint(0, 4, shape, generator=torch.Generator().manual_seed(rank))
     return numbers.to(dtype)
 
@@ -55,7 +55,7 @@ def listed(tensors):
 
 
 def every_call(comm, backend, dtype):
-    """What each call of a process group gives, by its name, and for each shape; None where it has no such call."""
+    """Return the result of each call of a process group by name and shape; None for unsupported calls."""
     with group(backend) as g:
         return {
             (name, shape): _seen(call, g, comm.rank, comm.world_size, shape, DTYPES[dtype])
@@ -141,7 +141,7 @@ def _all_to_all_single(g, rank, size, shape, dtype):
 
 
 def _all_to_all_single_of_parts(g, rank, size, shape, dtype):
-    """Rank i gets i rows of everybody."""
+    """Rank i gets i rows from every rank."""
     inputs, outputs = list(range(size)), [rank] * size
     output = torch.zeros((sum(outputs), *shape[1:]), dtype=dtype)
     dist.all_to_all_single(output, given(rank, (sum(inputs), *shape[1:]), dtype), outputs, inputs, group=g)
@@ -175,9 +175,9 @@ CALLS = {f"all_reduce of {name}": _all_reduce(op) for name, op in _OPS.items()} 
     "all_to_all_single, uneven": _all_to_all_single_of_parts,
     "isend and irecv": _send_and_recv,
 }
-# Complex numbers have no order, and PyTorch passes their parts on one by one, which have no product.
+# Complex numbers have no order, and PyTorch transfers their parts separately, so products are undefined.
 _COMPARING = ("all_reduce of product", "all_reduce of min", "all_reduce of max")
-# What divides a tensor along its first axis.
+# Calls that divide a tensor along its first axis.
 _OF_ROWS = (
     "all_gather_into_tensor",
     "reduce_scatter_tensor",
@@ -188,20 +188,20 @@ _OF_PAIRS = ("isend and irecv",)
 
 
 def network():
-    """A small classifier with the same weights on every rank."""
+    """Return a small classifier with the same weights on every rank."""
     torch.manual_seed(3)
     return nn.Sequential(nn.Linear(20, 64), nn.BatchNorm1d(64), nn.ReLU(), nn.Linear(64, 3))
 
 
 def rows():
-    """Rows that a linear classifier could tell apart."""
+    """Return rows that a linear classifier can separate."""
     generator = torch.Generator().manual_seed(7)
     X = torch.randn(192, 20, generator=generator)
     return X, (X @ torch.randn(20, 3, generator=generator)).argmax(1)
 
 
 def trained_together(comm, backend):
-    """The bits of a network after some steps with several buckets of gradients, and of steps under `no_sync`."""
+    """Return the bits of a network after some steps with several gradient buckets, and of steps under `no_sync`."""
     with group(backend) as g:
         module = network()
         parallel = DistributedDataParallel(module, bucket_cap_mb=0.005, process_group=g)
@@ -219,7 +219,7 @@ def trained_together(comm, backend):
 
 
 def sharded(comm, backend, folder):
-    """The bits of a network whose parameters lie in parts on all ranks, and whether a checkpoint gives them again."""
+    """Return the bits of a network with sharded parameters, and whether a checkpoint restores them."""
     import torch.distributed.checkpoint as checkpoint
     from torch.distributed.checkpoint.state_dict import get_state_dict, set_state_dict
     from torch.distributed.device_mesh import DeviceMesh, init_device_mesh
@@ -257,7 +257,7 @@ _PARTS = ((0, "weight", (64, 20)), (0, "bias", (64,)), (2, "weight", (3, 64)), (
 
 
 def embedded(comm, backend):
-    """Gradients of an embedding, of which each rank has other rows."""
+    """Return gradients of an embedding for which each rank has different rows."""
     with group(backend) as g:
         torch.manual_seed(0)
         module = nn.Embedding(50, 4, sparse=True)
@@ -267,7 +267,7 @@ def embedded(comm, backend):
 
 
 def meshed(comm):
-    """Sums along the rows and columns of a mesh of 2 x 2 ranks, and in a group that only its members have made."""
+    """Return sums along rows and columns of a mesh of 2 x 2 ranks, and in a group created only by its members."""
     from torch.distributed.device_mesh import init_device_mesh
 
     with group():
@@ -286,7 +286,7 @@ def meshed(comm):
 
 
 def coalesced(comm):
-    """Sums that are begun together, and parts that are gathered together."""
+    """Return sums that start together, and parts that are gathered together."""
     with group():
         tensors = [torch.full((3,), float(comm.rank + at)) for at in range(4)]
         with dist._coalescing_manager(async_ops=True) as together:
@@ -299,7 +299,7 @@ def coalesced(comm):
 
 
 def nested(comm):
-    """A sum of which each of three rounds is begun, and waited for, by the callback of the one before."""
+    """Return a sum of three rounds; each round starts and waits in the callback of the previous one."""
 
     def again(future):
         return dist.all_reduce(future.value()[0], async_op=True).get_future().wait()
@@ -312,7 +312,7 @@ def nested(comm):
 
 
 def compressed(comm, backend):
-    """The bits of a network whose gradients travel as products of small matrices."""
+    """Return the bits of a network with gradients compressed to products of small matrices."""
     from torch.distributed.algorithms.ddp_comm_hooks import powerSGD_hook
 
     with group(backend) as g:
@@ -331,7 +331,7 @@ def compressed(comm, backend):
 
 
 def split(comm):
-    """Sums in the groups of even and of odd ranks, the number of the latest call, and a barrier with a limit."""
+    """Return sums in the even and odd groups, the number of the latest call, and a barrier with a timeout."""
     with group():
         tensor = torch.ones(1)
         dist.all_reduce(tensor)
@@ -344,7 +344,7 @@ def split(comm):
 
 
 def passed(comm):
-    """Messages that are asked for before a sum and come behind it, and such that are sent before it."""
+    """Return messages requested before a sum and sent after it, and messages sent before it."""
     with group():
         mine, pending = [torch.full((2,), float(tag)) for tag in range(3)], []
         came = [torch.zeros(2) for _ in mine]
@@ -361,7 +361,7 @@ def passed(comm):
 
 
 def tagged(comm):
-    """Messages of one rank, received in another order than they were sent in."""
+    """Return messages of one rank, received in a different order than sent."""
     with group():
         found = []
         if comm.rank == 0:
@@ -385,7 +385,7 @@ def averaged(comm):
 
 
 def late(comm):
-    """All but rank 0 wait for a call that it does not make in time."""
+    """Wait, on all ranks except rank 0, for a call that rank 0 makes too late."""
     import time
 
     with group(timeout=timedelta(seconds=1)):
@@ -410,7 +410,7 @@ def mismatched(comm):
 
 
 def refused(comm):
-    """What the backend says of calls that it does not carry out."""
+    """Return the errors of unsupported calls of the backend."""
     from ripieno.errors import InputError
 
     told = []

@@ -1,4 +1,4 @@
-"""Mistakes that mypy finds in a user's program: where it finds one no more, an ignored error is unused, and told."""
+"""Errors that mypy must find in a user's program. If it misses one, the unused `type: ignore` is reported."""
 
 from __future__ import annotations
 

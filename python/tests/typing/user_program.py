@@ -1,6 +1,6 @@
-"""A user's program that uses the whole public face; `make check` has mypy and pyright read it, nobody runs it.
+"""A user's program that uses the whole public interface. `make check` has mypy and pyright check it; it is never run.
 
-`assert_type` is what a checker must find; casts and ignored errors would be holes in the face.
+`assert_type` states the type that a checker must find; casts and ignored errors would be gaps.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ Floats = NDArray[np.float64]
 def collectives(comm: rp.Communicator, scale: float, *, offset: int = 0) -> Floats:
     mine: Floats = np.full(4, scale + offset + comm.rank)
 
-    # What goes in comes out, of the same type.
+    # The result has the type of the argument.
     assert_type(comm.broadcast(3), int)
     assert_type(comm.broadcast("word", root=1), str)
     assert_type(comm.broadcast(mine), Floats)
@@ -58,7 +58,7 @@ def collectives(comm: rp.Communicator, scale: float, *, offset: int = 0) -> Floa
     assert_type(comm.alltoall(mine), list[Floats])
     assert_type(comm.neighbour_exchange({(comm.rank + 1) % comm.world_size: mine}), dict[int, Floats])
 
-    # The root alone gets something, or has something to give.
+    # Only the root receives a value, or provides one.
     assert_type(comm.reduce(mine), Floats | None)
     assert_type(comm.gather(comm.rank), list[int] | None)
     assert_type(comm.gather(mine, counts=[4] * comm.world_size), Floats | None)
@@ -68,7 +68,7 @@ def collectives(comm: rp.Communicator, scale: float, *, offset: int = 0) -> Floa
     assert_type(comm.scatter(rows), Floats)
     if (total := comm.reduce(1, root=0)) is not None:
         print(total + 1)
-    # None is what other ranks leave out: who gets the value need not ask for it.
+    # The None of other ranks is not part of the value's type, so receivers need no check for it.
     with comm.broadcast_variable(mine, strategy="chain", block_bytes=1 << 20, per_host=True) as shared:
         assert_type(shared.value, Floats)
         assert_type(shared.delivery(), Delivery | None)

@@ -1,1 +1,1 @@
-"""Pages on what was measured."""
+"""Pages and charts of measurements."""

@@ -1,4 +1,4 @@
-"""The chart of a fit of alternating least squares, an SVG file of its own."""
+"""The chart of a fit of alternating least squares as a separate SVG file."""
 
 from __future__ import annotations
 
@@ -14,10 +14,10 @@ from ripieno.report import charts
 
 
 def als_chart(title: str, steps: Sequence[FitStep], held_out: Sequence[float]) -> str:
-    """Errors of ratings that the fit had and of others, and the seconds of the slowest rank, by iteration."""
+    """Return the errors of training and held-out ratings, and the seconds of the slowest rank, by iteration."""
     numbers = np.arange(1, len(steps) + 1)
     fitted = [float(step.measures["rmse"]) for step in steps]
-    # The rank that computes longest waits least.
+    # The rank with the longest compute time waits least.
     slowest = [int(np.argmax(step.compute_s)) for step in steps]
     computing = 1e3 * np.array([step.compute_s[at] for step, at in zip(steps, slowest, strict=True)])
     communicating = 1e3 * np.array([step.communication_s[at] for step, at in zip(steps, slowest, strict=True)])

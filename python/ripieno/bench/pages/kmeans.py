@@ -1,4 +1,4 @@
-"""Iterations of K-means by several programs, as a picture."""
+"""A chart of K-means iterations of several programs."""
 
 from __future__ import annotations
 
@@ -14,14 +14,14 @@ from ripieno.units import duration_text
 
 
 def programs_chart(what: str, seconds: Mapping[str, Mapping[int, Samples]]) -> str:
-    """How long an iteration takes, by centroids: medians, and bars from the least to the greatest.
+    """Return the time of an iteration by centroids: medians, and bars from minimum to maximum.
 
     Parameters
     ----------
     what
-        What is clustered.
+        Description of the data.
     seconds
-        Of each program, by the number of centroids.
+        Seconds of each program, by the number of centroids.
     """
     with matplotlib.rc_context(charts.STYLE | {"axes.grid.axis": "both"}):
         drawing = Drawing((charts.WIDTH_INCHES, 3.6), layout="constrained")

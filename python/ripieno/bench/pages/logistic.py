@@ -1,4 +1,4 @@
-"""The chart of fits of logistic regression: how near the optimum each contestant is, and after how many seconds."""
+"""The chart of logistic regression fits: distance from the optimum against seconds."""
 
 from __future__ import annotations
 
@@ -16,16 +16,16 @@ LINES = ("-", "--")
 
 
 def descent_chart(name: str, ways: Mapping[str, Sequence[tuple[float, float]]], near: float) -> str:
-    """Seconds of whole fits, each with a tighter tolerance, and by which part of the optimum they end above it.
+    """Return a chart of whole fits with ever tighter tolerances: seconds, and final relative distance from the optimum.
 
     Parameters
     ----------
     name
-        What was fitted.
+        Description of the data.
     ways
-        Of each contestant, pairs of seconds and distance.
+        Pairs of seconds and distance of each implementation.
     near
-        The distance that counts as there.
+        The distance that counts as converged.
     """
     with matplotlib.rc_context(charts.STYLE | {"axes.grid.axis": "both"}):
         drawing = Drawing((charts.WIDTH_INCHES, 4.2), layout="constrained")

@@ -1,4 +1,4 @@
-"""The chart of PageRank on more and more hosts, an SVG file of its own."""
+"""The chart of PageRank on increasing numbers of hosts as a separate SVG file."""
 
 from __future__ import annotations
 
@@ -15,16 +15,16 @@ from ripieno.units import duration_text
 
 @dataclass(frozen=True)
 class GraphScale:
-    """An iteration on so many hosts.
+    """An iteration on a number of hosts.
 
     Parameters
     ----------
     hosts
-        How many.
+        Number of hosts.
     seconds, computing_s
-        Of an iteration, and of the rank that computes longest in it.
+        Duration of an iteration, and the longest compute time of a rank in it.
     cable_s
-        What the busiest host sends in an iteration, over the rate of its cable.
+        Bytes that the busiest host sends in an iteration, over the rate of its cable.
     """
 
     hosts: int
@@ -34,7 +34,7 @@ class GraphScale:
 
 
 def scaling_chart(title: str, scales: Sequence[GraphScale]) -> str:
-    """Seconds of an iteration, computing below communicating, and how many times faster than one host that is."""
+    """Return the seconds of an iteration, computing below communicating, and the speedup over one host."""
     with matplotlib.rc_context(charts.STYLE):
         drawing = Figure((charts.WIDTH_INCHES, 3.6), layout="constrained")
         times, speeds = drawing.subplots(1, 2)

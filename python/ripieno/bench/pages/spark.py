@@ -1,4 +1,4 @@
-"""The chart of what is measured inside Spark: times of Spark's own ways over ours, and the seconds of each."""
+"""The chart of measurements inside Spark: seconds, and ratios of Spark's own methods to ours."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ BAR_INCHES, HEAD_INCHES = 0.19, 0.6
 
 
 def spark_chart(figures: Sequence[Figure]) -> str:
-    """Seconds of each figure on a logarithmic scale: a group of bars, ours first, and how many times ours each is."""
+    """Return the seconds of each figure on a logarithmic scale: a group of bars, ours first, with ratios to ours."""
     bar_count = sum(1.8 + len(figure.peers) for figure in figures)
     with matplotlib.rc_context(charts.STYLE | {"axes.grid.axis": "x"}):
         drawing = Drawing((charts.WIDTH_INCHES, HEAD_INCHES + BAR_INCHES * bar_count), layout="constrained")

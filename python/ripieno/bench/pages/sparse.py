@@ -1,4 +1,4 @@
-"""Charts of sparse reductions: packets, densities, volumes and times, each an SVG file of its own."""
+"""Charts of sparse reductions: packets, densities, volumes and times, each as a separate SVG file."""
 
 from __future__ import annotations
 
@@ -20,12 +20,12 @@ from ripieno.units import bytes_text, duration_text
 
 COLOURS = (charts.FIRST, charts.SECOND, charts.THIRD, charts.FOURTH, charts.FIFTH)
 MARKERS = ("o", "s", "^", "D", "v")
-#: The density whose lambda is the unit of the density chart, and how far the chart goes.
+#: The density that defines the unit of lambda in the density chart, and the chart's limits.
 UNIT_DENSITY, LAMBDA_LIMIT, LOW_LIMIT = 0.9, 2.0, 0.05
 
 
 def throughput_chart(curves: Mapping[str, PacketCurve]) -> str:
-    """Throughput against packet size of several links, with the minimum efficient packet of each (figure 2)."""
+    """Return throughput against packet size of several links, with the minimum efficient packet of each (figure 2)."""
     with matplotlib.rc_context(charts.STYLE):
         drawing = Figure((charts.WIDTH_INCHES, 3.6), layout="constrained")
         axes = drawing.subplots()
@@ -36,7 +36,7 @@ def throughput_chart(curves: Mapping[str, PacketCurve]) -> str:
             axes.plot(*zip(*points, strict=True), color=colour, marker=marker, markersize=4, linewidth=2, label=name)
             least = curve.efficient_bytes
             axes.plot([least], [EFFICIENT_SHARE * curve.best_throughput / 1e6], marker="|", markersize=22, color=colour)
-            # Below the curve, which only rises.
+            # Place the label below the curve, which only rises.
             axes.annotate(
                 f"efficient from {bytes_text(least)}",
                 (least, EFFICIENT_SHARE * curve.best_throughput / 1e6),
@@ -59,7 +59,7 @@ def throughput_chart(curves: Mapping[str, PacketCurve]) -> str:
 
 
 def density_chart(features: int, alphas: Sequence[float]) -> str:
-    """Density against lambda in units of the lambda at which nine tenths are there, and its beginning (figure 4)."""
+    """Return density against lambda, in units of the lambda with density 0.9, and an enlarged start (figure 4)."""
     with matplotlib.rc_context(charts.STYLE):
         drawing = Figure((charts.WIDTH_INCHES, 3.6), layout="constrained")
         whole, low = drawing.subplots(1, 2)
@@ -81,19 +81,19 @@ def density_chart(features: int, alphas: Sequence[float]) -> str:
 
 
 def volume_chart(panels: Mapping[str, tuple[Sequence[float], Sequence[float]]]) -> str:
-    """Volume of each layer, predicted and measured, one panel per data set: predicted below measured (figure 5).
+    """Return the volume of each layer, one panel per data set: predicted below measured (figure 5).
 
     Parameters
     ----------
     panels
-        Title to bytes of each layer and of the bottom, predicted and measured.
+        By title: bytes of each layer and of the bottom, predicted and measured.
     """
     with matplotlib.rc_context(charts.STYLE):
         drawing = Figure((charts.WIDTH_INCHES, 3.0), layout="constrained")
         for axes, (title, (predicted, measured)) in zip(
             drawing.subplots(1, len(panels), squeeze=False)[0], panels.items(), strict=True
         ):
-            # The shape of a cup: widths around a middle line, the first layer on top.
+            # A cup shape: widths around a middle line, the first layer on top.
             rows = np.arange(len(measured))
             widths = np.array(measured) / 1e6
             axes.barh(rows, widths, left=-widths / 2, height=0.62, color=charts.FIRST)
@@ -115,14 +115,14 @@ def volume_chart(panels: Mapping[str, tuple[Sequence[float], Sequence[float]]]) 
 
 
 def time_chart(title: str, bars: Sequence[tuple[str, float, float, float | None]]) -> str:
-    """Seconds of several ways to reduce the same data (figure 6).
+    """Return the seconds of several ways to reduce the same data (figure 6).
 
     Parameters
     ----------
     title
-        Of the chart.
+        Title of the chart.
     bars
-        Name, seconds to configure, seconds to reduce, and seconds that are predicted, if they are.
+        Name, seconds to configure, seconds to reduce, and predicted seconds, if known.
     """
     with matplotlib.rc_context(charts.STYLE):
         drawing = Figure((charts.WIDTH_INCHES, 0.9 + 0.42 * len(bars)), layout="constrained")
@@ -146,7 +146,7 @@ def _marks(axes: Axes, x: ArrayLike, rows: ArrayLike) -> None:
 
 
 def _legend(drawing: Figure) -> None:
-    """What bars and marks are, below everything."""
+    """Add a legend of bars and marks below the panels."""
     bar = Patch(color=charts.FIRST, label="measured")
     mark = Line2D([], [], color=charts.SECOND, marker="|", markersize=12, markeredgewidth=2.5, linestyle="none")
     mark.set_label("predicted")

@@ -1,4 +1,4 @@
-"""The page of measured collectives: time and bandwidth against bytes, ours, the peers and the limit."""
+"""The page of measured collectives: time and bandwidth against bytes, of ours, the peers and the limit."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ SIZE_STEP = 8
 def write_speed(
     path: Path, figures: Sequence[Figure], *, machine: Mapping[str, object], remarks: Sequence[str] = ()
 ) -> None:
-    """Write the page.
+    """Write the page of measured collectives.
 
     Parameters
     ----------
@@ -32,9 +32,9 @@ def write_speed(
     figures
         One per case and size; barriers have a row but no curve.
     machine
-        What they were measured on, to be listed.
+        Description of the machine, which the page lists.
     remarks
-        What else there is to say.
+        Remarks below the figures.
     """
     cases = dict.fromkeys(figure.case for figure in figures)
     html = fill(
@@ -60,7 +60,7 @@ def _case(name: str, number: int, figures: Sequence[Figure]) -> dict[str, object
 
 
 def speed_chart(figures: Sequence[Figure], name: str) -> str:
-    """Time and bandwidth of one case on logarithmic scales; bars from the least to the greatest time."""
+    """Return time and bandwidth of one case on logarithmic scales, with bars from minimum to maximum."""
     with matplotlib.rc_context(charts.STYLE):
         drawing = Drawing((charts.WIDTH_INCHES, 3.9), layout="constrained")
         time, rate = drawing.subplots(1, 2)
@@ -70,7 +70,7 @@ def speed_chart(figures: Sequence[Figure], name: str) -> str:
         time.yaxis.set_major_formatter(FuncFormatter(lambda seconds, _: duration_text(seconds)))
         rate.set_title("bytes per second")
         rate.yaxis.set_major_formatter(FuncFormatter(lambda value, _: _rate_text(value)))
-        # Ours is drawn last, over the others, and named first.
+        # Ours is drawn last, over the others, but listed first.
         handles, labels = (list(reversed(some)) for some in time.get_legend_handles_labels())
         drawing.legend(handles, labels, loc="outside lower center", ncols=5, frameon=False, labelcolor=charts.MUTED)
         last = figures[-1]

@@ -16,7 +16,7 @@ from ripieno.report import charts
 from ripieno.report.filling import fill
 from ripieno.units import duration_text
 
-#: Of patterns, Q R U and T V S.
+#: Colours of the patterns Q R U and T V S.
 COLOURS = {
     "Q": charts.THIRD,
     "R": charts.FOURTH,
@@ -31,7 +31,7 @@ BAR_INCHES = 0.28
 
 
 def page(found: ThreadsResults) -> str:
-    """The page; it fetches nothing."""
+    """Return the self-contained page."""
     headings, rows = found.usage_table()
     return fill(
         "threads.html",
@@ -46,7 +46,7 @@ def page(found: ThreadsResults) -> str:
 
 
 def drawings(found: ThreadsResults) -> dict[str, str]:
-    """What the page draws, each an SVG of its own, by name: `barrier-2.svg` of two threads, `kmeans-100.svg`."""
+    """Return the drawings of the page as separate SVGs by name: `barrier-2.svg` for two threads, `kmeans-100.svg`."""
     threads = {cost.case: cost.threads for cost in found.costs}
     drawn = {f"{re.split(' of |,', case)[0]}-{threads[case]}.svg": cost_chart(found, case) for case in found.cases}
     drawn |= {f"kmeans-{count}.svg": grid_chart(found, count) for count in found.asked.centroids}
@@ -54,7 +54,7 @@ def drawings(found: ThreadsResults) -> dict[str, str]:
 
 
 def cost_chart(found: ThreadsResults, case: str) -> str:
-    """The median of each way as a bar, from the least to the greatest as a line over it."""
+    """Return a bar for the median of each way, with a line from minimum to maximum over it."""
     mine = [cost for cost in found.costs if cost.case == case]
     spread = max(cost.phase.worst_s for cost in mine) / min(cost.phase.best_s for cost in mine)
     with matplotlib.rc_context({**charts.STYLE, "axes.grid.axis": "x"}):
@@ -74,7 +74,7 @@ def cost_chart(found: ThreadsResults, case: str) -> str:
 
 
 def grid_chart(found: ThreadsResults, centroids: int) -> str:
-    """Seconds of an iteration over threads × processes: a line for each pattern and model, a panel an affinity."""
+    """Return seconds per iteration over threads × processes: a line per pattern and model, a panel per affinity."""
     with matplotlib.rc_context(charts.STYLE):
         drawing = Drawing((charts.WIDTH_INCHES, 3.9), layout="constrained")
         panels = drawing.subplots(1, 2, sharey=True)

@@ -1,1 +1,1 @@
-"""Programs that peers run as ranks, and what all of them share."""
+"""Rank programs of the peers, and their shared code."""

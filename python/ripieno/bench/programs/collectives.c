@@ -3,7 +3,7 @@
  *     mpirun -np P collectives BUDGET_S COLLECTIVE:BYTES ...
  *
  * Vectors of float32, sum, root 0, in place where MPI can. Prints "CASE SECONDS" per timed call or batch: the slowest
- * rank's, after a barrier. Results are checked before anything is timed. */
+ * rank's, after a barrier. Results are checked before the timing starts. */
 #include <mpi.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -97,9 +97,9 @@ static int right_scatter(const Vectors *v) { return is_of(0, mine(v), rank * v->
 static int right_alltoall(const Vectors *v) { return is_blocks(v->into, rank * v->block, v->block); }
 static int right_barrier(const Vectors *v) { return v != NULL; }
 
-/* What a rank has at first: all of `main`, its own block, or only at the root all. */
+/* Initial data of a rank: all of `main`, its own block, or all at the root only. */
 typedef enum { ALL, OWN, AT_ROOT } Given;
-/* How `bytes` become memory: a vector; a block per rank; a vector cut into blocks. */
+/* Memory layout for `bytes`: a vector; a block per rank; a vector cut into blocks. */
 typedef enum { VECTOR, BLOCKS, CUT } Shape;
 
 static const struct {
@@ -193,7 +193,7 @@ static void run(const char *word, double budget) {
   fill(&v, COLLECTIVES[c].given);
   COLLECTIVES[c].call(&v);
   require(COLLECTIVES[c].right(&v), "wrong result", word);
-  memset(v.main, 0, 4 * v.count); /* sums of zeros stay finite, however many */
+  memset(v.main, 0, 4 * v.count); /* sums of zeros stay finite in any number of calls */
   measure(COLLECTIVES[c].call, &v, word, budget, bytes >= APART_BYTES);
   free(v.main);
   free(v.into);

@@ -1,4 +1,4 @@
-"""Times Gloo's collectives through torch.distributed: ``python gloo.py BUDGET CASE …``, rules as in ``timing.py``."""
+"""Time Gloo's collectives through torch.distributed: ``python gloo.py BUDGET CASE …``, rules as in ``timing.py``."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ import torch.distributed as dist
 if TYPE_CHECKING:
     from ripieno.bench.programs.timing import Vectors, measured
 else:
-    # It is run as a script, and lies beside it.
+    # This file runs as a script next to `timing.py`.
     from timing import Vectors, measured
 
 
@@ -26,13 +26,13 @@ class Gloo:
         self.barrier = dist.barrier
 
     def slowest(self, seconds: float) -> float:
-        """The greatest of all ranks' seconds."""
+        """Return the maximum of all ranks' seconds."""
         mine = torch.tensor([seconds], dtype=torch.float64)
         dist.all_reduce(mine, op=dist.ReduceOp.MAX)
         return float(mine.item())
 
     def call(self, collective: str, vectors: Vectors, algorithm: str | None) -> Callable[[], object]:
-        """A call on the same memory."""
+        """Return a call on the same memory."""
         main = torch.from_numpy(vectors.main)
         rows = list(main.split(vectors.block)) if vectors.block < len(main) else [main]
         mine, is_root = rows[self.rank] if len(rows) > 1 else main, self.rank == 0

@@ -1,7 +1,7 @@
-/* Seconds that so many phases take on threads of OpenMP: openmp_turns fork-join|bsp THREADS PHASES ROUNDS
+/* Print the seconds of PHASES phases on OpenMP threads: openmp_turns fork-join|bsp THREADS PHASES ROUNDS
  *
  * The same work as in a turn of our own threads: in each phase all threads together do ROUNDS dependent
- * multiplications. In the first model each phase is a parallel region, in the second all are one, with barriers.
+ * multiplications. In `fork-join` each phase is a parallel region; in `bsp` all phases are one region with barriers.
  */
 #include <omp.h>
 #include <stdint.h>
@@ -41,7 +41,7 @@ int main(int count, char **words) {
     long phases = atol(words[3]), share = atol(words[4]) / threads;
     void (*model)(int, long, long) = strcmp(words[1], "bsp") == 0 ? bsp : fork_join;
     omp_set_dynamic(0);
-    /* Threads are made. */
+    /* Create the threads. */
     fork_join(threads, 1, 0);
     double begin = omp_get_wtime();
     model(threads, phases, share);

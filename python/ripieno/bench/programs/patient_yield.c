@@ -1,8 +1,8 @@
-/* For LD_PRELOAD: sched_yield() sleeps a little.
+/* For LD_PRELOAD: sched_yield() sleeps briefly.
  *
- * Ranks of MPI poll. On hosts of their own that costs nobody anything; on hosts that share this machine's cores they would
- * starve each other. With mpi_yield_when_idle Open MPI yields only after a poll in vain, so idle ranks sleep instead,
- * which flatters it. */
+ * Ranks of MPI poll. On separate hosts polling costs nothing; on emulated hosts, which share this machine's cores, ranks
+ * would starve each other. With mpi_yield_when_idle Open MPI yields only after an unsuccessful poll, so idle ranks sleep
+ * instead, which is in its favour. */
 #include <sys/prctl.h>
 #include <time.h>
 

@@ -1,12 +1,12 @@
-"""What every rank program does the same way, whoever carries the bytes: vectors, checks, loops.
+"""Shared rules of all rank programs, independent of the transport: vectors, checks, timing loops.
 
-It needs NumPy only: the programs of peers import it, too, under interpreters that do not have this package. The MPI
-program ``collectives.c`` follows the same rules.
+It needs NumPy only: the programs of peers import it under interpreters without this package. The MPI program
+``collectives.c`` follows the same rules.
 
 Vectors are float32, combined by sum, and the root is rank 0. A program prints a line "CASE SECONDS" per timed call or
-batch; the time is the slowest rank's, after a barrier. From `APART_BYTES` on each call is timed by itself; below, some
-batches of calls are. Results are checked before anything is timed. Of an algorithm that is not for its world a program
-prints "CASE refused: WHY".
+batch. The time is the slowest rank's, after a barrier. From `APART_BYTES` on each call is timed separately; smaller
+calls are timed in batches. Results are checked before the timing starts. For an algorithm that does not support the
+world size, a program prints "CASE refused: WHY".
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from typing import Any, Protocol
 import numpy as np
 from numpy.typing import NDArray
 
-#: Of a case with an algorithm that is not for its world a program says this, and why.
+#: Prefix of a program's reason for refusing a case with an unsupported algorithm.
 REFUSED = "refused: "
 
 COLLECTIVES = (
@@ -34,9 +34,9 @@ COLLECTIVES = (
     "barrier",
 )
 ELEMENT_BYTES = 4
-#: Vectors that hold a block per rank.
+#: Collectives with vectors of one block per rank.
 BLOCK_COLLECTIVES = ("allgather", "gather", "scatter")
-#: Where ranks do not wait for each other: small calls, timed in batches, overlap.
+#: Collectives in which ranks do not wait for each other: small calls, timed in batches, overlap.
 ROOTED = ("broadcast", "reduce", "gather", "scatter")
 APART_BYTES = 64 << 10
 BATCH_COUNT = 5
@@ -44,27 +44,27 @@ MOST_CALLS_OF_BATCH, MOST_CALLS_APART = 5000, 50
 
 
 class TimedRank(Protocol):
-    """One rank's end of whatever carries the bytes."""
+    """One rank's interface to a transport."""
 
     rank: int
     world_size: int
 
     def call(self, collective: str, vectors: Vectors, algorithm: str | None) -> Callable[[], object]:
-        """A call of the collective on these vectors, ready to be made."""
+        """Return a call of the collective on these vectors."""
         ...
 
     def barrier(self) -> object:
-        """Return when every rank has come."""
+        """Return when every rank has arrived."""
         ...
 
     def slowest(self, seconds: float) -> float:
-        """The greatest of all ranks' seconds, on all ranks."""
+        """Return the maximum of all ranks' seconds, on all ranks."""
         ...
 
 
 @dataclass
 class Vectors:
-    """The memory of a case: in place in `main`, except that `into` receives of alltoall and reduce-scatter."""
+    """The memory of a case: in place in `main`, except that `into` receives in alltoall and reduce-scatter."""
 
     main: NDArray[Any]
     into: NDArray[Any]
@@ -74,7 +74,7 @@ class Vectors:
 def vectors_of(
     collective: str, size_bytes: int, world_size: int, empty: Callable[..., NDArray[Any]] = np.empty
 ) -> Vectors:
-    """Memory of a case; blocks of one element at least."""
+    """Return the memory of a case; blocks have at least one element."""
     count = size_bytes // ELEMENT_BYTES
     block = count
     into = 0
@@ -88,7 +88,7 @@ def vectors_of(
 
 
 def fill(collective: str, vectors: Vectors, rank: int) -> None:
-    """This rank's contribution, and what nothing comes out as where nothing has arrived yet."""
+    """Write this rank's contribution, and a value that no result contains where data is to arrive."""
     main, block = vectors.main, vectors.block
     vectors.into.fill(-1)
     if (collective in ("broadcast", "scatter") and rank != 0) or collective in ("allgather", "gather"):
@@ -100,12 +100,12 @@ def fill(collective: str, vectors: Vectors, rank: int) -> None:
 
 
 def element(rank: int, index: NDArray[Any]) -> NDArray[Any]:
-    """Of a rank's contribution: small integers, so that sums are exact in any order."""
+    """Return elements of a rank's contribution: small integers, so that sums are exact in any order."""
     return rank + index.astype(np.float32) % 7
 
 
 def is_right(collective: str, vectors: Vectors, rank: int, world_size: int) -> bool:
-    """Whether this rank holds what the collective promises it."""
+    """Return whether this rank holds the correct result of the collective."""
     main, into, block = vectors.main, vectors.into, vectors.block
     index = np.arange(len(main))
 
@@ -133,12 +133,12 @@ def _blocks(world_size: int, index: NDArray[Any]) -> NDArray[Any]:
 
 
 def check(world: TimedRank, name: str, vectors: Vectors, call: Callable[[], object]) -> None:
-    """One call on known values.
+    """Check one call on known values.
 
     Raises
     ------
     SystemExit
-        If this rank did not get what the collective promises.
+        If this rank has an incorrect result.
     """
     collective = name.partition("=")[0]
     fill(collective, vectors, world.rank)
@@ -148,12 +148,12 @@ def check(world: TimedRank, name: str, vectors: Vectors, call: Callable[[], obje
         raise SystemExit(
             f"rank {world.rank} of {world.world_size}: wrong result of {name}, {vectors.main.nbytes} bytes"
         )
-    # Sums of zeros stay finite, however many.
+    # Sums of zeros stay finite in any number of calls.
     vectors.main.fill(0)
 
 
 def measured(world: TimedRank, case: str, budget_s: float) -> Iterator[float]:
-    """Seconds of one case, ``allreduce=ring:1024``, checked before: as many calls as fit into `budget_s`, or one."""
+    """Yield seconds of a checked case, ``allreduce=ring:1024``: calls that fit into `budget_s`, at least one."""
     name, collective, algorithm, size_bytes = parts_of(case)
     vectors = vectors_of(collective, size_bytes, world.world_size)
     call = world.call(collective, vectors, algorithm)
@@ -162,14 +162,14 @@ def measured(world: TimedRank, case: str, budget_s: float) -> Iterator[float]:
 
 
 def parts_of(case: str) -> tuple[str, str, str | None, int]:
-    """Name with algorithm, collective, algorithm and bytes of a case."""
+    """Return name with algorithm, collective, algorithm and bytes of a case."""
     name, _, size = case.rpartition(":")
     collective, _, algorithm = name.partition("=")
     return name, collective, algorithm or None, int(size)
 
 
 def measure(world: TimedRank, call: Callable[[], object], budget_s: float, *, apart: bool) -> Iterator[float]:
-    """Seconds per call: of single calls if `apart`, else of batches."""
+    """Return seconds per call: of single calls if `apart`, else of batches."""
     once_s = _batch(world, call, 1)
     if once_s >= budget_s:
         yield once_s
