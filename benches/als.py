@@ -27,7 +27,7 @@ if __name__ == "__main__":
 
 import click
 import gemm
-from als_data import Data, data_of
+from als_data import AlsData, data_of
 from effort import Effort
 from ripieno.bench.figures import Figure, FigureCount, Measurements, Samples
 from ripieno.bench.pages.als import als_chart
@@ -79,7 +79,7 @@ def measured(report: Measurements, effort: Effort, *, data: Path | None = None) 
 
 
 def _by_turns(
-    data: Data, row: str, rank: int, job: Any, peer: Any, report: Measurements, effort: Effort
+    data: AlsData, row: str, rank: int, job: Any, peer: Any, report: Measurements, effort: Effort
 ) -> tuple[list[float], dict[str, list[float]], dict[str, list[Any]]]:
     """Return the seconds of an iteration in each run, ours and the peers', and the models of all runs."""
     import ripieno as rp
@@ -107,7 +107,7 @@ def _by_turns(
 
 
 @contextmanager
-def _implicit_peer(data: Data, rank: int, *, quick: bool) -> Iterator[Any]:
+def _implicit_peer(data: AlsData, rank: int, *, quick: bool) -> Iterator[Any]:
     try:
         from implicit.cpu.als import AlternatingLeastSquares
         from threadpoolctl import threadpool_limits
@@ -130,7 +130,7 @@ def _implicit_peer(data: Data, rank: int, *, quick: bool) -> Iterator[Any]:
 
 
 @contextmanager
-def _spark_peer(data: Data, rank: int, *, quick: bool) -> Iterator[Any]:
+def _spark_peer(data: AlsData, rank: int, *, quick: bool) -> Iterator[Any]:
     import pyarrow as pa
     import pyarrow.parquet
 
@@ -172,7 +172,7 @@ def _spark_error(model: Any, test: DataFrame) -> float:
     return math.sqrt(model.transform(test).selectExpr("avg(pow(prediction - rating, 2)) as e").collect()[0].e)
 
 
-def _percentile_ranks(data: Data, models: dict[str, list[Any]]) -> list[FigureCount]:
+def _percentile_ranks(data: AlsData, models: dict[str, list[Any]]) -> list[FigureCount]:
     """Return the ranks of held-out items in the lists of some users, by the factors of each implementation."""
     users, items, values = data.test
     chosen = np.isin(users, np.random.default_rng(0).permutation(np.unique(users))[:USER_SAMPLE])
@@ -188,7 +188,7 @@ def _percentile_ranks(data: Data, models: dict[str, list[Any]]) -> list[FigureCo
     return _compared(f"{data.name}, implicit", "held-out percentile rank", errors)
 
 
-def _errors(data: Data, models: dict[str, list[Any]]) -> list[FigureCount]:
+def _errors(data: AlsData, models: dict[str, list[Any]]) -> list[FigureCount]:
     """Return the root mean square errors of held-out ratings."""
     ours = [model.rmse(data.test) for model in models["Ripieno"]]
     return _compared(f"{data.name}, explicit", "held-out RMSE", {**models, "Ripieno": ours})

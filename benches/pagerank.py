@@ -26,7 +26,7 @@ import graphs  # noqa: E402
 import numpy as np  # noqa: E402
 import pagerank_host  # noqa: E402
 from effort import Effort  # noqa: E402
-from graphs import Numbered  # noqa: E402
+from graphs import BenchGraph  # noqa: E402
 from pagerank_host import QUICK_SCALE, SCALE  # noqa: E402
 from rich.table import Table  # noqa: E402
 from ripieno.bench import table  # noqa: E402
@@ -124,7 +124,7 @@ def charts(cluster_file: Path, out: Path) -> None:
     click.echo(out / "scaling.svg")
 
 
-def _graph(scale: int | None, files: Sequence[str], *, quick: bool) -> Numbered:
+def _graph(scale: int | None, files: Sequence[str], *, quick: bool) -> BenchGraph:
     if files and scale is not None:
         raise click.UsageError("--scale and --graph: expected one of them")
     return graphs.of_files(files) if files else graphs.rmat(scale or (QUICK_SCALE if quick else SCALE))

@@ -21,7 +21,7 @@ from pathlib import Path
 
 import numpy as np
 from effort import Effort
-from graphs import Numbered, rmat
+from graphs import BenchGraph, rmat
 from numpy.typing import NDArray
 from ripieno import _native
 from ripieno.algorithms import PageRank
@@ -47,7 +47,7 @@ PASS_VECTORS, PASS_BUDGET_S, QUICK_PASS_BUDGET_S = 3, 0.3, 0.01
 Vector = NDArray[np.float64]
 
 
-def measured(report: Measurements, effort: Effort, *, graph: Numbered | None = None, gap: Path | None = None) -> None:
+def measured(report: Measurements, effort: Effort, *, graph: BenchGraph | None = None, gap: Path | None = None) -> None:
     """Add the figures of a graph, by default RMAT; `gap` is GAP's program `pr`."""
     graph = graph or rmat(QUICK_SCALE if effort.quick else SCALE)
     walk = ScipyWalk(graph)
@@ -73,7 +73,7 @@ def measured(report: Measurements, effort: Effort, *, graph: Numbered | None = N
 class ScipyWalk:
     """Power iteration with a SciPy matrix, as in `networkx.pagerank`."""
 
-    def __init__(self, graph: Numbered) -> None:
+    def __init__(self, graph: BenchGraph) -> None:
         self.edges = graph.matrix()
         out = np.diff(self.edges.indptr)
         self._lone = out == 0
@@ -106,7 +106,7 @@ class ScipyWalk:
         return following, float(np.abs(following - ranks).sum())
 
 
-def _compare(report: Measurements, graph: Numbered, right: Vector) -> None:
+def _compare(report: Measurements, graph: BenchGraph, right: Vector) -> None:
     """Add our distance from SciPy's ranks and our time; and igraph, which reports no iterations."""
     peers: dict[str, Samples] = {}
     try:
@@ -124,7 +124,7 @@ def _compare(report: Measurements, graph: Numbered, right: Vector) -> None:
         report.figures.append(Figure(case, _shape_text(shape), ours, peers, None, "none", 0.0, ""))
 
 
-def _igraph(graph: Numbered) -> tuple[float, Vector]:
+def _igraph(graph: BenchGraph) -> tuple[float, Vector]:
     import igraph
 
     begin = time.perf_counter()
@@ -133,12 +133,12 @@ def _igraph(graph: Numbered) -> tuple[float, Vector]:
     return time.perf_counter() - begin, np.array(ranks)
 
 
-def _count_distance(report: Measurements, graph: Numbered, row: str, ranks: Vector, right: Vector) -> None:
+def _count_distance(report: Measurements, graph: BenchGraph, row: str, ranks: Vector, right: Vector) -> None:
     distance = float(np.abs(ranks - right).sum())
     report.counts.append(FigureCount(graph.name, row, distance, "from SciPy's ranks, L1", DISTANCE))
 
 
-def _fit(graph: Numbered, shape: tuple[int, int], *, max_iter: int, tol: float = 0.0) -> PageRank:
+def _fit(graph: BenchGraph, shape: tuple[int, int], *, max_iter: int, tol: float = 0.0) -> PageRank:
     workers, threads = shape
     model = PageRank(DAMPING, tol=tol, max_iter=max_iter, workers=workers, threads=threads)
     with warnings.catch_warnings():
@@ -154,7 +154,7 @@ def _laps(model: PageRank) -> list[tuple[float, float]]:
 
 def _add_figures(
     report: Measurements,
-    graph: Numbered,
+    graph: BenchGraph,
     ours: dict[tuple[int, int], list[list[tuple[float, float]]]],
     peers: dict[str, list[float]],
     bandwidth: float,
@@ -183,7 +183,7 @@ def _add_figures(
             )
 
 
-def _bytes_per_s(graph: Numbered, budget_s: float) -> float:
+def _bytes_per_s(graph: BenchGraph, budget_s: float) -> float:
     """Return the memory rate of all cores together, on vectors as large as the edge stream."""
     cores, size_bytes = usable_cores(), EDGE_BYTES * graph.edge_count
     add_s, _ = _native.memory_pass(cores, size_bytes // cores, budget_s)

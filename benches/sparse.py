@@ -36,8 +36,8 @@ from ripieno.host import usable_cores  # noqa: E402
 from ripieno.lab import Lab  # noqa: E402
 from ripieno.sparse import design, packets  # noqa: E402
 from ripieno.units import bytes_text, duration_text  # noqa: E402
-from sparse_by_threads import Times, timed  # noqa: E402
-from sparse_rank import DENSE, GATHER, ROW_BYTES, Case  # noqa: E402
+from sparse_by_threads import SparseThreadTimes, timed  # noqa: E402
+from sparse_rank import DENSE, GATHER, ROW_BYTES, SparseCase  # noqa: E402
 
 HERE = Path(__file__).resolve().parent
 DOCS = HERE.parent / "docs" / "sparse"
@@ -90,7 +90,7 @@ def cluster(
     cases = {path.stem: _graph(path, hosts, fitting, budget_s) for path in edge_files}
     for name in names or ([] if edge_files else DENSITIES):
         features, density = DENSITIES[name]
-        cases[name] = Case(int(features / scale), density, ALPHA, fitting, budget_s)
+        cases[name] = SparseCase(int(features / scale), density, ALPHA, fitting, budget_s)
     with Lab(hosts=hosts, rate=rate) as lab:
         for name, case in cases.items():
             found.append({"data": name, "rate": rate, **command.found_by_ranks(lab, "sparse_rank.py", case, timeout_s)})
@@ -98,10 +98,10 @@ def cluster(
     command.write(target, {"cases": found}, quick=quick)
 
 
-def _graph(path: Path, hosts: int, ways: tuple[str, ...], budget_s: float) -> Case:
+def _graph(path: Path, hosts: int, ways: tuple[str, ...], budget_s: float) -> SparseCase:
     """Measure the vertices of a graph with its edges divided among the hosts."""
     features = int(np.load(path, mmap_mode="r").max()) + 1
-    case = Case(features, 0.0, 0.0, ways, budget_s, edges=str(path.resolve()))
+    case = SparseCase(features, 0.0, 0.0, ways, budget_s, edges=str(path.resolve()))
     return replace(case, density=len(case.indices(0, hosts)) / features)
 
 
@@ -148,7 +148,7 @@ def threads(features: int, density: float, rounds: int, quick: bool, target: Pat
         features, rounds = QUICK_FEATURES, 1
     cores = usable_cores()
     cases = list(dict.fromkeys([(1, 1), (1, cores), (cores, 1)]))
-    found: dict[tuple[int, int], list[Times]] = {case: [] for case in cases}
+    found: dict[tuple[int, int], list[SparseThreadTimes]] = {case: [] for case in cases}
     with ExitStack() as jobs:
         worlds = [jobs.enter_context(rp.launch(workers=ranks, threads=count)) for ranks, count in cases]
         for _ in range(rounds):
@@ -176,9 +176,11 @@ def _spread(seconds: list[float]) -> str:
     return f"{median(seconds):.3g} ({min(seconds):.3g} – {max(seconds):.3g})"
 
 
-def _slowest(times: list[Times]) -> Times:
+def _slowest(times: list[SparseThreadTimes]) -> SparseThreadTimes:
     """Return the slowest times of the ranks of a round, and the digest of the first."""
-    return Times(*(max(values) for values in zip(*(astuple(each)[:3] for each in times), strict=True)), times[0].digest)
+    return SparseThreadTimes(
+        *(max(values) for values in zip(*(astuple(each)[:3] for each in times), strict=True)), times[0].digest
+    )
 
 
 @main.command()
@@ -222,10 +224,10 @@ def _volumes(*, quick: bool) -> str:
     ranks, scale = (8, QUICK_SCALE) if quick else (VOLUME_RANKS, VOLUME_SCALE)
     panels = {}
     for name, (features, density) in DENSITIES.items():
-        case = Case(int(features / scale), density, ALPHA, (), 0.0)
+        case = SparseCase(int(features / scale), density, ALPHA, (), 0.0)
         degrees = "4x2" if quick else VOLUME_DEGREES[name]
 
-        def held(comm: Communicator, case: Case = case, degrees: str = degrees) -> list[int]:
+        def held(comm: Communicator, case: SparseCase = case, degrees: str = degrees) -> list[int]:
             own = case.indices(comm.rank, comm.world_size)
             # Stay sparse: one row for each key that some rank has.
             configured = comm.sparse(own, own, size=case.features, degrees=degrees, dense_above=2.0)

@@ -159,13 +159,13 @@ SAVING = """
 import sys
 from pathlib import Path
 import numpy as np
-from ripieno.mapreduce.checkpoint import Checkpoints, Saved
+from ripieno.mapreduce.checkpoint import Checkpoints, CheckpointContents
 
 checkpoints, iteration = Checkpoints(Path(sys.argv[1]), "job", sys.argv[2]), 0
 while True:
     iteration += 1
     result, state = np.full(5000, float(iteration)), {"half": np.full(99, iteration // 2)}
-    checkpoints.save(Saved(iteration, result, state, [iteration]))
+    checkpoints.save(CheckpointContents(iteration, result, state, [iteration]))
     print(iteration, flush=True)
 """
 

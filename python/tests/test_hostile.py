@@ -245,9 +245,9 @@ SCRIPT_OF_A_SCHEDULE = """
     import os, sys, threading
     from pathlib import Path
     import ripieno as rp
-    from test_hostile import HEARTBEAT_S, Schedule, commit, program
+    from test_hostile import HEARTBEAT_S, HostileSchedule, commit, program
 
-    schedule, folder, rank = Schedule.drawn(int(sys.argv[1])), Path(sys.argv[2]), int(os.environ["RANK"])
+    schedule, folder, rank = HostileSchedule.drawn(int(sys.argv[1])), Path(sys.argv[2]), int(os.environ["RANK"])
     if schedule.moment == "meeting" and rank in schedule.victims:
         (folder / str(rank)).touch()
         threading.Timer(schedule.delay_s, commit, (schedule.fault,)).start()

@@ -496,12 +496,12 @@ def test_a_division_that_is_ended_leaves_nothing(tmp_path):
     program = (
         "import os, signal, sys\n"
         "from ripieno.cli import main\n"
-        "from ripieno.input.dividing.record_streams import Lines\n"
+        "from ripieno.input.dividing.record_streams import TextLines\n"
         "def pieces(self, size):\n"
         "    yield 1, b'line\\n'\n"
         "    os.kill(os.getpid(), signal.SIGTERM)\n"
         "    yield 1, b'line\\n'\n"
-        "Lines.pieces = pieces\n"
+        "TextLines.pieces = pieces\n"
         "sys.exit(main(sys.argv[1:]))\n"
     )
     (tmp_path / "a.txt").write_text("line\n" * 9)

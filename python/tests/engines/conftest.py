@@ -177,7 +177,7 @@ def dask_threads():
 
 
 @pytest.fixture(scope="session")
-def slurm(tmp_path_factory: pytest.TempPathFactory) -> Iterator[slurm_cluster.Cluster]:
+def slurm(tmp_path_factory: pytest.TempPathFactory) -> Iterator[slurm_cluster.SlurmCluster]:
     """A Slurm of 2 nodes with 2 CPUs each."""
     reason = slurm_cluster.missing()
     if reason is not None:

@@ -21,7 +21,7 @@ import numpy as np
 import pytest
 import ripieno as rp
 import scipy.sparse
-from conformance import DRIVERS, ENGINES, SLOTS, Standing, held_here
+from conformance import DRIVERS, ENGINES, SLOTS, EngineStanding, held_here
 from watching import comes_true, gone_within, under_load
 
 # Maximum time from the failure of a rank to the caller's error.
@@ -88,13 +88,13 @@ MODELS: dict[str, tuple[Callable[..., Any], Callable[[], tuple[Any, ...]], tuple
 
 @pytest.fixture(scope="module", params=ENGINES)
 def standing(request: pytest.FixtureRequest):
-    standing = Standing(request.param)
+    standing = EngineStanding(request.param)
     yield standing
     standing.close()
 
 
 @pytest.fixture
-def engine(standing: Standing, request: pytest.FixtureRequest) -> Standing:
+def engine(standing: EngineStanding, request: pytest.FixtureRequest) -> EngineStanding:
     """Run each engine in turn, with a running job. The fixture that starts the engine is requested by each test."""
     started = None if standing.name == "local" else request.getfixturevalue(standing.name)
     standing.options = ENGINES[standing.name](started)
@@ -103,13 +103,13 @@ def engine(standing: Standing, request: pytest.FixtureRequest) -> Standing:
 
 
 @pytest.mark.every_engine
-def test_a_sum_of_10_MB_is_right_on_every_rank(engine: Standing):
+def test_a_sum_of_10_MB_is_right_on_every_rank(engine: EngineStanding):
     rows = engine.job().run(programs.summed, 1_250_000)
 
     assert rows == [(rank, SLOTS, True) for rank in range(SLOTS)]
 
 
-def test_ranks_that_encrypt_all_their_connections_compute_the_same(engine: Standing):
+def test_ranks_that_encrypt_all_their_connections_compute_the_same(engine: EngineStanding):
     engine.close()
     with engine.launch(SLOTS, links="tcp", tls=True) as job:
         rows = job.run(programs.summed, 1_250_000)
@@ -117,14 +117,14 @@ def test_ranks_that_encrypt_all_their_connections_compute_the_same(engine: Stand
     assert rows == [(rank, SLOTS, True) for rank in range(SLOTS)]
 
 
-def test_what_ranks_keep_is_there_in_the_next_run(engine: Standing):
+def test_what_ranks_keep_is_there_in_the_next_run(engine: EngineStanding):
     job = engine.job()
     first = job.run(programs.counted)
 
     assert job.run(programs.counted) == [count + 1 for count in first]
 
 
-def test_50_MB_go_there_and_back(engine: Standing):
+def test_50_MB_go_there_and_back(engine: EngineStanding):
     array = np.random.default_rng(0).random(6_250_000)
 
     rows = engine.job().run(programs.told_and_returned, array)
@@ -133,7 +133,7 @@ def test_50_MB_go_there_and_back(engine: Standing):
     np.testing.assert_array_equal(rows[-1][1], array * 2)
 
 
-def test_broadcast_variables_are_the_same_on_every_rank_by_links_of_their_own(engine: Standing):
+def test_broadcast_variables_are_the_same_on_every_rank_by_links_of_their_own(engine: EngineStanding):
     strategies = ["auto", "chain", "bittorrent", "splitstream"][:SLOTS]
 
     rows = engine.job().run(programs.variable_used, strategies)
@@ -142,7 +142,7 @@ def test_broadcast_variables_are_the_same_on_every_rank_by_links_of_their_own(en
 
 
 @pytest.mark.parametrize("strategy", ["auto", "chain"])
-def test_a_broadcast_value_of_a_job_outlives_a_program_that_fails(engine: Standing, strategy: str):
+def test_a_broadcast_value_of_a_job_outlives_a_program_that_fails(engine: EngineStanding, strategy: str):
     job = engine.job()
     with job.broadcast(np.arange(200_000), strategy) as used, job.broadcast(np.arange(200_000), strategy) as unused:
         assert job.run(programs.handle_used, used) == list(range(SLOTS))
@@ -152,7 +152,7 @@ def test_a_broadcast_value_of_a_job_outlives_a_program_that_fails(engine: Standi
             assert job.run(programs.handle_used, table) == list(range(SLOTS))
 
 
-def test_files_of_rank_0_reach_every_rank(engine: Standing, tmp_path: Path):
+def test_files_of_rank_0_reach_every_rank(engine: EngineStanding, tmp_path: Path):
     contents = [bytes(0), np.random.default_rng(4).bytes(1_000_003)]
     files = [str(tmp_path / f"given {at}") for at in range(len(contents))]
     for name, content in zip(files, contents, strict=True):
@@ -165,7 +165,7 @@ def test_files_of_rank_0_reach_every_rank(engine: Standing, tmp_path: Path):
     assert [digests for _, digests in rows] == [expected] * SLOTS
 
 
-def test_accumulators_hold_what_all_ranks_have_added(engine: Standing):
+def test_accumulators_hold_what_all_ranks_have_added(engine: EngineStanding):
     job = engine.job()
     rows = job.accumulator(0)
 
@@ -174,7 +174,7 @@ def test_accumulators_hold_what_all_ranks_have_added(engine: Standing):
     assert rows.value == SLOTS * (SLOTS + 1) // 2
 
 
-def test_events_arrive_in_order_with_their_rank(engine: Standing):
+def test_events_arrive_in_order_with_their_rank(engine: EngineStanding):
     engine.job().run(programs.emit, 20)
 
     for rank in range(SLOTS):
@@ -183,7 +183,7 @@ def test_events_arrive_in_order_with_their_rank(engine: Standing):
         assert all((event["array"] == event["step"]).all() for event in heard)
 
 
-def test_a_dashboard_shows_what_every_rank_has_done(engine: Standing):
+def test_a_dashboard_shows_what_every_rank_has_done(engine: EngineStanding):
     engine.close()
     with engine.launch(SLOTS, dashboard=True) as job:
         job.run(programs.summed, 1_250_000)
@@ -194,11 +194,11 @@ def test_a_dashboard_shows_what_every_rank_has_done(engine: Standing):
     job.dashboard.close()
 
 
-def test_programs_may_print_as_much_as_they_like(engine: Standing):
+def test_programs_may_print_as_much_as_they_like(engine: EngineStanding):
     assert engine.job().run(programs.print_much, 2000) == [SLOTS] * SLOTS
 
 
-def test_an_argument_that_cannot_travel_is_said_and_the_job_goes_on(engine: Standing):
+def test_an_argument_that_cannot_travel_is_said_and_the_job_goes_on(engine: EngineStanding):
     job = engine.job()
     with pytest.raises(rp.SerializationError, match=r"summed or its arguments cannot be sent"):
         job.run(programs.summed, threading.Lock())
@@ -213,7 +213,7 @@ def _fitted_by_local_workers(name: str) -> Any:
 
 
 @pytest.mark.parametrize("name", MODELS)
-def test_a_fit_has_the_same_bits_as_with_local_workers(engine: Standing, name: str):
+def test_a_fit_has_the_same_bits_as_with_local_workers(engine: EngineStanding, name: str):
     model, data, results = MODELS[name]
     expected = _fitted_by_local_workers(name)
 
@@ -227,7 +227,7 @@ def test_a_fit_has_the_same_bits_as_with_local_workers(engine: Standing, name: s
     ("culprit", "others"),
     [(0, "in a collective"), pytest.param(1, "computing", marks=pytest.mark.every_engine), (3, "not yet there")],
 )
-def test_the_exception_of_a_rank_is_what_the_caller_gets(engine: Standing, culprit: int, others: str):
+def test_the_exception_of_a_rank_is_what_the_caller_gets(engine: EngineStanding, culprit: int, others: str):
     with pytest.raises(programs.Wrong) as caught:
         engine.job().run(programs.fail, culprit, "raise", others)
     took_s = time.time() - _moment_of_failure(engine)
@@ -243,7 +243,7 @@ def test_the_exception_of_a_rank_is_what_the_caller_gets(engine: Standing, culpr
 @pytest.mark.parametrize(
     ("culprit", "others"), [pytest.param(0, "in a collective", marks=pytest.mark.every_engine), (2, "computing")]
 )
-def test_a_rank_that_is_killed_is_named(engine: Standing, culprit: int, others: str):
+def test_a_rank_that_is_killed_is_named(engine: EngineStanding, culprit: int, others: str):
     with pytest.raises(rp.RankFailed) as caught:
         engine.job().run(programs.fail, culprit, "kill", others)
     took_s = time.time() - _moment_of_failure(engine)
@@ -253,7 +253,7 @@ def test_a_rank_that_is_killed_is_named(engine: Standing, culprit: int, others: 
     assert comes_true(lambda: _works_again(engine), SETTLED_S)
 
 
-def test_a_rank_that_stands_still_is_named_and_ended(engine: Standing):
+def test_a_rank_that_stands_still_is_named_and_ended(engine: EngineStanding):
     engine.close()
     job = engine.launch(2, heartbeat_timeout_s=HEARTBEAT_S, on_event=engine.events.append)
     with job, pytest.raises(rp.RankFailed) as caught:
@@ -274,7 +274,7 @@ def test_a_rank_that_stands_still_is_named_and_ended(engine: Standing):
 @pytest.mark.timeout(400)
 @pytest.mark.parametrize(("policy", "left"), [("shrink", 2), ("respawn", 3)])
 def test_a_program_begins_again_where_a_rank_has_died_and_ranks_are_fewer_when_told(
-    engine: Standing, tmp_path: Path, policy: str, left: int
+    engine: EngineStanding, tmp_path: Path, policy: str, left: int
 ):
     engine.close()
     with engine.launch(3, on_failure=policy) as job:
@@ -287,7 +287,7 @@ def test_a_program_begins_again_where_a_rank_has_died_and_ranks_are_fewer_when_t
     assert comes_true(lambda: _works_again(engine), SETTLED_S)
 
 
-def test_engines_keep_no_spares(engine: Standing):
+def test_engines_keep_no_spares(engine: EngineStanding):
     if engine.name == "local":
         pytest.skip("local workers may have spares")
     with pytest.raises(rp.InputError, match="spares=1: of an engine others are asked for when they are needed"):
@@ -295,7 +295,7 @@ def test_engines_keep_no_spares(engine: Standing):
 
 
 @pytest.mark.timeout(400)
-def test_a_fit_goes_on_from_its_folder_where_a_rank_has_died(engine: Standing, tmp_path: Path):
+def test_a_fit_goes_on_from_its_folder_where_a_rank_has_died(engine: EngineStanding, tmp_path: Path):
     engine.close()
     (rows,) = _rows()
     expected = rp.KMeans(7, random_state=3, max_iter=6, tol=0.0, workers=3, threads=1).fit(rows)
@@ -309,7 +309,7 @@ def test_a_fit_goes_on_from_its_folder_where_a_rank_has_died(engine: Standing, t
 
 
 @pytest.mark.every_engine
-def test_ranks_that_only_compute_end_with_the_process_that_launched_them(engine: Standing):
+def test_ranks_that_only_compute_end_with_the_process_that_launched_them(engine: EngineStanding):
     if engine.driver is None:
         pytest.skip("the process with the SparkSession runs the tests")
     engine.close()
@@ -318,7 +318,7 @@ def test_ranks_that_only_compute_end_with_the_process_that_launched_them(engine:
     assert comes_true(lambda: _works_again(engine), SETTLED_S)
 
 
-def test_leaving_by_exit_is_a_failure_of_that_rank(engine: Standing):
+def test_leaving_by_exit_is_a_failure_of_that_rank(engine: EngineStanding):
     with pytest.raises(rp.RankFailed) as caught:
         engine.job().run(programs.fail, 2, "exit", "in a collective")
 
@@ -326,7 +326,7 @@ def test_leaving_by_exit_is_a_failure_of_that_rank(engine: Standing):
     assert engine.works()
 
 
-def test_a_result_that_cannot_travel_is_said_with_its_rank(engine: Standing):
+def test_a_result_that_cannot_travel_is_said_with_its_rank(engine: EngineStanding):
     with pytest.raises(rp.SerializationError, match=r"the result of rank 1, a lock, cannot be sent"):
         engine.job().run(programs.return_what_cannot_travel)
 
@@ -334,7 +334,7 @@ def test_a_result_that_cannot_travel_is_said_with_its_rank(engine: Standing):
 
 
 @pytest.mark.every_engine
-def test_too_few_slots_are_told_soon_with_numbers(engine: Standing):
+def test_too_few_slots_are_told_soon_with_numbers(engine: EngineStanding):
     if engine.name == "local":
         pytest.skip("this machine starts as many processes as are asked for")
     needed, free = (2, 0) if engine.knows_others else (SLOTS + 1, SLOTS)
@@ -350,7 +350,7 @@ def test_too_few_slots_are_told_soon_with_numbers(engine: Standing):
     assert engine.job() is job and engine.works()
 
 
-def test_two_jobs_at_once_do_not_mix(engine: Standing):
+def test_two_jobs_at_once_do_not_mix(engine: EngineStanding):
     engine.close()
     rows: dict[int, list[list[float]]] = {}
 
@@ -368,7 +368,7 @@ def test_two_jobs_at_once_do_not_mix(engine: Standing):
     assert rows == expected
 
 
-def test_nothing_is_left_behind(engine: Standing):
+def test_nothing_is_left_behind(engine: EngineStanding):
     """Earlier tests have run jobs, so engines already have their cached resources.
 
     Engines create pooled threads and sockets on demand. A leak grows with every job.
@@ -397,12 +397,12 @@ def test_nothing_is_left_behind(engine: Standing):
     pytest.fail(f"grows with every {LEAVING_JOB_COUNT} jobs: {grown}")
 
 
-def _moment_of_failure(engine: Standing) -> float:
+def _moment_of_failure(engine: EngineStanding) -> float:
     (moment,) = (event["fails at"] for event in engine.events if "fails at" in event)
     return moment
 
 
-def _works_again(engine: Standing) -> bool:
+def _works_again(engine: EngineStanding) -> bool:
     """Return whether the engine has all its slots again after the loss of a process."""
     try:
         return engine.works()

@@ -17,7 +17,7 @@ import slurm_cluster
 from launcher_environments import TOKEN
 from ripieno.launch.engines import slurm as engine
 from ripieno.launch.engines import started
-from slurm_cluster import Cluster, Ended
+from slurm_cluster import CommandResult, SlurmCluster
 from watching import comes_true
 
 # Maximum time that a user waits for the end of a job after a rank has failed: 2 s for detection, 1 s for Slurm to end
@@ -26,7 +26,7 @@ FAILURE_S = 10.0
 
 
 @pytest.fixture
-def folder(tmp_path, monkeypatch, slurm: Cluster) -> Path:
+def folder(tmp_path, monkeypatch, slurm: SlurmCluster) -> Path:
     """Return the working directory of a job with the script; also the home and the temporary folder."""
     (tmp_path / "train.py").write_text(launched.SCRIPT)
     for name, variable in (("home", "HOME"), ("tmp", "TMPDIR")):
@@ -43,7 +43,7 @@ def left(folder: Path) -> list[Path]:
     return [path for name in ("home", "tmp") for path in (folder / name).iterdir()]
 
 
-def run(slurm: Cluster, command: str, **variables: str) -> Ended:
+def run(slurm: SlurmCluster, command: str, **variables: str) -> CommandResult:
     return slurm.run("sh", "-c", command, **variables)
 
 
@@ -145,7 +145,7 @@ def test_by_default_there_is_a_worker_for_each_cpu_and_no_room_for_more(slurm):
 
 
 @pytest.fixture
-def held(slurm: Cluster) -> Iterator[Path]:
+def held(slurm: SlurmCluster) -> Iterator[Path]:
     """Provide a file that delays the nodes' cleanup while it exists, 3 s at most."""
     slurm.held.touch()
     let_go = threading.Timer(3.0, slurm.held.unlink)
