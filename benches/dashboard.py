@@ -49,7 +49,7 @@ def cases() -> dict[str, Measured]:
 
 
 def iterate(comm: Communicator, count: int) -> tuple[float, float]:
-    """Return the processor seconds of the iterations on this rank, and those of telemetry among them."""
+    """Return the processor seconds of the iterations on this rank, and the part for telemetry."""
     begun_s, telling_s = time.process_time(), _telling_s()
     rows, table = np.ones((ROWS, ROWS)), np.ones(TABLE_FLOATS)
     for iteration in range(count):

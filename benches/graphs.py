@@ -1,4 +1,4 @@
-"""Benchmark graphs: seeded RMAT graphs, and graphs from files, with vertices 0 … n - 1, each of which has an edge.
+"""Benchmark graphs: seeded RMAT graphs, and graphs from files, with vertices 0 … n - 1 and no isolated ones.
 
 Source: Chakrabarti, Zhan and Faloutsos, "R-MAT: a recursive model for graph mining", SDM 2004; parameters of Graph500.
 """

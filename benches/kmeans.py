@@ -98,7 +98,7 @@ Contender = Callable[[KMeansProblem], PassTimes]
 
 
 def cases(data: Path | None, draw: Path | None) -> dict[str, Measured]:
-    """Return the measurements by name; for given data those that its columns allow. Two draw NAME.svg into a folder."""
+    """Return the measurements by name; given data limits them by its columns. Two draw NAME.svg into a folder."""
     found: dict[str, Measured] = {
         "first": lambda report, effort: _first_passes(report, effort, data, draw),
         "passes": lambda report, effort: _passes(report, effort, data),

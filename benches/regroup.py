@@ -201,7 +201,7 @@ def _slowest(runs: Sequence[RegroupRun]) -> RegroupRun:
 
 
 def _copy_s(rows: RegroupRows, budget_s: float) -> float:
-    """Return the seconds in which all cores together copy the rows once."""
+    """Return the time for all cores together to copy the rows once, in seconds."""
     cores = usable_cores()
     return _native.memory_pass(cores, ROW_BYTES * rows.row_count // cores, budget_s)[1]
 

@@ -152,7 +152,7 @@ def _timed(comm: Communicator, call: Callable[[], Any]) -> tuple[float, Any]:
 def _gathered(
     comm: Communicator, features: int, own: NDArray[np.int64], values: NDArray[np.float32]
 ) -> NDArray[np.float32]:
-    """Gather all indices and values, and add up those that this rank needs."""
+    """Gather all indices and values, and add up the rows that this rank needs."""
     counts = comm.allgather(np.array([len(own)]), counts=[1] * comm.world_size).tolist()
     # Use 32-bit indices where they suffice: half the bytes.
     narrow = own.astype(np.uint32) if features <= 1 << 32 else own

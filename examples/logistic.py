@@ -8,7 +8,7 @@ ROW_COUNT, COLUMN_COUNT = 20_000, 300
 
 
 def rows() -> tuple[csr_matrix, np.ndarray]:
-    """Return rows of few entries, and the side of a noisy plane on which each is."""
+    """Return rows of few entries, and their sides of a noisy plane."""
     random = np.random.default_rng(0)
     X = csr_matrix(random_array((ROW_COUNT, COLUMN_COUNT), density=0.05, rng=random))
     return X, X @ random.normal(size=COLUMN_COUNT) + 0.5 * random.normal(size=ROW_COUNT) > 0

@@ -66,7 +66,7 @@ class ProgramCall:
 
 @dataclass
 class PlayStage:
-    """The environment in which a rank runs its calls.
+    """The environment of a rank's calls.
 
     Attributes
     ----------

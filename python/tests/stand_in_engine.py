@@ -47,7 +47,7 @@ class Processes(Run):
 
 
 class StandIn(Engine):
-    """An engine with 8 slots, of which `absent` never start their rank."""
+    """An engine with 8 slots; `absent` of them never start their rank."""
 
     NAME = "stand-in"
 

@@ -346,7 +346,7 @@ def invitation_to(listening, world_size=2, **changes):
 
 
 def heard(listening, within_s=PATIENCE_S):
-    """Wait for members and return those that have joined."""
+    """Wait for members and return the joined members."""
     watch = select.poll()
     watch.register(listening.fileno(), select.POLLIN)
     return list(listening.joined()) if watch.poll(within_s * 1000) else []

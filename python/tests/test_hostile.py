@@ -226,7 +226,7 @@ def play(schedule: HostileSchedule, folder: Path, monkeypatch: pytest.MonkeyPatc
 def left_behind() -> tuple[list[str], list[str], int]:
     """Return the descriptors, shared memory, and threads of this process."""
     gc.collect()
-    # Ignore those of other running programs: semaphores, and shared memory of Open MPI.
+    # Ignore files of other running programs: semaphores, and shared memory of Open MPI.
     shared = sorted(name for name in os.listdir("/dev/shm") if not name.startswith(("sem.", "vader_segment.")))
     return open_descriptors(), shared, threading.active_count()
 

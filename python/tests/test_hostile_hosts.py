@@ -121,7 +121,7 @@ def lab() -> Iterator[Lab]:
 
 
 def strike(lab: Lab, schedule: HostSchedule, folder: Path) -> None:
-    """Inflict the faults of the schedule, and end those that have an end."""
+    """Inflict the faults of the schedule, and end the temporary ones."""
     victim, other = (lab.hosts[host] for host in (schedule.victim, schedule.other))
     time.sleep(schedule.delay_s)
     if schedule.fault in ("kill", "stop"):

@@ -1,4 +1,4 @@
-"""Values under keys equal those of pandas, in types that can hold them, for every way of combining."""
+"""Values under keys equal pandas' results, in types that can hold them, for every way of combining."""
 
 from __future__ import annotations
 

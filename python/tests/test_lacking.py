@@ -21,7 +21,7 @@ def exhaust(what: str) -> None:
 
 def borrow(comm: rp.Communicator, what: str, mark: Path) -> None:
     """Rank 1 lacks a resource for mapping shared memory of rank 0."""
-    # 512 MiB, none of which is written.
+    # 512 MiB, never written.
     lent = rp.empty(1 << 26, np.float64)
     # The link exists now.
     comm.broadcast(out=np.ones(3))

@@ -74,7 +74,7 @@ def test_an_exact_fit_loses_nothing(rows):
 def test_what_is_lost_decides_how_many_groups_are_probed(rows):
     passes = NearPasses(WeightedRows(rows, None, 0, len(rows)), 10_000, threads=1)
     first = FIRST_PROBES / 400
-    # The first pass has no previous centroids, so its loss does not predict that of later passes.
+    # The first pass has no previous centroids, so its loss does not predict later losses.
     for sums, expected in [
         ((512.0, 110.0, 100.0), first),
         ((512.0, 110.0, 100.0), 2 * first),

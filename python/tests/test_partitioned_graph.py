@@ -1,4 +1,4 @@
-"""Graphs distributed over ranks: vertices, edges and messages equal those of networkx and NumPy."""
+"""Graphs distributed over ranks: vertices, edges and messages equal networkx and NumPy."""
 
 from __future__ import annotations
 

@@ -100,7 +100,7 @@ def test_headers_and_packets_take_their_time_by_the_command(capsys):
 
     found = printed(capsys, *words, "--alpha", "0us", "--relay", "16KiB", "--packet", "1448", "--headers", "66")
 
-    # The unit of a relay, which ends with a packet, and two switches, each of which stores one packet.
+    # The unit of a relay, which ends with a packet, and two switches that store one packet each.
     behind = -(-(16 << 10) // 1448) * 1448 + 2 * 1448
     assert found["seconds"] == pytest.approx((1_000_000 + behind) * (1448 + 66) / 1448 * 8 / 1e9, rel=1e-9)
 

@@ -96,7 +96,7 @@ def add_up(comm: rp.Communicator, values: np.ndarray) -> float:
 
 
 def die(comm: rp.Communicator, mark: Path, victim: int) -> int:
-    """Run a program in which a rank dies once."""
+    """Run a program with one death of a rank."""
     comm.barrier()
     if comm.rank == victim and not mark.exists():
         mark.touch()
@@ -156,7 +156,7 @@ def raising(draw: random.Random, folder: Path) -> None:
 
 
 def failing(draw: random.Random, folder: Path) -> None:
-    """Run a job in which a rank dies."""
+    """Run a job with a dying rank."""
     with rp.launch(workers=3, threads=1) as job, pytest.raises(rp.RankFailed):
         job.run(die, folder / "mark", draw.randrange(3))
 
@@ -177,7 +177,7 @@ def shrinking(draw: random.Random, folder: Path) -> None:
 
 
 def replicated(draw: random.Random, folder: Path) -> None:
-    """Run a job with replicated ranks, one of which dies."""
+    """Run a job with replicated ranks and one death."""
     victim = draw.randrange(4)
 
     def program(comm: rp.Communicator) -> int:

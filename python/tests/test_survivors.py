@@ -160,7 +160,7 @@ def strike_after(comm, count, victim, mark):
 
 
 def fit_and_strike(comm, name, victim, mark, struck=None, **options):
-    """Run a fit in which a rank is killed. Return its result, and the events that rank 0 received."""
+    """Run a fit and kill a rank during it. Return its result, and the events that rank 0 received."""
     fit, heard = FITS[name], []
     strike_after(comm, struck or fit.struck, victim, mark)
     if fit.tells is not None:
@@ -217,7 +217,7 @@ def test_each_fit_of_a_program_goes_on_from_its_own_state(tmp_path):
 
 
 def with_a_strike(mark, program, comm, *arguments):
-    """Run a fit's program in which one worker dies."""
+    """Run a fit's program with one dying worker."""
     strike_after(comm, 3, 2, mark)
     return program(comm, *arguments)
 

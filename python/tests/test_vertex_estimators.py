@@ -1,4 +1,4 @@
-"""Components, distances, diameters and embeddings equal those of networkx, SciPy and scikit-learn, on any workers."""
+"""Components, distances, diameters and embeddings equal networkx, SciPy and scikit-learn, on any workers."""
 
 from __future__ import annotations
 

@@ -106,9 +106,9 @@ def kubernetes_command(
 ) -> None:
     """Write a manifest for kubectl that runs SCRIPT as the ranks of a Kubernetes Job, one in each pod.
 
-    ARGUMENTS are the script's; those that begin with a hyphen come after --.
+    ARGUMENTS are the script's; write the ones that begin with a hyphen after --.
 
-    It contains an Indexed Job, the Service by which the pods find each other, the script, and the job's token: keep the
+    It contains an Indexed Job, the Service for the pods' addresses, the script, and the job's token: keep the
     file secret, or store the token in a Secret of your own (--secret).
 
     \b

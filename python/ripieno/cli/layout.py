@@ -79,7 +79,7 @@ def layout_command(
     overwrite: bool,
     quiet: bool,
 ) -> None:
-    """Find positions of the vertices of a graph by Fruchterman's and Reingold's forces. INPUTS hold its edges.
+    """Find positions of the vertices of the graph with the edges in INPUTS, by Fruchterman's and Reingold's forces.
 
     INPUTS are files, globs or folders: text with a line "source target [weight]" per edge or
     "source<TAB>target,target,…", .csv (all of these also gzipped), .parquet, .npy, .npz. Every worker reads its own

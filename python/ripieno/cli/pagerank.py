@@ -83,7 +83,7 @@ def pagerank_command(
     trace: Path | None,
     quiet: bool,
 ) -> None:
-    """Rank the vertices of a graph. INPUTS hold its edges.
+    """Rank the vertices of the graph with the edges in INPUTS.
 
     The result has one row per vertex, and appears as a whole or not at all.
 

@@ -54,7 +54,7 @@ def _fit(
 @click.command("components", short_help="Find the connected components of a graph.")
 @graph_options()
 def components_command(**options: Any) -> None:
-    """Find the connected components of a graph, ignoring directions. INPUTS hold its edges.
+    """Find the connected components of the graph with the edges in INPUTS, ignoring directions.
 
     The result has the columns "vertex" and "component", which is the smallest vertex of the component.
 
@@ -78,7 +78,7 @@ def components_command(**options: Any) -> None:
 @click.option("--source", type=click.IntRange(min=0), metavar="VERTEX", required=True, help="The vertex to begin at.")
 @graph_options()
 def bfs_command(source: int, **options: Any) -> None:
-    """Count the edges on shortest paths from one vertex of a graph to all others. INPUTS hold its edges.
+    """Count the edges on shortest paths from one vertex to all others of the graph with the edges in INPUTS.
 
     The result has the columns "vertex", "distance" and "parent", the previous vertex on such a path; distance and
     parent are -1 for unreachable vertices.

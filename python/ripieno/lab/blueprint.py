@@ -18,7 +18,7 @@ MTU_BYTES = 1500
 ETHERNET_BYTES = 14
 # TCP with timestamps over IPv4.
 HEADER_BYTES = 20 + 20 + 12
-# Queue limit of a switch port, after which it drops packets.
+# Queue limit of a switch port. Beyond it the port drops packets.
 QUEUE_BYTES = 512 << 10
 # A host's own queue is longer: back-pressure slows its programs before packets are dropped.
 HOST_QUEUE_BYTES = 1 << 20
@@ -26,7 +26,7 @@ HOST_QUEUE_BYTES = 1 << 20
 PACKETS_PER_S = 1000
 PACKET_BYTES_MIN = 2 * MTU_BYTES
 PACKET_BYTES_MAX = 64 << 10
-# Total rate of all hosts up to which two cores can emulate every host at its full rate.
+# Maximum total rate of all hosts that two cores can emulate.
 CARRIED_BITS_PER_S = 6 * 10**9
 
 RATE_MIN_BITS_PER_S, RATE_MAX_BITS_PER_S = 10**5, 10**11

@@ -153,7 +153,7 @@ class Lab:
         first, on
             Restrict the run to the first hosts, by number, or to given hosts, by name.
         timeout_s
-            Time limit in seconds, after which all ranks are ended.
+            Time limit in seconds. All ranks are ended when it expires.
         environment
             Variables to set beside this process's own.
         prefix

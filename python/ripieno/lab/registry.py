@@ -38,7 +38,7 @@ class LabRecord:
     blueprint
         Specification of the lab; None if its maker ended before writing it.
     owner
-        PID and start time of the owner, with which the lab ends; None without an owner.
+        PID and start time of the owner. The lab ends with its owner; None without an owner.
     mounted
         Whether the directory of named namespaces was a mount point before the first lab.
     """

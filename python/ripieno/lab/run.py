@@ -48,7 +48,7 @@ class LabProgram:
     prefix
         Whether to mark lines of output with their host.
     timeout_s
-        Time limit in seconds, after which all ranks are ended.
+        Time limit in seconds. All ranks are ended when it expires.
     keep_going
         Whether the other ranks continue when one fails.
     """

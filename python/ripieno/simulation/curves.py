@@ -25,7 +25,7 @@ FIRST_BYTES, STEP = 8, 4
 NEAR, CLEAR = 1.05, 0.03
 #: The smallest segment to try.
 LEAST_SEGMENT_BYTES = 1 << 10
-#: Maximum number of lines in a chart: those of the fastest algorithms first, then the closest others.
+#: Maximum number of lines in a chart: first the fastest algorithms somewhere, then the closest others.
 LINES_DRAWN = 8
 
 _WIDTH, _HEIGHT, _LEFT, _TOP, _RIGHT, _BOTTOM = 760, 420, 72, 56, 168, 48
@@ -34,7 +34,7 @@ _COLOURS = ("#00796b", "#d9622b", "#8a6fb8", "#2a6db0", "#b0306a", "#7a8b2a", "#
 
 @dataclass(frozen=True)
 class Crossing:
-    """A size from which on another algorithm is the fastest."""
+    """A size threshold for another fastest algorithm."""
 
     size_bytes: int
     before: str

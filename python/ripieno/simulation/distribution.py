@@ -182,7 +182,7 @@ def distribute(
     late
         Ranks that join late, with their times in seconds.
     stopped
-        Ranks that hang, with the times in seconds from which they do.
+        Ranks that hang, with the start times in seconds.
     corrupted
         Ranks with times in seconds: the next block that the rank sends after its time is corrupt.
     seed
@@ -199,7 +199,7 @@ def distribute(
 
     Notes
     -----
-    The disciplines are those of the Spark broadcast report (CSB, BTB, SSB; section 5), and the chain of Twister
+    The disciplines come from the Spark broadcast report (CSB, BTB, SSB; section 5), and the chain of Twister
     (section 4.4), which reconnects around failed ranks.
     """
     whole("nbytes", nbytes, 0, BYTES_MAX)

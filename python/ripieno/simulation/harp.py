@@ -26,7 +26,7 @@ def _big_red(nodes: int) -> Cluster:
 
 
 def harp_figure_4() -> Reproduction:
-    """Return the speedups of K-means and of a force-directed layout on up to 128 nodes."""
+    """Speedups of K-means and of a force-directed layout on up to 128 nodes."""
     rows = []
     for name, (points, clusters) in KMEANS.items():
         seconds = {
@@ -72,7 +72,7 @@ def harp_figure_4() -> Reproduction:
 
 
 def harp_table_1() -> Reproduction:
-    """Return the operations and their time complexities on 64 equal links."""
+    """Operations and their time complexities on 64 equal links."""
     p, n = 64, 64 << 20
     beta = 8 / 1e9
     cluster = Cluster(nodes=p, rate_bits_per_s=1e9, alpha_s=0.0, gamma_s_per_byte=0.0, segment_bytes=None)

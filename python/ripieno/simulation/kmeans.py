@@ -4,7 +4,7 @@ Every rank assigns its share of the points, and one allreduce combines the sums 
 broadcasts its first centroids once. With divided centroids, every rank instead receives the blocks of all others, and
 the sums of its own block are scattered to it. The caller states the share of pairs that bounds or near assignment skip.
 
-Source: the stages are those of `ripieno.KMeans`; 2·n·k·d operations are nominal.
+Source: the stages match `ripieno.KMeans`; 2·n·k·d operations are nominal.
 """
 
 from __future__ import annotations

@@ -77,7 +77,7 @@ def reduced(graph: PaperDataset, degrees: str) -> tuple[float, float]:
 
 
 def kylix_figure_6() -> Reproduction:
-    """Return sparse reductions on 64 nodes by direct, designed and binary networks."""
+    """Sparse reductions on 64 nodes by direct, designed and binary networks."""
     rows, ratios = [], []
     for graph in (TWITTER, TWITTER_HALVED, YAHOO):
         by_name = {"direct": DIRECT, "designed": graph.degrees, "binary": BINARY}
@@ -122,7 +122,7 @@ COMMUNICATING = (0.75, 0.9)
 
 
 def kylix_figure_2() -> Reproduction:
-    """Return the throughput against the size of packets."""
+    """Throughput against the size of packets."""
     rows = []
     for size_bytes in (64e3, 0.4e6, 1e6, 5e6, 20e6, 100e6):
         pair = replace(ec2(), nodes=2)
@@ -143,7 +143,7 @@ def kylix_figure_2() -> Reproduction:
 
 
 def kylix_figure_5() -> Reproduction:
-    """Return the bytes of all ranks, layer by layer."""
+    """Bytes of all ranks, layer by layer."""
     rows = []
     for graph in (TWITTER, YAHOO):
         curve = _native.DensityCurve.power_law(graph.features, ALPHA, graph.density)
@@ -166,7 +166,7 @@ def kylix_figure_5() -> Reproduction:
 
 
 def kylix_figure_7() -> Reproduction:
-    """Return a reduction by the number of threads that copy, merge and add."""
+    """A reduction by the number of threads that copy, merge and add."""
     seconds_per_byte = 8 / ACHIEVED_BITS_PER_S - 8 / RATE_BITS_PER_S
     rows = []
     for threads in (1, 2, 4, 8, 16, 32):
@@ -194,7 +194,7 @@ def kylix_figure_7() -> Reproduction:
 
 
 def kylix_table_1() -> Reproduction:
-    """Return reductions with and without replicas."""
+    """Reductions with and without replicas."""
     achieved = replace(ec2(), rate_bits_per_s=ACHIEVED_BITS_PER_S)
     rows = []
     for (degrees, nodes, replicas), printed in TABLE_1.items():
@@ -220,7 +220,7 @@ def kylix_table_1() -> Reproduction:
 
 
 def kylix_figure_8() -> Reproduction:
-    """Return the time of the reduction in an iteration of PageRank."""
+    """Time of the reduction in an iteration of PageRank."""
     achieved = replace(ec2(), rate_bits_per_s=ACHIEVED_BITS_PER_S)
     rows = []
     for graph in (TWITTER, YAHOO):

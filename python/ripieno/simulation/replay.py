@@ -81,7 +81,7 @@ class Replay:
     computing_s
         Recorded seconds between collectives.
     compute
-        Factor by which computing takes longer there.
+        Slowdown factor of computing there.
     rows
         The kinds of collectives, the longest there first.
     """
@@ -151,7 +151,7 @@ def replay(
     cluster
         The modelled cluster.
     compute
-        Factor by which computing takes longer there: 1 if every rank keeps its work.
+        Slowdown factor of computing there: 1 if every rank keeps its work.
     as_recorded
         Whether to use the algorithms of the trace instead of the defaults there.
 

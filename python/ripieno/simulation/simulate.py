@@ -137,7 +137,7 @@ def simulate(
         Bytes of the vector; of a rank's block for allgather, gather and scatter; sent by a rank for alltoall.
     algorithm
         Name as in calls, such as "chain" or "chain\\@random:7"; by default the one that would run. If its plans are too
-        large, the algorithm with the least price among those that fit.
+        large, the algorithm with the least price that fits.
     root
         Root of a rooted collective.
     transfers

@@ -50,7 +50,7 @@ def _growth(algorithm: str, sizes: Sequence[int], block_bytes: int = BLOCK_BYTES
 
 
 def spark_table_1() -> Reproduction:
-    """Return the mechanisms of broadcast, 1 GB to 40 nodes."""
+    """Mechanisms of broadcast, 1 GB to 40 nodes."""
     rows = [
         FigureRow(NAMES[algorithm], TABLE_1.get(algorithm), seconds_to_nodes(algorithm, SUMMED_UP_NODES, GB))
         for algorithm in NAMES
@@ -72,7 +72,7 @@ def spark_table_1() -> Reproduction:
 
 
 def spark_figure_6() -> Reproduction:
-    """Return CSB of 1 GB to 30 nodes by block size."""
+    """CSB of 1 GB to 30 nodes by block size."""
     rows = [
         FigureRow(f"blocks of {kib / 1024:g} MiB", None, seconds_to_nodes("csb-llcf", 30, GB, kib << 10))
         for kib in (256, 512, 1024, 2048, 4096, 8192, 16384, 32768, 65536)
@@ -92,7 +92,7 @@ def spark_figure_6() -> Reproduction:
 
 
 def spark_figure_7() -> Reproduction:
-    """Return the time of CSB by the number of nodes."""
+    """Time of CSB by the number of nodes."""
     return Reproduction(
         "spark-figure-7",
         "Spark, figure 7: chained streaming broadcast (CSB) to 1 to 60 nodes in blocks of 4 MB",
@@ -108,7 +108,7 @@ def spark_figure_7() -> Reproduction:
 
 
 def spark_figure_8() -> Reproduction:
-    """Return the time of BitTorrent with its default pieces by the number of nodes."""
+    """Time of BitTorrent with its default pieces by the number of nodes."""
     return Reproduction(
         "spark-figure-8",
         "Spark, figure 8: BitTorrent with pieces of 256 KB to 1 to 60 nodes",
@@ -124,7 +124,7 @@ def spark_figure_8() -> Reproduction:
 
 
 def spark_figure_9() -> Reproduction:
-    """Return the time of BitTorrent, modified for a data center, by the number of nodes."""
+    """Time of BitTorrent, modified for a data center, by the number of nodes."""
     return Reproduction(
         "spark-figure-9",
         "Spark, figure 9: modified BitTorrent (BTB, pieces of 4 MB, 8 uploads) to 1 to 60 nodes",

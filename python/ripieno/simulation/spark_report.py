@@ -34,7 +34,7 @@ def _cloud(nodes: int, rate_bits_per_s: float) -> Cluster:
 
 
 def spark_table_2() -> Reproduction:
-    """Return computation and broadcast in the first iteration of ALS on 1 to 40 nodes."""
+    """Computation and broadcast in the first iteration of ALS on 1 to 40 nodes."""
     rate_bits_per_s = 8 * FIRST_BYTES / TABLE_2[1][1]
     rows = []
     for algorithm in ("binary", "chain"):
@@ -64,7 +64,7 @@ def spark_table_2() -> Reproduction:
 
 
 def spark_figure_4() -> Reproduction:
-    """Return broadcasts of 230 MB by the number of nodes and by mechanism."""
+    """Broadcasts of 230 MB by the number of nodes and by mechanism."""
     rows = [
         FigureRow(
             f"{way}, {nodes} nodes", None, seconds_of(algorithm, _cloud(nodes, POINT_TO_POINT_BITS_PER_S), LATER_BYTES)
@@ -93,7 +93,7 @@ COPIES = 3
 
 
 def spark_figure_5() -> Reproduction:
-    """Return broadcasts through a shared file system by the number of reading nodes."""
+    """Broadcasts through a shared file system by the number of reading nodes."""
     rows = []
     for nodes in (5, 10, 20, 40, 60, 80, 100):
         # A third of the nodes reads each copy.

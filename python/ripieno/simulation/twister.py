@@ -52,7 +52,7 @@ def _polar_grid(nodes: int, seconds_of_a_gb: float, *, core_bits_per_s: float | 
 
 
 def twister_table_8() -> Reproduction:
-    """Return chain and simple broadcast of 0.5 to 2 GB to 1 to 150 nodes."""
+    """Chain and simple broadcast of 0.5 to 2 GB to 1 to 150 nodes."""
     names = {"chain": "chain", "flat": "simple"}
     rows = []
     for algorithm, by_size in TABLE_8.items():
@@ -80,7 +80,7 @@ def twister_table_8() -> Reproduction:
 
 
 def twister_table_5() -> Reproduction:
-    """Return scatter-allgather-bucket broadcast of 1 GB to 1 to 125 nodes."""
+    """Scatter-allgather-bucket broadcast of 1 GB to 1 to 125 nodes."""
     rows = []
     for nodes, seconds in TABLE_5.items():
         cluster = _polar_grid(nodes, TABLE_5[1])
@@ -101,7 +101,7 @@ def twister_table_5() -> Reproduction:
 
 
 def twister_figure_4() -> Reproduction:
-    """Return the chain beside the likely algorithms of MPI_Bcast."""
+    """Chain beside the likely algorithms of MPI_Bcast."""
     ways = {"chain": "a chain in segments", "binary": "a binary tree", "scatter-allgather": "scatter and allgather"}
     rows = []
     for nodes in (25, 75, 150):
@@ -129,7 +129,7 @@ def twister_figure_4() -> Reproduction:
 
 
 def twister_figure_6() -> Reproduction:
-    """Return the chain in the order of switches against random orders."""
+    """Chain in the order of switches against random orders."""
     rows = []
     for core_bits_per_s, where in ((None, "uplinks alone"), (20e9, "a core of 20 Gbit/s")):
         for nodes in list(SWITCHES)[1:]:

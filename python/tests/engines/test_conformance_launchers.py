@@ -47,7 +47,7 @@ PRINTED = "".join(f"line {line} of rank {rank}" for rank in range(RANKS) for lin
 
 @pytest.fixture(params=LAUNCHERS)
 def start(request: pytest.FixtureRequest, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> list[str]:
-    """Return the command prefix with which each launcher starts ranks."""
+    """Return the command prefix of each launcher for starting ranks."""
     words, package = LAUNCHERS[request.param][0].split(), LAUNCHERS[request.param][1]
     variables = {**launched.VARIABLES, **launched.OPEN_MPI, "HOME": str(tmp_path)}
     if request.param == "slurm":

@@ -257,7 +257,7 @@ _PARTS = ((0, "weight", (64, 20)), (0, "bias", (64,)), (2, "weight", (3, 64)), (
 
 
 def embedded(comm, backend):
-    """Return gradients of an embedding for which each rank has different rows."""
+    """Return gradients of an embedding with different rows on each rank."""
     with group(backend) as g:
         torch.manual_seed(0)
         module = nn.Embedding(50, 4, sparse=True)

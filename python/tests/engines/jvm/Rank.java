@@ -36,7 +36,7 @@ public final class Rank {
     System.out.println(bits(values[999]) + " " + Arrays.toString(root) + " " + Arrays.toString(largest));
   }
 
-  /** As the test draws them: a linear congruential generator. */
+  /** Draws the same numbers as the test, with a linear congruential generator. */
   private static void kmeans(Communicator comm) {
     int rows = 3000;
     int columns = 5;

@@ -32,7 +32,7 @@ import org.ripieno.spark.Ripieno;
 import org.ripieno.spark.RipienoKMeans;
 import org.ripieno.spark.RipienoKMeansModel;
 
-/** What is run on Spark: SparkPrograms FOLDER, by spark-submit. */
+/** Test programs on Spark: SparkPrograms FOLDER, started by spark-submit. */
 public final class SparkPrograms {
   private static final int CLUMPS = 5;
 
@@ -129,7 +129,7 @@ public final class SparkPrograms {
     return told.toString();
   }
 
-  /** Columns of Arrow's have the clusters of the same rows. */
+  /** Checks that columns of Arrow arrays give the same clusters as rows. */
   private static void arrow() {
     try (RootAllocator memory = new RootAllocator();
         Float8Vector x = new Float8Vector("x", memory);
