@@ -176,8 +176,8 @@ class Communicator:
         pulls: int | None = None,
         threads: int | None = None,
         memory_limit_bytes: int | None = None,
-        on_block: Callable[[Block], object] | None = None,
-    ) -> tuple[Block | None, dict[str, Any]]: ...
+        on_block: Callable[[KeyedArrays], object] | None = None,
+    ) -> tuple[KeyedArrays | None, dict[str, Any]]: ...
     # A reduction of rows by a function. It is a Python function that receives the addresses of the lower ranks' rows
     # (updated in place) and of the other rows, and their size in bytes; or the address of a native function; or an
     # operation name and the type of the values.
@@ -401,10 +401,10 @@ class Aggregation:
         self, keys: _KeyArrays, values: NDArray[Any], ranks: NDArray[np.uint32] | None = None, threads: int = ...
     ) -> None: ...
     def absorb(self, other: Aggregation) -> None: ...
-    def block(self, threads: int = ...) -> Block: ...
+    def block(self, threads: int = ...) -> KeyedArrays: ...
 
 @final
-class Block:
+class KeyedArrays:
     label: int
     keys: _KeyArrays
     counts: NDArray[np.uint64] | None
@@ -768,7 +768,7 @@ def parse_pairs(text: bytes, third: str) -> _Parsed: ...
 def parse_columns(text: bytes, delimiter: int, source: int, target: int, weight: int | None) -> _Parsed: ...
 
 @final
-class Matrix:
+class EdgeMatrix:
     shape: tuple[int, int]
     entry_count: int
 
@@ -782,7 +782,7 @@ def local_graph(
     weights: NDArray[np.float64] | None,
     once: bool,
     threads: int,
-) -> tuple[NDArray[np.int64], NDArray[np.int64], Matrix]: ...
+) -> tuple[NDArray[np.int64], NDArray[np.int64], EdgeMatrix]: ...
 def pagerank_step(
     sums: NDArray[np.float64],
     places: NDArray[np.uint32] | None,

@@ -431,7 +431,7 @@ class SeededDifference:
     calls : tuple of Call
         All calls of the odd rank.
     may_be_none : bool
-        Whether the deviation may have no effect.
+        Whether the deviation may have no effect: a message that no rank receives is no fault.
     """
 
     what: str
@@ -489,12 +489,15 @@ def _differing(draw: random.Random, calls: tuple[ProgramCall, ...], only_place: 
         others = [other for other in KINDS[call.kind].options[name] if other != value]
         other = call.with_option(name, draw.choice(others))
         what = f"call {number} is {other}"
-        return SeededDifference(what, (*before, other, *after), name in MAY_COME_TO_THE_SAME)
+        need_none = name in MAY_COME_TO_THE_SAME or (call.kind, name) == ("message", "back")
+        return SeededDifference(what, (*before, other, *after), need_none)
     if how == "less":
-        return SeededDifference(f"call {number} is left out", (*before, *after))
+        return SeededDifference(f"call {number} is left out", (*before, *after), call.kind == "message")
     if how == "more":
         other = _drawn(draw, only_place)
-        return SeededDifference(f"{other} comes before call {number}", (*before, other, call, *after))
+        return SeededDifference(
+            f"{other} comes before call {number}", (*before, other, call, *after), other.kind == "message"
+        )
     if how == "order" and after and replace(after[0], later=call.later) != call:
         # Calls of two communicators, or a message and a call, need no order as long as neither waits for the other.
         need_none = call.place != after[0].place or "message" in (call.kind, after[0].kind)

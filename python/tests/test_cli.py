@@ -98,7 +98,7 @@ def test_wrong_input_ends_with_2_and_writes_nothing(vectors, tmp_path, capsys, m
     ("text", "message"),
     [
         ("p 0 0 1 2\np 0 1 1\n", "rows.txt, line 2: 4 values, expected 5"),
-        ("p 0 0 1 2\np 0 x 1 2\n", "rows.txt, line 2, column 'col' (3 of 5): 'x' is not a number"),
+        ("p 0 0 1 2\np 0 x 1 2\n", "rows.txt, line 2, column 'col' (3 of 5): 'x' is not a whole number"),
     ],
 )
 def test_lines_of_patches_that_cannot_be_read_are_told_by_number(tmp_path, capsys, text, message):

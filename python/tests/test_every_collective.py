@@ -21,6 +21,7 @@ worlds = pytest.mark.parametrize("workers", [3, *exhaustively(1, 2)])
 INTEGERS = ["i1", "i2", "i4", "i8", "u1", "u2", "u4", "u8"]
 REDUCED = ["?", *INTEGERS, "f2", "f4", "f8", ">i4", ">f8"]
 RECORD = [("id", "i4"), ("x", "f8", 2)]
+# Types without reductions, but complex numbers, which have sums and products.
 MOVED_ONLY = ["c8", "S3", "U3", "M8[s]", RECORD]
 
 LAYOUTS: dict[str, Callable[[np.ndarray], np.ndarray]] = {
@@ -255,7 +256,7 @@ def test_arrays_of_objects_move(world, workers):
 
 def refusals(comm: rp.Communicator) -> None:
     calls = [comm.allreduce, comm.reduce, comm.scan, comm.exscan, comm.reduce_scatter]
-    for given in [*(grid(comm.rank, dtype) for dtype in (*MOVED_ONLY, "?")), np.full((3, 2), None)]:
+    for given in [*(grid(comm.rank, dtype) for dtype in (*MOVED_ONLY[1:], "?")), np.full((3, 2), None)]:
         for call in calls:
             with pytest.raises(rp.InputError, match=r"dtype|booleans"):
                 call(given)

@@ -108,7 +108,7 @@ def test_an_item_that_fails_is_named(world):
     def fail_in_two(number):
         raise Two("item", number)
 
-    with pytest.raises(RuntimeError, match="Two: item 0"):
+    with pytest.raises(rp.RankFailed, match="Two: item 0"):
         list(world(2).map(fail_in_two, [0]))
     assert list(world(3).map(abs, range(3))) == [0, 1, 2], "the job goes on"
 

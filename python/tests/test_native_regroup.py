@@ -20,7 +20,7 @@ def dealt(comm) -> list[int]:
     """Return this rank's keys among a thousand keys from each rank."""
     random = np.random.default_rng(comm.rank)
     keys, values = random.integers(-500, 500, 20_000), np.ones(20_000)
-    seen: list[_native.Block] = []
+    seen: list[_native.KeyedArrays] = []
     for options in [
         {},
         {"balanced": True},
@@ -93,7 +93,7 @@ def test_what_makes_no_sense_is_refused_and_the_world_goes_on(world):
 
 
 def raising(comm) -> None:
-    def raise_on_one(block: _native.Block) -> None:
+    def raise_on_one(block: _native.KeyedArrays) -> None:
         if comm.rank == 1:
             raise KeyError("no such vertex")
 

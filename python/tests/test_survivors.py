@@ -224,8 +224,8 @@ def with_a_strike(mark, program, comm, *arguments):
 
 def test_a_fit_with_workers_of_its_own_goes_on_too(tmp_path):
     class Struck(rp.KMeans):
-        def _run_fit(self, program, *arguments, comm):
-            return super()._run_fit(functools.partial(with_a_strike, tmp_path / "mark", program), *arguments, comm=comm)
+        def _run_fit(self, program, *arguments, **options):
+            return super()._run_fit(functools.partial(with_a_strike, tmp_path / "mark", program), *arguments, **options)
 
     rows = np.random.default_rng(0).normal(size=(3000, 16))
     parameters = {"n_clusters": 30, "random_state": 0, "max_iter": 30, "tol": 0.0, "threads": 1}

@@ -64,7 +64,7 @@ class LocalGraph:
 
     rows: NDArray[np.int64]
     columns: NDArray[np.int64]
-    matrix: _native.Matrix
+    matrix: _native.EdgeMatrix
     vertices: Vertices
     edge_count: int
 

@@ -200,7 +200,7 @@ def explained(
         return f"{line}: {length['found']} values, expected {length['expected']}"
     assert value is not None
     at = int(value["column"])
-    kind = "a number" if value["type"] in ("double", "float") else value["type"]
+    kind = {"double": "a number", "float": "a number", "int64": "a whole number"}.get(value["type"], value["type"])
     found = value["text"][:QUOTED_CHARACTERS]
     missing = ", a missing value" * (found.strip().lower() in MISSING)
     return f"{line}, column {names[at]!r} ({at + 1} of {len(names)}): {found!r}{missing} is not {kind}{hint}"

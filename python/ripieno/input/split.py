@@ -63,7 +63,7 @@ class FormatOptions:
         """Return the columns to read. Raise an error if a file lacks one."""
         missing = next((name for name in self.columns or () if name not in names), None)
         if missing is not None:
-            raise InputError(f"columns={missing!r}: {path} has the columns {', '.join(map(repr, names))}")
+            raise InputError(f"columns={missing!r}: {path} has no such column: expected some of {', '.join(names)}")
         return self.columns
 
 

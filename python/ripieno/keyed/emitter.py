@@ -245,7 +245,7 @@ class Emitter:
         self._rows, self.row_count = None, 0
         return rows
 
-    def _result(self, form: KeyedForm, block: _native.Block) -> KeyValues | Groups:
+    def _result(self, form: KeyedForm, block: _native.KeyedArrays) -> KeyValues | Groups:
         """Return the rows that this rank owns. `form` is the form of this rank's rows, or any form if it had none."""
         form = form if block.label == form.label else KeyedForm.of_label(block.label)
         if block.counts is None:
@@ -256,6 +256,6 @@ class Emitter:
         return KeyValues.of_columns(groups.key_column, fold(self._options.combiner, groups.values, groups.counts))
 
 
-def _groups(form: KeyedForm, block: _native.Block) -> Groups:
+def _groups(form: KeyedForm, block: _native.KeyedArrays) -> Groups:
     assert block.counts is not None, "rows that are kept side by side are counted"
     return Groups(form.keys_of(block.keys), offsets_of(block.counts), form.rows_of(block.values))
