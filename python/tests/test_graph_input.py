@@ -284,7 +284,7 @@ def test_a_bad_line_is_named_with_its_file(name, gz, tmp_path):
         ("empty.csv", b"", "is empty"),
         ("cut.txt.gz", gzip.compress(lines(PAIRS).encode(), mtime=0)[:100], "is damaged"),
         ("plain.txt.gz", b"1 2\n", "is damaged"),
-        ("one.csv", b"a;\nb;\n", "line 2, column 'a'.*: 'b' is not int64: expected vertex ids"),
+        ("one.csv", b"a;\nb;\n", "line 2, column 'a'.*: 'b' is not a whole number: expected vertex ids"),
         ("bad.parquet", b"PAR1", "Parquet"),
         ("bad.npz", b"PK", ".npz"),
         ("bad.npy", b"1 2\n", ".npy"),

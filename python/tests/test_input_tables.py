@@ -144,7 +144,8 @@ def test_the_whole_of_a_file_decides_the_types_of_its_columns(tmp_path, monkeypa
     assert (read["n"][-1].as_py(), read["m"][-1].as_py(), len(read)) == (2.5, "x", 300_001)
     monkeypatch.setattr(cutting, "SAMPLE_BYTES", 1 << 20)
     with pytest.raises(
-        rp.InputError, match=r"late.csv, line 300,002, column 'n' \(1 of 2\): '2.5' is not int64; name its type"
+        rp.InputError,
+        match=r"late.csv, line 300,002, column 'n' \(1 of 2\): '2.5' is not a whole number; name its type",
     ):
         [part.read() for part in splits(late, count=2)]
 
@@ -230,7 +231,7 @@ def test_what_is_no_csv_is_named(tmp_path):
 @pytest.mark.parametrize(
     ("wrong", "message"),
     [
-        ("7,many,z", r"column 'count' \(2 of 3\): 'many' is not int64; name its type, as in types="),
+        ("7,many,z", r"column 'count' \(2 of 3\): 'many' is not a whole number; name its type, as in types="),
         ("7,", "2 values, expected 3"),
         ("7,1,2,3", "4 values, expected 3"),
     ],
