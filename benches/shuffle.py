@@ -70,7 +70,7 @@ class Setting:
 
 @dataclass
 class ShuffleResults:
-    """The measurements of one way, over all runs."""
+    """The measurements of one variant over all runs, for example with local reduction."""
 
     seconds: list[float]
     sent_bytes: list[int]
@@ -78,7 +78,7 @@ class ShuffleResults:
 
     @property
     def samples(self) -> Samples:
-        """Return the seconds."""
+        """Return the seconds of every shuffle."""
         return Samples(tuple(self.seconds))
 
 
@@ -91,7 +91,7 @@ def cases() -> dict[str, Measured]:
 
 
 def measured(name: str, setting: Setting, report: Measurements, effort: Effort) -> None:
-    """Measure one of the two."""
+    """Run the benchmark `reduction` or `incast`."""
     reason = why_not()
     if reason is not None:
         raise Skipped(f"no emulated hosts: {reason}")

@@ -1,4 +1,4 @@
-"""Updates of the page of figures: a table between two marks, the chart, and the figures as JSON."""
+"""Update the page of Spark measurements: the table between its markers, the chart and the data as JSON."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""File distribution: contents, fetched parts, and remains after failures of ranks, disks or files."""
+"""Tests of file distribution: file contents, resumed copies, and leftover files after a rank, disk or source fails."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ from ripieno.comm.broadcast_variables import STRATEGIES
 from ripieno.errors import BroadcastError, InputError
 
 BLOCK_BYTES = 1000
-# Small blocks make a distribution slow enough for events during it.
+# Small blocks make a copy slow enough to inject a fault during it.
 SLOW_BLOCK_BYTES = 64
 SLOW_BYTES = 800_000
 PATIENCE_S = 60.0

@@ -1,4 +1,4 @@
-"""Values under keys equal pandas' results, in types that can hold them, for every way of combining."""
+"""Tests that keyed reductions equal pandas' groupby for every dtype and operation."""
 
 from __future__ import annotations
 

@@ -178,7 +178,7 @@ fn packet_curve(py: Python<'_>, communicator: &Communicator) -> PyResult<PacketC
     communicator.call(py, |comm| Ok(PacketCurve(comm.packets())))
 }
 
-/// Return the degrees of section IV.
+/// Return the layer degrees that follow from the minimum packet size (Zhao and Canny, Kylix, section IV).
 #[pyfunction]
 fn design_by_packet(p: usize, curve: &DensityCurve, rows: f64, row_bytes: usize, least_bytes: f64) -> PyResult<String> {
     check_ranks(p)?;

@@ -365,8 +365,8 @@ impl Communicator {
         self.run(&task, element, algorithm, [BufferMemory::Read(out), BufferMemory::Write(into)])
     }
 
-    /// Receive into `into` the `out` of the rank `distance` before this one, around the ring; lengths must match.
-    /// Lengths may differ from rank to rank.
+    /// Send `out` to rank `rank + distance` (mod p), and receive from rank `rank - distance` into `into`. The two ranks
+    /// of a transfer must agree on its length. Lengths may differ between transfers.
     pub fn rotate(
         &self,
         out: &[u8],

@@ -1,8 +1,7 @@
 //! Communicators of a subset of ranks: made by a split that all ranks call, or by the members only.
 //!
-//! The number of a communicator differs from all others that share a rank with it. It is the number of splits that its
-//! ranks have seen, times the world size, plus its lowest rank. Groups that share a rank differ in the number of
-//! splits; disjoint groups differ in their lowest rank.
+//! Communicators that share a rank have different numbers: `split_count * world_size + lowest_rank`. Groups that share a
+//! rank differ in the number of splits that their ranks have seen; disjoint groups differ in their lowest rank.
 
 use crate::agree;
 use crate::communicator::Communicator;

@@ -25,7 +25,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 const BLOCK_ROWS_MAX: usize = 1024;
 /// Centroids of a panel, on every level.
 const WIDTH: usize = PanelLine::LEN;
-/// Bounds are used once at most one row in this number has changed its label.
+/// A pass uses bounds only after a pass in which at most one of this number of rows has changed its label.
 const ROWS_PER_CHANGE: usize = 8;
 /// Like [`ROWS_PER_CHANGE`], for bytes, which are compared three times as fast without bounds.
 const ROWS_PER_CHANGE_OF_BYTES: usize = 64;

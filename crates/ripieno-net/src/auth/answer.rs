@@ -1,4 +1,4 @@
-//! The answerer's side: never blocks, reads no more bytes than the frames have, and gives up at a deadline.
+//! Server side of the authentication: never blocks, never reads beyond a frame, and closes the connection at a deadline.
 
 use super::preauth_tag::{is_tag, may_send_tag};
 use super::{

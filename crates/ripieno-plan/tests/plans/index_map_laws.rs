@@ -98,7 +98,7 @@ fn computed(p: usize, steps: &[MoveStep]) -> HeldElements {
     held
 }
 
-/// Return the plans that perform the steps, each rank its part in their order.
+/// Return one plan per rank. Each plan performs that rank's part of the steps in order.
 fn plans(p: usize, steps: &[MoveStep], op: Op) -> Vec<Plan> {
     let mut plans = vec![Plan::new(); p];
     for step in steps {
@@ -154,7 +154,7 @@ fn run(count: usize) -> impl Strategy<Value = ElementSet> {
     (0..=ELEMENT_COUNT - count).prop_map(move |first| ElementSet::Run(first, count))
 }
 
-/// Generate `count` elements, an even number, and sometimes rows if allowed.
+/// Generate a set of `count` elements, an even number: a run, or rows if allowed.
 fn elements(count: usize, may_choose: bool) -> BoxedStrategy<ElementSet> {
     if !may_choose {
         return run(count).boxed();

@@ -1,4 +1,4 @@
-//! Location of a rank's core, and the rule for its bias to a thread.
+//! Slot that holds a rank's core, and the biased-locking policy: when a thread may keep the core without the lock.
 
 use super::Core;
 use ripieno_net::can_fence_threads;
@@ -6,7 +6,7 @@ use std::cell::UnsafeCell;
 
 /// Number of consecutive holds after which a thread gets the bias.
 const GIVEN_AFTER: u32 = 32;
-/// Each revocation multiplies the number by two to this power.
+/// Each revocation multiplies [`GIVEN_AFTER`] by two to this power.
 const GIVEN_AFTER_MORE: u32 = 3;
 
 /// Slot of the core while no thread holds it.

@@ -1,4 +1,4 @@
-//! Regroup: collect and combine the rows of every key on one rank, part by part.
+//! Regroup: send the rows of each key to the rank that owns it, and combine them there, one part at a time.
 //!
 //! The added rows are sealed first. Each rank sends the sizes of its rows of each part to the part's owner, by a plan.
 //! In the same plan, ranks agree on the call, on owners and on waves. A wave is also one plan
