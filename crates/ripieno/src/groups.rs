@@ -1,7 +1,7 @@
 //! Communicators of a subset of ranks: made by a split that all ranks call, or by the members only.
 //!
-//! Communicators that share a rank have different numbers: `split_count * world_size + lowest_rank`. Groups that share a
-//! rank differ in the number of splits that their ranks have seen; disjoint groups differ in their lowest rank.
+//! Communicators that share a rank have different numbers: `split_count * world_size + lowest_rank`. Groups that share
+//! a rank differ in the number of splits that their ranks have seen; disjoint groups differ in their lowest rank.
 
 use crate::agree;
 use crate::communicator::Communicator;
