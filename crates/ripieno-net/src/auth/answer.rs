@@ -1,4 +1,4 @@
-//! Server side of the authentication. It never blocks, never reads beyond a frame, and closes connections at a deadline.
+//! Server side of the authentication. It never blocks, never reads beyond a frame, and closes at a deadline.
 
 use super::preauth_tag::{is_tag, may_send_tag};
 use super::{
