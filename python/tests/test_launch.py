@@ -350,10 +350,10 @@ def test_an_exception_that_cannot_travel_is_told_in_words(world):
     assert caught.value.rank == 1
 
 
-def test_a_rank_that_is_killed_while_sigchld_is_ignored_ends_with_an_unknown_status():
+def test_a_rank_that_is_killed_while_sigchld_is_ignored_is_reported_as_killed():
     before = signal.signal(signal.SIGCHLD, signal.SIG_IGN)
     try:
-        with rp.launch(workers=2, threads=1) as job, pytest.raises(rp.RankFailed, match="ignores SIGCHLD") as caught:
+        with rp.launch(workers=2, threads=1) as job, pytest.raises(rp.RankFailed, match="killed by SIGKILL") as caught:
             job.run(lambda comm: os.kill(os.getpid(), signal.SIGKILL) if comm.rank else comm.barrier())
         assert caught.value.rank == 1
     finally:

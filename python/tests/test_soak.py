@@ -54,7 +54,7 @@ class ResourceCounts:
         return cls(
             descriptors=tuple(open_descriptors()),
             threads=len(tasks),
-            children=sum(len(children_of(task)) for task in tasks),
+            children=sum(descendants(task) for task in tasks),
             # Semaphores belong to other running tests.
             shared_files=tuple(sorted(name for name in os.listdir("/dev/shm") if not name.startswith("sem."))),
             maps=len(Path("/proc/self/maps").read_text().splitlines()),
@@ -73,12 +73,13 @@ class ResourceCounts:
         )
 
 
-def children_of(task: Path) -> list[str]:
-    """Return the child processes of a thread; none if it ends meanwhile."""
+def descendants(task: Path) -> int:
+    """Count the processes that a thread and its child processes have started; none if it ends meanwhile."""
     try:
-        return (task / "children").read_text().split()
+        children = (task / "children").read_text().split()
     except (FileNotFoundError, ProcessLookupError):
-        return []
+        return 0
+    return len(children) + sum(descendants(Path("/proc", child, "task", child)) for child in children)
 
 
 def assert_nothing_adds_up(before: ResourceCounts, job_count: int) -> str:

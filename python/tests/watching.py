@@ -8,6 +8,8 @@ import time
 from collections.abc import Callable
 from pathlib import Path
 
+from ripieno.launch.process import forked
+
 # An error must reach the user within the first; the second allows for starting processes.
 PROMPT_S = 2.0
 SLACK_S = 2.0
@@ -70,9 +72,12 @@ def comes_true_within(seconds: float, condition: Callable[[], object]) -> bool:
 
 
 def open_descriptors() -> list[str]:
-    """Return everything that this process has open."""
+    """Return everything that this process has open, except the connection to the fork server of later jobs."""
     names = []
+    server = forked._current
     for entry in os.scandir("/proc/self/fd"):
+        if server is not None and entry.name == str(server._control.fileno()):
+            continue
         try:
             names.append(os.readlink(entry.path))
         except FileNotFoundError:

@@ -1,4 +1,4 @@
-"""The local engine: worker processes on this machine, each a new Python process, controlled by this process.
+"""The local engine: worker processes on this machine, forked by a helper process, controlled by this process.
 
 Each worker holds one end of a socket pair. Nothing is polled, and nothing appears in the file system.
 """
@@ -33,6 +33,7 @@ from ripieno.launch.limits import HEARTBEAT_S, MEETING_S, STILL_S, check_room
 from ripieno.launch.process import main_module
 from ripieno.launch.process import processes as process
 from ripieno.launch.process.channel import MESSAGE_S, HungUp, pair
+from ripieno.launch.process.forked import ForkedProcess, fork
 from ripieno.launch.process.interruption import held_back
 from ripieno.launch.process.output import LinePump
 from ripieno.launch.process.shared_message import SharedMessage
@@ -47,7 +48,7 @@ START_S = 60.0
 
 @dataclass(eq=False)
 class _Worker(RankConnection):
-    process: subprocess.Popen[bytes]
+    process: ForkedProcess
     pid_fd: int | None
 
     @property
@@ -56,7 +57,7 @@ class _Worker(RankConnection):
 
     def ending(self) -> str:
         try:
-            return process.ending(process.wait_for_end(self.process, CULPRIT_S))
+            return process.ending(self.process.wait(CULPRIT_S))
         except subprocess.TimeoutExpired:
             return super().ending()
 
@@ -210,22 +211,13 @@ class LocalJob(ProcessJob[_Worker]):
 
     def _start_one(self, name: str, number: int, pump: LinePump | None) -> _Worker:
         channel, theirs = pair(MESSAGE_S)
-        pipe = None if pump is None else subprocess.PIPE
+        environment = process.thread_environment(self.threads) | replicas_environment(self.replicas)
         with theirs:
-            child = process.start(
-                "ripieno.launch.job.worker",
-                [str(theirs.fileno())],
-                environment=process.thread_environment(self.threads) | replicas_environment(self.replicas),
-                pass_fds=[theirs.fileno()],
-                stdin=subprocess.DEVNULL,
-                stdout=pipe,
-                stderr=pipe,
-            )
+            child = fork(theirs.fileno(), environment=environment, piped=pump is not None)
         worker = _Worker(number, self._host, channel, child, _open_pid(child.pid))
         if pump is not None:
             pump.add(name, child)
         message = {
-            "die_with": os.getpid() if process.on_main_thread() else None,
             "sys_path": sys.path,
             "main": main_module.of_this_process(),
             "communicator": self._setup,

@@ -1,4 +1,4 @@
-"""A worker process of the local engine: ``python -m ripieno.launch.job.worker <descriptor>``.
+"""A worker process of the local engine, forked by `ripieno.launch.job.fork_server`.
 
 It joins its peers through the launcher, then runs programs until the launcher ends the job or hangs up.
 """
@@ -18,7 +18,7 @@ from ripieno.host import Core
 from ripieno.launch.binding import Binding, places
 from ripieno.launch.job import programs
 from ripieno.launch.job.stand_ins import standing_for
-from ripieno.launch.process import main_module, processes
+from ripieno.launch.process import main_module
 from ripieno.launch.process.channel import Channel, HungUp, inherited
 from ripieno.launch.process.report import FailureReport
 from ripieno.wire.borrowed import can_read
@@ -26,13 +26,10 @@ from ripieno.wire.borrowed import can_read
 
 def main(fd: int) -> None:
     """Serve the launcher at the other end of descriptor `fd`."""
-    processes.ignore_interrupts()
     channel = inherited(fd)
     try:
         kind, setup = channel.receive()
         assert kind == "setup", "the launcher speaks first and says who this worker is"
-        if setup["die_with"] is not None:
-            processes.die_with(setup["die_with"])
         threading.Thread(target=_end_with_launcher, args=(channel,), daemon=True).start()
         sys.path[:] = setup["sys_path"]
         main_module.stand_in(setup["main"])
@@ -84,7 +81,3 @@ def _end_with_launcher(channel: Channel) -> None:
     watch.register(channel.fileno(), select.POLLRDHUP)
     watch.poll()
     os._exit(1)
-
-
-if __name__ == "__main__":
-    main(int(sys.argv[1]))

@@ -4,11 +4,19 @@ from __future__ import annotations
 
 import os
 import selectors
-import subprocess
 import sys
 import threading
 from collections.abc import Callable
-from typing import IO, TextIO
+from typing import IO, Protocol, TextIO
+
+
+class Piped(Protocol):
+    """A process whose output goes into pipes."""
+
+    @property
+    def stdout(self) -> IO[bytes] | None: ...
+    @property
+    def stderr(self) -> IO[bytes] | None: ...
 
 
 class LinePump:
@@ -27,7 +35,7 @@ class LinePump:
         self._selector = selectors.DefaultSelector()
         self._thread = threading.Thread(target=self._run, daemon=True)
 
-    def add(self, name: str, process: subprocess.Popen[bytes]) -> None:
+    def add(self, name: str, process: Piped) -> None:
         """Read the stdout and stderr of this process, which must be pipes."""
         for pipe, sink in ((process.stdout, sys.stdout), (process.stderr, sys.stderr)):
             assert pipe is not None, "a pumped process is started with pipes"

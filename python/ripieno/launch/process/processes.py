@@ -10,6 +10,7 @@ import os
 import select
 import signal
 import site
+import struct
 import subprocess
 import sys
 import threading
@@ -18,14 +19,29 @@ import traceback
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from pathlib import Path
-from typing import Any, NoReturn
+from typing import Any, NoReturn, Protocol
 
 from ripieno.errors import RipienoError
 
 # A child is ended in steps: request, SIGTERM, SIGKILL. This is the time for each step.
 STEP_S = 1.0
 _PR_SET_PDEATHSIG = 1
+# A process id or an exit status, as a fork server reports it.
+NUMBER = struct.Struct("q")
+# Exit status of a process whose status was lost with its fork server.
+UNKNOWN = 1 << 16
 THREAD_VARIABLES = ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS", "NUMEXPR_NUM_THREADS")
+
+
+class Child(Protocol):
+    """The methods of `subprocess.Popen` by which processes are ended."""
+
+    @property
+    def pid(self) -> int: ...
+    def wait(self, timeout: float | None = None) -> int: ...
+    def send_signal(self, sig: int, /) -> None: ...
+    def terminate(self) -> None: ...
+    def kill(self) -> None: ...
 
 
 def start(
@@ -113,7 +129,7 @@ def on_main_thread() -> bool:
     return threading.current_thread() is threading.main_thread()
 
 
-def end(processes: Iterable[subprocess.Popen[bytes]], *, patience_s: float = STEP_S, step_s: float = STEP_S) -> None:
+def end(processes: Iterable[Child], *, patience_s: float = STEP_S, step_s: float = STEP_S) -> None:
     """Wait for `patience_s`, then send SIGTERM, and after `step_s` SIGKILL; afterwards all processes are reaped.
 
     An exception, such as a second Ctrl-C, shortens the wait, but all processes still end.
@@ -127,9 +143,7 @@ def end(processes: Iterable[subprocess.Popen[bytes]], *, patience_s: float = STE
             process.wait()
 
 
-def _end_gently(
-    processes: list[subprocess.Popen[bytes]], patience_s: float, step_s: float
-) -> list[subprocess.Popen[bytes]]:
+def _end_gently(processes: list[Child], patience_s: float, step_s: float) -> list[Child]:
     """Return the processes that are left after the wait and SIGTERM."""
     # A stopped process does not exit during the wait.
     _terminate(process for process in processes if is_stopped(process.pid))
@@ -138,7 +152,7 @@ def _end_gently(
     return _running(remaining, step_s)
 
 
-def _terminate(processes: Iterable[subprocess.Popen[bytes]]) -> None:
+def _terminate(processes: Iterable[Child]) -> None:
     for process in processes:
         # A stopped process handles SIGTERM only after SIGCONT.
         process.send_signal(signal.SIGCONT)
@@ -197,6 +211,8 @@ def ending(status: int | None) -> str:
             "its process ended with an unknown status, because the launching process ignores SIGCHLD or waits for all "
             "of its children elsewhere"
         )
+    if status == UNKNOWN:
+        return "its process ended with an unknown status, because the process that started it ended first"
     if status >= 0:
         return f"its process exited with status {status}"
     try:
@@ -207,7 +223,7 @@ def ending(status: int | None) -> str:
     return f"killed by {name}{hint}"
 
 
-def _running(processes: Iterable[subprocess.Popen[bytes]], timeout_s: float) -> list[subprocess.Popen[bytes]]:
+def _running(processes: Iterable[Child], timeout_s: float) -> list[Child]:
     deadline = time.monotonic() + timeout_s
     remaining = []
     for process in processes:

@@ -1,0 +1,114 @@
+"""A process that starts workers by fork: ``python -m ripieno.launch.job.fork_server <descriptor> <launcher>``.
+
+It has imported what a worker needs, so that a worker starts in milliseconds instead of importing NumPy and this package
+anew. It ends when its launcher hangs up.
+
+Protocol: the launcher sends one byte and four descriptors: the worker's channel, its standard output and error, and the
+write end of a pipe. The server writes the process id of the worker into that pipe, and the exit status after its end.
+"""
+
+from __future__ import annotations
+
+import gc
+import os
+import select
+import signal
+import socket
+import sys
+from contextlib import suppress
+from typing import Any
+
+from ripieno.launch.job import worker
+from ripieno.launch.process import processes
+from ripieno.launch.process.processes import NUMBER
+
+_DESCRIPTORS = 4
+
+
+def main(fd: int, launcher_pid: int) -> None:
+    """Serve the launcher at the other end of descriptor `fd`; in a forked worker, serve as that worker.
+
+    `launcher_pid` is 0 if the launcher started this process on another thread than its main thread.
+    """
+    processes.ignore_interrupts()
+    if launcher_pid:
+        processes.die_with(launcher_pid)
+    channel = _Server(fd).serve()
+    if channel is not None:
+        worker.main(channel)
+
+
+class _Server:
+    def __init__(self, fd: int) -> None:
+        self._control = socket.socket(fileno=fd)
+        self._pid = os.getpid()
+        # Descriptors of the status pipes of running workers, by process id.
+        self._running: dict[int, int] = {}
+        self._woken, wake = os.pipe2(os.O_NONBLOCK | os.O_CLOEXEC)
+        signal.set_wakeup_fd(wake)
+        self._sigchld: Any = signal.signal(signal.SIGCHLD, lambda *_: None)
+        self._watch = select.poll()
+        self._watch.register(fd, select.POLLIN)
+        self._watch.register(self._woken, select.POLLIN)
+
+    def serve(self) -> int | None:
+        """Fork on request until the launcher hangs up. In a worker, return the descriptor of its channel."""
+        # Collections in the workers do not touch the objects of the modules, whose memory stays shared.
+        gc.collect()
+        gc.freeze()
+        while True:
+            for fd, _ in self._watch.poll():
+                if fd == self._woken:
+                    self._report()
+                else:
+                    request, fds, _, _ = socket.recv_fds(self._control, 1, _DESCRIPTORS)
+                    if not request:
+                        return None
+                    channel = self._fork(*fds)
+                    if channel is not None:
+                        return channel
+
+    def _fork(self, channel: int, stdout: int, stderr: int, status: int) -> int | None:
+        pid = os.fork()
+        if pid == 0:
+            self._become_worker(channel, stdout, stderr)
+            return channel
+        for fd in (channel, stdout, stderr):
+            os.close(fd)
+        self._running[pid] = status
+        self._send(status, pid)
+        return None
+
+    def _become_worker(self, channel: int, stdout: int, stderr: int) -> None:
+        processes.die_with(self._pid)
+        signal.set_wakeup_fd(-1)
+        signal.signal(signal.SIGCHLD, self._sigchld)
+        os.dup2(stdout, 1)
+        os.dup2(stderr, 2)
+        self._control.detach()
+        for name in os.listdir("/proc/self/fd"):
+            if int(name) > 2 and int(name) != channel:
+                # The list contains the descriptor that it was read from.
+                with suppress(OSError):
+                    os.close(int(name))
+
+    def _report(self) -> None:
+        """Send the status of each worker that has ended."""
+        with suppress(BlockingIOError):
+            os.read(self._woken, 1 << 12)
+        for pid, status in list(self._running.items()):
+            ended, wait_status = os.waitpid(pid, os.WNOHANG)
+            if ended:
+                del self._running[pid]
+                self._send(status, os.waitstatus_to_exitcode(wait_status))
+                os.close(status)
+
+    @staticmethod
+    def _send(status: int, number: int) -> None:
+        # The launcher may have closed its end.
+        with suppress(BrokenPipeError):
+            os.write(status, NUMBER.pack(number))
+
+
+if __name__ == "__main__":
+    main(int(sys.argv[1]), int(sys.argv[2]))

@@ -1,0 +1,217 @@
+"""Processes that a fork server starts for this process: see `ripieno.launch.job.fork_server` for the protocol."""
+
+from __future__ import annotations
+
+import os
+import resource
+import select
+import signal
+import socket
+import subprocess
+import sys
+import threading
+import weakref
+from collections.abc import Mapping
+from contextlib import ExitStack, suppress
+from pathlib import Path
+from typing import IO, Any
+
+from ripieno.errors import RipienoError
+from ripieno.launch.process import processes
+from ripieno.launch.process.processes import NUMBER
+
+# Limit for a fork. A new server imports NumPy first, on a machine that may be busy.
+_FORK_S = 60.0
+_LIMITS = sorted({getattr(resource, name) for name in dir(resource) if name.startswith("RLIMIT_")})
+
+
+class ForkedProcess:
+    """A process that a fork server has started, with the methods of `subprocess.Popen` that launchers use."""
+
+    def __init__(
+        self, server: _ForkServer, pid: int, status: int, stdout: IO[bytes] | None, stderr: IO[bytes] | None
+    ) -> None:
+        self.pid, self.stdout, self.stderr = pid, stdout, stderr
+        self.args = server.args
+        #: None while the process runs; `processes.UNKNOWN` if the server has ended without a report of the status.
+        self.returncode: int | None = None
+        # The server ends with its last reference.
+        self._server = server
+        self._status = status
+        self._lock = threading.Lock()
+
+    def poll(self) -> int | None:
+        """Return the exit status, or None while the process runs."""
+        with suppress(subprocess.TimeoutExpired):
+            return self.wait(0.0)
+        return None
+
+    def wait(self, timeout: float | None = None) -> int:
+        """Wait for the end of the process, and return its exit status.
+
+        Raises
+        ------
+        subprocess.TimeoutExpired
+            If the process still runs after `timeout` seconds.
+        """
+        with self._lock:
+            if self.returncode is None:
+                if not _readable(self._status, timeout):
+                    raise subprocess.TimeoutExpired(self.args, timeout or 0.0)
+                reported = os.read(self._status, NUMBER.size)
+                self.returncode = NUMBER.unpack(reported)[0] if reported else processes.UNKNOWN
+                os.close(self._status)
+            return self.returncode
+
+    def send_signal(self, number: int) -> None:
+        """Send a signal, unless the process has ended."""
+        if self.poll() is None:
+            with suppress(ProcessLookupError):
+                os.kill(self.pid, number)
+
+    def terminate(self) -> None:
+        """Send SIGTERM."""
+        self.send_signal(signal.SIGTERM)
+
+    def kill(self) -> None:
+        """Send SIGKILL."""
+        self.send_signal(signal.SIGKILL)
+
+    def __del__(self) -> None:
+        if self.returncode is None:
+            os.close(self._status)
+
+
+class _ForkServer:
+    """A server for workers that inherit the same environment, limits, folder and so on. `_lock` protects it."""
+
+    def __init__(self, environment: Mapping[str, str]) -> None:
+        self.inherited = _inherited(environment)
+        self._control, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+        with theirs:
+            self._process = processes.start(
+                "ripieno.launch.job.fork_server",
+                [str(theirs.fileno()), str(os.getpid() if processes.on_main_thread() else 0)],
+                environment=environment,
+                pass_fds=[theirs.fileno()],
+                stdin=subprocess.DEVNULL,
+            )
+        self.args: Any = self._process.args
+        self.end = weakref.finalize(self, _end, self._control, self._process, os.getpid())
+        # At exit, the jobs of this process end first: `_end_all`.
+        self.end.atexit = False
+        _servers.add(self)
+
+    def fork(self, channel: int, *, piped: bool) -> ForkedProcess:
+        """Start a worker that holds a copy of the descriptor `channel`.
+
+        Its output goes into pipes if `piped`, and otherwise to where the output of this process goes now.
+        """
+        with ExitStack() as ours:
+            status, reported = os.pipe()
+            outputs: list[int] = []
+            pipes: list[IO[bytes]] = []
+            for number in (1, 2):
+                if piped:
+                    end, number = os.pipe()
+                    pipes.append(os.fdopen(end, "rb", 0))
+                    ours.callback(os.close, number)
+                outputs.append(number)
+            try:
+                try:
+                    socket.send_fds(self._control, [b"f"], [channel, *outputs, reported])
+                finally:
+                    os.close(reported)
+                if not _readable(status, _FORK_S):
+                    raise RipienoError(
+                        f"no worker process was started within {_FORK_S:.0f} s: is the machine overloaded?"
+                    )
+                pid = os.read(status, NUMBER.size)
+                if not pid:
+                    ending = processes.ending(processes.wait_for_end(self._process, processes.STEP_S))
+                    raise RipienoError(f"the process that starts workers has failed: {ending}")
+            except BaseException:
+                os.close(status)
+                for pipe in pipes:
+                    pipe.close()
+                raise
+        return ForkedProcess(self, NUMBER.unpack(pid)[0], status, *(pipes or (None, None)))
+
+    @property
+    def runs(self) -> bool:
+        """Whether the server can fork."""
+        return self._process.poll() is None
+
+
+_lock = threading.Lock()
+_servers: weakref.WeakSet[_ForkServer] = weakref.WeakSet()
+# The server that was used last.
+_current: _ForkServer | None = None
+
+
+def fork(channel: int, *, environment: Mapping[str, str], piped: bool) -> ForkedProcess:
+    """Start a worker by the current server, or by a new one if the worker would inherit something else.
+
+    Parameters
+    ----------
+    channel
+        Descriptor of the worker's end of its channel.
+    environment
+        Variables to add to the environment of this process.
+    piped
+        Whether to open pipes for the output of the worker.
+    """
+    global _current
+    with _lock:
+        if _current is None or _current.inherited != _inherited(environment) or not _current.runs:
+            _current = _ForkServer(environment)
+        return _current.fork(channel, piped=piped)
+
+
+def _inherited(environment: Mapping[str, str]) -> tuple[Any, ...]:
+    """Return everything that a child process started now would inherit, except its descriptors."""
+    folder = os.stat(".")
+    status = dict(line.split(":\t", 1) for line in Path("/proc/self/status").read_text().splitlines())
+    return (
+        os.getpid(),
+        sys.executable,
+        {**os.environ, **environment},
+        (folder.st_dev, folder.st_ino),
+        [status[name] for name in ("Umask", "Uid", "Gid", "Groups", "SigIgn", "CapEff") if name in status],
+        sorted(os.sched_getaffinity(0)),
+        os.getpriority(os.PRIO_PROCESS, 0),
+        os.getpgrp(),
+        [resource.getrlimit(kind) for kind in _LIMITS],
+        # Determines how Python buffers the output.
+        [_is_terminal(number) for number in (1, 2)],
+    )
+
+
+def _is_terminal(fd: int) -> bool:
+    try:
+        return os.isatty(fd)
+    except OSError:
+        return False
+
+
+def _end(control: socket.socket, server: subprocess.Popen[bytes], owner_pid: int) -> None:
+    """End a server without workers. A fork of the launching process only closes its copy of the descriptor."""
+    control.close()
+    if os.getpid() == owner_pid:
+        server.kill()
+        server.wait()
+
+
+def _end_all() -> None:
+    for server in list(_servers):
+        server.end()
+
+
+# Exit functions run in the opposite order: this one after those of all jobs.
+weakref.finalize(_ForkServer, _end_all)
+
+
+def _readable(fd: int, timeout_s: float | None) -> bool:
+    watch = select.poll()
+    watch.register(fd, select.POLLIN)
+    return bool(watch.poll(None if timeout_s is None else timeout_s * 1000))
