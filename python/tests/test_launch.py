@@ -5,6 +5,7 @@ from __future__ import annotations
 import gc
 import json
 import os
+import random
 import re
 import selectors
 import signal
@@ -348,6 +349,53 @@ def test_an_exception_that_cannot_travel_is_told_in_words(world):
     with pytest.raises(rp.RankFailed, match=r"rank 1 .*Stubborn: 3: text") as caught:
         world(2).run(raise_at, 1, lambda: Stubborn(3, "text"))
     assert caught.value.rank == 1
+
+
+def test_workers_of_later_jobs_have_what_the_launcher_has_now(monkeypatch, tmp_path):
+    def inherited(comm):
+        return os.environ.get("LATER"), os.getcwd(), os.umask(0o77), sorted(os.sched_getaffinity(0)), os.getppid()
+
+    before = rp.launch(workers=2, threads=1)
+    monkeypatch.setenv("LATER", "set")
+    monkeypatch.chdir(tmp_path)
+    umask, cores = os.umask(0o27), os.sched_getaffinity(0)
+    try:
+        os.sched_setaffinity(0, {min(cores)})
+        with before, rp.launch(workers=2, threads=1) as job:
+            first, second = before.run(inherited)[0], job.run(inherited)[0]
+    finally:
+        os.umask(umask)
+        os.sched_setaffinity(0, cores)
+    assert second[:4] == ("set", str(tmp_path), 0o27, [min(cores)])
+    assert first[0] is None and first[4] != second[4]
+
+
+def test_workers_start_from_one_warm_process_but_draw_different_numbers():
+    def program(comm):
+        return os.getppid(), float(np.random.random()), random.random()
+
+    with rp.launch(workers=2, threads=1) as one, rp.launch(workers=2, threads=1) as two:
+        results = one.run(program) + two.run(program)
+    parents, numpy_draws, python_draws = zip(*results, strict=True)
+    assert len(set(parents)) == 1 and os.getpid() not in parents
+    assert len(set(numpy_draws)) == len(set(python_draws)) == 4
+
+
+def test_preloaded_modules_are_imported_before_a_worker_starts(monkeypatch):
+    def program(comm):
+        return "sqlite3" in sys.modules, "no_such_module" in sys.modules
+
+    monkeypatch.setenv("RIPIENO_PRELOAD", "sqlite3,no_such_module")
+    with rp.launch(workers=2, threads=1) as job:
+        assert job.run(program) == [(True, False)] * 2
+
+
+def test_workers_start_although_the_process_that_starts_them_was_killed():
+    with rp.launch(workers=2, threads=1) as job:
+        server = job.run(lambda comm: os.getppid())[0]
+    os.kill(server, signal.SIGKILL)
+    with rp.launch(workers=2, threads=1) as job:
+        assert job.run(lambda comm: os.getppid())[0] != server
 
 
 def test_a_rank_that_is_killed_while_sigchld_is_ignored_is_reported_as_killed():

@@ -3,8 +3,9 @@
 It has imported what a worker needs, so that a worker starts in milliseconds instead of importing NumPy and this package
 anew. It ends when its launcher hangs up.
 
-Protocol: the launcher sends one byte and four descriptors: the worker's channel, its standard output and error, and the
-write end of a pipe. The server writes the process id of the worker into that pipe, and the exit status after its end.
+Protocol: the launcher sends the names of modules to import first, and four descriptors: the worker's channel, its
+standard output and error, and the write end of a pipe. The server writes the process id of the worker into that pipe,
+and the exit status after its end.
 """
 
 from __future__ import annotations
@@ -15,7 +16,9 @@ import select
 import signal
 import socket
 import sys
+from collections.abc import Sequence
 from contextlib import suppress
+from importlib import import_module
 from typing import Any
 
 from ripieno.launch.job import worker
@@ -23,6 +26,7 @@ from ripieno.launch.process import processes
 from ripieno.launch.process.processes import NUMBER
 
 _DESCRIPTORS = 4
+_REQUEST_BYTES = 1 << 16
 
 
 def main(fd: int, launcher_pid: int) -> None:
@@ -50,23 +54,34 @@ class _Server:
         self._watch = select.poll()
         self._watch.register(fd, select.POLLIN)
         self._watch.register(self._woken, select.POLLIN)
+        gc.freeze()
 
     def serve(self) -> int | None:
         """Fork on request until the launcher hangs up. In a worker, return the descriptor of its channel."""
-        # Collections in the workers do not touch the objects of the modules, whose memory stays shared.
-        gc.collect()
-        gc.freeze()
         while True:
             for fd, _ in self._watch.poll():
                 if fd == self._woken:
                     self._report()
                 else:
-                    request, fds, _, _ = socket.recv_fds(self._control, 1, _DESCRIPTORS)
+                    request, fds, _, _ = socket.recv_fds(self._control, _REQUEST_BYTES, _DESCRIPTORS)
                     if not request:
                         return None
+                    self._import(request.decode().split(","))
                     channel = self._fork(*fds)
                     if channel is not None:
                         return channel
+
+    @staticmethod
+    def _import(modules: Sequence[str]) -> None:
+        missing = [name for name in modules if name and name not in sys.modules]
+        for name in missing:
+            # A worker that needs the module imports it again, and reports the error.
+            with suppress(Exception):
+                import_module(name)
+        if missing:
+            # Collections in the workers do not touch the objects of the modules, whose memory stays shared.
+            gc.collect()
+            gc.freeze()
 
     def _fork(self, channel: int, stdout: int, stderr: int, status: int) -> int | None:
         pid = os.fork()
@@ -91,6 +106,9 @@ class _Server:
                 # The list contains the descriptor that it was read from.
                 with suppress(OSError):
                     os.close(int(name))
+        if "numpy.random" in sys.modules:
+            # The global generators of workers must differ.
+            sys.modules["numpy.random"].seed()
 
     def _report(self) -> None:
         """Send the status of each worker that has ended."""

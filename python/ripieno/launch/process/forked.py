@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 import resource
 import select
 import signal
@@ -20,6 +21,11 @@ from ripieno.errors import RipienoError
 from ripieno.launch.process import processes
 from ripieno.launch.process.processes import NUMBER
 
+#: Environment variable with modules, separated by commas, that workers find imported.
+PRELOAD_VARIABLE = "RIPIENO_PRELOAD"
+# Modules that workers of the estimators need, and that take long to import. The server imports those that this process
+# has imported.
+_SHARED = re.compile(r"numpy\.random|pyarrow\.(compute|parquet)|scipy\.sparse|ripieno\.algorithms\.\w+\.(\w+_)?program")
 # Limit for a fork. A new server imports NumPy first, on a machine that may be busy.
 _FORK_S = 60.0
 _LIMITS = sorted({getattr(resource, name) for name in dir(resource) if name.startswith("RLIMIT_")})
@@ -82,6 +88,10 @@ class ForkedProcess:
             os.close(self._status)
 
 
+class _ServerEnded(RipienoError):
+    pass
+
+
 class _ForkServer:
     """A server for workers that inherit the same environment, limits, folder and so on. `_lock` protects it."""
 
@@ -119,7 +129,9 @@ class _ForkServer:
                 outputs.append(number)
             try:
                 try:
-                    socket.send_fds(self._control, [b"f"], [channel, *outputs, reported])
+                    # If the server has ended, its end of the pipe closes, too.
+                    with suppress(BrokenPipeError, ConnectionResetError):
+                        socket.send_fds(self._control, [self._modules()], [channel, *outputs, reported])
                 finally:
                     os.close(reported)
                 if not _readable(status, _FORK_S):
@@ -129,7 +141,7 @@ class _ForkServer:
                 pid = os.read(status, NUMBER.size)
                 if not pid:
                     ending = processes.ending(processes.wait_for_end(self._process, processes.STEP_S))
-                    raise RipienoError(f"the process that starts workers has failed: {ending}")
+                    raise _ServerEnded(f"the process that starts workers has failed: {ending}")
             except BaseException:
                 os.close(status)
                 for pipe in pipes:
@@ -137,10 +149,10 @@ class _ForkServer:
                 raise
         return ForkedProcess(self, NUMBER.unpack(pid)[0], status, *(pipes or (None, None)))
 
-    @property
-    def runs(self) -> bool:
-        """Whether the server can fork."""
-        return self._process.poll() is None
+    def _modules(self) -> bytes:
+        """Return the names of the modules that the server is to import before the fork."""
+        wanted = os.environ.get(PRELOAD_VARIABLE, "").split(",")
+        return ",".join(filter(None, [*wanted, *filter(_SHARED.fullmatch, list(sys.modules))])).encode() or b","
 
 
 _lock = threading.Lock()
@@ -163,8 +175,10 @@ def fork(channel: int, *, environment: Mapping[str, str], piped: bool) -> Forked
     """
     global _current
     with _lock:
-        if _current is None or _current.inherited != _inherited(environment) or not _current.runs:
-            _current = _ForkServer(environment)
+        if _current is not None and _current.inherited == _inherited(environment):
+            with suppress(_ServerEnded):
+                return _current.fork(channel, piped=piped)
+        _current = _ForkServer(environment)
         return _current.fork(channel, piped=piped)
 
 
