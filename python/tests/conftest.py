@@ -13,6 +13,7 @@ from typing import Any
 import pytest
 import ripieno as rp
 from ripieno import _native
+from ripieno.launch.process import forked
 from varied import exhaustively
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -21,6 +22,9 @@ RECORDED_S: dict[str, float] = json.loads((Path(__file__).parent / "times.json")
 #: Name of the log of this run in target/times, if requested.
 LOG = os.environ.get("RIPIENO_TEST_TIMES")
 TICKS_PER_S = os.sysconf("SC_CLK_TCK")
+
+# Workers import the modules of their programs, and these import the following ones.
+forked.preloaded += ["pytest", "sklearn.base"]
 
 _measured_s = 0.0
 _wall_s: dict[str, float] = {}

@@ -72,11 +72,11 @@ def comes_true_within(seconds: float, condition: Callable[[], object]) -> bool:
 
 
 def open_descriptors() -> list[str]:
-    """Return everything that this process has open, except the connection to the fork server of later jobs."""
+    """Return everything that this process has open, except the connections to the fork servers of later jobs."""
     names = []
-    server = forked._current
+    servers = {str(server._control.fileno()) for server in forked._recent}
     for entry in os.scandir("/proc/self/fd"):
-        if server is not None and entry.name == str(server._control.fileno()):
+        if entry.name in servers:
             continue
         try:
             names.append(os.readlink(entry.path))

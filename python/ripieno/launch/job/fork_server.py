@@ -3,9 +3,9 @@
 It has imported what a worker needs, so that a worker starts in milliseconds instead of importing NumPy and this package
 anew. It ends when its launcher hangs up.
 
-Protocol: the launcher sends the names of modules to import first, and four descriptors: the worker's channel, its
-standard output and error, and the write end of a pipe. The server writes the process id of the worker into that pipe,
-and the exit status after its end.
+Protocol: the launcher sends the names of modules to import first, and five descriptors: the worker's channel, its
+standard output and error, its current folder, and the write end of a pipe. The server writes the process id of the
+worker into that pipe, and the exit status after its end.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ from ripieno.launch.job import worker
 from ripieno.launch.process import processes
 from ripieno.launch.process.processes import NUMBER
 
-_DESCRIPTORS = 4
+_DESCRIPTORS = 5
 _REQUEST_BYTES = 1 << 16
 
 
@@ -83,23 +83,24 @@ class _Server:
             gc.collect()
             gc.freeze()
 
-    def _fork(self, channel: int, stdout: int, stderr: int, status: int) -> int | None:
+    def _fork(self, channel: int, stdout: int, stderr: int, folder: int, status: int) -> int | None:
         pid = os.fork()
         if pid == 0:
-            self._become_worker(channel, stdout, stderr)
+            self._become_worker(channel, stdout, stderr, folder)
             return channel
-        for fd in (channel, stdout, stderr):
+        for fd in (channel, stdout, stderr, folder):
             os.close(fd)
         self._running[pid] = status
         self._send(status, pid)
         return None
 
-    def _become_worker(self, channel: int, stdout: int, stderr: int) -> None:
+    def _become_worker(self, channel: int, stdout: int, stderr: int, folder: int) -> None:
         processes.die_with(self._pid)
         signal.set_wakeup_fd(-1)
         signal.signal(signal.SIGCHLD, self._sigchld)
         os.dup2(stdout, 1)
         os.dup2(stderr, 2)
+        os.fchdir(folder)
         self._control.detach()
         for name in os.listdir("/proc/self/fd"):
             if int(name) > 2 and int(name) != channel:

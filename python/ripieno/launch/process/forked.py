@@ -23,6 +23,8 @@ from ripieno.launch.process.processes import NUMBER
 
 #: Environment variable with modules, separated by commas, that workers find imported.
 PRELOAD_VARIABLE = "RIPIENO_PRELOAD"
+#: More such modules.
+preloaded: list[str] = []
 # Modules that workers of the estimators need, and that take long to import. The server imports those that this process
 # has imported.
 _SHARED = re.compile(r"numpy\.random|pyarrow\.(compute|parquet)|scipy\.sparse|ripieno\.algorithms\.\w+\.(\w+_)?program")
@@ -95,8 +97,8 @@ class _ServerEnded(RipienoError):
 class _ForkServer:
     """A server for workers that inherit the same environment, limits, folder and so on. `_lock` protects it."""
 
-    def __init__(self, environment: Mapping[str, str]) -> None:
-        self.inherited = _inherited(environment)
+    def __init__(self, environment: Mapping[str, str], inherited: tuple[Any, ...]) -> None:
+        self.inherited = inherited
         self._control, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
         with theirs:
             self._process = processes.start(
@@ -127,11 +129,13 @@ class _ForkServer:
                     pipes.append(os.fdopen(end, "rb", 0))
                     ours.callback(os.close, number)
                 outputs.append(number)
+            folder = os.open(".", os.O_PATH)
+            ours.callback(os.close, folder)
             try:
                 try:
                     # If the server has ended, its end of the pipe closes, too.
                     with suppress(BrokenPipeError, ConnectionResetError):
-                        socket.send_fds(self._control, [self._modules()], [channel, *outputs, reported])
+                        socket.send_fds(self._control, [self._modules()], [channel, *outputs, folder, reported])
                 finally:
                     os.close(reported)
                 if not _readable(status, _FORK_S):
@@ -151,18 +155,19 @@ class _ForkServer:
 
     def _modules(self) -> bytes:
         """Return the names of the modules that the server is to import before the fork."""
-        wanted = os.environ.get(PRELOAD_VARIABLE, "").split(",")
-        return ",".join(filter(None, [*wanted, *filter(_SHARED.fullmatch, list(sys.modules))])).encode() or b","
+        named = [*os.environ.get(PRELOAD_VARIABLE, "").split(","), *preloaded]
+        return ",".join(filter(None, [*named, *filter(_SHARED.fullmatch, list(sys.modules))])).encode() or b","
 
 
 _lock = threading.Lock()
 _servers: weakref.WeakSet[_ForkServer] = weakref.WeakSet()
-# The server that was used last.
-_current: _ForkServer | None = None
+# The servers that were used last, the latest first.
+_recent: list[_ForkServer] = []
+_RECENT = 2
 
 
 def fork(channel: int, *, environment: Mapping[str, str], piped: bool) -> ForkedProcess:
-    """Start a worker by the current server, or by a new one if the worker would inherit something else.
+    """Start a worker by a recent server, or by a new one if the worker would inherit something else.
 
     Parameters
     ----------
@@ -173,24 +178,27 @@ def fork(channel: int, *, environment: Mapping[str, str], piped: bool) -> Forked
     piped
         Whether to open pipes for the output of the worker.
     """
-    global _current
     with _lock:
-        if _current is not None and _current.inherited == _inherited(environment):
+        inherited = _inherited(environment)
+        server = next((each for each in _recent if each.inherited == inherited), None)
+        if server is not None:
+            _recent.remove(server)
             with suppress(_ServerEnded):
-                return _current.fork(channel, piped=piped)
-        _current = _ForkServer(environment)
-        return _current.fork(channel, piped=piped)
+                child = server.fork(channel, piped=piped)
+                _recent.insert(0, server)
+                return child
+        server = _ForkServer(environment, inherited)
+        _recent[:] = [server, *_recent][:_RECENT]
+        return server.fork(channel, piped=piped)
 
 
 def _inherited(environment: Mapping[str, str]) -> tuple[Any, ...]:
-    """Return everything that a child process started now would inherit, except its descriptors."""
-    folder = os.stat(".")
+    """Return everything that a child process started now would inherit, except folder and descriptors."""
     status = dict(line.split(":\t", 1) for line in Path("/proc/self/status").read_text().splitlines())
     return (
         os.getpid(),
         sys.executable,
         {**os.environ, **environment},
-        (folder.st_dev, folder.st_ino),
         [status[name] for name in ("Umask", "Uid", "Gid", "Groups", "SigIgn", "CapEff") if name in status],
         sorted(os.sched_getaffinity(0)),
         os.getpriority(os.PRIO_PROCESS, 0),
