@@ -15,11 +15,11 @@ from typing import Literal
 from ripieno.host import cores, usable_cores
 from ripieno.launch.binding import Binding, places
 from ripieno.launch.encryption import TLS_VARIABLE
-from ripieno.launch.job.replicas import replicas_environment
 from ripieno.launch.job.watch import JobWatch
 from ripieno.launch.process import processes as process
 from ripieno.launch.process.channel import pair
 from ripieno.launch.process.output import LinePump
+from ripieno.launch.replicas import replicas_environment
 from ripieno.launch.script import launchers
 from ripieno.launch.script.supervisor import REPORT_S, ScriptRank, Supervisor, named
 
@@ -46,7 +46,7 @@ class Script:
     racks
         Path of a file with the racks of hosts, see `ripieno.launch.racks`.
     replicas
-        Number of replicas of each logical rank, see `ripieno.launch.job.replicas`.
+        Number of replicas of each logical rank, see `ripieno.launch.replicas`.
     binding
         Cores of ranks and their threads, see `ripieno.launch.binding`.
     independent

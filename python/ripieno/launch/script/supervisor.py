@@ -13,12 +13,12 @@ from contextlib import ExitStack
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from ripieno.launch.job.replicas import replicas_of
 from ripieno.launch.job.watch import JobWatch
 from ripieno.launch.process import processes as process
 from ripieno.launch.process.channel import Channel, HungUp
 from ripieno.launch.process.interruption import interruptible
 from ripieno.launch.process.report import FailureReport
+from ripieno.launch.replicas import replicas_of
 
 if TYPE_CHECKING:
     from ripieno.launch.script.run import Script
