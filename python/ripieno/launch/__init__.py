@@ -27,8 +27,9 @@ from ripieno.launch.limits import check_room
 from ripieno.launch.process.processes import fill_standard_descriptors
 from ripieno.launch.replicas import checked as checked_replicas
 from ripieno.launch.script.environment import init
+from ripieno.launch.supervisor import RankState, RankStatus
 
-__all__ = ["Broadcast", "Job", "JobAccumulator", "init", "launch"]
+__all__ = ["Broadcast", "Job", "JobAccumulator", "RankState", "RankStatus", "init", "launch"]
 
 
 def launch(

@@ -25,30 +25,71 @@ HUNG_UP = "its process closed the connection to its launcher"
 
 
 class RankState(Enum):
-    """State of a rank, as its launcher knows it."""
+    """State of a rank, as its launcher knows it.
 
-    #: Its process has been started and does not yet wait for the others. It imports packages, or runs the script.
+    Attributes
+    ----------
+    STARTING
+        Its process has been started and does not yet wait for the others. It imports packages, or runs a script.
+    MEETING
+        It waits for the others to join. The launcher ends the wait after ``rendezvous_timeout_s``.
+    RUNNING
+        It runs a program. It has met the others, and sends heartbeats to them.
+    READY
+        It waits for a program. It has met the others, or has returned from the last program.
+    STOPPED
+        Its process is stopped by a signal or a debugger. It is lost unless it is resumed in time.
+    SILENT
+        Other ranks miss its heartbeats: it is stopped, overloaded or disconnected. It is lost unless it objects.
+    LEAVING
+        It has closed its connection to the launcher, or exits. The launcher waits for its exit status.
+    FAILED
+        Its program has raised an exception. Its process lives, and can join the others again.
+    LOST
+        Its process has ended or is given up. A replica or the other ranks continue, if this was requested.
+    REPLACED
+        It was lost, and another process has its number. This one has joined the others in its place.
+    FINISHED
+        Its script has ended successfully. Its process may still join threads and free memory.
+    """
+
     STARTING = "starting"
-    #: It waits for the others to join. The launcher ends the wait after `rendezvous_timeout_s`.
     MEETING = "meeting"
-    #: It runs a program. It has met the others, and sends heartbeats to them.
     RUNNING = "running"
-    #: It waits for a program. It has met the others, or has returned from the last program.
     READY = "ready"
-    #: Its process is stopped by a signal or a debugger. It fails if it is not resumed in time.
     STOPPED = "stopped"
-    #: Other ranks miss its heartbeats. It may be stopped, overloaded or disconnected, and fails unless it objects.
     SILENT = "silent"
-    #: It has closed its connection to the launcher, or exits. The launcher waits for its exit status.
     LEAVING = "leaving"
-    #: Its program has raised an exception. Its process lives, and can join the others again.
     FAILED = "failed"
-    #: Its process has ended or is given up. A replica, the other ranks or a new process take its place, if requested.
     LOST = "lost"
-    #: Another process has taken its place after a loss. It has the same number.
     REPLACED = "replaced"
-    #: Its script has ended successfully. Its process may still join threads.
     FINISHED = "finished"
+
+    def __str__(self) -> str:
+        return self.value
+
+
+@dataclass(frozen=True)
+class RankStatus:
+    """A rank of a job, and its state.
+
+    Attributes
+    ----------
+    rank, host
+        Number and host of the rank. A lost rank has its initial number.
+    state
+        State of the rank.
+    cause
+        Why the rank was lost, in one line; otherwise empty.
+    """
+
+    rank: int
+    host: str
+    state: RankState
+    cause: str = ""
+
+    def __str__(self) -> str:
+        return f"rank {self.rank} on {self.host}: {self.state}" + (f" ({self.cause})" if self.cause else "")
 
 
 #: States in which a rank has not sent its last message.

@@ -18,7 +18,7 @@ from ripieno.comm.value_memory import BroadcastMemory
 from ripieno.dashboard import Dashboard
 from ripieno.features import HogOptions, extract, find_pictures
 from ripieno.graph import Block, PartitionedGraph
-from ripieno.launch import Broadcast
+from ripieno.launch import Broadcast, RankState, RankStatus
 from ripieno.launch.engine import Engine
 
 Floats = NDArray[np.float64]
@@ -185,6 +185,8 @@ def launching(engine: Engine) -> None:
         assert_type(there, rp.Job)
         assert_type(there.dashboard, Dashboard | None)
         print(there.workers, there.lost, there.over)
+        assert_type(there.ranks, list[RankStatus])
+        print([each.cause for each in there.ranks if each.state is RankState.LOST])
 
 
 def script() -> None:

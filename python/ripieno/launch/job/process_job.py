@@ -24,7 +24,7 @@ from ripieno.launch.job.result_collector import RankConnection, ResultCollector,
 from ripieno.launch.job.watch import JobWatch
 from ripieno.launch.process.interruption import held_back, interruptible
 from ripieno.launch.process.report import other_rank
-from ripieno.launch.supervisor import Policy
+from ripieno.launch.supervisor import Policy, RankState, RankStatus
 
 # With on_failure="respawn" a program restarts at most this often after losses. Then the program counts as their cause.
 RESPAWNS = 3
@@ -68,6 +68,8 @@ class ProcessJob(Job, Generic[M]):
         super().__init__(workers, threads, trace, on_event, replicas, watch)
         self.members: list[M] = []
         self._on_failure = on_failure
+        # Hosts of the lost ranks, by their initial numbers.
+        self._lost_hosts: dict[int, str] = {}
         # The thread that waits, or last waited, for a program.
         self._runner = 0
         self._state = JobState.GONE
@@ -261,6 +263,26 @@ class ProcessJob(Job, Generic[M]):
             self._state = JobState.APART
         self._heard.replies.clear()
 
+    def _rank_states(self) -> list[RankStatus]:
+        # Another thread may replace members meanwhile.
+        members = list(self.members)
+        current = [RankStatus(each.rank, each.host, self._state_of(each), each.loss or "") for each in members]
+        present = {each.number for each in members if each.loss is None}
+        listed = {each.number for each in members} - present
+        past = [
+            RankStatus(number, host, RankState.REPLACED if number in present else RankState.LOST, self.lost[number])
+            for number, host in sorted(self._lost_hosts.items())
+            if number in self.lost and number not in listed
+        ]
+        return current + past
+
+    def _state_of(self, member: M) -> RankState:
+        supervisor = self._heard.supervisor
+        if supervisor.verdict is None and member.rank < supervisor.world_size:
+            return supervisor.state(member.rank)
+        is_gone = self._state is JobState.GONE or member.loss is not None
+        return RankState.LOST if is_gone else RankState.READY
+
     def _note_lost(self) -> None:
         """Report lost members. Members without which the job continues do not return."""
         for member in self.members:
@@ -270,6 +292,7 @@ class ProcessJob(Job, Generic[M]):
             for member in self.members:
                 if member.loss is not None:
                     self.lost[member.number] = member.loss
+                    self._lost_hosts[member.number] = member.host
                     self._dismiss(member)
 
     def _dismiss(self, member: M) -> None:
@@ -384,5 +407,6 @@ class ProcessJob(Job, Generic[M]):
                 if self._was_closed:
                     raise CommunicatorClosed("the job was closed")
                 heard.tick()
+                self._watch.states(heard.supervisor)
                 for key in [each for each in selector.get_map().values() if each.data and each.data.loss is not None]:
                     selector.unregister(key.fileobj)

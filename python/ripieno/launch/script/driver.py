@@ -85,6 +85,7 @@ class ScriptDriver:
                 for rank in supervisor.to_inspect(now):
                     supervisor.stands_still(rank, process.is_stopped(self._ranks[rank].process.pid))
                 supervisor.tick(now)
+                self._watch.states(supervisor)
                 self._report_news()
         return self._culprit()
 
