@@ -83,6 +83,8 @@ def collectives(comm: rp.Communicator, scale: float, *, offset: int = 0) -> Floa
     print(rate)
 
     comm.barrier()
+    assert_type(comm.agree(True), bool)
+    assert_type(comm.agree(6), int)
     assert_type(comm.tasks(str, [1, 2]), list[str])
     with comm.team(threads=2, model="bsp") as team:
         assert_type(team.run(float), list[float])
