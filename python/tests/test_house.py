@@ -75,6 +75,8 @@ RETIRED = [
 INNER_ROOMS = {
     "launch": (
         "limits",
+        "replicas",
+        "supervisor",
         "racks",
         "binding",
         "encryption",

@@ -88,7 +88,7 @@ def name() -> str:
 @pytest.fixture
 def hasty(monkeypatch) -> None:
     """Give the ranks of a run hardly any time after a failure."""
-    monkeypatch.setattr("ripieno.lab.run.LAST_WORDS_S", 0.1)
+    monkeypatch.setattr("ripieno.launch.limits.WITNESSES_S", 0.1)
 
 
 @contextmanager

@@ -15,6 +15,7 @@ import ripieno as rp
 from ripieno.launch.job.result_collector import RankConnection, ResultCollector
 from ripieno.launch.process.channel import Channel, pair
 from ripieno.launch.process.report import FailureReport
+from ripieno.launch.supervisor import Policy
 from test_run import COMMAND
 from varied import exhaustively
 from watching import PATIENCE_S, gone_within, is_prompt
@@ -207,7 +208,7 @@ class ReplicaReport:
             channel, theirs = pair(GONE_S)
             self.members.append(RankConnection(rank, "host", channel))
             self.theirs.append(Channel(theirs))
-        self.heard = ResultCollector("result", self.members, 2, lambda member: (member, "its process ended"))
+        self.heard = ResultCollector("result", self.members, Policy(replicas=2))
 
     def __enter__(self):
         return self
@@ -219,7 +220,8 @@ class ReplicaReport:
     def say(self, rank, kind, value=None):
         """Send one message, which the launcher receives immediately."""
         self.theirs[rank].send(kind, value)
-        self.heard.hear(self.members[rank])
+        self.heard.hear(self.members[rank], self.members[rank].channel)
+        self.heard.tick()
 
     def fail_because_of(self, rank, culprit):
         failed = rp.RankFailed(culprit, "host", "its process ended")
@@ -227,20 +229,18 @@ class ReplicaReport:
 
     def end(self, rank):
         self.theirs[rank].close()
-        self.heard.hear(self.members[rank])
+        self.heard.hear(self.members[rank], self.members[rank].channel)
+        self.heard.supervisor.ends(rank, "its process ended")
+        self.heard.tick()
 
 
 def test_ranks_that_all_fail_because_of_one_end_the_wait():
-    with ReplicaReport() as said:
-        said.end(2)
-        said.fail_because_of(1, 2)
-        with pytest.raises(rp.RankFailed, match="rank 2"):
-            said.fail_because_of(0, 2)
-    with ReplicaReport() as said:
-        for rank in (0, 1, 3):
-            said.fail_because_of(rank, 2)
-        with pytest.raises(rp.RankFailed, match="rank 2"):
-            said.end(2)
+    for order in ((2, 1, 0, 3), (0, 1, 3, 2)):
+        with ReplicaReport() as said:
+            for rank in order:
+                said.end(2) if rank == 2 else said.fail_because_of(rank, 2)
+            with pytest.raises(rp.RankFailed, match="rank 2"):
+                said.heard.results()
 
 
 def test_a_rank_that_failed_alone_is_done_without_when_its_replica_returns():
@@ -248,9 +248,9 @@ def test_a_rank_that_failed_alone_is_done_without_when_its_replica_returns():
         said.fail_because_of(1, 2)
         said.end(2)
         said.say(0, "result", "of 0")
-        assert not said.heard.complete
+        assert said.heard.verdict is None
         said.say(3, "result", "of 3")
-        assert said.heard.complete and said.heard.results() == ["of 0", "of 3"]
+        assert said.heard.results() == ["of 0", "of 3"]
         assert [member.loss is not None for member in said.members] == [False, True, True, False]
 
 
@@ -260,14 +260,17 @@ def test_a_rank_that_others_have_gone_on_without_is_lost_though_it_lives():
         assert said.members[3].loss == "its process ended"
         for rank in (0, 1, 2):
             said.say(rank, "result", rank)
-        assert said.heard.complete and said.heard.results() == [0, 1]
+        assert said.heard.results() == [0, 1]
 
 
 def test_a_rank_that_failed_is_no_replica_to_go_on_with():
     with ReplicaReport() as said:
         said.fail_because_of(1, 2)
+        said.end(3)
+        for rank in (0, 2):
+            said.say(rank, "result", rank)
         with pytest.raises(rp.RankFailed, match="rank 3"):
-            said.end(3)
+            said.heard.results()
 
 
 def differ(comm):

@@ -301,3 +301,69 @@ def test_a_script_that_does_not_go_on_fails_as_ever(tmp_path):
     command = [*COMMAND, "-n", "3", "--on-failure", "shrink", str(path), "kill", "1"]
     ended = subprocess.run(command, capture_output=True, text=True, timeout=250)
     assert ended.returncode == 128 + signal.SIGKILL, ended.stderr
+
+
+def agree_while_one_dies(comm, moment):
+    """Return two agreements and a sum. Rank 1 dies before them, or between the two steps of the first."""
+    own = comm.rank
+    if moment == "before" and own == 1:
+        end("kill")
+    if moment == "within" and own == 1:
+        comm.barrier = lambda: end("kill")
+    # Without rank 1 its flag does not count, unless it has proposed it.
+    first = comm.agree(0b110 if own != 1 else 0b011)
+    second = comm.agree(own != 2)
+    with pytest.raises(rp.RankFailed):
+        comm.allreduce(1)
+    comm = comm.shrink()
+    return first, second, comm.first_ranks, comm.agree(True), comm.allreduce(1)
+
+
+@pytest.mark.parametrize(("moment", "first"), [("before", 0b110), ("within", 0b010)])
+def test_survivors_agree_although_a_rank_dies(moment, first):
+    with rp.launch(workers=3, threads=1, on_failure="shrink") as job:
+        assert job.run(agree_while_one_dies, moment) == [(first, False, [0, 2], True, 2)] * 2
+
+
+def return_from_one_agreement_alone(comm):
+    """Let rank 0 return from an agreement in which rank 2 notices the death of rank 1."""
+    own, barrier = comm.rank, comm.barrier
+    if own == 1:
+        comm.barrier = lambda: (barrier(), end("kill"))
+    if own == 2:
+
+        def notice():
+            barrier()
+            while True:
+                comm.allreduce(1)
+
+        comm.barrier = notice
+    flags = [comm.agree(own + 4)]
+    with contextlib.suppress(rp.RankFailed):
+        while True:
+            comm.allreduce(1)
+    flags.append(comm.agree(own + 8))
+    comm = comm.shrink()
+    return flags, comm.agree(1), comm.first_ranks
+
+
+def test_a_rank_that_has_returned_from_an_agreement_tells_the_others_its_value():
+    with rp.launch(workers=3, threads=1, on_failure="shrink") as job:
+        assert job.run(return_from_one_agreement_alone) == [([4, 8], 1, [0, 2])] * 2
+
+
+def test_an_agreement_takes_a_flag_in_the_world(world):
+    def refusals(comm):
+        found = []
+        for where, flag in ((comm, 1.5), (comm.split(0), True)):
+            with pytest.raises(rp.InputError) as caught:
+                where.agree(flag)
+            found.append(str(caught.value))
+        return found, comm.agree(comm.rank == 0), comm.agree(comm.rank | 6)
+
+    found, are_all, bits = world(2).run(refusals)[1]
+    assert found == [
+        "agree: a float: expected a bool or a whole number",
+        "agree: expected the communicator of the world",
+    ]
+    assert (are_all, bits) == (False, 6)

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Self
+from typing import TYPE_CHECKING, Self, overload
 
 import ripieno.flight as flight
 from ripieno import log
 from ripieno._checks import whole
 from ripieno.comm.rank import CallBase, members_of
+from ripieno.comm.survivor_agreement import Agreements
 from ripieno.errors import InputError, RankFailed
 
 if TYPE_CHECKING:
@@ -162,6 +163,74 @@ class SplitCalls(CallBase):
         """
         if self._parent is not None:
             raise InputError("shrink: expected the communicator of the world; split or replicate what it gives")
+        comm: Self = self._shrunk() if self._agreements is None else self._agreements.settle()
+        self._successor, self._agreements = comm, None
+        return comm
+
+    @overload
+    def agree(self, flag: bool) -> bool: ...
+
+    @overload
+    def agree(self, flag: int) -> int: ...
+
+    def agree(self, flag: int) -> int:
+        """Agree with the surviving ranks on a value, although ranks die meanwhile. All ranks call it.
+
+        A call that fails on one rank may have succeeded on another. With an agreement on whether it has succeeded, all
+        survivors decide alike whether its result counts::
+
+            try:
+                total = comm.allreduce(part)
+                is_done = True
+            except rp.RankFailed:
+                is_done = False
+            if not comm.agree(is_done):
+                comm = comm.shrink()        # and compute `total` again
+
+        Parameters
+        ----------
+        flag : bool or int
+            The proposal of this rank.
+
+        Returns
+        -------
+        int
+            The bitwise AND of the flags of all ranks that have taken part, or bool if `flag` is one. All ranks that
+            return get the same value, also if ranks die during the call.
+
+        Raises
+        ------
+        RankFailed
+            This rank cannot continue, as for `shrink`. The others continue without it.
+        InputError
+            This communicator was split or replicated from another one, or ranks have replicas, and a rank has failed.
+
+        Notes
+        -----
+        It costs an allgather and a barrier; after a failure, the survivors connect first, as in `shrink`. This
+        communicator stays as it is: if a rank has failed, its other calls raise `RankFailed` until `shrink`. The
+        semantics are those of MPIX_Comm_agree in ULFM, but it acknowledges no failures: `shrink` reports the survivors.
+
+        Examples
+        --------
+        >>> import ripieno as rp
+        >>> with rp.launch(workers=2) as job:
+        ...     job.run(lambda comm: comm.agree(comm.rank == 0))
+        [False, False]
+        """
+        if not isinstance(flag, int):
+            raise InputError(f"agree: a {type(flag).__name__}: expected a bool or a whole number")
+        if self._parent is not None:
+            raise InputError("agree: expected the communicator of the world")
+        if self._agreements is None:
+            if self._native_or_none is None:
+                raise self._closed_error()
+            self._agreements = Agreements(self)
+        value = self._agreements.agree(int(flag))
+        return bool(value) if isinstance(flag, bool) else value
+
+    def _shrunk(self) -> Self:
+        """Return a communicator of the surviving ranks, and close this one."""
         native = self._native
         flight.leave_file(native)
         try:
@@ -176,9 +245,12 @@ class SplitCalls(CallBase):
         comm.kept.update(self.kept)
         comm.begins_again, comm._memory, comm._fits = self.begins_again, self._memory, self._fits
         comm._lasting = self._lasting
-        self._successor, self._failure, self._native_or_none = comm, failure, None
+        self._failure, self._native_or_none = failure, None
+        # Agreements continue in the new world.
+        agreements, self._agreements = self._agreements, None
         for each in members_of(self):
             each.close()
+        self._agreements = agreements
         lost = ", ".join(map(str, comm._without))
         log.note("ripieno.comm", f"goes on as one of {comm.world_size} ranks, without {lost}", comm.rank)
         return comm

@@ -23,6 +23,7 @@ if TYPE_CHECKING:
     from ripieno._native import Communicator as NativeCommunicator
     from ripieno.comm.memory_checkpoints import RankCheckpoint
     from ripieno.comm.serving import Serving
+    from ripieno.comm.survivor_agreement import Agreements
 
 
 R = TypeVar("R")
@@ -85,6 +86,8 @@ class CallBase:
         # The replacement that `shrink` has created, and the failure that led to it.
         self._successor: Self | None = None
         self._failure: RipienoError | None = None
+        # Agreements with the other ranks; after a failure they have a world of their own.
+        self._agreements: Agreements | None = None
         self._is_forked = False
         _living.add(self)
 
@@ -132,6 +135,8 @@ class CallBase:
         """Mark the program as ended: ranks that call `shrink` after a failure do not wait for this rank."""
         if self._native_or_none is not None:
             self._native_or_none.withdraw()
+        if self._agreements is not None and self._agreements.world is not self:
+            self._agreements.world._withdraw()
 
     def close(self) -> None:
         """Finish the calls in flight, then close the connections. Repeated calls have no effect.
@@ -140,6 +145,9 @@ class CallBase:
         world open. Its array calls that are in flight finish. Its object calls that are queued behind others raise
         `CommunicatorClosed` from ``wait()``.
         """
+        agreements, self._agreements = self._agreements, None
+        if agreements is not None and agreements.world is not self:
+            agreements.world.close()
         native, self._native_or_none = self._native_or_none, None
         self._plain = None
         broadcasts, self._broadcasts = self._broadcasts, None
@@ -192,6 +200,8 @@ class CallBase:
         if failure is None:
             return CommunicatorClosed(f"the communicator of rank {self.rank} is closed")
         advice = "shrink() has closed this communicator: call the one that it gave"
+        if self._world._successor is None:
+            advice = "agree() has closed this communicator: call shrink()"
         if isinstance(failure, RankFailed):
             return RankFailed(failure.rank, failure.host, f"{failure.cause}; {advice}", failure.traceback)
         return type(failure)(f"{failure}; {advice}")

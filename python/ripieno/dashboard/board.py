@@ -50,7 +50,7 @@ class BoardEvent:
 
 
 @dataclass
-class RankState:
+class BoardRank:
     """The state of a rank.
 
     Attributes
@@ -82,7 +82,7 @@ class Board:
         self._begun_s = time.monotonic()
         self.version = 0
         self.job: dict[str, Any] = {"name": "", "place": "", "workers": 0, "threads": 0, "state": "starting"}
-        self.ranks: dict[int, RankState] = {}
+        self.ranks: dict[int, BoardRank] = {}
         self.history = MetricHistory()
         self.iterations = Iterations()
         self.lines: deque[BoardEvent] = deque(maxlen=LINE_COUNT)
@@ -110,7 +110,7 @@ class Board:
         """Record the ranks that have joined. They may replace earlier ranks."""
         with self.lock:
             for rank, host in enumerate(hosts):
-                known = self.ranks.setdefault(rank, RankState(rank))
+                known = self.ranks.setdefault(rank, BoardRank(rank))
                 known.host, known.lost, known.state = host, None, "ready"
             for rank in [rank for rank in self.ranks if rank >= len(hosts)]:
                 self.ranks[rank].state = "gone"
@@ -119,9 +119,17 @@ class Board:
     def tell_loss(self, rank: int, cause: str) -> None:
         """Record the loss of a rank."""
         with self.lock:
-            known = self.ranks.setdefault(rank, RankState(rank))
+            known = self.ranks.setdefault(rank, BoardRank(rank))
             known.lost, known.state, known.waits_for, known.collective = cause, "lost", None, None
             self.line("error", "ripieno.launch", f"rank {rank} is lost: {cause}", rank=rank)
+
+    def tell_state(self, rank: int, state: str) -> None:
+        """Record the state of a rank that sends nothing, as its launcher knows it."""
+        with self.lock:
+            known = self.ranks.setdefault(rank, BoardRank(rank))
+            if known.lost is None:
+                known.state, known.waits_for, known.collective, known.cores = state, None, None, 0.0
+                self.version += 1
 
     def line(self, kind: str, source: str, text: str, *, rank: int | None = None, ago_s: float = 0.0) -> None:
         """Record a line."""
@@ -148,7 +156,7 @@ class Board:
         """Record the pulse of a rank."""
         now_s = self.now_s()
         with self.lock:
-            known = self.ranks.setdefault(rank, RankState(rank))
+            known = self.ranks.setdefault(rank, BoardRank(rank))
             last = self._last.get(told["teller"], {})
             self._last[told["teller"]] = {**last, **told}
             growth = {name: _growth(name, last, told) for name in COUNTERS}
@@ -167,7 +175,7 @@ class Board:
 
     def _take_time(
         self,
-        known: RankState,
+        known: BoardRank,
         last: Mapping[str, Any],
         told: Mapping[str, Any],
         growth: Mapping[str, float],

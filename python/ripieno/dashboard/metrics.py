@@ -9,14 +9,14 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import Any
 
 from ripieno._version import __version__
-from ripieno.dashboard.board import Board, RankState
+from ripieno.dashboard.board import Board, BoardRank
 
 CONTENT_TYPE = "application/openmetrics-text; version=1.0.0; charset=utf-8"
 
 Sample = tuple[Mapping[str, Any], float]
 
 #: Gauges of live ranks: name, unit, help, and the value.
-_GAUGES: tuple[tuple[str, str, str, Callable[[RankState], float]], ...] = (
+_GAUGES: tuple[tuple[str, str, str, Callable[[BoardRank], float]], ...] = (
     ("ripieno_memory_bytes", "bytes", "Memory of the rank's process.", lambda rank: rank.memory_bytes),
     ("ripieno_cores", "", "Cores that the rank's process kept busy lately.", lambda rank: rank.cores),
 )
@@ -87,7 +87,7 @@ def _family(name: str, kind: str, unit: str, words: str, samples: Iterable[Sampl
     return [*head, *(f"{name}{suffix}{_labels(labels)} {_number(value)}" for labels, value in samples)]
 
 
-def _whose(rank: RankState) -> dict[str, Any]:
+def _whose(rank: BoardRank) -> dict[str, Any]:
     return {"rank": rank.rank, "host": rank.host}
 
 

@@ -6,7 +6,7 @@ from typing import Any
 
 import numpy as np
 
-from ripieno.dashboard.board import Board, RankState
+from ripieno.dashboard.board import Board, BoardRank
 from ripieno.flight.waiting import DISTINCT, caused
 
 #: Maximum length of lists on the page.
@@ -62,7 +62,7 @@ def _sent(usage: list[Any]) -> float:
     return float(usage[3])
 
 
-def _rank(known: RankState) -> list[Any]:
+def _rank(known: BoardRank) -> list[Any]:
     sums = known.sums
     return [
         known.rank,

@@ -167,10 +167,19 @@ def work(name: str, advice: str, **options: Any) -> Finding:
     try:
         with launch(workers=2, **options) as job:
             met_s = time.monotonic() - started
-            (right, latency_s, bandwidth), _ = job.run(_talk)
+            try:
+                (right, latency_s, bandwidth), _ = job.run(_talk)
+            except Exception as error:
+                error.add_note("; ".join(map(str, job.ranks)))
+                raise
+            states = ", ".join(str(each.state) for each in job.ranks)
     except Exception as error:
-        return Finding(name, f"{type(error).__name__}: {error}", BAD, advice)
-    found = f"met in {met_s:.2f} s, allreduce of 8 B {latency_s * 1e6:.1f} µs, {bandwidth / 1e9:.2f} GB/s one way"
+        notes = "".join(f"; {note}" for note in getattr(error, "__notes__", ()))
+        return Finding(name, f"{type(error).__name__}: {error}{notes}", BAD, advice)
+    found = (
+        f"met in {met_s:.2f} s, allreduce of 8 B {latency_s * 1e6:.1f} µs, {bandwidth / 1e9:.2f} GB/s one way; "
+        f"then {states}"
+    )
     if not right:
         return Finding(name, f"the sum of two vectors came out wrong; {found}", BAD, "report this as a bug")
     return Finding(name, found)

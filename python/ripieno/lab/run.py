@@ -21,10 +21,10 @@ from ripieno.errors import LabError
 from ripieno.host import usable_cores
 from ripieno.lab import kernel
 from ripieno.lab.blueprint import Host
+from ripieno.launch import limits
 from ripieno.launch.process import processes as process
 from ripieno.launch.process.interruption import interruptible
 from ripieno.launch.process.output import LinePump
-from ripieno.launch.script.supervisor import LAST_WORDS_S
 
 TIMED_OUT = 124
 # It never reaps the processes that it inherits: the kernel does.
@@ -173,7 +173,7 @@ def _wait(ranks: list[_Rank], program: LabProgram) -> tuple[_Rank | None, list[_
                     if not key.data.process.wait():
                         continue
                     if failed is None and not program.keep_going:
-                        deadline = min(deadline or float("inf"), time.monotonic() + LAST_WORDS_S)
+                        deadline = min(deadline or float("inf"), time.monotonic() + limits.WITNESSES_S)
                     if failed is None or (_may_be_victim(failed) and not _may_be_victim(key.data)):
                         failed = key.data
         finally:

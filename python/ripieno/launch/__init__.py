@@ -22,13 +22,14 @@ from ripieno.launch.job.broadcast import Broadcast
 from ripieno.launch.job.inline import InlineJob
 from ripieno.launch.job.job import EventListener, Job
 from ripieno.launch.job.local import LocalJob
-from ripieno.launch.job.replicas import checked as checked_replicas
 from ripieno.launch.job.watch import JobWatch
 from ripieno.launch.limits import check_room
 from ripieno.launch.process.processes import fill_standard_descriptors
+from ripieno.launch.replicas import checked as checked_replicas
 from ripieno.launch.script.environment import init
+from ripieno.launch.supervisor import RankState, RankStatus
 
-__all__ = ["Broadcast", "Job", "JobAccumulator", "init", "launch"]
+__all__ = ["Broadcast", "Job", "JobAccumulator", "RankState", "RankStatus", "init", "launch"]
 
 
 def launch(

@@ -1,16 +1,43 @@
-"""Default timeouts of ranks for all launchers, and the limit of ranks per machine."""
+"""All time limits of launchers in one table, each with its reason, and the limit of ranks per machine.
+
+The first block are defaults of options. The supervisor uses the second block to decide which rank failed.
+"""
 
 from __future__ import annotations
 
 from ripieno.errors import InputError
 from ripieno.host import memory_limit_bytes, usable_cores
 
-# Default time that ranks wait for each other to join.
+# Ranks wait this long for each other to join: it covers hosts that import the package from a slow network disk.
 MEETING_S = 60
-# Default timeout for heartbeats of a rank, in seconds.
+# A rank without heartbeats for this long has failed. It covers scheduling delays on an overloaded host.
 HEARTBEAT_S = 10.0
-# How long a process that is to become a rank may be stopped.
-STILL_S = 5.0
+
+# A rank that others have accused has this long to send its own report, which explains more. A process that has closed
+# its connection has this long to end: the kernel needs some milliseconds, an engine up to two seconds to report it.
+CULPRIT_S = 2.0
+# After the failure is known, the other ranks have this long to report what they did. The caller waits meanwhile.
+WITNESSES_S = 1.0
+# A rank accused of missing heartbeats has this long to object. A live rank answers within milliseconds.
+SILENT_S = 0.3
+# A process that is to become a rank may be stopped this long. Nothing but a signal or a debugger stops a process.
+STOPPED_S = 5.0
+# A script that has announced its exit, or has reported its failure, has this long to run its exit handlers.
+EXIT_S = 10.0
+# A script that has succeeded has this long to join its threads and to free its memory.
+END_S = 60.0
+# Ranks of a script that need not end have this long to end after the ranks that count have ended.
+STRAGGLERS_S = 5.0
+# Interval between two checks for stopped processes: no event reports them.
+LOOK_S = 0.5
+
+# Workers may take this long to start on a busy machine. Then they have `MEETING_S` to join.
+START_S = 60.0
+# At the end of a job its ranks have this long to exit.
+GOODBYE_S = 5.0
+# Timeout within a message between a launcher and a rank of the same machine.
+MESSAGE_S = 60.0
+
 # Lower bound of the private memory of a process with Python, NumPy and this package.
 WORKER_BYTES = 20 * 2**20
 

@@ -18,7 +18,7 @@ from ripieno.comm.value_memory import BroadcastMemory
 from ripieno.dashboard import Dashboard
 from ripieno.features import HogOptions, extract, find_pictures
 from ripieno.graph import Block, PartitionedGraph
-from ripieno.launch import Broadcast
+from ripieno.launch import Broadcast, RankState, RankStatus
 from ripieno.launch.engine import Engine
 
 Floats = NDArray[np.float64]
@@ -83,6 +83,8 @@ def collectives(comm: rp.Communicator, scale: float, *, offset: int = 0) -> Floa
     print(rate)
 
     comm.barrier()
+    assert_type(comm.agree(True), bool)
+    assert_type(comm.agree(6), int)
     assert_type(comm.tasks(str, [1, 2]), list[str])
     with comm.team(threads=2, model="bsp") as team:
         assert_type(team.run(float), list[float])
@@ -185,6 +187,8 @@ def launching(engine: Engine) -> None:
         assert_type(there, rp.Job)
         assert_type(there.dashboard, Dashboard | None)
         print(there.workers, there.lost, there.over)
+        assert_type(there.ranks, list[RankStatus])
+        print([each.cause for each in there.ranks if each.state is RankState.LOST])
 
 
 def script() -> None:

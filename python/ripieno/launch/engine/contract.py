@@ -23,11 +23,11 @@ from ripieno.flight.trace import Trace
 from ripieno.launch.engine.member_server import Invitation, Join, MemberServer, versions
 from ripieno.launch.engine.remote import RemoteChannel
 from ripieno.launch.job.job import EventListener
-from ripieno.launch.job.process_job import GOODBYE_S, ProcessJob
+from ripieno.launch.job.process_job import ProcessJob
 from ripieno.launch.job.programs import RunRequest, elsewhere
-from ripieno.launch.job.result_collector import CULPRIT_S, RankConnection, tell
+from ripieno.launch.job.result_collector import RankConnection, tell
 from ripieno.launch.job.watch import JobWatch
-from ripieno.launch.limits import MEETING_S
+from ripieno.launch.limits import GOODBYE_S, MEETING_S
 from ripieno.launch.process.channel import HungUp
 from ripieno.launch.process.interruption import held_back, interruptible
 from ripieno.launch.process.shared_message import pack
@@ -35,8 +35,6 @@ from ripieno.wire import packing
 
 # Larger programs and arguments are sent to rank 0 only, which relays them to the others.
 RELAYED_FROM_BYTES = 1 << 18
-# Interval at which the ranks are checked during waits for other events.
-LOOK_S = 0.5
 
 
 class Engine(ABC):
@@ -345,21 +343,15 @@ class EngineJob(ProcessJob[RemoteMember]):
             with suppress(HungUp):
                 self.members[0].channel.send_packed("relay", packed)
 
-    def _ending_of(self, member: RemoteMember) -> tuple[RemoteMember, str]:
-        said = self._started.wait(CULPRIT_S)
-        if said is None:
-            return member, member.ending()
-        rank, cause = said
-        if rank is not None and rank != member.rank:
-            other = self.members[rank]
-            # The engine may name a rank that failed because of another one. That rank's own report takes precedence.
-            if rank in self._heard.reports or other.channel.has_message():
-                return member, member.ending()
-            member = other
-        return member, f"its process ended; {self.engine.NAME} says: {cause}"
-
     def _alarm(self) -> Run | None:
         return self._hold.run
+
+    def _hear_alarm(self) -> None:
+        failure = self._started.failure
+        assert failure is not None, "the engine has said what failed"
+        rank, cause = failure
+        verb = "has ended the ranks" if rank is None else "says"
+        self._heard.supervisor.engine_says(rank, f"{self.engine.NAME} {verb}: {cause}")
 
     @property
     def _started(self) -> Run:

@@ -19,7 +19,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 import ripieno._native as _native
-from ripieno.launch.process.channel import MESSAGE_S, Channel, HungUp
+from ripieno.launch.limits import MESSAGE_S
+from ripieno.launch.process.channel import Channel, HungUp
 from ripieno.launch.process.shared_message import pack
 from ripieno.wire import packing
 from ripieno.wire.arrays import empty

@@ -22,6 +22,7 @@ from ripieno.launch.job.watch import JobWatch
 from ripieno.launch.process.running import running
 from ripieno.launch.process.shared_message import handed_over
 from ripieno.launch.racks import rack_of_this_host
+from ripieno.launch.supervisor import RankState, RankStatus
 
 
 class InlineJob(Job):
@@ -71,6 +72,10 @@ class InlineJob(Job):
         except (CommunicatorClosed, RankFailed):
             self._part()
         return [result]
+
+    def _rank_states(self) -> list[RankStatus]:
+        state = RankState.RUNNING if self._running else RankState.READY
+        return [RankStatus(0, socket.gethostname(), state)]
 
     def _hear(self, kind: str, value: Any) -> None:
         if kind == "pulse":

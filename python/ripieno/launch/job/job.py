@@ -22,6 +22,7 @@ from ripieno.launch.job.accumulators import Amounts, JobAccumulator, combined, f
 from ripieno.launch.job.broadcast import Broadcast
 from ripieno.launch.job.watch import JobWatch
 from ripieno.launch.process import shared_message
+from ripieno.launch.supervisor import RankStatus
 from ripieno.wire.packing import PackedValue
 
 if TYPE_CHECKING:
@@ -404,6 +405,25 @@ class Job(ABC):
     def dashboard(self) -> Dashboard | None:
         """The dashboard of the job, if it has one; its ``link`` opens the page."""
         return self._watch.dashboard
+
+    @property
+    def ranks(self) -> list[RankStatus]:
+        """The state of each rank, in order of rank, and then of each rank that the job has lost.
+
+        It may be read in any thread, also while a program runs. A job that is over has no ranks.
+
+        Examples
+        --------
+        >>> import ripieno as rp
+        >>> with rp.launch(workers=2) as job:
+        ...     [str(each.state) for each in job.ranks]
+        ['ready', 'ready']
+        """
+        return [] if self._over is not None else self._rank_states()
+
+    @abstractmethod
+    def _rank_states(self) -> list[RankStatus]:
+        """Return the state of each rank of a job that is not over."""
 
     @property
     def over(self) -> bool:

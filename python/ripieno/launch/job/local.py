@@ -22,44 +22,42 @@ import numpy as np
 from ripieno import host
 from ripieno._types import OnFailure
 from ripieno.flight.trace import Trace
+from ripieno.launch import limits
 from ripieno.launch.binding import Binding, places
 from ripieno.launch.job.job import EventListener
-from ripieno.launch.job.process_job import GOODBYE_S, JobState, ProcessJob
+from ripieno.launch.job.process_job import JobState, ProcessJob
 from ripieno.launch.job.programs import RunRequest
-from ripieno.launch.job.replicas import replicas_environment
-from ripieno.launch.job.result_collector import CULPRIT_S, RankConnection, tell
+from ripieno.launch.job.result_collector import RankConnection, tell
 from ripieno.launch.job.watch import JobWatch
-from ripieno.launch.limits import HEARTBEAT_S, MEETING_S, STILL_S, check_room
+from ripieno.launch.limits import check_room
 from ripieno.launch.process import main_module
 from ripieno.launch.process import processes as process
-from ripieno.launch.process.channel import MESSAGE_S, HungUp, pair
+from ripieno.launch.process.channel import HungUp, pair
 from ripieno.launch.process.forked import ForkedProcess, fork
 from ripieno.launch.process.interruption import held_back
 from ripieno.launch.process.output import LinePump
 from ripieno.launch.process.shared_message import SharedMessage
+from ripieno.launch.replicas import replicas_environment
 from ripieno.wire.borrowed import Borrowed
 
 # Workers use this array to test whether they can read this process's memory.
 _PROBE = np.frombuffer(secrets.token_bytes(16), np.uint8)
 
-# How long workers may take to start on a busy machine; then they have `MEETING_S` to join.
-START_S = 60.0
-
 
 @dataclass(eq=False)
 class _Worker(RankConnection):
     process: ForkedProcess
-    pid_fd: int | None
 
     @property
     def sources(self) -> list[Any]:
-        return [self.channel] if self.pid_fd is None else [self.channel, self.pid_fd]
+        # The process reports its end even if a grandchild holds its channel.
+        return [self.channel, self.process]
 
-    def ending(self) -> str:
+    def ending(self) -> str | None:
         try:
-            return process.ending(self.process.wait(CULPRIT_S))
+            return process.ending(self.process.wait(0.0))
         except subprocess.TimeoutExpired:
-            return super().ending()
+            return None
 
     def stands_still(self) -> bool:
         return process.is_stopped(self.process.pid)
@@ -135,14 +133,14 @@ class LocalJob(ProcessJob[_Worker]):
         self._keep_spares()
         for member in self.members:
             tell(member, "meet", (member.rank, self.workers))
-        self._replies("ready", self._meeting_s() + START_S)
+        self._replies("ready", self._meeting_s() + limits.START_S)
 
     def _still_s(self, awaited: str) -> float:
-        heartbeat_s: float = self._options.get("heartbeat_timeout_s", HEARTBEAT_S)
-        return STILL_S if awaited == "ready" else heartbeat_s
+        heartbeat_s: float = self._options.get("heartbeat_timeout_s", limits.HEARTBEAT_S)
+        return limits.STOPPED_S if awaited == "ready" else heartbeat_s
 
     def _starting_s(self) -> float:
-        return START_S
+        return limits.START_S
 
     def _keep_spares(self) -> None:
         """Keep the requested number of live spare processes."""
@@ -197,7 +195,7 @@ class LocalJob(ProcessJob[_Worker]):
         process.end([member.process], patience_s=0.0, step_s=0.0)
 
     def _meeting_s(self) -> float:
-        meeting_s: float = self._options.get("rendezvous_timeout_s", MEETING_S)
+        meeting_s: float = self._options.get("rendezvous_timeout_s", limits.MEETING_S)
         return meeting_s
 
     def _start(self, name: str, numbers: Iterable[int], workers: list[_Worker]) -> None:
@@ -210,11 +208,11 @@ class LocalJob(ProcessJob[_Worker]):
             pump.start()
 
     def _start_one(self, name: str, number: int, pump: LinePump | None) -> _Worker:
-        channel, theirs = pair(MESSAGE_S)
+        channel, theirs = pair(limits.MESSAGE_S)
         environment = process.thread_environment(self.threads) | replicas_environment(self.replicas)
         with theirs:
             child = fork(theirs.fileno(), environment=environment, piped=pump is not None)
-        worker = _Worker(number, self._host, channel, child, _open_pid(child.pid))
+        worker = _Worker(number, self._host, channel, child)
         if pump is not None:
             pump.add(name, child)
         message = {
@@ -237,7 +235,7 @@ class LocalJob(ProcessJob[_Worker]):
     def _say_goodbye(self) -> None:
         for worker in (*self.members, *self._spares):
             tell(worker, "close")
-        deadline = time.monotonic() + GOODBYE_S
+        deadline = time.monotonic() + limits.GOODBYE_S
         for worker in self.members:
             if worker.stands_still():
                 continue
@@ -251,14 +249,6 @@ class LocalJob(ProcessJob[_Worker]):
         self._spares.clear()
 
 
-def _open_pid(pid: int) -> int | None:
-    """Return a pidfd, which signals the end of a process even if a grandchild holds its channel; Linux 5.3 or later."""
-    try:
-        return os.pidfd_open(pid)
-    except OSError:
-        return None
-
-
 def _end_workers(members: list[_Worker], spares: list[_Worker], pumps: list[LinePump], owner_pid: int) -> None:
     """Close all processes, descriptors and threads. Repeated calls have no effect."""
     if os.getpid() != owner_pid:
@@ -270,8 +260,6 @@ def _end_workers(members: list[_Worker], spares: list[_Worker], pumps: list[Line
         process.end([worker.process for worker in workers])
     finally:
         for worker in workers:
-            pid_fd, worker.pid_fd = worker.pid_fd, None
-            if pid_fd is not None:
-                os.close(pid_fd)
+            worker.process.close()
         for pump in pumps:
             pump.close()

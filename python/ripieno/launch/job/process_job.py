@@ -8,14 +8,12 @@ from __future__ import annotations
 import itertools
 import selectors
 import threading
-import time
 import warnings
 from abc import abstractmethod
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from enum import Enum
-from functools import partial
-from typing import Any, Generic, NoReturn, TypeVar
+from typing import Any, Generic, TypeVar
 
 from ripieno._types import OnFailure
 from ripieno.errors import CommunicatorClosed, RankFailed, RendezvousError, SerializationError
@@ -26,11 +24,8 @@ from ripieno.launch.job.result_collector import RankConnection, ResultCollector,
 from ripieno.launch.job.watch import JobWatch
 from ripieno.launch.process.interruption import held_back, interruptible
 from ripieno.launch.process.report import other_rank
+from ripieno.launch.supervisor import Policy, RankState, RankStatus
 
-# After a failure the other ranks have this long to report their state, or to return.
-WITNESSES_S = 1.0
-# At the end of a job the members have this long to exit.
-GOODBYE_S = 5.0
 # With on_failure="respawn" a program restarts at most this often after losses. Then the program counts as their cause.
 RESPAWNS = 3
 
@@ -73,13 +68,15 @@ class ProcessJob(Job, Generic[M]):
         super().__init__(workers, threads, trace, on_event, replicas, watch)
         self.members: list[M] = []
         self._on_failure = on_failure
+        # Hosts of the lost ranks, by their initial numbers.
+        self._lost_hosts: dict[int, str] = {}
         # The thread that waits, or last waited, for a program.
         self._runner = 0
         self._state = JobState.GONE
         # Whether new ranks have replaced ranks that held kept values.
         self._has_others = False
         # Collector of the current or last program.
-        self._heard = ResultCollector("result", self.members, replicas, self._ending_of)
+        self._heard = ResultCollector("result", [], Policy(replicas))
 
     @abstractmethod
     def _form(self) -> None:
@@ -108,19 +105,12 @@ class ProcessJob(Job, Generic[M]):
         """
         return False
 
-    def _conversation(self, awaited: str, within_s: float | None = None) -> ResultCollector:
+    def _begin(self, awaited: str, within_s: float | None = None) -> None:
+        """Begin to collect one message of the kind `awaited` from every member."""
         # An engine ends all its ranks when the first one ends.
         on_failure = self._on_failure if awaited == "result" and self._SURVIVES else "raise"
-        return ResultCollector(
-            awaited,
-            self.members,
-            self.replicas,
-            self._ending_of,
-            on_failure=on_failure,
-            within_s=within_s,
-            still_s=self._still_s(awaited),
-            on_pulse=self._watch.pulse,
-        )
+        policy = Policy(self.replicas, on_failure, stop_limit_s=self._still_s(awaited), within_s=within_s)
+        self._heard = ResultCollector(awaited, self.members, policy, on_pulse=self._watch.pulse)
 
     def _still_s(self, awaited: str) -> float | None:
         """Return how long members may be stopped before they send `awaited`; None if the launcher cannot detect it."""
@@ -174,6 +164,7 @@ class ProcessJob(Job, Generic[M]):
             try:
                 hearing = self._watch.hearing(bool(self._listeners), self.workers)
                 self._state = JobState.BUSY
+                self._begin("result")
                 directory = current_directory() if self._SHARES_FILES else None
                 self._send((program, args, kwargs, hearing, goes_on, directory))
                 unsent = None
@@ -181,7 +172,7 @@ class ProcessJob(Job, Generic[M]):
                 self._state = JobState.READY
                 unsent = error
             if unsent is None:
-                return self._replies("result")
+                return self._collected()
         # No member has started the program.
         raise unsendable(program, unsent) from unsent
 
@@ -249,7 +240,9 @@ class ProcessJob(Job, Generic[M]):
                 # In any case, no reply of this program may be taken for a reply of the next one.
                 try:
                     if isinstance(error, Exception) and not self._was_closed:
-                        self._hear_witnesses()
+                        if self._heard.verdict is None:
+                            self._heard.supervisor.abandon()
+                            self._listen(passes_events=False)
                         self._add_what_is_known(error)
                 finally:
                     self._part()
@@ -259,7 +252,7 @@ class ProcessJob(Job, Generic[M]):
         """Handle failed ranks: live members can join again if all of them wait; otherwise they are ended."""
         self.epoch += 1
         lost = [member for member in self.members if member.loss is not None]
-        all_wait = all(member.rank in self._heard.spoken for member in self._living())
+        all_wait = all(member.rank in self._heard.supervisor.waiting for member in self._living())
         if self._on_failure == "shrink":
             self.workers -= len(lost)
         if self._was_closed or not self._is_whole() or not all_wait or (lost and not self._close_ranks(lost)):
@@ -270,6 +263,26 @@ class ProcessJob(Job, Generic[M]):
             self._state = JobState.APART
         self._heard.replies.clear()
 
+    def _rank_states(self) -> list[RankStatus]:
+        # Another thread may replace members meanwhile.
+        members = list(self.members)
+        current = [RankStatus(each.rank, each.host, self._state_of(each), each.loss or "") for each in members]
+        present = {each.number for each in members if each.loss is None}
+        listed = {each.number for each in members} - present
+        past = [
+            RankStatus(number, host, RankState.REPLACED if number in present else RankState.LOST, self.lost[number])
+            for number, host in sorted(self._lost_hosts.items())
+            if number in self.lost and number not in listed
+        ]
+        return current + past
+
+    def _state_of(self, member: M) -> RankState:
+        supervisor = self._heard.supervisor
+        if supervisor.verdict is None and member.rank < supervisor.world_size:
+            return supervisor.state(member.rank)
+        is_gone = self._state is JobState.GONE or member.loss is not None
+        return RankState.LOST if is_gone else RankState.READY
+
     def _note_lost(self) -> None:
         """Report lost members. Members without which the job continues do not return."""
         for member in self.members:
@@ -279,6 +292,7 @@ class ProcessJob(Job, Generic[M]):
             for member in self.members:
                 if member.loss is not None:
                     self.lost[member.number] = member.loss
+                    self._lost_hosts[member.number] = member.host
                     self._dismiss(member)
 
     def _dismiss(self, member: M) -> None:
@@ -329,31 +343,12 @@ class ProcessJob(Job, Generic[M]):
         return [member for member in self.members if member.loss is None]
 
     def _alarm(self) -> Any:
-        """Return another object to poll, or None; when it is ready, `_alarmed` is called."""
+        """Return another object to poll, or None; when it is ready, `_hear_alarm` is called."""
         return None
 
-    def _alarmed(self) -> BaseException:
-        """Return the exception to raise if no member sends a better report within `CULPRIT_S`."""
+    def _hear_alarm(self) -> None:
+        """Pass on what the alarm means to the supervisor."""
         raise AssertionError("a job that has an alarm says what it means")
-
-    def _ending_of(self, member: M) -> tuple[M, str]:
-        """Return the member that ended first and the cause, after `member` has hung up without a report."""
-        return member, member.ending()
-
-    def _hear_witnesses(self) -> None:
-        """Wait for ranks that fail or return now because another rank has failed.
-
-        A rank writes its flight records before it reports.
-        """
-        deadline = time.monotonic() + WITNESSES_S
-        with selectors.DefaultSelector() as selector, interruptible(selector) as ready:
-            for member in self._living():
-                if member.rank not in self._heard.spoken and not self._heard.is_silent(member):
-                    selector.register(member.channel, selectors.EVENT_READ, member)
-            while selector.get_map() and (left_s := deadline - time.monotonic()) > 0:
-                for key, _ in ready(left_s):
-                    if self._heard.hear_witness(key.data):
-                        selector.unregister(key.fileobj)
 
     def _flight_lines(self) -> list[str]:
         """Return the last flight records of the ranks that have reported."""
@@ -361,25 +356,29 @@ class ProcessJob(Job, Generic[M]):
 
     def _replies(self, kind: str, within_s: float | None = None) -> list[Any]:
         """Return one message of `kind` from every member; serve exchanges and events meanwhile; raise on failure."""
-        self._heard = conversation = self._conversation(kind, within_s)
-        self._added = conversation.added
+        self._begin(kind, within_s)
+        return self._collected()
+
+    def _collected(self) -> list[Any]:
+        """Return what the members reply in the conversation that has begun."""
+        heard = self._heard
+        self._added = heard.added
         try:
-            self._listen(conversation)
-            if conversation.apart:
-                conversation.check_mismatch()
-            results = conversation.results()
+            self._listen()
+            results = heard.results()
         finally:
             self._note_lost()
-        if conversation.apart or (self.replicas == 1 and len(self._living()) < len(self.members)):
+        if heard.apart or (self.replicas == 1 and len(self._living()) < len(self.members)):
             self._part()
         elif self._state is JobState.BUSY:
             self._state = JobState.READY
         # The replies belong to the caller, which may free them before the next program.
-        conversation.replies.clear()
+        heard.replies.clear()
         return results
 
-    def _listen(self, conversation: ResultCollector) -> None:
-        """Receive messages until the conversation is complete."""
+    def _listen(self, *, passes_events: bool = True) -> None:
+        """Receive messages until the supervisor has decided."""
+        heard = self._heard
         with selectors.DefaultSelector() as selector, interruptible(selector) as ready:
             for member in self._living():
                 for source in member.sources:
@@ -391,23 +390,23 @@ class ProcessJob(Job, Generic[M]):
             alarm = self._alarm()
             if alarm is not None:
                 selector.register(alarm, selectors.EVENT_READ, None)
-            while not conversation.complete:
-                for key, _ in ready(conversation.patience_s()):
+            heard.tick()
+            while heard.verdict is None:
+                for key, _ in ready(heard.wait_s()):
                     if key.data is None:
                         selector.unregister(key.fileobj)
-                        conversation.expect(partial(_throw, self._alarmed()))
+                        self._hear_alarm()
                         continue
-                    if key.data.loss is not None:
-                        continue
-                    event = conversation.hear(key.data)
-                    if event is not None:
+                    has_ended, events = heard.hear(key.data, key.fileobj)
+                    if has_ended:
+                        selector.unregister(key.fileobj)
+                    for event in events if passes_events else ():
                         self._tell_all(event)
                         if self._was_closed:
                             raise CommunicatorClosed("who listens to the job has closed it")
-                    if key.data.loss is not None:
-                        for source in key.data.sources:
-                            selector.unregister(source)
-
-
-def _throw(error: BaseException) -> NoReturn:
-    raise error
+                if self._was_closed:
+                    raise CommunicatorClosed("the job was closed")
+                heard.tick()
+                self._watch.states(heard.supervisor)
+                for key in [each for each in selector.get_map().values() if each.data and each.data.loss is not None]:
+                    selector.unregister(key.fileobj)

@@ -11,6 +11,10 @@ from ripieno.dashboard import current
 from ripieno.host import usable_cores
 from ripieno.launch.job.programs import EventOptions
 from ripieno.launch.process.telemetry import PULSE_VARIABLE, LogLines
+from ripieno.launch.supervisor import RankState, Supervisor
+
+#: States in which a rank sends no pulses.
+_QUIET = (RankState.STARTING, RankState.MEETING, RankState.STOPPED, RankState.SILENT, RankState.LEAVING)
 
 logger = logging.getLogger("ripieno.launch")
 
@@ -34,6 +38,8 @@ class JobWatch:
         self._lines = LogLines()
         # Lost ranks since the last rendezvous.
         self._lost: set[int] = set()
+        # Ranks that send nothing, as last reported.
+        self._quiet: dict[int, RankState] = {}
         if self.dashboard is not None:
             self._lines.begin()
 
@@ -110,6 +116,16 @@ class JobWatch:
         logger.info("rank %d is lost: %s", rank, first_line)
         if self.dashboard is not None:
             self._board.tell_loss(rank, first_line)
+
+    def states(self, supervisor: Supervisor) -> None:
+        """Report the states of ranks that send nothing. Repeated calls have no effect."""
+        if self.dashboard is None:
+            return
+        now = {rank: state for rank in supervisor.awaited if (state := supervisor.state(rank)) in _QUIET}
+        for rank, state in now.items():
+            if self._quiet.get(rank) is not state:
+                self._board.tell_state(rank, str(state))
+        self._quiet = now
 
     def note(self, text: str) -> None:
         """Report an event as text."""

@@ -17,9 +17,6 @@ from typing import Any
 from ripieno.launch.process.processes import fill_standard_descriptors
 from ripieno.launch.process.shared_message import SharedMessage, open_inline, open_shared
 
-# Timeout within a message, for its sender and for a receiver of a message from the launching process.
-MESSAGE_S = 60.0
-
 # Kind, bytes of the message, whether it lies in shared memory, whether its arrays are writable.
 _HEADER = struct.Struct("<16sQ??")
 

@@ -68,8 +68,17 @@ class ForkedProcess:
                     raise subprocess.TimeoutExpired(self.args, timeout or 0.0)
                 reported = os.read(self._status, NUMBER.size)
                 self.returncode = NUMBER.unpack(reported)[0] if reported else processes.UNKNOWN
-                os.close(self._status)
             return self.returncode
+
+    def fileno(self) -> int:
+        """Return a descriptor that is readable after the end of the process."""
+        return self._status
+
+    def close(self) -> None:
+        """Close the descriptor, after the last call of another method. Repeated calls have no effect."""
+        if self._status >= 0:
+            status, self._status = self._status, -1
+            os.close(status)
 
     def send_signal(self, number: int) -> None:
         """Send a signal, unless the process has ended."""
@@ -86,8 +95,7 @@ class ForkedProcess:
         self.send_signal(signal.SIGKILL)
 
     def __del__(self) -> None:
-        if self.returncode is None:
-            os.close(self._status)
+        self.close()
 
 
 class _ServerEnded(RipienoError):

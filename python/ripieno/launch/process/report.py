@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pickle
 from dataclasses import dataclass, replace
-from typing import NoReturn
+from typing import NoReturn, TypedDict
 
 import cloudpickle
 
@@ -12,6 +12,14 @@ import ripieno.flight as flight
 from ripieno.comm.communicator import Communicator
 from ripieno.comm.rank import describe
 from ripieno.errors import RankFailed
+
+
+class Blame(TypedDict):
+    """The rank that a report names as the culprit, if it is another one, and what it has done."""
+
+    cause: str
+    culprit: int | None
+    was_silent: bool
 
 
 @dataclass(frozen=True)
@@ -45,6 +53,13 @@ class FailureReport:
         """Return the report of `rank` about `error`."""
         cause, text = describe(error)
         return cls(rank, host, cause, text, other_rank(error), _pickled(error))
+
+    @property
+    def blame(self) -> Blame:
+        """Return what the report says about the first failure."""
+        if self.victim is None:
+            return {"cause": self.cause, "culprit": None, "was_silent": False}
+        return {"cause": self.victim.cause, "culprit": self.victim.rank, "was_silent": self.victim.was_silent}
 
     def told_to_all(self, comm: Communicator | None) -> FailureReport:
         """Abort `comm` if the failure is this rank's own; return the report with the rank's flight records."""

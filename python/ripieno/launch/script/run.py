@@ -13,15 +13,16 @@ from dataclasses import dataclass, field
 from typing import Literal
 
 from ripieno.host import cores, usable_cores
+from ripieno.launch import limits
 from ripieno.launch.binding import Binding, places
 from ripieno.launch.encryption import TLS_VARIABLE
-from ripieno.launch.job.replicas import replicas_environment
 from ripieno.launch.job.watch import JobWatch
 from ripieno.launch.process import processes as process
 from ripieno.launch.process.channel import pair
 from ripieno.launch.process.output import LinePump
+from ripieno.launch.replicas import replicas_environment
 from ripieno.launch.script import launchers
-from ripieno.launch.script.supervisor import REPORT_S, ScriptRank, Supervisor, named
+from ripieno.launch.script.driver import ScriptDriver, ScriptRank, named
 
 # Number of attempts if another process takes the port reserved for rank 0.
 PORT_ATTEMPT_COUNT = 3
@@ -46,7 +47,7 @@ class Script:
     racks
         Path of a file with the racks of hosts, see `ripieno.launch.racks`.
     replicas
-        Number of replicas of each logical rank, see `ripieno.launch.job.replicas`.
+        Number of replicas of each logical rank, see `ripieno.launch.replicas`.
     binding
         Cores of ranks and their threads, see `ripieno.launch.binding`.
     independent
@@ -163,7 +164,7 @@ def _run_once(script: Script, world_size: int, ranks: list[ScriptRank], watch: J
                 pump.start()
             watch.begins(script.target, f"processes of {socket.gethostname()}", 0, [socket.gethostname()] * world_size)
             with watch.program(script.target):
-                return Supervisor(ranks, script, watch).until_the_end()
+                return ScriptDriver(ranks, script, watch).until_the_end()
         finally:
             process.end([each.process for each in ranks], patience_s=0.0)
             for each in ranks:
@@ -173,7 +174,7 @@ def _run_once(script: Script, world_size: int, ranks: list[ScriptRank], watch: J
 
 
 def _start(script: Script, rank: int, common: dict[str, str], pump: LinePump | None) -> ScriptRank:
-    channel, theirs = pair(REPORT_S)
+    channel, theirs = pair(limits.EXIT_S)
     pipes = {} if pump is None else {"stdout": subprocess.PIPE, "stderr": subprocess.PIPE}
     unbuffered = {} if pump is None else {"PYTHONUNBUFFERED": "1"}
     kind = "module" if script.module else "file"

@@ -12,6 +12,7 @@ import os
 import runpy
 import socket
 import sys
+from contextlib import suppress
 from types import TracebackType
 from typing import Any
 
@@ -45,7 +46,10 @@ def main(channel: Channel, launcher_pid: int, kind: str, target: str, arguments:
             runpy.run_path(target, run_name="__main__")
     except SystemExit as error:
         if error.code:
-            FailureReport.of(error, *_whoami()).told_to_all(environment.current())
+            report = FailureReport.of(error, *_whoami()).told_to_all(environment.current())
+            with suppress(HungUp):
+                # The status of the process says more about its own failure than the report.
+                channel.send(*(("exiting",) if report.victim is None else ("error", report)))
         else:
             channel.send("done")
         raise

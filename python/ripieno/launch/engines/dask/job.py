@@ -24,9 +24,10 @@ from distributed.utils_comm import gather_from_workers
 from numpy.typing import NDArray
 
 from ripieno.errors import InputError
-from ripieno.launch.engine.contract import LOOK_S, Engine, EngineJob
+from ripieno.launch.engine.contract import Engine, EngineJob
 from ripieno.launch.engines.dask.run import DaskRun
 from ripieno.launch.job.stand_ins import local
+from ripieno.launch.limits import LOOK_S
 
 
 class DaskJob(EngineJob):

@@ -20,8 +20,8 @@ from ray.exceptions import RayActorError
 from ray.util import placement_group_table
 
 from ripieno.errors import EngineError, InputError
-from ripieno.launch.engine.contract import LOOK_S
 from ripieno.launch.job.stand_ins import Here
+from ripieno.launch.limits import LOOK_S
 
 _numbers = itertools.count()
 

@@ -1,0 +1,172 @@
+"""The driver of a script: hears its ranks on this machine, and asks the supervisor which of them has failed."""
+
+from __future__ import annotations
+
+import os
+import selectors
+import socket
+import subprocess
+import sys
+import time
+from collections.abc import Sequence
+from contextlib import ExitStack
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from ripieno.launch import limits
+from ripieno.launch.job.watch import JobWatch
+from ripieno.launch.process import processes as process
+from ripieno.launch.process.channel import Channel, HungUp
+from ripieno.launch.process.interruption import interruptible
+from ripieno.launch.process.report import FailureReport
+from ripieno.launch.supervisor import Ending, Event, Policy, Supervisor
+
+if TYPE_CHECKING:
+    from ripieno.launch.script.run import Script
+
+
+@dataclass
+class ScriptRank:
+    """One rank of the script.
+
+    Attributes
+    ----------
+    report
+        Report of the failure, by the rank itself or by the driver.
+    status
+        Exit status of the process.
+    """
+
+    rank: int
+    process: subprocess.Popen[bytes]
+    channel: Channel
+    report: FailureReport | None = None
+    status: int | None = None
+
+
+class ScriptDriver:
+    """Hears the ranks of a script, and reports lost and stopped ranks on stderr.
+
+    Parameters
+    ----------
+    ranks
+        All ranks, already started.
+    script
+        The script and its options.
+    watch
+        Receives pulses and losses.
+    """
+
+    def __init__(self, ranks: Sequence[ScriptRank], script: Script, watch: JobWatch) -> None:
+        self._ranks = ranks
+        self._script = script
+        self._watch = watch
+        self._selector = selectors.DefaultSelector()
+        policy = Policy(
+            script.replicas,
+            script.on_failure,
+            is_script=True,
+            is_independent=script.independent,
+            stop_limit_s=limits.STOPPED_S,
+        )
+        self._supervisor = Supervisor(len(ranks), policy, time.monotonic())
+
+    def until_the_end(self) -> ScriptRank | None:
+        """Wait until the supervisor has decided; return the rank that tells the first failure, if one has failed."""
+        supervisor = self._supervisor
+        with self._selector, ExitStack() as ends, interruptible(self._selector) as ready:
+            for each in self._ranks:
+                self._selector.register(each.channel, selectors.EVENT_READ, each)
+            while supervisor.verdict is None:
+                for key, _ in ready(supervisor.wait_s(time.monotonic())):
+                    supervisor.set_time(time.monotonic())
+                    self._hear(key, ends)
+                now = time.monotonic()
+                for rank in supervisor.to_inspect(now):
+                    supervisor.stands_still(rank, process.is_stopped(self._ranks[rank].process.pid))
+                supervisor.tick(now)
+                self._watch.states(supervisor)
+                self._report_news()
+        return self._culprit()
+
+    def _hear(self, key: selectors.SelectorKey, ends: ExitStack) -> None:
+        """Handle one message of a rank, the end of its channel, or the end of its process."""
+        rank: ScriptRank = key.data
+        if key.fileobj is not rank.channel:
+            self._selector.unregister(key.fileobj)
+            rank.status = rank.process.wait()
+            cause = process.ending(rank.status) if rank.status else None
+            self._supervisor.ends(rank.rank, cause, was_killed=rank.status < 0)
+            return
+        try:
+            kind, value = rank.channel.receive()
+        except HungUp:
+            self._selector.unregister(key.fileobj)
+            # The kernel closes the channel when the process exits, so the wait for the process is short.
+            self._supervisor.leaves(rank.rank)
+            end = os.pidfd_open(rank.process.pid)
+            ends.callback(os.close, end)
+            self._selector.register(end, selectors.EVENT_READ, rank)
+            return
+        if kind == "pulse":
+            self._watch.pulse(rank.rank, value)
+        elif kind == "meeting":
+            self._supervisor.meets(rank.rank)
+        elif kind == "met":
+            self._supervisor.runs(rank.rank)
+        elif kind == "done":
+            self._supervisor.returns(rank.rank)
+        elif kind == "exiting":
+            self._supervisor.leaves(rank.rank, is_announced=True)
+        else:
+            rank.report = value
+            self._supervisor.fails(rank.rank, **value.blame)
+            if value.victim is None:
+                self._watch.lost(rank.rank, value.cause)
+
+    def _report_news(self) -> None:
+        """Report events in the supervisor's order, and end a process that does not exit after its success."""
+        for rank, cause in self._supervisor.lost.items():
+            self._watch.lost(rank, cause)
+        for event, number in self._supervisor.news:
+            if event is Event.SUSPENDED:
+                pids = " ".join(str(self._ranks[rank].process.pid) for rank in self._supervisor.awaited)
+                what = f"all ranks of {self._script.target} that have not ended are stopped"
+                self._say(f"ripieno: {what}: let them go on by kill -CONT {pids}, or interrupt this")
+                continue
+            assert number is not None, "all other events are those of a rank"
+            name = named(number, self._script)
+            if event is Event.LOST:
+                replica = self._supervisor.replica_of(number)
+                others = "the others go on without it" if replica is None else f"its replica, rank {replica}, goes on"
+                self._say(f"{name}: {self._supervisor.lost[number]}; {others}")
+            elif event is Event.KILLED:
+                self._ranks[number].process.kill()
+                self._ranks[number].process.wait()
+                self._say(
+                    f"{name}: its script has ended, but its process had not {limits.END_S:g} s later, and was killed; "
+                    "the result counts"
+                )
+            else:
+                self._say(f"{name}: it is stopped; the others have ended without it")
+        self._supervisor.news.clear()
+
+    def _culprit(self) -> ScriptRank | None:
+        """Return the rank with the report of the first failure, or with the status of its process."""
+        verdict = self._supervisor.verdict
+        if verdict is None or verdict.ending is Ending.DONE:
+            return None
+        number = verdict.culprit if verdict.witness is None else verdict.witness
+        assert number is not None, "a script fails because of a rank"
+        rank = self._ranks[number]
+        if rank.report is None and not rank.status:
+            rank.report = FailureReport(number, socket.gethostname(), verdict.cause, "")
+        return rank
+
+    def _say(self, text: str) -> None:
+        print(text, file=sys.stderr, flush=True)
+
+
+def named(rank: int, script: Script) -> str:
+    """Return the name of a rank in messages."""
+    return f"ripieno: rank {rank} of {script.target} on {socket.gethostname()}"

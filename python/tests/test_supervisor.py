@@ -1,0 +1,97 @@
+"""The supervisor in simulated worlds: one verdict, the right culprit, in bounded time, and no job in a half state.
+
+To replay failed seeds, run ``RIPIENO_WORLDS=17..18 pytest`` with this file.
+"""
+
+from __future__ import annotations
+
+import os
+
+import pytest
+import ripieno as rp
+from ripieno.launch import RankState, limits
+from ripieno.launch.supervisor import Policy, Supervisor
+from strikes import strike_once
+from supervised_worlds import World
+
+
+def seeds(default: str) -> range:
+    first, _, end = os.environ.get("RIPIENO_WORLDS", default).partition("..")
+    return range(int(first), int(end))
+
+
+def test_simulated_worlds_obey_the_laws_of_supervision():
+    for seed in seeds("0..2000"):
+        try:
+            World(seed).check()
+        except AssertionError as error:
+            error.add_note(f"in the world of seed {seed}")
+            raise
+
+
+def settled(*inputs, policy=None, size=4, now=0.0):
+    """Return a supervisor of running ranks after some inputs at one time."""
+    supervisor = Supervisor(size, policy or Policy(), now, RankState.RUNNING)
+    for name, *values in inputs:
+        getattr(supervisor, name)(*values)
+    supervisor.tick(now)
+    return supervisor
+
+
+def test_states_say_what_the_launcher_knows():
+    supervisor = settled(
+        ("stands_still", 0, True), ("leaves", 1), ("fails", 2, "no heartbeat", 3), policy=Policy(on_failure="shrink")
+    )
+    supervisor.fails(2, "no heartbeat", 3, was_silent=True)
+    assert [supervisor.state(rank) for rank in range(4)] == [
+        RankState.STOPPED,
+        RankState.LEAVING,
+        RankState.FAILED,
+        RankState.SILENT,
+    ]
+
+
+def test_an_isolated_rank_is_outvoted():
+    supervisor = settled(
+        ("fails", 3, "no heartbeat", 0), ("fails", 1, "no heartbeat", 3), ("fails", 2, "no heartbeat", 3)
+    )
+    supervisor.fails(0, "no heartbeat", 3)
+    supervisor.tick(0.0)
+    assert supervisor.verdict.culprit == 3
+
+
+def test_a_culprits_own_report_counts_more_than_what_its_victims_say():
+    supervisor = settled(("fails", 1, "its process ended", 0), ("fails", 2, "its process ended", 0))
+    assert supervisor.verdict is None
+    supervisor.tick(limits.CULPRIT_S - 0.1)
+    supervisor.fails(3, "ValueError: mine")
+    supervisor.tick(limits.CULPRIT_S - 0.1 + limits.WITNESSES_S)
+    assert (supervisor.verdict.culprit, supervisor.verdict.witness) == (3, 3)
+
+
+def test_an_engines_word_counts_more_than_the_order_in_which_ranks_hang_up():
+    supervisor = settled(("leaves", 0), ("leaves", 2), ("engine_says", 2, "its node is lost"))
+    for rank in (1, 3):
+        supervisor.fails(rank, "its process ended", 0)
+    supervisor.tick(0.0)
+    assert supervisor.verdict.culprit == 2 and "its node is lost" in supervisor.verdict.cause
+
+
+def test_a_job_lists_the_states_of_its_ranks(tmp_path):
+    seen = []
+
+    def program(comm):
+        comm.barrier()
+        comm.emit({"rank": comm.rank})
+        strike_once(comm, tmp_path, (1,))
+        comm.barrier()
+
+    with rp.launch(workers=2, threads=1, on_failure="respawn", on_event=lambda _: seen.extend(job.ranks)) as job:
+        assert [each.state for each in job.ranks] == [RankState.READY] * 2
+        with pytest.warns(RuntimeWarning, match="begins again"):
+            job.run(program)
+        assert RankState.RUNNING in {each.state for each in seen}
+        *current, lost = job.ranks
+        assert [(each.rank, each.state) for each in current] == [(0, RankState.READY), (1, RankState.READY)]
+        assert (lost.rank, lost.state) == (1, RankState.REPLACED) and "SIGKILL" in lost.cause
+    assert job.ranks == []
