@@ -135,7 +135,7 @@ def _spark_peer(data: AlsData, rank: int, *, quick: bool) -> Iterator[Any]:
     import pyarrow.parquet
 
     if quick:
-        raise Skipped("MLlib is left out of quick runs: Spark alone takes longer to start")
+        raise Skipped("MLlib is skipped in quick runs: Spark alone takes longer to start")
     with session(f"local[{WORKER_COUNT}]", {"spark.driver.memory": "6g"}) as spark, tempfile.TemporaryDirectory() as at:
         frames = {}
         entries = data.train.tocoo()
@@ -216,8 +216,8 @@ def _remark(report: Measurements, row: str, model: Any) -> None:
 
 
 @click.command()
-@click.option("--data", type=click.Path(exists=True, dir_okay=False, path_type=Path), help="As for run.py als.")
-@click.option("--quick", is_flag=True, help="Small and short: shows that everything runs, measures nothing.")
+@click.option("--data", type=click.Path(exists=True, dir_okay=False, path_type=Path), help="Data as in run.py als.")
+@click.option("--quick", is_flag=True, help="Run small and short, as a test without measurements.")
 @click.option("--out", type=click.Path(file_okay=False, path_type=Path), default=DOCS)
 def main(data: Path | None, quick: bool, out: Path) -> None:
     """Draw errors by iteration, and the time of the ranks of a fit, into OUT/fit.svg."""

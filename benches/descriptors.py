@@ -32,7 +32,7 @@ Bytes = NDArray[np.uint8]
 @click.command()
 @click.argument("out", type=click.Path(dir_okay=False, path_type=Path))
 @click.option("--count", type=click.IntRange(min=1), default=COUNT, show_default=True, help="Descriptors to make.")
-@click.option("--seed", type=click.IntRange(min=0), default=0, show_default=True, help="Of all that is drawn.")
+@click.option("--seed", type=click.IntRange(min=0), default=0, show_default=True, help="Seed of all random numbers.")
 def main(out: Path, count: int, seed: int) -> None:
     """Write COUNT descriptors, uint8 of shape (COUNT, 512), to the .npy file OUT."""
     photographs = [_photograph(picture.name) for picture in demo_images()]

@@ -210,10 +210,10 @@ def _flink_jars() -> Path:
     jars = ROOT / "target/flink"
     if not list(jars.glob("flink-examples-batch*.jar")):
         if shutil.which("mvn") is None:
-            raise Skipped("Flink takes no part: Maven fetches it (apt-get install maven)")
+            raise Skipped("Flink is skipped: Maven fetches it (apt-get install maven)")
         command = ["mvn", "--quiet", "--batch-mode", "--no-transfer-progress", "package"]
         if subprocess.run(command, cwd=PROGRAMS, capture_output=True).returncode:
-            raise Skipped(f"Flink takes no part: {' '.join(command)} in {PROGRAMS} fails")
+            raise Skipped(f"Flink is skipped: {' '.join(command)} in {PROGRAMS} fails")
     return jars
 
 
@@ -252,7 +252,7 @@ def _spark_home() -> Path:
 def _jars() -> list[Path]:
     found = sorted(JARS.glob("*/ripieno*.jar"))
     if not found or shutil.which("javac") is None:
-        raise Skipped("the JVM takes no part: make jvm, which needs a JDK and Maven")
+        raise Skipped("the JVM is skipped: run make jvm, which needs a JDK and Maven")
     return found
 
 

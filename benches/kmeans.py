@@ -315,7 +315,7 @@ def _check_inertia(problem: KMeansProblem, outcomes: dict[str, PassTimes]) -> No
         # Rounding errors accumulate over passes.
         tolerance = tolerance_of_two * problem.pass_count / PASS_COUNT
         if most - least > tolerance * least:
-            raise RuntimeError(f"inertias differ by more than {tolerance}, so no figure stands: {inertias}")
+            raise RuntimeError(f"inertias differ by more than {tolerance}, so there is no figure: {inertias}")
 
 
 def _inertia(rows: Rows, centroids: NDArray[Any]) -> float:

@@ -54,7 +54,7 @@ def measured(report: Measurements, effort: Effort, *, data: Path | None = None, 
         ours = _ours(job)
         try:
             if effort.quick:
-                raise Skipped("MLlib is left out where nothing is measured")
+                raise Skipped("MLlib is skipped in quick runs")
             with _mllib(rows) as mllib:
                 paths = _measured(name, rows, ours, _sklearn() | {"MLlib": mllib}, report, effort)
         except Skipped as skipped:
@@ -179,7 +179,7 @@ def _path(make: Contestant, rows: Rows, best: float) -> Way:
         path.append((seconds, max(_objective(model.coef_, rows) / best - 1, np.finfo(float).eps)))
         if path[-1][1] <= NEAR:
             return path
-    raise RuntimeError(f"{model}: not within {NEAR} of {best}, so no figure stands")
+    raise RuntimeError(f"{model}: not within {NEAR} of {best}, so there is no figure")
 
 
 def fit_s(model: Any, rows: Rows) -> float:

@@ -101,7 +101,7 @@ def _run(words: list[str]) -> Used:
             process.terminate()
             process.wait()
     if process.returncode:
-        raise click.ClickException(f"ripieno kmeans ended with code {process.returncode}; the same command goes on")
+        raise click.ClickException(f"ripieno kmeans ended with code {process.returncode}; repeat the command to resume")
     times = os.times()
     used.processor_s, used.wall_s = times.children_user + times.children_system, time.monotonic() - begin
     return used

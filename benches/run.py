@@ -76,10 +76,10 @@ NAMES = (
 
 @click.command()
 @click.argument("name", type=click.Choice([*NAMES, "all"]), default="all")
-@click.option("--case", "only", multiple=True, help="Of a benchmark with several; --list names them.")
-@click.option("--list", "listing", is_flag=True, help="Name the cases of NAME and end.")
+@click.option("--case", "only", multiple=True, help="Case of a benchmark with several cases; --list prints them.")
+@click.option("--list", "listing", is_flag=True, help="Print the cases of NAME and exit.")
 @command.quick_option
-@click.option("--repetitions", type=click.IntRange(min=1), help="Alternating runs of each; by default five or more.")
+@click.option("--repetitions", type=click.IntRange(min=1), help="Alternating runs of each case. Default: five or more.")
 @click.option(
     "--data",
     type=click.Path(exists=True, dir_okay=False, path_type=Path),
@@ -116,7 +116,7 @@ def main(
     machine = figures.machine()
     console.print("  ".join(f"{key} {value}" for key, value in machine.items()))
     if quick:
-        console.print("quick: unoptimized or too short, so these figures say nothing about speed", style="yellow")
+        console.print("quick: unoptimized or too short, so these figures are not measurements", style="yellow")
     reports, effort = [], Effort(quick, repetitions)
     for each, measured in chosen.items():
         report = Measurements(each)

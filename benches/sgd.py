@@ -72,7 +72,7 @@ def _measured(
     )
     least = min(found[peer] for peer in peers)
     if not effort.quick and max(found[each] for each in ours) > (1 + NEAR) * least:
-        raise RuntimeError(f"{name}: objectives are {found}, so no figure stands")
+        raise RuntimeError(f"{name}: objectives are {found}, so there is no figure")
     seconds: dict[str, list[float]] = {each: [] for each in everyone}
     for _ in range(effort.runs(RUN_COUNT)):
         for each, make in everyone.items():

@@ -196,7 +196,7 @@ def _check(problem: SparkProblem, points: Points, found: dict[str, Fits], report
         FigureCount(str(problem), "inertias differ by, relatively", (most - least) / least, "", INERTIA_TOLERANCE)
     )
     if most - least > INERTIA_TOLERANCE * least:
-        raise RuntimeError(f"{problem}: inertias differ, so no figure stands: {inertias}")
+        raise RuntimeError(f"{problem}: inertias differ, so there is no figure: {inertias}")
     ours, others = found["Ripieno"].centers, [fits.centers for name, fits in found.items() if name != "Ripieno"]
     farthest = max(float(np.abs(ours - each).max()) for each in others)
     report.remark(f"{problem}: no coordinate of a centre differs by more than {farthest:.1g} from MLlib's")

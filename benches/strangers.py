@@ -104,7 +104,7 @@ def measured(report: Measurements, effort: Effort) -> None:
     report.counts.append(
         FigureCount(
             case="processor time of a rank",
-            row="more, for each stranger",
+            row="more, for each unauthenticated peer",
             value=max(with_s - without_s, 0.0) / connections * 1e6,
             unit="µs",
             target=SHARE * TURN_S / connections * 1e6,
@@ -132,7 +132,7 @@ def measured(report: Measurements, effort: Effort) -> None:
             target=SHARE * TURN_S / connections * 1e6,
         )
     )
-    report.remark(f"of {connections:,} connections to {len(ports)} ports {refused:,} were refused or reset at once")
+    report.remark(f"of {connections:,} connections to {len(ports)} ports {refused:,} were refused or reset immediately")
 
 
 def _serving_s(connections: int) -> float:

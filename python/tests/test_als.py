@@ -247,7 +247,7 @@ def test_what_the_fit_did_not_see_has_no_prediction():
     for user in (3, 999):
         with pytest.raises(rp.InputError, match=f"user {user} had no ratings"):
             model.recommend(user)
-    with pytest.warns(UserWarning, match="1 of 2 ratings are of users or items that the fit had none of"):
+    with pytest.warns(UserWarning, match="1 of 2 ratings belong to users or items without ratings in the fit"):
         rmse = model.rmse(([0, 999], [1, 1], [4.0, 1.0]))
     assert rmse == pytest.approx(abs(model.predict(0, 1)[0] - 4.0))
     with pytest.raises(rp.InputError, match="ids are whole numbers here"):
@@ -276,7 +276,7 @@ def test_counts_of_a_pair_add_up_and_zeros_are_no_ratings():
     model = model_of(implicit=True).fit((users, items, values))
 
     assert model.user_factors_.tobytes() == expected.user_factors_.tobytes()
-    with pytest.raises(rp.InputError, match="1 ratings are of a user and an item that have one already"):
+    with pytest.raises(rp.InputError, match="1 ratings repeat a pair of user and item"):
         model_of().fit((users, items, values))
 
 
@@ -297,11 +297,11 @@ def _with(value):
         ({}, csr_matrix((0, 0), dtype=np.float32), "there are no ratings"),
         ({"implicit": True}, csr_matrix((4, 4), dtype=np.float32), "there are no ratings"),
         ({}, ([], [], []), "there are no ratings"),
-        ({}, ([1, 2], [1], [1.0, 2.0]), "2 users, 1 items and 2 ratings: expected as many of each"),
+        ({}, ([1, 2], [1], [1.0, 2.0]), "2 users, 1 items and 2 ratings: expected equal counts"),
         ({}, ([1.5], [1], [1.0]), "users of type double: expected whole numbers or strings"),
         ({}, ([1], ["a"], ["b"]), "ratings: expected numbers"),
         ({}, np.ones((3, 3)), "ratings of type ndarray: expected a sparse matrix"),
-        ({}, pa.table({"a": [1], "b": [2], "c": [3], "d": [4]}), "nothing says which are users, items and ratings"),
+        ({}, pa.table({"a": [1], "b": [2], "c": [3], "d": [4]}), "the columns of users, items and ratings are unknown"),
         (
             {"columns": ("a", "x", "c")},
             pa.table({"a": [1], "b": [2], "c": [3]}),
@@ -423,11 +423,11 @@ def test_a_checkpoint_of_another_fit_is_refused_and_more_iterations_go_on(world,
         more = model_of(checkpoint=folder, every=1, max_iter=7, engine=job).fit(RATINGS)
         assert more.resumed_from_ == ITERATIONS - 1
         assert more.item_factors_.tobytes() == model_of(max_iter=7).fit(RATINGS).item_factors_.tobytes()
-        with pytest.raises(rp.CheckpointError, match=r"another fit: reg was 0.1 there and is 0.2 here"):
+        with pytest.raises(rp.CheckpointError, match=r"another fit: reg was 0.1 in the checkpoint and is 0.2 now"):
             model_of(checkpoint=folder, reg=0.2, engine=world(workers)).fit(RATINGS)
         with pytest.raises(rp.CheckpointError, match="the digest of the ratings was"):
             model_of(checkpoint=folder, engine=world(workers)).fit(_with(1.25))
-        with pytest.raises(rp.CheckpointError, match="after 6 iterations, and max_iter=4 ends before"):
+        with pytest.raises(rp.CheckpointError, match="after 6 iterations, and max_iter=4 is lower"):
             model_of(checkpoint=folder, engine=world(workers)).fit(RATINGS)
         assert model_of(engine=world(workers)).fit(RATINGS).resumed_from_ is None
 

@@ -62,7 +62,7 @@ def test_a_job_amid_strangers_is_timed_beside_one_without_and_one_beside_them(tm
         "memory of a rank",
         "processor time of a member server",
     ]
-    assert report["remarks"] == ["of 50 connections to 2 ports 0 were refused or reset at once"]
+    assert report["remarks"] == ["of 50 connections to 2 ports 0 were refused or reset immediately"]
 
 
 @pytest.mark.exhaustive
@@ -595,5 +595,5 @@ def test_a_dashboard_is_timed_beside_the_same_job_without(tmp_path):
     figures = reports_of("dashboard", tmp_path, "--case", "8 ranks")["figures"]
 
     assert [figure["row"] for figure in figures] == ["watched"] * 2 + ["watched, with a page"] * 2
-    assert [list(figure["peers"]) for figure in figures] == [["not watched"], ["less what watching took"]] * 2
+    assert [list(figure["peers"]) for figure in figures] == [["not watched"], ["without the time of watching"]] * 2
     assert all(figure["ours"]["seconds"] for figure in figures)

@@ -62,9 +62,9 @@ def beyond_the_limit(comm, folder, per_host):
     spilled = comm.broadcast_memory().spilled_count - begun.spilled_count
     assert (spilled >= 3) == holds, spilled
     words = [str(each.message) for each in told if each.category is RuntimeWarning]
-    assert len(words) == holds and all("values of broadcasts are more than" in each for each in words), words
+    assert len(words) == holds and all("broadcast values exceed" in each for each in words), words
     # A process that maps another's value drops it as well.
-    await_true(lambda: in_memory() - before <= 2, "memory of values that went to disk")
+    await_true(lambda: in_memory() - before <= 2, "memory of values that were written to disk")
     for seed, (variable, array, address) in enumerate(zip(made, seen, addresses, strict=True)):
         np.testing.assert_array_equal(array, sample(seed), strict=True)
         assert variable.value is array and array.ctypes.data == address and not array.flags.writeable
@@ -183,7 +183,7 @@ def test_wrong_limits_are_told(monkeypatch):
             value_memory._OfProcess()
     with pytest.raises(InputError, match="limit_bytes=0"):
         value_memory.limited(0, None)
-    with pytest.raises(InputError, match="expected a limit_bytes with it"):
+    with pytest.raises(InputError, match="expected limit_bytes, too"):
         value_memory.limited(None, "/tmp")
     with pytest.raises(InputError, match="expected a directory"):
         value_memory.limited(10, "/no such folder")

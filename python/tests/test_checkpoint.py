@@ -108,7 +108,7 @@ def test_a_checkpoint_torn_anywhere_is_refused(tmp_path):
             with pytest.raises(rp.CheckpointError) as caught:
                 loaded(tmp_path)
             assert name in str(caught.value) and "torn" in str(caught.value)
-            assert f"delete {folder} to begin anew" in str(caught.value)
+            assert f"delete {folder} to start again" in str(caught.value)
         (folder / name).write_bytes(data)
 
     # Nothing was removed.

@@ -75,7 +75,7 @@ def test_a_result_replaces_a_file_only_if_that_is_asked_for(folder, words, capfd
     assert main(words) == 2
 
     told = capfd.readouterr()
-    assert told.err == f"ripieno: {name} exists: choose another name, or --overwrite it\n" and told.out == ""
+    assert told.err == f"ripieno: {name} exists: choose another name, or pass --overwrite\n" and told.out == ""
     assert (folder / name).read_text() == "mine"
     if words[0] not in ("bench", "demo", "packets", "run"):
         # With the option, the next error is reported.
@@ -92,7 +92,7 @@ def test_a_result_replaces_a_folder_only_if_that_is_asked_for(folder, words, cap
 
     assert main(words) == 2
 
-    assert "result exists and is not empty: choose another folder, or --overwrite it" in capfd.readouterr().err
+    assert "result exists and is not empty: choose another folder, or pass --overwrite" in capfd.readouterr().err
     assert names(folder) == ["result/model.json", "script.py"]
 
 
@@ -227,3 +227,20 @@ def test_a_place_where_no_result_can_be_is_told_before_any_work(folder, name, ou
     told = capfd.readouterr().err
     assert told.startswith("ripieno: ") and "INPUT" not in told and len(told.splitlines()) == 1
     assert names(folder) == ["script.py"]
+
+
+def test_former_names_of_options_work_and_are_hidden(tmp_path, capsys):
+    edges = tmp_path / "edges.txt"
+    edges.write_text("0 1\n1 2\n")
+    words = ["--tolerance", "0.5", "--max-iterations", "7", "--vertices", "3", "-w", "1", "-q"]
+    assert main(["pagerank", str(edges), *words, "--out", str(tmp_path / "ranks.csv")]) == 0
+    capsys.readouterr()
+    assert main(["pagerank", "--help"]) == 0
+    shown = capsys.readouterr().out
+    assert {"--tol", "--max-iter", "--vertex-count", "-n,"} <= set(shown.split())
+    assert not {"--tolerance", "--max-iterations", "--vertices", "-w,"} & set(shown.split())
+
+
+def test_an_unknown_command_names_the_most_similar_one(capsys):
+    assert main(["kmean", "rows.npy"]) == 2
+    assert "No such command 'kmean'. Did you mean 'kmeans'?" in capsys.readouterr().err

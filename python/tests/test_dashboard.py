@@ -447,7 +447,7 @@ def test_one_dashboard_shows_all_jobs_of_a_command(capsys):
 
 def test_a_command_prints_the_link_and_its_fit_is_shown(tmp_path):
     np.save(tmp_path / "x.npy", np.random.default_rng(0).random((500, 4)))
-    command = [sys.executable, "-m", "ripieno.cli", "kmeans", "x.npy", "-k", "3", "--dashboard", "-v", "-w", "2"]
+    command = [sys.executable, "-m", "ripieno.cli", "kmeans", "x.npy", "-k", "3", "--dashboard", "-v", "-n", "2"]
     done = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, timeout=90)
 
     assert done.returncode == 0, done.stderr

@@ -164,7 +164,7 @@ def test_reductions_of_one_rank_of_nothing_and_of_folded_ranks_are_explained(wor
 
 def test_a_measurement_is_written_drawn_and_read(tmp_path, capsys):
     target, chart = tmp_path / "packets.json", tmp_path / "packets.svg"
-    words = ["packets", "--ranks", "2", "--sizes", "64B,4KiB", "--budget", "0.05"]
+    words = ["packets", "--workers", "2", "--sizes", "64B,4KiB", "--budget", "0.05"]
     assert main([*words, "--json", str(target), "--plot", str(chart)]) == 0
 
     assert "2 ranks on 1 nodes: efficient from" in capsys.readouterr().out

@@ -100,7 +100,7 @@ def test_a_rank_without_room_is_named_and_keeps_nothing_while_others_get_the_fil
     given.write_bytes(sample(9000))
     rows = world(3).run(distributed, str(given), f"{tmp_path}/{{rank}}/f", full=1)[0]
     assert [row.state for row in rows] == ["fetched", "failed", "fetched"]
-    assert "9,000 bytes are wanted" in rows[1].error and "ulimit" in rows[1].error
+    assert "9,000 bytes are needed" in rows[1].error and "ulimit" in rows[1].error
     assert rows[1].path == f"{tmp_path}/1/f" and rows[1].host
     assert list((tmp_path / "1").iterdir()) == []
     assert (tmp_path / "2" / "f").read_bytes() == sample(9000)
@@ -128,7 +128,7 @@ def test_what_is_no_file_is_left(world, tmp_path):
     os.mkfifo(tmp_path / "2" / "f")
     rows = world(3).run(distributed, str(tmp_path / "given"), f"{tmp_path}/{{rank}}/f", overwrite=True)[0]
     assert [row.state for row in rows] == ["fetched", "failed", "failed"]
-    assert all("it exists and is no file" in row.error for row in rows[1:])
+    assert all("it exists and is not a file" in row.error for row in rows[1:])
 
 
 def test_one_rank_of_a_host_writes_and_the_file_itself_may_be_the_result(world, tmp_path):
@@ -148,7 +148,7 @@ def wrong_arguments(comm, folder):
         ([f"{folder}/given", f"{folder}/other/given"], {}, "given is the name of several files"),
         ([f"{folder}/given"], {"strategy": "fast"}, "strategy='fast': expected one of auto"),
         ([f"{folder}/given"], {"strategy": "shared-file"}, "strategy='shared-file': expected places="),
-        ([f"{folder}/given"], {"strategy": "chain", "places": folder}, "only 'shared-file' goes through places"),
+        ([f"{folder}/given"], {"strategy": "chain", "places": folder}, "only 'shared-file' uses places"),
         ([f"{folder}/given"], {"block_bytes": 0}, "block_bytes=0"),
     ):
         with pytest.raises(InputError, match=said):
@@ -207,7 +207,7 @@ def test_blocks_of_a_damaged_copy_come_from_another_and_else_it_is_named(world, 
         assert [row.state for row in rows] == ["fetched", "failed", "failed"]
         for row in rows[1:]:
             assert all(f"{tmp_path}/{place}/" in row.error for place in "ab"), row.error
-            assert "the bytes from 3,000 on are not those of the root" in row.error
+            assert "the bytes from 3,000 on differ from the root's" in row.error
         assert not list((tmp_path / "1").iterdir())
     else:
         assert [row.state for row in rows] == ["fetched"] * 3
@@ -343,8 +343,8 @@ def killed_on_the_way(
     """Return how the command ends if a rank is killed after a receiver has some blocks."""
     (tmp_path / "given").write_bytes(sample(SLOW_BYTES))
     child = command(
-        tmp_path / "given", "--workers", 4, "--out", f"{tmp_path}/{{rank}}/f", "--json", "--block", SLOW_BLOCK_BYTES,
-        *options,
+        tmp_path / "given", "--workers", 4, "--out", f"{tmp_path}/{{rank}}/f", "--json",
+        "--block-bytes", SLOW_BLOCK_BYTES, *options,
     )  # fmt: skip
     pid = rank_of(child, victim)
     part = tmp_path / "2" / ".f.part"
@@ -359,7 +359,7 @@ def killed_on_the_way(
 
 def resumed(tmp_path: Path) -> list[dict[str, object]]:
     child = command(tmp_path / "given", "--workers", 4, "--out", f"{tmp_path}/{{rank}}/f", "--json",
-                    "--block", SLOW_BLOCK_BYTES)  # fmt: skip
+                    "--block-bytes", SLOW_BLOCK_BYTES)  # fmt: skip
     code, report, err = ended(child)
     assert code == 0, err
     for rank in range(4):
@@ -401,7 +401,7 @@ def test_by_a_shared_file_a_receiver_that_is_killed_is_reported_and_resumes_wher
     (tmp_path / "given").write_bytes(data)
     (tmp_path / "place").mkdir()
     words = ["distribute", tmp_path / "given", "--out", f"{tmp_path}/{{rank}}/f", "--json", "--strategy", "shared-file",
-             "--directory", tmp_path / "place", "--block", 1000]  # fmt: skip
+             "--directory", tmp_path / "place", "--block-bytes", 1000]  # fmt: skip
     with socket.create_server(("127.0.0.1", 0)) as server:
         port = server.getsockname()[1]
     common = {**os.environ, "WORLD_SIZE": "3", "MASTER_ADDR": "127.0.0.1", "MASTER_PORT": str(port),
@@ -483,5 +483,5 @@ def test_a_full_disk_is_named_with_what_is_wanted_and_free(tmp_path):
     # Only two fit. Space of failed files may become free before or after other requests.
     assert 2 <= len(failed) <= 3 and len(report["files"]) == 4
     for row in failed:
-        assert "the disk is full: 400,000 bytes are wanted, " in row["error"] and row["error"].endswith(" are free")
+        assert "the disk is full: 400,000 bytes are needed, " in row["error"] and row["error"].endswith(" are free")
     assert ".f.part" not in made.stdout[listed:]

@@ -78,7 +78,7 @@ def test_sizes_of_blocks_are_tried_from_4_mib_down() -> None:
             "algorithm=gossip: expected one of chain, splitstream, tree, flat, csb, csb-llcf, bittorrent",
         ),
         ({"root": 4}, "root=4"),
-        ({"late": [(0, 1.0)]}, "late=0: expected another rank than the root"),
+        ({"late": [(0, 1.0)]}, "late=0: expected a rank other than the root"),
         ({"stopped": [(7, 1.0)]}, "stopped=7"),
         ({"corrupted": [(1, -1.0)]}, "corrupted=1@-1.0"),
         ({"block_bytes": 0}, "block_bytes=0"),
@@ -100,7 +100,7 @@ def test_the_command_plays_machines_and_draws_them(tmp_path: Path) -> None:
     assert "block 0 from rank" in picture.read_text()
     found = json.loads(told(*words, "--algorithm", "chain", "--heal", "--json"))
     assert [end["kind"] for end in found["ends"]].count("done") == 7
-    assert "wait for ever" in told(*words, "--algorithm", "chain")
+    assert "wait forever" in told(*words, "--algorithm", "chain")
 
 
 def test_the_command_tells_what_only_machines_do() -> None:

@@ -145,7 +145,7 @@ def test_a_fit_goes_on_from_its_checkpoint_with_any_number_of_workers(world, row
     )
     if assign == "exact":
         np.testing.assert_array_equal(on.labels_, whole.labels_)
-    with pytest.raises(rp.CheckpointError, match="ends before: delete it to begin anew, or allow more"):
+    with pytest.raises(rp.CheckpointError, match="is lower: delete it to start again, or raise it"):
         rp.KMeans(K, **settings, max_iter=3, engine=world(2), checkpoint=tmp_path).fit(rows)
     with pytest.raises(rp.CheckpointError, match="some of the rows was"):
         rp.KMeans(K, **settings, max_iter=6, engine=world(2), checkpoint=tmp_path).fit(rows[::-1].copy())
@@ -188,5 +188,5 @@ def test_the_command_divides_them_and_tells(rows, tmp_path, capfd):
 
 
 def test_how_often_divided_centroids_are_kept_without_a_folder_is_no_question():
-    with pytest.raises(rp.InputError, match="every=2: divided centroids are kept in a folder only"):
+    with pytest.raises(rp.InputError, match="every=2: divided centroids are saved only in a folder"):
         rp.KMeans(3, centroids="divided", workers=2, on_failure="shrink", every=2).fit(np.eye(8))

@@ -146,7 +146,7 @@ def test_an_engine_of_ones_own_does_the_work_of_estimators():
 
 
 def test_what_a_running_job_has_cannot_be_chosen(world):
-    with pytest.raises(rp.InputError, match="the job that is the engine has 3 workers with 1 threads: leave both out"):
+    with pytest.raises(rp.InputError, match="the job passed as engine has 3 workers with 1 threads: leave both out"):
         rp.KMeans(4, workers=2, engine=world(3)).fit(X)
 
 

@@ -273,7 +273,7 @@ def refusals(comm: rp.Communicator) -> None:
         (partial(comm.send_into, np.ones(1)), "to"),
         (comm.recv, "source"),
     ]:
-        with pytest.raises(rp.InputError, match=f"^{name}={comm.rank}: expected another rank than this one"):
+        with pytest.raises(rp.InputError, match=f"^{name}={comm.rank}: expected a rank other than this one"):
             call(comm.rank)
     with pytest.raises(rp.InputError, match="out_counts= needs out="):
         comm.alltoall([1] * comm.world_size, out_counts=[1] * comm.world_size)

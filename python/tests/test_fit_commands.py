@@ -39,7 +39,7 @@ def described(folder, names):
 
 
 def test_pca_writes_the_axes_and_the_projected_rows(folder, capfd):
-    assert main(["pca", "rows.npy", "-n", "2", "--project", "-w", "2"]) == 0
+    assert main(["pca", "rows.npy", "--components", "2", "--project", "-n", "2"]) == 0
 
     told = described(folder / "result", ["components.npy", "explained_variance.npy", "mean.npy", "projected.npy"])
     expected = rp.PCA(2).fit(X)
@@ -81,7 +81,7 @@ def test_ridge_writes_the_weights_of_the_columns(folder, words):
 
 @pytest.mark.parametrize("words", [["dear.csv", "--target", "dear"], *exhaustively(["dear.svm"])])
 def test_logistic_writes_the_weights_of_the_columns(folder, words):
-    assert main(["logistic", *words, "--c", "0.5", "--tol", "1e-8", "--solver", "newton-cg", "-w", "2", "-q"]) == 0
+    assert main(["logistic", *words, "--c", "0.5", "--tol", "1e-8", "--solver", "newton-cg", "-n", "2", "-q"]) == 0
 
     told = described(folder / "result", ["coef.npy", "intercept.npy", "classes.npy"])
     expected = rp.LogisticRegression(0.5, tol=1e-8).fit(X, DEAR)
@@ -92,7 +92,7 @@ def test_logistic_writes_the_weights_of_the_columns(folder, words):
     assert told["iteration_count"] == len(told["iterations"])
 
 
-@pytest.mark.parametrize("more", [["--implicit", "-w", "2"], *exhaustively([])], ids=["implicit", "explicit"])
+@pytest.mark.parametrize("more", [["--implicit", "-n", "2"], *exhaustively([])], ids=["implicit", "explicit"])
 def test_als_writes_factors_and_ids_of_users_and_items(folder, more, capfd):
     words = ["als", "ratings.csv", "--rank", "2", "--reg", "0.1", "--seed", "3", "--test", "ratings.csv", *more]
     assert main([*words, "--checkpoint", "kept", "--every", "3"]) == 0
@@ -113,16 +113,27 @@ def test_als_writes_factors_and_ids_of_users_and_items(folder, more, capfd):
 
 def test_how_often_nothing_is_kept_ends_a_command_with_a_sentence(folder, capfd):
     assert main(["als", "ratings.csv", "--rank", "2", "--every", "3", "-q"]) == 2
-    assert "every=3: nothing is kept: expected a folder, checkpoint=" in capfd.readouterr().err
+    assert "every=3: checkpoints have no place: expected a folder, checkpoint=" in capfd.readouterr().err
 
 
 def test_pca_goes_on_from_what_a_folder_has(folder):
-    words = ["pca", "rows.npy", "-n", "2", "--solver", "randomized", "--checkpoint", "kept", "--overwrite", "-q"]
+    words = [
+        "pca",
+        "rows.npy",
+        "--components",
+        "2",
+        "--solver",
+        "randomized",
+        "--checkpoint",
+        "kept",
+        "--overwrite",
+        "-q",
+    ]
     assert main(words) == 0
     assert json.loads((folder / "result/model.json").read_text())["resumed_from"] is None
     components = np.load("result/components.npy")
 
-    assert main([*words, "-w", "2"]) == 0
+    assert main([*words, "-n", "2"]) == 0
 
     assert json.loads((folder / "result/model.json").read_text())["resumed_from"] is not None
     np.testing.assert_allclose(np.load("result/components.npy"), components, atol=1e-10)
@@ -134,8 +145,17 @@ def test_mds_writes_positions_and_draws_them(folder, components, capfd):
     np.save("distances.npy", distances)
     np.save("new.npy", distances[:3])
     np.save("weights.npy", np.ones_like(distances))
-    words = ["mds", "distances.npy", "-n", str(components), "--weights", "weights.npy", "--interpolate", "new.npy"]
-    assert main([*words, "--seed", "3", "--max-iter", "20", "-w", "2"]) == 0
+    words = [
+        "mds",
+        "distances.npy",
+        "--components",
+        str(components),
+        "--weights",
+        "weights.npy",
+        "--interpolate",
+        "new.npy",
+    ]
+    assert main([*words, "--seed", "3", "--max-iter", "20", "-n", "2"]) == 0
 
     told = described(folder / "result", ["embedding.npy", "interpolated.npy"])
     expected = rp.MDS(components, weights=np.ones_like(distances), random_state=3, max_iter=20).fit(distances)
@@ -155,7 +175,7 @@ def test_mds_of_rows_anneals_in_parts(folder):
         "cityblock",
         "--method",
         "da-smacof",
-        "--starts",
+        "--n-init",
         "1",
         "--max-iter",
         "3",
@@ -172,7 +192,7 @@ def test_mds_of_rows_anneals_in_parts(folder):
 def test_layout_writes_positions_and_draws_the_graph(folder, dim, capfd):
     edges = np.array([[0, 1], [1, 2], [2, 9], [9, 0]])
     np.savetxt("edges.txt", edges, "%d")
-    assert main(["layout", "edges.txt", "--undirected", "--dim", str(dim), "--seed", "2", "-w", "2"]) == 0
+    assert main(["layout", "edges.txt", "--undirected", "--dim", str(dim), "--seed", "2", "-n", "2"]) == 0
 
     told = described(folder / "result", ["positions.npy", "vertices.npy"])
     expected = rp.FruchtermanReingold(dim, random_state=2).fit(rp.Graph(edges, directed=False))
@@ -188,7 +208,7 @@ def test_layout_writes_positions_and_draws_the_graph(folder, dim, capfd):
 def test_layout_says_that_it_is_an_approximation(folder, capfd):
     np.savetxt("edges.txt", np.stack([np.arange(99), np.arange(1, 100)], axis=1), "%d")
     words = ["layout", "edges.txt", "--undirected", "--approximation", "barnes-hut", "--theta", "0.5"]
-    assert main([*words, "--iterations", "3"]) == 0
+    assert main([*words, "--max-iter", "3"]) == 0
 
     told = json.loads((folder / "result/model.json").read_text())
     assert told["approximation"] == "barnes-hut" and told["parameters"]["theta"] == 0.5
@@ -200,12 +220,15 @@ def test_layout_says_that_it_is_an_approximation(folder, capfd):
 @pytest.mark.parametrize(
     ("words", "message"),
     [
-        (["mds", "rows.npy"], "X has 80 rows and 4 columns: expected the dissimilarities of all pairs"),
-        (["pca", "rows.npy", "-n", "5"], "--components 5: expected at most min(n_samples, n_features), 4"),
+        (["mds", "rows.npy"], "X has 80 rows and 4 columns: expected a square matrix of dissimilarities"),
+        (["pca", "rows.npy", "--components", "5"], "n_components=5: expected at most min(n_samples, n_features), 4"),
         (["ridge", "prices.csv", "--target", "cost"], "prices.csv has no such column"),
         (["ridge", "rows.npy", "--target", "price"], "its columns have no names"),
         (["logistic", "prices.csv"], "prices.csv: "),
-        (["als", "prices.csv"], "prices.csv has 'a', 'b', 'c', 'd', 'price': nothing says which are users"),
+        (
+            ["als", "prices.csv"],
+            "prices.csv has 'a', 'b', 'c', 'd', 'price': the columns of users, items and ratings are unknown",
+        ),
         (["als", "ratings.csv", "--columns", "who,what"], "--columns 'who,what': expected three names"),
         (["als", "ratings.csv", "--columns", "who,item,stars"], "ratings.csv has no such column"),
         (["logistic", "dear.csv", "--target", "cheap"], "dear.csv has no such column"),
@@ -220,7 +243,7 @@ def test_what_cannot_be_fitted_is_a_sentence_and_leaves_nothing(folder, words, m
 
 
 def test_a_result_is_replaced_only_if_that_is_asked_for(folder, capfd):
-    command = ["pca", "rows.npy", "-q", "-n"]
+    command = ["pca", "rows.npy", "-q", "--components"]
     assert main([*command, "2"]) == 0
     assert main([*command, "3"]) == 2 and "result" in capfd.readouterr().err
     assert len(np.load("result/components.npy")) == 2
@@ -232,7 +255,7 @@ def test_a_result_is_replaced_only_if_that_is_asked_for(folder, capfd):
 FITS = {
     "als": ["als", "ratings.csv", "--rank", "2"],
     "kmeans": ["kmeans", "rows.npy", "-k", "3"],
-    "layout": ["layout", "edges.txt", "--iterations", "3"],
+    "layout": ["layout", "edges.txt", "--max-iter", "3"],
     "logistic": ["logistic", "dear.svm"],
     "mds": ["mds", "rows.npy", "--metric", "euclidean", "--max-iter", "3"],
     "pca": ["pca", "rows.npy"],

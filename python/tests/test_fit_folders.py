@@ -82,8 +82,8 @@ def test_a_fit_that_was_killed_goes_on_from_the_last_multiple_of_every(tmp_path,
 @pytest.mark.parametrize(
     ("name", "other", "says"),
     [
-        ("pagerank", rp.PageRank(0.5), "damping was 0.85 there and is 0.5 here"),
-        ("bfs", rp.BFS(source=3), "source was 0 there and is 3 here"),
+        ("pagerank", rp.PageRank(0.5), "damping was 0.85 in the checkpoint and is 0.5 now"),
+        ("bfs", rp.BFS(source=3), "source was 0 in the checkpoint and is 3 now"),
         ("sgd", rp.SparseSGD(random_state=0, max_iter=8, tol=None, eta0=0.5), "eta0 was"),
         ("spectral", rp.SpectralEmbedding(2, random_state=0), "count was"),
     ],
@@ -104,7 +104,7 @@ def test_a_graph_of_other_edges_is_told(tmp_path):
 def test_fewer_iterations_than_were_kept_are_refused(tmp_path, job_of):
     with pytest.raises(rp.RankFailed):
         job_of(2).run(killed, "pagerank", tmp_path, 5)
-    with pytest.raises(rp.CheckpointError, match=r"after \d+ iterations, and max_iter=2 ends before"):
+    with pytest.raises(rp.CheckpointError, match=r"after \d+ iterations, and max_iter=2 is lower"):
         rp.PageRank(tol=1e-12, max_iter=2, checkpoint=tmp_path).fit(*FITS["pagerank"].data)
 
 
@@ -116,7 +116,7 @@ def test_a_number_of_iterations_that_is_none_is_told(tmp_path, every):
 
 def test_how_often_nothing_is_kept_is_no_question():
     with pytest.raises(
-        rp.InputError, match="every=5: nothing is kept: expected a folder, checkpoint=, or local workers"
+        rp.InputError, match="every=5: checkpoints have no place: expected a folder, checkpoint=, or local workers"
     ):
         fitted("kmeans", every=5)
 

@@ -155,7 +155,7 @@ def test_what_cannot_be_read_is_named(texts):
         ("memory://nowhere/a.txt", "does not exist"),
         ("memory://nowhere/*.txt", "no file matches"),
         ("nope://a/b", "nope://a/b: Protocol not known: nope"),
-        ([], "no file is named"),
+        ([], "no file is given"),
         (texts / "a.zip", "archives"),
         (texts / "a.zst", "pip install zstandard"),
     ]:

@@ -91,7 +91,7 @@ def test_streams_of_arrow_are_rows_with_names_of_columns(kind):
 
 
 def test_a_query_that_nobody_has_run_is_told():
-    with pytest.raises(rp.InputError, match=r"a LazyFrame has no rows yet: expected what its collect\(\) gives"):
+    with pytest.raises(rp.InputError, match=r"a LazyFrame has no rows yet: expected the result of its collect\(\)"):
         rp.KMeans(2).fit(pl.from_arrow(TABLE).lazy())
 
 

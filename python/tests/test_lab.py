@@ -675,7 +675,7 @@ def test_what_a_killed_command_left_is_removed_by_the_next(monkeypatch, name):
 
     assert subprocess.run(killed).returncode == -signal.SIGKILL
     assert traces(name)
-    with pytest.raises(LabError, match=f"only remains are left: ripieno lab down --name {name}"):
+    with pytest.raises(LabError, match=f"is incomplete: ripieno lab down --name {name}"):
         Lab.named(name)
     with Lab(hosts=1, name=name) as lab:
         assert lab.run(["true"]) == 0
@@ -725,7 +725,7 @@ def test_all_labs_are_taken_down_but_those_in_use(monkeypatch, cli, lab, name):
     monkeypatch.setattr(registry, "names", lambda: [lab.name, name])
 
     assert cli("down", "--all").out.splitlines() == [
-        f"{lab.name}: left alone, for process {os.getpid()} is using it; --name {lab.name} takes it down",
+        f"{lab.name}: not removed, because process {os.getpid()} is using it; --name {lab.name} takes it down",
         f"{name}: down",
     ]
     assert not traces(name) and traces(lab.name)

@@ -223,11 +223,13 @@ def test_a_killed_fit_goes_on_and_ends_with_the_same_bits(world, tmp_path, solve
 @everywhere
 def test_a_checkpoint_is_of_one_fit(world, tmp_path, workers):
     first = rp.LogisticRegression(max_iter=3, engine=world(workers), checkpoint=tmp_path).fit(X, LABELS[2])
-    with pytest.raises(rp.CheckpointError, match=r"another fit: C was 1\.0 there and is 2\.0 here: delete it"):
+    with pytest.raises(
+        rp.CheckpointError, match=r"another fit: C was 1\.0 in the checkpoint and is " r"2\.0 now: delete it"
+    ):
         clone(first).set_params(C=2).fit(X, LABELS[2])
     with pytest.raises(rp.CheckpointError, match="another fit: its rows had a mean loss of"):
         clone(first).fit(X + 1, LABELS[2])
-    with pytest.raises(rp.CheckpointError, match="another fit: columns was 6 there and is 5 here"):
+    with pytest.raises(rp.CheckpointError, match="another fit: columns was 6 in the checkpoint and is 5 now"):
         clone(first).fit(X[:, :5], LABELS[2])
 
     # Without remaining iterations, the result is the same.

@@ -338,7 +338,7 @@ def test_a_fit_that_has_ended_may_be_allowed_more(tmp_path):
 def test_a_checkpoint_of_another_fit_is_refused(tmp_path):
     rp.MDS(2, random_state=0, max_iter=3, checkpoint=tmp_path).fit(D)
 
-    with pytest.raises(rp.CheckpointError, match="n_components was 2 there and is 3 here"):
+    with pytest.raises(rp.CheckpointError, match="n_components was 2 in the checkpoint and is 3 now"):
         rp.MDS(3, random_state=0, max_iter=3, checkpoint=tmp_path).fit(D)
     with pytest.raises(rp.CheckpointError, match="its positions had the stress"):
         rp.MDS(2, random_state=0, max_iter=3, checkpoint=tmp_path).fit(D * 2)
@@ -358,9 +358,9 @@ def with_entry(matrix, row, column, value):
         (with_entry(D, 50, 3, np.inf), "row 50, column 3: infinity"),
         (with_entry(D, 50, 3, -2), "row 50, column 3: -2.0 where a number >= 0 is expected"),
         (np.array(with_entry(WHOLE, 50, 3, -2), np.int16), "row 50, column 3: -2 where a number >= 0"),
-        (with_entry(D, 50, 50, 1), "row 50, column 50: 1.0 where a point is to be at a distance of 0 from itself"),
+        (with_entry(D, 50, 50, 1), "row 50, column 50: 1.0: expected 0, the distance of a point to itself"),
         (with_entry(D, 50, 3, 9), "X: row (50, column 3|3, column 50) is .*, but row .*: expected a symmetric matrix"),
-        (D[:, :60], "X has 70 rows and 60 columns: expected the dissimilarities of all pairs"),
+        (D[:, :60], "X has 70 rows and 60 columns: expected a square matrix of dissimilarities"),
     ],
 )
 def test_bad_dissimilarities_are_named_by_their_place(world, workers, bad, message):

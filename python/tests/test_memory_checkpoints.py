@@ -105,7 +105,7 @@ def test_what_is_wrong_is_told_and_nothing_is_kept_from_program_to_program(worke
             comm.checkpoint("a", 1, shared=True)
         with pytest.raises(rp.InputError, match="name: a int: expected a str"):
             comm.restore(1)
-        with pytest.raises(rp.InputError, match="of the communicator of the world"):
+        with pytest.raises(rp.InputError, match="belong to the communicator of the world"):
             comm.split(0).checkpoint("a", 1)
         with pytest.raises(rp.SerializationError):
             comm.checkpoint("c", (each for each in ()))

@@ -92,7 +92,7 @@ def test_a_near_fit_goes_on_from_its_checkpoint(rows, tmp_path):
 
     assert model.resumed_from_ >= 1
     assert model.inertia_ == pytest.approx(near(rows).fit(rows).inertia_, rel=0.01)
-    with pytest.raises(rp.CheckpointError, match="assign was 'near' there and is 'exact' here"):
+    with pytest.raises(rp.CheckpointError, match="assign was 'near' in the checkpoint and is 'exact' now"):
         near(rows, checkpoint=tmp_path).set_params(assign="exact").fit(rows)
 
 
@@ -105,5 +105,5 @@ def test_the_command_tells_what_is_lost(rows, tmp_path, capfd):
     assert told["parameters"]["assign"] == "near"
     assert 0.9 < told["assignment_recall"] <= 1 and 0 <= told["inertia_gap"] < 0.02
     assert all(0.5 < each["recall"] <= 1 for each in told["iterations"])
-    assert "% more than exactly assigned" in capfd.readouterr().err
+    assert "% more than with exact assignment" in capfd.readouterr().err
     assert "inertia gap" in (tmp_path / "out" / "report.html").read_text()

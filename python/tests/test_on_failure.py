@@ -267,7 +267,7 @@ def test_a_job_that_cannot_change_its_size_says_so():
         ({"on_failure": "stop"}, "on_failure='stop': expected one of raise, shrink, respawn"),
         ({"spares": -1}, "spares=-1: expected a whole number"),
         ({"spares": 1, "on_failure": "shrink"}, "spares are for 'respawn'"),
-        ({"replicas": 2, "on_failure": "shrink"}, "ranks with replicas go on by themselves"),
+        ({"replicas": 2, "on_failure": "shrink"}, "ranks with replicas continue by themselves"),
     ],
 )
 def test_policies_that_there_are_not_are_named(options, sentence):
@@ -288,7 +288,7 @@ def test_an_engine_starts_all_ranks_anew(tmp_path, policy):
         assert right(results, left) and job.workers == left and list(job.lost) == [1]
         job.resize(4)
         assert right(job.run(sums, table, tmp_path, (), 0), 4)
-    with pytest.raises(rp.InputError, match="spares=1: of an engine others are asked for when they are needed"):
+    with pytest.raises(rp.InputError, match="spares=1: an engine starts replacements on demand"):
         StandIn().launch(3, spares=1)
 
 

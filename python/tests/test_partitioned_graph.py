@@ -262,11 +262,11 @@ def wrong_arguments(comm):
     for call, text in [
         (lambda: built(comm, home="near"), "home='near': expected 'hash', 'blocks'"),
         (lambda: built(comm, by="end"), "by='end': expected 'source' or 'target'"),
-        (lambda: built(comm, home=lambda ids: ids * 0 + 9), r"home gives rank 9 for vertex \d+: expected 0 … 1"),
-        (lambda: built(comm, home=lambda ids: ids * 0.5), "home gives ranks of type float64"),
+        (lambda: built(comm, home=lambda ids: ids * 0 + 9), r"home returned rank 9 for vertex \d+: expected 0 … 1"),
+        (lambda: built(comm, home=lambda ids: ids * 0.5), "home returned ranks of type float64"),
         (lambda: rp.Graph.from_edges([1], [2, 3], comm=comm), "edges of rank 0: 1 sources and 2 targets"),
         (lambda: rp.Graph.from_edges([-1], [2], comm=comm), "edges of rank 0, edge 0: vertex id -1"),
-        (lambda: rp.Graph.from_edges([], [], comm=comm), "neither an edge nor a vertex"),
+        (lambda: rp.Graph.from_edges([], [], comm=comm), "no edges and no vertices"),
         (
             lambda: rp.Graph.from_edges([1], [2], [1.0] if comm.rank else None, comm=comm),
             "edges of rank 0 have no weights, those of others have some",
@@ -285,7 +285,7 @@ def wrong_arguments(comm):
         (lambda: graph.send_along_edges(np.ones(n + 1)), f"expected {n} rows"),
         (lambda: graph.send_along_edges(np.ones(n), "or"), "op='or' of dtype float64"),
         (lambda: graph.send_along_edges(np.ones(n), where=np.ones(n)), "where of type float64"),
-        (lambda: graph.send_along_edges(np.ones(n), along=lambda x, w: x[:1]), "along gives an array of shape"),
+        (lambda: graph.send_along_edges(np.ones(n), along=lambda x, w: x[:1]), "along returned an array of shape"),
         (lambda: graph.send_edges(by="both"), "by='both'"),
         (lambda: graph.values.__setitem__("a", np.ones(n + 1)), f"column 'a': {n + 1} rows, expected {n}"),
         (lambda: graph.values.__setitem__("a", ["x"] * n), "column 'a': dtype <U1, expected numbers"),

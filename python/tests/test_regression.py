@@ -57,7 +57,7 @@ def test_columns_that_depend_on_each_other_take_the_shortest_weights(world, work
 
     assert (model.solver_, model.rank_) == ("tsqr", 6)
     np.testing.assert_allclose(model.coef_, expected.coef_, rtol=1e-9)
-    with pytest.raises(rp.InputError, match="solver='normal': the columns depend on each other"):
+    with pytest.raises(rp.InputError, match="solver='normal': the columns are linearly dependent"):
         rp.LinearRegression(solver="normal", engine=world(workers)).fit(dependent, Y)
 
 

@@ -198,7 +198,7 @@ def test_fits_tell_the_log_what_they_read_keep_and_go_on_from(tmp_path, caplog):
         f"ripieno.input: {tmp_path}/rows.npy: {len(TABLE)} rows of 3 columns",
         f"ripieno.input: rank 0 of 1 has read {len(TABLE)} rows in ",
         f"ripieno.algorithms: checkpoint of iteration 1 in {tmp_path}/kept",
-        f"ripieno.algorithms: goes on from iteration {fits[1].resumed_from_}, kept in {tmp_path}/kept",
+        f"ripieno.algorithms: resumes from iteration {fits[1].resumed_from_}, saved in {tmp_path}/kept",
         f"KMeans on 1 rank: converged after {fits[0].n_iter_} iterations",
         f"ripieno.files: {tmp_path}/fit.html is written",
     ):

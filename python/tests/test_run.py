@@ -379,7 +379,7 @@ def test_without_a_launcher_a_script_is_a_world_of_one():
                 "RIPIENO_TOKEN": TOKEN,
                 "RIPIENO_RENDEZVOUS_TIMEOUT_S": "1",
             },
-            "rank 0 is to listen at 'no-such-host.invalid' (MASTER_ADDR), which has stood for no address for 1 s",
+            "rank 0 must listen at 'no-such-host.invalid' (MASTER_ADDR), which could not be resolved for 1 s",
         ),
     ],
 )

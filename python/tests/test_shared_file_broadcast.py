@@ -134,7 +134,7 @@ def test_readers_of_a_folder_wait_for_their_turn_which_a_killed_one_gives_back(t
 def wrong_arguments(comm):
     with pytest.raises(InputError, match="expected places=, a folder or URL"):
         comm.broadcast_variable(1, comm.rank, strategy="shared-file")
-    with pytest.raises(InputError, match="only 'shared-file' goes through places"):
+    with pytest.raises(InputError, match="only 'shared-file' uses places"):
         comm.broadcast_variable(1, comm.rank, strategy="csb", places="/tmp")
 
 

@@ -147,7 +147,7 @@ def test_an_explanation_of_many_ranks_prices_plans_that_are_too_large():
     assert ring.unplayed_operations > 10**9
     assert ring.seconds == pytest.approx(sum(ring.terms_s))
     assert re.search(r"ring +~\d+ ms", str(found))
-    assert "the time is that of the formula" in str(found)
+    assert "the time comes from the formula" in str(found)
 
 
 def test_an_algorithm_that_fits_stands_in_for_the_usual_one():
@@ -207,7 +207,7 @@ def test_slow_nodes_drawn_by_a_seed_slow_everybody(capsys):
         (["explain", "allreduce", "--ranks", "4", "--curves", "p.svg", "--draw", "q.svg"], "--curves: expected no"),
         (["explain", "plans", "--ranks", "5", "--draw", "plans"], "--ranks 5: expected an even number"),
         (["simulate", "broadcast", "--nodes", "4", "--heal", "--loads", "x.svg"], "--loads: expected an algorithm"),
-        (["reproduce", "twister-table-8", "--write", "x.md"], "--write: expected ripieno reproduce all"),
+        (["reproduce", "twister-table-8", "--out", "x.md"], "--out: expected ripieno reproduce all"),
         (["reproduce", "twister-table-9"], "expected one of harp-figure-4"),
     ],
     ids=lambda value: " ".join(value[-2:]) if isinstance(value, list) else None,
@@ -280,7 +280,18 @@ def test_a_timeline_has_a_bar_for_each_message_and_pages_fetch_nothing(tmp_path,
 
 def test_blocks_that_come_at_once_are_drawn_below_each_other(tmp_path):
     svg = tmp_path / "time.svg"
-    words = ["simulate", "broadcast", "--nodes", "6", "--bytes", "4MiB", "--algorithm", "csb", "--block", "128KiB"]
+    words = [
+        "simulate",
+        "broadcast",
+        "--nodes",
+        "6",
+        "--bytes",
+        "4MiB",
+        "--algorithm",
+        "csb",
+        "--block-bytes",
+        "128KiB",
+    ]
     assert main([*words, "--timeline", str(svg)]) == 0
     bars = defaultdict(list)
     for each in ElementTree.parse(svg).getroot().iter("{http://www.w3.org/2000/svg}rect"):
@@ -424,7 +435,7 @@ def test_the_page_of_figures_is_what_is_simulated():
     # Reproductions with state machines take seconds each.
     quick = [name for name, make in papers.REPRODUCTIONS.items() if make.__module__ != spark_broadcasts.__name__]
     stale = [name for name in quick if reproduced(name).as_markdown() not in committed + "\n"]
-    assert stale == [], "run ripieno reproduce all --write docs/papers.md --overwrite"
+    assert stale == [], "run ripieno reproduce all --out docs/papers.md --overwrite"
 
 
 def test_kylix_figures_come_near_what_the_text_prints():
@@ -502,7 +513,7 @@ def test_the_commands_of_the_page_run(tmp_path, monkeypatch, capsys):
     commands = re.findall(r"^    (ripieno .*)$", PAGE.read_text(), re.M)
     assert len(commands) >= 6
     # The page measures them under a launcher.
-    assert main(["tune", "--budget", "0.01", "--write", "costs.json"]) == 0
+    assert main(["tune", "--budget", "0.01", "--out", "costs.json"]) == 0
     for command in commands:
         words = command.split()[1:]
         assert main(words) == 0, (command, capsys.readouterr().err)

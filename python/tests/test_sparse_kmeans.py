@@ -156,7 +156,7 @@ def test_an_estimator_takes_sparse_files_and_counts_columns_of_text_as_in_its_fi
     np.testing.assert_array_equal(model.predict(rest), model.predict(padded))
     with pytest.raises(InputError, match=f"beyond.svm has index {matrix.shape[1] + 1}: expected {1 - zero_based} to"):
         model.predict(beyond)
-    with pytest.raises(InputError, match="indices may count from 0 or from 1"):
+    with pytest.raises(InputError, match="indices may start at 0 or at 1"):
         of_matrix.predict(str(whole))
 
 

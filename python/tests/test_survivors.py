@@ -275,16 +275,16 @@ def test_several_runs_go_on_within_the_run_that_was_left(tmp_path):
 
 def test_kmeans_refuses_a_checkpoint_of_another_fit(tmp_path):
     fitted("kmeans", checkpoint=tmp_path)
-    with pytest.raises(rp.CheckpointError, match="n_clusters was 30 there and is 8 here"):
+    with pytest.raises(rp.CheckpointError, match="n_clusters was 30 in the checkpoint and is 8 now"):
         rp.KMeans(8, checkpoint=tmp_path, random_state=1, tol=0.0).fit(DIGITS)
     with pytest.raises(rp.CheckpointError, match="its rows had the inertia"):
         rp.KMeans(30, checkpoint=tmp_path, random_state=1, tol=0.0).fit(DIGITS[::-1] * 2)
-    with pytest.raises(rp.CheckpointError, match=r"max_iter=1 ends before: .* allow more"):
+    with pytest.raises(rp.CheckpointError, match=r"max_iter=1 is lower: .* raise it"):
         rp.KMeans(30, checkpoint=tmp_path, random_state=1, tol=0.0, max_iter=1).fit(DIGITS)
 
 
 def test_on_failure_is_the_jobs_where_there_is_one():
-    with rp.launch(workers=1) as job, pytest.raises(rp.InputError, match="has been told what to do: leave it out"):
+    with rp.launch(workers=1) as job, pytest.raises(rp.InputError, match="has its own setting: leave it out"):
         rp.KMeans(2, engine=job, on_failure="shrink").fit(DIGITS)
     with pytest.raises(rp.InputError, match="on_failure='stop': expected one of raise, shrink, respawn"):
         rp.KMeans(2, on_failure="stop").fit(DIGITS)

@@ -117,7 +117,7 @@ def test_time_to_try_is_positive(threads):
 
 
 def test_the_command_tries_and_keeps(cache, capsys):
-    assert main(["tune", "--ranks", "2", "--budget", "0.05", "--trials", "0.2", "--json"]) == 0
+    assert main(["tune", "--workers", "2", "--budget", "0.05", "--trials", "0.2", "--json"]) == 0
 
     found = json.loads(capsys.readouterr().out)["algorithms"]
     assert found["nodes"] == [0, 0] and found["trials"]

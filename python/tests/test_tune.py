@@ -138,7 +138,7 @@ def test_time_to_measure_is_positive(threads):
 
 def test_the_command_writes_a_file_that_others_count_with(tmp_path):
     target = tmp_path / "costs.json"
-    told = CliRunner().invoke(tune_command, ["--ranks", "2", "--budget", "0.05", "--write", str(target)])
+    told = CliRunner().invoke(tune_command, ["--workers", "2", "--budget", "0.05", "--out", str(target)])
 
     assert told.exit_code == 0, told.output
     assert "memory of a node" in told.output
@@ -173,7 +173,7 @@ def test_a_file_of_costs_stands_for_defaults_and_not_for_what_is_told(tmp_path, 
 @pytest.mark.skipif(cannot_emulate is not None, reason=cannot_emulate or "")
 def test_links_of_emulated_racks_are_measured_each_by_its_kind(tmp_path):
     target = tmp_path / "costs.json"
-    words = [sys.executable, "-m", "ripieno", "tune", "--budget", "0.6", "--write", str(target)]
+    words = [sys.executable, "-m", "ripieno", "tune", "--budget", "0.6", "--out", str(target)]
 
     with Lab(racks=2, hosts=2, rate="100mbit", uplink="50mbit") as lab:
         assert lab.run(words, timeout_s=60) == 0

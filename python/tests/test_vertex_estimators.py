@@ -232,7 +232,7 @@ def test_an_embedding_that_is_not_finished_is_told():
         (lambda: rp.BFS("a").fit(np.array([[0, 1]])), "source='a': expected the id of a vertex"),
         (lambda: rp.ConnectedComponents(workers=0).fit(nx.path_graph(3)), "workers=0"),
         (lambda: rp.EffectiveDiameter(n_strings=3).fit(nx.path_graph(3)), "n_strings=3: expected an even number"),
-        (lambda: rp.EffectiveDiameter(share=0).fit(nx.path_graph(3)), "share=0: expected a number above 0"),
+        (lambda: rp.EffectiveDiameter(share=0).fit(nx.path_graph(3)), "share=0: expected a number > 0"),
         (lambda: rp.SpectralEmbedding(3).fit(nx.path_graph(3)), "4 eigenvectors of 3 vertices"),
         (
             lambda: rp.SpectralEmbedding(1).fit((np.array([0, 1]), np.array([1, 2]), np.array([1.0, -1.0]))),

@@ -68,7 +68,7 @@ impl Fuzz {
     pub fn run<Outcome: Hash>(self, mut reader: impl FnMut(&[u8]) -> Outcome) {
         let mut pool = self.corpus();
         pool.extend(self.valid.iter().cloned());
-        assert!(!self.valid.is_empty(), "{}: what is damaged is valid at first", self.name);
+        assert!(!self.valid.is_empty(), "{}: undamaged input is valid", self.name);
         let longest = pool.iter().map(Vec::len).max().unwrap_or(0) + GROWTH_BYTES;
         let (mut outcomes, mut most_bytes) = (BTreeSet::new(), 0);
         let watch = ReaderWatch::begin(self.corpus.join(STUCK));

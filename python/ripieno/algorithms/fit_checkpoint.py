@@ -47,8 +47,8 @@ class Keeping:
         """Raise InputError if `every` is set although nothing is saved."""
         if self.every is not None and self.folder is None and not comm.begins_again:
             raise InputError(
-                f"every={self.every}: nothing is kept: expected a folder, checkpoint=, or local workers and "
-                "on_failure='shrink' or 'respawn'"
+                f"every={self.every}: checkpoints have no place: expected a folder, checkpoint=, or "
+                "local workers with on_failure='shrink' or 'respawn'"
             )
 
 
@@ -119,8 +119,8 @@ class FitCheckpoint:
             return None
         for name, fact in self._facts.items():
             if found.state.get(name) != fact:
-                raise self.other_fit(f"{name} was {found.state.get(name)!r} there and is {fact!r} here")
-        log.note("ripieno.algorithms", f"goes on from iteration {found.iteration}, kept in {self.folder}")
+                raise self.other_fit(f"{name} was {found.state.get(name)!r} in the checkpoint and is {fact!r} now")
+        log.note("ripieno.algorithms", f"resumes from iteration {found.iteration}, saved in {self.folder}")
         return found
 
     def save(self, iteration: int, result: Any) -> None:
@@ -140,8 +140,8 @@ class FitCheckpoint:
 
     def unusable(self, reason: str, remedy: str) -> CheckpointError:
         """Return the error for an unusable checkpoint, with a remedy."""
-        assert self._kept is not None, "only what was read is refused"
-        return CheckpointError(f"{self._kept.folder} {reason}: delete it to begin anew, or {remedy}")
+        assert self._kept is not None, "only a checkpoint that was read is refused"
+        return CheckpointError(f"{self._kept.folder} {reason}: delete it to start again, or {remedy}")
 
 
 class FitStates:
@@ -257,8 +257,8 @@ class FitStates:
         """Raise CheckpointError if the saved state has `done` iterations, more than `most`; `limit` names the cause."""
         if done > most:
             raise CheckpointError(
-                f"{self._keeping.folder} is a checkpoint after {done} iterations, and {limit} ends before: delete it "
-                "to begin anew, or allow more"
+                f"{self._keeping.folder} is a checkpoint after {done} iterations, and {limit} is "
+                "lower: delete it to start again, or raise it"
             )
 
     def refuse_other(self, reason: str) -> None:

@@ -121,16 +121,16 @@ class WorkerEstimator(BaseEstimator):
         """Raise InputError if a parameter contradicts a setting of the running job."""
         if self.workers not in (1, job.workers) or self.threads not in (None, job.threads):
             raise InputError(
-                f"workers={self.workers}, threads={self.threads}, but the job that is the engine has {job.workers} "
+                f"workers={self.workers}, threads={self.threads}, but the job passed as engine has {job.workers} "
                 f"workers with {job.threads} threads: leave both out"
             )
         if self.on_failure != "raise":
             raise InputError(
-                f"on_failure={self.on_failure!r}, but the job that is the engine has been told what to do: leave it out"
+                f"on_failure={self.on_failure!r}, but the job passed as engine has its own setting: leave it out"
             )
         if job.replicas != 1:
             raise InputError(
-                f"engine: the job has {job.replicas} replicas of each rank, estimators want one: replicas=1"
+                f"engine: the job has {job.replicas} replicas of each rank, estimators support one: replicas=1"
             )
 
     def _seed(self, comm: Communicator | None) -> int:

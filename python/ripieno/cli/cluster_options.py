@@ -22,13 +22,17 @@ _OPTIONS = (
         default="1",
         show_default=True,
         metavar="COUNT|FILE",
-        help="Number of racks, which the nodes fill as evenly as may be, or a file of racks (racks.toml).",
+        help="Number of racks, which hold equally many nodes, or a file of racks (racks.toml).",
     ),
-    click.option("--rate", default="10gbit", show_default=True, metavar="RATE", help="Rate of a node's cable."),
-    click.option("--uplink", metavar="RATE", help="Rate of a rack's uplink. Without it uplinks are never in the way."),
+    click.option("--rate", default="10gbit", show_default=True, metavar="RATE", help="Link rate of a node."),
+    click.option("--uplink", metavar="RATE", help="Uplink rate of a rack. Default: unlimited."),
     click.option("--core", metavar="RATE", help="Rate of the core switch, for all racks together."),
     click.option(
-        "--alpha", default="5us", show_default=True, metavar="TIME", help="Time per message or segment between nodes."
+        "--alpha",
+        default="5us",
+        show_default=True,
+        metavar="TIME",
+        help="Latency of a message or segment between nodes.",
     ),
     click.option("--gamma", default="0.125ns", show_default=True, metavar="TIME", help="Time to combine a byte."),
     click.option(
@@ -36,7 +40,7 @@ _OPTIONS = (
         default="64KiB",
         show_default=True,
         metavar="SIZE|none",
-        help="Messages go by segments of this size, each with its alpha. With none they go as wholes.",
+        help="Segment size of messages; each segment costs one alpha. Default: messages are not divided.",
     ),
     click.option(
         "--relay",
@@ -45,28 +49,29 @@ _OPTIONS = (
         default="16KiB",
         show_default=True,
         metavar="SIZE",
-        help="Ranks pass on what has come once it has this size, or a segment's.",
+        help="Ranks forward data in pieces of this size. Default: the segment size.",
     ),
     click.option(
         "--costs",
         "costs_file",
         type=LocalPath(dir_okay=False),
         metavar="FILE",
-        help="A file of `ripieno tune --write`: ranks and links are as measured, unless another option says otherwise.",
+        help="A file of `ripieno tune --out` with measured ranks and links; other options take precedence.",
     ),
     click.option(
         "--packet",
         "packet_bytes",
         type=Size(),
         metavar="SIZE",
-        help="Payload of a packet, which a switch passes on once it has it all. By default bytes pass as they come.",
+        help="Payload of a packet. Switches store and forward whole packets. Default: switches "
+        "forward bytes immediately.",
     ),
     click.option(
         "--headers",
         "header_bytes",
         type=Size(),
         metavar="SIZE",
-        help="What a packet has beside its payload. By default nothing.",
+        help="Header bytes of a packet. Default: 0.",
     ),
 )
 
@@ -85,11 +90,16 @@ bytes_option = click.option(
     default="1MiB",
     show_default=True,
     metavar="SIZE",
-    help="Size of the vector. For allgather, gather and scatter of a rank's block; for alltoall of all that a rank "
-    "sends.",
+    help="Size of the vector. For allgather, gather and scatter the size of a rank's block, for "
+    "alltoall all bytes that a rank sends.",
 )
 root_option = click.option(
-    "--root", type=click.IntRange(min=0), default=0, show_default=True, metavar="RANK", help="Root, where there is one."
+    "--root",
+    type=click.IntRange(min=0),
+    default=0,
+    show_default=True,
+    metavar="RANK",
+    help="Root of the collective, if it has one.",
 )
 
 

@@ -22,6 +22,7 @@ from ripieno.cli.fits import (
     seed_option,
     write_model,
 )
+from ripieno.cli.options import aliased_option
 from ripieno.cli.progress import MeasureProgress
 from ripieno.errors import InputError
 from ripieno.files.results import ResultPath
@@ -33,17 +34,17 @@ ARRAYS = ("components", "explained_variance", "mean")
 PROJECTED = "projected"
 
 
-@click.command("pca", short_help="Find the axes along which the vectors of files vary most.")
-@click.option(
-    "-n",
+@click.command("pca", short_help="Compute the principal components of the vectors of files.")
+@aliased_option(
     "--components",
+    aliases=["--n-components"],
     type=click.IntRange(min=1),
     metavar="COUNT",
-    help="How many axes; by default all.",
+    help="Number of components. Default: all.",
 )
-@method_option("--solver", SOLVERS, "How they are found")
+@method_option("--solver", SOLVERS, "Method")
 @seed_option
-@click.option("--project", is_flag=True, help="Write the vectors along the axes, too: projected.npy.")
+@click.option("--project", is_flag=True, help="Also write the projected vectors: projected.npy.")
 @checkpoint_options
 @fit_options
 def pca_command(
@@ -118,7 +119,7 @@ def pca_command(
 def _page(model: PCA, share: float) -> tuple[dict[str, str], list[Charted]]:
     variance = Charted(
         "Variance along the axes",
-        "The share of the variance that each axis has, and that it has with those before it.",
+        "Share of the variance of each axis, and the cumulated share.",
         charts.line_chart(
             "variance",
             {

@@ -105,7 +105,9 @@ class KMeansProgress(IterationProgress):
     def _centroids(self, event: dict[str, Any]) -> None:
         if event["divided"]:
             whole, free = bytes_text(event["whole_bytes"]), bytes_text(event["free_bytes"])
-            self.say(f"centroids are divided among the workers: all would take {whole} on each, of {free} there are")
+            self.say(
+                f"centroids are divided among the workers: all of them would take {whole} on each, of {free} there are"
+            )
 
     def _part(self, event: dict[str, Any]) -> None:
         text = (

@@ -29,7 +29,7 @@ from ripieno.input.matrix import open_source
 ARRAYS = ("coef", "intercept")
 
 
-@click.command("ridge", short_help="Predict a column of files by the others, linearly.")
+@click.command("ridge", short_help="Fit a linear regression of a column of files.")
 @target_option()
 @click.option(
     "--alpha",
@@ -37,9 +37,9 @@ ARRAYS = ("coef", "intercept")
     metavar="NUMBER",
     default=1.0,
     show_default=True,
-    help="Factor of the squared weights, which are added to the squared errors; 0 is plain least squares.",
+    help="Regularization: the weight of the squared weights. 0 means ordinary least squares.",
 )
-@method_option("--solver", SOLVERS, "How the weights are found")
+@method_option("--solver", SOLVERS, "Method")
 @fit_options
 def ridge_command(
     inputs: tuple[str, ...],

@@ -161,7 +161,7 @@ class SplitCalls(CallBase):
         2013.
         """
         if self._parent is not None:
-            raise InputError("shrink: expected the communicator of the world; split or replicate what it gives")
+            raise InputError("shrink: expected the communicator of the world; split or replicate its result")
         native = self._native
         flight.leave_file(native)
         try:
@@ -180,7 +180,7 @@ class SplitCalls(CallBase):
         for each in members_of(self):
             each.close()
         lost = ", ".join(map(str, comm._without))
-        log.note("ripieno.comm", f"goes on as one of {comm.world_size} ranks, without {lost}", comm.rank)
+        log.note("ripieno.comm", f"continues as one of {comm.world_size} ranks, without {lost}", comm.rank)
         return comm
 
     @property

@@ -235,7 +235,7 @@ class _Request(BaseHTTPRequestHandler):
         token, _, path = self.path.partition("?")[0].removeprefix("/").partition("/")
         self.is_known = hmac.compare_digest(token.encode(), self.server.token.encode())
         if not self.is_known:
-            self._answer("Open the whole link that was printed: it has a token in it.\n", status=HTTPStatus.FORBIDDEN)
+            self._answer("Open the complete link that was printed: it contains a token.\n", status=HTTPStatus.FORBIDDEN)
         elif not path and not self.path.partition("?")[0].endswith("/"):
             # The links of the page are relative to its folder.
             self._answer("", status=HTTPStatus.MOVED_PERMANENTLY, more={"Location": f"{token}/"})
@@ -245,7 +245,7 @@ class _Request(BaseHTTPRequestHandler):
         elif path in self._ANSWERS:
             self._ANSWERS[path](self)
         else:
-            self._answer(f"There is no {path} here.\n", status=HTTPStatus.NOT_FOUND)
+            self._answer(f"{path} does not exist.\n", status=HTTPStatus.NOT_FOUND)
 
     do_HEAD = do_GET
 
@@ -261,7 +261,7 @@ class _Request(BaseHTTPRequestHandler):
 
     def _events(self) -> None:
         if not self.server.takes_listener:
-            self._answer("Too many pages listen already.\n", status=HTTPStatus.SERVICE_UNAVAILABLE)
+            self._answer("Too many pages are connected already.\n", status=HTTPStatus.SERVICE_UNAVAILABLE)
             return
         self._head(HTTPStatus.OK, {"Content-Type": "text/event-stream"})
         self.listens = self.command != "HEAD"

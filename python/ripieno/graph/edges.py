@@ -81,8 +81,8 @@ class Edges:
             at = unequal[0]
             a, b = ends[:2, first[at]]
             raise InputError(
-                f"edges from vertex {a} to {b} weigh {sums[at - 1]:g}, those back {sums[at]:g}: with directed=False "
-                "expected as much, or edges of one direction only"
+                f"edges from vertex {a} to {b} weigh {sums[at - 1]:g}, those back {sums[at]:g}: with "
+                "directed=False expected equal weights, or edges in one direction only"
             )
         kept = np.ones(len(first), np.bool_)
         kept[back] = False

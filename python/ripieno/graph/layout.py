@@ -58,7 +58,7 @@ class VertexLayout:
         self._settle(edges.lone)
         self.vertex_count, self.edge_count = comm.allreduce((len(self.vertices), self.matrix[2].entry_count))
         if not self.vertex_count:
-            raise InputError("the graph: neither an edge nor a vertex")
+            raise InputError("the graph: no edges and no vertices")
 
     def _settle(self, lone: NDArray[np.int64]) -> None:
         """Announce the far ends of edges, and vertices without edges, to their owners."""

@@ -172,6 +172,6 @@ class Post:
         values, form = came.values, self._form
         if values.shape[1:] != form.shape or not np.can_cast(values.dtype, form.base, "same_kind"):
             raise InputError(
-                f"along gives rows of type {values.dtype} and shape {values.shape[1:]}: expected message={form}"
+                f"along returned rows of type {values.dtype} and shape {values.shape[1:]}: expected message={form}"
             )
         return Messages(came.received, values.astype(form.base, copy=False), came.offsets)

@@ -129,7 +129,7 @@ class Blueprint:
             return None
         return (
             f"{len(self.hosts)} hosts x {self.rate} are {total / 1e9:.3g} Gbit/s; beyond about "
-            f"{CARRIED_BITS_PER_S / 1e9:g} the CPU is the limit, not the cables: take fewer hosts or a lower rate"
+            f"{CARRIED_BITS_PER_S / 1e9:g} the CPU is the limit, not the cables: use fewer hosts or a lower rate"
         )
 
     def to_dict(self) -> dict[str, Any]:

@@ -94,7 +94,7 @@ def _try() -> str | None:
         except LabError as error:
             if os.strerror(errno.EPERM) in str(error):
                 return f"root may make no network devices here ({error}): {_CAPABILITIES}"
-            return f"this kernel offers no {module}: modprobe {module}, or take a kernel with {option} ({error})"
+            return f"this kernel lacks {module}: modprobe {module}, or take a kernel with {option} ({error})"
     return None
 
 

@@ -38,7 +38,7 @@ class Lab:
     rate
         Rate of each direction of a host's cable, in the syntax of ``tc``: "100mbit".
     uplink
-        Rate of each direction of a rack's uplink; by default the sum of its hosts' rates.
+        Uplink rate of a rack in each direction. Default: the sum of its hosts' rates.
     name
         Name for use by other processes; by default a new one.
 
@@ -87,7 +87,7 @@ class Lab:
         kernel.require_rights()
         record = registry.existing(registry.check_name(name))
         if record.blueprint is None or registry.is_orphan(name):
-            raise LabError(f"of the lab {name!r} only remains are left: ripieno lab down --name {name}")
+            raise LabError(f"the lab {name!r} is incomplete: ripieno lab down --name {name}")
         shape = record.blueprint
         return cls(shape.racks, shape.hosts_per_rack, shape.rate, shape.uplink, name=name)
 
@@ -176,7 +176,7 @@ class Lab:
         if ranks_per_host < 1:
             raise InputError(f"ranks_per_host={ranks_per_host}: expected >= 1")
         if not command or not chosen or len(set(chosen)) < len(chosen):
-            raise InputError("a run needs a command, and hosts of which each is named once")
+            raise InputError("a run needs a command, and hosts without repetition")
         program = LabProgram(
             command,
             chosen,

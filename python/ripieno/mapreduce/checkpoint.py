@@ -233,7 +233,7 @@ class Checkpoints:
             return file.read()
 
     def _refused(self, path: Path, reason: str) -> CheckpointError:
-        return CheckpointError(f"{path} {reason}: delete {self.folder} to begin anew, or give the job another name")
+        return CheckpointError(f"{path} {reason}: delete {self.folder} to start again, or give the job another name")
 
     def _write(self, name: str, pieces: list[Any]) -> None:
         part = self.folder / f".{name}.part"

@@ -110,7 +110,7 @@ def can_run(name: str, args: tuple[Any, ...], kwargs: dict[str, Any]) -> bool | 
     if not len(graph):
         return "the graph has no nodes"
     if name == "single_source_shortest_path_length":
-        return True if given["source"] in graph else "the source is no node"
+        return True if given["source"] in graph else "the source is not a node"
     return _why_not_ranked(given) if name == "pagerank" else True
 
 

@@ -153,7 +153,7 @@ def _check(runs: Sequence[ComparedRun]) -> None:
                 "expected results of one command"
             )
         if not run.laps:
-            raise InputError(f"{run.folder.path}/model.json tells of no {run.word}")
+            raise InputError(f"{run.folder.path}/model.json has no {run.word}")
 
 
 def _names(folders: Sequence[ResultFolder]) -> list[str]:

@@ -35,8 +35,8 @@ def _scatter(about: About) -> tuple[str, str] | None:
     words = (
         "Each point is what the fit has found for a row, or a cluster."
         if about.sizes is None
-        else "Each disc is a cluster, along the two directions in which they lie farthest apart; its area tells how "
-        "many rows it has."
+        else "Each disc is a cluster, along the two directions in which they lie farthest apart; its "
+        "area shows the number of rows."
     )
     if about.rows is None or about.row_clusters is None:
         return words, scatter.scatter_chart("plane", about.points, sizes=about.sizes)

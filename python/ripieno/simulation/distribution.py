@@ -213,7 +213,7 @@ def distribute(
             if not 0 <= at_s < float("inf"):
                 raise InputError(f"{name}={rank}@{at_s}: expected seconds, 0 or more")
     if any(rank == root for rank, _ in late):
-        raise InputError(f"late={root}: expected another rank than the root")
+        raise InputError(f"late={root}: expected a rank other than the root")
     if order is not None and sorted(order) != [rank for rank in range(cluster.ranks) if rank != root]:
         raise InputError(f"order={list(order)}: expected every rank but the root, once each")
     found = _native.distribute(

@@ -159,5 +159,5 @@ def measured_operations_per_s(dim: int, clusters: int) -> float:
 def _played(collective: str, cluster: Cluster, nbytes: int) -> SimulatedStage:
     found = simulate(collective, cluster, nbytes=nbytes)
     if found.seconds is None:
-        raise InputError("dead nodes: expected none, for an iteration needs all ranks")
+        raise InputError("dead nodes: expected none, because an iteration needs all ranks")
     return SimulatedStage(collective, found.seconds, f"{bytes_text(nbytes)} by {found.algorithm}")

@@ -179,7 +179,7 @@ def replay(
         if is_played:
             found = simulate(collective, cluster, nbytes=nbytes, algorithm=recorded if as_recorded else None)
             if found.seconds is None:
-                raise InputError("dead nodes: expected none, for a job needs all ranks")
+                raise InputError("dead nodes: expected none, because a job needs all ranks")
             simulated_s, algorithm = count * found.seconds, found.algorithm
         rows.append(ReplayRow(collective, nbytes, count, recorded, algorithm, seconds, simulated_s))
     rows.sort(key=lambda row: -row.simulated_s)

@@ -113,7 +113,7 @@ class Simulation:
         if self.seconds is not None:
             return duration_text(self.seconds) if self.seconds else "0 s"
         stuck = self.unfinished
-        return f"it never ends: {len(stuck):,} of {self.cluster.ranks:,} ranks wait for ever, the first is {stuck[0]}"
+        return f"deadlock: {len(stuck):,} of {self.cluster.ranks:,} ranks wait forever, the first is {stuck[0]}"
 
 
 def simulate(

@@ -65,8 +65,9 @@ class StrategyExplanation:
             f"{_times(gang.beside_slow_s, others.beside_slow_s)}"
         )
         return (
-            f"auto is {gang.strategy} for files, which all ranks ask for at once: {once}. It is {others.strategy} for "
-            f"variables, whose receivers ask when they need it, and come and go: beside a slow one others wait {slow}."
+            f"auto uses {gang.strategy} for files, which all ranks request at once: {once}. It uses "
+            f"{others.strategy} for "
+            f"variables, whose receivers request them at different times: beside a slow receiver others wait {slow}."
         )
 
     def as_json(self) -> dict[str, Any]:

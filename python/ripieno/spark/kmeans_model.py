@@ -131,7 +131,7 @@ class KMeansModel(KMeansParams, Model, MLWritable, MLReadable):
         features, prediction = self.getFeaturesCol(), self.getPredictionCol()
         check_features(dataset.schema, features)
         if prediction in names:
-            raise InputError(f"prediction_col={prediction!r}: there is such a column already")
+            raise InputError(f"prediction_col={prediction!r}: this column exists already")
 
         @F.arrow_udf(IntegerType())  # type: ignore[untyped-decorator]  # mypy skips PySpark
         def assigned(points: pa.Array) -> pa.Array:

@@ -62,7 +62,7 @@ class LabelledRows:
             source = RowsInMemory(rows)
         if isinstance(y, str):
             if not isinstance(source, Dataset) or y not in (source.column_names or ()):
-                raise InputError(f"{name}: no column is called {y!r}, which labels are to come from")
+                raise InputError(f"{name}: no column is called {y!r}: expected the column of labels")
             return cls(source, y, _one_each(weights, source, f"weights of {name}"), name)
         labels = _one_each(y, source, f"labels of {name}")
         if labels is None:

@@ -276,7 +276,7 @@ def test_a_model_refuses_columns_that_it_cannot_use(spark_local, model):
     rows = frame(spark_local)
     with pytest.raises(InputError, match="features_col='nothing': there is no such column"):
         model.copy({model.featuresCol: "nothing"}).transform(rows)
-    with pytest.raises(InputError, match="prediction_col='id': there is such a column already"):
+    with pytest.raises(InputError, match="prediction_col='id': this column exists already"):
         model.copy({model.predictionCol: "id"}).transform(rows)
     with pytest.raises(Exception, match="points have 2 values, but the model was fitted on 3"):
         model.transform(of_rows(spark_local, [1.0, 2.0])).collect()

@@ -183,7 +183,7 @@ impl fmt::Display for MemberFailure {
                 write!(f, "rank {root}, the root of the broadcast, cannot be reached, though others reach it")
             }
             MemberFailure::GivenUp { by } => {
-                write!(f, "rank {by} had no answer from this rank, and goes on without it")
+                write!(f, "rank {by} had no answer from this rank, and continues without it")
             }
         }
     }

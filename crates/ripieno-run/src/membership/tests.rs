@@ -76,7 +76,7 @@ impl MembershipWorld {
                     self.failures[rank] = Some(failure);
                 }
                 MembershipOutput::Lost(JobFailure::RankFailed { rank: lost, .. }) => {
-                    assert!(!self.losses[rank].contains(&lost), "a loss is told once");
+                    assert!(!self.losses[rank].contains(&lost), "a loss is reported once");
                     self.losses[rank].push(lost);
                 }
                 MembershipOutput::Lost(other) => panic!("a loss is a rank's: {other}"),
@@ -405,7 +405,7 @@ fn two_ranks_that_send_to_each_other_are_told() {
     assert!(world.failures.iter().all(Option::is_none), "the first may have gone on meanwhile");
     world.pass(Duration::from_secs(1));
     world.request(1, stalled(message_to(2, 0), vec![2]));
-    let text = "ranks wait for each other in calls that the others have not come to: \
+    let text = "ranks wait for each other in calls that the others have not reached: \
                 rank 1 called point-to-point(float32 × 0, to 2, direct)";
     assert_all_wait_in_a_circle(&world, text);
 }

@@ -325,7 +325,7 @@ class ALS(IterativeEstimator, ObservedEstimator):
             total += float(values @ (above / max(len(others) - 1, 1)))
             weight += float(values.sum())
         if not weight:
-            raise InputError("ratings: their sum is 0: expected some above 0")
+            raise InputError("ratings: sum is 0: expected at least one rating > 0")
         return total / weight
 
     def score(self, ratings: Any, y: object = None) -> float:
@@ -454,11 +454,15 @@ class ALS(IterativeEstimator, ObservedEstimator):
         users, items, values = self._users(triples.users), self._items(triples.items), triples.values
         known = (users >= 0) & (items >= 0)
         if not known.any():
-            raise InputError("ratings: expected some of users and items that had ratings when the model was fitted")
+            raise InputError("ratings: expected users and items that had ratings when the model was fitted")
         if not known.all():
             left_out = len(known) - np.count_nonzero(known)
-            warnings.warn(f"{left_out} of {len(known)} ratings are of users or items that the fit had none of, and "
-                          "are left out", UserWarning, stacklevel=3)  # fmt: skip
+            warnings.warn(
+                f"{left_out} of {len(known)} ratings belong to users or items without ratings in the "
+                "fit, and are ignored",
+                UserWarning,
+                stacklevel=3,
+            )
             users, items, values = users[known], items[known], values[known]
         if not by_user:
             return [(users, items, values)]

@@ -61,7 +61,7 @@ class DividedKeeper:
     def __init__(self, comm: Communicator, keeping: Keeping, facts: dict[str, Any], rows: WeightedRows) -> None:
         if keeping.every is not None and keeping.folder is None:
             raise InputError(
-                f"every={keeping.every}: divided centroids are kept in a folder only: expected checkpoint="
+                f"every={keeping.every}: divided centroids are saved only in a folder: expected checkpoint="
             )
         self._comm, self._rows, self.used = comm, rows, keeping.folder is not None
         self._turns = WriteSchedule(keeping.every)
@@ -79,7 +79,7 @@ class DividedKeeper:
         found = self._checkpoint.load()
         if found is not None and found.iteration >= max_iter:
             raise self._checkpoint.unusable(
-                f"is a checkpoint after {found.iteration} iterations, and max_iter={max_iter} ends before", "allow more"
+                f"is a checkpoint after {found.iteration} iterations, and max_iter={max_iter} is lower", "raise it"
             )
         kept: dict[str, Any] = {} if found is None else found.result
         told = comm.broadcast(None if found is None else (found.iteration, kept["history"], kept["centroids"].shape))

@@ -171,7 +171,7 @@ def _by_normal_equations(
         found: Solution | None = comm.broadcast(solution)
     journal.tell(stage="normal equations")
     if found is None and options.solver == "normal":
-        raise InputError("solver='normal': the columns depend on each other: expected solver='tsqr' or 'auto'")
+        raise InputError("solver='normal': the columns are linearly dependent: expected solver='tsqr' or 'auto'")
     return found
 
 

@@ -371,7 +371,7 @@ class LogisticRegression(LinearClassifier, FromResult, IterativeEstimator, Obser
         if not outcome.converged:
             warnings.warn(
                 f"after {outcome.iteration_count} iterations, of max_iter={self.max_iter}, the gradient is still "
-                f"larger than tol={self.tol}: allow more, or scale the columns",
+                f"larger than tol={self.tol}: allow more iterations, or scale the columns",
                 ConvergenceWarning,
                 stacklevel=3,
             )

@@ -209,7 +209,7 @@ class _Shared:
             return None
         self._ask(SAMPLE, np.zeros(self.size))
         found = self._sampled()
-        assert found is not None, "rank 0 asks, and is the root"
+        assert found is not None, "rank 0 is the root"
         found *= self._sample_scale
         return found if np.isfinite(found).all() else None
 
@@ -282,7 +282,7 @@ class _Shared:
         self._compute()
         with self._journal.clock.communicating():
             answer = self._comm.reduce(self._answer)
-        assert answer is not None, "rank 0 asks, and is the root"
+        assert answer is not None, "rank 0 is the root"
         return answer
 
     def _sampled(self) -> Reals | None:

@@ -363,7 +363,7 @@ class MDS(IterativeEstimator, ObservedEstimator):
             return ANNEALED_STARTS if init is None and self.method == METHODS[1] else 1
         check_count("n_init", self.n_init)
         if init is not None and self.n_init != 1:
-            raise InputError(f"n_init={self.n_init}: expected 1, because init gives positions to begin with")
+            raise InputError(f"n_init={self.n_init}: expected 1, because init gives the first positions")
         return self.n_init
 
     def _own_seed(self, comm: Communicator | None) -> int:

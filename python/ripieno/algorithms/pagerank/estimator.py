@@ -302,7 +302,7 @@ class PageRank(IterativeEstimator, ObservedEstimator):
         if not first.converged:
             warnings.warn(
                 f"after max_iter={self.max_iter} iterations the ranks still changed by {first.errors[-1]:.3g}, "
-                f"not by less than {first.vertex_count * self.tol:.3g}: allow more, or a higher tol",
+                f"not by less than {first.vertex_count * self.tol:.3g}: allow more iterations, or a higher tol",
                 ConvergenceWarning,
                 stacklevel=3,
             )

@@ -188,7 +188,7 @@ def _iterate(
             keep(dangling)
         with clock.computing():
             walk.step(sums, exchange.places, dangling)
-    raise AssertionError("a count does not end")
+    raise AssertionError("itertools.count has no end")
 
 
 class _Walk:

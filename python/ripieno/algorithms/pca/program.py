@@ -114,7 +114,7 @@ def fit(comm: Communicator, source: Dataset | RowsInMemory, options: PCAOptions,
     solver = chosen_solver(options, rows.total, columns.count)
     if options.keeping.folder is not None and solver != "randomized" and comm.rank == 0:
         log.note(
-            "ripieno.algorithms", f"keeps nothing in {options.keeping.folder}: the solver {solver} does not iterate"
+            "ripieno.algorithms", f"saves nothing in {options.keeping.folder}: the solver {solver} does not iterate"
         )
     find = {"covariance": _by_scatter_matrix, "tsqr": _by_factors, "randomized": _by_subspace}[solver]
     axes = find(comm, columns, mean, rows.total, options, journal)

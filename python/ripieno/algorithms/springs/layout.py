@@ -97,7 +97,7 @@ def layout(
     ['a', 'b', 'c']
     """
     if method not in METHODS:
-        raise InputError(f"method={method!r}: expected 'auto' or 'force'; networkx's 'energy' is not there")
+        raise InputError(f"method={method!r}: expected 'auto' or 'force'; networkx's 'energy' is not supported")
     nodes = list(graph.nodes) if hasattr(graph, "nodes") else None
     if store_pos_as is not None and nodes is None:
         raise InputError(f"store_pos_as={store_pos_as!r}: expected a networkx graph, not {type(graph).__name__}")

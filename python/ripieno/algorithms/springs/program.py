@@ -264,9 +264,9 @@ def _adjacency(comm: Communicator, graph: Graph) -> tuple[NDArray[np.int64], Any
     known = np.arange(graph.vertex_count or 0, dtype=np.int64)
     ids = np.unique(np.concatenate([edges.sources, edges.targets, edges.lone, known]))
     if not len(ids):
-        raise InputError(f"{', '.join(graph.names) or 'the graph'}: neither an edge nor a vertex")
+        raise InputError(f"{', '.join(graph.names) or 'the graph'}: no edges and no vertices")
     if len(ids) > np.iinfo(np.int32).max:
-        raise InputError(f"the graph has {len(ids)} vertices, more than a layout can have")
+        raise InputError(f"the graph has {len(ids)} vertices, more than a layout supports")
     weights = np.ones(len(edges)) if edges.weights is None else edges.weights
     places = (np.searchsorted(ids, edges.sources), np.searchsorted(ids, edges.targets))
     matrix = coo_matrix((weights, places), shape=(len(ids), len(ids))).tocsr()

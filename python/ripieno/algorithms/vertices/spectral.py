@@ -192,8 +192,8 @@ class SpectralEmbedding(IterativeEstimator):
         self.residual_, self.n_iter_, self.resumed_from_ = first.residual, first.step_count, first.resumed_from
         if first.residual > self.tol:
             warnings.warn(
-                f"after max_iter={self.max_iter} products {first.residual:.3g} is missing to an eigenvector, more than "
-                f"tol={self.tol:.3g}: allow more, or a higher tol",
+                f"after max_iter={self.max_iter} products the residual is {first.residual:.3g}, more than "
+                f"tol={self.tol:.3g}: allow more iterations, or a higher tol",
                 ConvergenceWarning,
                 stacklevel=2,
             )

@@ -85,7 +85,7 @@ def fit(comm: Communicator, graph: Graph, options: SpectralOptions) -> SpectralP
     local = load(comm, graph, both_ways=True, loops=False)
     count = options.count
     if local.vertices.total < count:
-        raise InputError(f"{count} eigenvectors of {local.vertices.total} vertices: expected as many vertices at least")
+        raise InputError(f"{count} eigenvectors of {local.vertices.total} vertices: expected at least as many vertices")
     with agreement(comm):
         check_weights(local, "a Laplacian")
     values = VertexValues(comm, local)

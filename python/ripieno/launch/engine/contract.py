@@ -207,7 +207,7 @@ class EngineJob(ProcessJob[RemoteMember]):
         **options: Any,
     ) -> None:
         if spares:
-            raise InputError(f"spares={spares}: of an engine others are asked for when they are needed: leave it out")
+            raise InputError(f"spares={spares}: an engine starts replacements on demand: leave it out")
         if trace is not None:
             raise InputError("trace= is for workers of this machine: an engine's ranks leave their records elsewhere")
         if replicas != 1:

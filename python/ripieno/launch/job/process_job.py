@@ -403,7 +403,7 @@ class ProcessJob(Job, Generic[M]):
                     if event is not None:
                         self._tell_all(event)
                         if self._was_closed:
-                            raise CommunicatorClosed("who listens to the job has closed it")
+                            raise CommunicatorClosed("a listener has closed the job")
                     if key.data.loss is not None:
                         for source in key.data.sources:
                             selector.unregister(source)

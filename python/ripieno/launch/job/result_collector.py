@@ -233,7 +233,7 @@ class ResultCollector:
             who = ", ".join(f"{member.rank} on {member.host}" for member in silent[:8])
             raise RendezvousError(
                 f"{len(silent)} of {len(self._members)} ranks have not met the others within {self._within_s:g} s: "
-                f"{who}{' …' if len(silent) > 8 else ''}; they stand still, or cannot reach each other: raise "
+                f"{who}{' …' if len(silent) > 8 else ''}; they are stopped, or cannot reach each other: raise "
                 "rendezvous_timeout_s if they only need longer"
             )
         waits = [] if self._deadline is None else [self._deadline - now]

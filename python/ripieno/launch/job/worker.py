@@ -30,7 +30,7 @@ def main(fd: int) -> None:
     channel = inherited(fd)
     try:
         kind, setup = channel.receive()
-        assert kind == "setup", "the launcher speaks first and says who this worker is"
+        assert kind == "setup", "the first message of the launcher names this worker"
         if setup["die_with"] is not None:
             processes.die_with(setup["die_with"])
         threading.Thread(target=_end_with_launcher, args=(channel,), daemon=True).start()

@@ -227,7 +227,7 @@ impl SwarmMember {
 
     fn check(&mut self, now: Duration, block: usize, from: usize, is_right: bool, out: &mut Vec<Action>) {
         let Some(fetch) = self.fetches.remove(&block) else { return };
-        let manifest = self.manifest.expect("who fetches knows what");
+        let manifest = self.manifest.expect("a rank that fetches has the manifest");
         self.heard = now;
         self.partial.remove(&block);
         let speed = speed(manifest.block_length(block) - fetch.from_bytes, now - fetch.since);

@@ -166,7 +166,7 @@ impl Tracker {
 
     fn welcome(&mut self, rank: usize, have: Option<Have>, out: &mut Vec<Action>) {
         let Some(manifest) = self.manifest else { return };
-        let record = self.members.get_mut(&rank).expect("who is heard is known");
+        let record = self.members.get_mut(&rank).expect("a message comes from a known rank");
         record.has_joined = true;
         let sources = self.trees.as_mut().map_or(Vec::new(), |trees| trees.sources(rank));
         let neighbours = self.neighbours(rank);
@@ -222,7 +222,7 @@ impl Tracker {
 
     /// Assign another source to a member which has lost its source or cannot use it.
     fn ask(&mut self, from: usize, part: usize, instead_of: usize, out: &mut Vec<Action>) {
-        let record = self.members.get_mut(&from).expect("who is heard is known");
+        let record = self.members.get_mut(&from).expect("a message comes from a known rank");
         record.avoided.insert(instead_of);
         if let Some(trees) = self.trees.as_mut().filter(|_| self.manifest.is_some_and(|m| m.discipline.is_streamed())) {
             if part >= self.manifest.map_or(0, |manifest| manifest.stripe_count) {
@@ -289,7 +289,7 @@ impl Tracker {
     fn stall(&mut self, now: Duration, from: usize, sources: Vec<usize>, out: &mut Vec<Action>) {
         tell(out, from, SwarmMessage::Wait);
         let patience = 2 * (self.timing.stall + self.timing.answer);
-        let record = self.members.get_mut(&from).expect("who is heard is known");
+        let record = self.members.get_mut(&from).expect("a message comes from a known rank");
         let is_again = record.stalled.is_some_and(|stalled| now < stalled + patience);
         record.stalled = Some(now);
         for &source in &sources {
@@ -300,7 +300,7 @@ impl Tracker {
             Discipline::BitTorrent { .. } => tell(out, from, SwarmMessage::Meet { neighbours: self.strangers(from) }),
             Discipline::CooperativeSharing { .. } if is_again => {
                 let blocks = self.sharing.as_ref().map_or(Vec::new(), |sharing| sharing.blocks_to(from));
-                let record = self.members.get_mut(&from).expect("who is heard is known");
+                let record = self.members.get_mut(&from).expect("a message comes from a known rank");
                 record.avoided.extend(sources);
                 blocks.into_iter().for_each(|block| self.fetch_again(from, block, out));
             }
@@ -396,7 +396,7 @@ impl Tracker {
     }
 
     fn rejoin(&mut self, from: usize, manifest: Option<Manifest>, have: Have, out: &mut Vec<Action>) {
-        let record = self.members.get_mut(&from).expect("who is heard is known");
+        let record = self.members.get_mut(&from).expect("a message comes from a known rank");
         record.has_joined = true;
         if let Some(manifest) = manifest {
             // Under every original discipline the tracker now knows the blocks of each member, so it assigns the
