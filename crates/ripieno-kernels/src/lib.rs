@@ -72,7 +72,7 @@ pub use logistic::{SparseRows, logistic_curvature, logistic_loss};
 pub use matrix::{Centroid, Matrix, Point};
 pub use pairs::{Dissimilarity, MOST_DIMENSIONS, Wanted, guttman, weighted_differences};
 pub use products::add_products;
-pub use seeding::{Cells, Centre, Growth, grow_cells};
+pub use seeding::{Cells, Center, Growth, grow_cells};
 pub use sgd::{
     DescentOptions, FeatureState, Loss, OrderedColumns, StepNumbers, StepRows, sgd_epoch, sgd_meetings,
     sgd_occurrences, sgd_places,

@@ -13,10 +13,10 @@ use std::time::{Duration, Instant};
 
 /// The state of a caller and its helpers, with their times.
 struct Team {
-    crew: WorkerThreads<AtomicU32, JoinHandle<()>>,
+    workers: WorkerThreads<AtomicU32, JoinHandle<()>>,
     /// Times per member, caller first.
-    diaries: Vec<ThreadTimes>,
-    ledger: TeamTimes,
+    member_times: Vec<ThreadTimes>,
+    totals: TeamTimes,
 }
 
 /// The teams of a process.
@@ -87,8 +87,8 @@ pub(super) fn set_pins(pins: Pins) {
 pub(super) fn times() -> Vec<MemberTimes> {
     let free = Pool::of_this_process().free.lock().expect("taking a team does not panic");
     let of_a_team = |team: &Team| {
-        let members = team.diaries.iter().enumerate();
-        members.map(|(index, diary)| team.ledger.of(index, diary)).collect::<Vec<_>>()
+        let members = team.member_times.iter().enumerate();
+        members.map(|(index, member)| team.totals.of(index, member)).collect::<Vec<_>>()
     };
     free.iter().flat_map(of_a_team).collect()
 }
@@ -113,13 +113,13 @@ impl TeamLease {
         let pool = Pool::of_this_process();
         let team = {
             let mut free = pool.free.lock().expect("taking a team does not panic");
-            match free.iter().rposition(|team| team.diaries.len() >= count) {
+            match free.iter().rposition(|team| team.member_times.len() >= count) {
                 Some(index) => Some(free.remove(index)),
                 None => free.pop(),
             }
         };
         let working = pool.working.fetch_add(count, Ordering::Relaxed) + count;
-        let team = Some(team.unwrap_or_else(Team::of_nobody));
+        let team = Some(team.unwrap_or_else(Team::empty));
         let pins = pins();
         let mut lent = TeamLease { team, count, threads_per_core: working.div_ceil(pool.core_count), pins, pool };
         lent.fill();
@@ -134,7 +134,7 @@ impl TeamLease {
     /// Call `work`, which must not unwind, on each thread with its number below the count of threads. `work` returns
     /// the time it has waited.
     pub(super) fn run(&mut self, patience: SpinPolicy, work: &(dyn Fn(usize) -> Duration + Sync)) {
-        let Team { crew, diaries, ledger } = self.team.as_mut().expect("given back when dropped");
+        let Team { workers, member_times, totals } = self.team.as_mut().expect("given back when dropped");
         let (pins, begin) = (&self.pins, Instant::now());
         let caller = pins.bring_caller();
         let noted = |index: usize| {
@@ -143,33 +143,33 @@ impl TeamLease {
             }
             let begin = Instant::now();
             let waited = work(index);
-            diaries[index].add(begin.elapsed().saturating_sub(waited));
+            member_times[index].add(begin.elapsed().saturating_sub(waited));
         };
         // SAFETY: as promised by the callers, and enough helpers exist.
-        unsafe { crew.run(self.count, patience, &noted) };
+        unsafe { workers.run(self.count, patience, &noted) };
         drop(caller);
-        ledger.add(self.count, begin.elapsed());
+        totals.add(self.count, begin.elapsed());
     }
 
     fn fill(&mut self) {
         let team = self.team.as_mut().expect("given back when dropped");
-        while team.diaries.len() < self.count {
-            let spawn = |duty: WorkerContext<AtomicU32>| {
-                Builder::new().name(format!("ripieno-team-{}", duty.index())).spawn(|| duty.serve())
+        while team.member_times.len() < self.count {
+            let spawn = |context: WorkerContext<AtomicU32>| {
+                Builder::new().name(format!("ripieno-team-{}", context.index())).spawn(|| context.serve())
             };
-            if let Err(error) = team.crew.hire(spawn) {
-                panic!("thread {} of {} cannot be made: {error}", team.diaries.len() + 1, self.count);
+            if let Err(error) = team.workers.spawn_worker(spawn) {
+                panic!("thread {} of {} cannot be made: {error}", team.member_times.len() + 1, self.count);
             }
-            team.diaries.push(ThreadTimes::default());
+            team.member_times.push(ThreadTimes::default());
         }
     }
 }
 
 impl Team {
     /// Create the team of a caller without helpers.
-    fn of_nobody() -> Team {
-        let crew = WorkerThreads::new(|helper: JoinHandle<()>| helper.join().expect("a helper does not panic"));
-        Team { crew, diaries: vec![ThreadTimes::default()], ledger: TeamTimes::default() }
+    fn empty() -> Team {
+        let workers = WorkerThreads::new(|helper: JoinHandle<()>| helper.join().expect("a helper does not panic"));
+        Team { workers, member_times: vec![ThreadTimes::default()], totals: TeamTimes::default() }
     }
 }
 

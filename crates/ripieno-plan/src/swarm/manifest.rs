@@ -47,7 +47,7 @@ pub enum Discipline {
         /// Number of concurrent uploads of a member.
         uploads: usize,
         /// Number of neighbors that the tracker assigns to a member.
-        neighbours: usize,
+        neighbors: usize,
     },
 }
 
@@ -64,7 +64,7 @@ impl Discipline {
     /// Cooperative sharing with default parameters.
     pub const CSB: Discipline = Discipline::CooperativeSharing { priority: Priority::HighestObservedSpeed, degree: 3 };
     /// BitTorrent with default parameters: eight concurrent uploads.
-    pub const BITTORRENT: Discipline = Discipline::BitTorrent { uploads: 8, neighbours: 16 };
+    pub const BITTORRENT: Discipline = Discipline::BitTorrent { uploads: 8, neighbors: 16 };
     /// Names of the disciplines in user options.
     pub const NAMES: [&'static str; 7] = ["chain", "splitstream", "tree", "flat", "csb", "csb-llcf", "bittorrent"];
 

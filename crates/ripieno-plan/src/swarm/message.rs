@@ -72,7 +72,7 @@ pub enum SwarmMessage {
         /// The source of each stripe, if blocks are streamed.
         sources: Vec<usize>,
         /// The assigned neighbors, if members choose their sources.
-        neighbours: Vec<NeighborOffer>,
+        neighbors: Vec<NeighborOffer>,
     },
     /// From the tracker: stream a stripe from another source.
     Source {
@@ -91,7 +91,7 @@ pub enum SwarmMessage {
     /// From the tracker: further neighbors.
     Meet {
         /// The new neighbors.
-        neighbours: Vec<NeighborOffer>,
+        neighbors: Vec<NeighborOffer>,
     },
     /// From the tracker: it knows that the receiver waits.
     Wait,

@@ -113,7 +113,7 @@ fn every_block_moves_on_by_the_distance() {
 }
 
 #[test]
-fn every_span_reaches_the_neighbour_it_is_for() {
+fn every_span_reaches_the_neighbor_it_is_for() {
     law(Collective::NeighbourExchange);
 }
 
@@ -227,8 +227,8 @@ fn an_algorithm_says_what_it_cannot_do() {
     let refused = asked(&DataLayout::even(5, 3)).unwrap_err();
     assert_eq!(refused.to_string(), "bruck needs equally long chunks on all ranks");
 
-    let by_neighbours = Algorithm::by_name(Collective::Allgather, "neighbour-exchange").unwrap();
-    let asked = |p: usize| by_neighbours.plans(&DataLayout::even(p, 9).requests(Collective::Allgather, 0, 0, Op::Sum));
+    let by_neighbors = Algorithm::by_name(Collective::Allgather, "neighbour-exchange").unwrap();
+    let asked = |p: usize| by_neighbors.plans(&DataLayout::even(p, 9).requests(Collective::Allgather, 0, 0, Op::Sum));
     assert!((1..=8).filter(|&p| asked(p).is_ok()).eq([1, 2, 4, 6, 8]));
 }
 

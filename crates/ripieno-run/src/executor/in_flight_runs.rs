@@ -183,7 +183,7 @@ impl InFlightRun {
 }
 
 /// All runs in flight, while a caller makes progress on them.
-pub(super) struct Everyone<'a> {
+pub(super) struct AllRuns<'a> {
     pub fabric: &'a mut dyn Fabric,
     pub recorder: &'a mut Recorder,
     pub flights: &'a mut InFlightRuns,
@@ -193,7 +193,7 @@ pub(super) struct Everyone<'a> {
     pub is_awaited: bool,
 }
 
-impl Work for Everyone<'_> {
+impl Work for AllRuns<'_> {
     fn progress(&mut self) -> Result<bool, RunError> {
         let mut moved = false;
         let mut next = 0;

@@ -304,7 +304,7 @@ impl SwarmWorld {
                 let wake = living.filter_map(|(driver, _)| driver.wake()).min();
                 self.now = self.now.max(wake.unwrap_or(self.now));
             }
-            assert!(self.now < LONGEST, "somebody waits for ever: {:?}", self.outcomes.keys());
+            assert!(self.now < LONGEST, "a rank waits forever: {:?}", self.outcomes.keys());
         }
     }
 
@@ -646,7 +646,7 @@ fn one_of_a_host_fetches_when_the_first_of_them_asks() {
     world.ranks[3].0.want(world.now, number);
     world.run_until(|world| world.outcomes.contains_key(&3));
     assert!(world.right(3, bytes));
-    assert_eq!(world.settled.as_ref().unwrap().0, [1], "nobody else has fetched");
+    assert_eq!(world.settled.as_ref().unwrap().0, [1], "no other rank has fetched");
 }
 
 #[test]

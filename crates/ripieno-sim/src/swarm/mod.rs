@@ -1,4 +1,4 @@
-//! Simulation of dynamic broadcasts: runs the same swarm nodes as the network driver on a modelled cluster with a
+//! Simulation of dynamic broadcasts: runs the same swarm nodes as the network driver on a modeled cluster with a
 //! virtual clock.
 //!
 //! A message takes the alpha of its link. Blocks are flows that share wires fairly. A rank that forwards a block while

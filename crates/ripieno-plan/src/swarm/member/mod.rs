@@ -2,9 +2,9 @@
 //!
 //! All disciplines share the definition of a fetch, its resumption and its error handling. They differ in the component
 //! that selects source and block. The tracker assigns the source of a stripe (`streams.rs`) or of a block, or the
-//! member selects both (`neighbours.rs`).
+//! member selects both (`neighbors.rs`).
 
-mod neighbours;
+mod neighbors;
 mod seeding;
 mod streams;
 
@@ -14,7 +14,7 @@ use alloc::boxed::Box;
 use alloc::collections::{BTreeMap, BTreeSet};
 use alloc::vec::Vec;
 use core::time::Duration;
-use neighbours::Neighbours;
+use neighbors::Neighbors;
 use seeding::Seeding;
 use streams::Streams;
 
@@ -54,7 +54,7 @@ pub(super) struct SwarmMember {
     fetches: BTreeMap<usize, BlockFetch>,
     uploads: Uploads,
     streams: Streams,
-    neighbours: Neighbours,
+    neighbors: Neighbors,
     strikes: BTreeMap<usize, usize>,
     lost: BTreeSet<usize>,
     /// Time of the last byte, or of the last message from the tracker.
@@ -85,7 +85,7 @@ impl SwarmMember {
             fetches: BTreeMap::new(),
             uploads: Uploads::default(),
             streams: Streams::default(),
-            neighbours: Neighbours::new(rank, seeding),
+            neighbors: Neighbors::new(rank, seeding),
             strikes: BTreeMap::new(),
             lost: BTreeSet::new(),
             heard: now,
@@ -120,7 +120,7 @@ impl SwarmMember {
             tell(out, fetch.source, SwarmMessage::Cancel { block });
         }
         self.streams = Streams::default();
-        self.neighbours = Neighbours::new(self.rank, None);
+        self.neighbors = Neighbors::new(self.rank, None);
         (self.asked, self.heard) = (Some(now), now);
         tell(out, tracker, SwarmMessage::Rejoin { manifest: self.manifest, have: Box::new(self.have.clone()) });
     }
@@ -148,12 +148,12 @@ impl SwarmMember {
             (self.heard, self.asked) = (now, None);
         }
         match message {
-            SwarmMessage::Welcome { manifest, sources, neighbours } => {
-                self.begin(now, manifest, sources, neighbours, out)
+            SwarmMessage::Welcome { manifest, sources, neighbors } => {
+                self.begin(now, manifest, sources, neighbors, out)
             }
             SwarmMessage::Source { stripe, source } => self.set_source(now, stripe, source, out),
             SwarmMessage::Fetch { block, source } => self.fetch_as_told(now, block, source, out),
-            SwarmMessage::Meet { neighbours } => self.meet(neighbours, out),
+            SwarmMessage::Meet { neighbors } => self.meet(neighbors, out),
             SwarmMessage::Wait | SwarmMessage::Summon => {}
             SwarmMessage::Probe if self.phase == Phase::Failed => {}
             SwarmMessage::Probe => tell(out, from, SwarmMessage::Alive),
@@ -171,7 +171,7 @@ impl SwarmMember {
             }
             SwarmMessage::Refused { block } => self.be_refused(now, from, block, out),
             SwarmMessage::Offer { have, is_answer, instead_of } => {
-                instead_of.into_iter().for_each(|rank| _ = self.neighbours.forget(rank));
+                instead_of.into_iter().for_each(|rank| _ = self.neighbors.forget(rank));
                 self.take_offer(now, from, *have, is_answer, out);
             }
             SwarmMessage::Have { block } => self.take_have(now, from, block, out),
@@ -188,7 +188,7 @@ impl SwarmMember {
             return self.leave_source(from, out);
         }
         self.fetches.remove(&block);
-        self.neighbours.withdraw(from, block);
+        self.neighbors.withdraw(from, block);
         self.ask_instead(block, from, out);
         self.fill(now, out);
     }
@@ -198,7 +198,7 @@ impl SwarmMember {
         now: Duration,
         manifest: Manifest,
         sources: Vec<usize>,
-        neighbours: Vec<NeighborOffer>,
+        neighbors: Vec<NeighborOffer>,
         out: &mut Vec<Action>,
     ) {
         if self.manifest.is_none() && self.have.block_count() != manifest.block_count() {
@@ -211,7 +211,7 @@ impl SwarmMember {
         self.streams.begin(sources);
         self.finish_if_whole(out);
         self.greet_early(out);
-        self.meet(neighbours, out);
+        self.meet(neighbors, out);
         self.serve(out);
         self.fill(now, out);
     }
@@ -231,7 +231,7 @@ impl SwarmMember {
         self.heard = now;
         self.partial.remove(&block);
         let speed = speed(manifest.block_length(block) - fetch.from_bytes, now - fetch.since);
-        self.neighbours.note_fetched(from, speed);
+        self.neighbors.note_fetched(from, speed);
         if !is_right {
             self.reject(block, from, out);
         } else {
@@ -240,7 +240,7 @@ impl SwarmMember {
                 Discipline::CooperativeSharing { .. } => {
                     tell(out, self.tracker, SwarmMessage::Fetched { block, source: from, bytes_per_s: speed });
                 }
-                Discipline::BitTorrent { .. } => self.neighbours.announce(block, out),
+                Discipline::BitTorrent { .. } => self.neighbors.announce(block, out),
                 _ => {}
             }
             self.finish_if_whole(out);
@@ -257,7 +257,7 @@ impl SwarmMember {
         *strikes += 1;
         if *strikes >= STRIKES_MAX {
             *strikes = 0;
-            self.neighbours.forget(from);
+            self.neighbors.forget(from);
             self.leave_source(from, out);
         }
     }
@@ -301,7 +301,7 @@ impl SwarmMember {
         };
         // Members with few blocks are served first, so no request is postponed forever.
         let turn = |to: usize, was_given: bool| match is_swarm {
-            true => (was_given, self.neighbours.have_count(to)),
+            true => (was_given, self.neighbors.have_count(to)),
             false => (false, 0),
         };
         while let Some(UploadRequest { to, block, from_bytes }) = self.uploads.next(limit, turn) {
@@ -347,9 +347,9 @@ impl SwarmMember {
     fn lose(&mut self, now: Duration, peer: usize, out: &mut Vec<Action>) {
         self.lost.insert(peer);
         out.extend(self.uploads.forget(peer).into_iter().map(|block| Action::Stop { to: peer, block }));
-        let was_neighbour = self.neighbours.forget(peer);
+        let was_neighbor = self.neighbors.forget(peer);
         self.leave_source(peer, out);
-        if was_neighbour {
+        if was_neighbor {
             self.greet_again(out);
         }
         self.serve(out);

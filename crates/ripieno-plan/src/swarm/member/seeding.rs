@@ -72,7 +72,7 @@ impl Seeding {
 impl SwarmMember {
     /// Handle a sent block: the neighbors that were offered it see other blocks instead.
     pub(super) fn show_more(&mut self, block: usize, out: &mut Vec<Action>) {
-        let Some(seeding) = &mut self.neighbours.seeding else { return };
+        let Some(seeding) = &mut self.neighbors.seeding else { return };
         // Waiting neighbors fetch the block from its new holder.
         self.uploads.pass_on(block).into_iter().for_each(|to| tell(out, to, SwarmMessage::Refused { block }));
         for rank in seeding.gave(block) {
@@ -83,8 +83,8 @@ impl SwarmMember {
 
     /// Offer all blocks to every neighbor once each block was sent.
     pub(super) fn show_all_if_out(&mut self, out: &mut Vec<Action>) {
-        if self.neighbours.seeding.as_ref().is_some_and(|seeding| seeding.left.is_empty()) {
-            self.neighbours.seeding = None;
+        if self.neighbors.seeding.as_ref().is_some_and(|seeding| seeding.left.is_empty()) {
+            self.neighbors.seeding = None;
             self.greet_all(true, out);
         }
     }
@@ -107,7 +107,7 @@ mod tests {
     }
 
     #[test]
-    fn what_a_lost_neighbour_has_seen_is_shown_to_others() {
+    fn what_a_lost_neighbor_has_seen_is_shown_to_others() {
         let mut seeding = Seeding::new(4);
         assert_eq!([seeding.show(1), seeding.show(2)], [[0, 1], [2, 3]]);
 

@@ -169,8 +169,8 @@ impl Tracker {
         let record = self.members.get_mut(&rank).expect("a message comes from a known rank");
         record.has_joined = true;
         let sources = self.trees.as_mut().map_or(Vec::new(), |trees| trees.sources(rank));
-        let neighbours = self.neighbours(rank);
-        tell(out, rank, SwarmMessage::Welcome { manifest, sources, neighbours });
+        let neighbors = self.neighbors(rank);
+        tell(out, rank, SwarmMessage::Welcome { manifest, sources, neighbors });
         let Some(sharing) = &mut self.sharing else { return };
         if rank != self.root {
             sharing.add(rank, have.unwrap_or_else(|| Have::none(manifest.block_count())));
@@ -180,22 +180,22 @@ impl Tracker {
     }
 
     /// Return the neighbors offered to a member that joins.
-    fn neighbours(&mut self, rank: usize) -> Vec<NeighborOffer> {
-        let Some(Manifest { discipline: Discipline::BitTorrent { neighbours, .. }, .. }) = self.manifest else {
+    fn neighbors(&mut self, rank: usize) -> Vec<NeighborOffer> {
+        let Some(Manifest { discipline: Discipline::BitTorrent { neighbors, .. }, .. }) = self.manifest else {
             return Vec::new();
         };
         if rank == self.rank {
             return Vec::new();
         }
-        let met = self.acquaintances.join(rank, neighbours, &mut self.random);
-        self.with_root(rank, neighbours, met)
+        let met = self.acquaintances.join(rank, neighbors, &mut self.random);
+        self.with_root(rank, neighbors, met)
     }
 
-    fn with_root(&mut self, rank: usize, neighbours: usize, mut met: Vec<NeighborOffer>) -> Vec<NeighborOffer> {
+    fn with_root(&mut self, rank: usize, neighbors: usize, mut met: Vec<NeighborOffer>) -> Vec<NeighborOffer> {
         // The root has only as many neighbors as it can serve. Further neighbors would report their blocks to it in
         // vain.
         let living_count = self.seeded.iter().filter(|other| !self.members[other].is_lost).count();
-        if self.seeded.contains(&rank) || living_count < neighbours {
+        if self.seeded.contains(&rank) || living_count < neighbors {
             self.seeded.insert(rank);
             met.push(NeighborOffer { with: self.rank, instead_of: None });
         }
@@ -204,20 +204,20 @@ impl Tracker {
 
     /// Draw random new neighbors for a member that receives nothing from its present neighbors.
     fn strangers(&mut self, rank: usize) -> Vec<NeighborOffer> {
-        let Some(Manifest { discipline: Discipline::BitTorrent { neighbours, .. }, .. }) = self.manifest else {
+        let Some(Manifest { discipline: Discipline::BitTorrent { neighbors, .. }, .. }) = self.manifest else {
             return Vec::new();
         };
         let is_other =
             |(other, record): &(&usize, &MemberRecord)| **other != rank && **other != self.rank && !record.is_lost;
         let mut others: Vec<usize> = self.members.iter().filter(is_other).map(|(&other, _)| other).collect();
-        let count = others.len().min(neighbours);
+        let count = others.len().min(neighbors);
         for place in 0..count {
             let drawn = place + next_random(&mut self.random) as usize % (others.len() - place);
             others.swap(place, drawn);
         }
         others.truncate(count);
         let met = others.into_iter().map(|with| NeighborOffer { with, instead_of: None }).collect();
-        self.with_root(rank, neighbours, met)
+        self.with_root(rank, neighbors, met)
     }
 
     /// Assign another source to a member which has lost its source or cannot use it.
@@ -297,7 +297,7 @@ impl Tracker {
         }
         let Some(manifest) = self.manifest else { return };
         match manifest.discipline {
-            Discipline::BitTorrent { .. } => tell(out, from, SwarmMessage::Meet { neighbours: self.strangers(from) }),
+            Discipline::BitTorrent { .. } => tell(out, from, SwarmMessage::Meet { neighbors: self.strangers(from) }),
             Discipline::CooperativeSharing { .. } if is_again => {
                 let blocks = self.sharing.as_ref().map_or(Vec::new(), |sharing| sharing.blocks_to(from));
                 let record = self.members.get_mut(&from).expect("a message comes from a known rank");

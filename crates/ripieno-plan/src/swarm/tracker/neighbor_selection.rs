@@ -66,17 +66,17 @@ mod tests {
     use alloc::vec;
 
     #[test]
-    fn all_have_as_many_neighbours_whenever_they_come() {
+    fn all_have_as_many_neighbors_whenever_they_come() {
         let (mut acquaintances, mut random) = (Acquaintances::default(), 1);
-        let mut neighbours: BTreeMap<usize, BTreeSet<usize>> = BTreeMap::new();
+        let mut neighbors: BTreeMap<usize, BTreeSet<usize>> = BTreeMap::new();
         for rank in 0..200 {
             for NeighborOffer { with, instead_of } in acquaintances.join(rank, 16, &mut random) {
-                neighbours.entry(rank).or_default().insert(with);
-                let theirs = neighbours.entry(with).or_default();
-                assert!(instead_of.is_none_or(|gone| theirs.remove(&gone)), "{instead_of:?} is no neighbour of {with}");
+                neighbors.entry(rank).or_default().insert(with);
+                let theirs = neighbors.entry(with).or_default();
+                assert!(instead_of.is_none_or(|gone| theirs.remove(&gone)), "{instead_of:?} is no neighbor of {with}");
                 assert!(theirs.insert(rank));
             }
-            let counts: BTreeSet<usize> = neighbours.values().map(BTreeSet::len).collect();
+            let counts: BTreeSet<usize> = neighbors.values().map(BTreeSet::len).collect();
             let expected = if rank == 0 { BTreeSet::new() } else { BTreeSet::from([rank.min(16)]) };
             assert_eq!(counts, expected, "after {rank}");
         }

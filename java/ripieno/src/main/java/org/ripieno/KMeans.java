@@ -246,7 +246,7 @@ public final class KMeans implements Serializable {
 
     private double pass(Object centroids, int[] labels, double[] distances, double[] sums, double[] weights) {
       try (Values at = Values.of(centroids);
-          Values labelled = Values.room(labels);
+          Values labeled = Values.room(labels);
           Values far = Values.room(distances);
           Values summed = Values.room(sums);
           Values weighed = Values.room(weights)) {
@@ -255,8 +255,8 @@ public final class KMeans implements Serializable {
                 rows.address(),
                 at.address,
                 at.bytes,
-                labelled.address,
-                labelled.bytes,
+                labeled.address,
+                labeled.bytes,
                 far.address,
                 far.bytes,
                 summed.address,
@@ -264,7 +264,7 @@ public final class KMeans implements Serializable {
                 weighed.address,
                 weighed.bytes,
                 threads);
-        for (Values each : new Values[] {labelled, far, summed, weighed}) {
+        for (Values each : new Values[] {labeled, far, summed, weighed}) {
           each.copyBack();
         }
         return inertia;
@@ -440,13 +440,13 @@ public final class KMeans implements Serializable {
       private void add(Object more) {
         int before = Math.toIntExact(candidateCount());
         if (Values.countOf(more) > 0) {
-          try (Values centres = Values.of(more);
+          try (Values centers = Values.of(more);
               Values far = Values.of(distances);
               Values numbers = Values.of(closest)) {
             Native.lowerDistances(
                 rows.address(),
-                centres.address,
-                centres.bytes,
+                centers.address,
+                centers.bytes,
                 before,
                 far.address,
                 far.bytes,
