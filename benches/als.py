@@ -1,7 +1,7 @@
 """Benchmark of alternating least squares: an iteration beside `implicit` and MLlib, at equal or better error.
 
 Fits alternate and have separate random starts; the median iteration of each counts. `implicit` gets Ripieno's weights,
-so that both minimise the same objective. MLlib reports no iteration times: the time of a fit minus the time of a fit
+so that both minimize the same objective. MLlib reports no iteration times: the time of a fit minus the time of a fit
 with two iterations is divided among the other iterations. As a program, this file draws the page's pictures of a fit:
 `als.py --data FILE --out FOLDER`.
 """

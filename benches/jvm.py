@@ -106,11 +106,11 @@ def _java_ranks(path: str, length: int, turns: int) -> list[str]:
             )
             for rank in range(2)
         ]
-        told = [rank.communicate(timeout=TIMEOUT_S) for rank in ranks]
-    for rank, (_, errors) in zip(ranks, told, strict=True):
+        printed = [rank.communicate(timeout=TIMEOUT_S) for rank in ranks]
+    for rank, (_, errors) in zip(ranks, printed, strict=True):
         if rank.returncode:
             raise RuntimeError(f"a rank of Java ended with {rank.returncode}: {errors.decode()}")
-    return told[0][0].decode().splitlines()
+    return printed[0][0].decode().splitlines()
 
 
 def _aggregates(report: Measurements, effort: Effort) -> None:

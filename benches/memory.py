@@ -15,7 +15,7 @@ from pathlib import Path
 
 from effort import Effort, Measured
 from ripieno.bench import toolchain
-from ripieno.bench.contestants import Deployment
+from ripieno.bench.baselines import Deployment
 from ripieno.bench.figures import FigureCount, Measurements
 from ripieno.bench.programs import timing
 from ripieno.bench.rank import NativeWorld

@@ -80,10 +80,10 @@ def main(
     words += ["--max-iter", str(iterations), "--workers", str(workers), "--seed", str(seed)]
     words += ["--checkpoint", str(folder / "checkpoint"), "--out", str(folder / "result"), "--overwrite"]
     used = _run(["kmeans", *words, "--centroids", "divided"])
-    told = json.loads((folder / "result" / "model.json").read_text())
-    simulated = _simulated(told, count, clusters)
-    _show(told, used, simulated)
-    command.write(target, {"fit": told, "used": asdict(used), "simulated": simulated.as_json()}, quick=quick)
+    report = json.loads((folder / "result" / "model.json").read_text())
+    simulated = _simulated(report, count, clusters)
+    _show(report, used, simulated)
+    command.write(target, {"fit": report, "used": asdict(used), "simulated": simulated.as_json()}, quick=quick)
 
 
 def _run(words: list[str]) -> Used:

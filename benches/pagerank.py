@@ -33,7 +33,7 @@ from ripieno.bench import table  # noqa: E402
 from ripieno.bench.figures import Measurements  # noqa: E402
 from ripieno.bench.pages.pagerank import GraphScale, scaling_chart  # noqa: E402
 from ripieno.lab import Lab  # noqa: E402
-from ripieno.lab.blueprint import bits_per_s  # noqa: E402
+from ripieno.lab.cluster_spec import bits_per_s  # noqa: E402
 from ripieno.units import bytes_text, duration_text  # noqa: E402
 
 DOCS = Path(__file__).resolve().parent.parent / "docs" / "pagerank"

@@ -244,8 +244,8 @@ def _add_spark(
             pairs = dict(zip(("key", "value"), rows.of_rank(rank), strict=True))
             parquet.write_table(pa.table(pairs), Path(folder) / f"rows-{rank}.parquet", compression="none")
         words = [sys.executable, Path(__file__).with_name("regroup_spark.py"), folder, str(run_count)]
-        said = processes.run(words, environment={"PYSPARK_PYTHON": sys.executable}, timeout_s=SPARK_TIMEOUT_S)
-        seconds = json.loads(said.splitlines()[-1])
+        output = processes.run(words, environment={"PYSPARK_PYTHON": sys.executable}, timeout_s=SPARK_TIMEOUT_S)
+        seconds = json.loads(output.splitlines()[-1])
         for name in seconds:
             _check(name, right, *_columns(parquet.read_table(Path(folder) / f"sums-{name}.parquet")))
     beside = {f"PySpark, {name}": Samples(tuple(times)) for name, times in seconds.items()}

@@ -25,7 +25,7 @@ from ripieno.bench.figures import Figure, Measurements, Samples
 from ripieno.bench.toolchain import Skipped
 from ripieno.comm.communicator import Communicator
 from ripieno.lab import Lab, why_not
-from ripieno.lab.blueprint import bits_per_s
+from ripieno.lab.cluster_spec import bits_per_s
 from ripieno.launch.script.environment import init
 
 HOST_COUNT, RATE, TIMEOUT_S = 8, "100mbit", 300.0

@@ -1,7 +1,7 @@
 """Measurements of Ripieno's performance targets, each figure beside its peer and its limit.
 
 benches/run.py [als|faults|host|cluster|dashboard|encryption|jvm|mds|memory|replicas|kmeans|linear|logistic|networkx|
-                objects|pagerank|regroup|seeding|sgd|shuffle|spark|strangers|torch|wordcount|all]
+                objects|pagerank|regroup|seeding|sgd|shuffle|spark|unauthenticated|torch|wordcount|all]
                 [--case NAME]… [--quick] [--json FILE]
 """
 
@@ -38,8 +38,8 @@ import seeding  # noqa: E402
 import sgd  # noqa: E402
 import shuffle  # noqa: E402
 import spark  # noqa: E402
-import strangers  # noqa: E402
 import torch_steps  # noqa: E402
+import unauthenticated  # noqa: E402
 import wordcount  # noqa: E402
 from effort import Effort, Measured  # noqa: E402
 from ripieno.bench import figures, table  # noqa: E402
@@ -68,7 +68,7 @@ NAMES = (
     "sgd",
     "shuffle",
     "spark",
-    "strangers",
+    "unauthenticated",
     "torch",
     "wordcount",
 )
@@ -145,7 +145,7 @@ def _cases(
         "seeding": seeding.measured,
         "sgd": lambda report, effort: sgd.measured(report, effort, data=data),
         "spark": spark.measured,
-        "strangers": strangers.measured,
+        "unauthenticated": unauthenticated.measured,
         "wordcount": wordcount.measured,
     }
     if name in undivided:

@@ -23,7 +23,7 @@ from effort import Effort, Measured
 from ripieno.bench.figures import Figure, FigureCount, Measurements, Samples
 from ripieno.bench.toolchain import Skipped
 from ripieno.lab import Lab, why_not
-from ripieno.lab.blueprint import bits_per_s
+from ripieno.lab.cluster_spec import bits_per_s
 from ripieno.units import bytes_text
 from shuffle_rank import ShuffleCase
 

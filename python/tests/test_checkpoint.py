@@ -175,12 +175,12 @@ def test_a_driver_killed_at_any_time_leaves_a_whole_checkpoint(tmp_path, saves):
     command = [sys.executable, "-c", SAVING, str(tmp_path), PROGRAM]
     with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as driver:
         for _ in range(saves):
-            told = int(driver.stdout.readline())
+            output = int(driver.stdout.readline())
         driver.kill()
 
     back = loaded(tmp_path)
 
-    assert back.iteration >= told and back.accumulators == [back.iteration]
+    assert back.iteration >= output and back.accumulators == [back.iteration]
     assert (back.result == back.iteration).all() and (back.state["half"] == back.iteration // 2).all()
     # A manifest and two blobs.
     assert len(content(tmp_path / "job")) == 3

@@ -142,7 +142,7 @@ def test_one_rank_of_a_host_writes_and_the_file_itself_may_be_the_result(world, 
 
 
 def wrong_arguments(comm, folder):
-    for files, options, said in (
+    for files, options, output in (
         ([f"{folder}/none"], {}, "none is not a file"),
         ([], {}, r"files=\[\]"),
         ([f"{folder}/given", f"{folder}/other/given"], {}, "given is the name of several files"),
@@ -151,14 +151,14 @@ def wrong_arguments(comm, folder):
         ([f"{folder}/given"], {"strategy": "chain", "places": folder}, "only 'shared-file' uses places"),
         ([f"{folder}/given"], {"block_bytes": 0}, "block_bytes=0"),
     ):
-        with pytest.raises(InputError, match=said):
+        with pytest.raises(InputError, match=output):
             comm.distribute(files, f"{folder}/out", **options)
     with pytest.raises(InputError, match="out=''"):
         comm.distribute([f"{folder}/given"], "")
     comm.barrier()
 
 
-def test_wrong_arguments_are_told_on_every_rank(world, tmp_path):
+def test_wrong_arguments_are_reported_on_every_rank(world, tmp_path):
     (tmp_path / "given").write_bytes(b"1")
     world(2).run(wrong_arguments, str(tmp_path))
 
@@ -290,7 +290,7 @@ def test_on_hosts_of_a_list_a_file_lies_where_it_does_here(tmp_path):
 
 
 @pytest.mark.parametrize(
-    ("hosts", "options", "said"),
+    ("hosts", "options", "message"),
     [
         ("", (), "expected the name of a host on each line, once each, found nothing"),
         ("a\na\n", (), "found 'a'"),
@@ -301,16 +301,16 @@ def test_on_hosts_of_a_list_a_file_lies_where_it_does_here(tmp_path):
         ("localhost\n", ("--workers", "2"), "expected neither --workers nor a launcher"),
     ],
 )
-def test_what_is_wrong_with_a_list_of_hosts_is_told_before_anything_is_copied(tmp_path, hosts, options, said):
+def test_what_is_wrong_with_a_list_of_hosts_is_reported_before_anything_is_copied(tmp_path, hosts, options, message):
     (tmp_path / "given").write_bytes(b"given")
 
     code, report, err = to_hosts(tmp_path, hosts, "--out", str(tmp_path / "out"), *options)
 
-    assert code == 2 and report is None and said in err, err
+    assert code == 2 and report is None and message in err, err
     assert not (tmp_path / "out").exists()
 
 
-def test_a_file_that_is_not_there_is_told_before_any_host_is_asked(tmp_path):
+def test_a_file_that_is_not_there_is_reported_before_any_host_is_asked(tmp_path):
     code, report, err = to_hosts(tmp_path, "gone\n", "--out", str(tmp_path / "out"))
 
     assert (code, report) == (2, None)
@@ -436,7 +436,7 @@ def test_by_a_shared_file_a_receiver_that_is_killed_is_reported_and_resumes_wher
 
 
 @pytest.mark.exhaustive
-def test_a_receiver_that_stands_still_is_not_waited_for(tmp_path):
+def test_a_receiver_that_hangs_is_not_waited_for(tmp_path):
     code, report, err = killed_on_the_way(tmp_path, 2, "--strategy", "chain", by=signal.SIGSTOP)
     assert code == 1, err
     assert [row["state"] for row in report["files"]] == ["fetched", "fetched", "lost", "fetched"]
@@ -444,7 +444,7 @@ def test_a_receiver_that_stands_still_is_not_waited_for(tmp_path):
 
 
 @pytest.mark.exhaustive
-def test_without_the_root_all_say_so_and_keep_what_they_were_told_to_keep(tmp_path):
+def test_without_the_root_all_report_it_and_keep_partial_files(tmp_path):
     code, report, err = killed_on_the_way(tmp_path, 0, "--strategy", "chain", "--keep-partial")
     assert code != 0 and report is None
     assert err.count("rank 0, the root of the broadcast, is lost") == 3

@@ -81,10 +81,10 @@ def passed_on(comm: Any, send: str, value: np.ndarray, **options: Any) -> Any:
         return None
     if comm.rank % 2 == 0:
         getattr(comm, send)(value, (comm.rank + 1) % comm.world_size)
-    came = comm.recv((comm.rank - 1) % comm.world_size, **options)
+    received = comm.recv((comm.rank - 1) % comm.world_size, **options)
     if comm.rank % 2:
         getattr(comm, send)(value, (comm.rank + 1) % comm.world_size)
-    return came
+    return received
 
 
 def moves(comm: Any, every: list[np.ndarray]) -> list[tuple[Any, Any]]:

@@ -57,7 +57,7 @@ def killed(comm, name, folder, iteration, every=EVERY):
 
 
 @pytest.mark.parametrize(("name", "workers"), CASES)
-def test_a_fit_that_was_killed_goes_on_from_the_last_multiple_of_every(tmp_path, name, workers, job_of):
+def test_a_fit_that_was_killed_resumes_from_the_last_multiple_of_every(tmp_path, name, workers, job_of):
     fit, folder, job, iteration = FITS[name], tmp_path / "kept", job_of(workers), EARLY.get(name, 5)
     with pytest.raises(StopFit if workers == 1 else rp.RankFailed):
         job.run(killed, name, folder, iteration)
@@ -94,7 +94,7 @@ def test_a_fit_refuses_the_folder_of_another(tmp_path, name, other, says):
         other.set_params(checkpoint=tmp_path).fit(*FITS[name].data)
 
 
-def test_a_graph_of_other_edges_is_told(tmp_path):
+def test_a_graph_of_other_edges_is_reported(tmp_path):
     edges = np.array([[0, 1], [1, 2], [2, 3], [3, 0]])
     rp.BFS(source=0, checkpoint=tmp_path).fit(edges)
     with pytest.raises(rp.CheckpointError, match="the sum of the edges was"):
@@ -109,7 +109,7 @@ def test_fewer_iterations_than_were_kept_are_refused(tmp_path, job_of):
 
 
 @pytest.mark.parametrize("every", [0, -1, 1.5, True, "2"])
-def test_a_number_of_iterations_that_is_none_is_told(tmp_path, every):
+def test_a_number_of_iterations_that_is_none_is_reported(tmp_path, every):
     with pytest.raises(rp.InputError, match=r"every=.*: expected a whole number >= 1, or None"):
         fitted("bfs", checkpoint=tmp_path, every=every)
 

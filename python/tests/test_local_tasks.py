@@ -30,7 +30,7 @@ def test_results_come_in_the_order_of_the_parts(comm):
     assert comm.tasks(str, []) == []
 
 
-def test_whoever_is_free_takes_the_next_part(comm):
+def test_a_free_thread_takes_the_next_part(comm):
     others = threading.Semaphore(0)
 
     def first_is_long(part):

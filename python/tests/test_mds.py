@@ -47,7 +47,7 @@ def stress(D, X, weights=1.0):
     return (weights * (cdist(X, X) - D) ** 2).sum() / 2
 
 
-def centred(X):
+def centered(X):
     return X - X.mean(axis=0)
 
 
@@ -96,7 +96,7 @@ def test_steps_are_those_of_the_formula(world, workers):
         model = rp.MDS(2, init=start, max_iter=4, eps=0, weights=weights, engine=world(workers)).fit(D)
         expected = by_hand(D, start, 1.0 if weights is None else weights, 4)
 
-        np.testing.assert_allclose(centred(model.embedding_), centred(expected), atol=2e-5)
+        np.testing.assert_allclose(centered(model.embedding_), centered(expected), atol=2e-5)
         assert model.stress_ == pytest.approx(stress(D, expected, 1.0 if weights is None else weights), rel=1e-5)
         assert model.n_iter_ == 4 and not model.converged_
 
@@ -304,7 +304,7 @@ def test_new_points_in_files_are_shared_by_all_workers(world, tmp_path):
 
 @everywhere
 @pytest.mark.parametrize("parameters", [{}, ANNEALED, *exhaustively({"n_init": 2}, {"weights": W})])
-def test_a_fit_goes_on_from_its_checkpoint_to_the_same_bits(world, tmp_path, monkeypatch, workers, parameters):
+def test_a_fit_resumes_from_its_checkpoint_to_the_same_bits(world, tmp_path, monkeypatch, workers, parameters):
     monkeypatch.setattr(fit_checkpoint, "PERIOD_S", 0.0)
     model = rp.MDS(2, random_state=0, max_iter=12, **parameters)
     expected = model.fit(D)
@@ -430,14 +430,14 @@ def test_ranks_that_are_there_already_fit(world, workers):
         assert found.tobytes() == expected.tobytes()
 
 
-def test_iterations_are_told_and_reported(world):
+def test_iterations_are_reported_and_reported(world):
     events: list[dict] = []
     model = rp.MDS(2, random_state=0, engine=world(2), on_iteration=events.append).fit(D)
 
     assert [event["iteration"] for event in events] == list(range(1, model.n_iter_ + 1))
-    told = [event["stress"] for event in events]
-    assert told == sorted(told, reverse=True) and told[-1] == model.stress_
-    assert [each.measures["stress"] for each in model.report_.iterations] == told
+    reported = [event["stress"] for event in events]
+    assert reported == sorted(reported, reverse=True) and reported[-1] == model.stress_
+    assert [each.measures["stress"] for each in model.report_.iterations] == reported
     assert all(len(each.compute_s) == 2 for each in model.report_.iterations)
     assert model.converged_ and model.report_.row_count == 70
 

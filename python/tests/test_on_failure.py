@@ -12,8 +12,8 @@ from functools import partial
 import numpy as np
 import pytest
 import ripieno as rp
+from injected_faults import strike_once
 from stand_in_engine import StandIn
-from strikes import strike_once
 from watching import comes_true, gone_within, open_descriptors
 
 # Far more than a busy machine needs, and less than all other timeouts.
@@ -63,7 +63,7 @@ def test_a_program_begins_again_without_the_dead_or_with_others_for_them(tmp_pat
 
 @pytest.mark.parametrize("victim", range(3))
 @pytest.mark.parametrize("policy", POLICIES)
-def test_a_rank_that_stands_still_is_ended_and_done_without(tmp_path, policy, victim):
+def test_a_rank_that_hangs_is_ended_and_done_without(tmp_path, policy, victim):
     with rp.launch(workers=3, threads=1, on_failure=policy, heartbeat_timeout_s=2.0) as job:
         table, pid = job.broadcast(np.arange(10) * 10), job.pids[victim]
         started = time.monotonic()
@@ -279,7 +279,7 @@ def test_policies_that_there_are_not_are_named(options, sentence):
 
 
 @pytest.mark.parametrize("policy", POLICIES)
-def test_an_engine_starts_all_ranks_anew(tmp_path, policy):
+def test_an_engine_starts_all_ranks_again(tmp_path, policy):
     left = 2 if policy == "shrink" else 3
     with StandIn().launch(3, on_failure=policy) as job:
         table = job.broadcast(np.arange(10) * 10)

@@ -153,7 +153,7 @@ def test_the_example_is_true():
     assert doctest.testmod(sys.modules[PageRank.__module__]).failed == 0
 
 
-def test_progress_and_times_are_told_for_every_iteration():
+def test_progress_and_times_are_reported_for_every_iteration():
     events = []
     model = PageRank(workers=2, threads=1, on_iteration=events.append).fit(nx.karate_club_graph())
     assert [event["iteration"] for event in events] == list(range(1, model.n_iter_ + 1))
@@ -269,12 +269,12 @@ def test_the_command_calls_parameters_by_its_options(tmp_path, capsys, monkeypat
     third = tmp_path / "tol" / "third.csv"
     third.write_text("0,1,2\n1,2,2\n1,0,3\n")
     assert main(["pagerank", str(third)]) == 2
-    assert f"{third} has" in (told := capsys.readouterr().err) and "weighted=True" in told
+    assert f"{third} has" in (output := capsys.readouterr().err) and "weighted=True" in output
     assert main(["pagerank", str(third), "--weighted", "--undirected"]) == 2
     assert "with directed=False expected equal weights" in capsys.readouterr().err
     assert main(["pagerank", str(third), "--weighted", "--max-iter", "1"]) == 0
-    assert "after max_iter=1 iterations" in (told := capsys.readouterr().err)
-    assert "a higher tol" in told
+    assert "after max_iter=1 iterations" in (output := capsys.readouterr().err)
+    assert "a higher tol" in output
 
 
 def test_ranks_of_a_launcher_do_the_work_together(slash, tmp_path):

@@ -148,7 +148,7 @@ def test_every_type_of_numbers_gives_the_weights_of_float64(world):
         np.testing.assert_allclose(rp.LinearRegression(engine=world(2)).fit(rows, y).coef_, [1, 2, 3], rtol=1e-10)
 
 
-def test_stages_are_told_and_reported(world):
+def test_stages_are_reported_and_reported(world):
     events: list[dict] = []
     model = rp.Ridge(engine=world(2), on_iteration=events.append).fit(X, Y)
 

@@ -332,8 +332,8 @@ def test_what_a_rank_starts_does_not_inherit_the_token(tmp_path):
 
     done = run("-n", 2, path, RIPIENO_SECRET="what it is made of")
 
-    said = [f"[rank {rank}] 2 2 False False True" for rank in range(2)]
-    assert sorted(done.stdout.splitlines()) == said, done.stderr
+    output = [f"[rank {rank}] 2 2 False False True" for rank in range(2)]
+    assert sorted(done.stdout.splitlines()) == output, done.stderr
 
 
 def test_an_uncaught_exception_is_told_to_the_other_ranks(script, tmp_path):
@@ -421,8 +421,8 @@ def test_ctrl_c_ends_a_rank_that_waits_for_others_to_come():
         # Once its port answers, it waits for the other rank.
         assert comes_true(lambda: not socket.socket().connect_ex(("127.0.0.1", port)), within_s=20)
         rank.send_signal(signal.SIGINT)
-        _, told = rank.communicate(timeout=PATIENCE_S)
-    assert "KeyboardInterrupt" in told
+        _, output = rank.communicate(timeout=PATIENCE_S)
+    assert "KeyboardInterrupt" in output
     assert rank.returncode == -signal.SIGINT
 
 

@@ -107,8 +107,8 @@ def test_the_command_maps_fasta(tmp_path, monkeypatch, capsys):
 
     expected = rp.MDS(metric="normalized-levenshtein", random_state=0, max_iter=5).fit(SEQUENCES)
     np.testing.assert_array_equal(np.load("result/embedding.npy"), expected.embedding_)
-    told = json.loads((tmp_path / "result/model.json").read_text())
-    assert ([Path(name).name for name in told["inputs"]], told["row_count"]) == (["a.fasta.gz", "b.fasta"], 23)
+    report = json.loads((tmp_path / "result/model.json").read_text())
+    assert ([Path(name).name for name in report["inputs"]], report["row_count"]) == (["a.fasta.gz", "b.fasta"], 23)
     assert main(["mds", "none.fasta", "--metric", "levenshtein", "--overwrite"]) == 2
     assert "none.fasta does not exist" in capsys.readouterr().err
 

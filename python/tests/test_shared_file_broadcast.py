@@ -89,7 +89,7 @@ def test_a_copy_that_is_wrong_or_gone_is_passed_over_and_named_where_none_is_rig
     assert list(tmp_path.glob("*/*")) == []
 
 
-def test_a_disk_that_is_full_is_told_and_nothing_stays(tmp_path):
+def test_a_disk_that_is_full_is_reported_and_nothing_stays(tmp_path):
     script = """
 import resource, signal, sys
 import numpy as np

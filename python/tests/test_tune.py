@@ -110,10 +110,10 @@ def tune_and_explain(comm, cache):
 
 def test_every_rank_has_the_same_costs_and_explains_with_them(cache):
     with rp.launch(workers=3, threads=1) as job:
-        told = job.run(tune_and_explain, str(cache))
-    (before, found, after, of_part), *others = told
+        text = job.run(tune_and_explain, str(cache))
+    (before, found, after, of_part), *others = text
 
-    assert all(other[1:] == told[0][1:] for other in others)
+    assert all(other[1:] == text[0][1:] for other in others)
     assert "measured or usual" in before
     assert after == of_part == found.source
     assert found.memory is not None and found.cable is None and found.uplink is None
@@ -138,14 +138,14 @@ def test_time_to_measure_is_positive(threads):
 
 def test_the_command_writes_a_file_that_others_count_with(tmp_path):
     target = tmp_path / "costs.json"
-    told = CliRunner().invoke(tune_command, ["--workers", "2", "--budget", "0.05", "--out", str(target)])
+    output = CliRunner().invoke(tune_command, ["--workers", "2", "--budget", "0.05", "--out", str(target)])
 
-    assert told.exit_code == 0, told.output
-    assert "memory of a node" in told.output
+    assert output.exit_code == 0, output.output
+    assert "memory of a node" in output.output
     assert link_costs.read(target).memory is not None
 
 
-def test_a_file_of_costs_stands_for_defaults_and_not_for_what_is_told(tmp_path, capsys):
+def test_a_file_of_costs_replaces_defaults_but_not_options(tmp_path, capsys):
     target = tmp_path / "costs.json"
     costs = costs_of_two_racks()
     link_costs.write(costs, target)

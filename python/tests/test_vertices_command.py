@@ -61,15 +61,15 @@ def test_the_diameter_is_printed_and_its_pairs_are_written(edges, tmp_path, caps
 @pytest.mark.parametrize(
     "words", [["components"], ["bfs", "--source", "5"], ["diameter"], ["pagerank", "--top", "0"]], ids=" ".join
 )
-def test_a_fit_goes_on_from_what_a_folder_has(edges, tmp_path, capsys, words):
+def test_a_fit_resumes_from_what_a_folder_has(edges, tmp_path, capsys, words):
     edges.write_text("3 5\n5 8\n8 13\n20 21\n21 20\n")
     command = [*words, str(edges), "--checkpoint", str(tmp_path / "kept"), "--overwrite", "--out"]
-    told = []
+    events = []
     for turn, workers in enumerate("112"):
         assert main([*command, str(tmp_path / f"{turn}.csv"), "-n", workers]) == 0
-        told.append("it resumed after step" in capsys.readouterr().err)
+        events.append("it resumed after step" in capsys.readouterr().err)
 
-    assert told == [False, True, True]
+    assert events == [False, True, True]
     first, *others = (pyarrow.csv.read_csv(tmp_path / f"{turn}.csv").to_pydict() for turn in range(3))
     for other in others:
         assert other.keys() == first.keys()
@@ -86,11 +86,11 @@ def test_a_fit_goes_on_from_what_a_folder_has(edges, tmp_path, capsys, words):
         (["components", "nowhere.txt"], "nowhere.txt"),
     ],
 )
-def test_what_is_wrong_is_told_in_a_sentence(edges, capsys, words, says):
+def test_what_is_wrong_is_reported_in_a_sentence(edges, capsys, words, says):
     assert main([str(edges) if word == "EDGES" else word for word in words]) == 2
 
-    told = capsys.readouterr().err
-    assert told.startswith("ripieno: ") and says in told
+    output = capsys.readouterr().err
+    assert output.startswith("ripieno: ") and says in output
 
 
 def test_ranks_of_a_launcher_do_the_work_together(edges, tmp_path, capfd):

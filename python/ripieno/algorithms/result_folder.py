@@ -50,10 +50,10 @@ class ResultFolder:
         """
         path = os.fspath(folder)
         name = f"{path}/model.json"
-        told = _read(name, json.load)
-        if not isinstance(told, dict):
+        report = _read(name, json.load)
+        if not isinstance(report, dict):
             raise InputError(f"{name} is damaged: expected an object")
-        return cls(path, told)
+        return cls(path, report)
 
     @property
     def algorithm(self) -> str:

@@ -12,7 +12,7 @@ from sklearn.utils import check_random_state
 
 from ripieno._checks import check_count
 from ripieno._types import OnFailure, Rows
-from ripieno.algorithms.fit_checkpoint import Keeping
+from ripieno.algorithms.fit_checkpoint import CheckpointOptions
 from ripieno.algorithms.reported import Measured, RankFacts
 from ripieno.errors import InputError
 from ripieno.files.sources import absolute
@@ -159,12 +159,12 @@ class IterativeEstimator(WorkerEstimator):
         self.checkpoint = checkpoint
         self.every = every
 
-    def _keeping(self) -> Keeping:
+    def _checkpoint_options(self) -> CheckpointOptions:
         """Return the checkpoint settings for the workers; raise InputError if they are invalid."""
         if self.every is not None:
             check_count("every", self.every, "expected a whole number >= 1, or None")
         folder = None if self.checkpoint is None else absolute(self.checkpoint)
-        return Keeping(folder, None if self.every is None else int(self.every))
+        return CheckpointOptions(folder, None if self.every is None else int(self.every))
 
 
 class ObservedEstimator(WorkerEstimator):

@@ -129,12 +129,12 @@ def als_command(
     with progress, traced(trace):
         model.fit(source)
         error = None if test is None else -model.score(test)
-    told = _told(model, error)
-    written = write_model(out, names, model, {name: getattr(model, f"{name}_") for name in ARRAYS}, source, told)
-    say_end(console, written, model.report_, told, _result(model, error))
+    printed = _fit_output(model, error)
+    written = write_model(out, names, model, {name: getattr(model, f"{name}_") for name in ARRAYS}, source, printed)
+    say_end(console, written, model.report_, printed, _result(model, error))
 
 
-def _told(model: ALS, error: float | None) -> FitOutput:
+def _fit_output(model: ALS, error: float | None) -> FitOutput:
     of_test = "percentile_rank" if model.implicit else "rmse"
     return FitOutput(
         algorithm="als",

@@ -1,4 +1,4 @@
-"""Options of the commands that use a modelled cluster."""
+"""Options of the commands that use a modeled cluster."""
 
 from __future__ import annotations
 
@@ -134,7 +134,7 @@ def cluster_of(
         nodes = len(in_file) if in_file is not None else ranks
     if nodes is None and measured is None:
         raise InputError("expected --nodes or --ranks, or a file of racks or of costs")
-    told = {
+    described = {
         "rate_bits_per_s": bits_per_s("--rate", rate),
         "uplink_bits_per_s": None if uplink is None else bits_per_s("--uplink", uplink),
         "core_bits_per_s": None if core is None else bits_per_s("--core", core, most=10**15),
@@ -146,13 +146,13 @@ def cluster_of(
         **more,
     }
     if measured is None:
-        return Cluster(**_places(nodes, ranks, racks, in_file), **told)
+        return Cluster(**_places(nodes, ranks, racks, in_file), **described)
     # Measured costs replace the defaults of options.
-    given = {name: value for name, value in told.items() if name not in _MEASURED or _is_told(_MEASURED[name])}
+    given = {name: value for name, value in described.items() if name not in _MEASURED or _is_given(_MEASURED[name])}
     if "alpha_s" in given:
         given["uplink_alpha_s"] = None
     if nodes is None:
-        if _is_told("racks"):
+        if _is_given("racks"):
             raise InputError(f"racks={racks}: expected --nodes, too: {costs_file} has racks of its own")
         return replace(measured, **given)
     return replace(measured, node_of_rank=None, **_places(nodes, ranks, racks, in_file), **given)
@@ -174,7 +174,7 @@ def costs_of(costs_file: Path | None, **_: Any) -> str:
     return "as told" if costs_file is None else f"{link_costs.read(costs_file).source}, unless told"
 
 
-def _is_told(option: str) -> bool:
+def _is_given(option: str) -> bool:
     return click.get_current_context().get_parameter_source(option) is not ParameterSource.DEFAULT
 
 

@@ -97,7 +97,7 @@ def _collective_command(collective: str) -> click.Command:
     ) -> None:
         """Price every algorithm of a collective, and print the fastest with the reason.
 
-        Each is simulated on the modelled cluster. Its formula on equal links stands beside it: the time of messages
+        Each is simulated on the modeled cluster. Its formula on equal links stands beside it: the time of messages
         (alpha), of bytes (beta) and of combining (gamma).
 
         \b
@@ -275,7 +275,7 @@ def _curve(features: int, density: float | None, alpha: float | None, densities:
 
 def _packets(name: str | None, least: float | None, rate: str) -> Any:
     from ripieno._native import PacketCurve
-    from ripieno.lab.blueprint import bits_per_s
+    from ripieno.lab.cluster_spec import bits_per_s
     from ripieno.sparse import packets
 
     match name:

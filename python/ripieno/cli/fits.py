@@ -16,7 +16,7 @@ from sklearn.base import BaseEstimator
 from ripieno import log
 from ripieno._types import OnFailure
 from ripieno._version import __version__
-from ripieno.algorithms.journal import FitReport, RunReport
+from ripieno.algorithms.iteration_log import FitReport, RunReport
 from ripieno.algorithms.reported import PlainReport
 from ripieno.cli.command_line import command_line
 from ripieno.cli.options import (

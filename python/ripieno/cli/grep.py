@@ -63,7 +63,7 @@ def grep_command(
     comm = communicator(workers, threads, None)
     files = found(list(inputs))
     printer = _Printer(files, counting)
-    arguments = ([file.path for file in files], query, None if counting else _Labelled(len(files) > 1, numbered))
+    arguments = ([file.path for file in files], query, None if counting else _Labeled(len(files) > 1, numbered))
     if comm is not None:
         _search(comm, *arguments, emit=printer.on_event)
         matches = comm.broadcast(printer.match_count)
@@ -90,7 +90,7 @@ def _search(
                 (emit or comm.emit)({"event": "found", "path": split.path, "count": count, "printed": printed})
 
 
-class _Labelled:
+class _Labeled:
     """Formats the matches of a split as they are printed."""
 
     def __init__(self, with_path: bool, numbered: bool) -> None:

@@ -13,7 +13,7 @@ from typing import Any
 import click
 
 from ripieno.lab import Lab, kernel, registry
-from ripieno.lab.blueprint import HOSTS_PER_RACK_MAX, RACKS_MAX
+from ripieno.lab.cluster_spec import HOSTS_PER_RACK_MAX, RACKS_MAX
 
 # All words after the first word of the command belong to the command, options included.
 _ENDS_WITH_COMMAND = {"allow_interspersed_args": False}
@@ -72,10 +72,10 @@ def up_command(racks: int, hosts: int, rate: str, uplink: str | None, name: str)
     lab.up()
     took_s = time.monotonic() - begin
     first, last = lab.hosts[0].name, lab.hosts[-1].name
-    uplinks = "" if racks == 1 else f", uplinks {lab.blueprint.uplink_bits_per_s / 1e6:g} Mbit/s"
+    uplinks = "" if racks == 1 else f", uplinks {lab.spec.uplink_bits_per_s / 1e6:g} Mbit/s"
     click.echo(
         f"{name}: {racks} x {hosts} hosts, {first} to {last}, cables "
-        f"{lab.blueprint.rate_bits_per_s / 1e6:g} Mbit/s{uplinks}; up in {took_s:.1f} s"
+        f"{lab.spec.rate_bits_per_s / 1e6:g} Mbit/s{uplinks}; up in {took_s:.1f} s"
     )
 
 
@@ -163,7 +163,7 @@ def exec_command(name: str, host: str, command: tuple[str, ...]) -> None:
 def hosts_command(name: str, as_json: bool) -> None:
     """List the hosts: name, address, rack, and the pulled cables on the way to each."""
     lab = Lab.named(name)
-    silent, racks = lab.silent(), lab.blueprint.rack_names
+    silent, racks = lab.silent(), lab.spec.rack_names
     pulled = {host.name: [cable for cable in (host.name, racks[host.rack]) if cable in silent] for host in lab.hosts}
     if as_json:
         click.echo(json.dumps([{**asdict(host), "pulled": pulled[host.name]} for host in lab.hosts], indent=2))

@@ -10,8 +10,8 @@ from rich.console import Console
 
 from ripieno._types import OnFailure
 from ripieno.algorithms import FruchtermanReingold
-from ripieno.algorithms.springs.estimator import APPROXIMATIONS
-from ripieno.algorithms.springs.program import EXACT, EXACT_LIMIT
+from ripieno.algorithms.fruchterman_reingold.estimator import APPROXIMATIONS
+from ripieno.algorithms.fruchterman_reingold.program import EXACT, EXACT_LIMIT
 from ripieno.cli.fits import (
     FitOutput,
     check_folder,
@@ -112,18 +112,18 @@ def layout_command(
     )
     with progress, traced(trace):
         model.fit(graph)
-    told = _told(model, graph)
+    printed = _fit_output(model, graph)
     written = write_model(
-        out, names, model, {name: getattr(model, f"{name}_") for name in ARRAYS}, list(graph.names), told
+        out, names, model, {name: getattr(model, f"{name}_") for name in ARRAYS}, list(graph.names), printed
     )
-    say_end(console, written, model.report_, told, f"{model.n_iter_} iterations, {_pushes(model)}")
+    say_end(console, written, model.report_, printed, f"{model.n_iter_} iterations, {_pushes(model)}")
 
 
 def _pushes(model: FruchtermanReingold) -> str:
     return "all pairs" if model.approximation_ == EXACT else f"Barnes-Hut with theta {model.theta:g}"
 
 
-def _told(model: FruchtermanReingold, graph: Graph) -> FitOutput:
+def _fit_output(model: FruchtermanReingold, graph: Graph) -> FitOutput:
     return FitOutput(
         algorithm="layout",
         title="Layout",
@@ -152,12 +152,12 @@ def _page(model: FruchtermanReingold, graph: Graph) -> tuple[dict[str, str], lis
 def _drawn(model: FruchtermanReingold, graph: Graph) -> Charted:
     positions = model.positions_
     if positions.shape[1] >= 3:
-        told = (
+        text = (
             f"At most {scatter.POINT_LIMIT:,} vertices, by three dimensions. They turn, and stop "
             "under the mouse pointer."
         )
-        return Charted("The graph", told, scatter.turning_chart("vertices", positions))
+        return Charted("The graph", text, scatter.turning_chart("vertices", positions))
     edges = graph.read_share(0, 1)
     ends = np.searchsorted(model.vertices_, np.stack([edges.sources, edges.targets], axis=1))
-    told = f"Vertices and, of the edges, at most {scatter.EDGE_LIMIT:,}."
-    return Charted("The graph", told, scatter.graph_chart("graph", positions, ends))
+    text = f"Vertices and, of the edges, at most {scatter.EDGE_LIMIT:,}."
+    return Charted("The graph", text, scatter.graph_chart("graph", positions, ends))

@@ -95,7 +95,7 @@ def logistic_command(
     with progress, traced(trace):
         model.fit(source, y)
         share = model.score(source, y)
-    told = FitOutput(
+    described = FitOutput(
         algorithm="logistic",
         title="Logistic regression",
         what="iteration",
@@ -110,9 +110,9 @@ def logistic_command(
         page=lambda: _page(model, share),
     )
     arrays = {name: getattr(model, f"{name}_") for name in ARRAYS}
-    written = write_model(out, names, model, arrays, source, told)
+    written = write_model(out, names, model, arrays, source, described)
     result = f"{share:.2%} correct after {model.n_iter_} iterations, objective {model.objective_:.8g}"
-    say_end(console, written, model.report_, told, result)
+    say_end(console, written, model.report_, described, result)
 
 
 def _page(model: LogisticRegression, share: float) -> tuple[dict[str, str], list[Charted]]:

@@ -128,13 +128,13 @@ def mds_command(
         arrays = {EMBEDDING: model.embedding_}
         if interpolate is not None:
             arrays[INTERPOLATED] = model.interpolate(interpolate)
-    told = _told(model)
-    written = write_model(out, names, model, arrays, source.names, told)
+    printed = _fit_output(model)
+    written = write_model(out, names, model, arrays, source.names, printed)
     found = f"stress {model.stress_:.8g}, normalized {model.normalized_stress_:.5g}, after {model.n_iter_} iterations"
-    say_end(console, written, model.report_, told, found)
+    say_end(console, written, model.report_, printed, found)
 
 
-def _told(model: MDS) -> FitOutput:
+def _fit_output(model: MDS) -> FitOutput:
     return FitOutput(
         algorithm="mds",
         title="Multidimensional scaling",

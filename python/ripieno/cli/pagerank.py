@@ -110,10 +110,10 @@ def _write(model: PageRank, out: ResultPath, report: Path | None) -> None:
     write_table({"vertex": model.vertices_, "rank": model.ranks_}, out)
     if report is not None:
         with log.warn_on_failure("ripieno.report", str(report)), new_file(report) as part:
-            part.write_text(json.dumps(_told(model), indent=2) + "\n")
+            part.write_text(json.dumps(_report_content(model), indent=2) + "\n")
 
 
-def _told(model: PageRank) -> dict[str, Any]:
+def _report_content(model: PageRank) -> dict[str, Any]:
     """Return the report without its texts."""
     return {name: value for name, value in asdict(model.report_).items() if name != "about"}
 

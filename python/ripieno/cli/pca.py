@@ -98,7 +98,7 @@ def pca_command(
     if project:
         arrays[PROJECTED] = model.transform(source)
     share = float(model.explained_variance_ratio_.sum())
-    told = FitOutput(
+    described = FitOutput(
         algorithm="pca",
         title="Principal components",
         what="stage",
@@ -112,8 +112,10 @@ def pca_command(
         page=lambda: _page(model, share),
     )
     files = inputs if isinstance(source, list) else source.names
-    written = write_model(out, names, model, arrays, files, told)
-    say_end(console, written, model.report_, told, f"{model.n_components_} components with {share:.2%} of the variance")
+    written = write_model(out, names, model, arrays, files, described)
+    say_end(
+        console, written, model.report_, described, f"{model.n_components_} components with {share:.2%} of the variance"
+    )
 
 
 def _page(model: PCA, share: float) -> tuple[dict[str, str], list[Charted]]:

@@ -54,8 +54,8 @@ def reproduce_command(name: str, as_json: bool, out: Path | None, overwrite: boo
         click.echo(out)
     else:
         found = [papers.reproduce(each) for each in (papers.REPRODUCTIONS if name == "all" else [name])]
-        told = [each.as_json() for each in found]
-        text = json.dumps(told if name == "all" else told[0], indent=2)
+        report = [each.as_json() for each in found]
+        text = json.dumps(report if name == "all" else report[0], indent=2)
         click.echo(text if as_json else "\n\n".join(str(each) for each in found))
 
 

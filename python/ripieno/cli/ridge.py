@@ -79,7 +79,7 @@ def ridge_command(
     with progress, traced(trace):
         model.fit(source, y)
         share = model.score(source, y)
-    told = FitOutput(
+    text = FitOutput(
         algorithm="ridge",
         title="Linear regression",
         what="stage",
@@ -92,5 +92,5 @@ def ridge_command(
         page=lambda: ({"R² on these rows": f"{share:.4f}"}, []),
     )
     arrays = {"coef": model.coef_, "intercept": np.asarray(model.intercept_)}
-    written = write_model(out, names, model, arrays, source.names, told)
-    say_end(console, written, model.report_, told, f"R² {share:.4f}")
+    written = write_model(out, names, model, arrays, source.names, text)
+    say_end(console, written, model.report_, text, f"R² {share:.4f}")

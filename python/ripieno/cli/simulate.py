@@ -1,4 +1,4 @@
-"""The command `ripieno simulate`: the predicted time of a collective on a modelled cluster."""
+"""The command `ripieno simulate`: the predicted time of a collective on a modeled cluster."""
 
 from __future__ import annotations
 
@@ -112,7 +112,7 @@ def simulate_command(
     overwrite: bool,
     **words: Any,
 ) -> None:
-    """Simulate a collective on a modelled cluster: its time, the bytes by kind of link, and the busiest wire.
+    """Simulate a collective on a modeled cluster: its time, the bytes by kind of link, and the busiest wire.
 
     The plans are the same that ranks run. Messages that meet on a cable, an uplink or the core switch share it fairly.
     `ripieno simulate kmeans` simulates an iteration of K-means, `ripieno simulate --trace` a recorded job; see their
@@ -218,7 +218,7 @@ def kmeans_command(
     as_json: bool,
     **words: Any,
 ) -> None:
-    """Simulate an iteration of K-means on a modelled cluster, stage by stage.
+    """Simulate an iteration of K-means on a modeled cluster, stage by stage.
 
     A pair of a point and a cluster counts 2 x dim operations. One allreduce of sums and weights ends an iteration; the
     first centroids are broadcast once. Divided centroids are gathered in each iteration, and their sums are scattered.
@@ -262,7 +262,7 @@ def kmeans_command(
 @cluster_options
 @click.option("--json", "as_json", is_flag=True, help="Print everything as JSON.")
 def trace_command(trace: Path, compute: float, as_recorded: bool, as_json: bool, **words: Any) -> None:
-    """Simulate the collectives of a recorded job on a modelled cluster.
+    """Simulate the collectives of a recorded job on a modeled cluster.
 
     Vectors keep their bytes, as do a rank's block of an allgather, gather or scatter, and the bytes that a rank sends
     in an alltoall. Calls of some ranks only, messages and sparse reductions keep their recorded times.

@@ -135,7 +135,7 @@ def _plan(path: Path, workers: int | None, hosts: tuple[str, ...], verify: bool)
         _verify(parts)
     hosts = hosts or tuple(dict.fromkeys(host for part in parts for host in part.hosts)) or (socket.gethostname(),)
     count = workers or len(hosts)
-    # As launchers do, place neighbouring ranks on one host.
+    # As launchers do, place neighboring ranks on one host.
     return str(assign(parts, [hosts[rank * len(hosts) // count] for rank in range(count)]))
 
 

@@ -245,10 +245,10 @@ class SharedFileVariable(BroadcastVariable[T]):
 
     def delivery(self) -> Delivery | None:
         native, lost = self._held(), set(self._held().lost())
-        told = set(native.told())
-        if not self._is_root or not told | lost >= self._others:
+        described = set(native.told())
+        if not self._is_root or not described | lost >= self._others:
             return None
-        return Delivery(sorted(told), sorted(lost - told), [])
+        return Delivery(sorted(described), sorted(lost - described), [])
 
     def release(self) -> None:
         if self._native is not None and self._is_root:

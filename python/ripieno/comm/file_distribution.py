@@ -635,20 +635,20 @@ class _Giving:
         variable, now = self._variables[at], time.monotonic()
         self._landings[at].advance(0)
         self._rows[self._own, at] = self._landings[at].row
-        told, lost = variable.told(), set(variable.lost())
+        described, lost = variable.told(), set(variable.lost())
         report = variable.delivery()
         lost.update(() if report is None else report["lost"])
         for (rank, of), row in self._rows.items():
             if of != at or rank == self._own:
                 continue
-            words, heard = self._heard.get((rank, at), (b"", self._began))
-            if told.get(rank, words) != words:
-                words, heard = told[rank], now
-                self._heard[rank, at] = (words, heard)
+            words, received = self._heard.get((rank, at), (b"", self._began))
+            if described.get(rank, words) != words:
+                words, received = described[rank], now
+                self._heard[rank, at] = (words, received)
                 row = self._rows[rank, at] = HostFile(*json.loads(words))
             if row.state in OVER:
                 continue
             if rank in lost:
                 self._rows[rank, at] = row._replace(state=LOST, error="its process has ended, or cannot be reached")
-            elif now > heard + SILENT_S:
+            elif now > received + SILENT_S:
                 self._rows[rank, at] = row._replace(state=LOST, error=f"it has sent nothing for {SILENT_S:g} s")

@@ -25,7 +25,7 @@ from typing import Any, ClassVar, cast
 from ripieno.dashboard import metrics
 from ripieno.dashboard.board import Board
 from ripieno.dashboard.picture import picture
-from ripieno.dashboard.state import Teller
+from ripieno.dashboard.state import BoardUpdates
 
 #: Interval between two updates of a page.
 PERIOD_S = 1.0
@@ -185,10 +185,10 @@ class DashboardServer:
         """Send the state repeatedly until the server is closed."""
         self._listener_count += 1
         try:
-            teller, is_over = Teller(self.board), False
+            updates, is_over = BoardUpdates(self.board), False
             while not is_over:
                 is_over = self._over.is_set()
-                writer.write(f"data: {_json(teller.told())}\n\n".encode())
+                writer.write(f"data: {_json(updates.as_json())}\n\n".encode())
                 async with asyncio.timeout(PATIENCE_S):
                     await writer.drain()
                 with suppress(TimeoutError):
@@ -250,7 +250,7 @@ class _Request(BaseHTTPRequestHandler):
     do_HEAD = do_GET
 
     def _state(self) -> None:
-        self._answer(_json(Teller(self.server.board).told()), "application/json")
+        self._answer(_json(BoardUpdates(self.server.board).as_json()), "application/json")
 
     def _metrics(self) -> None:
         self._answer(metrics.text_of(self.server.board), metrics.CONTENT_TYPE)

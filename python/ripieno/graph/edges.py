@@ -178,10 +178,10 @@ class Dealer:
 
     def back(self, answers: NDArray[Any]) -> NDArray[Any]:
         """Return answers for the received entries to their senders, in the senders' order."""
-        came = np.empty(len(self._order), answers.dtype)
-        self._alltoall(answers, came, self.out_counts, self.counts)
-        given = np.empty_like(came)
-        given[self._order] = came
+        arrived = np.empty(len(self._order), answers.dtype)
+        self._alltoall(answers, arrived, self.out_counts, self.counts)
+        given = np.empty_like(arrived)
+        given[self._order] = arrived
         return given
 
     def _alltoall(

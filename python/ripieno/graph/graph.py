@@ -17,10 +17,10 @@ from ripieno.errors import InputError
 from ripieno.files.sources import EmptyFile, PathLike, expand, is_url, names_text, size_bytes, suffix, with_rows
 from ripieno.graph.edge_files import EdgeFile
 from ripieno.graph.edges import Edges, settled_directions
-from ripieno.graph.homes import Home
 from ripieno.graph.layout import End
 from ripieno.graph.matrix_market import MatrixMarketEdges
 from ripieno.graph.memory import EdgesInMemory, checked, in_memory
+from ripieno.graph.owners import Home
 from ripieno.graph.partitioned import PartitionedGraph
 from ripieno.graph.tables import NpyEdges, NpzEdges, ParquetEdges
 from ripieno.graph.text import CsvEdges, TextEdges
@@ -141,8 +141,8 @@ class Graph:
         self.source: Files | EdgesInMemory = (
             _open_files(source, weighted, format) if is_path_like(source) else in_memory(source, weighted)
         )
-        said = self.source.directed
-        self.directed: bool = directed if directed is not None else said if said is not None else True
+        output = self.source.directed
+        self.directed: bool = directed if directed is not None else output if output is not None else True
         self.weighted: bool = self.source.weighted
         has = self.source.vertex_count
         if has is not None and vertex_count is not None and vertex_count < has:

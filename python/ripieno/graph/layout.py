@@ -12,7 +12,7 @@ import ripieno._native as _native
 from ripieno.comm.agreement import agreement
 from ripieno.errors import InputError
 from ripieno.graph.edges import Dealer, Edges
-from ripieno.graph.homes import Home, VertexOwners
+from ripieno.graph.owners import Home, VertexOwners
 from ripieno.kernels.lookup import places_of
 from ripieno.keyed.groups import offsets_of
 from ripieno.wire.operations import name_of

@@ -55,7 +55,7 @@ class Host:
 
 
 @dataclass(frozen=True)
-class Blueprint:
+class ClusterSpec:
     """The specification of a lab. `ripieno.lab.Lab` documents the parameters.
 
     Raises
@@ -133,7 +133,7 @@ class Blueprint:
         )
 
     def to_dict(self) -> dict[str, Any]:
-        """Return the fields for a file; `Blueprint(**blueprint.to_dict())` restores them."""
+        """Return the fields for a file; `ClusterSpec(**spec.to_dict())` restores them."""
         return asdict(self)
 
 

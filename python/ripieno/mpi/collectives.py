@@ -88,8 +88,8 @@ class MpiCollectiveCalls(MpiRank):
         if self.rank == root:
             self._comm.broadcast(line, root, out=line if line.flags.writeable else line.copy())
         else:
-            came = self._comm.broadcast(None, root, out=np.empty_like(line))
-            into.put(view, came.view(elements.dtype))
+            received = self._comm.broadcast(None, root, out=np.empty_like(line))
+            into.put(view, received.view(elements.dtype))
 
     def Gather(self, sendbuf: Any, recvbuf: Any, root: int = 0) -> None:
         """Gather the buffers of all ranks, possibly of different lengths, at the root."""
@@ -119,9 +119,9 @@ class MpiCollectiveCalls(MpiRank):
         parts = None
         if self.rank == root:
             parts = [native(block) for block in buffer_of(sendbuf, "Scatter").blocks(self.size)]
-        came = self._comm.scatter(parts, root)
+        received = self._comm.scatter(parts, root)
         if into is not None:
-            into.put(into.elements, came)
+            into.put(into.elements, received)
 
     Scatterv = Scatter
 

@@ -74,9 +74,9 @@ class MpiMessageCalls(MpiRank):
     ) -> Any:
         """Send an object, and receive another one."""
         leaving = self.isend(sendobj, dest, sendtag)
-        came = self.recv(None, source, recvtag, status)
+        received = self.recv(None, source, recvtag, status)
         leaving.wait()
-        return came
+        return received
 
     def probe(self, source: int = ANY_SOURCE, tag: int = ANY_TAG, status: Status | None = None) -> bool:
         """Return when a message is available, without receiving it."""

@@ -40,7 +40,7 @@ def _scatter(about: About) -> tuple[str, str] | None:
     )
     if about.rows is None or about.row_clusters is None:
         return words, scatter.scatter_chart("plane", about.points, sizes=about.sizes)
-    words += f" The small points are {len(about.rows)} of the rows, in the colour of their cluster."
+    words += f" The small points are {len(about.rows)} of the rows, in the color of their cluster."
     return words, scatter.scatter_chart("plane", about.points, sizes=about.sizes, rows=(about.rows, about.row_clusters))
 
 

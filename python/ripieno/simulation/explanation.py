@@ -56,11 +56,11 @@ class Explanation:
     Attributes
     ----------
     collective, nbytes, cluster
-        The call, and the modelled cluster.
+        The call, and the modeled cluster.
     chosen
         The algorithm that runs by default.
     segment_count
-        Number of segments of a vector: k in the formulae.
+        Number of segments of a vector: k in the formulas.
     candidates
         All algorithms.
     costs
@@ -143,14 +143,14 @@ def explain(
     root: int = 0,
     costs: str = "as told",
 ) -> Explanation:
-    """Price and play every algorithm of a collective on a modelled cluster.
+    """Price and play every algorithm of a collective on a modeled cluster.
 
     Parameters
     ----------
     collective
         "allreduce", "broadcast" and so on.
     cluster
-        The modelled cluster.
+        The modeled cluster.
     nbytes
         Bytes of the vector; of a rank's block for allgather, gather and scatter; sent by a rank for alltoall.
     order

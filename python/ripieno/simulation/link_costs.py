@@ -161,8 +161,8 @@ def place(hosts: Iterable[str]) -> Path:
 
 def cache() -> Path:
     """Return the directory of stored measurements: under XDG_CACHE_HOME, or ~/.cache."""
-    told = os.environ.get("XDG_CACHE_HOME", "")
-    folder = Path(told) if Path(told).is_absolute() else Path("~/.cache").expanduser()
+    described = os.environ.get("XDG_CACHE_HOME", "")
+    folder = Path(described) if Path(described).is_absolute() else Path("~/.cache").expanduser()
     return folder / "ripieno"
 
 

@@ -45,7 +45,7 @@ class StrategyExplanation:
     Attributes
     ----------
     nbytes, cluster
-        Length of the value, and the modelled cluster.
+        Length of the value, and the modeled cluster.
     strategies
         Times of all strategies.
     """
@@ -102,12 +102,12 @@ class StrategyExplanation:
 
 
 def explain_strategies(cluster: Cluster, *, nbytes: int, root: int = 0) -> StrategyExplanation:
-    """Play every strategy of a broadcast variable on a modelled cluster, with equal receivers and with a slow one.
+    """Play every strategy of a broadcast variable on a modeled cluster, with equal receivers and with a slow one.
 
     Parameters
     ----------
     cluster
-        The modelled cluster, with one rank per node.
+        The modeled cluster, with one rank per node.
     nbytes
         Bytes of the value, at least 1.
     root

@@ -28,7 +28,7 @@ from ripieno.algorithms.als.table import (
     opened,
     places_of,
 )
-from ripieno.algorithms.journal import RunReport
+from ripieno.algorithms.iteration_log import RunReport
 from ripieno.algorithms.own_rows import agreed, opening
 from ripieno.algorithms.reported import report_warning, reported
 from ripieno.algorithms.worker_estimator import IterativeEstimator, ObservedEstimator
@@ -56,7 +56,7 @@ class ALSReport(RunReport):
     rating_count
         Number of ratings.
     ways
-        How the factors of items and of users travelled.
+        How the factors of items and of users traveled.
     """
 
     rating_count: int = 0
@@ -129,7 +129,7 @@ class ALS(IterativeEstimator, ObservedEstimator):
     resumed_from_ : int or None
         Number of completed iterations at which the fit resumed from a checkpoint; None if it did not resume.
     report_ : ALSReport
-        Objective and seconds of each iteration and rank, and how factors travelled.
+        Objective and seconds of each iteration and rank, and how factors traveled.
 
     References
     ----------
@@ -356,7 +356,7 @@ class ALS(IterativeEstimator, ObservedEstimator):
             max_iter=int(self.max_iter),
             seed=self._seed(comm),
             exchange=None if self.exchange == "auto" else self.exchange,
-            keeping=self._keeping(),
+            checkpoint_options=self._checkpoint_options(),
             has_seed=isinstance(self.random_state, int | np.integer),
         )
 

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from ripieno.algorithms.springs.estimator import FruchtermanReingold
+from ripieno.algorithms.fruchterman_reingold.estimator import FruchtermanReingold
 from ripieno.errors import InputError
 from ripieno.graph import Graph
 

@@ -290,7 +290,7 @@ class KMeans(
             thread_model=self.thread_model,
             bounds=self.bounds,
             assign=self.assign,
-            keeping=self._keeping(),
+            checkpoint_options=self._checkpoint_options(),
             has_seed=isinstance(self.random_state, Integral) or not isinstance(self.init, str),
             centroids=self.centroids,
         )

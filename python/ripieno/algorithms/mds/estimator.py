@@ -15,7 +15,7 @@ from sklearn.utils.validation import check_is_fitted, validate_data
 
 from ripieno._checks import check_count, number, whole
 from ripieno.algorithms.inputs import Input, check_columns, in_files, open_rows, rows_in_memory
-from ripieno.algorithms.journal import RunReport
+from ripieno.algorithms.iteration_log import RunReport
 from ripieno.algorithms.mds import program
 from ripieno.algorithms.mds.dissimilarities import METRICS, PRECOMPUTED, Source
 from ripieno.algorithms.mds.program import METHODS, MDSOptions, MDSPart
@@ -319,7 +319,7 @@ class MDS(IterativeEstimator, ObservedEstimator):
             eps=_at_least_zero("eps", self.eps),
             cooling=cooling,
             seed=self._own_seed(comm),
-            keeping=self._keeping(),
+            checkpoint_options=self._checkpoint_options(),
         )
 
     def _open_own(self, X: Any, comm: Communicator) -> tuple[LocalRows, LocalRows | None, MDSOptions]:

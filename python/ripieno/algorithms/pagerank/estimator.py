@@ -18,7 +18,7 @@ from ripieno._checks import check_count
 from ripieno.algorithms.clock import IterationTime, by_rank
 from ripieno.algorithms.own_rows import graph_for_fit
 from ripieno.algorithms.pagerank import program
-from ripieno.algorithms.pagerank.program import Given, PageRankOptions, PageRankPart
+from ripieno.algorithms.pagerank.program import GivenValues, PageRankOptions, PageRankPart
 from ripieno.algorithms.reported import About, RankFacts, ShownReport, report_warning, reported
 from ripieno.algorithms.vertices.order import VertexOrder
 from ripieno.algorithms.worker_estimator import IterativeEstimator, ObservedEstimator
@@ -252,7 +252,7 @@ class PageRank(IterativeEstimator, ObservedEstimator):
             max_iter=self.max_iter,
             personalization=_given("personalization", self.personalization, graph),
             dangling=_given("dangling", self.dangling, graph),
-            keeping=self._keeping(),
+            checkpoint_options=self._checkpoint_options(),
         )
         parts = self._run_fit(program.fit, graph, options, comm=comm)
         self._keep(parts, graph, time.perf_counter() - begin)
@@ -308,7 +308,7 @@ class PageRank(IterativeEstimator, ObservedEstimator):
             )
 
 
-def _given(name: str, probabilities: Probabilities | None, graph: Graph) -> Given | None:
+def _given(name: str, probabilities: Probabilities | None, graph: Graph) -> GivenValues | None:
     """Return ids and values from the user's values by vertex."""
     if probabilities is None:
         return None

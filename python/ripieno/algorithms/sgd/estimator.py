@@ -310,7 +310,7 @@ class SparseSGD(LinearClassifier, IterativeEstimator, ObservedEstimator):
             tol=self.tol,
             patience=self.n_iter_no_change,
             seed=self._seed(comm),
-            keeping=self._keeping(),
+            checkpoint_options=self._checkpoint_options(),
         )
         run = partial(self._run_fit, program.fit, comm=comm)
         known = None if classes is None else np.unique(classes)

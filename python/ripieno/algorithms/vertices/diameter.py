@@ -161,8 +161,8 @@ class EffectiveDiameter(IterativeEstimator):
             raise InputError(f"share={self.share!r}: expected a number > 0 and <= 1")
         seed = self._seed(comm)
         # All ranks have the same result.
-        told = self.n_strings, seed, self.max_iter, self._keeping()
-        parts = self._run(program.fit, graph_for_fit(graph, comm=comm, rows=rows), *told, comm=comm)
+        described = self.n_strings, seed, self.max_iter, self._checkpoint_options()
+        parts = self._run(program.fit, graph_for_fit(graph, comm=comm, rows=rows), *described, comm=comm)
         pairs, complete, self.resumed_from_ = parts[0]
         self.pairs_ = np.array(pairs)
         self.n_iter_ = len(pairs) - 1

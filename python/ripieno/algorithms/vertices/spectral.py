@@ -179,7 +179,7 @@ class SpectralEmbedding(IterativeEstimator):
             tol=float(self.tol),
             max_iter=self.max_iter,
             seed=self._seed(comm),
-            keeping=self._keeping(),
+            checkpoint_options=self._checkpoint_options(),
         )
         parts = self._run(program.fit, graph, options, comm=comm)
         vertices = VertexOrder.of([part.ids for part in parts], graph)
