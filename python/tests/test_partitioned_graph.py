@@ -180,27 +180,27 @@ def of_any_type(comm):
     graph = rp.Graph.from_edges([comm.rank], [5], comm=comm)
     at_five = graph.vertices == 5
     for dtype in ("?", "u1", "f2", "i4"):
-        received = graph.send_messages([5, 5], np.array([1, 0], dtype), "min")
-        assert received.values.dtype == dtype and not received.values[at_five].any() and received.values[~at_five].all()
+        messages = graph.send_messages([5, 5], np.array([1, 0], dtype), "min")
+        assert messages.values.dtype == dtype and not messages.values[at_five].any() and messages.values[~at_five].all()
         assert graph.send_messages([5], np.ones(1, dtype), "concat").values.dtype == dtype
-        received = graph.send_along_edges(np.ones(len(graph.vertices), dtype), "max")
-        assert received.values.dtype == dtype
-        assert_array_equal(received.received, at_five)
+        messages = graph.send_along_edges(np.ones(len(graph.vertices), dtype), "max")
+        assert messages.values.dtype == dtype
+        assert_array_equal(messages.received, at_five)
     boxes = graph.send_along_edges(np.ones((len(graph.vertices), 2, 2)), along=np.add).values
     assert_array_equal(boxes, np.where(at_five[:, None, None], 2.0 * comm.world_size, 0) + np.zeros((1, 2, 2)))
     lonely = rp.Graph.from_edges([], [], comm=comm, vertices=[1, 2, 9] if comm.rank == 0 else [])
     for combine in ("sum", "concat", smallest_sum):
         for rows in (np.empty((0, 3)), np.empty((0, 2), np.int8)):
-            received = lonely.send_messages([], rows, combine)
+            messages = lonely.send_messages([], rows, combine)
             assert (
-                not received.received.any()
-                and received.values.shape[1:] == rows.shape[1:]
-                and received.values.dtype == rows.dtype
+                not messages.received.any()
+                and messages.values.shape[1:] == rows.shape[1:]
+                and messages.values.dtype == rows.dtype
             )
         for by in ("source", "target"):
             other = lonely.regroup(by=by)
-            received = other.send_along_edges(np.ones((len(other.vertices), 2)), combine, where=other.vertices == 1)
-            assert not received.received.any()
+            messages = other.send_along_edges(np.ones((len(other.vertices), 2)), combine, where=other.vertices == 1)
+            assert not messages.received.any()
 
 
 def test_messages_are_of_any_type_and_may_be_none(everywhere):

@@ -171,7 +171,7 @@ def costs_of(costs_file: Path | None, **_: Any) -> str:
     """Return the source of the link costs as text."""
     from ripieno.simulation import link_costs
 
-    return "as told" if costs_file is None else f"{link_costs.read(costs_file).source}, unless told"
+    return "as given" if costs_file is None else f"{link_costs.read(costs_file).source}, unless given"
 
 
 def _is_given(option: str) -> bool:

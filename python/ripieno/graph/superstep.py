@@ -98,13 +98,13 @@ def run(
     )
     post = Post(graph, combiner, message, along, missing)
     halted = np.zeros(len(graph.vertices), np.bool_)
-    received, steps = post.nothing(), []
+    messages, steps = post.nothing(), []
     for number in count():
         if number == max_supersteps:
             return Supersteps(False, board.results, steps)
         begun = time.perf_counter()
-        halted &= ~received.received
-        block = Block(graph, number, np.flatnonzero(~halted), received, message, board)
+        halted &= ~messages.received
+        block = Block(graph, number, np.flatnonzero(~halted), messages, message, board)
         returned = fn(block)
         if returned is not None:
             raise InputError(f"superstep {number}: the function returned {type(returned).__name__}, expected nothing")
@@ -113,7 +113,7 @@ def run(
         awake, active, *sent = board.settle(
             graph.comm, [int(np.count_nonzero(~halted)), len(block), *post.sent_counts(block)]
         )
-        received = post.deliver(block, *sent)
+        messages = post.deliver(block, *sent)
         message_count = sum(sent[1:])
         steps.append(Superstep(active, message_count, computed - begun, time.perf_counter() - computed))
         if not awake and not message_count:
@@ -168,10 +168,10 @@ class Post:
         """Return the messages of edges, in the message dtype."""
         mask = None if sender_count == self._graph.vertex_count else where
         few = edge_count * FEW < self._graph.edge_count
-        received = self._graph._along_edges(rows, self._combiner, self._along, mask, few=few)
-        values, form = received.values, self._form
+        arrivals = self._graph._along_edges(rows, self._combiner, self._along, mask, few=few)
+        values, form = arrivals.values, self._form
         if values.shape[1:] != form.shape or not np.can_cast(values.dtype, form.base, "same_kind"):
             raise InputError(
                 f"along returned rows of type {values.dtype} and shape {values.shape[1:]}: expected message={form}"
             )
-        return Messages(received.received, values.astype(form.base, copy=False), received.offsets)
+        return Messages(arrivals.received, values.astype(form.base, copy=False), arrivals.offsets)

@@ -141,7 +141,7 @@ def explain(
     nbytes: int,
     order: str | None = None,
     root: int = 0,
-    costs: str = "as told",
+    costs: str = "as given",
 ) -> Explanation:
     """Price and play every algorithm of a collective on a modeled cluster.
 

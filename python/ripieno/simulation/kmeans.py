@@ -114,7 +114,7 @@ def kmeans_iteration(
     """
     for name, count in (("points", points), ("dim", dim), ("clusters", clusters), ("cores", cores)):
         check_count(name, count)
-    where = "as told"
+    where = "as given"
     if operations_per_s is None:
         operations_per_s, where = measured_operations_per_s(dim, clusters), "measured on this machine"
     if not 0 < operations_per_s < math.inf:

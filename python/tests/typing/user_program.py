@@ -262,10 +262,10 @@ def graphs(comm: rp.Communicator) -> int:
     graph = rp.Graph("edges.csv", weighted=True).partition(comm, home="hash", by="source")
     assert_type(graph, PartitionedGraph)
     graph.values["distance"] = np.full(len(graph.vertices), np.inf)
-    received = graph.send_along_edges(
+    messages = graph.send_along_edges(
         np.ones(len(graph.vertices)), "min", along=lambda values, weights: values + weights
     )
-    assert_type(received.received, NDArray[np.bool_])
+    assert_type(messages.received, NDArray[np.bool_])
     print(graph.send_messages([1, 2], [0.5, 1.5]).values)
     ran = graph.superstep(spread, combine="min", aggregators={"changed": ("sum", 0)}, max_supersteps=10)
     ids, rows = graph.allgather("distance")
