@@ -19,14 +19,14 @@ from typing import Any, NamedTuple
 import pytest
 from ripieno.cli import main
 from ripieno.errors import InputError, LabError
-from ripieno.lab import ClusterSpec, Counters, Lab, kernel, registry, spec, why_not, wiring
+from ripieno.lab import ClusterSpec, Counters, Lab, cluster_spec, kernel, registry, why_not, wiring
 from watching import comes_true, under_load
 
 cannot_emulate = why_not()
 needs_lab = pytest.mark.skipif(cannot_emulate is not None, reason=cannot_emulate or "")
 
 COMMAND = [sys.executable, "-c", "import sys; from ripieno.cli import main; sys.exit(main())", "lab"]
-PAYLOAD_MBIT = 100 * spec.wire_share()
+PAYLOAD_MBIT = 100 * cluster_spec.wire_share()
 PORT = 5000
 # A busy machine needs several attempts to fill a cable.
 ATTEMPT_COUNT = 5
@@ -243,7 +243,7 @@ def test_hosts_are_numbered_and_addressed_rack_by_rack():
 
     assert [host.name for host in hosts] == [f"h{number:02}" for number in range(12)]
     assert (hosts[5].rack, hosts[5].address, hosts[5].number) == (1, "10.77.1.2", 5)
-    assert len({spec.mac(host) for host in hosts}) == 12
+    assert len({cluster_spec.mac(host) for host in hosts}) == 12
 
 
 @pytest.mark.parametrize(
@@ -266,7 +266,7 @@ def test_a_packet_takes_the_slowest_cable_for_a_millisecond(rate, uplink, racks,
 
 
 def test_rates_are_read_as_tc_reads_them():
-    assert [spec.bits_per_s("rate", text) for text in ("100mbit", "1.5gbit", "640kbit")] == [
+    assert [cluster_spec.bits_per_s("rate", text) for text in ("100mbit", "1.5gbit", "640kbit")] == [
         10**8,
         15 * 10**8,
         640_000,
@@ -388,7 +388,7 @@ def test_headers_of_every_frame_are_counted(lab):
     sent_bytes = (lab.counters()["h0"] - before["h0"]).sent_bytes
 
     # The rest is partly filled frames, and the start and end of the connection.
-    assert 1_000_000 / spec.wire_share() < sent_bytes < 1.01 * 1_000_000 / spec.wire_share()
+    assert 1_000_000 / cluster_spec.wire_share() < sent_bytes < 1.01 * 1_000_000 / cluster_spec.wire_share()
 
 
 @needs_lab
