@@ -63,14 +63,14 @@ class Buffer(NamedTuple):
                 )
         return [self._view(start + rank * count, count) for rank in range(rank_count)]
 
-    def put(self, view: NDArray[Any], came: Any, *, is_whole: bool = True) -> None:
+    def put(self, view: NDArray[Any], received: Any, *, is_whole: bool = True) -> None:
         """Write received elements into a view of the memory; unless `is_whole`, they may be fewer than the view's."""
-        line = np.asarray(came).reshape(-1)
+        line = np.asarray(received).reshape(-1)
         if line.dtype != view.dtype.newbyteorder("="):
             line = self._reread(line, view.dtype)
         if line.size > view.size or (is_whole and line.size < view.size):
             limit = "expected" if is_whole else "expected no more than"
-            raise InputError(f"{self.call}: {line.size} elements came: {limit} the {view.size} of the buffer")
+            raise InputError(f"{self.call}: {line.size} elements received: {limit} the {view.size} of the buffer")
         view[: line.size] = line
 
     def _view(self, start: int, count: int) -> NDArray[Any]:
@@ -96,7 +96,7 @@ class Buffer(NamedTuple):
         """Reinterpret elements as another type. One of the types must represent bytes."""
         is_bytes = line.dtype.char in _BYTES or dtype.char in _BYTES
         if not is_bytes or (line.nbytes and line.nbytes % max(dtype.itemsize, 1)):
-            raise InputError(f"{self.call}: elements of {line.dtype} came: expected {dtype}, as in the buffer")
+            raise InputError(f"{self.call}: elements of {line.dtype} received: expected {dtype}, as in the buffer")
         # The sender's bytes are interpreted in the byte order of the memory.
         reread: NDArray[Any] = np.ascontiguousarray(line).view(np.uint8).view(dtype)
         return reread

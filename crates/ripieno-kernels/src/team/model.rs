@@ -129,7 +129,7 @@ fn what_is_written_before_a_barrier_is_seen_by_all_after_it() {
 }
 
 #[test]
-fn nobody_waits_for_a_thread_that_breaks_up() {
+fn no_thread_waits_for_one_that_breaks_the_barrier() {
     model(|| {
         let barrier: Arc<Barrier<Modeled>> = Arc::default();
         let other = {

@@ -129,7 +129,7 @@ fn every_algorithm_takes_as_many_rounds_as_it_states() {
 #[test]
 fn a_false_theory_is_told_with_what_the_plans_do() {
     let layout = DataLayout::even(5, 13);
-    let told = |spoil: fn(&mut Theory)| {
+    let reported = |spoil: fn(&mut Theory)| {
         let ring = Algorithm::by_name(Collective::Allreduce, "ring").unwrap();
         let mut theory = ring.theory;
         spoil(&mut theory);
@@ -139,15 +139,15 @@ fn a_false_theory_is_told_with_what_the_plans_do() {
         checked.unwrap_err().to_string()
     };
     assert_eq!(
-        told(|theory| theory.sent_bytes = |case, _| 2 * (case.p - 1) * case.n / case.p),
+        reported(|theory| theory.sent_bytes = |case, _| 2 * (case.p - 1) * case.n / case.p),
         "you state 83 bytes, the plans send 80 (rank 0, p 5, n 52, root 0)"
     );
     assert_eq!(
-        told(|theory| theory.hops = |case| case.p..=case.p),
+        reported(|theory| theory.hops = |case| case.p..=case.p),
         "you state 5 hops, the plans take 8 (p 5, n 52, root 0)"
     );
     assert_eq!(
-        told(|theory| theory.rounds = |case| 1..=case.p),
+        reported(|theory| theory.rounds = |case| 1..=case.p),
         "you state 1 to 5 rounds, the plans take 8 (p 5, n 52, root 0)"
     );
 }

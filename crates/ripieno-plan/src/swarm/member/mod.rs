@@ -110,19 +110,19 @@ impl SwarmMember {
     pub(super) fn join(&mut self, now: Duration, out: &mut Vec<Action>) {
         self.asked = Some(now);
         self.heard = now;
-        tell(out, self.tracker, SwarmMessage::Join);
+        send(out, self.tracker, SwarmMessage::Join);
     }
 
     /// Report the blocks to another tracker, which assigns the sources from now on.
     pub(super) fn rejoin(&mut self, now: Duration, tracker: usize, out: &mut Vec<Action>) {
         self.tracker = tracker;
         for (block, fetch) in core::mem::take(&mut self.fetches) {
-            tell(out, fetch.source, SwarmMessage::Cancel { block });
+            send(out, fetch.source, SwarmMessage::Cancel { block });
         }
         self.streams = Streams::default();
         self.neighbors = Neighbors::new(self.rank, None);
         (self.asked, self.heard) = (Some(now), now);
-        tell(out, tracker, SwarmMessage::Rejoin { manifest: self.manifest, have: Box::new(self.have.clone()) });
+        send(out, tracker, SwarmMessage::Rejoin { manifest: self.manifest, have: Box::new(self.have.clone()) });
     }
 
     /// Process an event and return whether the tracker must be considered lost.
@@ -156,7 +156,7 @@ impl SwarmMember {
             SwarmMessage::Meet { neighbors } => self.meet(neighbors, out),
             SwarmMessage::Wait | SwarmMessage::Summon => {}
             SwarmMessage::Probe if self.phase == Phase::Failed => {}
-            SwarmMessage::Probe => tell(out, from, SwarmMessage::Alive),
+            SwarmMessage::Probe => send(out, from, SwarmMessage::Alive),
             SwarmMessage::Gone { rank } => self.lose(now, rank, out),
             SwarmMessage::Released => self.phase = Phase::Released,
             SwarmMessage::Failed(failure) => self.fail(failure, out),
@@ -205,7 +205,7 @@ impl SwarmMember {
             self.have = Have::none(manifest.block_count());
         }
         if self.manifest.is_none() && self.have.count() > 0 && self.is_told_sources(&manifest) {
-            tell(out, self.tracker, SwarmMessage::Found { have: Box::new(self.have.clone()) });
+            send(out, self.tracker, SwarmMessage::Found { have: Box::new(self.have.clone()) });
         }
         self.manifest = Some(manifest);
         self.streams.begin(sources);
@@ -238,7 +238,7 @@ impl SwarmMember {
             self.have.add(block);
             match manifest.discipline {
                 Discipline::CooperativeSharing { .. } => {
-                    tell(out, self.tracker, SwarmMessage::Fetched { block, source: from, bytes_per_s: speed });
+                    send(out, self.tracker, SwarmMessage::Fetched { block, source: from, bytes_per_s: speed });
                 }
                 Discipline::BitTorrent { .. } => self.neighbors.announce(block, out),
                 _ => {}
@@ -251,7 +251,7 @@ impl SwarmMember {
 
     /// Handle a corrupt block. It is fetched again, and after the second corrupt block from another source.
     fn reject(&mut self, block: usize, from: usize, out: &mut Vec<Action>) {
-        tell(out, self.tracker, SwarmMessage::Corrupt { block, source: from });
+        send(out, self.tracker, SwarmMessage::Corrupt { block, source: from });
         self.streams.again(block);
         let strikes = self.strikes.entry(from).or_default();
         *strikes += 1;
@@ -269,14 +269,14 @@ impl SwarmMember {
         }
         // A new tracker must receive this report again.
         if self.have.is_all() && matches!(self.phase, Phase::Done) && self.rank != self.tracker {
-            tell(out, self.tracker, SwarmMessage::Done);
+            send(out, self.tracker, SwarmMessage::Done);
         }
     }
 
     fn take_request(&mut self, request: UploadRequest, out: &mut Vec<Action>) {
         self.uploads.cancel(request.to, request.block);
         if !self.can_serve(request.block) || !self.uploads.push(request) {
-            tell(out, request.to, SwarmMessage::Refused { block: request.block });
+            send(out, request.to, SwarmMessage::Refused { block: request.block });
         }
         self.serve(out);
     }
@@ -309,7 +309,7 @@ impl SwarmMember {
                 out.push(Action::Send { to, block, from_bytes });
             } else {
                 self.uploads.sent(to, block);
-                tell(out, to, SwarmMessage::Refused { block });
+                send(out, to, SwarmMessage::Refused { block });
             }
         }
     }
@@ -317,17 +317,17 @@ impl SwarmMember {
     fn fetch(&mut self, now: Duration, block: usize, source: usize, out: &mut Vec<Action>) {
         let from_bytes = self.partial.get(&block).copied().unwrap_or(0);
         self.fetches.insert(block, BlockFetch { source, since: now, from_bytes });
-        tell(out, source, SwarmMessage::Request { block, from_bytes });
+        send(out, source, SwarmMessage::Request { block, from_bytes });
     }
 
     fn fetch_as_told(&mut self, now: Duration, block: usize, source: usize, out: &mut Vec<Action>) {
         if self.have.has(block) {
-            tell(out, self.tracker, SwarmMessage::Fetched { block, source, bytes_per_s: 0 });
+            send(out, self.tracker, SwarmMessage::Fetched { block, source, bytes_per_s: 0 });
         } else if self.lost.contains(&source) {
-            tell(out, self.tracker, SwarmMessage::Ask { part: block, instead_of: source });
+            send(out, self.tracker, SwarmMessage::Ask { part: block, instead_of: source });
         } else {
             if let Some(old) = self.fetches.remove(&block) {
-                tell(out, old.source, SwarmMessage::Cancel { block });
+                send(out, old.source, SwarmMessage::Cancel { block });
             }
             self.fetch(now, block, source, out);
         }
@@ -362,7 +362,7 @@ impl SwarmMember {
             self.fetches.iter().filter(|(_, fetch)| fetch.source == source).map(|(&block, _)| block).collect();
         for &block in &blocks {
             self.fetches.remove(&block);
-            tell(out, source, SwarmMessage::Cancel { block });
+            send(out, source, SwarmMessage::Cancel { block });
         }
         let Some(manifest) = self.manifest.filter(|_| self.phase == Phase::Getting) else { return };
         if manifest.discipline.is_streamed() {
@@ -375,7 +375,7 @@ impl SwarmMember {
     /// Ask the tracker for another source if the tracker assigns the sources of blocks.
     fn ask_instead(&mut self, block: usize, source: usize, out: &mut Vec<Action>) {
         if self.manifest.is_some_and(|manifest| self.is_told_sources(&manifest)) {
-            tell(out, self.tracker, SwarmMessage::Ask { part: block, instead_of: source });
+            send(out, self.tracker, SwarmMessage::Ask { part: block, instead_of: source });
         }
     }
 
@@ -401,7 +401,7 @@ impl SwarmMember {
         if self.asked.is_none() {
             self.asked = Some(now);
             let sources: BTreeSet<usize> = self.fetches.values().map(|fetch| fetch.source).collect();
-            tell(out, self.tracker, SwarmMessage::Stalled { sources: sources.into_iter().collect() });
+            send(out, self.tracker, SwarmMessage::Stalled { sources: sources.into_iter().collect() });
         }
     }
 
@@ -414,7 +414,7 @@ impl SwarmMember {
 }
 
 /// Append a message to the actions.
-pub(super) fn tell(out: &mut Vec<Action>, to: usize, message: SwarmMessage) {
+pub(super) fn send(out: &mut Vec<Action>, to: usize, message: SwarmMessage) {
     out.push(Action::Tell { to, message });
 }
 

@@ -7,7 +7,7 @@
 //! Source: Cohen, "Incentives build robustness in BitTorrent", 2003, section 2.4.
 
 use super::seeding::Seeding;
-use super::{SwarmMember, tell};
+use super::{SwarmMember, send};
 use crate::next_random;
 use crate::swarm::{Action, Have, NeighborOffer, SwarmMessage};
 use alloc::boxed::Box;
@@ -54,7 +54,7 @@ impl Neighbors {
 
     pub(super) fn announce(&self, block: usize, out: &mut Vec<Action>) {
         let lacking = self.by_rank.iter().filter(|(_, neighbor)| !neighbor.have.has(block));
-        lacking.for_each(|(&rank, _)| tell(out, rank, SwarmMessage::Have { block }));
+        lacking.for_each(|(&rank, _)| send(out, rank, SwarmMessage::Have { block }));
     }
 
     pub(super) fn note_fetched(&mut self, from: usize, bytes_per_s: u64) {
@@ -136,7 +136,7 @@ impl SwarmMember {
                 Some(seeding) => seeding.seen_by(rank, self.have.block_count()),
                 None => self.have.clone(),
             };
-            tell(out, rank, SwarmMessage::Offer { have: Box::new(have), is_answer, instead_of });
+            send(out, rank, SwarmMessage::Offer { have: Box::new(have), is_answer, instead_of });
         }
     }
 
@@ -247,7 +247,7 @@ impl SwarmMember {
             }
         }
         for (block, old, source) in switches {
-            tell(out, old, SwarmMessage::Cancel { block });
+            send(out, old, SwarmMessage::Cancel { block });
             self.fetch(now, block, source, out);
         }
     }

@@ -1,6 +1,6 @@
 //! Streamed stripes: each stripe has one source, which forwards the blocks in order as they arrive.
 
-use super::{SwarmMember, tell};
+use super::{SwarmMember, send};
 use crate::swarm::{Action, Manifest, SwarmMessage};
 use alloc::vec;
 use alloc::vec::Vec;
@@ -63,14 +63,14 @@ impl SwarmMember {
             return;
         }
         if self.lost.contains(&source) {
-            tell(out, self.tracker, SwarmMessage::Ask { part: stripe, instead_of: source });
+            send(out, self.tracker, SwarmMessage::Ask { part: stripe, instead_of: source });
             return;
         }
         self.streams.sources[stripe] = Some(source);
         let blocks: Vec<usize> = self.fetches.keys().copied().filter(|block| block % stripe_count == stripe).collect();
         for block in blocks {
             let old = self.fetches.remove(&block).expect("it is on its way").source;
-            tell(out, old, SwarmMessage::Cancel { block });
+            send(out, old, SwarmMessage::Cancel { block });
             self.streams.again(block);
         }
         self.fill(now, out);
@@ -82,7 +82,7 @@ impl SwarmMember {
             if self.streams.sources[stripe] == Some(source) {
                 self.streams.sources[stripe] = None;
                 self.streams.next[stripe] = stripe;
-                tell(out, self.tracker, SwarmMessage::Ask { part: stripe, instead_of: source });
+                send(out, self.tracker, SwarmMessage::Ask { part: stripe, instead_of: source });
             }
         }
     }

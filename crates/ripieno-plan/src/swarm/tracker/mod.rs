@@ -8,7 +8,7 @@ mod neighbor_selection;
 mod sharing;
 mod trees;
 
-use super::member::{STRIKES_MAX, tell};
+use super::member::{STRIKES_MAX, send};
 use super::{
     Action, CorruptBlock, Discipline, Have, Manifest, MemberFailure, NeighborOffer, Priority, SwarmMessage, SwarmTiming,
 };
@@ -16,7 +16,7 @@ use crate::next_random;
 use alloc::collections::{BTreeMap, BTreeSet};
 use alloc::vec::Vec;
 use core::time::Duration;
-use neighbor_selection::Acquaintances;
+use neighbor_selection::NeighborGraph;
 use sharing::{AssignedFetch, FETCHES, SourceSelection};
 use trees::StripeTrees;
 
@@ -60,7 +60,7 @@ pub(super) struct Tracker {
     recovers_until: Duration,
     is_settled: bool,
     /// Neighbor relation, for disciplines with sources chosen by the members.
-    acquaintances: Acquaintances,
+    neighbor_graph: NeighborGraph,
     /// Members that have the root as a neighbor.
     seeded: BTreeSet<usize>,
     corruptions: Vec<CorruptBlock>,
@@ -105,7 +105,7 @@ impl Tracker {
             is_recovering: false,
             recovers_until: now + RECOVERY_ANSWERS * timing.answer,
             is_settled: false,
-            acquaintances: Acquaintances::default(),
+            neighbor_graph: NeighborGraph::default(),
             seeded: BTreeSet::new(),
             corruptions: Vec::new(),
             next_check: now + timing.answer / 2,
@@ -126,7 +126,7 @@ impl Tracker {
     ) -> Tracker {
         let others = (0..size).filter(|other| !lost.contains(other));
         let members: BTreeMap<usize, MemberRecord> = others.map(|other| (other, MemberRecord::new(now))).collect();
-        members.keys().filter(|&&other| other != rank).for_each(|&other| tell(out, other, SwarmMessage::Summon));
+        members.keys().filter(|&&other| other != rank).for_each(|&other| send(out, other, SwarmMessage::Summon));
         Tracker { members, is_recovering: true, ..Tracker::empty(rank, root, None, timing, now) }
     }
 
@@ -141,7 +141,7 @@ impl Tracker {
             MemberRecord::new(now)
         });
         if record.is_lost {
-            return tell(out, from, SwarmMessage::Failed(MemberFailure::GivenUp { by: self.rank }));
+            return send(out, from, SwarmMessage::Failed(MemberFailure::GivenUp { by: self.rank }));
         }
         (record.heard, record.probed) = (now, None);
         match message {
@@ -156,7 +156,7 @@ impl Tracker {
             SwarmMessage::Done => {
                 record.is_done = true;
                 if self.is_settled {
-                    tell(out, from, SwarmMessage::Released);
+                    send(out, from, SwarmMessage::Released);
                 }
                 self.settle(out);
             }
@@ -170,7 +170,7 @@ impl Tracker {
         record.has_joined = true;
         let sources = self.trees.as_mut().map_or(Vec::new(), |trees| trees.sources(rank));
         let neighbors = self.neighbors(rank);
-        tell(out, rank, SwarmMessage::Welcome { manifest, sources, neighbors });
+        send(out, rank, SwarmMessage::Welcome { manifest, sources, neighbors });
         let Some(sharing) = &mut self.sharing else { return };
         if rank != self.root {
             sharing.add(rank, have.unwrap_or_else(|| Have::none(manifest.block_count())));
@@ -187,7 +187,7 @@ impl Tracker {
         if rank == self.rank {
             return Vec::new();
         }
-        let met = self.acquaintances.join(rank, neighbors, &mut self.random);
+        let met = self.neighbor_graph.join(rank, neighbors, &mut self.random);
         self.with_root(rank, neighbors, met)
     }
 
@@ -233,7 +233,7 @@ impl Tracker {
                 Some(current) if !record.avoided.contains(&current) => current,
                 _ => trees.replace(part, from, &record.avoided),
             };
-            tell(out, from, SwarmMessage::Source { stripe: part, source });
+            send(out, from, SwarmMessage::Source { stripe: part, source });
         } else if self.sharing.is_some() {
             self.fetch_again(from, part, out);
         }
@@ -287,7 +287,7 @@ impl Tracker {
     /// Handle a member that receives nothing. Its sources are probed. If they respond and the member stalls again, it
     /// gets other sources.
     fn stall(&mut self, now: Duration, from: usize, sources: Vec<usize>, out: &mut Vec<Action>) {
-        tell(out, from, SwarmMessage::Wait);
+        send(out, from, SwarmMessage::Wait);
         let patience = 2 * (self.timing.stall + self.timing.answer);
         let record = self.members.get_mut(&from).expect("a message comes from a known rank");
         let is_again = record.stalled.is_some_and(|stalled| now < stalled + patience);
@@ -297,7 +297,7 @@ impl Tracker {
         }
         let Some(manifest) = self.manifest else { return };
         match manifest.discipline {
-            Discipline::BitTorrent { .. } => tell(out, from, SwarmMessage::Meet { neighbors: self.strangers(from) }),
+            Discipline::BitTorrent { .. } => send(out, from, SwarmMessage::Meet { neighbors: self.strangers(from) }),
             Discipline::CooperativeSharing { .. } if is_again => {
                 let blocks = self.sharing.as_ref().map_or(Vec::new(), |sharing| sharing.blocks_to(from));
                 let record = self.members.get_mut(&from).expect("a message comes from a known rank");
@@ -324,7 +324,7 @@ impl Tracker {
         let Some(record) = self.members.get_mut(&rank) else { return };
         if record.probed.is_none() && !record.is_lost && rank != self.rank {
             record.probed = Some(now);
-            tell(out, rank, SwarmMessage::Probe);
+            send(out, rank, SwarmMessage::Probe);
         }
     }
 
@@ -354,10 +354,10 @@ impl Tracker {
     pub(super) fn lose(&mut self, rank: usize, out: &mut Vec<Action>) {
         let Some(record) = self.members.get_mut(&rank).filter(|record| !record.is_lost) else { return };
         record.is_lost = true;
-        self.acquaintances.remove(rank);
+        self.neighbor_graph.remove(rank);
         let living = self.members.iter().filter(|(_, record)| !record.is_lost && record.has_joined);
         let living: Vec<usize> = living.map(|(&other, _)| other).chain([self.rank]).collect();
-        living.into_iter().for_each(|other| tell(out, other, SwarmMessage::Gone { rank }));
+        living.into_iter().for_each(|other| send(out, other, SwarmMessage::Gone { rank }));
         for (stripe, child) in self.trees.as_mut().map_or(Vec::new(), |trees| trees.remove(rank)) {
             if self.members.get(&child).is_some_and(|child| !child.is_lost && !child.is_done) {
                 self.ask(child, stripe, rank, out);
@@ -392,7 +392,7 @@ impl Tracker {
             lost: ranks(|one| one.is_lost && !one.is_done),
             corruptions: self.corruptions.iter().filter(is_to_blame).copied().collect(),
         });
-        living.into_iter().for_each(|rank| tell(out, rank, SwarmMessage::Released));
+        living.into_iter().for_each(|rank| send(out, rank, SwarmMessage::Released));
     }
 
     fn rejoin(&mut self, from: usize, manifest: Option<Manifest>, have: Have, out: &mut Vec<Action>) {
@@ -405,7 +405,7 @@ impl Tracker {
             self.manifest.get_or_insert(Manifest { discipline, stripe_count: 1, ..manifest });
         }
         if self.is_recovering {
-            tell(out, from, SwarmMessage::Wait);
+            send(out, from, SwarmMessage::Wait);
             self.found.insert(from, have);
             self.recover(out);
         } else {
@@ -458,12 +458,12 @@ impl Tracker {
         self.is_settled = true;
         let living = self.members.iter().filter(|(_, one)| !one.is_lost);
         let failure = MemberFailure::RootLost { root: self.root, missing_count };
-        living.for_each(|(&rank, _)| tell(out, rank, SwarmMessage::Failed(failure.clone())));
+        living.for_each(|(&rank, _)| send(out, rank, SwarmMessage::Failed(failure.clone())));
     }
 }
 
 fn name(fetches: impl IntoIterator<Item = AssignedFetch>, out: &mut Vec<Action>) {
     for AssignedFetch { receiver, block, source } in fetches {
-        tell(out, receiver, SwarmMessage::Fetch { block, source });
+        send(out, receiver, SwarmMessage::Fetch { block, source });
     }
 }

@@ -424,8 +424,8 @@ impl Agreement {
         peer: usize,
         outputs: &mut Vec<AgreementOutput>,
     ) {
-        let told = seats.iter().filter(|&(&rank, _)| rank != peer && !gone.contains(&(rank as u32)));
-        outputs.extend(told.map(|(&rank, seat)| {
+        let reported = seats.iter().filter(|&(&rank, _)| rank != peer && !gone.contains(&(rank as u32)));
+        outputs.extend(reported.map(|(&rank, seat)| {
             let word = AgreementMessage::Seat { epoch: self.epoch(), rank: rank as u32, seat: seat.clone() };
             AgreementOutput::Tell { to: peer, word }
         }));

@@ -76,7 +76,7 @@ impl AgreementRanks {
 }
 
 #[test]
-fn the_living_go_on_without_whoever_has_ended() {
+fn live_ranks_continue_without_ended_ones() {
     for size in 2..=9 {
         for victim in 0..size {
             let mut ranks = AgreementRanks::new(size, false);
@@ -90,7 +90,7 @@ fn the_living_go_on_without_whoever_has_ended() {
 }
 
 #[test]
-fn nobody_is_left_out_while_all_are_there() {
+fn no_rank_is_left_out_while_all_are_present() {
     let mut ranks = AgreementRanks::new(4, false);
     (0..4).rev().for_each(|rank| ranks.begin(rank));
     ranks.assert_go_on(&[0, 1, 2, 3]);
@@ -193,8 +193,8 @@ fn half_of_the_ranks_do_not_go_on_without_the_other_half_that_may_be_at_work() {
     [1, 2].into_iter().for_each(|rank| ranks.begin(rank));
     ranks.pass(PATIENCE.give_up() + Duration::from_secs(1));
     assert_eq!(ranks.decided, [None, None, None, None]);
-    let told = ranks.gave_up[1].clone().unwrap();
-    assert!(told.contains("more than half of 4") && told.contains("ranks 0, 3"), "{told}");
+    let reported = ranks.gave_up[1].clone().unwrap();
+    assert!(reported.contains("more than half of 4") && reported.contains("ranks 0, 3"), "{reported}");
 }
 
 #[test]
