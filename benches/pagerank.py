@@ -1,4 +1,4 @@
-"""Benchmarks of PageRank on this machine and on emulated hosts, and the chart of docs/pagerank.md.
+"""Benchmarks of PageRank on this machine and on emulated hosts, and the chart of docs/estimator-measurements.md.
 
 benches/pagerank.py host [--scale 20] [--graph FILES]… [--gap PR] [--quick] [--json FILE] benches/pagerank.py cluster
 [--hosts 1,2,4,8,16] [--rate 1gbit] [--scale 20] [--graph FILES]… [--quick] [--json FILE] benches/pagerank.py charts
@@ -43,7 +43,7 @@ ITERATION_COUNT, QUICK_ITERATION_COUNT = 30, 3
 
 @click.group()
 def main() -> None:
-    """Measure PageRank, and draw the chart of docs/pagerank.md."""
+    """Measure PageRank, and draw the chart of docs/estimator-measurements.md."""
 
 
 def _of_a_graph(measure: Callable[..., None]) -> Callable[..., None]:
