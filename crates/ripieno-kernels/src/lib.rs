@@ -60,7 +60,7 @@ pub mod thread_costs;
 mod threads;
 
 pub use accumulate::{CentroidShift, accumulate_run, recenter};
-pub use als::{Aim, Objective, Ratings, Solver, scatter, solve_factors};
+pub use als::{Aim, AlsObjective, Ratings, Solver, scatter, solve_factors};
 pub use assign::{
     DistanceBounds, NearIndex, PassOutput, PreviousCentroids, Probing, SomeGroups, assign, assign_accumulate,
     assign_accumulate_near, assign_accumulate_within, inertia_of, meet_groups, update_min_distances,

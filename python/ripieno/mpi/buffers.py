@@ -1,6 +1,7 @@
 """Parsing of buffer arguments: memory, element type, and the elements of each rank.
 
-Elements travel in the byte order of this machine. `Buffer.put` converts received elements to the memory's byte order.
+Elements travel in the byte order of this machine. `BufferArgument.put` converts received elements to
+the memory's byte order.
 """
 
 from __future__ import annotations
@@ -20,7 +21,7 @@ from ripieno.wire.arrays import as_array
 _BYTES = frozenset("BbSV")
 
 
-class Buffer(NamedTuple):
+class BufferArgument(NamedTuple):
     """A validated buffer.
 
     Attributes
@@ -112,7 +113,7 @@ def outgoing(given: Any, call: str) -> NDArray[Any]:
     return native(buffer_of(given, call).elements)
 
 
-def incoming(given: Any, call: str) -> Buffer:
+def incoming(given: Any, call: str) -> BufferArgument:
     """Return a writable buffer."""
     buffer = buffer_of(given, call)
     if not buffer.memory.flags.writeable:
@@ -125,16 +126,16 @@ def native(elements: NDArray[Any]) -> NDArray[Any]:
     return elements.astype(elements.dtype.newbyteorder("="), copy=False)
 
 
-def buffer_of(given: Any, call: str) -> Buffer:
+def buffer_of(given: Any, call: str) -> BufferArgument:
     """Parse a buffer argument: an array, or a list of an array with counts, displacements and a type.
 
     Lists are ``[memory, type]``, ``[memory, counts, type]``, ``[memory, (counts, displacements), type]`` and ``[memory,
     counts, displacements, type]``. The type may be omitted. Displacements are in elements.
     """
     if given is None:
-        return Buffer(call, np.empty(0, np.uint8))
+        return BufferArgument(call, np.empty(0, np.uint8))
     if not isinstance(given, list | tuple):
-        return Buffer(call, _memory(given, call))
+        return BufferArgument(call, _memory(given, call))
     memory, *rest = given if given else (None,)
     types = [each for each in rest if isinstance(each, str | Datatype)]
     numbers = [each for each in rest if not isinstance(each, str | Datatype)]
@@ -146,7 +147,7 @@ def buffer_of(given: Any, call: str) -> Buffer:
     if types:
         line = _typed(line, types[0], call)
     counts, starts = (*(_numbers(each, call) for each in numbers), None, None)[:2]
-    return Buffer(call, line, counts, starts)
+    return BufferArgument(call, line, counts, starts)
 
 
 def _is_pair(numbers: Any) -> bool:

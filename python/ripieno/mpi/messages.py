@@ -10,7 +10,7 @@ import numpy as np
 from ripieno.comm.mailbox import ANY_TAG as ANY_KEPT
 from ripieno.comm.mailbox import Message
 from ripieno.errors import InputError
-from ripieno.mpi.buffers import Buffer, incoming, outgoing
+from ripieno.mpi.buffers import BufferArgument, incoming, outgoing
 from ripieno.mpi.constants import ANY_SOURCE, ANY_TAG, PROC_NULL
 from ripieno.mpi.place import MpiRank
 from ripieno.mpi.requests import Request
@@ -174,7 +174,7 @@ def _done() -> Request:
     return Request(lambda timeout_s, status: (True, None))
 
 
-def _put(into: Buffer, value: Any) -> None:
+def _put(into: BufferArgument, value: Any) -> None:
     """Copy received elements to the beginning of a buffer."""
     if not isinstance(value, np.ndarray):
         raise InputError(f"{into.call}: a {type(value).__name__} came: expected a buffer; recv receives objects")

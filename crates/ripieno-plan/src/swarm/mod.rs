@@ -19,7 +19,7 @@ mod uploads;
 
 pub use have::Have;
 pub use manifest::{
-    BLOCK_BYTES_MAX, BLOCK_BYTES_MIN, BLOCKS_MAX, Discipline, Manifest, MemberFailure, Priority, SwarmTiming,
+    BLOCK_BYTES_MAX, BLOCK_BYTES_MIN, BLOCKS_MAX, BlockManifest, Discipline, MemberFailure, Priority, SwarmTiming,
     step_bytes,
 };
 pub use message::{NeighborOffer, SwarmMessage};
@@ -149,7 +149,7 @@ impl SwarmNode {
     pub fn root(
         rank: usize,
         size: usize,
-        manifest: Manifest,
+        manifest: BlockManifest,
         order: Vec<usize>,
         timing: SwarmTiming,
         seed: u64,
@@ -182,7 +182,7 @@ impl SwarmNode {
     }
 
     /// Return the manifest of the broadcast value, once it is known.
-    pub fn manifest(&self) -> Option<&Manifest> {
+    pub fn manifest(&self) -> Option<&BlockManifest> {
         self.member.manifest.as_ref()
     }
 

@@ -3,7 +3,7 @@
 use super::frame::{Digest, digest};
 use super::meter::Meter;
 use super::{MemoryPlace, Store};
-use ripieno_plan::swarm::{Have, Manifest, SwarmEvent, SwarmNode, SwarmTiming};
+use ripieno_plan::swarm::{BlockManifest, Have, SwarmEvent, SwarmNode, SwarmTiming};
 use std::collections::{BTreeMap, BTreeSet};
 use std::io;
 use std::ops::Range;
@@ -154,7 +154,7 @@ impl<M: Store> BroadcastRun<M> {
         }
     }
 
-    fn manifest(&self) -> Option<&Manifest> {
+    fn manifest(&self) -> Option<&BlockManifest> {
         self.node.as_ref()?.manifest()
     }
 

@@ -10,8 +10,8 @@ use super::{Store, UNSENT_BYTES_MAX, Wires};
 use crate::fabric::{LinkId, Want};
 use crate::link::LinkError;
 use ripieno_plan::swarm::{
-    Action, BLOCKS_MAX, CorruptBlock, Have, Manifest, MemberFailure, SwarmEvent, SwarmMessage, SwarmNode, SwarmTiming,
-    step_bytes,
+    Action, BLOCKS_MAX, BlockManifest, CorruptBlock, Have, MemberFailure, SwarmEvent, SwarmMessage, SwarmNode,
+    SwarmTiming, step_bytes,
 };
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::io;
@@ -139,7 +139,7 @@ impl<M: Store> Driver<M> {
         &mut self,
         now: Duration,
         value: Arc<M>,
-        manifest: Manifest,
+        manifest: BlockManifest,
         digests: Vec<Digest>,
         order: Vec<usize>,
     ) -> u32 {
@@ -648,7 +648,7 @@ impl<M: Store> Driver<M> {
     }
 }
 
-fn manifest_of(message: &SwarmMessage) -> Option<&Manifest> {
+fn manifest_of(message: &SwarmMessage) -> Option<&BlockManifest> {
     match message {
         SwarmMessage::Welcome { manifest, .. } => Some(manifest),
         SwarmMessage::Rejoin { manifest, .. } => manifest.as_ref(),
@@ -656,7 +656,7 @@ fn manifest_of(message: &SwarmMessage) -> Option<&Manifest> {
     }
 }
 
-fn is_sound(manifest: &Manifest, digests: &[Digest]) -> bool {
+fn is_sound(manifest: &BlockManifest, digests: &[Digest]) -> bool {
     let blocks = digests.len()..=BLOCKS_MAX;
     manifest.block_bytes > 0 && manifest.stripe_count > 0 && blocks.contains(&manifest.block_count())
 }

@@ -7,7 +7,7 @@
 use super::frame::{self, FrameKind};
 use super::*;
 use ripieno_fuzz::{Fuzz, FuzzAllocator};
-use ripieno_plan::swarm::{Discipline, Have, Manifest, MemberFailure, NeighborOffer, SwarmMessage, SwarmTiming};
+use ripieno_plan::swarm::{BlockManifest, Discipline, Have, MemberFailure, NeighborOffer, SwarmMessage, SwarmTiming};
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -106,8 +106,8 @@ impl Wires for OnePeer {
     }
 }
 
-fn manifest(discipline: Discipline) -> Manifest {
-    Manifest::new(VALUE_BYTES, Some(BLOCK_BYTES), discipline, 3)
+fn manifest(discipline: Discipline) -> BlockManifest {
+    BlockManifest::new(VALUE_BYTES, Some(BLOCK_BYTES), discipline, 3)
 }
 
 fn meetings(ranks: [usize; 2]) -> Vec<NeighborOffer> {

@@ -63,7 +63,7 @@ class FactorExchange:
         return f"{self.what}: {self.chosen}, {self.moved_bytes / 1e6:.3g} MB to a rank ({prices})"
 
 
-class Exchange:
+class FactorTransfer:
     """Delivers one side's factors to this rank.
 
     Parameters

@@ -24,7 +24,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 import ripieno.kernels as kernels
-from ripieno.algorithms.als.exchange import Exchange, FactorExchange
+from ripieno.algorithms.als.exchange import FactorExchange, FactorTransfer
 from ripieno.algorithms.als.ratings import Dealt, RatingSide, load
 from ripieno.algorithms.als.saved import AlsCheckpointer, digest
 from ripieno.algorithms.als.table import NumberedRatings, OwnRatings, RatingFiles
@@ -165,8 +165,12 @@ class _Alternation:
         self._sides = {"users": ratings.users, "items": ratings.items}
         # The exchange at the start of each side's half step delivers the factors of the other side.
         self._exchanges = {
-            "users": Exchange(comm, "items", ratings.items.cuts, ratings.users.columns, options.rank, options.exchange),
-            "items": Exchange(comm, "users", ratings.users.cuts, ratings.items.columns, options.rank, options.exchange),
+            "users": FactorTransfer(
+                comm, "items", ratings.items.cuts, ratings.users.columns, options.rank, options.exchange
+            ),
+            "items": FactorTransfer(
+                comm, "users", ratings.users.cuts, ratings.items.columns, options.rank, options.exchange
+            ),
         }
 
     @property

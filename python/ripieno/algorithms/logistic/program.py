@@ -25,7 +25,7 @@ from ripieno.algorithms.fit_checkpoint import NO_CHECKPOINTS, CheckpointOptions,
 from ripieno.algorithms.iteration_log import Emit, IterationLog, WorkerReport
 from ripieno.algorithms.kmeans.rows import load
 from ripieno.algorithms.linear.regression_program import load_targets
-from ripieno.algorithms.logistic.rows import Dense, DensitySample, LogisticRows, Reals, Sparse, sample_stride
+from ripieno.algorithms.logistic.rows import Dense, LogisticRows, Reals, Sparse, SparsitySample, sample_stride
 from ripieno.algorithms.logistic.saved import NAME, LogisticCheckpointer, parts_of
 from ripieno.algorithms.logistic.solvers import Iterate, Metric, begin, descend
 from ripieno.algorithms.sgd.rows import checked_classes, columns_of, of_columns
@@ -183,7 +183,7 @@ class DistributedObjective:
         self.size = size
         total, entries = comm.allreduce(np.array([len(rows.chances), rows.entry_count]))
         stride = sample_stride(int(total), int(entries), *self._shape) if options.solver != "gd" else None
-        self._sample: DensitySample | None = None
+        self._sample: SparsitySample | None = None
         if stride is not None:
             self._sample = rows.sample(stride, float(options.fit_intercept))
             self._sample_scale = float(total) / comm.allreduce(len(self._sample.points)) * self._scale

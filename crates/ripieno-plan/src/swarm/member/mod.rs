@@ -9,7 +9,9 @@ mod seeding;
 mod streams;
 
 use super::uploads::{UploadRequest, Uploads};
-use super::{Action, Discipline, Have, Manifest, MemberFailure, NeighborOffer, SwarmEvent, SwarmMessage, SwarmTiming};
+use super::{
+    Action, BlockManifest, Discipline, Have, MemberFailure, NeighborOffer, SwarmEvent, SwarmMessage, SwarmTiming,
+};
 use alloc::boxed::Box;
 use alloc::collections::{BTreeMap, BTreeSet};
 use alloc::vec::Vec;
@@ -46,7 +48,7 @@ pub(super) struct SwarmMember {
     rank: usize,
     pub(super) tracker: usize,
     timing: SwarmTiming,
-    pub(super) manifest: Option<Manifest>,
+    pub(super) manifest: Option<BlockManifest>,
     pub(super) have: Have,
     pub(super) phase: Phase,
     /// Bytes received so far of each incomplete block.
@@ -68,7 +70,7 @@ impl SwarmMember {
     pub(super) fn new(
         rank: usize,
         tracker: usize,
-        given: Option<Manifest>,
+        given: Option<BlockManifest>,
         timing: SwarmTiming,
         now: Duration,
     ) -> SwarmMember {
@@ -196,7 +198,7 @@ impl SwarmMember {
     fn begin(
         &mut self,
         now: Duration,
-        manifest: Manifest,
+        manifest: BlockManifest,
         sources: Vec<usize>,
         neighbors: Vec<NeighborOffer>,
         out: &mut Vec<Action>,
@@ -380,7 +382,7 @@ impl SwarmMember {
     }
 
     /// Whether the tracker assigns a source to each block.
-    fn is_told_sources(&self, manifest: &Manifest) -> bool {
+    fn is_told_sources(&self, manifest: &BlockManifest) -> bool {
         matches!(manifest.discipline, Discipline::CooperativeSharing { .. })
     }
 

@@ -1,7 +1,7 @@
 //! Streamed stripes: each stripe has one source, which forwards the blocks in order as they arrive.
 
 use super::{SwarmMember, send};
-use crate::swarm::{Action, Manifest, SwarmMessage};
+use crate::swarm::{Action, BlockManifest, SwarmMessage};
 use alloc::vec;
 use alloc::vec::Vec;
 use core::time::Duration;
@@ -33,7 +33,7 @@ impl Streams {
 }
 
 impl SwarmMember {
-    pub(super) fn fill_streams(&mut self, now: Duration, manifest: &Manifest, out: &mut Vec<Action>) {
+    pub(super) fn fill_streams(&mut self, now: Duration, manifest: &BlockManifest, out: &mut Vec<Action>) {
         let stripe_count = self.streams.sources.len();
         if stripe_count == 0 {
             // The tracker has not assigned the sources yet, although a message in its name has already requested a

@@ -10,7 +10,8 @@ mod trees;
 
 use super::member::{STRIKES_MAX, send};
 use super::{
-    Action, CorruptBlock, Discipline, Have, Manifest, MemberFailure, NeighborOffer, Priority, SwarmMessage, SwarmTiming,
+    Action, BlockManifest, CorruptBlock, Discipline, Have, MemberFailure, NeighborOffer, Priority, SwarmMessage,
+    SwarmTiming,
 };
 use crate::next_random;
 use alloc::collections::{BTreeMap, BTreeSet};
@@ -48,7 +49,7 @@ pub(super) struct Tracker {
     rank: usize,
     /// Rank that had the value first.
     root: usize,
-    manifest: Option<Manifest>,
+    manifest: Option<BlockManifest>,
     timing: SwarmTiming,
     members: BTreeMap<usize, MemberRecord>,
     trees: Option<StripeTrees>,
@@ -72,7 +73,7 @@ impl Tracker {
     /// Create the tracker of the root. `order` lists the other members in chain order.
     pub(super) fn new(
         rank: usize,
-        manifest: Manifest,
+        manifest: BlockManifest,
         order: Vec<usize>,
         timing: SwarmTiming,
         seed: u64,
@@ -92,7 +93,7 @@ impl Tracker {
         Tracker { trees, sharing, members, random: seed, ..Tracker::empty(rank, rank, Some(manifest), timing, now) }
     }
 
-    fn empty(rank: usize, root: usize, manifest: Option<Manifest>, timing: SwarmTiming, now: Duration) -> Tracker {
+    fn empty(rank: usize, root: usize, manifest: Option<BlockManifest>, timing: SwarmTiming, now: Duration) -> Tracker {
         Tracker {
             rank,
             root,
@@ -181,7 +182,7 @@ impl Tracker {
 
     /// Return the neighbors offered to a member that joins.
     fn neighbors(&mut self, rank: usize) -> Vec<NeighborOffer> {
-        let Some(Manifest { discipline: Discipline::BitTorrent { neighbors, .. }, .. }) = self.manifest else {
+        let Some(BlockManifest { discipline: Discipline::BitTorrent { neighbors, .. }, .. }) = self.manifest else {
             return Vec::new();
         };
         if rank == self.rank {
@@ -204,7 +205,7 @@ impl Tracker {
 
     /// Draw random new neighbors for a member that receives nothing from its present neighbors.
     fn strangers(&mut self, rank: usize) -> Vec<NeighborOffer> {
-        let Some(Manifest { discipline: Discipline::BitTorrent { neighbors, .. }, .. }) = self.manifest else {
+        let Some(BlockManifest { discipline: Discipline::BitTorrent { neighbors, .. }, .. }) = self.manifest else {
             return Vec::new();
         };
         let is_other =
@@ -395,14 +396,14 @@ impl Tracker {
         living.into_iter().for_each(|rank| send(out, rank, SwarmMessage::Released));
     }
 
-    fn rejoin(&mut self, from: usize, manifest: Option<Manifest>, have: Have, out: &mut Vec<Action>) {
+    fn rejoin(&mut self, from: usize, manifest: Option<BlockManifest>, have: Have, out: &mut Vec<Action>) {
         let record = self.members.get_mut(&from).expect("a message comes from a known rank");
         record.has_joined = true;
         if let Some(manifest) = manifest {
             // Under every original discipline the tracker now knows the blocks of each member, so it assigns the
             // sources.
             let discipline = Discipline::CooperativeSharing { priority: Priority::LowestLeecherCount, degree: FETCHES };
-            self.manifest.get_or_insert(Manifest { discipline, stripe_count: 1, ..manifest });
+            self.manifest.get_or_insert(BlockManifest { discipline, stripe_count: 1, ..manifest });
         }
         if self.is_recovering {
             send(out, from, SwarmMessage::Wait);
