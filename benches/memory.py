@@ -111,7 +111,7 @@ def _extra_bytes(call: Callable[[], object]) -> int:
 
 def _size(name: str) -> int:
     found = re.search(rf"^{name}:\s*(\d+) kB$", Path("/proc/self/status").read_text(), re.MULTILINE)
-    assert found is not None, f"Linux tells {name} of every process"
+    assert found is not None, f"Linux reports {name} of every process"
     return int(found[1]) * KIB
 
 

@@ -197,7 +197,9 @@ def test_two_jobs_of_one_name_do_not_run_at_the_same_time(tmp_path):
 
 def test_a_first_checkpoint_that_cannot_be_written_leaves_none(tmp_path):
     checkpoints = place(tmp_path)
-    message = f"the new checkpoint in {checkpoints.folder}: .*; there is none before it, so the job begins anew"
+    message = (
+        f"the new checkpoint in {checkpoints.folder}: .*; there is none before it, so the job starts from the beginning"
+    )
     with files_of_at_most(200), pytest.raises(rp.CheckpointError, match=message):
         checkpoints.save(CheckpointContents(1, np.arange(1e4), {}, []))
 

@@ -179,7 +179,7 @@ def test_a_file_that_holds_no_packets_is_reported(tmp_path, capsys):
     target = tmp_path / "packets.json"
     target.write_text("{}")
     assert main([*TWITTER, "--packets", str(target)]) == 2
-    assert "expected what ripieno packets --json writes" in capsys.readouterr().err
+    assert "expected a file of ripieno packets --json" in capsys.readouterr().err
     assert main([*TWITTER, "--packets", str(tmp_path / "none.json")]) == 2
     assert "none.json does not exist" in capsys.readouterr().err
     assert main([*TWITTER, "--packets", str(tmp_path)]) == 1

@@ -446,7 +446,7 @@ def test_a_name_that_says_nothing_is_told_beside_those_that_do(tmp_path, name, c
     with pytest.raises(rp.InputError, match=rf"{name}: unknown kind of graph file, {end}: expected .*\.txt.*format="):
         rp.Graph(tmp_path / name)
     assert main(["components", str(tmp_path / name)]) == 2
-    assert "say what it is: format=text, csv" in capsys.readouterr().err
+    assert "or pass format=text, csv" in capsys.readouterr().err
 
     # Functions that only read text need no format.
     assert splits(tmp_path / name, format="text")[0].read() == b"1 2\n"

@@ -76,7 +76,7 @@ def test_costs_come_back_as_they_were_kept_for_the_same_hosts_only(cache):
     assert link_costs.kept(["h3", "h2", "h1", "h0", "h0"]) == costs
     assert link_costs.kept(["h0", "h1", "h2"]) is None
     path.write_text('{"hosts": 3}')
-    with pytest.raises(rp.InputError, match="expected what ripieno tune writes"):
+    with pytest.raises(rp.InputError, match="expected a file of ripieno tune"):
         link_costs.kept(costs.hosts)
 
 

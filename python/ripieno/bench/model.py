@@ -302,5 +302,5 @@ def _rows(asked: ModelQuery, shape: RackShape) -> list[ModelRow]:
 def predicted(shape: RackShape, case: BenchCase, seconds: Sequence[float], cluster: Cluster) -> ModelRow:
     """Return the measured time of a case beside its time on the modeled cluster."""
     played = simulate(case.collective, cluster, nbytes=case.size_bytes, algorithm=case.algorithm)
-    assert played.seconds is not None, "nobody dies, so every rank is done"
+    assert played.seconds is not None, "no rank dies, so every rank is done"
     return ModelRow(shape, case, Samples(tuple(seconds)), played.seconds)

@@ -75,7 +75,7 @@ def read_array(stream: IO[bytes]) -> NDArray[Any]:
     for length in shape:
         count_bytes *= length
     if count_bytes > _UNCHECKED_BYTES and count_bytes > memory_limit_bytes():
-        raise ValueError(f"its header says {count_bytes:,} bytes of values, more than the memory of this machine")
+        raise ValueError(f"its header claims {count_bytes:,} bytes of values, more than the memory of this machine")
     found = bytearray()
     while len(found) < count_bytes:
         piece = stream.read(min(_PIECE_BYTES, count_bytes - len(found)))

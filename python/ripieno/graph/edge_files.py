@@ -76,8 +76,8 @@ def choose_columns(path: str, names: Sequence[str], weighted: bool | None) -> Ed
     if weight is None and not has_names and len(names) > 2:
         if weighted is None:
             raise InputError(
-                f"{path} has {len(names)} columns without names: say whether the third one is a weight (weighted=True) "
-                "or not (weighted=False)"
+                f"{path} has {len(names)} columns without names: pass weighted=True if the third one "
+                "is a weight, else weighted=False"
             )
         weight = 2
     if weighted and weight is None:

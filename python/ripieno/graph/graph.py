@@ -315,7 +315,7 @@ def _format_of(path: str) -> str:
     end = suffix(path.lower().removesuffix(".gz"))
     if end not in SUFFIXES:
         raise InputError(
-            f"{path}: unknown kind of graph file, {end}: expected {', '.join(filter(None, SUFFIXES))}; say "
-            f"what it is: format={', '.join(FORMATS)}"
+            f"{path}: unknown kind of graph file, {end}: expected {', '.join(filter(None, SUFFIXES))}; or "
+            f"pass format={', '.join(FORMATS)}"
         )
     return SUFFIXES[end]

@@ -33,7 +33,7 @@ def _scatter(about: About) -> tuple[str, str] | None:
     if about.points is None or len(about.points) < 2:
         return None
     words = (
-        "Each point is what the fit has found for a row, or a cluster."
+        "Each point is the result for a row or a cluster."
         if about.sizes is None
         else "Each disc is a cluster, along the two directions in which they lie farthest apart; its "
         "area shows the number of rows."

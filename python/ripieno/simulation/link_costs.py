@@ -202,4 +202,4 @@ def read(path: Path) -> MeasuredCosts:
     except FileNotFoundError:
         raise InputError(f"{path} does not exist") from None
     except (AttributeError, KeyError, TypeError, ValueError) as error:
-        raise InputError(f"{path}: expected what ripieno tune writes, but {error!r}; measure anew") from error
+        raise InputError(f"{path}: expected a file of ripieno tune, but {error!r}; measure again") from error

@@ -245,7 +245,7 @@ class EngineJob(ProcessJob[RemoteMember]):
             server = self._hold.server = MemberServer(host, token, tls=self._options.get("tls"))
         except OSError as error:
             raise EngineError(
-                f"ranks in {self.engine.NAME} are to reach this process at {host}, where it cannot listen: "
+                f"ranks in {self.engine.NAME} must reach this process at {host}, where it cannot listen: "
                 f"{error.strerror or error}; see docs/engines for how to name another address of this machine"
             ) from None
         invitation = Invitation(host, server.port, token, self.workers, self.threads, self._options, _own_folders())
@@ -298,8 +298,8 @@ class EngineJob(ProcessJob[RemoteMember]):
     def _check(self, join: Join) -> None:
         if not 0 <= join.rank < self.workers:
             raise EngineError(
-                f"rank {join.rank} on {join.host} has joined a job of {self.workers} ranks: {self.engine.NAME} was "
-                "told to start more tasks than workers= says"
+                f"rank {join.rank} on {join.host} has joined a job of {self.workers} ranks: "
+                f"{self.engine.NAME} started more tasks than workers= allows"
             )
         for name, mine in versions().items():
             if join.versions.get(name) != mine:
@@ -316,9 +316,9 @@ class EngineJob(ProcessJob[RemoteMember]):
             f"{', '.join(missing[:8])}{' …' if len(missing) > 8 else ''}"
         )
         if lack is not None:
-            return f"{told}: this process cannot let them in: {lack}"
+            return f"{told}: this process cannot accept them: {lack}"
         return (
-            f"{told}: see whether {self.engine.NAME} has room for "
+            f"{told}: check whether {self.engine.NAME} has room for "
             f"all of them at once, and whether its tasks can reach {self.engine.host()} (ripieno doctor --engine "
             f"{self.engine.NAME}), or raise rendezvous_timeout_s"
         )

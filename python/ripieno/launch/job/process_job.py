@@ -334,7 +334,7 @@ class ProcessJob(Job, Generic[M]):
 
     def _alarmed(self) -> BaseException:
         """Return the exception to raise if no member sends a better report within `CULPRIT_S`."""
-        raise AssertionError("a job that has an alarm says what it means")
+        raise AssertionError("a job with an alarm describes it")
 
     def _ending_of(self, member: M) -> tuple[M, str]:
         """Return the member that ended first and the cause, after `member` has hung up without a report."""
