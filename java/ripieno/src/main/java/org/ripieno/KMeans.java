@@ -136,13 +136,13 @@ public final class KMeans implements Serializable {
       valueCount = Math.multiplyExact(k, columns);
       count = Math.toIntExact(rows.count());
       long bad = Native.firstNonFinite(rows.address(), threads);
-      long[] told = communicator.allgather(new long[] {count, bad, columns, rows.element()});
+      long[] gathered = communicator.allgather(new long[] {count, bad, columns, rows.element()});
       long before = 0;
       long all = 0;
       for (int rank = 0; rank < communicator.size(); rank++) {
-        before += rank < communicator.rank() ? told[4 * rank] : 0;
-        all += told[4 * rank];
-        check(rank, told);
+        before += rank < communicator.rank() ? gathered[4 * rank] : 0;
+        all += gathered[4 * rank];
+        check(rank, gathered);
       }
       offset = before;
       total = all;
@@ -151,20 +151,21 @@ public final class KMeans implements Serializable {
       }
     }
 
-    private void check(int rank, long[] told) {
-      if (told[4 * rank + 2] != told[2] || told[4 * rank + 3] != told[3]) {
-        throw new InputException(kindOf(rank, told) + ", " + kindOf(0, told) + ": expected the same on every rank");
+    private void check(int rank, long[] gathered) {
+      if (gathered[4 * rank + 2] != gathered[2] || gathered[4 * rank + 3] != gathered[3]) {
+        throw new InputException(
+            kindOf(rank, gathered) + ", " + kindOf(0, gathered) + ": expected the same on every rank");
       }
-      long bad = told[4 * rank + 1];
+      long bad = gathered[4 * rank + 1];
       if (bad >= 0) {
         throw new InputException(
             "rank " + rank + ", row " + bad / columns + ", column " + bad % columns + ": expected a finite number");
       }
     }
 
-    private String kindOf(int rank, long[] told) {
-      String type = told[4 * rank + 3] == Points.FLOAT ? "float" : "double";
-      return "rank " + rank + " has " + told[4 * rank + 2] + " columns of " + type;
+    private String kindOf(int rank, long[] gathered) {
+      String type = gathered[4 * rank + 3] == Points.FLOAT ? "float" : "double";
+      return "rank " + rank + " has " + gathered[4 * rank + 2] + " columns of " + type;
     }
 
     KMeansModel run() {
