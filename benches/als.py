@@ -1,7 +1,7 @@
 """Benchmark of alternating least squares: an iteration beside `implicit` and MLlib, at equal or better error.
 
 Fits alternate and have separate random starts; the median iteration of each counts. `implicit` gets Ripieno's weights,
-so that both minimise the same objective. MLlib reports no iteration times: the time of a fit minus the time of a fit
+so that both minimize the same objective. MLlib reports no iteration times: the time of a fit minus the time of a fit
 with two iterations is divided among the other iterations. As a program, this file draws the page's pictures of a fit:
 `als.py --data FILE --out FOLDER`.
 """
@@ -135,7 +135,7 @@ def _spark_peer(data: AlsData, rank: int, *, quick: bool) -> Iterator[Any]:
     import pyarrow.parquet
 
     if quick:
-        raise Skipped("MLlib is left out of quick runs: Spark alone takes longer to start")
+        raise Skipped("MLlib is skipped in quick runs: Spark alone takes longer to start")
     with session(f"local[{WORKER_COUNT}]", {"spark.driver.memory": "6g"}) as spark, tempfile.TemporaryDirectory() as at:
         frames = {}
         entries = data.train.tocoo()
@@ -216,8 +216,8 @@ def _remark(report: Measurements, row: str, model: Any) -> None:
 
 
 @click.command()
-@click.option("--data", type=click.Path(exists=True, dir_okay=False, path_type=Path), help="As for run.py als.")
-@click.option("--quick", is_flag=True, help="Small and short: shows that everything runs, measures nothing.")
+@click.option("--data", type=click.Path(exists=True, dir_okay=False, path_type=Path), help="Data as in run.py als.")
+@click.option("--quick", is_flag=True, help="Run small and short, as a test without measurements.")
 @click.option("--out", type=click.Path(file_okay=False, path_type=Path), default=DOCS)
 def main(data: Path | None, quick: bool, out: Path) -> None:
     """Draw errors by iteration, and the time of the ranks of a fit, into OUT/fit.svg."""

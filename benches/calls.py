@@ -126,7 +126,7 @@ def counted(comm: rp.Communicator, name: str, row_count: int) -> tuple[int, int]
 
 @click.command()
 @click.option("--rows", type=click.IntRange(min=ROWS), default=ROWS, help=f"Of a rank; then {TIMES} times as many.")
-@click.option("--json", "target", type=click.Path(path_type=Path), help="Write the counts to this file, too.")
+@click.option("--json", "target", type=click.Path(path_type=Path), help="File for the counts.")
 def main(rows: int, target: Path | None) -> None:
     """Count for this number of rows, and for 10 times as many."""
     found = {}

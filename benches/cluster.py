@@ -1,7 +1,7 @@
 """An emulated cluster: Ripieno beside Open MPI as it chooses, Open MPI at its best forced, and Gloo.
 
 Times stand beside the bytes' time on a host's cable; TCP's headers make the minimum 1.046 of that. Polling is taken out
-of Open MPI in its favour: real hosts do not share cores.
+of Open MPI in its favor: real hosts do not share cores.
 """
 
 from __future__ import annotations
@@ -14,15 +14,15 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 from effort import Effort, Measured
-from ripieno.bench import contestants
+from ripieno.bench import baselines
+from ripieno.bench.baselines import Baseline, Deployment
 from ripieno.bench.cases import BenchCase
-from ripieno.bench.contest import contest
-from ripieno.bench.contestants import Baseline, Deployment
+from ripieno.bench.comparison import compare
 from ripieno.bench.figures import Measurements, Samples
 from ripieno.bench.limits import WireLimit
 from ripieno.bench.toolchain import Skipped
 from ripieno.lab import Lab, why_not
-from ripieno.lab.blueprint import bits_per_s
+from ripieno.lab.cluster_spec import bits_per_s
 
 KIB, MIB = 1 << 10, 1 << 20
 REPETITION_COUNT, BUDGET_S, TIMEOUT_S = 5, 0.25, 300.0
@@ -126,8 +126,8 @@ def _measured(shape: ClusterShape, rows: Sequence[ClusterRow]) -> Measured:
             folder = Path(stack.enter_context(tempfile.TemporaryDirectory()))
             place = _place(lab, folder)
             targets = {row.case: row.targets for row in asked}
-            _contest(
-                [contestants.ripieno(place), *_peers(place, asked, report)],
+            _compare_all(
+                [baselines.ripieno(place), *_peers(place, asked, report)],
                 list(targets),
                 real,
                 report,
@@ -145,10 +145,10 @@ def _scaling(report: Measurements, effort: Effort) -> None:
     few, many, rate = (2, QUICK_HOST_COUNT, QUICK_RATE) if effort.quick else (8, 32, "100mbit")
     case = _small(BenchCase("broadcast", 32 * MIB)) if effort.quick else BenchCase("broadcast", 32 * MIB)
     with Lab(hosts=many, rate=rate) as lab, tempfile.TemporaryDirectory() as folder:
-        all_hosts = contestants.ripieno(_place(lab, Path(folder)))
-        some = replace(contestants.ripieno(_place(lab, Path(folder), few)), name=f"Ripieno, {few} hosts")
+        all_hosts = baselines.ripieno(_place(lab, Path(folder)))
+        some = replace(baselines.ripieno(_place(lab, Path(folder), few)), name=f"Ripieno, {few} hosts")
         title = f"hosts x {rate}, against {few} hosts"
-        _contest(
+        _compare_all(
             [all_hosts, some], [case], ClusterShape(many, rate), report, effort, {case: {"peer": 1.06}}, title=title
         )
 
@@ -167,10 +167,10 @@ def _racks(report: Measurements, effort: Effort) -> None:
         Lab(hosts=racks * hosts, rate=rate) as one,
         tempfile.TemporaryDirectory() as folder,
     ):
-        ours = contestants.ripieno(_place(narrow, Path(folder)))
-        in_one = replace(contestants.ripieno(_place(one, Path(folder))), name="one rack")
+        ours = baselines.ripieno(_place(narrow, Path(folder)))
+        in_one = replace(baselines.ripieno(_place(one, Path(folder))), name="one rack")
         title = f"hosts x {rate} in {racks} racks, uplinks {rate}"
-        _contest([ours, in_one], [case], shape, report, effort, {case: {"peer": 1.1}}, title=title)
+        _compare_all([ours, in_one], [case], shape, report, effort, {case: {"peer": 1.1}}, title=title)
         # Crossed uplinks make random orders slow, so each seed runs once.
         timeout_s = QUICK_TIMEOUT_S if effort.quick else TIMEOUT_S
         seconds = ours.times(random, QUICK_BUDGET_S if effort.quick else BUDGET_S, timeout_s)
@@ -180,7 +180,7 @@ def _racks(report: Measurements, effort: Effort) -> None:
     report.figures.append(replace(in_order, case=f"{in_order.case}, random", peers=peers, targets={"peer": 1 / 4}))
 
 
-def _contest(
+def _compare_all(
     who: Sequence[Baseline],
     cases: Sequence[BenchCase],
     shape: ClusterShape,
@@ -190,7 +190,7 @@ def _contest(
     *,
     title: str | None = None,
 ) -> None:
-    contest(
+    compare(
         who,
         cases,
         WireLimit(shape.host_count, bits_per_s("rate", shape.rate)),
@@ -206,13 +206,13 @@ def _contest(
 def _peers(place: Deployment, rows: Sequence[ClusterRow], report: Measurements) -> list[Baseline]:
     """Return the peers that take part in any row."""
 
-    def taking(contestant: Baseline, cases: set[BenchCase]) -> Baseline:
-        return replace(contestant, takes=lambda case: case in cases or case.collective == "barrier")
+    def taking(baseline: Baseline, cases: set[BenchCase]) -> Baseline:
+        return replace(baseline, takes=lambda case: case in cases or case.collective == "barrier")
 
     makers = {
-        "default": lambda: contestants.open_mpi(place, name="Open MPI default", tamed=True),
-        "forced": lambda: contestants.open_mpi(place, name="Open MPI forced", settings=FORCED, tamed=True),
-        "gloo": lambda: contestants.gloo(place),
+        "default": lambda: baselines.open_mpi(place, name="Open MPI default", tamed=True),
+        "forced": lambda: baselines.open_mpi(place, name="Open MPI forced", settings=FORCED, tamed=True),
+        "gloo": lambda: baselines.gloo(place),
     }
     found = []
     for name, make in makers.items():

@@ -17,13 +17,9 @@ from ripieno.lab import Lab, why_not
 
 HERE = Path(__file__).resolve().parent
 
-quick_option = click.option(
-    "--quick", is_flag=True, help="Small and short: shows that everything runs, measures nothing."
-)
-json_option = click.option(
-    "--json", "target", type=click.Path(path_type=Path), help="Write the figures to this file, too."
-)
-repetitions_option = click.option("--repetitions", type=click.IntRange(min=1), help="Alternating runs of each.")
+quick_option = click.option("--quick", is_flag=True, help="Run small and short, as a test without measurements.")
+json_option = click.option("--json", "target", type=click.Path(path_type=Path), help="File for the figures.")
+repetitions_option = click.option("--repetitions", type=click.IntRange(min=1), help="Alternating runs of each case.")
 
 
 def write(target: Path | None, found: Mapping[str, Any], *, quick: bool) -> None:

@@ -89,7 +89,8 @@ def _measure(report: Measurements, effort: Effort, workers: int) -> None:
         watching = [each.telling_s + max(each.launcher_s - alone_s, 0.0) for each in found]
         report.figures.append(_figure(
             f"processor time of ranks and launcher, {workers} ranks", way,
-            total, "less what watching took", [all_s - part_s for all_s, part_s in zip(total, watching, strict=True)],
+            total, "without the time of watching",
+            [all_s - part_s for all_s, part_s in zip(total, watching, strict=True)],
             1 + SHARE,
         ))  # fmt: skip
 

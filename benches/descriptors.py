@@ -32,7 +32,7 @@ Bytes = NDArray[np.uint8]
 @click.command()
 @click.argument("out", type=click.Path(dir_okay=False, path_type=Path))
 @click.option("--count", type=click.IntRange(min=1), default=COUNT, show_default=True, help="Descriptors to make.")
-@click.option("--seed", type=click.IntRange(min=0), default=0, show_default=True, help="Of all that is drawn.")
+@click.option("--seed", type=click.IntRange(min=0), default=0, show_default=True, help="Seed of all random numbers.")
 def main(out: Path, count: int, seed: int) -> None:
     """Write COUNT descriptors, uint8 of shape (COUNT, 512), to the .npy file OUT."""
     photographs = [_photograph(picture.name) for picture in demo_images()]
@@ -55,30 +55,30 @@ def view(photographs: list[Image.Image], random: np.random.Generator) -> NDArray
     least = max(LEAST_SCALE, 2 * OPTIONS.patch / min(photograph.size))
     scale = np.exp(random.uniform(np.log(least), np.log(MOST_SCALE)))
     scaled = photograph.resize([round(scale * side) for side in photograph.size], Image.Resampling.LANCZOS)
-    grey = np.rot90(np.asarray(scaled, np.float32) / np.float32(255), random.integers(4))
-    return np.ascontiguousarray(grey[::-1] if random.integers(2) else grey)
+    gray = np.rot90(np.asarray(scaled, np.float32) / np.float32(255), random.integers(4))
+    return np.ascontiguousarray(gray[::-1] if random.integers(2) else gray)
 
 
-def patches(grey: NDArray[np.float32], random: np.random.Generator) -> Bytes:
+def patches(gray: NDArray[np.float32], random: np.random.Generator) -> Bytes:
     """Return descriptors of random patches of a view, (PATCHES_PER_VIEW, 512)."""
-    cells = described_cells(grey)
-    corners = random.integers(0, np.subtract(grey.shape, OPTIONS.patch) + 1, size=(PATCHES_PER_VIEW, 2))
+    cells = described_cells(gray)
+    corners = random.integers(0, np.subtract(gray.shape, OPTIONS.patch) + 1, size=(PATCHES_PER_VIEW, 2))
     steps = np.arange(0, OPTIONS.patch, CELL_PIXELS)
     rows, columns = corners[:, 0, None, None] + steps[:, None], corners[:, 1, None, None] + steps
     return cells[rows, columns].reshape(PATCHES_PER_VIEW, OPTIONS.column_count)
 
 
-def described_cells(grey: NDArray[np.float32]) -> Bytes:
+def described_cells(gray: NDArray[np.float32]) -> Bytes:
     """Return the cell of 4 x 4 pixels at every pixel, (height - 3, width - 3, 8): gradient strength by direction.
 
     Each is divided by its L2 norm, as in `ripieno.features.hog_vectors`.
     """
-    down, right = np.zeros_like(grey), np.zeros_like(grey)
-    down[1:-1] = grey[2:] - grey[:-2]
-    right[:, 1:-1] = grey[:, 2:] - grey[:, :-2]
+    down, right = np.zeros_like(gray), np.zeros_like(gray)
+    down[1:-1] = gray[2:] - gray[:-2]
+    right[:, 1:-1] = gray[:, 2:] - gray[:, :-2]
     directions = np.rad2deg(np.arctan2(down, right)) % 180
     sector = np.minimum(directions * (ORIENTATIONS / 180), ORIENTATIONS - 1).astype(np.intp)
-    strengths = np.zeros((*grey.shape, ORIENTATIONS), np.float32)
+    strengths = np.zeros((*gray.shape, ORIENTATIONS), np.float32)
     np.put_along_axis(strengths, sector[..., None], np.hypot(down, right)[..., None], axis=2)
     for axis in (0, 1):
         shifted = [

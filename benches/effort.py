@@ -34,12 +34,12 @@ class Effort:
         """Return the number of alternating runs; `own` is the benchmark's default."""
         return 1 if self.quick else self.repetitions or own
 
-    def turn(self, contestant: Callable[[], T]) -> T:
-        """Run a contestant twice after a pause and return the second result, which excludes cold caches."""
+    def turn(self, baseline: Callable[[], T]) -> T:
+        """Run a baseline twice after a pause and return the second result, which excludes cold caches."""
         if not self.quick:
             time.sleep(REST_S)
-            contestant()
-        return contestant()
+            baseline()
+        return baseline()
 
 
 #: Adds its measurements to a report.

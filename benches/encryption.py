@@ -19,7 +19,7 @@ from effort import Effort, Measured
 from ripieno.bench.figures import Figure, Measurements, Samples
 from ripieno.bench.toolchain import Skipped
 from ripieno.lab import Lab, why_not
-from ripieno.lab.blueprint import bits_per_s, wire_share
+from ripieno.lab.cluster_spec import bits_per_s, wire_share
 from ripieno.launch.encryption import TLS_VARIABLE
 from ripieno.launch.script.environment import init
 

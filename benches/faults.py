@@ -84,12 +84,12 @@ def kmeans(report: Measurements, effort: Effort) -> None:
             seconds[dies].append(taken_s)
         whole, struck = fits[False], fits[True]
         if not np.array_equal(whole.cluster_centers_, struck.cluster_centers_) or struck.n_iter_ != whole.n_iter_:
-            raise RuntimeError("K-means over a death has other bits than without one")
+            raise RuntimeError("K-means with a failure has a different result than without one")
         if struck.resumed_from_ is None or struck.resumed_from_ < DEATH_AT - 1:
-            raise RuntimeError(f"K-means went on from iteration {struck.resumed_from_}, though {DEATH_AT} were done")
+            raise RuntimeError(f"K-means resumed from iteration {struck.resumed_from_}, though {DEATH_AT} were done")
     report.figures.append(
         Figure(
-            case="K-means over the death of a worker, same bits",
+            case="K-means with the death of a worker, same bits",
             row=f"{rows} × {columns} into {clusters}, {FIT_WORKERS} workers, respawn",
             ours=Samples(tuple(seconds[True])),
             peers={"without a death": Samples(tuple(seconds[False]))},
@@ -143,7 +143,7 @@ def _measured(
                 ours=Samples(tuple(seconds)),
                 peers={},
                 limit_s=limit_s,
-                limit="what is to be reached",
+                limit="target",
                 work=0.0,
                 rate_unit="",
             )
@@ -156,7 +156,7 @@ def _seconds(started: Callable[[str, int], object], count: int, victim: int) -> 
         started(folder, victim)
         times = {int(path.name): float(path.read_text()) for path in Path(folder).iterdir()}
     if len(times) != count:
-        raise RuntimeError(f"{count - len(times)} of {count} ranks have not come back")
+        raise RuntimeError(f"{count - len(times)} of {count} ranks have not returned")
     return max(times.values()) - times[victim]
 
 

@@ -43,14 +43,14 @@ def main(quick: bool, out: Path) -> None:
 
 
 def _digits(count: int | None) -> str:
-    """Draw pictures of digits by the distances of their pixels; each digit has a colour."""
+    """Draw pictures of digits by the distances of their pixels; each digit has a color."""
     digits = load_digits()
     model = rp.MDS(3, metric="euclidean", random_state=0).fit(digits.data[:count])
     return scatter.turning_chart("digits", model.embedding_, groups=digits.target[:count])
 
 
 def _sequences(members: int) -> str:
-    """Draw the sequences of the example by their edit distances; each family has a colour."""
+    """Draw the sequences of the example by their edit distances; each family has a color."""
     sequences = runpy.run_path(str(ROOT / "examples" / "sequences.py"))["tree"](FAMILIES, members)
     model = rp.MDS(3, metric="levenshtein", method="da-smacof", random_state=0).fit(sequences)
     return scatter.turning_chart("sequences", model.embedding_, groups=np.arange(len(sequences)) // members)
@@ -71,7 +71,7 @@ def _plane(graph: networkx.Graph, attribute: str | None = None) -> str:
 
 
 def _lattice(side: int) -> str:
-    """Draw a cube of vertices, reconstructed in space from its edges; each layer has a colour."""
+    """Draw a cube of vertices, reconstructed in space from its edges; each layer has a color."""
     graph = networkx.grid_graph((side, side, side))
     at = np.array(list(rp.layout(graph, dim=3, iterations=300, seed=1).values()))
     return scatter.turning_chart("lattice", at, groups=_numbers(layer for layer, _, _ in graph))

@@ -8,10 +8,10 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 
 from effort import Effort, Measured
-from ripieno.bench import contestants
+from ripieno.bench import baselines
+from ripieno.bench.baselines import Deployment
 from ripieno.bench.cases import BenchCase, cases_of
-from ripieno.bench.contest import contest
-from ripieno.bench.contestants import Deployment
+from ripieno.bench.comparison import compare
 from ripieno.bench.figures import Measurements
 from ripieno.bench.limits import MachineLimit
 
@@ -41,11 +41,11 @@ def cases() -> dict[str, Measured]:
 def _case(through: str, ranks: int, collectives: Sequence[str], sizes_bytes: Sequence[int]) -> Measured:
     def measured(report: Measurements, effort: Effort) -> None:
         place = Deployment(ranks)
-        ours = contestants.ripieno(place, through=through)
-        peers, remarks = contestants.peers(PEERS, place, python=through == "python", gloo_python=None)
+        ours = baselines.ripieno(place, through=through)
+        peers, remarks = baselines.peers(PEERS, place, python=through == "python", gloo_python=None)
         for remark in remarks:
             report.remark(remark)
-        contest(
+        compare(
             [ours, *peers],
             cases_of(collectives, QUICK_SIZES_BYTES if effort.quick else sizes_bytes),
             MachineLimit(ranks),

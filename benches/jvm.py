@@ -106,11 +106,11 @@ def _java_ranks(path: str, length: int, turns: int) -> list[str]:
             )
             for rank in range(2)
         ]
-        told = [rank.communicate(timeout=TIMEOUT_S) for rank in ranks]
-    for rank, (_, errors) in zip(ranks, told, strict=True):
+        printed = [rank.communicate(timeout=TIMEOUT_S) for rank in ranks]
+    for rank, (_, errors) in zip(ranks, printed, strict=True):
         if rank.returncode:
             raise RuntimeError(f"a rank of Java ended with {rank.returncode}: {errors.decode()}")
-    return told[0][0].decode().splitlines()
+    return printed[0][0].decode().splitlines()
 
 
 def _aggregates(report: Measurements, effort: Effort) -> None:
@@ -210,10 +210,10 @@ def _flink_jars() -> Path:
     jars = ROOT / "target/flink"
     if not list(jars.glob("flink-examples-batch*.jar")):
         if shutil.which("mvn") is None:
-            raise Skipped("Flink takes no part: Maven fetches it (apt-get install maven)")
+            raise Skipped("Flink is skipped: Maven fetches it (apt-get install maven)")
         command = ["mvn", "--quiet", "--batch-mode", "--no-transfer-progress", "package"]
         if subprocess.run(command, cwd=PROGRAMS, capture_output=True).returncode:
-            raise Skipped(f"Flink takes no part: {' '.join(command)} in {PROGRAMS} fails")
+            raise Skipped(f"Flink is skipped: {' '.join(command)} in {PROGRAMS} fails")
     return jars
 
 
@@ -252,7 +252,7 @@ def _spark_home() -> Path:
 def _jars() -> list[Path]:
     found = sorted(JARS.glob("*/ripieno*.jar"))
     if not found or shutil.which("javac") is None:
-        raise Skipped("the JVM takes no part: make jvm, which needs a JDK and Maven")
+        raise Skipped("the JVM is skipped: run make jvm, which needs a JDK and Maven")
     return found
 
 

@@ -94,7 +94,7 @@ class PassTimes:
     centroids: NDArray[Any]
 
 
-Contender = Callable[[KMeansProblem], PassTimes]
+Candidate = Callable[[KMeansProblem], PassTimes]
 
 
 def cases(data: Path | None, draw: Path | None) -> dict[str, Measured]:
@@ -179,7 +179,7 @@ def hog_like(row_count: int, column_count: int, seed: int = 0) -> Rows:
 
 
 def mixture(row_count: int, column_count: int, seed: int = 0) -> Rows:
-    """Return rows around about a thousand centres."""
+    """Return rows around about a thousand centers."""
     random = np.random.default_rng(seed)
     places = random.standard_normal((row_count // 50, column_count), dtype=np.float32)
     rows = places[random.integers(len(places), size=row_count)]
@@ -197,17 +197,17 @@ def _long(rows: Rows, cluster_count: int, pass_count: int, peers: tuple[str, ...
 
 
 def _figures(
-    problem: KMeansProblem, contenders: dict[str, Contender], report: Measurements, effort: Effort
+    problem: KMeansProblem, candidates: dict[str, Candidate], report: Measurements, effort: Effort
 ) -> list[Figure]:
-    ours: dict[str, Contender] = {"kernel": _kernel, f"KMeans, {WORKER_COUNT} workers": _estimator}
-    peers = {name: contenders[name] for name in problem.peers}
+    ours: dict[str, Candidate] = {"kernel": _kernel, f"KMeans, {WORKER_COUNT} workers": _estimator}
+    peers = {name: candidates[name] for name in problem.peers}
     seconds: dict[str, list[float]] = {}
     square_s, shaped_s = [], []
     for _ in range(effort.runs(LONG_RUN_COUNT if problem.has_bounds else RUN_COUNT)):
         if problem.is_product:
             square_s.append(gemm.square_s(np.float32, quick=effort.quick) * problem.operation_count)
             shaped_s.append(_shaped_s(problem) * problem.operation_count)
-        outcomes = {name: _after_a_pause(contender, problem) for name, contender in {**ours, **peers}.items()}
+        outcomes = {name: _after_a_pause(candidate, problem) for name, candidate in {**ours, **peers}.items()}
         _check_inertia(problem, outcomes)
         for name, outcome in outcomes.items():
             seconds.setdefault(name, []).append(outcome.pass_s)
@@ -234,21 +234,21 @@ def _figures(
     ]
 
 
-def _peers(report: Measurements) -> dict[str, Contender]:
-    found: dict[str, Contender] = {}
-    for name, contender, package in (("scikit-learn", _sklearn, "sklearn"), ("faiss", _faiss, "faiss")):
+def _peers(report: Measurements) -> dict[str, Candidate]:
+    found: dict[str, Candidate] = {}
+    for name, candidate, package in (("scikit-learn", _sklearn, "sklearn"), ("faiss", _faiss, "faiss")):
         try:
             __import__(package)
-            found[name] = contender
+            found[name] = candidate
         except ImportError:
             remark = f"{name} is not installed: make bench installs it"
             report.remarks += [remark] if remark not in report.remarks else []
     return found
 
 
-def _after_a_pause(contender: Contender, problem: KMeansProblem) -> PassTimes:
+def _after_a_pause(candidate: Candidate, problem: KMeansProblem) -> PassTimes:
     time.sleep(PAUSE_S)
-    return contender(problem)
+    return candidate(problem)
 
 
 def _kernel(problem: KMeansProblem) -> PassTimes:
@@ -315,7 +315,7 @@ def _check_inertia(problem: KMeansProblem, outcomes: dict[str, PassTimes]) -> No
         # Rounding errors accumulate over passes.
         tolerance = tolerance_of_two * problem.pass_count / PASS_COUNT
         if most - least > tolerance * least:
-            raise RuntimeError(f"inertias differ by more than {tolerance}, so no figure stands: {inertias}")
+            raise RuntimeError(f"inertias differ by more than {tolerance}, so there is no figure: {inertias}")
 
 
 def _inertia(rows: Rows, centroids: NDArray[Any]) -> float:

@@ -70,11 +70,11 @@ def _figure(case: LinearCase, shape: tuple[int, int], report: Measurements, effo
         our_s, found, stages_s = effort.turn(case.ours)
         peer_s, expected, _ = effort.turn(case.peer)
         if not np.allclose(found, expected, rtol=case.tolerance):
-            raise RuntimeError(f"{case.name}: results differ by more than {case.tolerance}, so no figure stands")
+            raise RuntimeError(f"{case.name}: results differ by more than {case.tolerance}, so there is no figure")
         ours.append(our_s)
         peers.append(peer_s)
         stages.append(stages_s)
-    report.remark(f"{case.name}: of our fit the stages take {statistics.median(stages) * 1e3:.0f} ms")
+    report.remark(f"{case.name}: stages of our fit take {statistics.median(stages) * 1e3:.0f} ms")
     return Figure(
         case=f"{shape[0]} × {shape[1]}, {case.name}",
         row=f"{WORKER_COUNT} workers",

@@ -40,7 +40,7 @@ PASSES = 20
 
 Rows = tuple[csr_matrix, NDArray[Any]]
 #: Fits with a tolerance, and returns an object with `coef_`.
-Contestant = Callable[[float], Any]
+Candidate = Callable[[float], Any]
 #: Pairs of the seconds of a fit, and the relative distance of its objective from the optimum.
 Way = list[tuple[float, float]]
 
@@ -54,7 +54,7 @@ def measured(report: Measurements, effort: Effort, *, data: Path | None = None, 
         ours = _ours(job)
         try:
             if effort.quick:
-                raise Skipped("MLlib is left out where nothing is measured")
+                raise Skipped("MLlib is skipped in quick runs")
             with _mllib(rows) as mllib:
                 paths = _measured(name, rows, ours, _sklearn() | {"MLlib": mllib}, report, effort)
         except Skipped as skipped:
@@ -64,10 +64,10 @@ def measured(report: Measurements, effort: Effort, *, data: Path | None = None, 
             _draw(draw, name, paths, rows, job)
 
 
-def _ours(job: Any) -> dict[str, Contestant]:
+def _ours(job: Any) -> dict[str, Candidate]:
     import ripieno as rp
 
-    def fitter(**parameters: Any) -> Contestant:
+    def fitter(**parameters: Any) -> Candidate:
         return lambda tol: rp.LogisticRegression(tol=tol, fit_intercept=False, max_iter=10_000, **parameters)
 
     return {
@@ -78,7 +78,7 @@ def _ours(job: Any) -> dict[str, Contestant]:
     }
 
 
-def _sklearn() -> dict[str, Contestant]:
+def _sklearn() -> dict[str, Candidate]:
     from sklearn.linear_model import LogisticRegression
 
     shared = {"fit_intercept": False, "max_iter": 10_000, "random_state": 0}
@@ -106,7 +106,7 @@ class _Mllib:
 
 
 @contextmanager
-def _mllib(rows: Rows) -> Iterator[Contestant]:
+def _mllib(rows: Rows) -> Iterator[Candidate]:
     from sklearn.datasets import dump_svmlight_file
 
     X, y = rows
@@ -122,8 +122,8 @@ def _mllib(rows: Rows) -> Iterator[Contestant]:
 def _measured(
     name: str,
     rows: Rows,
-    ours: Mapping[str, Contestant],
-    peers: Mapping[str, Contestant],
+    ours: Mapping[str, Candidate],
+    peers: Mapping[str, Candidate],
     report: Measurements,
     effort: Effort,
 ) -> dict[str, Way]:
@@ -170,7 +170,7 @@ def _draw(folder: Path, name: str, paths: Mapping[str, Way], rows: Rows, job: An
     (folder / f"{name}-seconds.svg").write_text(charts.standalone(charts.time_chart(laps)), encoding="utf-8")
 
 
-def _path(make: Contestant, rows: Rows, best: float) -> Way:
+def _path(make: Candidate, rows: Rows, best: float) -> Way:
     """Fit with ever tighter tolerances, up to the loosest that brings the objective near the optimum."""
     path: Way = []
     for tol in TOLERANCES:
@@ -179,7 +179,7 @@ def _path(make: Contestant, rows: Rows, best: float) -> Way:
         path.append((seconds, max(_objective(model.coef_, rows) / best - 1, np.finfo(float).eps)))
         if path[-1][1] <= NEAR:
             return path
-    raise RuntimeError(f"{model}: not within {NEAR} of {best}, so no figure stands")
+    raise RuntimeError(f"{model}: not within {NEAR} of {best}, so there is no figure")
 
 
 def fit_s(model: Any, rows: Rows) -> float:

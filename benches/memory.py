@@ -15,7 +15,7 @@ from pathlib import Path
 
 from effort import Effort, Measured
 from ripieno.bench import toolchain
-from ripieno.bench.contestants import Deployment
+from ripieno.bench.baselines import Deployment
 from ripieno.bench.figures import FigureCount, Measurements
 from ripieno.bench.programs import timing
 from ripieno.bench.rank import NativeWorld
@@ -111,7 +111,7 @@ def _extra_bytes(call: Callable[[], object]) -> int:
 
 def _size(name: str) -> int:
     found = re.search(rf"^{name}:\s*(\d+) kB$", Path("/proc/self/status").read_text(), re.MULTILINE)
-    assert found is not None, f"Linux tells {name} of every process"
+    assert found is not None, f"Linux reports {name} of every process"
     return int(found[1]) * KIB
 
 

@@ -80,10 +80,10 @@ def main(
     words += ["--max-iter", str(iterations), "--workers", str(workers), "--seed", str(seed)]
     words += ["--checkpoint", str(folder / "checkpoint"), "--out", str(folder / "result"), "--overwrite"]
     used = _run(["kmeans", *words, "--centroids", "divided"])
-    told = json.loads((folder / "result" / "model.json").read_text())
-    simulated = _simulated(told, count, clusters)
-    _show(told, used, simulated)
-    command.write(target, {"fit": told, "used": asdict(used), "simulated": simulated.as_json()}, quick=quick)
+    report = json.loads((folder / "result" / "model.json").read_text())
+    simulated = _simulated(report, count, clusters)
+    _show(report, used, simulated)
+    command.write(target, {"fit": report, "used": asdict(used), "simulated": simulated.as_json()}, quick=quick)
 
 
 def _run(words: list[str]) -> Used:
@@ -101,7 +101,7 @@ def _run(words: list[str]) -> Used:
             process.terminate()
             process.wait()
     if process.returncode:
-        raise click.ClickException(f"ripieno kmeans ended with code {process.returncode}; the same command goes on")
+        raise click.ClickException(f"ripieno kmeans ended with code {process.returncode}; repeat the command to resume")
     times = os.times()
     used.processor_s, used.wall_s = times.children_user + times.children_system, time.monotonic() - begin
     return used

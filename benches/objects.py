@@ -15,8 +15,8 @@ from typing import Any
 import numpy as np
 import ripieno as rp
 from effort import Effort
-from ripieno.bench import contestants
-from ripieno.bench.contestants import Deployment
+from ripieno.bench import baselines
+from ripieno.bench.baselines import Deployment
 from ripieno.bench.figures import Figure, Measurements, Samples
 from ripieno.bench.processes import run
 
@@ -33,8 +33,8 @@ def measured(report: Measurements, effort: Effort) -> None:
     """Measure both, alternating; a time is rank 0's."""
     place = Deployment(2)
     calls = str(QUICK_CALLS if effort.quick else CALLS)
-    by_mpi = [*contestants.python_by_open_mpi(place), __file__, "mpi4py", calls]
-    _, environment = contestants.module(__name__)
+    by_mpi = [*baselines.python_by_open_mpi(place), __file__, "mpi4py", calls]
+    _, environment = baselines.module(__name__)
     ours = [sys.executable, __file__, "ripieno", calls]
     found: dict[str, dict[str, list[float]]] = {"ripieno": {}, "mpi4py": {}}
     for _ in range(effort.runs(REPETITION_COUNT)):

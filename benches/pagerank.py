@@ -1,4 +1,4 @@
-"""Benchmarks of PageRank on this machine and on emulated hosts, and the chart of docs/pagerank.md.
+"""Benchmarks of PageRank on this machine and on emulated hosts, and the chart of docs/estimator-measurements.md.
 
 benches/pagerank.py host [--scale 20] [--graph FILES]… [--gap PR] [--quick] [--json FILE] benches/pagerank.py cluster
 [--hosts 1,2,4,8,16] [--rate 1gbit] [--scale 20] [--graph FILES]… [--quick] [--json FILE] benches/pagerank.py charts
@@ -33,7 +33,7 @@ from ripieno.bench import table  # noqa: E402
 from ripieno.bench.figures import Measurements  # noqa: E402
 from ripieno.bench.pages.pagerank import GraphScale, scaling_chart  # noqa: E402
 from ripieno.lab import Lab  # noqa: E402
-from ripieno.lab.blueprint import bits_per_s  # noqa: E402
+from ripieno.lab.cluster_spec import bits_per_s  # noqa: E402
 from ripieno.units import bytes_text, duration_text  # noqa: E402
 
 DOCS = Path(__file__).resolve().parent.parent / "docs" / "pagerank"
@@ -43,7 +43,7 @@ ITERATION_COUNT, QUICK_ITERATION_COUNT = 30, 3
 
 @click.group()
 def main() -> None:
-    """Measure PageRank, and draw the chart of docs/pagerank.md."""
+    """Measure PageRank, and draw the chart of docs/estimator-measurements.md."""
 
 
 def _of_a_graph(measure: Callable[..., None]) -> Callable[..., None]:
@@ -51,8 +51,8 @@ def _of_a_graph(measure: Callable[..., None]) -> Callable[..., None]:
     for option in (
         command.json_option,
         command.quick_option,
-        click.option("--graph", "files", multiple=True, help="Files of a graph instead, as ripieno pagerank takes."),
-        click.option("--scale", type=click.IntRange(1, 31), help=f"Of the RMAT graph; by default {SCALE}."),
+        click.option("--graph", "files", multiple=True, help="Files of another graph, as for ripieno pagerank."),
+        click.option("--scale", type=click.IntRange(1, 31), help=f"Scale of the RMAT graph. Default: {SCALE}."),
     ):
         measure = option(measure)
     return measure
@@ -60,7 +60,7 @@ def _of_a_graph(measure: Callable[..., None]) -> Callable[..., None]:
 
 @main.command()
 @click.option(
-    "--gap", type=click.Path(exists=True, dir_okay=False, path_type=Path), help="GAP's program pr, to be a peer."
+    "--gap", type=click.Path(exists=True, dir_okay=False, path_type=Path), help="GAP's program pr, to compare with."
 )
 @command.repetitions_option
 @_of_a_graph
@@ -75,7 +75,7 @@ def host(
 
 @main.command()
 @click.option("--hosts", "host_counts", default=HOSTS, show_default=True, help="Numbers of hosts, ascending.")
-@click.option("--rate", default="1gbit", show_default=True, help="Of each host's cable.")
+@click.option("--rate", default="1gbit", show_default=True, help="Link rate of each host.")
 @click.option("--iterations", type=click.IntRange(min=2), default=ITERATION_COUNT, show_default=True)
 @click.option("--timeout", "timeout_s", type=float, default=900.0, show_default=True, help="Seconds of each run.")
 @_of_a_graph
@@ -165,7 +165,7 @@ def _scale(lab: Lab, count: int, rate: str, iterations: int, timeout_s: float, f
 def _run(lab: Lab, count: int, iterations: int, timeout_s: float, folder: Path) -> dict[str, Any]:
     """Return the report of a run with this number of iterations."""
     report = folder / f"{count}-{iterations}.json"
-    words = f"--threads 1 --tolerance 0 --max-iterations {iterations} --top 0 --quiet".split()
+    words = f"--threads 1 --tol 0 --max-iter {iterations} --top 0 --quiet".split()
     files = [str(folder / "graph.npy"), "--out", str(folder / "ranks.npz"), "--report", str(report), "--overwrite"]
     # The number of iterations is given, so the warning about the tolerance is suppressed.
     code = lab.run(

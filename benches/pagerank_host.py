@@ -56,7 +56,7 @@ def measured(report: Measurements, effort: Effort, *, graph: BenchGraph | None =
     bandwidth = 0.0
     with tempfile.TemporaryDirectory() as folder:
         if gap is None:
-            report.remark("GAP takes no part: say --gap FILE, its program pr (github.com/sbeamer/gapbs)")
+            report.remark("GAP is skipped: pass --gap FILE, its program pr (github.com/sbeamer/gapbs)")
         else:
             _write_gap(walk, Path(folder) / "graph.sg")
         for _ in range(effort.runs(RUN_COUNT)):
@@ -114,13 +114,13 @@ def _compare(report: Measurements, graph: BenchGraph, right: Vector) -> None:
         peers["igraph"] = Samples((seconds,))
         _count_distance(report, graph, "igraph", found, right)
     except ImportError:
-        report.remark("igraph takes no part: pip install igraph")
+        report.remark("igraph is skipped: pip install igraph")
     for shape in SHAPES:
         begin = time.perf_counter()
         model = _fit(graph, shape, tol=CHANGE / graph.vertex_count, max_iter=MOST_ITERATIONS)
         ours = Samples((time.perf_counter() - begin,))
         _count_distance(report, graph, _shape_text(shape), model.ranks_, right)
-        case = f"{graph.name}; workers × threads, from arrays of edges until only rounding is left, once"
+        case = f"{graph.name}; workers × threads, from arrays of edges to convergence, one run"
         report.figures.append(Figure(case, _shape_text(shape), ours, peers, None, "none", 0.0, ""))
 
 
@@ -175,7 +175,8 @@ def _add_figures(
                     ours=Samples(tuple(statistics.median(map(of, run)) for run in runs)),
                     peers={} if part else {name: Samples(tuple(times)) for name, times in beside.items()},
                     limit_s=None if part else EDGE_BYTES * graph.edge_count / bandwidth,
-                    limit=f"{EDGE_BYTES} bytes an edge at {bandwidth / 1e9:.3g} GB/s, what all cores get from memory",
+                    limit=f"{EDGE_BYTES} bytes an edge at {bandwidth / 1e9:.3g} GB/s, the memory "
+                    "bandwidth of all cores",
                     work=0.0 if part else graph.edge_count / 1e6,
                     rate_unit="edges/µs",
                     targets={"peer": TARGET} if not part and _gap_name(2) in beside else {},

@@ -123,9 +123,9 @@ def _right(keys: Column, values: Column) -> tuple[Column, Column, Column]:
 def _check(name: str, right: Sequence[Column], keys: Column, sums: Column, counts: Column | None = None) -> None:
     order = np.argsort(keys)
     if not np.array_equal(keys[order], right[0]) or not np.allclose(sums[order], right[1], rtol=DIFFERENCE, atol=0):
-        raise RuntimeError(f"{name}: the sums by key differ from NumPy's, so no figure stands")
+        raise RuntimeError(f"{name}: the sums by key differ from NumPy's, so there is no figure")
     if counts is not None and not np.array_equal(counts[order], right[2]):
-        raise RuntimeError(f"{name}: the counts by key differ from NumPy's, so no figure stands")
+        raise RuntimeError(f"{name}: the counts by key differ from NumPy's, so there is no figure")
 
 
 def _peers(report: Measurements, keys: Column, values: Column) -> dict[str, Callable[[], Any]]:
@@ -160,7 +160,7 @@ def _sums(comm: Communicator, rows: RegroupRows) -> tuple[Column, Column, Column
     sums = comm.regroup(rp.KeyValues(keys, values), combine="sum")
     counts = comm.regroup(rp.KeyValues(keys, np.ones(len(keys), np.int64)), combine="sum")
     if not np.array_equal(sums.keys, counts.keys):
-        raise AssertionError("the same keys came to another rank, or in another order")
+        raise AssertionError("equal keys reached different ranks, or in a different order")
     return sums.keys, sums.values, counts.values
 
 
@@ -218,7 +218,7 @@ def _add_figures(
     wire_s = statistics.median(run.wire_s for run in ours)
     report.remark(
         f"peers are charged the wire: {bytes_text(ours[0].sent_bytes)}, which a rank sends, cross in "
-        f"{duration_text(wire_s)}; a regroup of sums and one of counts, and each peer, gave NumPy's"
+        f"{duration_text(wire_s)}; a regroup of sums and one of counts and all peers match NumPy"
     )
 
 
@@ -237,15 +237,15 @@ def _add_spark(
         report.remark("PySpark is not installed: make bench installs it")
         return
     if shutil.which("java") is None:
-        report.remark("PySpark takes no part: it needs Java, apt-get install openjdk-17-jre-headless")
+        report.remark("PySpark is skipped: it needs Java, apt-get install openjdk-17-jre-headless")
         return
     with tempfile.TemporaryDirectory() as folder:
         for rank in range(rows.rank_count):
             pairs = dict(zip(("key", "value"), rows.of_rank(rank), strict=True))
             parquet.write_table(pa.table(pairs), Path(folder) / f"rows-{rank}.parquet", compression="none")
         words = [sys.executable, Path(__file__).with_name("regroup_spark.py"), folder, str(run_count)]
-        said = processes.run(words, environment={"PYSPARK_PYTHON": sys.executable}, timeout_s=SPARK_TIMEOUT_S)
-        seconds = json.loads(said.splitlines()[-1])
+        output = processes.run(words, environment={"PYSPARK_PYTHON": sys.executable}, timeout_s=SPARK_TIMEOUT_S)
+        seconds = json.loads(output.splitlines()[-1])
         for name in seconds:
             _check(name, right, *_columns(parquet.read_table(Path(folder) / f"sums-{name}.parquet")))
     beside = {f"PySpark, {name}": Samples(tuple(times)) for name, times in seconds.items()}
@@ -267,7 +267,7 @@ def _figure(
         ours=Samples(tuple(run.seconds for run in ours)),
         peers=peers,
         limit_s=limit_s,
-        limit="all rows copied once, by all cores",
+        limit="all rows copied once by all cores",
         work=rows.row_count / 1e6,
         rate_unit="pairs/µs",
         targets=targets if peers else {},
@@ -284,9 +284,11 @@ def _name(rows: RegroupRows) -> str:
 
 @click.command()
 @click.option("--rows", "row_count", type=float, default=ROW_COUNT, show_default=True, help="Pairs of all ranks.")
-@click.option("--keys", "key_count", type=float, default=KEY_COUNT, show_default=True, help="That are drawn from.")
+@click.option(
+    "--keys", "key_count", type=float, default=KEY_COUNT, show_default=True, help="Number of keys to draw from."
+)
 @click.option("--ranks", "rank_count", type=click.IntRange(min=1), default=RANK_COUNT, show_default=True)
-@click.option("--spark", is_flag=True, help="PySpark, too; it takes minutes.")
+@click.option("--spark", is_flag=True, help="Also measure PySpark; this takes minutes.")
 @command.repetitions_option
 @command.quick_option
 @command.json_option

@@ -25,7 +25,7 @@ from ripieno.bench.figures import Figure, Measurements, Samples
 from ripieno.bench.toolchain import Skipped
 from ripieno.comm.communicator import Communicator
 from ripieno.lab import Lab, why_not
-from ripieno.lab.blueprint import bits_per_s
+from ripieno.lab.cluster_spec import bits_per_s
 from ripieno.launch.script.environment import init
 
 HOST_COUNT, RATE, TIMEOUT_S = 8, "100mbit", 300.0
@@ -87,7 +87,7 @@ def measured(report: Measurements, effort: Effort) -> None:
                 ours=Samples(tuple(found[system][what])),
                 peers={} if system == SYSTEMS[1] else {SYSTEMS[1].name: beside},
                 limit_s=max(found[system][f"{what}_bytes"]) / bytes_per_s,
-                limit="what the busiest rank sends, over the rate of its cable",
+                limit="bytes of the busiest rank, over its link rate",
                 work=0.0,
                 rate_unit="",
             )
@@ -108,7 +108,7 @@ def _run(lab: Lab, system: ReplicaSystem, *, quick: bool) -> dict[str, list[floa
         ranks = [json.loads(path.read_text()) for path in sorted(Path(folder).glob("rank-*.json"))]
     expected = system.ranks - system.dead
     if len(ranks) != expected:
-        raise RuntimeError(f"{system.name}: {len(ranks)} ranks have left their seconds, not {expected}")
+        raise RuntimeError(f"{system.name}: {len(ranks)} ranks have written their seconds, expected {expected}")
     # The fastest replica of each logical rank counts.
     logical: dict[int, dict[str, Any]] = {}
     for rank in sorted(ranks, key=lambda rank: sum(rank["reduce"])):

@@ -1,7 +1,7 @@
 """Measurements of Ripieno's performance targets, each figure beside its peer and its limit.
 
 benches/run.py [als|faults|host|cluster|dashboard|encryption|jvm|mds|memory|replicas|kmeans|linear|logistic|networkx|
-                objects|pagerank|regroup|seeding|sgd|shuffle|spark|strangers|torch|wordcount|all]
+                objects|pagerank|regroup|seeding|sgd|shuffle|spark|unauthenticated|torch|wordcount|all]
                 [--case NAME]… [--quick] [--json FILE]
 """
 
@@ -38,8 +38,8 @@ import seeding  # noqa: E402
 import sgd  # noqa: E402
 import shuffle  # noqa: E402
 import spark  # noqa: E402
-import strangers  # noqa: E402
 import torch_steps  # noqa: E402
+import unauthenticated  # noqa: E402
 import wordcount  # noqa: E402
 from effort import Effort, Measured  # noqa: E402
 from ripieno.bench import figures, table  # noqa: E402
@@ -68,7 +68,7 @@ NAMES = (
     "sgd",
     "shuffle",
     "spark",
-    "strangers",
+    "unauthenticated",
     "torch",
     "wordcount",
 )
@@ -76,10 +76,10 @@ NAMES = (
 
 @click.command()
 @click.argument("name", type=click.Choice([*NAMES, "all"]), default="all")
-@click.option("--case", "only", multiple=True, help="Of a benchmark with several; --list names them.")
-@click.option("--list", "listing", is_flag=True, help="Name the cases of NAME and end.")
+@click.option("--case", "only", multiple=True, help="Case of a benchmark with several cases; --list prints them.")
+@click.option("--list", "listing", is_flag=True, help="Print the cases of NAME and exit.")
 @command.quick_option
-@click.option("--repetitions", type=click.IntRange(min=1), help="Alternating runs of each; by default five or more.")
+@click.option("--repetitions", type=click.IntRange(min=1), help="Alternating runs of each case. Default: five or more.")
 @click.option(
     "--data",
     type=click.Path(exists=True, dir_okay=False, path_type=Path),
@@ -116,7 +116,7 @@ def main(
     machine = figures.machine()
     console.print("  ".join(f"{key} {value}" for key, value in machine.items()))
     if quick:
-        console.print("quick: unoptimized or too short, so these figures say nothing about speed", style="yellow")
+        console.print("quick: unoptimized or too short, so these figures are not measurements", style="yellow")
     reports, effort = [], Effort(quick, repetitions)
     for each, measured in chosen.items():
         report = Measurements(each)
@@ -145,7 +145,7 @@ def _cases(
         "seeding": seeding.measured,
         "sgd": lambda report, effort: sgd.measured(report, effort, data=data),
         "spark": spark.measured,
-        "strangers": strangers.measured,
+        "unauthenticated": unauthenticated.measured,
         "wordcount": wordcount.measured,
     }
     if name in undivided:

@@ -39,26 +39,26 @@ def measured(report: Measurements, effort: Effort) -> None:
 
 
 def _measure(name: str, rows: Rows, cluster_count: int, report: Measurements, effort: Effort) -> None:
-    contenders: dict[str, Callable[[Rows, int, int], Rows]] = {"ours": _ours}
+    candidates: dict[str, Callable[[Rows, int, int], Rows]] = {"ours": _ours}
     if len(rows) * cluster_count <= PEER_LIMIT:
-        contenders["k-means++ of scikit-learn"] = _peer
-    contenders["random rows"] = _random
-    seconds: dict[str, list[float]] = {each: [] for each in contenders}
-    inertias: dict[str, list[tuple[float, float]]] = {each: [] for each in contenders}
+        candidates["k-means++ of scikit-learn"] = _peer
+    candidates["random rows"] = _random
+    seconds: dict[str, list[float]] = {each: [] for each in candidates}
+    inertias: dict[str, list[tuple[float, float]]] = {each: [] for each in candidates}
     for seed in range(effort.runs(3)):
-        for each, start in contenders.items():
+        for each, start in candidates.items():
             begin = time.perf_counter()
             centroids = start(rows, cluster_count, seed)
             seconds[each].append(time.perf_counter() - begin)
             inertias[each].append(_inertias(rows, centroids))
     row = f"into {cluster_count}"
-    peers = {each: Samples(tuple(seconds[each])) for each in contenders if each != "ours"}
+    peers = {each: Samples(tuple(seconds[each])) for each in candidates if each != "ours"}
     report.figures.append(Figure(
         case=name, row=row, ours=Samples(tuple(seconds["ours"])), peers=peers, limit_s=None, limit="none",
         work=len(rows) / 1e6, rate_unit="M rows/s", targets={},
     ))  # fmt: skip
-    base = "k-means++ of scikit-learn" if "k-means++ of scikit-learn" in contenders else "random rows"
-    medians = {each: np.median(inertias[each], axis=0) for each in contenders}
+    base = "k-means++ of scikit-learn" if "k-means++ of scikit-learn" in candidates else "random rows"
+    medians = {each: np.median(inertias[each], axis=0) for each in candidates}
     for at, (what, target) in enumerate([("at the start", START_TARGET), ("after Lloyd", END_TARGET)]):
         ratio = float(medians["ours"][at] / medians[base][at])
         report.counts.append(FigureCount(f"{name} {row}", f"inertia {what}", ratio, f"of {base}", target))
@@ -124,7 +124,7 @@ def _patches(quick: bool) -> Rows:
 
     options = HogOptions(stride=16)
     found = demo_images()[: 1 if quick else None]
-    pictures = [(picture.grey(), options.corners(picture.height, picture.width)) for picture in found]
+    pictures = [(picture.gray(), options.corners(picture.height, picture.width)) for picture in found]
     return np.concatenate([hog_vectors(image, corners, options) for image, corners in pictures])
 
 

@@ -1,7 +1,7 @@
 """Benchmark of stochastic gradient descent on sparse rows: an epoch, beside scikit-learn's SGDClassifier.
 
 The time of an epoch is the difference between fits with several epochs and with one, which cancels checks and the
-numbering of features. Both minimise the same objective. A figure counts only if our final objective is within 2 % of
+numbering of features. Both minimize the same objective. A figure counts only if our final objective is within 2 % of
 theirs. scikit-learn steps after each row, ours after 64.
 """
 
@@ -14,7 +14,7 @@ from typing import Any
 import logistic
 import numpy as np
 from effort import Effort
-from logistic import Contestant, Rows
+from logistic import Candidate, Rows
 from ripieno.bench.figures import Figure, Measurements, Samples
 
 RUN_COUNT = 5
@@ -42,7 +42,7 @@ def measured(report: Measurements, effort: Effort, *, data: Path | None = None) 
         _measured(name, rows, ours, {"SGDClassifier": _peer}, report, effort)
 
 
-def _ours(**parameters: Any) -> Contestant:
+def _ours(**parameters: Any) -> Candidate:
     import ripieno as rp
 
     return lambda epochs: rp.SparseSGD(
@@ -59,8 +59,8 @@ def _peer(epochs: float) -> Any:
 def _measured(
     name: str,
     rows: Rows,
-    ours: Mapping[str, Contestant],
-    peers: Mapping[str, Contestant],
+    ours: Mapping[str, Candidate],
+    peers: Mapping[str, Candidate],
     report: Measurements,
     effort: Effort,
 ) -> None:
@@ -72,7 +72,7 @@ def _measured(
     )
     least = min(found[peer] for peer in peers)
     if not effort.quick and max(found[each] for each in ours) > (1 + NEAR) * least:
-        raise RuntimeError(f"{name}: objectives are {found}, so no figure stands")
+        raise RuntimeError(f"{name}: objectives are {found}, so there is no figure")
     seconds: dict[str, list[float]] = {each: [] for each in everyone}
     for _ in range(effort.runs(RUN_COUNT)):
         for each, make in everyone.items():
@@ -94,7 +94,7 @@ def _measured(
     ]
 
 
-def _epoch_s(make: Contestant, rows: Rows, epochs: int) -> float:
+def _epoch_s(make: Candidate, rows: Rows, epochs: int) -> float:
     first, all_of_them = (logistic.fit_s(make(count), rows) for count in (1, 1 + epochs))
     # On a busy machine the shorter fit may take longer.
     return max(all_of_them - first, 1e-9) / epochs

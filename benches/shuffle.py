@@ -23,7 +23,7 @@ from effort import Effort, Measured
 from ripieno.bench.figures import Figure, FigureCount, Measurements, Samples
 from ripieno.bench.toolchain import Skipped
 from ripieno.lab import Lab, why_not
-from ripieno.lab.blueprint import bits_per_s
+from ripieno.lab.cluster_spec import bits_per_s
 from ripieno.units import bytes_text
 from shuffle_rank import ShuffleCase
 
@@ -123,11 +123,11 @@ def _reduction(setting: Setting, report: Measurements, effort: Effort) -> None:
     )
     sent = [sum(each.sent_bytes) for each in (reduced, unreduced)]
     report.counts.append(
-        FigureCount(case, "bytes sent, of those without local reduction", sent[0] / sent[1], "", REDUCED)
+        FigureCount(case, "bytes sent, relative to no local reduction", sent[0] / sent[1], "", REDUCED)
     )
     report.remark(
-        f"all hosts send {bytes_text(sent[0])} with and {bytes_text(sent[1])} without local reduction; the paper "
-        "tells of 12.5 % of the bytes and 10 % of the time"
+        f"all hosts send {bytes_text(sent[0])} with and {bytes_text(sent[1])} without local "
+        "reduction; the paper has 12.5 % of the bytes and 10 % of the time"
     )
 
 
@@ -144,14 +144,14 @@ def _incast(setting: Setting, report: Measurements, effort: Effort) -> None:
             found["pulled"].samples,
             {"all at once": found["all at once"].samples},
             setting.seconds(sender_count * block_bytes),
-            "all blocks over the rate of the receiver's cable",
+            "all blocks over the link rate of the receiver",
             0.0,
             "",
             {"peer": 1.0},
         )
     )
     dropped = ", ".join(f"{each.dropped_packets:,} {name}" for name, each in found.items())
-    report.remark(f"{case}: packets that the queue before the receiver dropped in all runs: {dropped}")
+    report.remark(f"{case}: packets dropped by the queue of the receiver in all runs: {dropped}")
 
 
 def _alternating(setting: Setting, ways: dict[str, ShuffleCase], run_count: int) -> dict[str, ShuffleResults]:
@@ -171,8 +171,10 @@ def _alternating(setting: Setting, ways: dict[str, ShuffleCase], run_count: int)
 
 @click.command()
 @click.argument("names", nargs=-1, type=click.Choice(list(HOST_COUNTS)))
-@click.option("--hosts", "host_count", type=click.IntRange(2, 250), help="By default 8, and 16 of an incast.")
-@click.option("--rate", default=RATE, show_default=True, help="Of each host's cable.")
+@click.option(
+    "--hosts", "host_count", type=click.IntRange(2, 250), help="Number of hosts. Default: 8, and 16 for an incast."
+)
+@click.option("--rate", default=RATE, show_default=True, help="Link rate of each host.")
 @click.option("--tasks", type=click.IntRange(min=1), default=TASK_COUNT, show_default=True, help="Of a process.")
 @click.option("--centroids", type=click.IntRange(min=1), default=CENTROID_COUNT, show_default=True)
 @click.option("--dimensions", type=click.IntRange(min=1), default=DIMENSION_COUNT, show_default=True)

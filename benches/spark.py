@@ -47,7 +47,7 @@ def measured(
     try:
         configuration.setdefault("spark.jars", str(spark_collectives.java_archive()))
     except Skipped as skipped:
-        report.remark(f"treeAggregate without Python takes no part: {skipped}")
+        report.remark(f"treeAggregate without Python is skipped: {skipped}")
     with session(master, configuration) as spark, tempfile.TemporaryDirectory() as folder:
         spark.sparkContext.addPyFile(spark_programs.__file__)
         slots = slot_count(spark)
@@ -68,15 +68,15 @@ def measured(
 @click.command()
 @click.argument("names", nargs=-1, type=click.Choice(NAMES))
 @click.option("--master", default=MASTER, show_default=True, help="Where Spark runs.")
-@click.option("--conf", "settings", multiple=True, metavar="NAME=VALUE", help="More of Spark's configuration.")
+@click.option("--conf", "settings", multiple=True, metavar="NAME=VALUE", help="Additional Spark configuration.")
 @command.repetitions_option
 @command.quick_option
 @command.json_option
 @click.option(
     "--page",
     type=click.Path(exists=True, dir_okay=False, path_type=Path),
-    help="A page of Markdown to write the figures into; a chart and the figures as JSON go beside it. Figures that are "
-    "there stay, if they are not measured again.",
+    help="A page of Markdown to write the figures into; a chart and the figures as JSON go beside "
+    "it. Existing figures stay unless they are measured again.",
 )
 def main(
     names: Sequence[str], master: str, settings: Sequence[str], repetitions: int | None, quick: bool,

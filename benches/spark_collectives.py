@@ -65,10 +65,10 @@ def java_archive() -> Path:
 def sums(spark: SparkSession, slots: int, report: Measurements, effort: Effort) -> None:
     """Measure sums of one vector per slot: `comm.allreduce` to every rank, and `treeAggregate` to the driver."""
     length = QUICK_LENGTH if effort.quick else LENGTH
-    contenders = {"treeAggregate, NumPy": _tree_aggregate}
+    candidates = {"treeAggregate, NumPy": _tree_aggregate}
     if spark.conf.get("spark.jars", ""):
-        contenders["treeAggregate, Java"] = _java_tree_aggregate
-    ours, theirs = [], {name: [] for name in contenders}
+        candidates["treeAggregate, Java"] = _java_tree_aggregate
+    ours, theirs = [], {name: [] for name in candidates}
     limit, limited = MachineLimit(slots), BenchCase("allreduce", length * 8)
     for _ in range(effort.runs(RUN_COUNT)):
         limit.measure([limited], MEMORY_BUDGET_S)
@@ -77,7 +77,7 @@ def sums(spark: SparkSession, slots: int, report: Measurements, effort: Effort) 
             found = job.run(summed, length)
         _expect("allreduce", {total for _, total in found}, {float(slots * (slots + 1) / 2)})
         ours.append(max(seconds for seconds, _ in found))
-        for name, aggregated in contenders.items():
+        for name, aggregated in candidates.items():
             # The first call of each is a warm-up.
             aggregated(spark.sparkContext, slots, length)
             theirs[name].append(aggregated(spark.sparkContext, slots, length))

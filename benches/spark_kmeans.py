@@ -1,7 +1,7 @@
-"""Benchmark of K-means inside one Spark session: MLlib's two solvers and `rp.spark.KMeans`, from equal centres.
+"""Benchmark of K-means inside one Spark session: MLlib's two solvers and `rp.spark.KMeans`, from equal centers.
 
-Both read the same cached DataFrame and run the same number of iterations. They start from the centres of an MLlib fit
-without iterations. A figure counts only if both end at centres of the same inertia, to 1e-5. MLlib reports no iteration
+Both read the same cached DataFrame and run the same number of iterations. They start from the centers of an MLlib fit
+without iterations. A figure counts only if both end at centers of the same inertia, to 1e-5. MLlib reports no iteration
 times: the difference between a fit and a fit without iterations is divided by their number. Computing is the mean of
 all slots. For MLlib it is the executorRunTime of its tasks in Spark's status store, minus the same without iterations.
 """
@@ -196,10 +196,10 @@ def _check(problem: SparkProblem, points: Points, found: dict[str, Fits], report
         FigureCount(str(problem), "inertias differ by, relatively", (most - least) / least, "", INERTIA_TOLERANCE)
     )
     if most - least > INERTIA_TOLERANCE * least:
-        raise RuntimeError(f"{problem}: inertias differ, so no figure stands: {inertias}")
+        raise RuntimeError(f"{problem}: inertias differ, so there is no figure: {inertias}")
     ours, others = found["Ripieno"].centers, [fits.centers for name, fits in found.items() if name != "Ripieno"]
     farthest = max(float(np.abs(ours - each).max()) for each in others)
-    report.remark(f"{problem}: no coordinate of a centre differs by more than {farthest:.1g} from MLlib's")
+    report.remark(f"{problem}: no coordinate of a center differs by more than {farthest:.1g} from MLlib's")
 
 
 def _inertia(points: Points, centers: Points) -> float:

@@ -61,20 +61,22 @@ def main() -> None:
 
 @main.command()
 @click.option("--hosts", type=click.IntRange(min=2, max=250), default=64, show_default=True)
-@click.option("--rate", default="100mbit", show_default=True, help="Of each host's cable.")
+@click.option("--rate", default="100mbit", show_default=True, help="Link rate of each host.")
 @click.option("--data", "names", type=click.Choice(list(DENSITIES)), multiple=True, help="By default both.")
 @click.option("--scale", type=click.FloatRange(min=1), default=SCALE, show_default=True, help="Times fewer features.")
 @click.option(
-    "--ways", default=",".join(WAYS), show_default=True, help="Degrees of other numbers of ranks are left out."
+    "--ways", default=",".join(WAYS), show_default=True, help="Degrees for other numbers of ranks are skipped."
 )
 @click.option(
     "--edges",
     "edge_files",
     type=click.Path(exists=True, dir_okay=False, path_type=Path),
     multiple=True,
-    help="Instead of power laws: a graph, as an array of shape (m, 2) of vertices from 0 on, .npy.",
+    help="Instead of power laws, use a graph, as an array of shape (m, 2) of vertices from 0 on, .npy.",
 )
-@click.option("--budget", "budget_s", type=float, default=5.0, show_default=True, help="Seconds of each way's rounds.")
+@click.option(
+    "--budget", "budget_s", type=float, default=5.0, show_default=True, help="Seconds for the rounds of each method."
+)
 @click.option("--timeout", "timeout_s", type=float, default=900.0, show_default=True, help="Seconds of each data set.")
 @command.quick_option
 @command.json_option
@@ -189,10 +191,10 @@ def _slowest(times: list[SparseThreadTimes]) -> SparseThreadTimes:
     "cluster_file",
     type=click.Path(path_type=Path),
     default=DOCS / "cluster.json",
-    help="What `cluster` wrote; without it the times are left out.",
+    help="Output of `cluster`; without it the times are skipped.",
 )
-@click.option("--packets", "packet_files", metavar="NAME=FILE", multiple=True, help="What ripieno packets wrote.")
-@click.option("--quick", is_flag=True, help="Few ranks and little data for the volumes.")
+@click.option("--packets", "packet_files", metavar="NAME=FILE", multiple=True, help="Output of ripieno packets.")
+@click.option("--quick", is_flag=True, help="Use few ranks and little data for the volumes.")
 @click.option("--out", type=click.Path(file_okay=False, path_type=Path), default=DOCS)
 def charts(cluster_file: Path, packet_files: Sequence[str], quick: bool, out: Path) -> None:
     """Draw figures 2, 4, 5 and 6 of the paper from our measurements, as far as their files are given."""

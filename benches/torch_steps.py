@@ -22,7 +22,7 @@ from ripieno.bench.figures import Figure, Measurements, Samples
 from ripieno.bench.toolchain import Skipped
 from ripieno.comm.communicator import Communicator
 from ripieno.lab import Lab, why_not
-from ripieno.lab.blueprint import bits_per_s, wire_share
+from ripieno.lab.cluster_spec import bits_per_s, wire_share
 from ripieno.launch import init, launch
 
 TIMEOUT_S = 300.0

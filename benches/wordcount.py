@@ -56,7 +56,7 @@ def measured(
         counter_s = time.perf_counter() - start
         for name, peer in peers.items():
             if _as_words(peer()) != right:
-                raise RuntimeError(f"{name}: counts differ from those of Python's Counter, so no figure stands")
+                raise RuntimeError(f"{name}: counts differ from those of Python's Counter, so there is no figure")
         for workers, threads in ((usable_cores(), 1), (1, usable_cores())):
             with rp.launch(workers=workers, threads=threads) as job:
                 if _as_words(_counted(job, path).to_arrow()) != right:
@@ -71,7 +71,7 @@ def measured(
                         seconds[name].append(time.perf_counter() - start)
             _add_figure(report, path, f"{workers} × {threads}", seconds)
         report.remark(
-            f"{sum(right.values()):,} words, {len(right):,} different ones, counted alike by all; Python's Counter "
+            f"{sum(right.values()):,} words, {len(right):,} different ones, with equal counts by all; Python's Counter "
             f"takes {counter_s:.3g} s"
         )
 
@@ -87,7 +87,7 @@ def _add_figure(report: Measurements, path: Path, row: str, seconds: dict[str, l
             ours=ours,
             peers=samples,
             limit_s=blank.best_s,
-            limit="a file of blanks of that size",
+            limit="a file of spaces of that size",
             work=size_bytes / 1e6,
             rate_unit="MB/s",
             targets=TARGETS if samples else {},
@@ -175,7 +175,7 @@ def _peers(report: Measurements, path: Path) -> dict[str, Callable[[], Any]]:
 
 
 @click.command()
-@click.option("--size", "size_bytes", type=Size(), help="Of the file; 512MB, or 200kB with --quick.")
+@click.option("--size", "size_bytes", type=Size(), help="Size of the file. Default: 512MB, or 200kB with --quick.")
 @click.option(
     "--text", "texts", multiple=True, type=click.Path(exists=True, dir_okay=False, path_type=Path),
     help="A text to fill the file with.",

@@ -1,6 +1,6 @@
 """Breadth-first search from vertex 0: `ripieno run -n 4 examples/graph_bfs.py edges.txt.gz`.
 
-In superstep d the vertices first reached at distance d send their numbers to their neighbours. The smallest number
+In superstep d the vertices first reached at distance d send their numbers to their neighbors. The smallest number
 received becomes the parent.
 """
 

@@ -1,7 +1,7 @@
 """Connected components: `ripieno run -n 4 examples/graph_components.py edges.txt.gz`.
 
 Every vertex starts with its own number as label and takes the smallest label that it receives. After a change it sends
-its label to its neighbours.
+its label to its neighbors.
 """
 
 import sys

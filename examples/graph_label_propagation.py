@@ -1,6 +1,6 @@
 """Communities by label propagation: `ripieno run -n 4 examples/graph_label_propagation.py edges.txt.gz`.
 
-In every superstep each vertex takes the most frequent label of its neighbours, and the smallest of several.
+In every superstep each vertex takes the most frequent label of its neighbors, and the smallest of several.
 """
 
 import sys

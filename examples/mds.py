@@ -17,16 +17,16 @@ CITIES = {
 
 def main() -> None:
     at = np.array(list(CITIES.values())) * [70, 111]
-    kilometres = np.rint(np.linalg.norm(at[:, None] - at, axis=2)).astype(np.int16)
-    known = np.ones(kilometres.shape)
+    kilometers = np.rint(np.linalg.norm(at[:, None] - at, axis=2)).astype(np.int16)
+    known = np.ones(kilometers.shape)
     known[0, 7] = known[7, 0] = known[2, 6] = known[6, 2] = 0
 
-    model = rp.MDS(2, method="da-smacof", weights=known, workers=2, threads=1, random_state=0).fit(kilometres)
+    model = rp.MDS(2, method="da-smacof", weights=known, workers=2, threads=1, random_state=0).fit(kilometers)
     found = np.linalg.norm(model.embedding_[:, None] - model.embedding_, axis=2)
     print(f"normalized stress {model.normalized_stress_:.4f} after {model.n_iter_} iterations")
     for a, b in ((0, 7), (2, 6)):
         names = list(CITIES)
-        print(f"{names[a]} to {names[b]}: {found[a, b]:.0f} km, in truth {kilometres[a, b]} km")
+        print(f"{names[a]} to {names[b]}: {found[a, b]:.0f} km, in truth {kilometers[a, b]} km")
     prague = np.array([[np.linalg.norm(np.array([14.4, 50.1]) * [70, 111] - city) for city in at]])
     nearest = np.linalg.norm(model.embedding_ - model.interpolate(prague), axis=1).argmin()
     print(f"Prague lies beside {list(CITIES)[nearest]}")

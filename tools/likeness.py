@@ -27,7 +27,7 @@ def alike(functions: list[bytes]) -> list[int]:
     has = strings_of(functions)
     found_in = has.T.tocsr()
     sizes = np.array([len(function) for function in functions])
-    # The shared strings favour long functions, and their fraction of a function short ones. This is in between.
+    # The shared strings favor long functions, and their fraction of a function short ones. This is in between.
     worth = 1 / np.sqrt(sizes + 16)
     shared, times = np.zeros(len(functions)), np.zeros(has.shape[1], int)
     window: deque[int] = deque()

@@ -63,8 +63,8 @@ if TYPE_CHECKING:
         SparseSGD,
         SpectralEmbedding,
     )
+    from ripieno.algorithms.fruchterman_reingold.layout import layout
     from ripieno.algorithms.progress import Progress
-    from ripieno.algorithms.springs.layout import layout
     from ripieno.graph import Graph
     from ripieno.keyed.frame import KeyedFrame
     from ripieno.mapreduce import MapReduce
@@ -132,7 +132,7 @@ _LATE = {
     "count_words": "ripieno.text",
     "grep": "ripieno.text",
     "hash_features": "ripieno.text",
-    "layout": "ripieno.algorithms.springs.layout",
+    "layout": "ripieno.algorithms.fruchterman_reingold.layout",
 } | dict.fromkeys(
     (
         "ALS",

@@ -151,7 +151,7 @@ class MissingIndicesError(RipienoError, KeyError):
         more = ", …" if self.count > len(self.examples) else ""
         return (
             f"{self.count} wanted {indices} that no rank contributes: {', '.join(map(str, self.examples))}{more}; "
-            'contribute them, do not ask for them, or take zeros for them (missing="zero")'
+            'contribute them, leave them out, or accept zeros for them (missing="zero")'
         )
 
 

@@ -608,9 +608,9 @@ def fault_of(program: SeededProgram, is_odd: bool = True) -> str | None:
 def _tells(error: BaseException | None) -> bool:
     """Return whether an error names two ranks and their calls."""
     text = str(error)
-    told = len(set(re.findall(r"called [^;]*|: [^;]*", text))) > 1 or "which sends" in text
+    described = len(set(re.findall(r"called [^;]*|: [^;]*", text))) > 1 or "which sends" in text
     if isinstance(error, rp.CollectiveMismatch):
-        return "rank" in text and told
+        return "rank" in text and described
     # Sparse reductions compare their options, tables their partitions; replicas detect each other's deviation by a
     # failure.
     words = ("expected the same on every rank", "beside shape")

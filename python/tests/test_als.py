@@ -20,7 +20,7 @@ from ripieno.algorithms.als import estimator as als
 from ripieno.algorithms.als.exchange import Exchange
 from ripieno.algorithms.als.program import ALSOptions, start_factors
 from ripieno.algorithms.als.ratings import RatingSide, even_cuts
-from ripieno.algorithms.fit_checkpoint import NOTHING_TOLD
+from ripieno.algorithms.fit_checkpoint import NO_CHECKPOINTS
 from ripieno.algorithms.worker_estimator import SEED_LIMIT
 from ripieno.input import cutting
 from ripieno.kernels import scatter, solve_factors
@@ -57,7 +57,7 @@ def start_of(ratings):
     """Return the first item factors of a fit."""
     seed = int(np.random.RandomState(3).randint(SEED_LIMIT))
     counts = np.diff(csr_matrix(ratings.T).indptr)
-    options = ALSOptions(RANK, False, REG, ALPHA, "cholesky", 1, seed, None, NOTHING_TOLD, True)
+    options = ALSOptions(RANK, False, REG, ALPHA, "cholesky", 1, seed, None, NO_CHECKPOINTS, True)
     none = np.empty(0)
     side = RatingSide(counts, np.array([0, len(counts)]), range(len(counts)), none, none, none)
     return start_factors(options, side).astype(np.float64)
@@ -99,10 +99,10 @@ def test_factors_are_those_of_a_plain_loop_from_the_same_start(world, workers, i
     predicted = model.user_factors_ @ model.item_factors_.T
     assert np.abs(predicted - users @ items.T).max() < 1e-4 * np.abs(users @ items.T).max()
     assert np.abs(model.user_factors_ - users).max() < 1e-3 * np.abs(users).max()
-    told = [step.measures["objective"] for step in model.report_.iterations]
-    np.testing.assert_allclose(told, objectives, rtol=1e-4)
-    assert model.objective_ == told[-1] and model.n_iter_ == ITERATIONS
-    assert all(later < earlier for earlier, later in pairwise(told))
+    described = [step.measures["objective"] for step in model.report_.iterations]
+    np.testing.assert_allclose(described, objectives, rtol=1e-4)
+    assert model.objective_ == described[-1] and model.n_iter_ == ITERATIONS
+    assert all(later < earlier for earlier, later in pairwise(described))
     assert not model.user_factors_[3].any() and not model.item_factors_[5].any()
 
 
@@ -124,11 +124,11 @@ def test_factors_are_the_same_bits_on_any_number_of_workers_whichever_way_they_t
 
 @KINDS
 def test_conjugate_gradients_only_go_down_and_end_where_solved_equations_do(implicit):
-    told = []
+    events = []
     options = {"implicit": implicit, "max_iter": 60}
-    model = model_of(solver="cg", on_iteration=lambda event: told.append(event["objective"]), **options).fit(RATINGS)
+    model = model_of(solver="cg", on_iteration=lambda event: events.append(event["objective"]), **options).fit(RATINGS)
     exact = model_of(solver="cholesky", **options).fit(RATINGS)
-    assert all(later < earlier * (1 + 1e-6) for earlier, later in pairwise(told))
+    assert all(later < earlier * (1 + 1e-6) for earlier, later in pairwise(events))
     assert model.objective_ == pytest.approx(exact.objective_, rel=0.02) and model.solver_ == "cg"
 
 
@@ -169,14 +169,14 @@ def test_the_way_that_costs_less_is_chosen_and_brings_the_rows_that_ratings_refe
     for columns, chosen in ((near, "needed"), (everywhere, "allgather")):
         moved = {}
         for way in (None, "allgather", "needed"):
-            for rank, (rows, told, sent) in enumerate(world(workers).run(_moved, cuts, columns, way)):
+            for rank, (rows, described, sent) in enumerate(world(workers).run(_moved, cuts, columns, way)):
                 assert rows.tolist() == (columns[rank][:, None] * [1.0, 10, 100, 1000]).tolist()
-                assert told.chosen == (way or chosen)
+                assert described.chosen == (way or chosen)
                 moved[way] = max(moved.get(way, 0), sent)
-        assert told.row_bytes == 16 and told.row_count == count
+        assert described.row_bytes == 16 and described.row_count == count
         if chosen == "needed":
             # One row, and the calls' own overhead.
-            assert moved["needed"] < moved["allgather"] / 4 and told.needed_rows == 1
+            assert moved["needed"] < moved["allgather"] / 4 and described.needed_rows == 1
 
 
 def table_of(ratings, users, items):
@@ -247,7 +247,7 @@ def test_what_the_fit_did_not_see_has_no_prediction():
     for user in (3, 999):
         with pytest.raises(rp.InputError, match=f"user {user} had no ratings"):
             model.recommend(user)
-    with pytest.warns(UserWarning, match="1 of 2 ratings are of users or items that the fit had none of"):
+    with pytest.warns(UserWarning, match="1 of 2 ratings belong to users or items without ratings in the fit"):
         rmse = model.rmse(([0, 999], [1, 1], [4.0, 1.0]))
     assert rmse == pytest.approx(abs(model.predict(0, 1)[0] - 4.0))
     with pytest.raises(rp.InputError, match="ids are whole numbers here"):
@@ -276,7 +276,7 @@ def test_counts_of_a_pair_add_up_and_zeros_are_no_ratings():
     model = model_of(implicit=True).fit((users, items, values))
 
     assert model.user_factors_.tobytes() == expected.user_factors_.tobytes()
-    with pytest.raises(rp.InputError, match="1 ratings are of a user and an item that have one already"):
+    with pytest.raises(rp.InputError, match="1 ratings repeat a pair of user and item"):
         model_of().fit((users, items, values))
 
 
@@ -297,11 +297,11 @@ def _with(value):
         ({}, csr_matrix((0, 0), dtype=np.float32), "there are no ratings"),
         ({"implicit": True}, csr_matrix((4, 4), dtype=np.float32), "there are no ratings"),
         ({}, ([], [], []), "there are no ratings"),
-        ({}, ([1, 2], [1], [1.0, 2.0]), "2 users, 1 items and 2 ratings: expected as many of each"),
+        ({}, ([1, 2], [1], [1.0, 2.0]), "2 users, 1 items and 2 ratings: expected equal counts"),
         ({}, ([1.5], [1], [1.0]), "users of type double: expected whole numbers or strings"),
         ({}, ([1], ["a"], ["b"]), "ratings: expected numbers"),
         ({}, np.ones((3, 3)), "ratings of type ndarray: expected a sparse matrix"),
-        ({}, pa.table({"a": [1], "b": [2], "c": [3], "d": [4]}), "nothing says which are users, items and ratings"),
+        ({}, pa.table({"a": [1], "b": [2], "c": [3], "d": [4]}), "the columns of users, items and ratings are unknown"),
         (
             {"columns": ("a", "x", "c")},
             pa.table({"a": [1], "b": [2], "c": [3]}),
@@ -319,14 +319,14 @@ def _with(value):
         ({"implicit": True}, _with(1e38), "not finite"),
     ],
 )
-def test_bad_input_is_told_in_a_sentence(world, options, ratings, message):
+def test_bad_input_is_reported_in_a_sentence(world, options, ratings, message):
     for workers in (1, 3):
         with pytest.raises(rp.InputError, match=message):
             model_of(engine=world(workers)).set_params(**options).fit(ratings)
 
 
 @pytest.mark.parametrize("workers", [1, 3])
-def test_bad_files_are_told_by_every_rank(world, tmp_path, workers):
+def test_bad_files_are_reported_by_every_rank(world, tmp_path, workers):
     path = tmp_path / "ratings.parquet"
     pq.write_table(pa.table({"user": [1, 2], "item": [1, 1], "rating": [1.0, np.nan]}), path, row_group_size=1)
     with pytest.raises(rp.InputError, match=r"ratings.parquet: user 2, item 1: the rating is nan"):
@@ -372,7 +372,7 @@ def test_parameters_are_those_of_scikit_learn():
     assert twin.set_params(rank=3, workers=1).fit(RATINGS).user_factors_.shape == (60, 3)
 
 
-def test_computation_and_communication_of_every_iteration_and_rank_are_told(world):
+def test_computation_and_communication_of_every_iteration_and_rank_are_reported(world):
     report = model_of(engine=world(3)).fit(RATINGS).report_
 
     assert len(report.iterations) == ITERATIONS and report.rating_count == RATINGS.nnz
@@ -399,7 +399,7 @@ if __name__ == "__main__":
 
 
 @pytest.mark.parametrize(("implicit", "workers"), [(False, 1), (True, 2)])
-def test_a_fit_that_was_killed_goes_on_from_its_checkpoint_with_the_same_bits(tmp_path, implicit, workers):
+def test_a_fit_that_was_killed_resumes_from_its_checkpoint_with_the_same_bits(tmp_path, implicit, workers):
     environment = os.environ | {"PYTHONPATH": str(Path(__file__).parent)}
     command = [sys.executable, "-c", PROGRAM, str(tmp_path / "kept"), str(implicit), str(workers)]
     killed = subprocess.run(command, env=environment, capture_output=True, text=True, timeout=250, check=False)
@@ -415,7 +415,7 @@ def test_a_fit_that_was_killed_goes_on_from_its_checkpoint_with_the_same_bits(tm
     assert model.item_factors_.tobytes() == expected.item_factors_.tobytes()
 
 
-def test_a_checkpoint_of_another_fit_is_refused_and_more_iterations_go_on(world, tmp_path):
+def test_a_checkpoint_of_another_fit_is_refused_and_more_iterations_continue(world, tmp_path):
     for workers in (1, 2):
         folder = tmp_path / str(workers)
         job = world(workers)
@@ -423,11 +423,11 @@ def test_a_checkpoint_of_another_fit_is_refused_and_more_iterations_go_on(world,
         more = model_of(checkpoint=folder, every=1, max_iter=7, engine=job).fit(RATINGS)
         assert more.resumed_from_ == ITERATIONS - 1
         assert more.item_factors_.tobytes() == model_of(max_iter=7).fit(RATINGS).item_factors_.tobytes()
-        with pytest.raises(rp.CheckpointError, match=r"another fit: reg was 0.1 there and is 0.2 here"):
+        with pytest.raises(rp.CheckpointError, match=r"another fit: reg was 0.1 in the checkpoint and is 0.2 now"):
             model_of(checkpoint=folder, reg=0.2, engine=world(workers)).fit(RATINGS)
         with pytest.raises(rp.CheckpointError, match="the digest of the ratings was"):
             model_of(checkpoint=folder, engine=world(workers)).fit(_with(1.25))
-        with pytest.raises(rp.CheckpointError, match="after 6 iterations, and max_iter=4 ends before"):
+        with pytest.raises(rp.CheckpointError, match="after 6 iterations, and max_iter=4 is lower"):
             model_of(checkpoint=folder, engine=world(workers)).fit(RATINGS)
         assert model_of(engine=world(workers)).fit(RATINGS).resumed_from_ is None
 

@@ -109,7 +109,7 @@ def numbers(comm, name):
 
 
 @pytest.mark.parametrize("name", CALLS)
-def test_a_number_that_is_no_whole_number_or_out_of_range_is_told(name, threads):
+def test_a_number_that_is_no_whole_number_or_out_of_range_is_reported(name, threads):
     threads(1, numbers, name)
 
 
@@ -124,7 +124,7 @@ def words(comm, name):
 
 
 @pytest.mark.parametrize("name", WORDS)
-def test_a_word_that_is_none_of_those_expected_is_told(name, threads):
+def test_a_word_that_is_none_of_those_expected_is_reported(name, threads):
     threads(1, words, name)
 
 
@@ -142,5 +142,5 @@ def huge(comm):
             comm.allgather(np.ones((2, 4)), counts=counts)
 
 
-def test_counts_of_more_rows_than_memory_can_hold_are_told(threads):
+def test_counts_of_more_rows_than_memory_can_hold_are_reported(threads):
     threads(2, huge)

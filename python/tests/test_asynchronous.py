@@ -55,7 +55,7 @@ def rotations(comm):
     assert_array_equal(block, vector((comm.rank - 1) % comm.world_size, 20))
 
 
-def neighbours(comm):
+def neighbors(comm):
     if comm.world_size == 1:
         assert comm.neighbour_exchange({}) == {}
         return
@@ -124,11 +124,11 @@ def asynchronous(comm):
     if comm.world_size > 1:
         peer = comm.rank ^ 1
         if peer < comm.world_size:
-            came = np.empty(1 << 20)
+            received = np.empty(1 << 20)
             sent = comm.send_into_async(np.full(1 << 20, float(comm.rank)), peer)
-            comm.recv_async(peer, out=came).wait()
+            comm.recv_async(peer, out=received).wait()
             sent.wait()
-            assert (came == peer).all()
+            assert (received == peer).all()
             comm.send_async(["value", comm.rank, np.zeros(1 << 18)], peer)  # forgotten, and it arrives
             assert comm.recv(peer)[1] == peer
     for _ in range(20):
@@ -168,7 +168,7 @@ def closed_in_flight(comm):
 
 @pytest.mark.parametrize(
     "program",
-    [scans, rotations, neighbours, groups, asynchronous, done_without_wait, closed_in_flight],
+    [scans, rotations, neighbors, groups, asynchronous, done_without_wait, closed_in_flight],
     ids=lambda each: each.__name__,
 )
 def test_values_equal_numpy(everywhere, program):
@@ -176,7 +176,7 @@ def test_values_equal_numpy(everywhere, program):
 
 
 @pytest.mark.parametrize("workers", [3, *exhaustively(1, 2)])
-def test_the_first_call_of_a_communicator_may_go_on_by_itself(workers):
+def test_the_first_call_of_a_communicator_may_continue_by_itself(workers):
     run(unattended, workers)
 
 
@@ -264,7 +264,7 @@ def test_wrong_arguments_are_raised_at_once():
     run(program, 2)
 
 
-def test_ranks_that_wait_for_each_other_in_different_groups_are_told():
+def test_ranks_that_wait_for_each_other_in_different_groups_are_reported():
     def program(comm):
         first, second = comm.split(0), comm.split(0)
         ours = (first, second) if comm.rank == 0 else (second, first)

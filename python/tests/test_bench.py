@@ -12,10 +12,10 @@ from pathlib import Path
 import numpy as np
 import pytest
 from ripieno import _native
-from ripieno.bench import cases, contest, found, limits, processes, session, toolchain
+from ripieno.bench import cases, comparison, found, limits, processes, session, toolchain
+from ripieno.bench.baselines import Baseline, Deployment
 from ripieno.bench.cases import BenchCase
 from ripieno.bench.choice import Cell
-from ripieno.bench.contestants import Baseline, Deployment
 from ripieno.bench.figures import Measurements, Samples
 from ripieno.bench.programs import timing
 from ripieno.cli import main
@@ -59,7 +59,7 @@ def test_a_size_that_cannot_be_is_told(text):
 
 
 @pytest.mark.parametrize(
-    ("words", "told"),
+    ("words", "message"),
     [
         (["allreduc"], "'allreduc': expected all, or some of broadcast"),
         (["allreduce", "--ranks", "1"], "ranks '1': expected numbers of at least 2"),
@@ -70,9 +70,9 @@ def test_a_size_that_cannot_be_is_told(text):
         (["allgather", "--ranks", "3", "--algorithm", "neighbour-exchange", "--sizes", "8B"], "an even number"),
     ],
 )
-def test_what_is_not_understood_is_told_with_what_would_be(words, told, capsys):
+def test_what_is_not_understood_is_told_with_what_would_be(words, message, capsys):
     assert main(["bench", *words]) == 2
-    assert told in capsys.readouterr().err
+    assert message in capsys.readouterr().err
 
 
 def test_a_launcher_has_started_its_ranks():
@@ -101,7 +101,7 @@ def test_a_page_shows_time_and_bandwidth_with_the_limit_as_a_line(tmp_path):
     page, limit, report = tmp_path / "speed.html", limits.WireLimit(2, 1e9), Measurements("bench")
     for case in (BenchCase("allreduce", 8), BenchCase("allreduce", 1 << 20), BenchCase("barrier", 4)):
         times = [0.1, 0.2, 0.3]
-        report.figures.append(contest.figure_of(case, times, {"Peer & sons": times}, limit, case.collective))
+        report.figures.append(comparison.figure_of(case, times, {"Peer & sons": times}, limit, case.collective))
 
     found.CollectiveFigures(report).write_plot(page)
 
@@ -199,11 +199,11 @@ def test_sizes_are_told_in_round_units():
 
 
 def test_what_warms_up_does_not_count():
-    told = lambda words, timeout_s: "".join(f"{word} {number}\n" for number, word in enumerate(words[1:]))  # noqa: E731
+    text = lambda words, timeout_s: "".join(f"{word} {number}\n" for number, word in enumerate(words[1:]))  # noqa: E731
     report = Measurements("test")
 
-    contest.contest(
-        [Baseline("Ripieno", told, ours=True)], cases.cases_of(["barrier"], []), limits.Unknown(), report,
+    comparison.compare(
+        [Baseline("Ripieno", text, ours=True)], cases.cases_of(["barrier"], []), limits.Unknown(), report,
         title=lambda case: case.name, repetitions=2, budget_s=0.01,
     )  # fmt: skip
 
@@ -223,7 +223,7 @@ def test_a_peer_that_fails_in_the_end_is_left_out_of_the_figures():
     runs, report = [], Measurements("test")
     ours = Baseline("Ripieno", lambda words, timeout_s: "".join(f"{word} 0.5\n" for word in words[1:]), ours=True)
 
-    failed = contest.contest(
+    failed = comparison.compare(
         [ours, Baseline("Peer", fails_later)], [BenchCase("allreduce", 8)], limits.Unknown(), report,
         title=lambda case: case.name, repetitions=2, budget_s=0.01,
     )  # fmt: skip
@@ -237,7 +237,7 @@ def test_a_peer_that_hangs_is_left_out_with_what_it_said():
     peer = Baseline("Peer", lambda words, timeout_s: processes.run([sys.executable, "-c", hangs], timeout_s=timeout_s))
     report = Measurements("test")
 
-    failed = contest.contest(
+    failed = comparison.compare(
         [ours, peer], [BenchCase("allreduce", 8)], limits.WireLimit(2, 1e6), report, title=lambda case: case.name,
         repetitions=2, budget_s=0.01, timeout_s=1.0,
     )  # fmt: skip
@@ -298,9 +298,9 @@ def test_what_a_compiler_complains_about_is_told(tmp_path, monkeypatch):
 
 
 def test_a_peer_that_is_not_installed_is_told_with_how_to_get_it():
-    told = session.started(asked(against="gloo", gloo_python=str(Path("no", "python"))), only_choice=False)
+    text = session.started(asked(against="gloo", gloo_python=str(Path("no", "python"))), only_choice=False)
 
-    assert "apt-get install python3-torch" in told.report.remarks[0] and not told.failed
+    assert "apt-get install python3-torch" in text.report.remarks[0] and not text.failed
 
 
 def test_ranks_meet_where_they_are_placed():

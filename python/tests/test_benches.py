@@ -54,15 +54,18 @@ def test_kmeans_is_timed_beside_scikit_learn_at_equal_inertia(tmp_path):
 
 
 @pytest.mark.exhaustive
-def test_a_job_amid_strangers_is_timed_beside_one_without_and_one_beside_them(tmp_path):
-    report = reports_of("strangers", tmp_path)
-    assert [list(figure["peers"]) for figure in report["figures"]] == [["no strangers"], ["strangers elsewhere"]] * 2
+def test_a_job_with_unauthenticated_peers_is_timed_beside_one_without(tmp_path):
+    report = reports_of("unauthenticated", tmp_path)
+    assert [list(figure["peers"]) for figure in report["figures"]] == [
+        ["none"],
+        ["elsewhere"],
+    ] * 2
     assert [count["case"] for count in report["counts"]] == [
         "processor time of a rank",
         "memory of a rank",
         "processor time of a member server",
     ]
-    assert report["remarks"] == ["of 50 connections to 2 ports 0 were refused or reset at once"]
+    assert report["remarks"] == ["of 50 connections to 2 ports 0 were refused or reset immediately"]
 
 
 @pytest.mark.exhaustive
@@ -150,7 +153,7 @@ def test_shuffles_are_measured_with_and_without_local_reduction_and_to_one_host(
     assert 1 / 8 < bytes_sent["value"] < 1 / 6
 
 
-def test_a_case_that_does_not_exist_is_told_with_those_that_do():
+def test_a_case_that_does_not_exist_is_reported_with_those_that_do():
     command = [sys.executable, str(BENCHES / "run.py"), "host", "--case", "native-3"]
     done = subprocess.run(command, capture_output=True, text=True, timeout=250, check=False)
 
@@ -388,10 +391,10 @@ def test_descriptors_are_those_of_patches_and_the_same_for_a_seed(tmp_path, monk
     assert not np.array_equal(few, others) and len(np.unique(more, axis=0)) > 1000
 
     # Noise, so that no gradient is exactly between two directions.
-    grey = np.random.default_rng(0).random((90, 70), dtype=np.float32)
+    gray = np.random.default_rng(0).random((90, 70), dtype=np.float32)
     corners = [(row, column) for row in (0, 13, 50) for column in (1, 20)]
-    expected = hog_vectors(grey, corners, descriptors.OPTIONS).reshape(-1, 8, 8, 8)
-    cells = descriptors.described_cells(grey)
+    expected = hog_vectors(gray, corners, descriptors.OPTIONS).reshape(-1, 8, 8, 8)
+    cells = descriptors.described_cells(gray)
     steps = np.arange(0, 32, 4)
     found = np.array([cells[np.ix_(row + steps, column + steps)] for row, column in corners])
     # A separate patch has no gradients at its edge.
@@ -399,7 +402,7 @@ def test_descriptors_are_those_of_patches_and_the_same_for_a_seed(tmp_path, monk
 
 
 @pytest.mark.exhaustive
-def test_a_million_clusters_are_made_in_small_and_go_on(tmp_path):
+def test_a_million_clusters_are_made_in_small_and_continue(tmp_path):
     def run(*options):
         command = [sys.executable, str(BENCHES / "million.py"), str(tmp_path / "run"), "--quick", *options]
         return subprocess.run(command, check=True, capture_output=True, text=True, timeout=250).stdout
@@ -408,9 +411,9 @@ def test_a_million_clusters_are_made_in_small_and_go_on(tmp_path):
     assert "iteration 1: " in first and "G multiply-adds/s" in first and "125 nodes" in first
     more = run("--iterations", "3", "--json", str(tmp_path / "figures.json"))
     assert "iteration 1: " not in more and "iteration 3: " in more
-    told = json.loads((tmp_path / "figures.json").read_text())
-    assert told["fit"]["row_count"] == 6_000 and told["used"]["peak_bytes"] > 1 << 20
-    assert 0 <= told["fit"]["inertia_gap"] < 0.05
+    report = json.loads((tmp_path / "figures.json").read_text())
+    assert report["fit"]["row_count"] == 6_000 and report["used"]["peak_bytes"] > 1 << 20
+    assert 0 <= report["fit"]["inertia_gap"] < 0.05
 
 
 @pytest.mark.exhaustive
@@ -435,11 +438,11 @@ def test_the_model_stands_beside_what_emulated_hosts_take(tmp_path):
 def test_a_model_is_judged_by_its_worst_case_and_by_half_of_them():
     shape = model.RackShape.parse("4x8:2")
     case = BenchCase("broadcast", 4_000_000, "chain")
-    row = model.predicted(shape, case, [1.0, 2.0, 3.0], model.modelled(shape.blueprint("20mbit")))
-    assert row.deviation == pytest.approx(row.modelled_s / 2 - 1)
+    row = model.predicted(shape, case, [1.0, 2.0, 3.0], model.modeled(shape.spec("20mbit")))
+    assert row.deviation == pytest.approx(row.modeled_s / 2 - 1)
 
     def found(*deviations):
-        rows = [replace(row, modelled_s=2 * (1 + deviation)) for deviation in deviations]
+        rows = [replace(row, modeled_s=2 * (1 + deviation)) for deviation in deviations]
         return model.ModelResults(model.ModelQuery(), rows, (0.5, 0.5))
 
     assert found(0.03, -0.09, 0.02).is_reached
@@ -448,8 +451,8 @@ def test_a_model_is_judged_by_its_worst_case_and_by_half_of_them():
     assert "2 of 3 cases within 10%, median 3.0% (expected 4%), worst -11.0%" in found(0.03, -0.11, 0.02).summary()
 
 
-def test_a_lab_is_modelled_by_its_rates_and_packets():
-    cluster = model.modelled(model.RackShape.parse("4x8:2").blueprint("20mbit"))
+def test_a_lab_is_modeled_by_its_rates_and_packets():
+    cluster = model.modeled(model.RackShape.parse("4x8:2").spec("20mbit"))
     assert (cluster.nodes, cluster.racks, cluster.uplink_bits_per_s) == (32, 4, 8 * 20e6 / 2)
     # Two frames are sent as one packet of at most 3000 bytes.
     assert (cluster.packet_bytes, cluster.header_bytes) == (2 * 1448, 2 * 66)
@@ -487,8 +490,10 @@ def test_strategies_of_broadcast_are_timed_beside_their_simulations_and_drawn(tm
     assert drawn.count("<svg ") == 12 and "http" not in drawn.replace("http://www.w3.org/2000/svg", "")
     # Each of three hosts receives all 64 blocks and the block before the array.
     chain = ElementTree.fromstring(re.findall(r"<svg .*?</svg>", drawn, re.DOTALL)[0])
-    told = [title.text for title in chain.iter("{http://www.w3.org/2000/svg}title") if "block " in (title.text or "")]
-    assert sorted(int(re.match(r"block (\d+) from rank", each)[1]) for each in told) == sorted([*range(65)] * 3)
+    described = [
+        title.text for title in chain.iter("{http://www.w3.org/2000/svg}title") if "block " in (title.text or "")
+    ]
+    assert sorted(int(re.match(r"block (\d+) from rank", each)[1]) for each in described) == sorted([*range(65)] * 3)
 
 
 @pytest.mark.exhaustive
@@ -508,7 +513,7 @@ def test_a_chain_by_racks_stands_beside_one_over_hosts_that_are_numbered_at_rand
 
 
 @pytest.mark.parametrize(
-    "words, told",
+    "words, message",
     [
         (["--shapes", "8,x"], "shape 'x': expected a number of hosts, or racks and uplinks, such as 4x8:2"),
         (["--shapes", "1"], "shape 1: expected two hosts or more"),
@@ -516,13 +521,13 @@ def test_a_chain_by_racks_stands_beside_one_over_hosts_that_are_numbered_at_rand
         (["--algorithms", "broadcast=ring"], "algorithm 'broadcast=ring': expected a collective and its algorithm"),
     ],
 )
-def test_a_comparison_that_cannot_be_is_refused_before_any_host_is_made(words, told, capfd):
+def test_a_comparison_that_cannot_be_is_refused_before_any_host_is_made(words, message, capfd):
     assert main(["bench", "model", *words]) == 2
-    assert told in capfd.readouterr().err
+    assert message in capfd.readouterr().err
 
 
 @pytest.mark.parametrize(
-    "words, told",
+    "words, message",
     [
         (["--kill", "8@50%"], "kill=8: expected 1 to 7 hosts, for the root lives"),
         (["--kill", "3"], "--kill='3': expected COUNT@SHARE%, such as 3@50%"),
@@ -533,9 +538,9 @@ def test_a_comparison_that_cannot_be_is_refused_before_any_host_is_made(words, t
         (["--strategies", "flat"], "--strategies='flat': expected some of chain, splitstream, csb, bittorrent"),
     ],
 )
-def test_a_case_that_cannot_be_is_refused_before_any_host_is_made(words, told, capfd):
+def test_a_case_that_cannot_be_is_refused_before_any_host_is_made(words, message, capfd):
     assert main(["bench", "strategies", *words]) == 2
-    assert told in capfd.readouterr().err
+    assert message in capfd.readouterr().err
 
 
 @pytest.mark.exhaustive
@@ -578,16 +583,16 @@ def test_threads_are_compared_in_all_models_and_the_patterns_that_are_asked_for_
 
 
 @pytest.mark.parametrize(
-    ("words", "told"),
+    ("words", "message"),
     [
         (["--patterns", "QX"], "patterns='QX': expected letters of QRUTVS"),
         (["--points", "5", "--centroids", "6"], "centroids=[6]: expected 1 to 5, the number of points"),
         (["--centroids", "ten"], "--centroids='ten': expected whole numbers"),
     ],
 )
-def test_threads_that_cannot_be_compared_are_refused(words, told, capfd):
+def test_threads_that_cannot_be_compared_are_refused(words, message, capfd):
     assert main(["bench", "threads", *words]) == 2
-    assert told in capfd.readouterr().err
+    assert message in capfd.readouterr().err
 
 
 @pytest.mark.exhaustive
@@ -595,5 +600,5 @@ def test_a_dashboard_is_timed_beside_the_same_job_without(tmp_path):
     figures = reports_of("dashboard", tmp_path, "--case", "8 ranks")["figures"]
 
     assert [figure["row"] for figure in figures] == ["watched"] * 2 + ["watched, with a page"] * 2
-    assert [list(figure["peers"]) for figure in figures] == [["not watched"], ["less what watching took"]] * 2
+    assert [list(figure["peers"]) for figure in figures] == [["not watched"], ["without the time of watching"]] * 2
     assert all(figure["ours"]["seconds"] for figure in figures)

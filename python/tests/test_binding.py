@@ -255,7 +255,7 @@ def test_ranks_of_an_engine_that_cannot_be_bound_say_so(monkeypatch):
         rp.launch(workers=2, threads=len(HERE), engine=StandIn())
 
 
-def test_what_the_kernel_has_counted_of_threads_is_told(tmp_path, monkeypatch):
+def test_what_the_kernel_has_counted_of_threads_is_reported(tmp_path, monkeypatch):
     (tmp_path / "7").mkdir()
     (tmp_path / "7/schedstat").write_text("2500000000 500000000 9\n")
     (tmp_path / "7/status").write_text("Name:\tx: y\nvoluntary_ctxt_switches:\t3\nnonvoluntary_ctxt_switches:\t4\n")
@@ -266,7 +266,7 @@ def test_what_the_kernel_has_counted_of_threads_is_told(tmp_path, monkeypatch):
     assert host.thread_usage(8) == host.ThreadUsage(*[None] * 7)
 
 
-def test_statistics_tell_of_every_thread_of_the_kernels():
+def test_statistics_cover_every_thread_of_the_kernels():
     points = np.random.default_rng(0).random((200_000, 4), np.float32)
     with rp.launch(workers=1, threads=len(HERE)) as job:
 

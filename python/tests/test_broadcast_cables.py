@@ -67,7 +67,7 @@ def test_the_rest_get_the_value_when_a_cable_is_pulled_on_the_way(strategy, tmp_
         lab.down()
         ranks.join()
 
-    said = [file.read_text() for file in files]
-    assert said[0] == f"right, lost [{PULLED}]"
-    assert [said[1], said[3]] == ["right", "right"]
-    assert said[PULLED].startswith("failed: ") and "rank 0" in said[PULLED]
+    output = [file.read_text() for file in files]
+    assert output[0] == f"right, lost [{PULLED}]"
+    assert [output[1], output[3]] == ["right", "right"]
+    assert output[PULLED].startswith("failed: ") and "rank 0" in output[PULLED]

@@ -48,7 +48,7 @@ def beyond_the_limit(comm, folder, per_host):
     begun = comm.broadcast_memory(limit_bytes=limit, spill_directory=folder)
     assert begun.limit_bytes == limit and begun.spill_directory == folder
     made, seen = [], []
-    with warnings.catch_warnings(record=True) as told:
+    with warnings.catch_warnings(record=True) as described:
         warnings.simplefilter("always")
         for seed in range(5):
             given = sample(seed) if comm.rank == 0 else None
@@ -61,10 +61,10 @@ def beyond_the_limit(comm, folder, per_host):
     holds = comm.rank == 0 or not per_host
     spilled = comm.broadcast_memory().spilled_count - begun.spilled_count
     assert (spilled >= 3) == holds, spilled
-    words = [str(each.message) for each in told if each.category is RuntimeWarning]
-    assert len(words) == holds and all("values of broadcasts are more than" in each for each in words), words
+    words = [str(each.message) for each in described if each.category is RuntimeWarning]
+    assert len(words) == holds and all("broadcast values exceed" in each for each in words), words
     # A process that maps another's value drops it as well.
-    await_true(lambda: in_memory() - before <= 2, "memory of values that went to disk")
+    await_true(lambda: in_memory() - before <= 2, "memory of values that were written to disk")
     for seed, (variable, array, address) in enumerate(zip(made, seen, addresses, strict=True)):
         np.testing.assert_array_equal(array, sample(seed), strict=True)
         assert variable.value is array and array.ctypes.data == address and not array.flags.writeable
@@ -151,7 +151,7 @@ def test_the_environment_says_how_much(monkeypatch, text, limit_bytes):
     assert value_memory._OfProcess().now().limit_bytes == limit_bytes
 
 
-def test_half_of_the_memory_is_the_most_if_nobody_says_otherwise(monkeypatch):
+def test_the_default_limit_is_half_of_the_memory(monkeypatch):
     monkeypatch.delenv(value_memory.VARIABLE, raising=False)
     monkeypatch.setattr(value_memory, "memory_limit_bytes", lambda: 2_000_000)
     assert value_memory._OfProcess().now().limit_bytes == 1_000_000
@@ -174,16 +174,16 @@ def test_a_process_that_can_write_to_no_directory_has_broadcast_values_in_memory
     assert value_memory._OfProcess().now().held_bytes == 0
 
 
-def test_wrong_limits_are_told(monkeypatch):
+def test_wrong_limits_are_reported(monkeypatch):
     for text in ("much", "0", "-1"):
-        told = pytest.raises(InputError, match=f"{value_memory.VARIABLE}='{text}': expected a size")
+        description = pytest.raises(InputError, match=f"{value_memory.VARIABLE}='{text}': expected a size")
         # The process reads it only once, here or in another test.
-        with monkeypatch.context() as patch, told:
+        with monkeypatch.context() as patch, description:
             patch.setenv(value_memory.VARIABLE, text)
             value_memory._OfProcess()
     with pytest.raises(InputError, match="limit_bytes=0"):
         value_memory.limited(0, None)
-    with pytest.raises(InputError, match="expected a limit_bytes with it"):
+    with pytest.raises(InputError, match="expected limit_bytes, too"):
         value_memory.limited(None, "/tmp")
     with pytest.raises(InputError, match="expected a directory"):
         value_memory.limited(10, "/no such folder")

@@ -117,7 +117,7 @@ def delivered(comm):
             assert variable.delivery() is None
 
 
-def test_the_root_knows_who_has_the_value(world):
+def test_the_root_knows_the_ranks_that_have_the_value(world):
     world(3).run(delivered)
 
 
@@ -131,7 +131,7 @@ def wrong_arguments(comm):
     comm.barrier()
 
 
-def test_wrong_arguments_are_told_before_anything_is_sent(world):
+def test_wrong_arguments_are_reported_before_anything_is_sent(world):
     world(2).run(wrong_arguments)
 
 
@@ -205,7 +205,7 @@ def test_the_rest_get_the_value_when_a_rank_is_killed_on_the_way(strategy):
 
 
 @pytest.mark.parametrize("strategy", ["chain", *exhaustively("csb", "bittorrent", "splitstream")])
-def test_a_rank_that_stands_still_is_not_waited_for(strategy):
+def test_a_rank_that_hangs_is_not_waited_for(strategy):
     assert outcomes(strategy, 1, signal.SIGSTOP) == ["right, lost [1]", "right", "right"]
 
 

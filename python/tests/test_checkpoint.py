@@ -108,7 +108,7 @@ def test_a_checkpoint_torn_anywhere_is_refused(tmp_path):
             with pytest.raises(rp.CheckpointError) as caught:
                 loaded(tmp_path)
             assert name in str(caught.value) and "torn" in str(caught.value)
-            assert f"delete {folder} to begin anew" in str(caught.value)
+            assert f"delete {folder} to start again" in str(caught.value)
         (folder / name).write_bytes(data)
 
     # Nothing was removed.
@@ -175,12 +175,12 @@ def test_a_driver_killed_at_any_time_leaves_a_whole_checkpoint(tmp_path, saves):
     command = [sys.executable, "-c", SAVING, str(tmp_path), PROGRAM]
     with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as driver:
         for _ in range(saves):
-            told = int(driver.stdout.readline())
+            output = int(driver.stdout.readline())
         driver.kill()
 
     back = loaded(tmp_path)
 
-    assert back.iteration >= told and back.accumulators == [back.iteration]
+    assert back.iteration >= output and back.accumulators == [back.iteration]
     assert (back.result == back.iteration).all() and (back.state["half"] == back.iteration // 2).all()
     # A manifest and two blobs.
     assert len(content(tmp_path / "job")) == 3
@@ -197,7 +197,9 @@ def test_two_jobs_of_one_name_do_not_run_at_the_same_time(tmp_path):
 
 def test_a_first_checkpoint_that_cannot_be_written_leaves_none(tmp_path):
     checkpoints = place(tmp_path)
-    message = f"the new checkpoint in {checkpoints.folder}: .*; there is none before it, so the job begins anew"
+    message = (
+        f"the new checkpoint in {checkpoints.folder}: .*; there is none before it, so the job starts from the beginning"
+    )
     with files_of_at_most(200), pytest.raises(rp.CheckpointError, match=message):
         checkpoints.save(CheckpointContents(1, np.arange(1e4), {}, []))
 

@@ -101,7 +101,7 @@ def test_wrong_input_ends_with_2_and_writes_nothing(vectors, tmp_path, capsys, m
         ("p 0 0 1 2\np 0 x 1 2\n", "rows.txt, line 2, column 'col' (3 of 5): 'x' is not a whole number"),
     ],
 )
-def test_lines_of_patches_that_cannot_be_read_are_told_by_number(tmp_path, capsys, text, message):
+def test_lines_of_patches_that_cannot_be_read_are_reported_by_number(tmp_path, capsys, text, message):
     (tmp_path / "rows.txt").write_text(text)
 
     assert main(["kmeans", str(tmp_path / "rows.txt"), "-k", "1", "-q", "-o", str(tmp_path / "out")]) == 2
@@ -113,7 +113,7 @@ def test_lines_of_patches_that_cannot_be_read_are_told_by_number(tmp_path, capsy
     ("text", "message"),
     [("", "weights.txt does not hold weights: it is empty"), ("1\nnan\n" + "1\n" * 198, "contains NaN")],
 )
-def test_weights_that_cannot_be_are_told(vectors, tmp_path, capsys, text, message):
+def test_weights_that_cannot_be_are_reported(vectors, tmp_path, capsys, text, message):
     (tmp_path / "weights.txt").write_text(text)
     weighted = ["kmeans", str(vectors), "-k", "2", "-q", "--weights", str(tmp_path / "weights.txt")]
 
@@ -121,15 +121,15 @@ def test_weights_that_cannot_be_are_told(vectors, tmp_path, capsys, text, messag
     assert message in capsys.readouterr().err
 
 
-def test_values_that_are_not_finite_are_told_with_file_row_and_column(tmp_path, capfd):
+def test_values_that_are_not_finite_are_reported_with_file_row_and_column(tmp_path, capfd):
     rows = np.ones((50, 3))
     rows[30, 2] = np.nan
     np.save(tmp_path / "bad.npy", rows)
 
-    assert main(["kmeans", str(tmp_path / "bad.npy"), "-k", "2", "-w", "2", "-o", str(tmp_path / "out")]) == 2
-    told = capfd.readouterr().err
-    assert told.splitlines()[-1].endswith("bad.npy, row 30, column 2: NaN where a finite number is expected")
-    assert "Traceback" not in told
+    assert main(["kmeans", str(tmp_path / "bad.npy"), "-k", "2", "-n", "2", "-o", str(tmp_path / "out")]) == 2
+    output = capfd.readouterr().err
+    assert output.splitlines()[-1].endswith("bad.npy, row 30, column 2: NaN where a finite number is expected")
+    assert "Traceback" not in output
     assert left_behind(tmp_path) == ["bad.npy"]
 
 
@@ -186,11 +186,11 @@ def test_a_full_disk_ends_with_1_and_leaves_nothing(vectors, tmp_path, capsys, m
 
 
 @pytest.mark.parametrize("command", ["kmeans", *exhaustively("features")])
-def test_what_cannot_be_written_is_told_by_the_name_that_was_asked_for(tmp_path, command):
+def test_what_cannot_be_written_is_reported_by_the_name_that_was_asked_for(tmp_path, command):
     np.save(tmp_path / "vectors.npy", np.random.default_rng(0).random((4000, 8), np.float32))
     arguments = {
         "kmeans": ["vectors.npy", "-k", "2000", "-o", "out"],
-        "features": ["--demo", "-w", "1", "-o", "out.npy"],
+        "features": ["--demo", "-n", "1", "-o", "out.npy"],
     }
     small = "import resource, sys; resource.setrlimit(resource.RLIMIT_FSIZE, (9000, 9000));"
 
@@ -206,7 +206,7 @@ def test_what_cannot_be_written_is_told_by_the_name_that_was_asked_for(tmp_path,
     assert left_behind(tmp_path) == ["vectors.npy"]
 
 
-def test_a_place_that_cannot_be_written_is_told_before_any_work(vectors, tmp_path, capsys, monkeypatch):
+def test_a_place_that_cannot_be_written_is_reported_before_any_work(vectors, tmp_path, capsys, monkeypatch):
     monkeypatch.setattr(os, "access", lambda path, mode: False)
 
     for command in (["kmeans", str(vectors), "-k", "2", "-q"], ["features", "--demo", "-q"]):
@@ -217,7 +217,7 @@ def test_a_place_that_cannot_be_written_is_told_before_any_work(vectors, tmp_pat
 @pytest.mark.parametrize(("signals", "code"), [(signal.SIGINT, 130), (signal.SIGTERM, 143)])
 def test_an_interrupted_command_leaves_nothing(tmp_path, signals, code):
     np.save(tmp_path / "vectors.npy", np.random.default_rng(0).random((20000, 64), np.float32))
-    endless = ["--max-iter", "1000000", "--tol", "0", "-k", "2000", "-w", "2", "-o", "result"]
+    endless = ["--max-iter", "1000000", "--tol", "0", "-k", "2000", "-n", "2", "-o", "result"]
     process = subprocess.Popen(
         [*COMMAND, "kmeans", "vectors.npy", "--init", "random", *endless],
         cwd=tmp_path,
@@ -240,7 +240,7 @@ def test_an_interrupted_command_leaves_nothing(tmp_path, signals, code):
 def test_pictures_become_vectors_and_vectors_clusters_with_a_montage(tmp_path, monkeypatch, capsys):
     monkeypatch.chdir(tmp_path)
 
-    assert main(["features", "demo:china", "demo:flower", "--out", "v.txt", "--dtype", "uint8", "-w", "1", "-q"]) == 0
+    assert main(["features", "demo:china", "demo:flower", "--out", "v.txt", "--dtype", "uint8", "-n", "1", "-q"]) == 0
     assert main(["kmeans", "v.txt", "-k", "6", "-q"]) == 0
 
     assert capsys.readouterr().out.split() == ["v.txt", "result/report.html"]
@@ -251,7 +251,7 @@ def test_pictures_become_vectors_and_vectors_clusters_with_a_montage(tmp_path, m
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
-        (["--out", "v.npy"], "give either pictures or --demo"),
+        (["--out", "v.npy"], "expected either pictures or --demo"),
         (["missing.jpg", "--out", "v.npy"], "missing.jpg does not exist"),
         (["text.jpg", "--out", "v.npy"], "text.jpg is not a readable picture"),
         (["--demo", "--out", "v.dat"], "expected a name that ends in"),

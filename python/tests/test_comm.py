@@ -349,7 +349,7 @@ def wrong_out(comm):
     assert comm.stats()["call_count"] == before
 
 
-def test_an_out_that_does_not_fit_is_told_before_anything_is_sent(world):
+def test_an_out_that_does_not_fit_is_reported_before_anything_is_sent(world):
     world(2).run(wrong_out)
 
 
@@ -373,7 +373,7 @@ def disagree(comm, how, folder):
 
 
 @pytest.mark.parametrize("how", ["size", "dtype", "operation", "root", "collective", "finished"])
-def test_a_mismatch_is_raised_on_every_rank_and_says_who_called_what(how, tmp_path):
+def test_a_mismatch_on_every_rank_lists_the_calls_of_all_ranks(how, tmp_path):
     with rp.launch(workers=3) as job, pytest.raises(rp.CollectiveMismatch) as caught:
         job.run(disagree, how, tmp_path)
 
@@ -389,7 +389,7 @@ def both_send(comm, told):
         raise
 
 
-def test_two_ranks_that_send_large_values_to_each_other_are_told_instead_of_waiting(tmp_path):
+def test_two_ranks_that_send_large_values_to_each_other_are_reported_instead_of_waiting(tmp_path):
     with rp.launch(workers=2) as job, pytest.raises(rp.CollectiveMismatch, match="wait for each other"):
         job.run(both_send, tmp_path)
 

@@ -74,8 +74,8 @@ def test_a_result_replaces_a_file_only_if_that_is_asked_for(folder, words, capfd
 
     assert main(words) == 2
 
-    told = capfd.readouterr()
-    assert told.err == f"ripieno: {name} exists: choose another name, or --overwrite it\n" and told.out == ""
+    output = capfd.readouterr()
+    assert output.err == f"ripieno: {name} exists: choose another name, or pass --overwrite\n" and output.out == ""
     assert (folder / name).read_text() == "mine"
     if words[0] not in ("bench", "demo", "packets", "run"):
         # With the option, the next error is reported.
@@ -92,7 +92,7 @@ def test_a_result_replaces_a_folder_only_if_that_is_asked_for(folder, words, cap
 
     assert main(words) == 2
 
-    assert "result exists and is not empty: choose another folder, or --overwrite it" in capfd.readouterr().err
+    assert "result exists and is not empty: choose another folder, or pass --overwrite" in capfd.readouterr().err
     assert names(folder) == ["result/model.json", "script.py"]
 
 
@@ -116,7 +116,7 @@ def test_a_name_of_another_format_is_refused_before_the_work(folder, words, capf
 
     assert main(named) == 2
 
-    assert ".xlsx: " in (told := capfd.readouterr().err) and "expected" in told
+    assert ".xlsx: " in (output := capfd.readouterr().err) and "expected" in output
     assert names(folder) == ["script.py"]
 
 
@@ -189,9 +189,9 @@ def test_input_that_cannot_be_read_is_a_sentence_and_leaves_nothing(folder, word
 
     code = main([given if word == "INPUT" else word for word in words])
 
-    told = capfd.readouterr().err
-    assert code == 2, told
-    assert Path(given).name in told and "Traceback" not in told and len(told.splitlines()) <= 4
+    output = capfd.readouterr().err
+    assert code == 2, output
+    assert Path(given).name in output and "Traceback" not in output and len(output.splitlines()) <= 4
     assert names(folder) == before and not (folder / "parts").exists()
 
 
@@ -205,12 +205,12 @@ def test_a_file_without_ratings_is_named(folder, capfd):
 @pytest.mark.parametrize("name", WITHOUT_WORDS)
 def test_a_command_without_words_says_what_is_missing(name, capfd):
     assert main([name]) == 2
-    assert "Missing" in (told := capfd.readouterr().err) or "Usage" in told
+    assert "Missing" in (output := capfd.readouterr().err) or "Usage" in output
 
 
 @pytest.mark.parametrize("value", ["0", "many", *exhaustively("-1", "1.5", "")])
 @pytest.mark.parametrize("name", NUMBERED)
-def test_what_is_no_number_of_workers_is_told(folder, name, value, capfd):
+def test_what_is_no_number_of_workers_is_reported(folder, name, value, capfd):
     (folder / "a.txt").write_text("1 2\n")
     words = ["a.txt" if word == "INPUT" else word for word in READING[name]]
 
@@ -221,9 +221,26 @@ def test_what_is_no_number_of_workers_is_told(folder, name, value, capfd):
 
 @pytest.mark.parametrize("out", ["nowhere/x.csv", "flights", "script.py/x.csv", "x.doc"])
 @pytest.mark.parametrize("name", ["bfs", "components", "diameter", "pagerank", "wordcount"])
-def test_a_place_where_no_result_can_be_is_told_before_any_work(folder, name, out, capfd):
+def test_a_place_where_no_result_can_be_is_reported_before_any_work(folder, name, out, capfd):
     assert main([*READING[name], "--out", out]) == 2
 
-    told = capfd.readouterr().err
-    assert told.startswith("ripieno: ") and "INPUT" not in told and len(told.splitlines()) == 1
+    output = capfd.readouterr().err
+    assert output.startswith("ripieno: ") and "INPUT" not in output and len(output.splitlines()) == 1
     assert names(folder) == ["script.py"]
+
+
+def test_former_names_of_options_work_and_are_hidden(tmp_path, capsys):
+    edges = tmp_path / "edges.txt"
+    edges.write_text("0 1\n1 2\n")
+    words = ["--tolerance", "0.5", "--max-iterations", "7", "--vertices", "3", "-w", "1", "-q"]
+    assert main(["pagerank", str(edges), *words, "--out", str(tmp_path / "ranks.csv")]) == 0
+    capsys.readouterr()
+    assert main(["pagerank", "--help"]) == 0
+    shown = capsys.readouterr().out
+    assert {"--tol", "--max-iter", "--vertex-count", "-n,"} <= set(shown.split())
+    assert not {"--tolerance", "--max-iterations", "--vertices", "-w,"} & set(shown.split())
+
+
+def test_an_unknown_command_names_the_most_similar_one(capsys):
+    assert main(["kmean", "rows.npy"]) == 2
+    assert "No such command 'kmean'. Did you mean 'kmeans'?" in capsys.readouterr().err

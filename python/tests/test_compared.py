@@ -34,7 +34,7 @@ def cells(page, name):
 
 
 def test_runs_stand_side_by_side(folder, capfd):
-    first, second = fitted("all", "--max-iter", "4"), fitted("two", "--seed", "7", "-w", "2")
+    first, second = fitted("all", "--max-iter", "4"), fitted("two", "--seed", "7", "-n", "2")
 
     assert main(["report", "all", "two/"]) == 0
 
@@ -79,7 +79,7 @@ def test_what_cannot_be_compared_is_said(folder, capfd):
         (["all"], "1 results: expected 2 to 5"),
         (["all"] * 6, "6 results: expected 2 to 5"),
         (["all", "axes"], "axes is of pca, all of kmeans: expected results of one command"),
-        (["all", "bare"], "bare/model.json tells of no iteration"),
+        (["all", "bare"], "bare/model.json has no iteration"),
         (["all", "nothing"], "nothing/model.json does not exist"),
     ]:
         assert main(["report", *words]) == 2

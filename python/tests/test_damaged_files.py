@@ -109,8 +109,8 @@ def array_of_result(path: Path) -> object:
 
 def job_trace() -> bytes:
     def collective(tid: int, sequence: int) -> dict[str, object]:
-        told = {"communicator": 0, "sequence": sequence, "outcome": "done", "bytes": 80, "algorithm": "ring"}
-        return {"ph": "X", "name": "allreduce", "tid": tid, "ts": 10.0 * sequence, "dur": 4.0, "args": told}
+        described = {"communicator": 0, "sequence": sequence, "outcome": "done", "bytes": 80, "algorithm": "ring"}
+        return {"ph": "X", "name": "allreduce", "tid": tid, "ts": 10.0 * sequence, "dur": 4.0, "args": described}
 
     names = [{"ph": "M", "name": "thread_name", "tid": tid, "args": {"name": f"rank {tid}"}} for tid in range(2)]
     calls = [collective(tid, sequence) for tid in range(2) for sequence in range(3)]
@@ -119,8 +119,8 @@ def job_trace() -> bytes:
 
 def costs() -> bytes:
     link = link_costs.LinkCost(1e-6, 1e9)
-    told = dict.fromkeys(("add_s_per_byte", "copy_s_per_byte"), 1e-09)
-    known = {"memory": link, "cable": link, "uplink": None, "uplink_bytes_per_s": None, "measured_at": 1.0, **told}
+    described = dict.fromkeys(("add_s_per_byte", "copy_s_per_byte"), 1e-09)
+    known = {"memory": link, "cable": link, "uplink": None, "uplink_bytes_per_s": None, "measured_at": 1.0, **described}
     fields = link_costs.MeasuredCosts.__dataclass_fields__
     filled = {name: known.get(name, ["a", "b"] if name == "hosts" else 1) for name in fields}
     return json.dumps(link_costs.MeasuredCosts(**filled).as_json()).encode()
@@ -175,17 +175,17 @@ def test_a_damaged_file_is_read_or_named(reader: FileReader, tmp_path, monkeypat
     for seed in range(FIRST, FIRST + INPUTS):
         content = damaged(valid, seed)
         path.write_bytes(content)
-        told = f"{reader.name}, seed {seed}: {content!r}"
+        text = f"{reader.name}, seed {seed}: {content!r}"
         tracemalloc.start()
         try:
             reader.read(path)
             read_count += 1
         except rp.RipienoError as error:
-            assert path.name in str(error) or path.parent.name in str(error), f"{told}: {error}"
+            assert path.name in str(error) or path.parent.name in str(error), f"{text}: {error}"
         except Exception as error:
-            raise AssertionError(f"{told}: {type(error).__name__}: {error}") from error
+            raise AssertionError(f"{text}: {type(error).__name__}: {error}") from error
         finally:
             taken_bytes = tracemalloc.get_traced_memory()[1]
             tracemalloc.stop()
-        assert taken_bytes <= MEMORY_BYTES_MAX, f"{told}: took {taken_bytes} bytes"
+        assert taken_bytes <= MEMORY_BYTES_MAX, f"{text}: took {taken_bytes} bytes"
     assert read_count < INPUTS, "some damage shows"

@@ -25,7 +25,7 @@ from ripieno.dashboard.iterations import Iterations
 from ripieno.dashboard.link import address, link
 from ripieno.dashboard.metrics import text_of
 from ripieno.dashboard.picture import picture
-from ripieno.dashboard.state import Teller
+from ripieno.dashboard.state import BoardUpdates
 from ripieno.errors import InputError
 from ripieno.launch.job.watch import pulse_s
 from stand_in_engine import StandIn
@@ -74,7 +74,7 @@ def watched():
     dashboard.close()
 
 
-def test_ranks_tell_whom_they_wait_for(watched):
+def test_ranks_report_the_ranks_that_they_wait_for(watched):
     state, _ = watched
 
     pairs = {(rank, peer): seconds for rank, peer, seconds in state["waiting"]["pairs"]}
@@ -92,7 +92,7 @@ def test_time_is_divided_into_computing_communicating_and_waiting(watched):
         assert (waited_s < 0.3) == (rank == 1)
 
 
-def test_bytes_are_told_by_algorithm_and_by_pair(watched):
+def test_bytes_are_reported_by_algorithm_and_by_pair(watched):
     state, _ = watched
 
     (collective, _, calls, sent), *_ = state["usage"]
@@ -116,7 +116,7 @@ def broadcast_until(comm, length, told):
         assert comes_true(told.exists, 30.0)
 
 
-def test_variables_are_told_with_what_has_come_and_what_was_passed_on(tmp_path):
+def test_variables_are_reported_with_what_has_come_and_what_was_passed_on(tmp_path):
     seen = []
     with rp.launch(workers=2, dashboard=True) as job, ThreadPoolExecutor(1) as pool:
         ran = pool.submit(job.run, broadcast_until, 100_000, tmp_path / "told")
@@ -127,8 +127,8 @@ def test_variables_are_told_with_what_has_come_and_what_was_passed_on(tmp_path):
     job.dashboard.close()
 
     # On the other rank it is in progress only for a moment.
-    *_, (root_rank, strategy, came, gave, whole) = seen
-    assert (root_rank, strategy, came, gave) == (0, "csb", 0, whole) and whole >= 800_000
+    *_, (root_rank, strategy, received, gave, whole) = seen
+    assert (root_rank, strategy, received, gave) == (0, "csb", 0, whole) and whole >= 800_000
 
 
 def test_metrics_of_a_job_pass_the_strict_parser(watched):
@@ -160,7 +160,7 @@ def test_a_single_rank_is_shown_too():
     assert [line[4] for line in state["lines"]].count("rank 0 is done") == 1
 
 
-def test_a_death_is_shown_and_the_job_goes_on():
+def test_a_death_is_shown_and_the_job_continues():
     def dies(comm):
         if (comm.rank, comm.world_size) == (1, 3):
             os.kill(os.getpid(), signal.SIGKILL)
@@ -185,7 +185,7 @@ def test_ranks_of_an_engine_are_shown():
     assert all(each[8] > 0.7 and each[11] > 0 for each in state["ranks"])
 
 
-def test_without_a_dashboard_nothing_is_told(world):
+def test_without_a_dashboard_nothing_is_published(world):
     def threads(comm):
         import threading
 
@@ -224,7 +224,7 @@ def test_what_a_pulse_covers_is_spread_over_the_bins_between():
     np.testing.assert_allclose(history._sums[0, 0, :4], [0.5, 1.0, 0.5, 0.0])
 
 
-def test_counters_go_on_when_others_take_a_rank_or_a_rank_changes():
+def test_counters_continue_when_others_take_a_rank_or_a_rank_changes():
     board = Board()
     board.tell_ranks(["here", "here"])
     board.pulse(0, pulse(1.0, bytes_sent=100))
@@ -240,23 +240,23 @@ def test_counters_go_on_when_others_take_a_rank_or_a_rank_changes():
     assert board.ranks[1].sums["bytes_sent"] == 7
 
 
-def test_a_page_is_told_what_is_new():
+def test_a_page_gets_changes_only():
     board = Board()
     board.line("info", "x", "first")
-    page = Teller(board)
-    assert [line[4] for line in page.told()["lines"]] == ["first"]
+    page = BoardUpdates(board)
+    assert [line[4] for line in page.as_json()["lines"]] == ["first"]
 
     for number in range(LINE_COUNT + 5):
         board.line("info", "x", str(number))
 
-    assert len(page.told()["lines"]) == LINE_COUNT
-    assert page.told()["lines"] == []
+    assert len(page.as_json()["lines"]) == LINE_COUNT
+    assert page.as_json()["lines"] == []
 
 
-def test_an_empty_board_can_be_told_measured_and_drawn():
+def test_an_empty_board_has_a_state_metrics_and_a_picture():
     board = Board()
 
-    assert json.loads(json.dumps(Teller(board).told()))["ranks"] == []
+    assert json.loads(json.dumps(BoardUpdates(board).as_json()))["ranks"] == []
     assert list(text_string_to_metric_families(text_of(board)))
     assert picture(board)["traceEvents"] == []
 
@@ -280,7 +280,7 @@ def test_iterations_are_thinned_and_say_when_the_fit_ends():
     for number in range(1, 1001):
         iterations.take({"event": "iteration", "iteration": number, "inertia": 1.0 / number}, 0.5 * number)
 
-    state = iterations.told(500.0)
+    state = iterations.as_json(500.0)
 
     assert 200 <= len(state["numbers"]) <= 400 and state["seconds"] == 0.5
     assert iterations.eta_s(500.0) == pytest.approx(500.0)
@@ -321,7 +321,7 @@ def test_the_address_is_a_host_a_port_or_both():
         of("host:99999")
 
 
-def test_only_who_has_the_token_sees_anything():
+def test_requests_without_the_token_get_nothing():
     dashboard = Dashboard()
     root, token, _ = dashboard.link.rsplit("/", 2)
     for path in ("", "/", "/state", f"/{token[:-1]}/state", f"/{token}x/metrics", "//state"):
@@ -349,7 +349,7 @@ def test_answers_may_not_be_kept_or_held_back_and_fetch_nothing_from_elsewhere()
     dashboard.close()
 
 
-def test_an_address_in_use_is_told(monkeypatch):
+def test_an_address_in_use_is_reported(monkeypatch):
     first = Dashboard()
     port = first.link.split(":")[2].split("/")[0]
     monkeypatch.setenv("RIPIENO_DASHBOARD_ADDRESS", port)
@@ -447,7 +447,7 @@ def test_one_dashboard_shows_all_jobs_of_a_command(capsys):
 
 def test_a_command_prints_the_link_and_its_fit_is_shown(tmp_path):
     np.save(tmp_path / "x.npy", np.random.default_rng(0).random((500, 4)))
-    command = [sys.executable, "-m", "ripieno.cli", "kmeans", "x.npy", "-k", "3", "--dashboard", "-v", "-w", "2"]
+    command = [sys.executable, "-m", "ripieno.cli", "kmeans", "x.npy", "-k", "3", "--dashboard", "-v", "-n", "2"]
     done = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, timeout=90)
 
     assert done.returncode == 0, done.stderr

@@ -104,17 +104,17 @@ def test_counted_densities_do_as_well(capsys):
 
 
 @pytest.mark.parametrize(
-    ("options", "told"),
+    ("options", "message"),
     [
         (["--degrees", "8x4"], "64 ranks: degrees"),
         (["--min-packet", "big"], "size 'big'"),
-        (["--densities", "1:0.5"], "expected either"),
+        (["--densities", "1:0.5"], "expected one of both"),
         (["--features", "0"], "expected a positive number"),
     ],
 )
-def test_what_makes_no_sense_is_told(options, told, capsys):
+def test_what_makes_no_sense_is_reported(options, message, capsys):
     assert main([*TWITTER, *options]) == 2
-    assert told in capsys.readouterr().err
+    assert message in capsys.readouterr().err
 
 
 def test_all_ranks_measure_the_same_packets(world):
@@ -139,16 +139,18 @@ def test_a_configured_reduction_is_explained_measured_beside_predicted(world):
 
     results = world(4).run(program)
 
-    text, told, _ = results[0]
+    text, described, _ = results[0]
     assert all(result[0] == text for result in results), "the same on every rank"
     assert "2x2: 4 ranks, 20,000 indices, rows of 8 bytes" in text and "predicted" in text
-    assert told["measured"]["rows"]["down"] == pytest.approx(np.mean([held for *_, held in results], axis=0))
-    given = told["designs"]["given"]
+    assert described["measured"]["rows"]["down"] == pytest.approx(np.mean([held for *_, held in results], axis=0))
+    given = described["designs"]["given"]
     levels = [*given["layers"], given["bottom"]]
-    for level, down, up in zip(levels, told["measured"]["rows"]["down"], told["measured"]["rows"]["up"], strict=True):
+    for level, down, up in zip(
+        levels, described["measured"]["rows"]["down"], described["measured"]["rows"]["up"], strict=True
+    ):
         assert level["down"]["rows"] == pytest.approx(down, rel=0.05) and up == down
-    assert told["measured"]["deviation"]["down"] < 0.05 and told["measured"]["seconds"] > 0
-    assert told["alpha"] == pytest.approx(1.1, abs=0.3)
+    assert described["measured"]["deviation"]["down"] < 0.05 and described["measured"]["seconds"] > 0
+    assert described["alpha"] == pytest.approx(1.1, abs=0.3)
 
 
 def test_reductions_of_one_rank_of_nothing_and_of_folded_ranks_are_explained(world):
@@ -164,7 +166,7 @@ def test_reductions_of_one_rank_of_nothing_and_of_folded_ranks_are_explained(wor
 
 def test_a_measurement_is_written_drawn_and_read(tmp_path, capsys):
     target, chart = tmp_path / "packets.json", tmp_path / "packets.svg"
-    words = ["packets", "--ranks", "2", "--sizes", "64B,4KiB", "--budget", "0.05"]
+    words = ["packets", "--workers", "2", "--sizes", "64B,4KiB", "--budget", "0.05"]
     assert main([*words, "--json", str(target), "--plot", str(chart)]) == 0
 
     assert "2 ranks on 1 nodes: efficient from" in capsys.readouterr().out
@@ -173,11 +175,11 @@ def test_a_measurement_is_written_drawn_and_read(tmp_path, capsys):
     assert found["least_packet_bytes"] == pytest.approx(packets.read(target).efficient_bytes)
 
 
-def test_a_file_that_holds_no_packets_is_told(tmp_path, capsys):
+def test_a_file_that_holds_no_packets_is_reported(tmp_path, capsys):
     target = tmp_path / "packets.json"
     target.write_text("{}")
     assert main([*TWITTER, "--packets", str(target)]) == 2
-    assert "expected what ripieno packets --json writes" in capsys.readouterr().err
+    assert "expected a file of ripieno packets --json" in capsys.readouterr().err
     assert main([*TWITTER, "--packets", str(tmp_path / "none.json")]) == 2
     assert "none.json does not exist" in capsys.readouterr().err
     assert main([*TWITTER, "--packets", str(tmp_path)]) == 1

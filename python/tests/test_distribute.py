@@ -100,7 +100,7 @@ def test_a_rank_without_room_is_named_and_keeps_nothing_while_others_get_the_fil
     given.write_bytes(sample(9000))
     rows = world(3).run(distributed, str(given), f"{tmp_path}/{{rank}}/f", full=1)[0]
     assert [row.state for row in rows] == ["fetched", "failed", "fetched"]
-    assert "9,000 bytes are wanted" in rows[1].error and "ulimit" in rows[1].error
+    assert "9,000 bytes are needed" in rows[1].error and "ulimit" in rows[1].error
     assert rows[1].path == f"{tmp_path}/1/f" and rows[1].host
     assert list((tmp_path / "1").iterdir()) == []
     assert (tmp_path / "2" / "f").read_bytes() == sample(9000)
@@ -128,7 +128,7 @@ def test_what_is_no_file_is_left(world, tmp_path):
     os.mkfifo(tmp_path / "2" / "f")
     rows = world(3).run(distributed, str(tmp_path / "given"), f"{tmp_path}/{{rank}}/f", overwrite=True)[0]
     assert [row.state for row in rows] == ["fetched", "failed", "failed"]
-    assert all("it exists and is no file" in row.error for row in rows[1:])
+    assert all("it exists and is not a file" in row.error for row in rows[1:])
 
 
 def test_one_rank_of_a_host_writes_and_the_file_itself_may_be_the_result(world, tmp_path):
@@ -142,23 +142,23 @@ def test_one_rank_of_a_host_writes_and_the_file_itself_may_be_the_result(world, 
 
 
 def wrong_arguments(comm, folder):
-    for files, options, said in (
+    for files, options, output in (
         ([f"{folder}/none"], {}, "none is not a file"),
         ([], {}, r"files=\[\]"),
         ([f"{folder}/given", f"{folder}/other/given"], {}, "given is the name of several files"),
         ([f"{folder}/given"], {"strategy": "fast"}, "strategy='fast': expected one of auto"),
         ([f"{folder}/given"], {"strategy": "shared-file"}, "strategy='shared-file': expected places="),
-        ([f"{folder}/given"], {"strategy": "chain", "places": folder}, "only 'shared-file' goes through places"),
+        ([f"{folder}/given"], {"strategy": "chain", "places": folder}, "only 'shared-file' uses places"),
         ([f"{folder}/given"], {"block_bytes": 0}, "block_bytes=0"),
     ):
-        with pytest.raises(InputError, match=said):
+        with pytest.raises(InputError, match=output):
             comm.distribute(files, f"{folder}/out", **options)
     with pytest.raises(InputError, match="out=''"):
         comm.distribute([f"{folder}/given"], "")
     comm.barrier()
 
 
-def test_wrong_arguments_are_told_on_every_rank(world, tmp_path):
+def test_wrong_arguments_are_reported_on_every_rank(world, tmp_path):
     (tmp_path / "given").write_bytes(b"1")
     world(2).run(wrong_arguments, str(tmp_path))
 
@@ -207,7 +207,7 @@ def test_blocks_of_a_damaged_copy_come_from_another_and_else_it_is_named(world, 
         assert [row.state for row in rows] == ["fetched", "failed", "failed"]
         for row in rows[1:]:
             assert all(f"{tmp_path}/{place}/" in row.error for place in "ab"), row.error
-            assert "the bytes from 3,000 on are not those of the root" in row.error
+            assert "the bytes from 3,000 on differ from the root's" in row.error
         assert not list((tmp_path / "1").iterdir())
     else:
         assert [row.state for row in rows] == ["fetched"] * 3
@@ -290,7 +290,7 @@ def test_on_hosts_of_a_list_a_file_lies_where_it_does_here(tmp_path):
 
 
 @pytest.mark.parametrize(
-    ("hosts", "options", "said"),
+    ("hosts", "options", "message"),
     [
         ("", (), "expected the name of a host on each line, once each, found nothing"),
         ("a\na\n", (), "found 'a'"),
@@ -301,16 +301,16 @@ def test_on_hosts_of_a_list_a_file_lies_where_it_does_here(tmp_path):
         ("localhost\n", ("--workers", "2"), "expected neither --workers nor a launcher"),
     ],
 )
-def test_what_is_wrong_with_a_list_of_hosts_is_told_before_anything_is_copied(tmp_path, hosts, options, said):
+def test_what_is_wrong_with_a_list_of_hosts_is_reported_before_anything_is_copied(tmp_path, hosts, options, message):
     (tmp_path / "given").write_bytes(b"given")
 
     code, report, err = to_hosts(tmp_path, hosts, "--out", str(tmp_path / "out"), *options)
 
-    assert code == 2 and report is None and said in err, err
+    assert code == 2 and report is None and message in err, err
     assert not (tmp_path / "out").exists()
 
 
-def test_a_file_that_is_not_there_is_told_before_any_host_is_asked(tmp_path):
+def test_a_file_that_is_not_there_is_reported_before_any_host_is_asked(tmp_path):
     code, report, err = to_hosts(tmp_path, "gone\n", "--out", str(tmp_path / "out"))
 
     assert (code, report) == (2, None)
@@ -343,8 +343,8 @@ def killed_on_the_way(
     """Return how the command ends if a rank is killed after a receiver has some blocks."""
     (tmp_path / "given").write_bytes(sample(SLOW_BYTES))
     child = command(
-        tmp_path / "given", "--workers", 4, "--out", f"{tmp_path}/{{rank}}/f", "--json", "--block", SLOW_BLOCK_BYTES,
-        *options,
+        tmp_path / "given", "--workers", 4, "--out", f"{tmp_path}/{{rank}}/f", "--json",
+        "--block-bytes", SLOW_BLOCK_BYTES, *options,
     )  # fmt: skip
     pid = rank_of(child, victim)
     part = tmp_path / "2" / ".f.part"
@@ -359,7 +359,7 @@ def killed_on_the_way(
 
 def resumed(tmp_path: Path) -> list[dict[str, object]]:
     child = command(tmp_path / "given", "--workers", 4, "--out", f"{tmp_path}/{{rank}}/f", "--json",
-                    "--block", SLOW_BLOCK_BYTES)  # fmt: skip
+                    "--block-bytes", SLOW_BLOCK_BYTES)  # fmt: skip
     code, report, err = ended(child)
     assert code == 0, err
     for rank in range(4):
@@ -401,7 +401,7 @@ def test_by_a_shared_file_a_receiver_that_is_killed_is_reported_and_resumes_wher
     (tmp_path / "given").write_bytes(data)
     (tmp_path / "place").mkdir()
     words = ["distribute", tmp_path / "given", "--out", f"{tmp_path}/{{rank}}/f", "--json", "--strategy", "shared-file",
-             "--directory", tmp_path / "place", "--block", 1000]  # fmt: skip
+             "--directory", tmp_path / "place", "--block-bytes", 1000]  # fmt: skip
     with socket.create_server(("127.0.0.1", 0)) as server:
         port = server.getsockname()[1]
     common = {**os.environ, "WORLD_SIZE": "3", "MASTER_ADDR": "127.0.0.1", "MASTER_PORT": str(port),
@@ -436,7 +436,7 @@ def test_by_a_shared_file_a_receiver_that_is_killed_is_reported_and_resumes_wher
 
 
 @pytest.mark.exhaustive
-def test_a_receiver_that_stands_still_is_not_waited_for(tmp_path):
+def test_a_receiver_that_hangs_is_not_waited_for(tmp_path):
     code, report, err = killed_on_the_way(tmp_path, 2, "--strategy", "chain", by=signal.SIGSTOP)
     assert code == 1, err
     assert [row["state"] for row in report["files"]] == ["fetched", "fetched", "lost", "fetched"]
@@ -444,7 +444,7 @@ def test_a_receiver_that_stands_still_is_not_waited_for(tmp_path):
 
 
 @pytest.mark.exhaustive
-def test_without_the_root_all_say_so_and_keep_what_they_were_told_to_keep(tmp_path):
+def test_without_the_root_all_report_it_and_keep_partial_files(tmp_path):
     code, report, err = killed_on_the_way(tmp_path, 0, "--strategy", "chain", "--keep-partial")
     assert code != 0 and report is None
     assert err.count("rank 0, the root of the broadcast, is lost") == 3
@@ -483,5 +483,5 @@ def test_a_full_disk_is_named_with_what_is_wanted_and_free(tmp_path):
     # Only two fit. Space of failed files may become free before or after other requests.
     assert 2 <= len(failed) <= 3 and len(report["files"]) == 4
     for row in failed:
-        assert "the disk is full: 400,000 bytes are wanted, " in row["error"] and row["error"].endswith(" are free")
+        assert "the disk is full: 400,000 bytes are needed, " in row["error"] and row["error"].endswith(" are free")
     assert ".f.part" not in made.stdout[listed:]

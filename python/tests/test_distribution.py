@@ -1,4 +1,4 @@
-"""Dynamic broadcast on modelled clusters, from Python and from the command line."""
+"""Dynamic broadcast on modeled clusters, from Python and from the command line."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ def test_a_chain_in_another_order_crosses_uplinks_that_are_in_the_way():
 
 
 @pytest.mark.parametrize("algorithm", DISCIPLINES)
-def test_all_who_live_have_the_value_when_one_dies(algorithm: str) -> None:
+def test_all_live_ranks_have_the_value_when_one_dies(algorithm: str) -> None:
     cluster = Cluster(nodes=9, rate_bits_per_s=1e8, dead=[(3, 0.2)])
 
     found = distribute(cluster, nbytes=8 * MIB, algorithm=algorithm, fetches=True)
@@ -58,7 +58,7 @@ def test_a_root_that_dies_half_way_is_named_by_all_others() -> None:
     assert all("rank 0, the root of the broadcast, is lost" in found.ends[rank].cause for rank in (1, 2, 3))
 
 
-def test_who_comes_late_is_served_and_who_stands_still_is_reported() -> None:
+def test_a_late_rank_is_served_and_a_hung_rank_is_reported() -> None:
     found = distribute(Cluster(nodes=6), nbytes=4 * MIB, late=[(2, 1.0)], stopped=[(4, 0.001)])
     assert found.ranks("done") == [0, 1, 2, 3, 5]
     assert found.reported_lost == [4]
@@ -78,13 +78,13 @@ def test_sizes_of_blocks_are_tried_from_4_mib_down() -> None:
             "algorithm=gossip: expected one of chain, splitstream, tree, flat, csb, csb-llcf, bittorrent",
         ),
         ({"root": 4}, "root=4"),
-        ({"late": [(0, 1.0)]}, "late=0: expected another rank than the root"),
+        ({"late": [(0, 1.0)]}, "late=0: expected a rank other than the root"),
         ({"stopped": [(7, 1.0)]}, "stopped=7"),
         ({"corrupted": [(1, -1.0)]}, "corrupted=1@-1.0"),
         ({"block_bytes": 0}, "block_bytes=0"),
     ],
 )
-def test_what_cannot_be_is_told(words: dict[str, object], what: str) -> None:
+def test_what_cannot_be_is_reported(words: dict[str, object], what: str) -> None:
     with pytest.raises(InputError, match=what):
         distribute(Cluster(nodes=4), nbytes=MIB, **words)  # type: ignore[arg-type]
 
@@ -100,10 +100,10 @@ def test_the_command_plays_machines_and_draws_them(tmp_path: Path) -> None:
     assert "block 0 from rank" in picture.read_text()
     found = json.loads(told(*words, "--algorithm", "chain", "--heal", "--json"))
     assert [end["kind"] for end in found["ends"]].count("done") == 7
-    assert "wait for ever" in told(*words, "--algorithm", "chain")
+    assert "wait forever" in told(*words, "--algorithm", "chain")
 
 
-def test_the_command_tells_what_only_machines_do() -> None:
+def test_the_command_names_options_of_state_machines() -> None:
     for words in (["broadcast", "--late", "1@1s"], ["allreduce", "--heal"]):
         result = CliRunner().invoke(simulate_command, [*words, "--nodes", "4"])
         assert isinstance(result.exception, InputError)

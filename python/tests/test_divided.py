@@ -22,7 +22,7 @@ FEW_BYTES = 2000
 
 @pytest.fixture(scope="module")
 def rows():
-    """Return rows of bytes around two hundred centres."""
+    """Return rows of bytes around two hundred centers."""
     random = np.random.default_rng(SEED)
     places = random.integers(40, 216, size=(200, 12))
     return (places[random.integers(200, size=3000)] + random.integers(-30, 31, size=(3000, 12))).astype(np.uint8)
@@ -133,7 +133,7 @@ def test_every_way_to_begin_begins_with_the_same_centroids(world, rows, init):
 
 
 @pytest.mark.parametrize("assign", ["exact", "near"])
-def test_a_fit_goes_on_from_its_checkpoint_with_any_number_of_workers(world, rows, assign, tmp_path):
+def test_a_fit_resumes_from_its_checkpoint_with_any_number_of_workers(world, rows, assign, tmp_path):
     settings = {"assign": assign, "init": start_of(rows), "tol": 0, "random_state": SEED, "centroids": "divided"}
     rp.KMeans(K, **settings, max_iter=4, engine=world(2), checkpoint=tmp_path, every=1).fit(rows)
     on = rp.KMeans(K, **settings, max_iter=6, engine=world(3), checkpoint=tmp_path, every=1).fit(rows)
@@ -145,7 +145,7 @@ def test_a_fit_goes_on_from_its_checkpoint_with_any_number_of_workers(world, row
     )
     if assign == "exact":
         np.testing.assert_array_equal(on.labels_, whole.labels_)
-    with pytest.raises(rp.CheckpointError, match="ends before: delete it to begin anew, or allow more"):
+    with pytest.raises(rp.CheckpointError, match="is lower: delete it to start again, or raise it"):
         rp.KMeans(K, **settings, max_iter=3, engine=world(2), checkpoint=tmp_path).fit(rows)
     with pytest.raises(rp.CheckpointError, match="some of the rows was"):
         rp.KMeans(K, **settings, max_iter=6, engine=world(2), checkpoint=tmp_path).fit(rows[::-1].copy())
@@ -164,8 +164,8 @@ def test_centroids_are_divided_when_a_worker_has_not_memory_enough(rows, monkeyp
     for free_bytes, is_divided in ((1 << 30, False), (100_000, True)):
         monkeypatch.setattr("ripieno.host.available_bytes", lambda free_bytes=free_bytes: free_bytes)
         model = rp.KMeans(K, init=start_of(rows), max_iter=2, on_iteration=events.append).fit(rows)
-        (told,) = (event for event in events if event["event"] == "centroids")
-        assert told == {
+        (reported,) = (event for event in events if event["event"] == "centroids")
+        assert reported == {
             "event": "centroids",
             "rank": 0,
             "divided": is_divided,
@@ -181,12 +181,12 @@ def test_the_command_divides_them_and_tells(rows, tmp_path, capfd):
     command = ["kmeans", str(tmp_path / "rows.npy"), "-k", str(K), "--assign", "near", "--max-iter", "2"]
     assert main([*command, "-o", str(tmp_path / "out"), "--centroids", "divided"]) == 0
 
-    told = json.loads((tmp_path / "out" / "model.json").read_text())
-    assert told["parameters"]["centroids"] == "divided"
-    assert all(each["stages"]["meet_s"] > 0 for each in told["iterations"])
+    report = json.loads((tmp_path / "out" / "model.json").read_text())
+    assert report["parameters"]["centroids"] == "divided"
+    assert all(each["stages"]["meet_s"] > 0 for each in report["iterations"])
     assert "centroids are divided among the workers" in capfd.readouterr().err
 
 
 def test_how_often_divided_centroids_are_kept_without_a_folder_is_no_question():
-    with pytest.raises(rp.InputError, match="every=2: divided centroids are kept in a folder only"):
+    with pytest.raises(rp.InputError, match="every=2: divided centroids are saved only in a folder"):
         rp.KMeans(3, centroids="divided", workers=2, on_failure="shrink", every=2).fit(np.eye(8))

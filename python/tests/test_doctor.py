@@ -20,14 +20,14 @@ def test_this_machine_is_fit():
     )
 
 
-def test_what_is_encrypted_is_told_as_the_environment_has_it(monkeypatch):
+def test_what_is_encrypted_is_reported_as_the_environment_has_it(monkeypatch):
     monkeypatch.setattr(here, "LINKS", ())
-    for value, told in (("0", "none: RIPIENO_TLS=0"), ("1", "all TCP connections")):
+    for value, described in (("0", "none: RIPIENO_TLS=0"), ("1", "all TCP connections")):
         monkeypatch.setenv("RIPIENO_TLS", value)
-        assert told in CliRunner().invoke(doctor_command, []).output
+        assert described in CliRunner().invoke(doctor_command, []).output
 
 
-def test_links_that_do_not_work_are_told_with_advice_and_exit_code_1(monkeypatch):
+def test_links_that_do_not_work_are_reported_with_advice_and_exit_code_1(monkeypatch):
     monkeypatch.setattr(here, "LINKS", ("string", "tcp"))
 
     result = CliRunner().invoke(doctor_command, [])
@@ -37,7 +37,7 @@ def test_links_that_do_not_work_are_told_with_advice_and_exit_code_1(monkeypatch
     assert "links='tcp'" in result.output
 
 
-def test_a_warning_is_told_but_is_no_failure(monkeypatch):
+def test_a_warning_is_reported_but_is_no_failure(monkeypatch):
     monkeypatch.setattr(here, "MEMORY_MIN_BYTES", 1 << 60)
     monkeypatch.setattr(here, "LINKS", ())
 

@@ -495,7 +495,7 @@ def test_a_member_waits_until_the_launching_process_has_time_for_it(monkeypatch)
     sending.join()
     assert kind == "result"
     assert np.array_equal(received, result)
-    with pytest.raises(HungUp, match=r"stood still for 0.2 s"):
+    with pytest.raises(HungUp, match=r"made no progress for 0.2 s"):
         server_end.send("run", result)
     member_end.close()
     server_end.close()

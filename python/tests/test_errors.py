@@ -28,8 +28,8 @@ def test_too_few_slots_say_how_many_there_are_and_what_to_do():
     [
         errors.RankFailed(1, "host", "cause", "trace"),
         errors.BroadcastError("the root is lost"),
-        errors.CollectiveMismatch("who called what"),
-        errors.RendezvousError("nobody came"),
+        errors.CollectiveMismatch("rank 0 called a; rank 1 called b"),
+        errors.RendezvousError("rank 1 is missing"),
         errors.CommunicatorClosed("over"),
         errors.InputError("n=0: expected >= 1"),
         errors.SerializationError("no"),

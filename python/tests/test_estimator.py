@@ -105,7 +105,7 @@ def test_values_that_are_not_finite_are_named_by_row_and_column(value, name, wor
 
 
 @pytest.mark.parametrize("workers", [1, 2])
-def test_rows_too_far_apart_to_tell_their_distance_are_refused(workers):
+def test_rows_with_infinite_distances_are_refused(workers):
     with pytest.raises(rp.InputError, match="too far apart for squared distances in float64"):
         rp.KMeans(3, workers=workers).fit(X * 1e200)
 
@@ -122,7 +122,7 @@ def test_the_example_in_the_documentation_runs():
     assert doctest.testmod(kmeans) == doctest.TestResults(failed=0, attempted=6)
 
 
-def test_a_running_job_does_the_work_of_estimators_and_goes_on(world):
+def test_a_running_job_does_the_work_of_estimators_and_continues(world):
     job, events = world(3), []
     expected = rp.KMeans(4, random_state=0, workers=3, threads=1).fit(X)
 
@@ -146,7 +146,7 @@ def test_an_engine_of_ones_own_does_the_work_of_estimators():
 
 
 def test_what_a_running_job_has_cannot_be_chosen(world):
-    with pytest.raises(rp.InputError, match="the job that is the engine has 3 workers with 1 threads: leave both out"):
+    with pytest.raises(rp.InputError, match="the job passed as engine has 3 workers with 1 threads: leave both out"):
         rp.KMeans(4, workers=2, engine=world(3)).fit(X)
 
 

@@ -81,10 +81,10 @@ def passed_on(comm: Any, send: str, value: np.ndarray, **options: Any) -> Any:
         return None
     if comm.rank % 2 == 0:
         getattr(comm, send)(value, (comm.rank + 1) % comm.world_size)
-    came = comm.recv((comm.rank - 1) % comm.world_size, **options)
+    received = comm.recv((comm.rank - 1) % comm.world_size, **options)
     if comm.rank % 2:
         getattr(comm, send)(value, (comm.rank + 1) % comm.world_size)
-    return came
+    return received
 
 
 def moves(comm: Any, every: list[np.ndarray]) -> list[tuple[Any, Any]]:
@@ -273,7 +273,7 @@ def refusals(comm: rp.Communicator) -> None:
         (partial(comm.send_into, np.ones(1)), "to"),
         (comm.recv, "source"),
     ]:
-        with pytest.raises(rp.InputError, match=f"^{name}={comm.rank}: expected another rank than this one"):
+        with pytest.raises(rp.InputError, match=f"^{name}={comm.rank}: expected a rank other than this one"):
             call(comm.rank)
     with pytest.raises(rp.InputError, match="out_counts= needs out="):
         comm.alltoall([1] * comm.world_size, out_counts=[1] * comm.world_size)

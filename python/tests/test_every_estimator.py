@@ -31,5 +31,5 @@ def test_every_parameter_is_documented_and_stored(estimator):
 
 @every_estimator
 @pytest.mark.parametrize("name", SHARED)
-def test_parameters_that_all_have_are_told_in_the_same_words(estimator, name):
+def test_parameters_that_all_have_are_reported_in_the_same_words(estimator, name):
     assert documented(estimator)[name] == documented(ESTIMATORS[0])[name]

@@ -63,14 +63,14 @@ def test_the_example_of_sequences_finds_their_families_and_takes_files(tmp_path)
     sequences = runpy.run_path(str(program))["tree"](5, 30)
     (tmp_path / "tree.fasta").write_text("".join(f">{at}\n{each}\n" for at, each in enumerate(sequences)))
     command = [sys.executable, program]
-    told, of_file = (
+    output, of_file = (
         subprocess.run([*command, *words], cwd=tmp_path, capture_output=True, text=True, timeout=250, check=True).stdout
         for words in ([], ["tree.fasta"])
     )
 
-    clusters = told.splitlines()[-1].rpartition(":")[2].split()
+    clusters = output.splitlines()[-1].rpartition(":")[2].split()
     assert [len(set(clusters[at : at + 30])) for at in range(0, 150, 30)] == [1] * 5 and len(set(clusters)) == 5
-    assert told == of_file
+    assert output == of_file
 
 
 def test_no_page_has_examples_that_nothing_runs():

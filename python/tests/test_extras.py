@@ -34,8 +34,8 @@ except rp.MissingExtra as error:
     ],
 )
 def test_what_lacks_a_package_says_which_extra_brings_it(program, extra):
-    told = without(["matplotlib", "PIL", "skimage", "lightgbm"], program)
-    assert f'pip install "ripieno[{extra}]"' in told
+    described = without(["matplotlib", "PIL", "skimage", "lightgbm"], program)
+    assert f'pip install "ripieno[{extra}]"' in described
 
 
 def test_estimators_need_none_of_them():
@@ -43,8 +43,8 @@ def test_estimators_need_none_of_them():
     assert "(2, 4)" in without(["matplotlib", "PIL", "skimage", "lightgbm", "pandas", "polars"], program)
 
 
-def test_the_licences_of_others_are_those_of_the_locked_crates():
-    done = subprocess.run([sys.executable, ROOT / "tools/licences.py", "--check"], capture_output=True, text=True)
+def test_the_licenses_of_others_are_those_of_the_locked_crates():
+    done = subprocess.run([sys.executable, ROOT / "tools/licenses.py", "--check"], capture_output=True, text=True)
     assert done.returncode == 0, done.stderr
 
 

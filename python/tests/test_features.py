@@ -24,9 +24,9 @@ def photos(tmp_path):
 
 
 def test_a_patch_has_512_values_between_0_and_1():
-    grey = demo_images()[0].grey()
+    gray = demo_images()[0].gray()
 
-    vectors = hog_vectors(grey, [(0, 0), (100, 200)], HogOptions())
+    vectors = hog_vectors(gray, [(0, 0), (100, 200)], HogOptions())
 
     assert vectors.shape == (2, 512) and vectors.dtype == np.float32
     assert vectors.min() >= 0 and vectors.max() <= 1
@@ -36,8 +36,8 @@ def test_vectors_show_the_direction_of_edges_and_fade_without_contrast():
     stripes = np.tile(np.float32([0, 0, 1, 1]), (32, 8))
     options = HogOptions()
     upright, lying, faint, flat = (
-        hog_vectors(grey, [(0, 0)], options).reshape(64, 8)[10]
-        for grey in (stripes, np.ascontiguousarray(stripes.T), stripes * np.float32(0.002), stripes * 0)
+        hog_vectors(gray, [(0, 0)], options).reshape(64, 8)[10]
+        for gray in (stripes, np.ascontiguousarray(stripes.T), stripes * np.float32(0.002), stripes * 0)
     )
 
     assert upright.argmax() != lying.argmax()
@@ -56,10 +56,10 @@ def test_every_whole_patch_of_every_picture_is_a_row_in_order(photos, tmp_path):
     assert [name.rpartition("/")[2] for name in written.too_small] == ["thin.bmp"]
     assert sum(count for count, _ in done) == 8 and {total for _, total in done} == {8}
     patches = find_patches(open_source(tmp_path / "v.npy"))
-    grey = {picture.name: picture.grey() for picture in pictures}
+    gray = {picture.name: picture.gray() for picture in pictures}
     for number, vector in enumerate(vectors):
         name, row, column = patches.locate(number)
-        np.testing.assert_array_equal(hog_vectors(grey[name], [(row, column)], HogOptions())[0], vector)
+        np.testing.assert_array_equal(hog_vectors(gray[name], [(row, column)], HogOptions())[0], vector)
 
 
 @pytest.mark.parametrize("workers", [2, 3])
@@ -103,7 +103,7 @@ def test_demo_photographs_need_no_download():
     pictures = demo_images()
 
     assert {"demo:china", "demo:flower", "demo:astronaut", "demo:coffee"} <= {each.name for each in pictures}
-    assert all(each.grey().shape == (each.height, each.width) for each in pictures)
+    assert all(each.gray().shape == (each.height, each.width) for each in pictures)
     assert find_pictures(["demo:china"]) == pictures[:1]
 
 

@@ -39,14 +39,14 @@ def described(folder, names):
 
 
 def test_pca_writes_the_axes_and_the_projected_rows(folder, capfd):
-    assert main(["pca", "rows.npy", "-n", "2", "--project", "-w", "2"]) == 0
+    assert main(["pca", "rows.npy", "--components", "2", "--project", "-n", "2"]) == 0
 
-    told = described(folder / "result", ["components.npy", "explained_variance.npy", "mean.npy", "projected.npy"])
+    facts = described(folder / "result", ["components.npy", "explained_variance.npy", "mean.npy", "projected.npy"])
     expected = rp.PCA(2).fit(X)
     np.testing.assert_allclose(np.load("result/components.npy"), expected.components_, rtol=1e-10)
     np.testing.assert_allclose(np.load("result/projected.npy"), expected.transform(X), rtol=1e-9)
-    assert (told["algorithm"], told["row_count"], told["component_count"]) == ("pca", 80, 2)
-    assert [len(stage["compute_s"]) for stage in told["stages"]] == [2, 2, 2]
+    assert (facts["algorithm"], facts["row_count"], facts["component_count"]) == ("pca", 80, 2)
+    assert [len(stage["compute_s"]) for stage in facts["stages"]] == [2, 2, 2]
     captured = capfd.readouterr()
     assert captured.out == "result/report.html\n" and "stage eigenvectors" in captured.err
 
@@ -71,41 +71,41 @@ def test_a_command_opens_its_input_once(monkeypatch, words):
 def test_ridge_writes_the_weights_of_the_columns(folder, words):
     assert main(["ridge", *words, "--alpha", "0.5", "-q"]) == 0
 
-    told = described(folder / "result", ["coef.npy", "intercept.npy"])
+    report = described(folder / "result", ["coef.npy", "intercept.npy"])
     expected = rp.Ridge(0.5).fit(X, PRICE)
     np.testing.assert_allclose(np.load("result/coef.npy"), expected.coef_, rtol=1e-10)
     assert np.load("result/intercept.npy").item() == pytest.approx(expected.intercept_)
-    assert told["r2"] == pytest.approx(expected.score(X, PRICE))
-    assert told["parameters"]["alpha"] == 0.5
+    assert report["r2"] == pytest.approx(expected.score(X, PRICE))
+    assert report["parameters"]["alpha"] == 0.5
 
 
 @pytest.mark.parametrize("words", [["dear.csv", "--target", "dear"], *exhaustively(["dear.svm"])])
 def test_logistic_writes_the_weights_of_the_columns(folder, words):
-    assert main(["logistic", *words, "--c", "0.5", "--tol", "1e-8", "--solver", "newton-cg", "-w", "2", "-q"]) == 0
+    assert main(["logistic", *words, "--c", "0.5", "--tol", "1e-8", "--solver", "newton-cg", "-n", "2", "-q"]) == 0
 
-    told = described(folder / "result", ["coef.npy", "intercept.npy", "classes.npy"])
+    report = described(folder / "result", ["coef.npy", "intercept.npy", "classes.npy"])
     expected = rp.LogisticRegression(0.5, tol=1e-8).fit(X, DEAR)
     np.testing.assert_allclose(np.load("result/coef.npy"), expected.coef_, rtol=1e-5)
     np.testing.assert_array_equal(np.load("result/classes.npy"), [0, 1])
-    assert told["accuracy"] == expected.score(X, DEAR)
-    assert told["objective"] == pytest.approx(expected.objective_, rel=1e-9)
-    assert told["iteration_count"] == len(told["iterations"])
+    assert report["accuracy"] == expected.score(X, DEAR)
+    assert report["objective"] == pytest.approx(expected.objective_, rel=1e-9)
+    assert report["iteration_count"] == len(report["iterations"])
 
 
-@pytest.mark.parametrize("more", [["--implicit", "-w", "2"], *exhaustively([])], ids=["implicit", "explicit"])
+@pytest.mark.parametrize("more", [["--implicit", "-n", "2"], *exhaustively([])], ids=["implicit", "explicit"])
 def test_als_writes_factors_and_ids_of_users_and_items(folder, more, capfd):
     words = ["als", "ratings.csv", "--rank", "2", "--reg", "0.1", "--seed", "3", "--test", "ratings.csv", *more]
     assert main([*words, "--checkpoint", "kept", "--every", "3"]) == 0
 
     arrays = ["user_factors.npy", "item_factors.npy", "user_ids.npy", "item_ids.npy"]
-    told = described(folder / "result", arrays)
+    report = described(folder / "result", arrays)
     expected = rp.ALS(2, reg=0.1, implicit=bool(more), random_state=3).fit("ratings.csv")
     assert np.load("result/user_ids.npy").tolist() == ["ann", "bob", "cem"]
     assert np.load("result/item_ids.npy").tolist() == [7, 9]
     np.testing.assert_array_equal(np.load("result/user_factors.npy"), expected.user_factors_)
     np.testing.assert_array_equal(np.load("result/item_factors.npy"), expected.item_factors_)
-    assert told["test_percentile_rank" if more else "test_rmse"] == -expected.score("ratings.csv")
-    assert (told["rating_count"], told["row_count"], told["column_count"]) == (5, 3, 2)
+    assert report["test_percentile_rank" if more else "test_rmse"] == -expected.score("ratings.csv")
+    assert (report["rating_count"], report["row_count"], report["column_count"]) == (5, 3, 2)
     assert "iteration 10, objective" in capfd.readouterr().err
     assert main([*words, "--checkpoint", "kept", "--overwrite", "-q"]) == 0
     assert json.loads((folder / "result/model.json").read_text())["resumed_from"] == 9
@@ -113,16 +113,27 @@ def test_als_writes_factors_and_ids_of_users_and_items(folder, more, capfd):
 
 def test_how_often_nothing_is_kept_ends_a_command_with_a_sentence(folder, capfd):
     assert main(["als", "ratings.csv", "--rank", "2", "--every", "3", "-q"]) == 2
-    assert "every=3: nothing is kept: expected a folder, checkpoint=" in capfd.readouterr().err
+    assert "every=3: checkpoints have no place: expected a folder, checkpoint=" in capfd.readouterr().err
 
 
-def test_pca_goes_on_from_what_a_folder_has(folder):
-    words = ["pca", "rows.npy", "-n", "2", "--solver", "randomized", "--checkpoint", "kept", "--overwrite", "-q"]
+def test_pca_resumes_from_what_a_folder_has(folder):
+    words = [
+        "pca",
+        "rows.npy",
+        "--components",
+        "2",
+        "--solver",
+        "randomized",
+        "--checkpoint",
+        "kept",
+        "--overwrite",
+        "-q",
+    ]
     assert main(words) == 0
     assert json.loads((folder / "result/model.json").read_text())["resumed_from"] is None
     components = np.load("result/components.npy")
 
-    assert main([*words, "-w", "2"]) == 0
+    assert main([*words, "-n", "2"]) == 0
 
     assert json.loads((folder / "result/model.json").read_text())["resumed_from"] is not None
     np.testing.assert_allclose(np.load("result/components.npy"), components, atol=1e-10)
@@ -134,14 +145,23 @@ def test_mds_writes_positions_and_draws_them(folder, components, capfd):
     np.save("distances.npy", distances)
     np.save("new.npy", distances[:3])
     np.save("weights.npy", np.ones_like(distances))
-    words = ["mds", "distances.npy", "-n", str(components), "--weights", "weights.npy", "--interpolate", "new.npy"]
-    assert main([*words, "--seed", "3", "--max-iter", "20", "-w", "2"]) == 0
+    words = [
+        "mds",
+        "distances.npy",
+        "--components",
+        str(components),
+        "--weights",
+        "weights.npy",
+        "--interpolate",
+        "new.npy",
+    ]
+    assert main([*words, "--seed", "3", "--max-iter", "20", "-n", "2"]) == 0
 
-    told = described(folder / "result", ["embedding.npy", "interpolated.npy"])
+    report = described(folder / "result", ["embedding.npy", "interpolated.npy"])
     expected = rp.MDS(components, weights=np.ones_like(distances), random_state=3, max_iter=20).fit(distances)
     np.testing.assert_array_equal(np.load("result/embedding.npy"), expected.embedding_)
     np.testing.assert_array_equal(np.load("result/interpolated.npy"), expected.interpolate(distances[:3]))
-    assert (told["stress"], told["row_count"], told["iteration_count"]) == (expected.stress_, 80, 20)
+    assert (report["stress"], report["row_count"], report["iteration_count"]) == (expected.stress_, 80, 20)
     page = (folder / "result" / "report.html").read_text()
     assert page.count("<circle") == (80 if components == 3 else 0) and "<script" not in page
     assert "iteration 20, normalized_stress" in capfd.readouterr().err
@@ -155,7 +175,7 @@ def test_mds_of_rows_anneals_in_parts(folder):
         "cityblock",
         "--method",
         "da-smacof",
-        "--starts",
+        "--n-init",
         "1",
         "--max-iter",
         "3",
@@ -163,22 +183,22 @@ def test_mds_of_rows_anneals_in_parts(folder):
     ]
     for resumed in (None, 3):
         assert main([*words, "--checkpoint", "kept", "--overwrite"]) == 0
-        told = json.loads((folder / "result/model.json").read_text())
-        assert (told["resumed_from"] is None) == (resumed is None)
-    assert told["resumed_from"] == told["iteration_count"] - 1 and told["iterations"][0]["temperature"] == 0.0
+        report = json.loads((folder / "result/model.json").read_text())
+        assert (report["resumed_from"] is None) == (resumed is None)
+    assert report["resumed_from"] == report["iteration_count"] - 1 and report["iterations"][0]["temperature"] == 0.0
 
 
 @pytest.mark.parametrize("dim", [2, 3])
 def test_layout_writes_positions_and_draws_the_graph(folder, dim, capfd):
     edges = np.array([[0, 1], [1, 2], [2, 9], [9, 0]])
     np.savetxt("edges.txt", edges, "%d")
-    assert main(["layout", "edges.txt", "--undirected", "--dim", str(dim), "--seed", "2", "-w", "2"]) == 0
+    assert main(["layout", "edges.txt", "--undirected", "--dim", str(dim), "--seed", "2", "-n", "2"]) == 0
 
-    told = described(folder / "result", ["positions.npy", "vertices.npy"])
+    facts = described(folder / "result", ["positions.npy", "vertices.npy"])
     expected = rp.FruchtermanReingold(dim, random_state=2).fit(rp.Graph(edges, directed=False))
     np.testing.assert_array_equal(np.load("result/positions.npy"), expected.positions_)
     assert np.load("result/vertices.npy").tolist() == [0, 1, 2, 9]
-    assert (told["row_count"], told["edge_count"], told["iteration_count"]) == (4, 8, expected.n_iter_)
+    assert (facts["row_count"], facts["edge_count"], facts["iteration_count"]) == (4, 8, expected.n_iter_)
     page = (folder / "result" / "report.html").read_text()
     assert "<script" not in page and "all pairs" in page
     output = capfd.readouterr()
@@ -188,11 +208,11 @@ def test_layout_writes_positions_and_draws_the_graph(folder, dim, capfd):
 def test_layout_says_that_it_is_an_approximation(folder, capfd):
     np.savetxt("edges.txt", np.stack([np.arange(99), np.arange(1, 100)], axis=1), "%d")
     words = ["layout", "edges.txt", "--undirected", "--approximation", "barnes-hut", "--theta", "0.5"]
-    assert main([*words, "--iterations", "3"]) == 0
+    assert main([*words, "--max-iter", "3"]) == 0
 
-    told = json.loads((folder / "result/model.json").read_text())
-    assert told["approximation"] == "barnes-hut" and told["parameters"]["theta"] == 0.5
-    assert {step["approximation"] for step in told["iterations"]} == {"barnes-hut"}
+    facts = json.loads((folder / "result/model.json").read_text())
+    assert facts["approximation"] == "barnes-hut" and facts["parameters"]["theta"] == 0.5
+    assert {step["approximation"] for step in facts["iterations"]} == {"barnes-hut"}
     assert "Barnes-Hut with theta 0.5" in (folder / "result/report.html").read_text()
     assert "iterations, Barnes-Hut with theta 0.5, " in capfd.readouterr().err
 
@@ -200,12 +220,15 @@ def test_layout_says_that_it_is_an_approximation(folder, capfd):
 @pytest.mark.parametrize(
     ("words", "message"),
     [
-        (["mds", "rows.npy"], "X has 80 rows and 4 columns: expected the dissimilarities of all pairs"),
-        (["pca", "rows.npy", "-n", "5"], "--components 5: expected at most min(n_samples, n_features), 4"),
+        (["mds", "rows.npy"], "X has 80 rows and 4 columns: expected a square matrix of dissimilarities"),
+        (["pca", "rows.npy", "--components", "5"], "n_components=5: expected at most min(n_samples, n_features), 4"),
         (["ridge", "prices.csv", "--target", "cost"], "prices.csv has no such column"),
         (["ridge", "rows.npy", "--target", "price"], "its columns have no names"),
         (["logistic", "prices.csv"], "prices.csv: "),
-        (["als", "prices.csv"], "prices.csv has 'a', 'b', 'c', 'd', 'price': nothing says which are users"),
+        (
+            ["als", "prices.csv"],
+            "prices.csv has 'a', 'b', 'c', 'd', 'price': the columns of users, items and ratings are unknown",
+        ),
         (["als", "ratings.csv", "--columns", "who,what"], "--columns 'who,what': expected three names"),
         (["als", "ratings.csv", "--columns", "who,item,stars"], "ratings.csv has no such column"),
         (["logistic", "dear.csv", "--target", "cheap"], "dear.csv has no such column"),
@@ -220,7 +243,7 @@ def test_what_cannot_be_fitted_is_a_sentence_and_leaves_nothing(folder, words, m
 
 
 def test_a_result_is_replaced_only_if_that_is_asked_for(folder, capfd):
-    command = ["pca", "rows.npy", "-q", "-n"]
+    command = ["pca", "rows.npy", "-q", "--components"]
     assert main([*command, "2"]) == 0
     assert main([*command, "3"]) == 2 and "result" in capfd.readouterr().err
     assert len(np.load("result/components.npy")) == 2
@@ -232,7 +255,7 @@ def test_a_result_is_replaced_only_if_that_is_asked_for(folder, capfd):
 FITS = {
     "als": ["als", "ratings.csv", "--rank", "2"],
     "kmeans": ["kmeans", "rows.npy", "-k", "3"],
-    "layout": ["layout", "edges.txt", "--iterations", "3"],
+    "layout": ["layout", "edges.txt", "--max-iter", "3"],
     "logistic": ["logistic", "dear.svm"],
     "mds": ["mds", "rows.npy", "--metric", "euclidean", "--max-iter", "3"],
     "pca": ["pca", "rows.npy"],
@@ -252,16 +275,16 @@ def test_a_report_that_fails_does_not_cost_the_result(folder, words, capfd, monk
 
     assert main([*words, "-q"]) == 0
 
-    told = capfd.readouterr()
-    assert told.out == "result\n"
-    assert "result/report.html is lost: IndexError: no chart; the result is kept" in told.err
-    assert "the report of the fit is lost" in told.err
+    output = capfd.readouterr()
+    assert output.out == "result\n"
+    assert "result/report.html is lost: IndexError: no chart; the result is kept" in output.err
+    assert "the report of the fit is lost" in output.err
     assert json.loads((folder / "result/model.json").read_text())["algorithm"] == words[0]
     assert list((folder / "result").glob("*.npy")) and not (folder / "result/report.html").exists()
 
 
 def test_a_fit_without_a_report_has_its_result(monkeypatch):
-    monkeypatch.setattr("ripieno.algorithms.journal.RunReport.of", lambda *_, **__: 1 / 0)
+    monkeypatch.setattr("ripieno.algorithms.iteration_log.RunReport.of", lambda *_, **__: 1 / 0)
 
     with pytest.warns(UserWarning, match="the report of the fit is lost: ZeroDivisionError"):
         model = rp.PCA(2).fit(X)

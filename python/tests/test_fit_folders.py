@@ -57,7 +57,7 @@ def killed(comm, name, folder, iteration, every=EVERY):
 
 
 @pytest.mark.parametrize(("name", "workers"), CASES)
-def test_a_fit_that_was_killed_goes_on_from_the_last_multiple_of_every(tmp_path, name, workers, job_of):
+def test_a_fit_that_was_killed_resumes_from_the_last_multiple_of_every(tmp_path, name, workers, job_of):
     fit, folder, job, iteration = FITS[name], tmp_path / "kept", job_of(workers), EARLY.get(name, 5)
     with pytest.raises(StopFit if workers == 1 else rp.RankFailed):
         job.run(killed, name, folder, iteration)
@@ -82,8 +82,8 @@ def test_a_fit_that_was_killed_goes_on_from_the_last_multiple_of_every(tmp_path,
 @pytest.mark.parametrize(
     ("name", "other", "says"),
     [
-        ("pagerank", rp.PageRank(0.5), "damping was 0.85 there and is 0.5 here"),
-        ("bfs", rp.BFS(source=3), "source was 0 there and is 3 here"),
+        ("pagerank", rp.PageRank(0.5), "damping was 0.85 in the checkpoint and is 0.5 now"),
+        ("bfs", rp.BFS(source=3), "source was 0 in the checkpoint and is 3 now"),
         ("sgd", rp.SparseSGD(random_state=0, max_iter=8, tol=None, eta0=0.5), "eta0 was"),
         ("spectral", rp.SpectralEmbedding(2, random_state=0), "count was"),
     ],
@@ -94,7 +94,7 @@ def test_a_fit_refuses_the_folder_of_another(tmp_path, name, other, says):
         other.set_params(checkpoint=tmp_path).fit(*FITS[name].data)
 
 
-def test_a_graph_of_other_edges_is_told(tmp_path):
+def test_a_graph_of_other_edges_is_reported(tmp_path):
     edges = np.array([[0, 1], [1, 2], [2, 3], [3, 0]])
     rp.BFS(source=0, checkpoint=tmp_path).fit(edges)
     with pytest.raises(rp.CheckpointError, match="the sum of the edges was"):
@@ -104,19 +104,19 @@ def test_a_graph_of_other_edges_is_told(tmp_path):
 def test_fewer_iterations_than_were_kept_are_refused(tmp_path, job_of):
     with pytest.raises(rp.RankFailed):
         job_of(2).run(killed, "pagerank", tmp_path, 5)
-    with pytest.raises(rp.CheckpointError, match=r"after \d+ iterations, and max_iter=2 ends before"):
+    with pytest.raises(rp.CheckpointError, match=r"after \d+ iterations, and max_iter=2 is lower"):
         rp.PageRank(tol=1e-12, max_iter=2, checkpoint=tmp_path).fit(*FITS["pagerank"].data)
 
 
 @pytest.mark.parametrize("every", [0, -1, 1.5, True, "2"])
-def test_a_number_of_iterations_that_is_none_is_told(tmp_path, every):
+def test_a_number_of_iterations_that_is_none_is_reported(tmp_path, every):
     with pytest.raises(rp.InputError, match=r"every=.*: expected a whole number >= 1, or None"):
         fitted("bfs", checkpoint=tmp_path, every=every)
 
 
 def test_how_often_nothing_is_kept_is_no_question():
     with pytest.raises(
-        rp.InputError, match="every=5: nothing is kept: expected a folder, checkpoint=, or local workers"
+        rp.InputError, match="every=5: checkpoints have no place: expected a folder, checkpoint=, or local workers"
     ):
         fitted("kmeans", every=5)
 

@@ -83,7 +83,7 @@ def forked(comm):
 
 
 @pytest.mark.parametrize("workers", [1, 2])
-def test_calls_of_a_forked_process_are_told_and_the_rank_goes_on(workers):
+def test_calls_of_a_forked_process_are_refused_and_the_rank_continues(workers):
     with rp.launch(workers=workers, threads=1) as job:
         assert job.run(forked) == [[float(workers)]] * workers
         assert job.run(lambda comm: comm.allreduce(1)) == [workers] * workers
@@ -105,7 +105,7 @@ def test_a_pool_of_forked_processes_computes_inside_a_rank():
 
 
 @pytest.mark.parametrize("workers", [1, 2])
-def test_a_forked_process_owns_no_job_and_the_launchers_goes_on(workers):
+def test_a_forked_process_owns_no_job_and_the_launchers_continues(workers):
     with rp.launch(workers=workers, threads=1) as job, rp.MapReduce(lambda part, _: None, job=job) as steps:
         steps.cache(np.arange(4))
         results = job.map(square, range(3))

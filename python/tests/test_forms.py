@@ -137,7 +137,7 @@ def give(comm, name):
 
 
 @pytest.mark.parametrize("name", CASES)
-def test_ranks_that_give_different_forms_are_told_who_gave_which(name, threads):
-    for told in threads(2, give, name):
+def test_ranks_with_different_arguments_are_listed_with_them(name, threads):
+    for described in threads(2, give, name):
         for rank, words in enumerate(CASES[name][2]):
-            assert any(f"rank {rank} called" in part and words in part for part in told.split(";")), told
+            assert any(f"rank {rank} called" in part and words in part for part in described.split(";")), described

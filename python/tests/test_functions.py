@@ -165,7 +165,7 @@ def test_what_a_function_raises_ends_the_program_with_its_own_words(workers):
         assert job.run(lambda comm: comm.allreduce(1)) == [workers] * workers
 
 
-def test_ranks_that_combine_by_other_functions_are_told(threads):
+def test_ranks_that_combine_by_other_functions_are_reported(threads):
     def program(comm):
         with pytest.raises(rp.CollectiveMismatch, match=r"by function (hypot|gcd)"):
             comm.allreduce(np.arange(3.0), op=np.hypot if comm.rank else np.gcd)
@@ -280,6 +280,6 @@ def test_values_of_foreign_byte_order_arrive_as_they_are(everywhere):
     ],
     ids=["too few", "texts", "another dtype", "truth", "nothing"],
 )
-def test_a_function_that_gives_something_else_is_told(world, op, value, message):
+def test_a_function_that_gives_something_else_is_reported(world, op, value, message):
     with pytest.raises(rp.InputError, match=message):
         world(2).run(lambda comm: comm.allreduce(value, op=op))

@@ -159,7 +159,10 @@ def test_the_index_of_a_frame_is_no_column():
     ("columns", "message"),
     [
         ({"source": [1]}, "one column, expected a source and a target"),
-        ({"a": [1], "b": [2], "c": [3]}, "has the columns 'a', 'b', 'c': nothing says which are the ends of an edge"),
+        (
+            {"a": [1], "b": [2], "c": [3]},
+            "has the columns 'a', 'b', 'c': the columns of sources and targets are unknown",
+        ),
         ({"source": ["x"], "target": ["y"]}, "column 'source' has strings, expected numbers"),
         ({"source": [1, None], "target": [2, 3]}, "column 'source' has missing values"),
         ({"source": [0.5], "target": [2.0]}, "ids of type float64"),
@@ -310,7 +313,7 @@ def test_a_file_that_is_none_is_named(name, content, message, tmp_path):
         (lambda: Graph(PAIRS, weighted=True), "there are no weights"),
         (lambda: Graph(PAIRS, vertex_count=0), "vertex_count=0"),
         (lambda: Graph(PAIRS, duplicates="twice"), "duplicates='twice'"),
-        (lambda: Graph((SOURCES, TARGETS, WEIGHTS), duplicates="once"), "which weight counts"),
+        (lambda: Graph((SOURCES, TARGETS, WEIGHTS), duplicates="once"), "the weight to keep"),
         (lambda: Graph(scipy.sparse.eye_array(5), vertex_count=2), "vertex_count=2, but the graph has 5 vertices"),
         (lambda: Graph(PAIRS, vertex_count=5).read_share(0, 1), "but vertex_count=5"),
     ],

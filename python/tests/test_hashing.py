@@ -34,14 +34,14 @@ def test_pairs_are_named_values_and_words_may_be_bytes():
     ("rows", "words"),
     [(["a string"], "row 0 is a string"), ([["a"], [3]], "row 1 has 3"), ([[("a", None)]], "a number or string")],
 )
-def test_what_is_no_feature_is_told_with_its_row(rows, words):
+def test_what_is_no_feature_is_reported_with_its_row(rows, words):
     with pytest.raises(rp.InputError, match=words):
         rp.hash_features(rows)
 
 
 def test_a_classifier_learns_from_hashed_categories():
-    colours = np.random.default_rng(0).choice(["red", "green", "blue"], (400, 3))
-    rows = rp.hash_features([{f"at {i}": colour for i, colour in enumerate(row)} for row in colours], 64)
-    is_red = colours[:, 1] == "red"
+    colors = np.random.default_rng(0).choice(["red", "green", "blue"], (400, 3))
+    rows = rp.hash_features([{f"at {i}": color for i, color in enumerate(row)} for row in colors], 64)
+    is_red = colors[:, 1] == "red"
     model = rp.SparseSGD(max_iter=20, random_state=0).fit(rows, is_red)
     assert model.score(rows, is_red) == 1

@@ -232,7 +232,7 @@ def left_behind() -> tuple[list[str], list[str], int]:
 
 
 @pytest.mark.parametrize("seed", seeds() if ASKED else [*seeds()[:4], *exhaustively(*seeds()[4:])])
-def test_whatever_happens_to_a_rank_the_caller_is_told_or_goes_on_in_time(seed, tmp_path, monkeypatch):
+def test_any_fault_of_a_rank_is_reported_or_survived_in_time(seed, tmp_path, monkeypatch):
     schedule = HostileSchedule.drawn(seed)
     before = left_behind()
     with warnings.catch_warnings():

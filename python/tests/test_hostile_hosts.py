@@ -63,7 +63,7 @@ class HostSchedule:
 def be_a_rank(folder: Path) -> None:
     """Run sums with the remaining ranks until the time is over, and write the outcome to a file."""
     comm = rp.init(heartbeat_timeout_s=HEARTBEAT_S, rendezvous_timeout_s=LATE_S)
-    own, first, values, told, longest = comm.rank, list(range(comm.world_size)), np.ones(5000), [], [0.0, 0.0]
+    own, first, values, events, longest = comm.rank, list(range(comm.world_size)), np.ones(5000), [], [0.0, 0.0]
     threading.Thread(target=strike_when_told, args=(folder, own), daemon=True).start()
     write(folder / f"met {own}", True)
     end, ended = None, "done"
@@ -79,7 +79,7 @@ def be_a_rank(folder: Path) -> None:
             assert all(len(part) == 900 for part in comm.alltoall([np.ones(900)] * comm.world_size))
         except rp.RankFailed as failed:
             longest[0] = max(longest[0], time.monotonic() - begun)
-            told.append(first[failed.rank])
+            events.append(first[failed.rank])
             begun = time.monotonic()
             try:
                 comm = comm.shrink()
@@ -91,7 +91,7 @@ def be_a_rank(folder: Path) -> None:
                 longest[1] = max(longest[1], time.monotonic() - begun)
         else:
             longest[0] = max(longest[0], time.monotonic() - begun)
-    write(folder / f"end {own}", {"ended": ended, "first": first, "told": told, "longest": longest})
+    write(folder / f"end {own}", {"ended": ended, "first": first, "told": events, "longest": longest})
 
 
 def strike_when_told(folder: Path, rank: int) -> None:
@@ -147,7 +147,7 @@ def seeds() -> range:
 
 
 @pytest.mark.parametrize("seed", seeds() if ASKED else exhaustively(*seeds()))
-def test_hosts_that_are_left_go_on_in_time_whatever_happens_to_one(seed, lab, tmp_path):
+def test_surviving_hosts_continue_in_time_after_any_fault(seed, lab, tmp_path):
     schedule = HostSchedule.drawn(seed)
     code = "import sys, pathlib, test_hostile_hosts as own; own.be_a_rank(pathlib.Path(sys.argv[1]))"
     paths = {"PYTHONPATH": os.pathsep.join([str(Path(__file__).parent), *sys.path])}

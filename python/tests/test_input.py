@@ -155,7 +155,7 @@ def test_what_cannot_be_read_is_named(texts):
         ("memory://nowhere/a.txt", "does not exist"),
         ("memory://nowhere/*.txt", "no file matches"),
         ("nope://a/b", "nope://a/b: Protocol not known: nope"),
-        ([], "no file is named"),
+        ([], "no file is given"),
         (texts / "a.zip", "archives"),
         (texts / "a.zst", "pip install zstandard"),
     ]:
@@ -259,7 +259,7 @@ def test_different_sizes_stay_where_they_lie_if_that_is_even():
     assert max(assignment.size_bytes(rank) for rank in range(4)) <= 1.1 * sum(part.size_bytes for part in parts) / 4
 
 
-def test_without_hosts_ranks_have_neighbouring_splits():
+def test_without_hosts_ranks_have_neighboring_splits():
     assert list(assign([placed([])] * 7, ["a", "b", "c"])) == [[0, 1, 2], [3, 4], [5, 6]]
 
 

@@ -442,11 +442,11 @@ def test_a_name_that_says_nothing_is_told_beside_those_that_do(tmp_path, name, c
         ):
             make(tmp_path / name)
     assert main(["split", str(tmp_path / name), "-p", "1", "-o", str(tmp_path / "parts")]) == 2
-    assert "say what it is: --format text, csv, npy, parquet, binary; records of" in capsys.readouterr().err
-    with pytest.raises(rp.InputError, match=rf"{name}: nothing is known of graphs that end in {end}, .*\.txt.*format="):
+    assert "say what it is: format=text, csv, npy, parquet, binary; records of" in capsys.readouterr().err
+    with pytest.raises(rp.InputError, match=rf"{name}: unknown kind of graph file, {end}: expected .*\.txt.*format="):
         rp.Graph(tmp_path / name)
     assert main(["components", str(tmp_path / name)]) == 2
-    assert "say what it is: --format text, csv" in capsys.readouterr().err
+    assert "or pass format=text, csv" in capsys.readouterr().err
 
     # Functions that only read text need no format.
     assert splits(tmp_path / name, format="text")[0].read() == b"1 2\n"
@@ -471,7 +471,7 @@ def test_raw_vectors_are_clustered_as_the_array_they_are(tmp_path, capsys):
     for options, message in [
         ([], "a.bin: unknown kind of file, expected one of .npy"),
         (["--record-bytes", "7"], "1,440 bytes are 205 records of 7 bytes and 5 more"),
-        (["--dtype", "uint8"], "--dtype uint8 is of raw vectors: expected --record-bytes, too"),
+        (["--dtype", "uint8"], "--dtype uint8 is for raw vectors: expected --record-bytes, too"),
     ]:
         assert main([*command, "--overwrite", *options]) == 2
         assert message in capsys.readouterr().err

@@ -94,7 +94,7 @@ def die(comm, rank):
 
 @pytest.mark.parametrize("end", [fail, die])
 @pytest.mark.parametrize("rank", [0, 1])
-def test_what_nobody_has_used_before_a_failure_is_there_after_it(end, rank):
+def test_an_unused_value_is_available_after_a_failure(end, rank):
     with rp.launch(workers=2, threads=1) as job, job.broadcast(TABLE) as value, job.broadcast("other") as other:
         pids = list(job.pids)
         with suppress(ValueError, rp.RankFailed):
@@ -109,7 +109,7 @@ def one_too_many(comm):
         comm._lasting_variable(packing.pack("rank 1 never hears of it"), "csb", [], 0)
 
 
-def test_ranks_that_may_have_begun_different_values_meet_anew_and_have_the_old_ones():
+def test_ranks_that_may_have_begun_different_values_meet_again_and_have_the_old_ones():
     with rp.launch(workers=2, threads=1) as job, job.broadcast(TABLE) as value:
         job.run(one_too_many)
         job._broadcast_generation += 1
@@ -153,7 +153,7 @@ def test_an_engine_gets_the_value_once():
         assert TABLE.nbytes <= sent_bytes[0] < TABLE.nbytes + 10_000 and max(sent_bytes[1:]) < 10_000
 
 
-def test_what_is_no_strategy_is_told_before_anything_is_sent(world):
+def test_what_is_no_strategy_is_reported_before_anything_is_sent(world):
     with pytest.raises(rp.InputError, match="strategy='fast': expected one of auto"):
         world(2).broadcast(1, strategy="fast")
 

@@ -252,7 +252,7 @@ def wrong_arguments(comm):
         ({"partitioner": lambda keys: keys * 0.5}, "gave .* dtype float64 for 3 keys"),
         ({"memory_limit": 0}, "memory_limit=0"),
         ({"memory_limit": "1GB"}, "memory_limit='1GB'"),
-        ({"spill_directory": "/tmp"}, "spill_directory='/tmp': expected a memory_limit"),
+        ({"spill_directory": "/tmp"}, "spill_directory='/tmp': expected memory_limit"),
         ({"memory_limit": 1, "spill_directory": "/no/such"}, "spill_directory='/no/such': expected a directory"),
     ):
         with pytest.raises(rp.InputError, match=said):

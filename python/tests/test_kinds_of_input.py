@@ -90,8 +90,8 @@ def test_streams_of_arrow_are_rows_with_names_of_columns(kind):
     assert np.array_equal(fitted.predict(STREAMS[kind]()), rp.LogisticRegression().fit(TABLE, CLASSES).predict(TABLE))
 
 
-def test_a_query_that_nobody_has_run_is_told():
-    with pytest.raises(rp.InputError, match=r"a LazyFrame has no rows yet: expected what its collect\(\) gives"):
+def test_a_query_without_a_result_is_reported():
+    with pytest.raises(rp.InputError, match=r"a LazyFrame has no rows yet: expected the result of its collect\(\)"):
         rp.KMeans(2).fit(pl.from_arrow(TABLE).lazy())
 
 
@@ -115,19 +115,19 @@ def test_booleans_are_numbers_for_any_number_of_workers(world):
 
 
 @pytest.mark.parametrize("kind", BAD)
-def test_what_cannot_be_clustered_is_told_in_the_same_words_by_any_number_of_workers(kind):
+def test_what_cannot_be_clustered_is_reported_in_the_same_words_by_any_number_of_workers(kind):
     rows, message = BAD[kind]
-    told = []
+    events = []
     for workers in (1, 2, 3):
         with pytest.raises((ValueError, TypeError), match=message) as caught:
             rp.KMeans(2, workers=workers).fit(rows)
-        told.append(f"{caught.type.__name__}: {caught.value}")
+        events.append(f"{caught.type.__name__}: {caught.value}")
 
-    assert len(set(told)) == 1
+    assert len(set(events)) == 1
 
 
 @pytest.mark.parametrize("kind", BAD)
-def test_what_cannot_be_learned_from_is_told(kind):
+def test_what_cannot_be_learned_from_is_reported(kind):
     rows, message = BAD[kind]
 
     with pytest.raises((ValueError, TypeError), match=message):

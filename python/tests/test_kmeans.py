@@ -29,8 +29,8 @@ def digits():
 def patches():
     options = HogOptions(stride=24)
     pictures = demo_images()[:2]
-    grey = [(each.grey(), options.corners(each.height, each.width)) for each in pictures]
-    return np.concatenate([hog_vectors(image, corners, options) for image, corners in grey])
+    gray = [(each.gray(), options.corners(each.height, each.width)) for each in pictures]
+    return np.concatenate([hog_vectors(image, corners, options) for image, corners in gray])
 
 
 def start_from(points, n_clusters, seed=0):
@@ -203,7 +203,7 @@ def test_bounds_change_nothing_but_what_is_compared(world, workers, init):
     assert all(0 < count <= 4 * rows.size for count in bounded.report_.bounds_bytes)
 
 
-def test_bounds_go_on_after_a_cluster_has_lost_its_rows():
+def test_bounds_continue_after_a_cluster_has_lost_its_rows():
     rows = np.random.default_rng(0).normal(size=(20, 16)).repeat(50, axis=0).astype(np.float32)
     rows += np.float32(0.2) * np.random.default_rng(1).normal(size=rows.shape).astype(np.float32)
     start = np.concatenate([rows[::13][:70], np.full((10, 16), 50, np.float32)])

@@ -51,9 +51,12 @@ def test_a_script_becomes_a_gang_of_pods_that_know_where_to_meet(written):
     assert pod(resources)["shareProcessNamespace"] is True
     assert service["clusterIP"] == "None" and service["publishNotReadyAddresses"] is True
     assert service["selector"] == {"batch.kubernetes.io/job-name": "train-me"}
-    told = variables(resources)
-    assert (told["MASTER_ADDR"], told["MASTER_PORT"]) == ("train-me-0.train-me", str(service["ports"][0]["port"]))
-    assert told["WORLD_SIZE"] == "3"
+    described = variables(resources)
+    assert (described["MASTER_ADDR"], described["MASTER_PORT"]) == (
+        "train-me-0.train-me",
+        str(service["ports"][0]["port"]),
+    )
+    assert described["WORLD_SIZE"] == "3"
 
 
 def test_the_script_comes_along_byte_for_byte(written):
@@ -87,17 +90,17 @@ def test_a_secret_that_is_there_is_used(written):
 def test_every_attempt_has_a_token_of_its_own(written):
     # Each Job has another UID, also one recreated by a JobSet.
     for words in ((), ("--jobset",)):
-        told = variables(written(*words))
-        assert told["RIPIENO_ATTEMPT"] == {
+        described = variables(written(*words))
+        assert described["RIPIENO_ATTEMPT"] == {
             "fieldRef": {"fieldPath": "metadata.labels['batch.kubernetes.io/controller-uid']"}
         }
-        assert told["RIPIENO_TOKEN"] == "$(RIPIENO_SECRET).$(RIPIENO_ATTEMPT)"
-        assert list(told).index("RIPIENO_TOKEN") > max(
-            list(told).index("RIPIENO_SECRET"), list(told).index("RIPIENO_ATTEMPT")
+        assert described["RIPIENO_TOKEN"] == "$(RIPIENO_SECRET).$(RIPIENO_ATTEMPT)"
+        assert list(described).index("RIPIENO_TOKEN") > max(
+            list(described).index("RIPIENO_SECRET"), list(described).index("RIPIENO_ATTEMPT")
         )
 
 
-def test_a_jobset_starts_the_whole_gang_anew(written):
+def test_a_jobset_starts_the_whole_gang_again(written):
     resources = written("--jobset", "--restarts", "5")
 
     assert list(resources) == ["Secret", "ConfigMap", "JobSet"]
@@ -146,15 +149,15 @@ def test_options_reach_the_pods(written):
     assert {(each["metadata"]["name"], each["metadata"]["namespace"]) for each in resources.values()} == {
         ("gang", "team")
     }
-    spec, told = pod(resources), variables(resources)
+    spec, described = pod(resources), variables(resources)
     (container,) = spec["containers"]
     amounts = {"cpu": "2500m", "memory": "4Gi"}
     assert container["resources"] == {"requests": amounts, "limits": amounts}
     assert container["imagePullPolicy"] == "Never"
     assert container["ports"][0]["containerPort"] == resources["Service"]["spec"]["ports"][0]["port"] == 4000
-    assert (told["MASTER_PORT"], told["A"], told["B"]) == ("4000", "1e3", "x=$$(RANK)")
-    assert told["RACK"] == {"fieldRef": {"fieldPath": "metadata.labels['topology.kubernetes.io/zone']"}}
-    assert told["RIPIENO_RENDEZVOUS_TIMEOUT_S"] == "30"
+    assert (described["MASTER_PORT"], described["A"], described["B"]) == ("4000", "1e3", "x=$$(RANK)")
+    assert described["RACK"] == {"fieldRef": {"fieldPath": "metadata.labels['topology.kubernetes.io/zone']"}}
+    assert described["RIPIENO_RENDEZVOUS_TIMEOUT_S"] == "30"
     assert spec["nodeSelector"] == {"disk": "ssd"}
     (constraint,) = spec["topologySpreadConstraints"]
     assert constraint["topologyKey"] == "kubernetes.io/hostname"
@@ -163,10 +166,10 @@ def test_options_reach_the_pods(written):
     assert container["volumeMounts"][1] == {"name": spec["volumes"][1]["name"], "mountPath": "/data"}
 
 
-def test_threads_are_told_to_the_rank_and_to_its_libraries(written):
-    told = variables(written("--threads", "3", "--cpu", "8"))
+def test_threads_are_reported_to_the_rank_and_to_its_libraries(written):
+    described = variables(written("--threads", "3", "--cpu", "8"))
 
-    assert (told["RIPIENO_THREADS"], told["OMP_NUM_THREADS"]) == ("3", "3")
+    assert (described["RIPIENO_THREADS"], described["OMP_NUM_THREADS"]) == ("3", "3")
     # A rank itself determines the CPUs of its pod.
     assert not {"RIPIENO_THREADS", "OMP_NUM_THREADS"} & set(variables(written("--cpu", "8")))
 
@@ -192,7 +195,7 @@ def test_threads_are_told_to_the_rank_and_to_its_libraries(written):
         (["--cpu", "two"], "--cpu='two': expected an amount as Kubernetes writes it, such as 2, 500m or 4Gi"),
         (["--memory", "0"], "--memory='0'"),
         (["--memory", "4GB"], "--memory='4GB'"),
-        (["--env", "RANK=3"], "--env=RANK: that variable tells the ranks how to meet"),
+        (["--env", "RANK=3"], "--env=RANK: this command sets that variable"),
         (["--env", "RIPIENO_TOKEN=x"], "--env=RIPIENO_TOKEN"),
         (["--env", "A B=x"], "--env='A B'"),
         (["--env", "A"], "'A': expected two words with '=' in between"),
@@ -204,8 +207,8 @@ def test_threads_are_told_to_the_rank_and_to_its_libraries(written):
         (["--claim", "data"], "'data': expected two words with ':' in between"),
         (["--claim", "a:/x", "--claim", "b:/x/"], "--claim=b:/x/: something else is mounted there"),
         (["--claim", f"a:{SCRIPTS}"], "something else is mounted there"),
-        (["--claim", "a:/x", "--claim", "a:/y"], "--claim: a is said twice"),
-        (["--env", "A=1", "--env", "A=2"], "--env: A is said twice"),
+        (["--claim", "a:/x", "--claim", "a:/y"], "--claim: a is given twice"),
+        (["--env", "A=1", "--env", "A=2"], "--env: A is given twice"),
         (["--restarts", "2"], "--restarts is for --jobset"),
     ],
 )

@@ -19,14 +19,14 @@ from typing import Any, NamedTuple
 import pytest
 from ripieno.cli import main
 from ripieno.errors import InputError, LabError
-from ripieno.lab import Blueprint, Counters, Lab, blueprint, kernel, registry, why_not, wiring
+from ripieno.lab import ClusterSpec, Counters, Lab, cluster_spec, kernel, registry, why_not, wiring
 from watching import comes_true, under_load
 
 cannot_emulate = why_not()
 needs_lab = pytest.mark.skipif(cannot_emulate is not None, reason=cannot_emulate or "")
 
 COMMAND = [sys.executable, "-c", "import sys; from ripieno.cli import main; sys.exit(main())", "lab"]
-PAYLOAD_MBIT = 100 * blueprint.wire_share()
+PAYLOAD_MBIT = 100 * cluster_spec.wire_share()
 PORT = 5000
 # A busy machine needs several attempts to fill a cable.
 ATTEMPT_COUNT = 5
@@ -239,11 +239,11 @@ def vanishes(name: str, but: list[str], within_s: float = 30.0) -> bool:
 
 
 def test_hosts_are_numbered_and_addressed_rack_by_rack():
-    hosts = Blueprint(racks=3, hosts_per_rack=4).hosts
+    hosts = ClusterSpec(racks=3, hosts_per_rack=4).hosts
 
     assert [host.name for host in hosts] == [f"h{number:02}" for number in range(12)]
     assert (hosts[5].rack, hosts[5].address, hosts[5].number) == (1, "10.77.1.2", 5)
-    assert len({blueprint.mac(host) for host in hosts}) == 12
+    assert len({cluster_spec.mac(host) for host in hosts}) == 12
 
 
 @pytest.mark.parametrize(
@@ -258,7 +258,7 @@ def test_hosts_are_numbered_and_addressed_rack_by_rack():
     ],
 )
 def test_a_packet_takes_the_slowest_cable_for_a_millisecond(rate, uplink, racks, packet_bytes):
-    shape = Blueprint(racks, 4, rate, uplink)
+    shape = ClusterSpec(racks, 4, rate, uplink)
 
     assert shape.packet_bytes == packet_bytes
     assert shape.burst_bytes == packet_bytes + 3_000
@@ -266,7 +266,7 @@ def test_a_packet_takes_the_slowest_cable_for_a_millisecond(rate, uplink, racks,
 
 
 def test_rates_are_read_as_tc_reads_them():
-    assert [blueprint.bits_per_s("rate", text) for text in ("100mbit", "1.5gbit", "640kbit")] == [
+    assert [cluster_spec.bits_per_s("rate", text) for text in ("100mbit", "1.5gbit", "640kbit")] == [
         10**8,
         15 * 10**8,
         640_000,
@@ -291,8 +291,8 @@ def test_a_lab_that_cannot_be_is_refused_by_name_and_value(shape, names):
 
 
 def test_more_than_the_cpu_carries_is_warned_of():
-    assert Blueprint(2, 16, "100mbit").warning() is None
-    assert "20 Gbit/s" in (Blueprint(2, 10, "1gbit").warning() or "")
+    assert ClusterSpec(2, 16, "100mbit").warning() is None
+    assert "20 Gbit/s" in (ClusterSpec(2, 10, "1gbit").warning() or "")
 
 
 @pytest.mark.parametrize(
@@ -338,7 +338,7 @@ def test_one_cable_may_have_another_rate(lab):
     try:
         slow, other = (best_mbit(lab, [ends], 1_000_000, enough=0.0) for ends in ((0, 1), (2, 0)))
     finally:
-        lab.set_rate("h1", lab.blueprint.rate)
+        lab.set_rate("h1", lab.spec.rate)
 
     assert slow < 0.25 * PAYLOAD_MBIT < other
 
@@ -388,7 +388,7 @@ def test_headers_of_every_frame_are_counted(lab):
     sent_bytes = (lab.counters()["h0"] - before["h0"]).sent_bytes
 
     # The rest is partly filled frames, and the start and end of the connection.
-    assert 1_000_000 / blueprint.wire_share() < sent_bytes < 1.01 * 1_000_000 / blueprint.wire_share()
+    assert 1_000_000 / cluster_spec.wire_share() < sent_bytes < 1.01 * 1_000_000 / cluster_spec.wire_share()
 
 
 @needs_lab
@@ -418,7 +418,7 @@ def test_a_remote_shell_runs_commands_as_ssh_would(lab, tmp_path, capfd):
 
 @needs_lab
 @pytest.mark.parametrize("cable", ["h3", "rack1"])
-def test_a_pulled_cable_is_silent_and_a_healed_one_goes_on_with_the_same_connection(lab, cable):
+def test_a_pulled_cable_is_silent_and_a_healed_one_continues_with_the_same_connection(lab, cable):
     address = lab.hosts[3].address
     with program(lab, 3, ECHO, address, PORT, says="listening"), program(lab, 0, ASK, address, PORT) as asking:
         assert ask(asking, 10.0) == "1"
@@ -464,11 +464,11 @@ def test_ranks_of_a_run_meet_across_racks(lab, capfd):
 
     assert lab.run([sys.executable, "-c", source], ranks_per_host=2, timeout_s=60) == 0
 
-    said = sorted(capfd.readouterr().out.splitlines())
+    output = sorted(capfd.readouterr().out.splitlines())
     hosts = [host.name for host in lab.hosts for _ in range(2)]
     nodes, racks = [rank // 2 for rank in range(8)], [f"rack{rank // 4}" for rank in range(8)]
     places = [(f"rack{host.rack}", str(local), "2") for host in lab.hosts for local in range(2)]
-    assert said == [f"[{hosts[rank]} rank {rank}] {rank} 36 {hosts} {nodes} {racks} {places}" for rank in range(8)]
+    assert output == [f"[{hosts[rank]} rank {rank}] {rank} 36 {hosts} {nodes} {racks} {places}" for rank in range(8)]
 
 
 @needs_lab
@@ -478,9 +478,9 @@ def test_a_run_on_some_hosts_has_only_these_and_one_rank_prints_unmarked(lab, ca
     assert lab.run(say, on=["h3", "h1"], environment={"GREETING": "hello"}) == 0
     assert lab.run(say, first=1) == 0
 
-    said = capfd.readouterr().out.splitlines()
-    assert sorted(said[:2]) == ["[h1] h1 1/2 10.77.1.2 hello", "[h3] h3 0/2 10.77.1.2 hello"]
-    assert said[2:] == ["h0 0/1 10.77.0.1"]
+    output = capfd.readouterr().out.splitlines()
+    assert sorted(output[:2]) == ["[h1] h1 1/2 10.77.1.2 hello", "[h3] h3 0/2 10.77.1.2 hello"]
+    assert output[2:] == ["h0 0/1 10.77.0.1"]
 
 
 @needs_lab
@@ -517,13 +517,13 @@ def test_the_exit_code_is_the_culprits_and_not_that_of_ranks_that_heard_of_it(la
 
     assert lab.run([sys.executable, "-c", source], first=2, timeout_s=60) == 7
 
-    said = capfd.readouterr().err
-    assert "RankFailed: rank 1 on h1 failed: left the job" in said
-    assert "ripieno: rank 1 on h1 failed: its process exited with status 7" in said
+    output = capfd.readouterr().err
+    assert "RankFailed: rank 1 on h1 failed: left the job" in output
+    assert "ripieno: rank 1 on h1 failed: its process exited with status 7" in output
 
 
 @needs_lab
-def test_ranks_may_go_on_when_one_fails(lab, capfd, hasty):
+def test_ranks_may_continue_when_one_fails(lab, capfd, hasty):
     assert lab.run(["sh", "-c", "test $RANK != 0 || exit 4; sleep 0.5; echo done"], first=2, keep_going=True) == 4
 
     assert "[h1] done" in capfd.readouterr().out
@@ -541,7 +541,7 @@ def test_a_run_that_takes_too_long_is_ended_with_all_that_it_started(lab, capfd)
 
 
 @needs_lab
-def test_a_run_ends_when_nobody_reads_what_it_prints(lab):
+def test_a_run_ends_when_its_output_is_not_read(lab):
     with started([*COMMAND, "run", "--name", lab.name, "yes"]) as running:
         assert line(running).endswith(" y")
         assert running.stdout is not None
@@ -557,9 +557,9 @@ def test_the_example_of_the_documentation_runs(capfd):
 
     assert subprocess.run([sys.executable, "-c", example], timeout=250).returncode == 0
 
-    said = capfd.readouterr().out
-    assert said.count("6 ['h0', 'h1', 'h2', 'h3'] ['rack0', 'rack0', 'rack1', 'rack1']") == 4
-    assert re.search(r"^0 \d{4,}$", said, re.MULTILINE)
+    output = capfd.readouterr().out
+    assert output.count("6 ['h0', 'h1', 'h2', 'h3'] ['rack0', 'rack0', 'rack1', 'rack1']") == 4
+    assert re.search(r"^0 \d{4,}$", output, re.MULTILINE)
 
 
 @needs_lab
@@ -675,7 +675,7 @@ def test_what_a_killed_command_left_is_removed_by_the_next(monkeypatch, name):
 
     assert subprocess.run(killed).returncode == -signal.SIGKILL
     assert traces(name)
-    with pytest.raises(LabError, match=f"only remains are left: ripieno lab down --name {name}"):
+    with pytest.raises(LabError, match=f"is incomplete: ripieno lab down --name {name}"):
         Lab.named(name)
     with Lab(hosts=1, name=name) as lab:
         assert lab.run(["true"]) == 0
@@ -725,7 +725,7 @@ def test_all_labs_are_taken_down_but_those_in_use(monkeypatch, cli, lab, name):
     monkeypatch.setattr(registry, "names", lambda: [lab.name, name])
 
     assert cli("down", "--all").out.splitlines() == [
-        f"{lab.name}: left alone, for process {os.getpid()} is using it; --name {lab.name} takes it down",
+        f"{lab.name}: not removed, because process {os.getpid()} is using it; --name {lab.name} takes it down",
         f"{name}: down",
     ]
     assert not traces(name) and traces(lab.name)

@@ -786,13 +786,15 @@ def test_programs_of_several_threads_wait_for_their_turn(workers):
 @pytest.mark.parametrize("workers", [1, 2])
 def test_a_listener_that_would_run_a_program_is_refused_instead_of_waiting_for_itself(workers):
     with rp.launch(workers=workers, on_event=lambda _: job.run(ranks)) as job:
-        with pytest.raises(rp.InputError, match="already running a program, which calls it, or whose events do"):
+        with pytest.raises(
+            rp.InputError, match="already running a program; neither the program nor its event functions"
+        ):
             job.run(lambda comm: comm.emit({}))
         assert len(job.run(ranks)) == workers
 
 
 def test_a_program_of_a_single_worker_that_would_run_another_is_refused():
-    with rp.launch(workers=1) as job, pytest.raises(rp.InputError, match="already running a program, which calls it"):
+    with rp.launch(workers=1) as job, pytest.raises(rp.InputError, match="already running a program; neither"):
         job.run(lambda comm: job.run(ranks))
 
 

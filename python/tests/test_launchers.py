@@ -212,7 +212,7 @@ def test_the_port_of_torchruns_own_store_is_not_taken():
         (OURS | {"MASTER_ADDR": "a"}, "RIPIENO_TOKEN, MASTER_ADDR set, but not MASTER_PORT;"),
     ],
 )
-def test_without_a_secret_or_a_place_ranks_are_told_what_to_set(variables, missing):
+def test_without_a_secret_or_a_place_ranks_are_reported_what_to_set(variables, missing):
     with pytest.raises(rp.RendezvousError) as caught:
         chosen(variables)
     assert missing in str(caught.value) and "or set RIPIENO_DIRECTORY" in str(caught.value)
@@ -286,7 +286,7 @@ def test_a_folder_whose_rank_0_died_before_it_had_a_token_is_swept_and_one_that_
         assert list(tmp_path.iterdir()) == [living]
 
 
-def test_rank_0_makes_its_folder_anew_if_another_job_sweeps_it_at_that_moment(tmp_path, monkeypatch):
+def test_rank_0_makes_its_folder_again_if_another_job_sweeps_it_at_that_moment(tmp_path, monkeypatch):
     opened = os.open
 
     def swept(path, *options, **more):
@@ -355,7 +355,7 @@ def test_two_jobs_do_not_meet_by_one_file(tmp_path):
 
 
 @pytest.mark.parametrize("kind", ["open to others", "link"])
-def test_a_token_that_somebody_else_has_put_there_is_refused(tmp_path, kind):
+def test_a_token_file_of_another_user_is_refused(tmp_path, kind):
     path = tmp_path / "token"
     elsewhere = tmp_path / "elsewhere"
     elsewhere.write_text("planted")

@@ -9,8 +9,8 @@ import numpy as np
 import pytest
 import ripieno as rp
 from ripieno.algorithms import fit_checkpoint
-from ripieno.algorithms.springs import estimator, program
-from ripieno.algorithms.springs import layout as layout_module
+from ripieno.algorithms.fruchterman_reingold import estimator, program
+from ripieno.algorithms.fruchterman_reingold import layout as layout_module
 from varied import exhaustively
 
 everywhere = pytest.mark.parametrize("workers", [3, *exhaustively(1, 2)])
@@ -51,7 +51,7 @@ def test_positions_are_those_of_networkx_from_the_same_start(world, workers, par
 
 @everywhere
 @pytest.mark.parametrize("approximation", ["exact", "barnes-hut"])
-def test_a_fit_goes_on_from_its_checkpoint_to_the_same_bits(world, tmp_path, monkeypatch, workers, approximation):
+def test_a_fit_resumes_from_its_checkpoint_to_the_same_bits(world, tmp_path, monkeypatch, workers, approximation):
     monkeypatch.setattr(fit_checkpoint, "PERIOD_S", 0.0)
     parameters = {"iterations": 12, "approximation": approximation, "random_state": 0}
     expected = rp.FruchtermanReingold(**parameters).fit(TORUS)
@@ -66,11 +66,11 @@ def test_a_fit_goes_on_from_its_checkpoint_to_the_same_bits(world, tmp_path, mon
 
     with pytest.raises(Enough):
         model.set_params(on_iteration=stop).fit(TORUS)
-    heard = []
-    found = model.set_params(on_iteration=heard.append, engine=world(workers)).fit(TORUS)
+    received = []
+    found = model.set_params(on_iteration=received.append, engine=world(workers)).fit(TORUS)
 
     assert (found.resumed_from_, found.n_iter_, expected.resumed_from_) == (4, 12, None)
-    assert [event["iteration"] for event in heard] == list(range(5, 13))
+    assert [event["iteration"] for event in received] == list(range(5, 13))
     assert found.positions_.tobytes() == expected.positions_.tobytes()
     # A checkpoint always has an iteration left, so that a report can be made.
     assert 0 < model.fit(TORUS).resumed_from_ < 12
@@ -87,9 +87,9 @@ def test_a_checkpoint_of_another_fit_is_refused(tmp_path):
     positions[:, 0] = np.arange(30)
     for graph, parameters, message in (
         (CLUB, {}, "the digest of the graph was"),
-        (TORUS, {"iterations": 10}, "iterations was 9 there and is 10 here"),
-        (TORUS, {"random_state": 1}, "random_state was 0 there and is 1 here"),
-        (TORUS, {"approximation": "barnes-hut"}, "approximation was 'exact' there"),
+        (TORUS, {"iterations": 10}, "iterations was 9 in the checkpoint and is 10 now"),
+        (TORUS, {"random_state": 1}, "random_state was 0 in the checkpoint and is 1 now"),
+        (TORUS, {"approximation": "barnes-hut"}, "approximation was 'exact' in the checkpoint"),
         (TORUS, {"init": positions}, "the digest of init and fixed was"),
         (TORUS, {"fixed": [(0, 0)]}, "the digest of init and fixed was"),
     ):
@@ -304,7 +304,7 @@ def test_edges_that_weigh_differently_in_each_direction_are_refused(world):
         rp.FruchtermanReingold(engine=world(2)).fit(graph)
 
 
-def test_iterations_are_told_and_reported(world):
+def test_iterations_are_reported_and_reported(world):
     events: list[dict] = []
     model = rp.FruchtermanReingold(random_state=0, engine=world(2), on_iteration=events.append).fit(CLUB)
 

@@ -30,7 +30,7 @@ def test_results_come_in_the_order_of_the_parts(comm):
     assert comm.tasks(str, []) == []
 
 
-def test_whoever_is_free_takes_the_next_part(comm):
+def test_a_free_thread_takes_the_next_part(comm):
     others = threading.Semaphore(0)
 
     def first_is_long(part):
@@ -105,17 +105,17 @@ def test_a_thread_that_waits_less_often_than_others_is_named(comm):
             return number
 
         for _ in range(3):
-            with pytest.raises(rp.InputError, match=r"thread 2 of 3 has ended after 1 waits, and another one waits"):
+            with pytest.raises(rp.InputError, match=r"thread 2 of 3 has ended after 1 waits, but another one waits"):
                 team.run(unequal)
         assert team.run(lambda number: team.wait() or number) == [0, 1, 2], "the team goes on"
-        with pytest.raises(rp.InputError, match="wait is for the threads of the team"):
+        with pytest.raises(rp.InputError, match="wait must be called by a thread of the team"):
             team.wait()
 
 
 def test_threads_of_a_fork_join_team_do_not_meet(comm):
     with comm.team(threads=2, model="fork-join") as team:
         assert team.run(lambda number: number * number) == [0, 1]
-        with pytest.raises(rp.InputError, match="do not meet: end `run`"):
+        with pytest.raises(rp.InputError, match="cannot wait for each other: return from `run`"):
             team.run(lambda number: team.wait())
     with pytest.raises(rp.InputError, match="model='join': expected one of bsp, fork-join"):
         comm.team(model="join")

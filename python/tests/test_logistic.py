@@ -125,7 +125,7 @@ def test_rows_of_every_type_are_taken(world, dtype):
         np.testing.assert_allclose(model.fit(kind(given), y).coef_, expected.coef_, atol=1e-4)
 
 
-def test_a_warm_start_goes_on_where_the_last_fit_ended():
+def test_a_warm_start_continues_where_the_last_fit_ended():
     model = rp.LogisticRegression(max_iter=3, warm_start=True)
     with warnings.catch_warnings(action="ignore"):
         first = model.fit(X, LABELS[4]).objective_
@@ -152,7 +152,7 @@ def test_bad_parameters_are_named_with_their_value(parameters, message):
 
 
 @pytest.mark.parametrize("workers", [1, 2])
-def test_what_cannot_be_told_apart_is_told(world, tmp_path, workers):
+def test_classes_that_cannot_be_separated_are_reported(world, tmp_path, workers):
     model = rp.LogisticRegression(engine=world(workers))
     bad = X.copy()
     bad[200, 3] = np.nan
@@ -168,14 +168,14 @@ def test_what_cannot_be_told_apart_is_told(world, tmp_path, workers):
         model.fit(str(tmp_path / "one.svm"))
 
 
-def test_iterations_are_told_and_reported(world):
+def test_iterations_are_reported_and_reported(world):
     events: list[dict] = []
     model = rp.LogisticRegression(engine=world(2), on_iteration=events.append).fit(X, LABELS[2])
 
     assert [event["iteration"] for event in events] == list(range(1, model.n_iter_ + 1))
-    told = [event["objective"] for event in events]
-    assert told == [step.measures["objective"] for step in model.report_.iterations]
-    assert told[-1] == pytest.approx(model.objective_) and told[0] > told[-1]
+    reported = [event["objective"] for event in events]
+    assert reported == [step.measures["objective"] for step in model.report_.iterations]
+    assert reported[-1] == pytest.approx(model.objective_) and reported[0] > reported[-1]
     assert all(len(step.compute_s) == 2 and step.seconds > 0 for step in model.report_.iterations)
     model.set_params(on_iteration=None, engine="local")
     np.testing.assert_array_equal(pickle.loads(pickle.dumps(model)).predict(X), model.predict(X))
@@ -204,7 +204,7 @@ def _killed_after(iteration, folder, solver, workers):
 
 
 @pytest.mark.parametrize(("solver", "workers"), [("lbfgs", 1), ("newton-cg", 1), ("gd", 1), ("lbfgs", 2)])
-def test_a_killed_fit_goes_on_and_ends_with_the_same_bits(world, tmp_path, solver, workers):
+def test_a_killed_fit_continues_and_ends_with_the_same_bits(world, tmp_path, solver, workers):
     parameters = {"solver": solver, "tol": 1e-6, "max_iter": 2000, "engine": world(workers)}
     expected = rp.LogisticRegression(**parameters).fit(X, LABELS[4])
     _killed_after(3, tmp_path, solver, workers)
@@ -223,11 +223,13 @@ def test_a_killed_fit_goes_on_and_ends_with_the_same_bits(world, tmp_path, solve
 @everywhere
 def test_a_checkpoint_is_of_one_fit(world, tmp_path, workers):
     first = rp.LogisticRegression(max_iter=3, engine=world(workers), checkpoint=tmp_path).fit(X, LABELS[2])
-    with pytest.raises(rp.CheckpointError, match=r"another fit: C was 1\.0 there and is 2\.0 here: delete it"):
+    with pytest.raises(
+        rp.CheckpointError, match=r"another fit: C was 1\.0 in the checkpoint and is " r"2\.0 now: delete it"
+    ):
         clone(first).set_params(C=2).fit(X, LABELS[2])
     with pytest.raises(rp.CheckpointError, match="another fit: its rows had a mean loss of"):
         clone(first).fit(X + 1, LABELS[2])
-    with pytest.raises(rp.CheckpointError, match="another fit: columns was 6 there and is 5 here"):
+    with pytest.raises(rp.CheckpointError, match="another fit: columns was 6 in the checkpoint and is 5 now"):
         clone(first).fit(X[:, :5], LABELS[2])
 
     # Without remaining iterations, the result is the same.

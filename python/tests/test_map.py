@@ -128,7 +128,7 @@ def test_others_do_the_items_of_a_rank_that_died(tmp_path, on_failure):
         assert list(job.map(die_once, items)) == list(range(12))
 
 
-def test_a_rank_that_dies_ends_the_map_where_nobody_goes_on(tmp_path):
+def test_a_rank_that_dies_ends_a_map_without_replacements(tmp_path):
     items = [(number, str(tmp_path / "died")) for number in range(12)]
     with rp.launch(workers=2) as job:
         with pytest.raises(rp.RankFailed, match=r"SIGKILL|signal 9|killed"):

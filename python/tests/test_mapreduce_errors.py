@@ -166,5 +166,5 @@ def test_a_failure_in_between_is_told_by_the_next_step(world):
         job.step()
         with pytest.raises(KeyError):
             world(2).run(fail)
-        with pytest.raises(rp.CommunicatorClosed, match="kept for this map-reduce job is gone, because a program has"):
+        with pytest.raises(rp.CommunicatorClosed, match="lost the state of this map-reduce job"):
             job.step()

@@ -30,7 +30,7 @@ def hidden(comm):
         ),
         "alltoall": lambda: comm.alltoall(masked(), out=np.zeros(2)),
         "rotate": lambda: comm.rotate(masked(), out=np.zeros(2)),
-        "neighbours": lambda: comm.neighbour_exchange({0: masked()}, out={0: np.zeros(2)}),
+        "neighbors": lambda: comm.neighbour_exchange({0: masked()}, out={0: np.zeros(2)}),
         "sparse": lambda: comm.sparse_reduce([0, 1], masked(), [0]),
         "indices": lambda: comm.sparse(np.ma.MaskedArray([0, 1], mask=[0, 1]), [0]),
         "values": lambda: rp.KeyValues([1, 2], masked()),
@@ -43,5 +43,5 @@ def hidden(comm):
             raise AssertionError(name)
 
 
-def test_what_a_masked_array_hides_is_told_by_every_call(world):
+def test_what_a_masked_array_hides_is_reported_by_every_call(world):
     world(1).run(hidden)

@@ -47,7 +47,7 @@ def stress(D, X, weights=1.0):
     return (weights * (cdist(X, X) - D) ** 2).sum() / 2
 
 
-def centred(X):
+def centered(X):
     return X - X.mean(axis=0)
 
 
@@ -96,7 +96,7 @@ def test_steps_are_those_of_the_formula(world, workers):
         model = rp.MDS(2, init=start, max_iter=4, eps=0, weights=weights, engine=world(workers)).fit(D)
         expected = by_hand(D, start, 1.0 if weights is None else weights, 4)
 
-        np.testing.assert_allclose(centred(model.embedding_), centred(expected), atol=2e-5)
+        np.testing.assert_allclose(centered(model.embedding_), centered(expected), atol=2e-5)
         assert model.stress_ == pytest.approx(stress(D, expected, 1.0 if weights is None else weights), rel=1e-5)
         assert model.n_iter_ == 4 and not model.converged_
 
@@ -304,7 +304,7 @@ def test_new_points_in_files_are_shared_by_all_workers(world, tmp_path):
 
 @everywhere
 @pytest.mark.parametrize("parameters", [{}, ANNEALED, *exhaustively({"n_init": 2}, {"weights": W})])
-def test_a_fit_goes_on_from_its_checkpoint_to_the_same_bits(world, tmp_path, monkeypatch, workers, parameters):
+def test_a_fit_resumes_from_its_checkpoint_to_the_same_bits(world, tmp_path, monkeypatch, workers, parameters):
     monkeypatch.setattr(fit_checkpoint, "PERIOD_S", 0.0)
     model = rp.MDS(2, random_state=0, max_iter=12, **parameters)
     expected = model.fit(D)
@@ -338,7 +338,7 @@ def test_a_fit_that_has_ended_may_be_allowed_more(tmp_path):
 def test_a_checkpoint_of_another_fit_is_refused(tmp_path):
     rp.MDS(2, random_state=0, max_iter=3, checkpoint=tmp_path).fit(D)
 
-    with pytest.raises(rp.CheckpointError, match="n_components was 2 there and is 3 here"):
+    with pytest.raises(rp.CheckpointError, match="n_components was 2 in the checkpoint and is 3 now"):
         rp.MDS(3, random_state=0, max_iter=3, checkpoint=tmp_path).fit(D)
     with pytest.raises(rp.CheckpointError, match="its positions had the stress"):
         rp.MDS(2, random_state=0, max_iter=3, checkpoint=tmp_path).fit(D * 2)
@@ -358,9 +358,9 @@ def with_entry(matrix, row, column, value):
         (with_entry(D, 50, 3, np.inf), "row 50, column 3: infinity"),
         (with_entry(D, 50, 3, -2), "row 50, column 3: -2.0 where a number >= 0 is expected"),
         (np.array(with_entry(WHOLE, 50, 3, -2), np.int16), "row 50, column 3: -2 where a number >= 0"),
-        (with_entry(D, 50, 50, 1), "row 50, column 50: 1.0 where a point is to be at a distance of 0 from itself"),
+        (with_entry(D, 50, 50, 1), "row 50, column 50: 1.0: expected 0, the distance of a point to itself"),
         (with_entry(D, 50, 3, 9), "X: row (50, column 3|3, column 50) is .*, but row .*: expected a symmetric matrix"),
-        (D[:, :60], "X has 70 rows and 60 columns: expected the dissimilarities of all pairs"),
+        (D[:, :60], "X has 70 rows and 60 columns: expected a square matrix of dissimilarities"),
     ],
 )
 def test_bad_dissimilarities_are_named_by_their_place(world, workers, bad, message):
@@ -430,14 +430,14 @@ def test_ranks_that_are_there_already_fit(world, workers):
         assert found.tobytes() == expected.tobytes()
 
 
-def test_iterations_are_told_and_reported(world):
+def test_iterations_are_reported_and_reported(world):
     events: list[dict] = []
     model = rp.MDS(2, random_state=0, engine=world(2), on_iteration=events.append).fit(D)
 
     assert [event["iteration"] for event in events] == list(range(1, model.n_iter_ + 1))
-    told = [event["stress"] for event in events]
-    assert told == sorted(told, reverse=True) and told[-1] == model.stress_
-    assert [each.measures["stress"] for each in model.report_.iterations] == told
+    reported = [event["stress"] for event in events]
+    assert reported == sorted(reported, reverse=True) and reported[-1] == model.stress_
+    assert [each.measures["stress"] for each in model.report_.iterations] == reported
     assert all(len(each.compute_s) == 2 for each in model.report_.iterations)
     assert model.converged_ and model.report_.row_count == 70
 

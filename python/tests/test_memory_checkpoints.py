@@ -10,7 +10,7 @@ from itertools import chain
 import numpy as np
 import pytest
 import ripieno as rp
-from strikes import strike_once
+from injected_faults import strike_once
 
 ROUNDS = 30
 
@@ -47,30 +47,30 @@ def keep_rows(comm, folder, victims, rows):
     kept = comm.restore("rows")
     if kept is None:
         kept = {comm.rank: np.array_split(rows, comm.world_size)[comm.rank]}
-    came = sorted(kept)
-    mine = np.concatenate([kept[rank] for rank in came] or [rows[:0]])
+    received = sorted(kept)
+    mine = np.concatenate([kept[rank] for rank in received] or [rows[:0]])
     for number in range(3):
         comm.checkpoint("rows", mine)
         if number == 2:
             strike_once(comm, folder, victims)
         comm.barrier()
-    return came, mine.tolist()
+    return received, mine.tolist()
 
 
 @pytest.mark.parametrize("victim", range(4))
 @pytest.mark.parametrize("policy", ["shrink", "respawn"])
-def test_what_ranks_have_of_their_own_goes_to_their_neighbours(tmp_path, policy, victim):
+def test_what_ranks_have_of_their_own_goes_to_their_neighbors(tmp_path, policy, victim):
     rows = np.arange(103)
     with rp.launch(workers=4, threads=1, on_failure=policy) as job, pytest.warns(RuntimeWarning):
         results = job.run(keep_rows, tmp_path, (victim,), rows)
-    came = [ranks for ranks, _ in results]
-    assert sorted(chain.from_iterable(came)) == [0, 1, 2, 3]
+    received = [ranks for ranks, _ in results]
+    assert sorted(chain.from_iterable(received)) == [0, 1, 2, 3]
     assert sorted(chain.from_iterable(mine for _, mine in results)) == rows.tolist()
     if policy == "respawn":
-        assert came[victim] == [] and sorted([victim, (victim + 1) % 4]) == sorted(came[(victim + 1) % 4])
+        assert received[victim] == [] and sorted([victim, (victim + 1) % 4]) == sorted(received[(victim + 1) % 4])
 
 
-def test_neighbours_that_die_together_take_a_state_with_them(tmp_path):
+def test_neighbors_that_die_together_take_a_state_with_them(tmp_path):
     with rp.launch(workers=4, threads=1, on_failure="shrink") as job, pytest.warns(RuntimeWarning):
         results = job.run(keep_rows, tmp_path, (1, 2), np.arange(103))
     # Rank 1's checkpoint is lost, so all start anew.
@@ -96,7 +96,7 @@ def test_the_last_whole_checkpoint_is_the_one_that_comes_back(tmp_path):
 
 
 @pytest.mark.parametrize("workers", [1, 2])
-def test_what_is_wrong_is_told_and_nothing_is_kept_from_program_to_program(workers):
+def test_what_is_wrong_is_reported_and_nothing_is_kept_from_program_to_program(workers):
     def program(comm):
         assert comm.restore("a") is None and comm.restore("b") is None
         comm.checkpoint("a", comm.rank)
@@ -105,7 +105,7 @@ def test_what_is_wrong_is_told_and_nothing_is_kept_from_program_to_program(worke
             comm.checkpoint("a", 1, shared=True)
         with pytest.raises(rp.InputError, match="name: a int: expected a str"):
             comm.restore(1)
-        with pytest.raises(rp.InputError, match="of the communicator of the world"):
+        with pytest.raises(rp.InputError, match="belong to the communicator of the world"):
             comm.split(0).checkpoint("a", 1)
         with pytest.raises(rp.SerializationError):
             comm.checkpoint("c", (each for each in ()))

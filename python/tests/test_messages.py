@@ -32,13 +32,15 @@ def test_messages_are_taken_by_their_tags(everywhere):
 def from_anybody(comm):
     others = comm.world_size - 1
     if comm.rank == 0:
-        came = [comm.recv(tag=rp.ANY_TAG, envelope=True) for _ in range(2 * others)]
-        assert sorted((each.source, each.tag) for each in came) == [
+        received = [comm.recv(tag=rp.ANY_TAG, envelope=True) for _ in range(2 * others)]
+        assert sorted((each.source, each.tag) for each in received) == [
             (r, t) for r in range(1, others + 1) for t in (r, 99)
         ]
         for rank in range(1, others + 1):
-            assert [each.tag for each in came if each.source == rank] == [rank, 99], "not in the order of the sender"
-        assert all(each.value == "x" * 1000 * each.source for each in came)
+            assert [each.tag for each in received if each.source == rank] == [rank, 99], (
+                "not in the order of the sender"
+            )
+        assert all(each.value == "x" * 1000 * each.source for each in received)
         # Ranks that have finished are already in a collective.
         untagged = [comm.recv(envelope=True) for _ in range(others)]
         assert sorted(each.source for each in untagged) == list(range(1, others + 1))
@@ -52,17 +54,17 @@ def from_anybody(comm):
     assert comm.allreduce(1) == comm.world_size
 
 
-def test_whoever_is_first_is_heard_first(everywhere):
+def test_the_first_message_is_received_first(everywhere):
     everywhere(from_anybody)
 
 
 @pytest.mark.parametrize("links", ["tcp", "shared-memory"])
-def test_whoever_is_first_is_heard_first_over_every_link(links):
+def test_the_first_message_is_received_first_over_every_link(links):
     with rp.launch(workers=3, links=links) as job:
         job.run(from_anybody)
 
 
-def test_nothing_in_time_is_told_and_loses_nothing(world):
+def test_a_receive_timeout_is_reported_and_loses_nothing(world):
     def program(comm):
         if comm.rank == 0:
             for kwargs in ({}, {"source": 1}, {"tag": 4}):
@@ -102,9 +104,7 @@ def test_unexpected_messages_are_bounded(threads):
             return comm.barrier()
         assert comm.unexpected_bytes_max == 64 << 20
         comm.unexpected_bytes_max = 10_000
-        with pytest.raises(
-            rp.InputError, match=r"2 messages that nobody has asked for yet .* ranks \[1\] with tags 0, 1"
-        ):
+        with pytest.raises(rp.InputError, match=r"2 messages without a receive .* ranks \[1\] with tags 0, 1"):
             comm.recv(tag=9)
         comm.unexpected_bytes_max = 1 << 20
         assert comm.recv(tag=9) == "last"
@@ -128,7 +128,7 @@ def test_tags_on_one_side_only_are_a_mismatch(threads, sent, asked):
 
 
 @pytest.mark.parametrize("workers", [2, 3])
-def test_a_rank_that_waits_for_any_is_told_when_all_others_wait_for_it(threads, workers):
+def test_a_rank_that_waits_for_any_is_reported_when_all_others_wait_for_it(threads, workers):
     def program(comm):
         with pytest.raises(rp.CollectiveMismatch, match=r"wait for each other.*rank 0 (waits|called).*barrier"):
             comm.recv() if comm.rank == 0 else comm.barrier()
@@ -162,11 +162,11 @@ def passing_each_other(comm, length):
                 if not receives_first:
                     collective(comm)
                 source = None if tag == rp.ANY_TAG else 1
-                came = comm.recv_async(source, out=into, tag=tag)
+                arrived = comm.recv_async(source, out=into, tag=tag)
                 if receives_first:
-                    assert not came.done
+                    assert not arrived.done
                     collective(comm)
-                assert_array_equal(came.wait(), np.full(length, 3.0))
+                assert_array_equal(arrived.wait(), np.full(length, 3.0))
 
 
 @pytest.mark.parametrize("links", ["tcp", "shared-memory"])
@@ -246,7 +246,7 @@ def test_members_alone_make_a_group(everywhere):
     everywhere(members_only)
 
 
-def test_members_who_disagree_are_told_both_lists(threads):
+def test_members_that_disagree_get_both_lists(threads):
     def program(comm):
         with pytest.raises(
             rp.CollectiveMismatch, match=r"the ranks \[0, 1\].*the ranks \[0, 1, 2\]|\[0, 1, 2\].*\[0, 1\]"

@@ -108,7 +108,7 @@ def test_only_a_lower_smoothed_inertia_is_progress():
     assert [progress.is_over(inertia) for inertia in (8.0, 8.0, 4.0, 7.0, 7.0)] == [False, False, False, False, True]
 
 
-def test_a_partial_fit_goes_on_after_a_fit(digits):
+def test_a_partial_fit_continues_after_a_fit(digits):
     model = rp.MiniBatchKMeans(5, random_state=SEED, max_iter=1).fit(digits[:1000])
     counts, before = model.counts_.sum(), model.cluster_centers_.copy()
     model.partial_fit(digits[1000:])

@@ -288,7 +288,7 @@ refused("expected an array or another buffer", comm.Bcast, 3)
 if size > 1:
     refused(f"multiple of {size} ranks", comm.Allgather, np.ones(1), np.zeros(size + 1))
 wrong = np.zeros(size, "f4")
-refused("elements of float64 came: expected float32", comm.Allgather, np.ones(1), wrong)
+refused("elements of float64 received: expected float32", comm.Allgather, np.ones(1), wrong)
 
 # Requests, statuses, and what can be pickled
 request = comm.isend({"rank": rank}, dest=rank)

@@ -27,13 +27,13 @@ def dealt(comm) -> list[int]:
         {"wave_bytes": 5000, "eager_bytes": 100, "pulls": 1, "threads": 3},
         {"memory_limit_bytes": 20_000, "on_block": seen.append},
     ]:
-        block, told = comm._native.regroup(aggregation(comm, keys, values), **options)
+        block, described = comm._native.regroup(aggregation(comm, keys, values), **options)
         blocks = seen if block is None else [block]
         total = comm.allreduce(np.concatenate([[0.0], *(block.values for block in blocks)]).sum())
         assert total == 20_000 * comm.world_size
-        assert told["keys"] == told["rows"] == sum(len(block.keys) for block in blocks)
-        assert told["waves"] > 1 or not ("wave_bytes" in options or "memory_limit_bytes" in options)
-        assert {"sizes_s", "exchange_s", "merge_s", "handing_on_s", "bytes_sent", "spilled_bytes"} < told.keys()
+        assert described["keys"] == described["rows"] == sum(len(block.keys) for block in blocks)
+        assert described["waves"] > 1 or not ("wave_bytes" in options or "memory_limit_bytes" in options)
+        assert {"sizes_s", "exchange_s", "merge_s", "handing_on_s", "bytes_sent", "spilled_bytes"} < described.keys()
     return sorted(key for block in seen for key in block.keys.tolist())
 
 
@@ -88,7 +88,7 @@ def refusals(comm) -> None:
         comm._native.regroup(_native.Aggregation("int64", "float64", 1, 0, "sum", 3))
 
 
-def test_what_makes_no_sense_is_refused_and_the_world_goes_on(world):
+def test_what_makes_no_sense_is_refused_and_the_world_continues(world):
     world(2).run(refusals)
 
 
@@ -121,14 +121,14 @@ def differing(comm) -> str:
     return str(raised.value)
 
 
-def test_rows_of_different_types_are_a_mismatch_and_the_world_goes_on(world):
+def test_rows_of_different_types_are_a_mismatch_and_the_world_continues(world):
     first, *others = world(3).run(differing)
 
     assert others == [first] * 2
     assert "rank 0: int64 keys, rows of float32 × 1" in first and "ranks 1-2: int64 keys, rows of float64 × 1" in first
 
 
-def labelled(comm) -> tuple:
+def labeled(comm) -> tuple:
     key_kind, dtype, width, label = ("string", "int16", 2, 77) if comm.rank == 1 else ("int64", "float64", 0, 5)
     rows = _native.Aggregation(key_kind, dtype, width, label, "sum", comm.world_size)
     if comm.rank == 1:
@@ -138,7 +138,7 @@ def labelled(comm) -> tuple:
 
 
 def test_a_rank_without_rows_takes_form_and_label_of_the_others(world):
-    found = world(3).run(labelled)
+    found = world(3).run(labeled)
 
     assert {each[:3] for each in found} == {(77, "int16", (2,))}
     assert sum(each[3] for each in found) == 2

@@ -18,7 +18,7 @@ K = 300
 
 @pytest.fixture(scope="module")
 def rows():
-    """Return rows of bytes around two hundred centres."""
+    """Return rows of bytes around two hundred centers."""
     random = np.random.default_rng(SEED)
     places = random.integers(40, 216, size=(200, 12))
     return (places[random.integers(200, size=4000)] + random.integers(-30, 31, size=(4000, 12))).astype(np.uint8)
@@ -86,24 +86,24 @@ def test_what_is_lost_decides_how_many_groups_are_probed(rows):
         assert passes.compared == expected
 
 
-def test_a_near_fit_goes_on_from_its_checkpoint(rows, tmp_path):
+def test_a_near_fit_resumes_from_its_checkpoint(rows, tmp_path):
     near(rows, checkpoint=tmp_path).set_params(max_iter=3).fit(rows)
     model = near(rows, checkpoint=tmp_path).fit(rows)
 
     assert model.resumed_from_ >= 1
     assert model.inertia_ == pytest.approx(near(rows).fit(rows).inertia_, rel=0.01)
-    with pytest.raises(rp.CheckpointError, match="assign was 'near' there and is 'exact' here"):
+    with pytest.raises(rp.CheckpointError, match="assign was 'near' in the checkpoint and is 'exact' now"):
         near(rows, checkpoint=tmp_path).set_params(assign="exact").fit(rows)
 
 
-def test_the_command_tells_what_is_lost(rows, tmp_path, capfd):
+def test_the_command_reports_what_is_lost(rows, tmp_path, capfd):
     np.save(tmp_path / "rows.npy", rows)
     command = ["kmeans", str(tmp_path / "rows.npy"), "-k", str(K), "--assign", "near", "--max-iter", "3", "-q"]
     assert main([*command, "-o", str(tmp_path / "out")]) == 0
 
-    told = json.loads((tmp_path / "out" / "model.json").read_text())
-    assert told["parameters"]["assign"] == "near"
-    assert 0.9 < told["assignment_recall"] <= 1 and 0 <= told["inertia_gap"] < 0.02
-    assert all(0.5 < each["recall"] <= 1 for each in told["iterations"])
-    assert "% more than exactly assigned" in capfd.readouterr().err
+    report = json.loads((tmp_path / "out" / "model.json").read_text())
+    assert report["parameters"]["assign"] == "near"
+    assert 0.9 < report["assignment_recall"] <= 1 and 0 <= report["inertia_gap"] < 0.02
+    assert all(0.5 < each["recall"] <= 1 for each in report["iterations"])
+    assert "% more than with exact assignment" in capfd.readouterr().err
     assert "inertia gap" in (tmp_path / "out" / "report.html").read_text()

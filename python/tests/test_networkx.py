@@ -65,7 +65,7 @@ def test_networkx_passes_its_own_tests_with_our_functions():
 
 
 @pytest.mark.parametrize("name", listing.FUNCTIONS)
-def test_every_function_that_networkx_is_told_of_has_the_parameters_of_its_own(name):
+def test_every_registered_function_has_the_parameters_of_networkx(name):
     assert name in _registered_algorithms
     theirs = [each for each in signature(getattr(nx, name)).parameters if each not in ("backend", "backend_kwargs")]
 

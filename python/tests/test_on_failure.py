@@ -12,8 +12,8 @@ from functools import partial
 import numpy as np
 import pytest
 import ripieno as rp
+from injected_faults import strike_once
 from stand_in_engine import StandIn
-from strikes import strike_once
 from watching import comes_true, gone_within, open_descriptors
 
 # Far more than a busy machine needs, and less than all other timeouts.
@@ -63,7 +63,7 @@ def test_a_program_begins_again_without_the_dead_or_with_others_for_them(tmp_pat
 
 @pytest.mark.parametrize("victim", range(3))
 @pytest.mark.parametrize("policy", POLICIES)
-def test_a_rank_that_stands_still_is_ended_and_done_without(tmp_path, policy, victim):
+def test_a_rank_that_hangs_is_ended_and_done_without(tmp_path, policy, victim):
     with rp.launch(workers=3, threads=1, on_failure=policy, heartbeat_timeout_s=2.0) as job:
         table, pid = job.broadcast(np.arange(10) * 10), job.pids[victim]
         started = time.monotonic()
@@ -267,7 +267,7 @@ def test_a_job_that_cannot_change_its_size_says_so():
         ({"on_failure": "stop"}, "on_failure='stop': expected one of raise, shrink, respawn"),
         ({"spares": -1}, "spares=-1: expected a whole number"),
         ({"spares": 1, "on_failure": "shrink"}, "spares are for 'respawn'"),
-        ({"replicas": 2, "on_failure": "shrink"}, "ranks with replicas go on by themselves"),
+        ({"replicas": 2, "on_failure": "shrink"}, "ranks with replicas continue by themselves"),
     ],
 )
 def test_policies_that_there_are_not_are_named(options, sentence):
@@ -279,7 +279,7 @@ def test_policies_that_there_are_not_are_named(options, sentence):
 
 
 @pytest.mark.parametrize("policy", POLICIES)
-def test_an_engine_starts_all_ranks_anew(tmp_path, policy):
+def test_an_engine_starts_all_ranks_again(tmp_path, policy):
     left = 2 if policy == "shrink" else 3
     with StandIn().launch(3, on_failure=policy) as job:
         table = job.broadcast(np.arange(10) * 10)
@@ -288,7 +288,7 @@ def test_an_engine_starts_all_ranks_anew(tmp_path, policy):
         assert right(results, left) and job.workers == left and list(job.lost) == [1]
         job.resize(4)
         assert right(job.run(sums, table, tmp_path, (), 0), 4)
-    with pytest.raises(rp.InputError, match="spares=1: of an engine others are asked for when they are needed"):
+    with pytest.raises(rp.InputError, match="spares=1: an engine starts replacements on demand"):
         StandIn().launch(3, spares=1)
 
 

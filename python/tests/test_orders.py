@@ -37,7 +37,7 @@ def test_another_order_is_a_mismatch(world):
         world(3).run(disagree)
 
 
-def test_an_unknown_order_is_told(world):
+def test_an_unknown_order_is_reported(world):
     def ask(comm):
         with pytest.raises(InputError, match="order=sideways: expected racks, given, random or random:SEED"):
             comm.allreduce(np.ones(3), order="sideways")
@@ -58,11 +58,11 @@ def test_the_environment_overrides_the_choice_and_an_argument_the_environment(mo
 
 
 @pytest.mark.parametrize(
-    ("text", "told"),
+    ("text", "message"),
     [("rng", "RIPIENO_ALGORITHM: algorithm=rng: expected one of"), ("allreduse=ring", "collective=allreduse")],
 )
-def test_an_unknown_name_in_the_environment_is_told_at_the_start(monkeypatch, text, told):
+def test_an_unknown_name_in_the_environment_is_reported_at_the_start(monkeypatch, text, message):
     monkeypatch.setenv("RIPIENO_ALGORITHM", text)
 
-    with pytest.raises(InputError, match=told):
+    with pytest.raises(InputError, match=message):
         rp.launch(workers=2)

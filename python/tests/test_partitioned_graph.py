@@ -66,17 +66,17 @@ def along_edges(comm, op, dtype, width, home, by, weighted, along):
     weights = weights if weighted else np.ones_like(weights)
     names, values = gathered(comm, graph.vertices, value_of(graph.vertices, dtype, width))
     for where in (None, graph.vertices % 2 == 0):
-        came = graph.send_along_edges(value_of(graph.vertices, dtype, width), op, along=ALONG[along][0], where=where)
+        arrived = graph.send_along_edges(value_of(graph.vertices, dtype, width), op, along=ALONG[along][0], where=where)
         pairs = [
             (target, ALONG[along][1](values[np.searchsorted(names, source)], weight))
             for source, target, weight in zip(sources, targets, weights, strict=True)
             if where is None or source % 2 == 0
         ]
-        rows, received = reference(pairs, names, OPS[op], came.values.dtype, width)
+        rows, received = reference(pairs, names, OPS[op], arrived.values.dtype, width)
         mine = np.searchsorted(names, graph.vertices)
-        assert_array_equal(came.received, received[mine])
-        assert_array_equal(came.values[came.received], rows[mine][came.received])
-        silent = came.values[~came.received]
+        assert_array_equal(arrived.received, received[mine])
+        assert_array_equal(arrived.values[arrived.received], rows[mine][arrived.received])
+        silent = arrived.values[~arrived.received]
         assert_array_equal(OPS[op](silent, silent.dtype.type(3)), silent.dtype.type(3) + np.zeros_like(silent))
 
 
@@ -108,10 +108,10 @@ def sums_along_edges(comm):
     for dtype, large in (("f2", 2.0**11), ("f4", 2.0**24)):
         values = np.where(graph.vertices == 1, large, 1).astype(dtype)
         for rows in (values, np.stack([values] * 2, axis=1)):
-            came = graph.send_along_edges(rows)
-            assert (came.values[graph.vertices == 0] == large + 10).all()
-        came = graph.send_messages(np.zeros(11, np.int64), np.array([large] + [1] * 10, dtype))
-        assert (came.values[graph.vertices == 0] == large + 10).all()
+            received = graph.send_along_edges(rows)
+            assert (received.values[graph.vertices == 0] == large + 10).all()
+        received = graph.send_messages(np.zeros(11, np.int64), np.array([large] + [1] * 10, dtype))
+        assert (received.values[graph.vertices == 0] == large + 10).all()
 
 
 def test_sums_of_short_floats_along_edges_accumulate_in_float64(world):
@@ -134,18 +134,18 @@ def messages_to_any(comm):
     for combine in ("sum", "min", "or", smallest_sum):
         one_row = (lambda a, b: smallest_sum(a[None], b[None])[0]) if callable(combine) else OPS[combine]
         rows, received = reference(pairs, names, one_row, np.int64, (2,))
-        came = graph.send_messages(targets, values, combine)
-        assert_array_equal(came.received, received[mine])
-        assert_array_equal(came.values[came.received].sum(axis=1), rows[mine][came.received].sum(axis=1))
+        arrived = graph.send_messages(targets, values, combine)
+        assert_array_equal(arrived.received, received[mine])
+        assert_array_equal(arrived.values[arrived.received].sum(axis=1), rows[mine][arrived.received].sum(axis=1))
         if not callable(combine):
-            assert_array_equal(came.values[came.received], rows[mine][came.received])
-    came = graph.send_messages(targets, values, "concat")
+            assert_array_equal(arrived.values[arrived.received], rows[mine][arrived.received])
+    arrived = graph.send_messages(targets, values, "concat")
     for place, vertex in enumerate(graph.vertices):
         expected = sorted(tuple(row) for target, row in pairs if target == vertex)
-        assert sorted(map(tuple, came.values[slice(*came.offsets[place : place + 2])])) == expected
-        assert came.received[place] == bool(expected)
+        assert sorted(map(tuple, arrived.values[slice(*arrived.offsets[place : place + 2])])) == expected
+        assert arrived.received[place] == bool(expected)
     again = graph.send_messages(targets, values, "concat")
-    assert_array_equal(again.values, came.values)
+    assert_array_equal(again.values, arrived.values)
 
 
 def test_messages_to_any_vertices_are_those_of_numpy(everywhere):
@@ -159,11 +159,11 @@ def listed_along_edges(comm):
         graph = built(comm, home=home, by=by)
         even = graph.vertices % 2 == 0
         for where in (None, even):
-            came = graph.send_along_edges(graph.vertices, "concat", where=where)
+            received = graph.send_along_edges(graph.vertices, "concat", where=where)
             for place, vertex in enumerate(graph.vertices):
                 chosen = order[targets[order] == vertex]
                 expected = [source for source in sources[chosen] if where is None or source % 2 == 0]
-                assert_array_equal(came.values[slice(*came.offsets[place : place + 2])], expected)
+                assert_array_equal(received.values[slice(*received.offsets[place : place + 2])], expected)
         pairs = graph.vertices[:, None] * [1, 2]
         least = graph.send_along_edges(pairs, smallest_sum, where=even, along=np.add)
         for place, vertex in enumerate(graph.vertices):
@@ -180,25 +180,27 @@ def of_any_type(comm):
     graph = rp.Graph.from_edges([comm.rank], [5], comm=comm)
     at_five = graph.vertices == 5
     for dtype in ("?", "u1", "f2", "i4"):
-        came = graph.send_messages([5, 5], np.array([1, 0], dtype), "min")
-        assert came.values.dtype == dtype and not came.values[at_five].any() and came.values[~at_five].all()
+        messages = graph.send_messages([5, 5], np.array([1, 0], dtype), "min")
+        assert messages.values.dtype == dtype and not messages.values[at_five].any() and messages.values[~at_five].all()
         assert graph.send_messages([5], np.ones(1, dtype), "concat").values.dtype == dtype
-        came = graph.send_along_edges(np.ones(len(graph.vertices), dtype), "max")
-        assert came.values.dtype == dtype
-        assert_array_equal(came.received, at_five)
+        messages = graph.send_along_edges(np.ones(len(graph.vertices), dtype), "max")
+        assert messages.values.dtype == dtype
+        assert_array_equal(messages.received, at_five)
     boxes = graph.send_along_edges(np.ones((len(graph.vertices), 2, 2)), along=np.add).values
     assert_array_equal(boxes, np.where(at_five[:, None, None], 2.0 * comm.world_size, 0) + np.zeros((1, 2, 2)))
     lonely = rp.Graph.from_edges([], [], comm=comm, vertices=[1, 2, 9] if comm.rank == 0 else [])
     for combine in ("sum", "concat", smallest_sum):
         for rows in (np.empty((0, 3)), np.empty((0, 2), np.int8)):
-            came = lonely.send_messages([], rows, combine)
+            messages = lonely.send_messages([], rows, combine)
             assert (
-                not came.received.any() and came.values.shape[1:] == rows.shape[1:] and came.values.dtype == rows.dtype
+                not messages.received.any()
+                and messages.values.shape[1:] == rows.shape[1:]
+                and messages.values.dtype == rows.dtype
             )
         for by in ("source", "target"):
             other = lonely.regroup(by=by)
-            came = other.send_along_edges(np.ones((len(other.vertices), 2)), combine, where=other.vertices == 1)
-            assert not came.received.any()
+            messages = other.send_along_edges(np.ones((len(other.vertices), 2)), combine, where=other.vertices == 1)
+            assert not messages.received.any()
 
 
 def test_messages_are_of_any_type_and_may_be_none(everywhere):
@@ -262,11 +264,11 @@ def wrong_arguments(comm):
     for call, text in [
         (lambda: built(comm, home="near"), "home='near': expected 'hash', 'blocks'"),
         (lambda: built(comm, by="end"), "by='end': expected 'source' or 'target'"),
-        (lambda: built(comm, home=lambda ids: ids * 0 + 9), r"home gives rank 9 for vertex \d+: expected 0 … 1"),
-        (lambda: built(comm, home=lambda ids: ids * 0.5), "home gives ranks of type float64"),
+        (lambda: built(comm, home=lambda ids: ids * 0 + 9), r"home returned rank 9 for vertex \d+: expected 0 … 1"),
+        (lambda: built(comm, home=lambda ids: ids * 0.5), "home returned ranks of type float64"),
         (lambda: rp.Graph.from_edges([1], [2, 3], comm=comm), "edges of rank 0: 1 sources and 2 targets"),
         (lambda: rp.Graph.from_edges([-1], [2], comm=comm), "edges of rank 0, edge 0: vertex id -1"),
-        (lambda: rp.Graph.from_edges([], [], comm=comm), "neither an edge nor a vertex"),
+        (lambda: rp.Graph.from_edges([], [], comm=comm), "no edges and no vertices"),
         (
             lambda: rp.Graph.from_edges([1], [2], [1.0] if comm.rank else None, comm=comm),
             "edges of rank 0 have no weights, those of others have some",
@@ -285,7 +287,7 @@ def wrong_arguments(comm):
         (lambda: graph.send_along_edges(np.ones(n + 1)), f"expected {n} rows"),
         (lambda: graph.send_along_edges(np.ones(n), "or"), "op='or' of dtype float64"),
         (lambda: graph.send_along_edges(np.ones(n), where=np.ones(n)), "where of type float64"),
-        (lambda: graph.send_along_edges(np.ones(n), along=lambda x, w: x[:1]), "along gives an array of shape"),
+        (lambda: graph.send_along_edges(np.ones(n), along=lambda x, w: x[:1]), "along returned an array of shape"),
         (lambda: graph.send_edges(by="both"), "by='both'"),
         (lambda: graph.values.__setitem__("a", np.ones(n + 1)), f"column 'a': {n + 1} rows, expected {n}"),
         (lambda: graph.values.__setitem__("a", ["x"] * n), "column 'a': dtype <U1, expected numbers"),
@@ -298,5 +300,5 @@ def wrong_arguments(comm):
     comm.barrier()
 
 
-def test_wrong_arguments_are_told_by_name_and_value(world):
+def test_wrong_arguments_are_reported_by_name_and_value(world):
     world(2).run(wrong_arguments)

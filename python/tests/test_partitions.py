@@ -444,7 +444,7 @@ def test_the_command_divides_and_shows_who_reads_what(text, tmp_path, capsys):
     ]
 
     assert main([*arguments, "--out", str(out)]) == 2
-    assert "parts exists and is not empty: choose another folder, or --overwrite it" in capsys.readouterr().err
+    assert "parts exists and is not empty: choose another folder, or pass --overwrite" in capsys.readouterr().err
     assert main([*arguments[:2], "-p", "2", "--out", str(out), "--overwrite"]) == 0
     assert names(out) == ["part-00000.txt", "part-00001.txt", "partitions.json"]
     (out / "mine.txt").touch()

@@ -146,7 +146,7 @@ def test_what_is_not_finite_is_named_by_its_place(world, workers):
         rp.PCA(engine=world(workers)).fit(bad)
 
 
-def test_stages_are_told_and_reported(world):
+def test_stages_are_reported_and_reported(world):
     events: list[dict] = []
     model = rp.PCA(2, engine=world(2), on_iteration=events.append).fit(X)
 

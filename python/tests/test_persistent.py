@@ -63,7 +63,7 @@ def test_calls_keep_the_order_in_which_they_were_made(world, workers):
         (lambda: (np.ones(3), "sum", [0.0] * 3), "out: expected a NumPy array, got list"),
     ],
 )
-def test_arrays_that_do_not_fit_are_told_at_once(arguments, message):
+def test_arrays_that_do_not_fit_are_reported_at_once(arguments, message):
     value, op, out = arguments()
     with rp.launch(workers=1) as job, pytest.raises(rp.InputError, match=message):
         job.run(lambda comm: comm.allreduce_init(value, op, out=out))
@@ -94,6 +94,6 @@ def other_shapes(comm):
     comm.allreduce_init(out, out=out)()
 
 
-def test_ranks_whose_arrays_differ_are_told():
+def test_ranks_whose_arrays_differ_are_reported():
     with rp.launch(workers=2) as job, pytest.raises(rp.CollectiveMismatch, match="float64 × 3"):
         job.run(other_shapes)

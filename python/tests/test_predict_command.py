@@ -48,13 +48,13 @@ def test_clusters_of_new_rows_are_those_of_the_fitted_estimator(workers):
     assert main(["kmeans", "rows.npy", "-k", "3", "--seed", "4", "-q"]) == 0
     fitted = rp.KMeans(3, random_state=4).fit(X)
 
-    np.testing.assert_array_equal(predicted("more.npy", "-w", str(workers)), fitted.predict(MORE))
+    np.testing.assert_array_equal(predicted("more.npy", "-n", str(workers)), fitted.predict(MORE))
     np.testing.assert_array_equal(predicted("more.npy", "rows.npy"), fitted.predict(np.vstack([MORE, X])))
     np.testing.assert_allclose(predicted("more.npy", "--method", "transform"), fitted.transform(MORE), rtol=1e-12)
 
 
 def test_a_loaded_estimator_has_what_was_fitted_but_not_where_it_ran():
-    assert main(["kmeans", "rows.npy", "-k", "3", "--seed", "4", "--tol", "0.01", "-w", "2", "-q"]) == 0
+    assert main(["kmeans", "rows.npy", "-k", "3", "--seed", "4", "--tol", "0.01", "-n", "2", "-q"]) == 0
 
     model = rp.KMeans.load("result")
 
@@ -75,9 +75,9 @@ def test_a_start_from_a_file_is_no_parameter_of_the_loaded_estimator():
 
 
 def test_values_along_axes_and_prices_of_new_rows():
-    assert main(["pca", "rows.npy", "-n", "2", "-q"]) == 0
+    assert main(["pca", "rows.npy", "--components", "2", "-q"]) == 0
     fitted = rp.PCA(2, random_state=0).fit(X)
-    np.testing.assert_allclose(predicted("more.npy", "-w", "2"), fitted.transform(MORE), rtol=1e-9)
+    np.testing.assert_allclose(predicted("more.npy", "-n", "2"), fitted.transform(MORE), rtol=1e-9)
     loaded = rp.PCA.load("result")
     np.testing.assert_allclose(loaded.get_covariance(), fitted.get_covariance(), rtol=1e-9)
     np.testing.assert_allclose(loaded.singular_values_, fitted.singular_values_, rtol=1e-9)
@@ -103,7 +103,7 @@ def test_classes_of_new_rows():
     fitted = rp.LogisticRegression().fit(X, DEAR)
 
     np.testing.assert_array_equal(predicted("bare.csv"), fitted.predict(MORE))
-    found = predicted("bare.csv", "--method", "predict_proba", "-w", "2")
+    found = predicted("bare.csv", "--method", "predict_proba", "-n", "2")
     np.testing.assert_allclose(found, fitted.predict_proba(MORE), rtol=1e-6)
 
 
@@ -116,7 +116,7 @@ def test_classes_of_new_libsvm_text():
 
 
 def test_a_file_has_the_format_of_its_name(capfd):
-    assert main(["pca", "rows.npy", "-n", "2", "-q"]) == 0
+    assert main(["pca", "rows.npy", "--components", "2", "-q"]) == 0
     expected = rp.PCA.load("result").transform(MORE)
     read = {
         ".npy": np.load,
@@ -148,12 +148,12 @@ def test_what_cannot_be_applied_is_said(folder, capfd):
     assert main(["als", "ratings.csv", "-o", "als", "-q"]) == 0
 
     assert "nothing/model.json does not exist" in refusal(capfd, "nothing", "more.npy")
-    assert "result of 'als', of which there is nothing to predict" in refusal(capfd, "als", "more.npy")
+    assert "result of 'als', which has no predictions" in refusal(capfd, "als", "more.npy")
     assert "missing.npy" in refusal(capfd, "result", "missing.npy")
     assert "--method 'fly'" in refusal(capfd, "result", "more.npy", "--method", "fly")
     assert "has 5 columns, but KMeans was fitted on 4" in refusal(capfd, "result", "later.csv")
     assert "feature names" in refusal(capfd, "ridge", "other.csv")
-    with pytest.raises(rp.InputError, match="holds a result of `ripieno kmeans`: PCA takes those of `ripieno pca`"):
+    with pytest.raises(rp.InputError, match="holds a result of `ripieno kmeans`: PCA reads results of `ripieno pca`"):
         rp.PCA.load("result")
 
 

@@ -52,7 +52,7 @@ def test_the_leaf_switch_of_slurms_tree_is_the_rack_if_nothing_else_tells(addres
 
 
 @pytest.mark.parametrize(
-    ("text", "told"),
+    ("text", "message"),
     [
         ("[racks]\n", "expected a table"),
         ("racks = 3\n", "expected a table"),
@@ -62,10 +62,10 @@ def test_the_leaf_switch_of_slurms_tree_is_the_rack_if_nothing_else_tells(addres
         ('[racks]\nnorth = ["*"]\nsouth = ["*"]\n', "in north and south"),
     ],
 )
-def test_a_file_that_cannot_be_right_is_told(tmp_path, text, told):
+def test_a_file_that_cannot_be_right_is_reported(tmp_path, text, message):
     file = _write(tmp_path / "racks.toml", text)
 
-    with pytest.raises(InputError, match=told) as raised:
+    with pytest.raises(InputError, match=message) as raised:
         rack_of_this_host(file, {})
     assert file in str(raised.value)
 

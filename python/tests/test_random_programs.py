@@ -33,7 +33,7 @@ def test_programs_in_which_all_ranks_call_the_same_end_well():
     assert_without_fault(programs, is_odd=False)
 
 
-def test_every_rank_is_told_what_one_rank_has_called_otherwise():
+def test_every_rank_gets_the_different_call_of_one_rank():
     programs = [SeededProgram.drawn(seed) for seed in seeds("0..80")]
     assert_without_fault(programs, is_odd=True)
 

@@ -124,7 +124,7 @@ def test_a_graph_with_few_edges_is_embedded_as_the_eigenvectors_say(world, worke
 def test_a_graph_of_nothing_is_named_by_any_number_of_ranks(world, workers):
     nothing = rp.Graph((np.empty(0, np.int64), np.empty(0, np.int64)))
 
-    with pytest.raises(rp.InputError, match="neither an edge nor a vertex"):
+    with pytest.raises(rp.InputError, match="no edges and no vertices"):
         rp.PageRank(engine=world(workers)).fit(nothing)
 
 

@@ -86,8 +86,8 @@ def die_in_turn(comm):
 def test_an_error_carries_what_its_rank_did_and_the_caller_hears_of_all_ranks():
     with rp.launch(workers=2, threads=1) as job, pytest.raises(ValueError, match="no more") as raised:
         job.run(die_in_turn)
-    told = "\n".join(raised.value.__notes__)
-    assert "rank 1: allreduce #0 (" in told and "rank 0: in allreduce #1 (" in told
+    text = "\n".join(raised.value.__notes__)
+    assert "rank 1: allreduce #0 (" in text and "rank 0: in allreduce #1 (" in text
 
 
 def fail_in_flight(comm):
@@ -96,11 +96,11 @@ def fail_in_flight(comm):
         handle.wait()
     error = raised.value
     assert error.flight[-1]["collective"] == "allreduce" and error.flight[-1]["outcome"] == "failed"
-    told = list(error.__notes__)
-    assert told[-1] == f"rank {comm.rank}: {error.flight[-1]['text']}"
+    described = list(error.__notes__)
+    assert described[-1] == f"rank {comm.rank}: {error.flight[-1]['text']}"
     with pytest.raises(rp.CollectiveMismatch) as again:
         handle.wait()
-    assert again.value.__notes__ == told, "once is enough"
+    assert again.value.__notes__ == described, "once is enough"
     raise error
 
 
@@ -121,7 +121,7 @@ def fail_beside_a_call_that_waits(comm, told):
         raise
 
 
-def test_a_rank_that_fails_tells_the_others_before_it_asks_what_it_did(tmp_path):
+def test_a_failing_rank_notifies_the_others_before_it_collects_its_records(tmp_path):
     # A query waits for the calls in flight. This call would only end when both ranks are notified of the deadlock.
     with rp.launch(workers=2, threads=1) as job, pytest.raises(ValueError, match="no more") as raised:
         job.run(fail_beside_a_call_that_waits, tmp_path / "told")
@@ -227,7 +227,7 @@ def test_ranks_leave_files_where_the_environment_says(tmp_path, monkeypatch):
     assert [len(each["records"]) for each in read([tmp_path / "new" / "folder"])] == [2, 2]
 
 
-def test_a_trace_that_cannot_be_written_is_told_before_any_work(tmp_path):
+def test_a_trace_that_cannot_be_written_is_reported_before_any_work(tmp_path):
     with pytest.raises(InputError, match="not a folder"):
         rp.launch(workers=2, trace=tmp_path / "nowhere" / "out.json")
     with pytest.raises(InputError, match="is a folder"):
@@ -314,7 +314,7 @@ def late_in_group(comm):
     return of_group
 
 
-def test_a_group_tells_who_of_its_ranks_was_waited_for(world):
+def test_a_group_names_the_rank_that_it_waited_for(world):
     of_rank_0, *_ = world(4).run(late_in_group)
     assert of_rank_0[0] == 0 < of_rank_0[1]
 
@@ -332,7 +332,7 @@ def test_ranks_that_wait_for_each_other_alike_are_not_singled_out():
 
 
 @pytest.mark.parametrize("rank_count", range(1, 12))
-def test_all_that_was_waited_was_caused_by_somebody(rank_count):
+def test_every_wait_has_a_cause(rank_count):
     seconds = np.random.default_rng(rank_count).random((rank_count, rank_count))
     np.fill_diagonal(seconds, 0)
     assert Waiting(seconds).caused_s.sum() == pytest.approx(seconds.sum())

@@ -57,7 +57,7 @@ def test_columns_that_depend_on_each_other_take_the_shortest_weights(world, work
 
     assert (model.solver_, model.rank_) == ("tsqr", 6)
     np.testing.assert_allclose(model.coef_, expected.coef_, rtol=1e-9)
-    with pytest.raises(rp.InputError, match="solver='normal': the columns depend on each other"):
+    with pytest.raises(rp.InputError, match="solver='normal': the columns are linearly dependent"):
         rp.LinearRegression(solver="normal", engine=world(workers)).fit(dependent, Y)
 
 
@@ -148,7 +148,7 @@ def test_every_type_of_numbers_gives_the_weights_of_float64(world):
         np.testing.assert_allclose(rp.LinearRegression(engine=world(2)).fit(rows, y).coef_, [1, 2, 3], rtol=1e-10)
 
 
-def test_stages_are_told_and_reported(world):
+def test_stages_are_reported_and_reported(world):
     events: list[dict] = []
     model = rp.Ridge(engine=world(2), on_iteration=events.append).fit(X, Y)
 

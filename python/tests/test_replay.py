@@ -55,7 +55,7 @@ def test_calls_in_flight_together_count_their_time_once():
     assert all(call.is_played for call in calls)
 
 
-def test_blocks_keep_their_size_and_what_a_trace_does_not_tell_is_not_played():
+def test_blocks_keep_their_size_and_unknown_calls_are_not_simulated():
     calls, _ = replay.calls_of(
         trace_of(
             event(0, "allgather", 0, 10, sequence=0, size=64),
@@ -69,8 +69,8 @@ def test_blocks_keep_their_size_and_what_a_trace_does_not_tell_is_not_played():
         )
     )
 
-    told = [(call.collective, call.nbytes, call.is_played) for call in calls]
-    assert told == [
+    described = [(call.collective, call.nbytes, call.is_played) for call in calls]
+    assert described == [
         ("allgather", 32, True),
         ("neighbour-exchange", 800, False),
         ("sparse-reduce", 800, False),

@@ -118,7 +118,7 @@ def tell_time_of_failure(comm, victims):
         raise ValueError(f"{error.rank}: {time.monotonic() - start:.3f}") from None
 
 
-def test_every_rank_is_told_of_the_last_replica_within_two_seconds():
+def test_every_rank_is_reported_of_the_last_replica_within_two_seconds():
     with rp.launch(workers=WORKERS, replicas=2, threads=1) as job:
         with pytest.raises(rp.RankFailed) as raised:
             job.run(tell_time_of_failure, (0, 2))
@@ -236,41 +236,41 @@ class ReplicaReport:
 
 def test_ranks_that_all_fail_because_of_one_end_the_wait():
     for order in ((2, 1, 0, 3), (0, 1, 3, 2)):
-        with ReplicaReport() as said:
+        with ReplicaReport() as output:
             for rank in order:
-                said.end(2) if rank == 2 else said.fail_because_of(rank, 2)
+                output.end(2) if rank == 2 else output.fail_because_of(rank, 2)
             with pytest.raises(rp.RankFailed, match="rank 2"):
-                said.heard.results()
+                output.heard.results()
 
 
 def test_a_rank_that_failed_alone_is_done_without_when_its_replica_returns():
-    with ReplicaReport() as said:
-        said.fail_because_of(1, 2)
-        said.end(2)
-        said.say(0, "result", "of 0")
-        assert said.heard.verdict is None
-        said.say(3, "result", "of 3")
-        assert said.heard.results() == ["of 0", "of 3"]
-        assert [member.loss is not None for member in said.members] == [False, True, True, False]
+    with ReplicaReport() as output:
+        output.fail_because_of(1, 2)
+        output.end(2)
+        output.say(0, "result", "of 0")
+        assert output.heard.verdict is None
+        output.say(3, "result", "of 3")
+        assert output.heard.results() == ["of 0", "of 3"]
+        assert [member.loss is not None for member in output.members] == [False, True, True, False]
 
 
 def test_a_rank_that_others_have_gone_on_without_is_lost_though_it_lives():
-    with ReplicaReport() as said:
-        said.fail_because_of(3, 3)
-        assert said.members[3].loss == "its process ended"
+    with ReplicaReport() as output:
+        output.fail_because_of(3, 3)
+        assert output.members[3].loss == "its process ended"
         for rank in (0, 1, 2):
-            said.say(rank, "result", rank)
-        assert said.heard.results() == [0, 1]
+            output.say(rank, "result", rank)
+        assert output.heard.results() == [0, 1]
 
 
-def test_a_rank_that_failed_is_no_replica_to_go_on_with():
-    with ReplicaReport() as said:
-        said.fail_because_of(1, 2)
-        said.end(3)
+def test_a_rank_that_failed_is_no_replica_to_continue_with():
+    with ReplicaReport() as output:
+        output.fail_because_of(1, 2)
+        output.end(3)
         for rank in (0, 2):
-            said.say(rank, "result", rank)
+            output.say(rank, "result", rank)
         with pytest.raises(rp.RankFailed, match="rank 3"):
-            said.heard.results()
+            output.heard.results()
 
 
 def differ(comm):
@@ -278,7 +278,7 @@ def differ(comm):
     logical.allreduce(np.ones(3 if comm.rank == 3 else 4))
 
 
-def test_replicas_that_make_different_calls_are_told():
+def test_replicas_that_make_different_calls_are_reported():
     with rp.launch(workers=WORKERS, replicas=2, threads=1) as job, pytest.raises(rp.CollectiveMismatch):
         job.run(differ)
 
@@ -302,7 +302,8 @@ def test_nothing_that_differs_between_replicas_goes_into_what_they_give():
     with rp.launch(workers=WORKERS, replicas=2, threads=1) as job:
         assert job.run(explain_without_times) == [(None, True)] * 2
         assert all(
-            "random_state=None: each of the 2 replicas" in str(told) for told in job.run(refuse_seeds_of_their_own)
+            "random_state=None: each of the 2 replicas" in str(described)
+            for described in job.run(refuse_seeds_of_their_own)
         )
         # On every replica sets of strings have the same order.
         orders = job.run(lambda comm: comm.allgather(hash("order")))

@@ -79,7 +79,7 @@ def test_figures_of_the_fit_are_on_the_page(page, model):
     assert threads >= 2, "each rank has the thread that called its kernels"
 
 
-def test_charts_take_their_colours_from_the_page(page):
+def test_charts_take_their_colors_from_the_page(page):
     assert not re.search("#0([1-5])0\\1", page)
     assert "prefers-color-scheme: dark" in page
 

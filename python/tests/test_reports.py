@@ -70,7 +70,7 @@ def test_every_report_is_a_page_and_shows_itself_in_a_notebook(name, tmp_path):
     assert facts.computing_s > 0 and facts.memory_bytes > 1e7 and facts.bytes_sent == 0
 
 
-def test_time_of_ranks_is_told_apart():
+def test_time_of_ranks_is_listed_separately():
     model = rp.KMeans(3, workers=2, random_state=0).fit(TABLE)
 
     for facts in model.report_.ranks:
@@ -136,7 +136,7 @@ def test_serialization_is_counted_where_objects_travel(world):
         assert objects > 0 == arrays
 
 
-def test_progress_tells_iterations(capsys):
+def test_progress_reports_iterations(capsys):
     rp.KMeans(3, random_state=0, on_iteration=rp.Progress(every_s=0)).fit(TABLE)
 
     lines = capsys.readouterr().err.splitlines()
@@ -179,12 +179,12 @@ def test_jobs_are_logged_under_the_name_of_their_room(caplog):
     with rp.launch(workers=1) as job:
         job.run(lambda comm: comm.checkpoint("state", 1, shared=True))
 
-    said = [(record.name, record.getMessage()) for record in caplog.records]
-    assert ("ripieno.launch", "InlineJob: 1 rank is in this process") in said
-    assert any(name == "ripieno.comm" and "checkpoint 'state', version 1" in text for name, text in said)
+    output = [(record.name, record.getMessage()) for record in caplog.records]
+    assert ("ripieno.launch", "InlineJob: 1 rank is in this process") in output
+    assert any(name == "ripieno.comm" and "checkpoint 'state', version 1" in text for name, text in output)
 
 
-def test_fits_tell_the_log_what_they_read_keep_and_go_on_from(tmp_path, caplog):
+def test_fits_report_the_log_what_they_read_keep_and_continue_from(tmp_path, caplog):
     caplog.set_level("INFO", "ripieno")
     np.save(tmp_path / "rows.npy", TABLE.to_numpy())
 
@@ -193,19 +193,19 @@ def test_fits_tell_the_log_what_they_read_keep_and_go_on_from(tmp_path, caplog):
     ]
     fits[1].report_.save(tmp_path / "fit.html")
 
-    said = "\n".join(f"{record.name}: {record.getMessage()}" for record in caplog.records)
+    output = "\n".join(f"{record.name}: {record.getMessage()}" for record in caplog.records)
     for text in (
         f"ripieno.input: {tmp_path}/rows.npy: {len(TABLE)} rows of 3 columns",
         f"ripieno.input: rank 0 of 1 has read {len(TABLE)} rows in ",
         f"ripieno.algorithms: checkpoint of iteration 1 in {tmp_path}/kept",
-        f"ripieno.algorithms: goes on from iteration {fits[1].resumed_from_}, kept in {tmp_path}/kept",
+        f"ripieno.algorithms: resumes from iteration {fits[1].resumed_from_}, saved in {tmp_path}/kept",
         f"KMeans on 1 rank: converged after {fits[0].n_iter_} iterations",
         f"ripieno.files: {tmp_path}/fit.html is written",
     ):
-        assert text in said
+        assert text in output
 
 
-def test_rows_that_go_to_disk_are_told(caplog):
+def test_rows_that_go_to_disk_are_reported(caplog):
     caplog.set_level("INFO", "ripieno")
 
     def many(comm):
@@ -225,7 +225,7 @@ class ByTcp:
         return [(2, "TCP, for: no memfd")]
 
 
-def test_a_link_that_was_no_first_choice_is_told_at_the_end(caplog):
+def test_a_link_that_was_no_first_choice_is_reported_at_the_end(caplog):
     rank = object.__new__(CallBase)
     rank.rank = 1
     with caplog.at_level("INFO", logger="ripieno"):
@@ -248,7 +248,7 @@ def test_verbose_runs_show_what_ranks_log(tmp_path):
     assert "ripieno.comm: rank 0 checkpoint 'state', version 1" in done.stderr
 
 
-def test_page_rank_tells_its_report_as_json(tmp_path):
+def test_page_rank_reports_its_report_as_json(tmp_path):
     (tmp_path / "graph.txt").write_text("0 1\n1 2\n2 0\n")
     line = ["pagerank", "graph.txt", "--report", "report.json", "--quiet"]
     command = [sys.executable, "-m", "ripieno.cli", *line]

@@ -333,8 +333,8 @@ def test_what_a_rank_starts_does_not_inherit_the_token(tmp_path):
 
     done = run("-n", 2, path, RIPIENO_SECRET="what it is made of")
 
-    said = [f"[rank {rank}] 2 2 False False True" for rank in range(2)]
-    assert sorted(done.stdout.splitlines()) == said, done.stderr
+    output = [f"[rank {rank}] 2 2 False False True" for rank in range(2)]
+    assert sorted(done.stdout.splitlines()) == output, done.stderr
 
 
 def test_an_uncaught_exception_is_told_to_the_other_ranks(script, tmp_path):
@@ -380,7 +380,7 @@ def test_without_a_launcher_a_script_is_a_world_of_one():
                 "RIPIENO_TOKEN": TOKEN,
                 "RIPIENO_RENDEZVOUS_TIMEOUT_S": "1",
             },
-            "rank 0 is to listen at 'no-such-host.invalid' (MASTER_ADDR), which has stood for no address for 1 s",
+            "rank 0 must listen at 'no-such-host.invalid' (MASTER_ADDR), which could not be resolved for 1 s",
         ),
     ],
 )
@@ -422,8 +422,8 @@ def test_ctrl_c_ends_a_rank_that_waits_for_others_to_come():
         # Once its port answers, it waits for the other rank.
         assert comes_true(lambda: not socket.socket().connect_ex(("127.0.0.1", port)), within_s=20)
         rank.send_signal(signal.SIGINT)
-        _, told = rank.communicate(timeout=PATIENCE_S)
-    assert "KeyboardInterrupt" in told
+        _, output = rank.communicate(timeout=PATIENCE_S)
+    assert "KeyboardInterrupt" in output
     assert rank.returncode == -signal.SIGINT
 
 

@@ -102,13 +102,13 @@ def test_sequences_of_files_are_read_as_they_were_written(world, workers, tmp_pa
 def test_the_command_maps_fasta(tmp_path, monkeypatch, capsys):
     monkeypatch.chdir(tmp_path)
     write_fasta(tmp_path)
-    words = ["mds", "a.fasta.gz", "b.fasta", "--metric", "normalized-levenshtein", "-w", "2", "--max-iter", "5", "-q"]
+    words = ["mds", "a.fasta.gz", "b.fasta", "--metric", "normalized-levenshtein", "-n", "2", "--max-iter", "5", "-q"]
     assert main(words) == 0
 
     expected = rp.MDS(metric="normalized-levenshtein", random_state=0, max_iter=5).fit(SEQUENCES)
     np.testing.assert_array_equal(np.load("result/embedding.npy"), expected.embedding_)
-    told = json.loads((tmp_path / "result/model.json").read_text())
-    assert ([Path(name).name for name in told["inputs"]], told["row_count"]) == (["a.fasta.gz", "b.fasta"], 23)
+    report = json.loads((tmp_path / "result/model.json").read_text())
+    assert ([Path(name).name for name in report["inputs"]], report["row_count"]) == (["a.fasta.gz", "b.fasta"], 23)
     assert main(["mds", "none.fasta", "--metric", "levenshtein", "--overwrite"]) == 2
     assert "none.fasta does not exist" in capsys.readouterr().err
 
@@ -118,11 +118,11 @@ def test_the_command_maps_fasta(tmp_path, monkeypatch, capsys):
     ("text", "message"),
     [
         ("ACGT\n", "bad.fasta, line 1: expected FASTA, whose records begin with a line >NAME"),
-        (">a\nAC\n>b\n\n>c\nA\n", "bad.fasta, line 3: a record without letters"),
-        (">a\nAC\n>b\n", "bad.fasta, line 3: a record without letters"),
+        (">a\nAC\n>b\n\n>c\nA\n", "bad.fasta, line 3: an empty record"),
+        (">a\nAC\n>b\n", "bad.fasta, line 3: an empty record"),
         (">a\nAC\n>b\nÄ\n", "bad.fasta, line 3: a record with other bytes than letters"),
-        (">a\nAC\n", "bad.fasta: 1 sequences, where two or more have distances"),
-        ("", "bad.fasta: 0 sequences, where two or more have distances"),
+        (">a\nAC\n", "bad.fasta: 1 sequences: expected at least two"),
+        ("", "bad.fasta: 0 sequences: expected at least two"),
     ],
 )
 def test_bad_files_are_named_by_the_line(world, workers, tmp_path, text, message):
@@ -138,8 +138,8 @@ def test_bad_files_are_named_by_the_line(world, workers, tmp_path, text, message
         (["ACGT", None], r"X\[1\] is None: expected a string"),
         (["ACGT", b"AC"], r"X\[1\] is b'AC': expected a string"),
         (["ACGT", "", "A"], r"X\[1\] is an empty string"),
-        (["ACGT"], "X: 1 sequences, where two or more"),
-        ([], "X: 0 sequences, where two or more"),
+        (["ACGT"], "X: 1 sequences: expected at least two"),
+        ([], "X: 0 sequences: expected at least two"),
         (np.eye(3), "X is a ndarray: expected a list of strings"),
         (7, "X is a int: expected a list of strings"),
         ("none.fasta", "none.fasta does not exist"),

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 import ripieno as rp
 from ripieno.algorithms.sgd import estimator as sgd
-from ripieno.algorithms.sgd.program import _epochs_in_vain
+from ripieno.algorithms.sgd.program import _epochs_without_gain
 from ripieno.algorithms.sgd.rows import hashed
 from ripieno.algorithms.worker_estimator import SEED_LIMIT
 from ripieno.input.matrix.libsvm import InMemoryRows, LibsvmFiles
@@ -90,7 +90,7 @@ def digits() -> tuple[csr_matrix, np.ndarray, csr_matrix, np.ndarray, float]:
 
 
 @everywhere
-def test_digits_are_told_apart_as_well_as_by_logistic_regression(digits, workers):
+def test_digits_are_classified_as_well_as_by_logistic_regression(digits, workers):
     X, names, other_X, other_names, theirs = digits
     model = rp.SparseSGD(eta0=0.3, batch_size=256, random_state=SEED, workers=workers).fit(X, names)
 
@@ -100,7 +100,7 @@ def test_digits_are_told_apart_as_well_as_by_logistic_regression(digits, workers
 
 @everywhere
 @pytest.mark.parametrize(("loss", "peer"), [("hinge", LinearSVC), ("squared_error", RidgeClassifier)])
-def test_other_losses_tell_digits_apart_without_probabilities(digits, workers, loss, peer, fitted):
+def test_other_losses_classify_digits_without_probabilities(digits, workers, loss, peer, fitted):
     X, names, other_X, other_names, _ = digits
     theirs = peer().fit(X, names).score(other_X, other_names)
     model = fitted(workers, rp.SparseSGD(loss=loss, eta0=0.3, batch_size=256, random_state=SEED), X, names)
@@ -195,7 +195,7 @@ def test_rows_in_memory_are_divided_evenly():
 
 
 @everywhere
-def test_hashed_columns_tell_rows_apart_in_little_space(workers, fitted):
+def test_hashed_columns_classify_rows_in_little_space(workers, fitted):
     X, y = sparse_rows(400, 3000)
     wide = csr_matrix((X.data, X.indices.astype(np.int64) * 10**6, X.indptr), shape=(400, 3 * 10**9))
     model = fitted(workers, rp.SparseSGD(n_features=1 << 12, random_state=SEED), wide, y)
@@ -222,7 +222,7 @@ def go_on(comm, X, y):
 
 
 @everywhere
-def test_a_partial_fit_goes_on_where_the_last_one_ended(workers, world):
+def test_a_partial_fit_continues_where_the_last_one_ended(workers, world):
     X, y = sparse_rows()
     whole, first, losses, last = go_on(None, X, y) if workers == 1 else world(workers).run(go_on, X, y)[0]
 
@@ -241,8 +241,8 @@ def test_the_descent_ends_when_some_epochs_bring_nothing(tol, epochs):
 
 
 def test_one_bad_epoch_is_not_the_end():
-    assert [_epochs_in_vain(losses, 0.1) for losses in ([3.0], [3.0, 3.5, 3.0], [3.0, 3.5, 2.5])] == [0, 2, 0]
-    assert _epochs_in_vain([3.0, 2.0, 1.95, 1.8, 1.75], 0.1) == 1
+    assert [_epochs_without_gain(losses, 0.1) for losses in ([3.0], [3.0, 3.5, 3.0], [3.0, 3.5, 2.5])] == [0, 2, 0]
+    assert _epochs_without_gain([3.0, 2.0, 1.95, 1.8, 1.75], 0.1) == 1
 
 
 def test_a_model_that_was_not_fitted_says_so():
@@ -271,7 +271,7 @@ def test_scikit_learn_finds_nothing_wrong(estimator, check):
     check(estimator)
 
 
-def test_epochs_are_told_as_they_end_and_models_are_pickled():
+def test_epochs_are_reported_as_they_end_and_models_are_pickled():
     X, y = sparse_rows()
     events: list[dict] = []
     model = rp.SparseSGD(random_state=SEED, max_iter=3, tol=None, on_iteration=events.append).fit(X, y)
@@ -282,7 +282,7 @@ def test_epochs_are_told_as_they_end_and_models_are_pickled():
     np.testing.assert_array_equal(pickle.loads(pickle.dumps(model)).predict(X), model.predict(X))
 
 
-def test_epochs_are_told_on_rank_0_of_ranks_that_are_there_already(world):
+def test_epochs_are_reported_on_rank_0_of_ranks_that_are_there_already(world):
     X, y = sparse_rows()
 
     def told(comm):
@@ -321,7 +321,7 @@ def test_a_wrong_parameter_is_named(parameters, message):
         ("1 1:2\n0 3000000000:1\n", "rows: an index is above 2147483646"),
     ],
 )
-def test_wrong_files_are_told(tmp_path, text, message):
+def test_wrong_files_are_reported(tmp_path, text, message):
     (tmp_path / "rows").write_text(text)
     with pytest.raises(rp.InputError, match=message):
         rp.SparseSGD().fit(tmp_path / "rows")

@@ -89,7 +89,7 @@ def test_a_copy_that_is_wrong_or_gone_is_passed_over_and_named_where_none_is_rig
     assert list(tmp_path.glob("*/*")) == []
 
 
-def test_a_disk_that_is_full_is_told_and_nothing_stays(tmp_path):
+def test_a_disk_that_is_full_is_reported_and_nothing_stays(tmp_path):
     script = """
 import resource, signal, sys
 import numpy as np
@@ -134,7 +134,7 @@ def test_readers_of_a_folder_wait_for_their_turn_which_a_killed_one_gives_back(t
 def wrong_arguments(comm):
     with pytest.raises(InputError, match="expected places=, a folder or URL"):
         comm.broadcast_variable(1, comm.rank, strategy="shared-file")
-    with pytest.raises(InputError, match="only 'shared-file' goes through places"):
+    with pytest.raises(InputError, match="only 'shared-file' uses places"):
         comm.broadcast_variable(1, comm.rank, strategy="csb", places="/tmp")
 
 

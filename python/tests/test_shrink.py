@@ -76,35 +76,35 @@ def assert_the_others_go_on(workers, victims, during=None, links="auto"):
 
 
 @pytest.mark.parametrize("workers", [3, *exhaustively(2, 4)])
-def test_the_others_go_on_whoever_is_killed(workers):
+def test_the_others_continue_without_any_killed_rank(workers):
     for victim in range(workers):
         assert_the_others_go_on(workers, {victim: "kill"}, links="tcp" if victim % 2 else "shared-memory")
 
 
 @pytest.mark.parametrize("workers", exhaustively(5, 6))
-def test_the_others_of_many_go_on_without_the_first_or_the_last(workers):
+def test_the_others_of_many_continue_without_the_first_or_the_last(workers):
     assert_the_others_go_on(workers, {0: "kill"})
     assert_the_others_go_on(workers, {workers - 1: "kill"}, links="tcp")
 
 
 @pytest.mark.parametrize(("workers", "victim"), [(4, 0), *exhaustively((2, 0), (2, 1), (4, 2))])
-def test_the_others_go_on_without_a_rank_that_stands_still(workers, victim):
+def test_the_others_continue_without_a_rank_that_hangs(workers, victim):
     assert_the_others_go_on(workers, {victim: "stop"})
 
 
 @pytest.mark.parametrize(
     "victims", [{0: "stop", 2: "kill"}, *exhaustively({0: "kill", 1: "kill"}, {1: "kill", 3: "kill"})]
 )
-def test_the_others_go_on_when_two_end_at_once(victims):
+def test_the_others_continue_when_two_end_at_once(victims):
     assert_the_others_go_on(4, victims)
 
 
 @pytest.mark.parametrize("during", [{0: "kill"}, *exhaustively({3: "kill"}, {1: "stop"})])
-def test_the_others_go_on_when_one_more_ends_while_they_shrink(during):
+def test_the_others_continue_when_one_more_ends_while_they_shrink(during):
     assert_the_others_go_on(4, {2: "kill"}, during)
 
 
-def test_a_rank_that_goes_on_too_late_is_told_that_it_was_left_out(tmp_path):
+def test_a_rank_that_continues_too_late_gets_an_error(tmp_path):
     told_of_it = tmp_path / "told"
 
     def program(comm):
@@ -116,9 +116,9 @@ def test_a_rank_that_goes_on_too_late_is_told_that_it_was_left_out(tmp_path):
             comm.barrier()
         except rp.RankFailed as failed:
             if own == 1:
-                with pytest.raises(rp.RankFailed, match="without it") as told:
+                with pytest.raises(rp.RankFailed, match="without it") as described:
                     comm.shrink()
-                assert told.value.rank == own and comm.closed
+                assert described.value.rank == own and comm.closed
                 with pytest.raises(rp.RankFailed, match="without it"):
                     comm.barrier()
                 told_of_it.touch()
@@ -168,7 +168,7 @@ def test_a_rank_that_comes_too_late_to_shrink_is_lost_though_it_lives(tmp_path):
 @pytest.mark.parametrize(
     ("links", "failed"), [("tcp", 0), ("shared-memory", 2), *exhaustively(("shared-memory", 0), ("tcp", 2))]
 )
-def test_the_others_go_on_without_a_rank_whose_program_has_failed(links, failed):
+def test_the_others_continue_without_a_rank_whose_program_has_failed(links, failed):
     def program(comm):
         own = comm.rank
         with contextlib.suppress(rp.RankFailed):
@@ -190,7 +190,7 @@ def test_the_others_go_on_without_a_rank_whose_program_has_failed(links, failed)
         assert sorted(job.lost) == sorted([1, failed])
 
 
-def test_ranks_go_on_after_one_whose_program_fails_of_itself():
+def test_ranks_continue_after_one_whose_program_fails_of_itself():
     def program(comm):
         comm.barrier()
         if comm.rank == 1:
@@ -239,7 +239,7 @@ def test_what_was_made_of_the_old_communicator_says_that_it_has_shrunk():
         assert job.run(program) == [(2, [0, 1], True)] * 2
 
 
-def test_ranks_that_called_different_things_all_go_on():
+def test_ranks_that_called_different_things_all_continue():
     def program(comm):
         with pytest.raises(rp.CollectiveMismatch):
             comm.barrier() if comm.rank == 0 else comm.allreduce(1)
@@ -280,7 +280,7 @@ SCRIPT = """
 
 
 @pytest.mark.parametrize(("how", "victims"), [("kill", [0]), *exhaustively(("kill", [1, 2]), ("stop", [0]))])
-def test_scripts_go_on_without_ranks(tmp_path, how, victims):
+def test_scripts_continue_without_ranks(tmp_path, how, victims):
     path = tmp_path / "script.py"
     text = textwrap.dedent(SCRIPT)
     path.write_text(text.replace("rp.init()", f"rp.init(heartbeat_timeout_s={HEARTBEAT_S})", 1))
@@ -295,7 +295,7 @@ def test_scripts_go_on_without_ranks(tmp_path, how, victims):
         assert all(f"rank {rank} of" in ended.stderr for rank in victims), ended.stderr
 
 
-def test_a_script_that_does_not_go_on_fails_as_ever(tmp_path):
+def test_a_script_that_does_not_continue_fails_as_ever(tmp_path):
     path = tmp_path / "script.py"
     path.write_text(textwrap.dedent(SCRIPT).replace("comm = comm.shrink()", "raise"))
     command = [*COMMAND, "-n", "3", "--on-failure", "shrink", str(path), "kill", "1"]

@@ -1,4 +1,4 @@
-"""Collectives on modelled clusters, from commands and from programs."""
+"""Collectives on modeled clusters, from commands and from programs."""
 
 from __future__ import annotations
 
@@ -147,7 +147,7 @@ def test_an_explanation_of_many_ranks_prices_plans_that_are_too_large():
     assert ring.unplayed_operations > 10**9
     assert ring.seconds == pytest.approx(sum(ring.terms_s))
     assert re.search(r"ring +~\d+ ms", str(found))
-    assert "the time is that of the formula" in str(found)
+    assert "the time comes from the formula" in str(found)
 
 
 def test_an_algorithm_that_fits_stands_in_for_the_usual_one():
@@ -157,7 +157,7 @@ def test_an_algorithm_that_fits_stands_in_for_the_usual_one():
     assert re.search(r"left out +ring: about [\d,]+ operations, expected at most 10,000,000", str(found))
 
 
-def test_what_a_simulation_found_is_told_in_words(capsys):
+def test_the_text_of_a_simulation_names_its_results(capsys):
     assert main(["simulate", "broadcast", "--nodes", "4", "--racks", "2", "--bytes", "1MB"]) == 0
 
     out = capsys.readouterr().out
@@ -175,7 +175,7 @@ def test_behind_a_node_that_dies_ranks_wait_for_ever(capsys):
     assert found["seconds"] is None and found["unfinished"] == [4, 5, 6, 7, 8]
 
 
-def test_slow_nodes_drawn_by_a_seed_slow_everybody(capsys):
+def test_slow_nodes_drawn_by_a_seed_slow_all_ranks(capsys):
     words = ("simulate", "broadcast", "--nodes", "40", "--rate", "1gbit", "--bytes", "1GB", "--algorithm", "chain")
     even, slow, again = (
         printed(capsys, *words, *more)["seconds"] for more in ((), ("--slow", "2:3"), ("--slow", "2:3"))
@@ -184,7 +184,7 @@ def test_slow_nodes_drawn_by_a_seed_slow_everybody(capsys):
 
 
 @pytest.mark.parametrize(
-    ("words", "told"),
+    ("words", "message"),
     [
         (["simulate", "sing", "--nodes", "4"], 'collective="sing": expected one of broadcast'),
         (["simulate", "broadcast"], "expected --nodes or --ranks"),
@@ -207,16 +207,16 @@ def test_slow_nodes_drawn_by_a_seed_slow_everybody(capsys):
         (["explain", "allreduce", "--ranks", "4", "--curves", "p.svg", "--draw", "q.svg"], "--curves: expected no"),
         (["explain", "plans", "--ranks", "5", "--draw", "plans"], "--ranks 5: expected an even number"),
         (["simulate", "broadcast", "--nodes", "4", "--heal", "--loads", "x.svg"], "--loads: expected an algorithm"),
-        (["reproduce", "twister-table-8", "--write", "x.md"], "--write: expected ripieno reproduce all"),
+        (["reproduce", "twister-table-8", "--out", "x.md"], "--out: expected ripieno reproduce all"),
         (["reproduce", "twister-table-9"], "expected one of harp-figure-4"),
     ],
     ids=lambda value: " ".join(value[-2:]) if isinstance(value, list) else None,
 )
-def test_wrong_input_is_told_and_leaves_nothing(words, told, capsys, tmp_path, monkeypatch):
+def test_wrong_input_is_reported_and_leaves_nothing(words, message, capsys, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
 
     assert main(words) == 2
-    assert told in capsys.readouterr().err
+    assert message in capsys.readouterr().err
     assert names(tmp_path) == []
 
 
@@ -280,7 +280,18 @@ def test_a_timeline_has_a_bar_for_each_message_and_pages_fetch_nothing(tmp_path,
 
 def test_blocks_that_come_at_once_are_drawn_below_each_other(tmp_path):
     svg = tmp_path / "time.svg"
-    words = ["simulate", "broadcast", "--nodes", "6", "--bytes", "4MiB", "--algorithm", "csb", "--block", "128KiB"]
+    words = [
+        "simulate",
+        "broadcast",
+        "--nodes",
+        "6",
+        "--bytes",
+        "4MiB",
+        "--algorithm",
+        "csb",
+        "--block-bytes",
+        "128KiB",
+    ]
     assert main([*words, "--timeline", str(svg)]) == 0
     bars = defaultdict(list)
     for each in ElementTree.parse(svg).getroot().iter("{http://www.w3.org/2000/svg}rect"):
@@ -299,8 +310,8 @@ def test_a_timeline_of_many_ranks_shows_some_and_says_so():
     assert "64 ranks shown" in pictures.timeline(found)
 
 
-def test_clusters_that_cannot_be_are_told():
-    for wrong, told in (
+def test_clusters_that_cannot_be_are_reported():
+    for wrong, described in (
         ({"nodes": 0}, "nodes=0"),
         ({"nodes": 4, "racks": [0, 1]}, "racks: 2 numbers for 4 nodes"),
         ({"nodes": 4, "rate_bits_per_s": 0.0}, "rate_bits_per_s=0.0"),
@@ -311,7 +322,7 @@ def test_clusters_that_cannot_be_are_told():
         ({"nodes": 4, "header_bytes": 66}, "header_bytes=66: expected packet_bytes, too"),
         ({"nodes": 4, "slow": (1, 0.5, 0)}, "slow=0.5"),
     ):
-        with pytest.raises(rp.InputError, match=re.escape(told)):
+        with pytest.raises(rp.InputError, match=re.escape(described)):
             Cluster(**wrong)
 
 
@@ -424,12 +435,12 @@ def test_the_page_of_figures_is_what_is_simulated():
     # Reproductions with state machines take seconds each.
     quick = [name for name, make in papers.REPRODUCTIONS.items() if make.__module__ != spark_broadcasts.__name__]
     stale = [name for name in quick if reproduced(name).as_markdown() not in committed + "\n"]
-    assert stale == [], "run ripieno reproduce all --write docs/papers.md --overwrite"
+    assert stale == [], "run ripieno reproduce all --out docs/papers.md --overwrite"
 
 
 def test_kylix_figures_come_near_what_the_text_prints():
-    told = {"kylix-figure-2": 0.2, "kylix-figure-8": 0.3, "kylix-table-1": 0.31}
-    for name, limit in told.items():
+    described = {"kylix-figure-2": 0.2, "kylix-figure-8": 0.3, "kylix-table-1": 0.31}
+    for name, limit in described.items():
         deviations = [row.deviation for row in reproduced(name).rows if row.deviation is not None]
         assert len(deviations) >= 2 and all(abs(deviation) < limit for deviation in deviations)
     volumes = [row.simulated for row in reproduced("kylix-figure-5").rows]
@@ -453,7 +464,7 @@ def test_a_crossing_is_where_the_formulae_cross(tmp_path, capsys):
     cluster = Cluster(nodes=8, rate_bits_per_s=8e9, alpha_s=1e-5, gamma_s_per_byte=0.0, segment_bytes=None)
     found = price_curves("allgather", cluster, most_bytes=1 << 20)
 
-    # Recursive doubling sends 3 messages, neighbour exchanges on the ring 7 with the same bytes: never faster.
+    # Recursive doubling sends 3 messages, neighbor exchanges on the ring 7 with the same bytes: never faster.
     assert found.fastest(0) == "recursive-doubling" and found.crossings == []
     found = price_curves("allreduce", cluster, most_bytes=1 << 24)
     first = found.crossings[0]
@@ -488,11 +499,11 @@ def test_loads_are_what_messages_bring_to_each_wire(tmp_path):
     words = ["simulate", "broadcast", "--nodes", "4", "--racks", "2", "--rate", "1gbit", "--uplink", "1gbit"]
     assert main([*words, "--bytes", "1MB", "--algorithm", "flat", "--loads", str(target)]) == 0
 
-    told = [each.text for each in ElementTree.parse(target).iter("{http://www.w3.org/2000/svg}title")]
+    described = [each.text for each in ElementTree.parse(target).iter("{http://www.w3.org/2000/svg}title")]
     # The root sends three times, twice through its rack's uplink.
-    assert any(each.startswith("rank 0 out: 3 MB, 99%") for each in told)
-    assert any(each.startswith("rack 0 out: 2 MB") for each in told)
-    assert any(each.startswith("rack 1 in: 2 MB") for each in told)
+    assert any(each.startswith("rank 0 out: 3 MB, 99%") for each in described)
+    assert any(each.startswith("rack 0 out: 2 MB") for each in described)
+    assert any(each.startswith("rack 1 in: 2 MB") for each in described)
 
 
 @pytest.mark.exhaustive
@@ -502,7 +513,7 @@ def test_the_commands_of_the_page_run(tmp_path, monkeypatch, capsys):
     commands = re.findall(r"^    (ripieno .*)$", PAGE.read_text(), re.M)
     assert len(commands) >= 6
     # The page measures them under a launcher.
-    assert main(["tune", "--budget", "0.01", "--write", "costs.json"]) == 0
+    assert main(["tune", "--budget", "0.01", "--out", "costs.json"]) == 0
     for command in commands:
         words = command.split()[1:]
         assert main(words) == 0, (command, capsys.readouterr().err)

@@ -127,13 +127,13 @@ def test_the_reference_has_every_name_for_spark_once():
 
 def test_the_page_of_commands_has_what_help_prints():
     tool = _pages_tool()
-    told = dict(tool.helps(cli, "ripieno"))
+    described = dict(tool.helps(cli, "ripieno"))
 
-    assert {f"ripieno {name}" for name in COMMANDS} < set(told)
-    assert "ripieno lab up" in told
-    assert told["ripieno run"].startswith("Usage: ripieno run ")
-    assert re.search(r"-h, --help +Show this message and exit", told["ripieno lab up"])
-    assert all(f"## {name}\n\n```text\n{text}\n```" in tool.commands_page() for name, text in told.items())
+    assert {f"ripieno {name}" for name in COMMANDS} < set(described)
+    assert "ripieno lab up" in described
+    assert described["ripieno run"].startswith("Usage: ripieno run ")
+    assert re.search(r"-h, --help +Show this message and exit", described["ripieno lab up"])
+    assert all(f"## {name}\n\n```text\n{text}\n```" in tool.commands_page() for name, text in described.items())
 
 
 def test_links_of_pages_from_elsewhere_are_those_of_the_site():

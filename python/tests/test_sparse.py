@@ -216,7 +216,7 @@ def wrong_arguments(comm):
     comm.barrier()
 
 
-def test_wrong_arguments_are_told_and_nothing_is_sent(world):
+def test_wrong_arguments_are_reported_and_nothing_is_sent(world):
     world(2).run(wrong_arguments)
 
 
@@ -265,13 +265,13 @@ def other_widths(comm):
     configured.reduce(np.ones((2, 1 + comm.rank)))
 
 
-def test_ranks_that_reduce_other_rows_are_told_who_did_what():
+def test_ranks_that_reduce_other_rows_are_listed_with_their_calls():
     with rp.launch(workers=2) as job, pytest.raises(rp.CollectiveMismatch) as caught:
         job.run(other_widths)
     for rank, width in enumerate([1, 2]):
         rows = rf"rows of float64 × {width}, sum, rows of shape \({width},\)"
-        told = rf"rank {rank} called sparse-reduce\({rows}, configuration 1\)"
-        assert caught.match(told)
+        text = rf"rank {rank} called sparse-reduce\({rows}, configuration 1\)"
+        assert caught.match(text)
 
 
 def looked_at(comm):

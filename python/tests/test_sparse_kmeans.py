@@ -83,7 +83,7 @@ def test_other_forms_of_a_matrix_are_the_same_rows(matrix):
     np.testing.assert_array_equal(fitted(csc_matrix(matrix)).labels_, expected)
 
 
-def test_a_sparse_fit_goes_on_from_its_checkpoint(matrix, tmp_path, monkeypatch):
+def test_a_sparse_fit_resumes_from_its_checkpoint(matrix, tmp_path, monkeypatch):
     monkeypatch.setattr(divided, "BLOCK_BYTES", 4000)
     for number, centroids in enumerate(("whole", "divided")):
         parameters = {"init": matrix.toarray()[-K:], "tol": 0, "centroids": centroids}
@@ -105,7 +105,7 @@ def test_batches_are_taken_from_sparse_rows(matrix):
     np.testing.assert_allclose(more[0].cluster_centers_, more[1].cluster_centers_, rtol=1e-12)
 
 
-def test_what_is_no_number_is_told_by_its_place(matrix):
+def test_what_is_no_number_is_reported_by_its_place(matrix):
     for value, name in ((np.nan, "NaN"), (np.inf, "infinity")):
         bad = matrix.tolil()
         bad[17, 30] = value
@@ -156,11 +156,11 @@ def test_an_estimator_takes_sparse_files_and_counts_columns_of_text_as_in_its_fi
     np.testing.assert_array_equal(model.predict(rest), model.predict(padded))
     with pytest.raises(InputError, match=f"beyond.svm has index {matrix.shape[1] + 1}: expected {1 - zero_based} to"):
         model.predict(beyond)
-    with pytest.raises(InputError, match="indices may count from 0 or from 1"):
+    with pytest.raises(InputError, match="indices may start at 0 or at 1"):
         of_matrix.predict(str(whole))
 
 
-def test_batches_are_learnt_of_sparse_files(tmp_path, matrix):
+def test_batches_are_learned_of_sparse_files(tmp_path, matrix):
     save_npz(tmp_path / "rows.npz", matrix)
     start = matrix.toarray()[-K:]
     models = [rp.MiniBatchKMeans(K, init=start, random_state=SEED) for _ in range(2)]

@@ -1,4 +1,4 @@
-"""The comparison of strategies of broadcast variables on modelled clusters."""
+"""The comparison of strategies of broadcast variables on modeled clusters."""
 
 from __future__ import annotations
 
@@ -36,6 +36,6 @@ def test_the_command_says_why_auto_is_which():
 
 
 @pytest.mark.parametrize(("nodes", "nbytes"), [(2, 1000), (3, 0)])
-def test_too_few_ranks_or_bytes_are_told(nodes, nbytes):
+def test_too_few_ranks_or_bytes_are_reported(nodes, nbytes):
     with pytest.raises(InputError, match="strategies: expected a byte or more, and three ranks"):
         simulation.explain_strategies(simulation.Cluster(nodes=nodes), nbytes=nbytes)

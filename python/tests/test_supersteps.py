@@ -257,7 +257,7 @@ def wrong_steps(comm):
             graph.superstep(fn, aggregators={"a": "sum"})
     with pytest.raises(rp.InputError, match="messages: 300, expected uint8"):
         graph.superstep(lambda block: block.send_along_edges(300), message=np.uint8)
-    with pytest.raises(rp.InputError, match="along gives rows of type float64 and shape"):
+    with pytest.raises(rp.InputError, match="along returned rows of type float64 and shape"):
         graph.superstep(lambda block: block.send_along_edges(1), message=np.int64, along=lambda x, w: x + 0.5)
     comm.barrier()
 

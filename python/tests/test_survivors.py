@@ -161,21 +161,21 @@ def strike_after(comm, count, victim, mark):
 
 def fit_and_strike(comm, name, victim, mark, struck=None, **options):
     """Run a fit and kill a rank during it. Return its result, and the events that rank 0 received."""
-    fit, heard = FITS[name], []
+    fit, replies = FITS[name], []
     strike_after(comm, struck or fit.struck, victim, mark)
     if fit.tells is not None:
-        options["on_iteration"] = lambda event: heard.append(event.get(fit.tells))
+        options["on_iteration"] = lambda event: replies.append(event.get(fit.tells))
     model = fitted(name, comm, **options)
-    return getattr(model, fit.result), heard, model.resumed_from_, mark.exists()
+    return getattr(model, fit.result), replies, model.resumed_from_, mark.exists()
 
 
 @pytest.mark.parametrize(("name", "policy", "victim"), CASES)
-def test_a_fit_goes_on_when_a_worker_dies(tmp_path, undisturbed, surviving, name, policy, victim):
+def test_a_fit_continues_when_a_worker_dies(tmp_path, undisturbed, surviving, name, policy, victim):
     job, fit = surviving[policy], FITS[name]
     if job.workers < 3:
         job.resize(3)
     with pytest.warns(RuntimeWarning, match=rf"rank {victim} on .*begins again"):
-        found, heard, resumed_from, struck = job.run(fit_and_strike, name, victim, tmp_path / "mark")[0]
+        found, received, resumed_from, struck = job.run(fit_and_strike, name, victim, tmp_path / "mark")[0]
     assert job.workers == (2 if policy == "shrink" else 3) and struck
     expected = getattr(undisturbed(name), fit.result)
     if fit.exact or policy == "respawn":
@@ -187,11 +187,11 @@ def test_a_fit_goes_on_when_a_worker_dies(tmp_path, undisturbed, surviving, name
     assert resumed_from >= max(fit.struck - 1, 1)
     if fit.tells is not None:
         # Only the current iteration is repeated.
-        assert next(each for each in heard if each is not None) == resumed_from + 1
+        assert next(each for each in received if each is not None) == resumed_from + 1
 
 
 @pytest.mark.parametrize(("name", "struck"), [("kmeans", 2), ("pagerank", 2), ("logistic", 1)])
-def test_memory_has_the_state_after_each_second_iteration_if_told_so(tmp_path, undisturbed, surviving, name, struck):
+def test_memory_has_the_state_after_each_second_iteration_with_every_2(tmp_path, undisturbed, surviving, name, struck):
     job = surviving["respawn"]
     with pytest.warns(RuntimeWarning, match=r"rank 1 on .*begins again"):
         found, _, resumed_from, has_struck = job.run(fit_and_strike, name, 1, tmp_path / "mark", struck, every=2)[0]
@@ -199,7 +199,7 @@ def test_memory_has_the_state_after_each_second_iteration_if_told_so(tmp_path, u
     assert np.array_equal(found, getattr(undisturbed(name), FITS[name].result))
 
 
-def test_each_fit_of_a_program_goes_on_from_its_own_state(tmp_path):
+def test_each_fit_of_a_program_resumes_from_its_own_state(tmp_path):
     def two_fits(comm):
         rows = np.random.default_rng(0).normal(size=(2, 300, 4))
         models = []
@@ -222,7 +222,7 @@ def with_a_strike(mark, program, comm, *arguments):
     return program(comm, *arguments)
 
 
-def test_a_fit_with_workers_of_its_own_goes_on_too(tmp_path):
+def test_a_fit_with_workers_of_its_own_continues_too(tmp_path):
     class Struck(rp.KMeans):
         def _run_fit(self, program, *arguments, **options):
             return super()._run_fit(functools.partial(with_a_strike, tmp_path / "mark", program), *arguments, **options)
@@ -238,7 +238,7 @@ def test_a_fit_with_workers_of_its_own_goes_on_too(tmp_path):
 
 
 @pytest.mark.parametrize("workers", [3, *exhaustively(1, 2)])
-def test_kmeans_goes_on_from_its_folder_to_the_same_bits(tmp_path, workers, undisturbed):
+def test_kmeans_resumes_from_its_folder_to_the_same_bits(tmp_path, workers, undisturbed):
     class Stop(Exception):
         pass
 
@@ -256,7 +256,7 @@ def test_kmeans_goes_on_from_its_folder_to_the_same_bits(tmp_path, workers, undi
     assert len(model.report_.iterations) == model.n_iter_ - model.resumed_from_
 
 
-def test_several_runs_go_on_within_the_run_that_was_left(tmp_path):
+def test_several_runs_continue_within_the_run_that_was_left(tmp_path):
     class Stop(Exception):
         pass
 
@@ -275,16 +275,16 @@ def test_several_runs_go_on_within_the_run_that_was_left(tmp_path):
 
 def test_kmeans_refuses_a_checkpoint_of_another_fit(tmp_path):
     fitted("kmeans", checkpoint=tmp_path)
-    with pytest.raises(rp.CheckpointError, match="n_clusters was 30 there and is 8 here"):
+    with pytest.raises(rp.CheckpointError, match="n_clusters was 30 in the checkpoint and is 8 now"):
         rp.KMeans(8, checkpoint=tmp_path, random_state=1, tol=0.0).fit(DIGITS)
     with pytest.raises(rp.CheckpointError, match="its rows had the inertia"):
         rp.KMeans(30, checkpoint=tmp_path, random_state=1, tol=0.0).fit(DIGITS[::-1] * 2)
-    with pytest.raises(rp.CheckpointError, match=r"max_iter=1 ends before: .* allow more"):
+    with pytest.raises(rp.CheckpointError, match=r"max_iter=1 is lower: .* raise it"):
         rp.KMeans(30, checkpoint=tmp_path, random_state=1, tol=0.0, max_iter=1).fit(DIGITS)
 
 
 def test_on_failure_is_the_jobs_where_there_is_one():
-    with rp.launch(workers=1) as job, pytest.raises(rp.InputError, match="has been told what to do: leave it out"):
+    with rp.launch(workers=1) as job, pytest.raises(rp.InputError, match="has its own setting: leave it out"):
         rp.KMeans(2, engine=job, on_failure="shrink").fit(DIGITS)
     with pytest.raises(rp.InputError, match="on_failure='stop': expected one of raise, shrink, respawn"):
         rp.KMeans(2, on_failure="stop").fit(DIGITS)

@@ -273,7 +273,7 @@ def test_grep_prints_as_grep_does(tmp_path, capfdbinary):
         (["wordcount", "TEXT", "--memory-limit", "1000"], "memory_limit=1000: expected 262,144 bytes or more"),
     ],
 )
-def test_what_is_wrong_is_told_and_nothing_is_left(tmp_path, capsys, command, says):
+def test_what_is_wrong_is_reported_and_nothing_is_left(tmp_path, capsys, command, says):
     (tmp_path / "text.txt").write_text("a b\n")
     os.mkfifo(tmp_path / "pipe")
     (tmp_path / "damaged.gz").write_bytes(gzip.compress(b"a b\n" * 100)[:-20])

@@ -34,8 +34,8 @@ needs_lab = pytest.mark.skipif(cannot_emulate is not None, reason=cannot_emulate
 
 
 def total(comm, values):
-    told = comm.broadcast(values if comm.rank == 0 else None)
-    return float(comm.allreduce(told + comm.rank).sum()), comm.allgather(comm.rank)
+    described = comm.broadcast(values if comm.rank == 0 else None)
+    return float(comm.allreduce(described + comm.rank).sum()), comm.allgather(comm.rank)
 
 
 def test_workers_of_this_machine_talk_encrypted_over_tcp():
@@ -94,11 +94,11 @@ def test_what_was_sent_before_a_tunnel_is_closed_arrives(listening):
     closing.start()
 
     assert select.select([listening], [], [], PATIENCE_S)[0]
-    [(joined, heard)] = listening.joined()
-    kind, value = heard.receive(PATIENCE_S)
+    [(joined, received)] = listening.joined()
+    kind, value = received.receive(PATIENCE_S)
     with pytest.raises(HungUp):
-        heard.receive(PATIENCE_S)
-    heard.close()
+        received.receive(PATIENCE_S)
+    received.close()
     closing.join()
     assert (joined, kind) == (join, "words")
     assert np.array_equal(value, words)
@@ -123,8 +123,8 @@ def ranks_of(tmp_path, source: str, *, tls: tuple[str, str], **variables: str) -
         subprocess.Popen(command, env={**common, **where, "RANK": str(rank), TLS_VARIABLE: tls[rank]}, **pipes)
         for rank in range(2)
     ]
-    said = [rank.communicate(timeout=250) for rank in ranks]
-    return [(rank.returncode, *words) for rank, words in zip(ranks, said, strict=True)]
+    text = [rank.communicate(timeout=250) for rank in ranks]
+    return [(rank.returncode, *words) for rank, words in zip(ranks, text, strict=True)]
 
 
 SUM = """
@@ -148,9 +148,9 @@ def test_ranks_of_a_launcher_meet_if_all_encrypt_or_none(tmp_path, store, tls):
     if tls == ("1", "1"):
         assert [(code, out) for code, out, _ in done] == [(0, "2\n")] * 2, done
     else:
-        for code, _, told in done:
+        for code, _, described in done:
             assert code == 1
-            assert "RendezvousError" in told and "encrypt" in told and "(tls" in told, told
+            assert "RendezvousError" in described and "encrypt" in described and "(tls" in described, described
 
 
 def test_a_wrong_word_for_it_is_named(monkeypatch):
@@ -204,7 +204,7 @@ def test_a_capture_of_encrypted_ranks_shows_no_plain_text(option, capfd):
             main(["lab", "run", *words])
 
     assert end.value.code == 1, capfd.readouterr().err
-    heard = b"".join(packets)
-    assert len(heard) > 1000 * len(MARK), "the broadcast came by this host's cable"
-    shown = [text for text in PLAIN if text in heard]
+    received = b"".join(packets)
+    assert len(received) > 1000 * len(MARK), "the broadcast came by this host's cable"
+    shown = [text for text in PLAIN if text in received]
     assert shown == (list(PLAIN) if option == ["--no-tls"] else [])

@@ -145,7 +145,7 @@ def test_a_picture_has_every_rack_and_host_once(tmp_path):
 @pytest.mark.skipif(cannot_emulate is not None, reason=cannot_emulate or "")
 def test_emulated_hosts_are_measured_and_written_for_run(tmp_path):
     target = tmp_path / "racks.toml"
-    words = [sys.executable, "-m", "ripieno", "topology", "--measure", "--round", "0.02", "--write", str(target)]
+    words = [sys.executable, "-m", "ripieno", "topology", "--measure", "--round", "0.02", "--out", str(target)]
     with Lab(racks=1, hosts=3, rate="100mbit") as lab:
         assert lab.run(words, timeout_s=60) == 0
         names = [host.name for host in lab.hosts]
@@ -166,8 +166,8 @@ def test_rounds_that_take_no_time_are_refused(world):
 def test_the_command_shows_this_host_and_writes_a_file_that_run_reads(tmp_path):
     target = tmp_path / "racks.toml"
 
-    shown = CliRunner().invoke(topology_command, ["--write", str(target)], catch_exceptions=False)
+    shown = CliRunner().invoke(topology_command, ["--out", str(target)], catch_exceptions=False)
 
     assert shown.exit_code == 0 and shown.output.startswith("1 host in 1 rack\n└─ rack0\n   └─ ")
     assert list(tomllib.loads(target.read_text())["racks"]) == ["rack0"]
-    assert CliRunner().invoke(topology_command, ["--write", str(target)]).exit_code != 0
+    assert CliRunner().invoke(topology_command, ["--out", str(target)]).exit_code != 0

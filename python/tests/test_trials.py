@@ -84,7 +84,7 @@ def test_what_ranks_prefer_runs_until_a_call_or_the_environment_names_another(th
     def program(comm):
         native = comm._native
         _native.prefer(native, "allreduce", [(64, "one-round"), (2**62, "ring")])
-        told = [_native.choice(native, "allreduce", size) for size in (8, 64, 65)]
+        described = [_native.choice(native, "allreduce", size) for size in (8, 64, 65)]
         comm.allreduce(np.ones(4))
         comm.allreduce(np.ones(100))
         comm.allreduce(np.ones(4), algorithm="tree")
@@ -92,7 +92,7 @@ def test_what_ranks_prefer_runs_until_a_call_or_the_environment_names_another(th
         with pytest.raises(rp.InputError, match="algorithm=bruck: expected one of direct, pairwise"):
             _native.prefer(native, "alltoall", [(8, "bruck")])
         _native.prefer(native, "allreduce", [])
-        return told, ran, _native.choice(native, "allreduce", 8)
+        return described, ran, _native.choice(native, "allreduce", 8)
 
     found = threads(2, program)
 
@@ -117,7 +117,7 @@ def test_time_to_try_is_positive(threads):
 
 
 def test_the_command_tries_and_keeps(cache, capsys):
-    assert main(["tune", "--ranks", "2", "--budget", "0.05", "--trials", "0.2", "--json"]) == 0
+    assert main(["tune", "--workers", "2", "--budget", "0.05", "--trials", "0.2", "--json"]) == 0
 
     found = json.loads(capsys.readouterr().out)["algorithms"]
     assert found["nodes"] == [0, 0] and found["trials"]

@@ -82,8 +82,8 @@ def test_the_token_of_a_launched_job_shows_nowhere(engine, tmp_path, monkeypatch
         job.run(lambda comm: comm.allreduce(object(), op="nothing"))
     seen += repr(refused.value).encode()
     seen += b"".join(path.read_bytes() for path in tmp_path.rglob("*") if path.is_file())
-    told = capfd.readouterr()
-    assert not shown(seen + told.out.encode() + told.err.encode())
+    output = capfd.readouterr()
+    assert not shown(seen + output.out.encode() + output.err.encode())
 
 
 SCRIPT = """

@@ -76,7 +76,7 @@ def test_costs_come_back_as_they_were_kept_for_the_same_hosts_only(cache):
     assert link_costs.kept(["h3", "h2", "h1", "h0", "h0"]) == costs
     assert link_costs.kept(["h0", "h1", "h2"]) is None
     path.write_text('{"hosts": 3}')
-    with pytest.raises(rp.InputError, match="expected what ripieno tune writes"):
+    with pytest.raises(rp.InputError, match="expected a file of ripieno tune"):
         link_costs.kept(costs.hosts)
 
 
@@ -110,10 +110,10 @@ def tune_and_explain(comm, cache):
 
 def test_every_rank_has_the_same_costs_and_explains_with_them(cache):
     with rp.launch(workers=3, threads=1) as job:
-        told = job.run(tune_and_explain, str(cache))
-    (before, found, after, of_part), *others = told
+        text = job.run(tune_and_explain, str(cache))
+    (before, found, after, of_part), *others = text
 
-    assert all(other[1:] == told[0][1:] for other in others)
+    assert all(other[1:] == text[0][1:] for other in others)
     assert "measured or usual" in before
     assert after == of_part == found.source
     assert found.memory is not None and found.cable is None and found.uplink is None
@@ -138,14 +138,14 @@ def test_time_to_measure_is_positive(threads):
 
 def test_the_command_writes_a_file_that_others_count_with(tmp_path):
     target = tmp_path / "costs.json"
-    told = CliRunner().invoke(tune_command, ["--ranks", "2", "--budget", "0.05", "--write", str(target)])
+    output = CliRunner().invoke(tune_command, ["--workers", "2", "--budget", "0.05", "--out", str(target)])
 
-    assert told.exit_code == 0, told.output
-    assert "memory of a node" in told.output
+    assert output.exit_code == 0, output.output
+    assert "memory of a node" in output.output
     assert link_costs.read(target).memory is not None
 
 
-def test_a_file_of_costs_stands_for_defaults_and_not_for_what_is_told(tmp_path, capsys):
+def test_a_file_of_costs_replaces_defaults_but_not_options(tmp_path, capsys):
     target = tmp_path / "costs.json"
     costs = costs_of_two_racks()
     link_costs.write(costs, target)
@@ -173,7 +173,7 @@ def test_a_file_of_costs_stands_for_defaults_and_not_for_what_is_told(tmp_path, 
 @pytest.mark.skipif(cannot_emulate is not None, reason=cannot_emulate or "")
 def test_links_of_emulated_racks_are_measured_each_by_its_kind(tmp_path):
     target = tmp_path / "costs.json"
-    words = [sys.executable, "-m", "ripieno", "tune", "--budget", "0.6", "--write", str(target)]
+    words = [sys.executable, "-m", "ripieno", "tune", "--budget", "0.6", "--out", str(target)]
 
     with Lab(racks=2, hosts=2, rate="100mbit", uplink="50mbit") as lab:
         assert lab.run(words, timeout_s=60) == 0

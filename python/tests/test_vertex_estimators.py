@@ -176,7 +176,7 @@ def test_the_estimate_is_the_same_bits_on_any_workers(world):
         assert model.effective_diameter_ == models[0].effective_diameter_
 
 
-def test_a_path_longer_than_the_steps_is_told():
+def test_a_path_longer_than_the_steps_is_reported():
     with pytest.warns(ConvergenceWarning, match="longer than max_iter=5"):
         model = rp.EffectiveDiameter(max_iter=5, random_state=0).fit(GRAPHS["path"])
     assert model.n_iter_ == 5
@@ -218,7 +218,7 @@ def test_eigenvalues_are_those_of_the_laplacian_however_often_they_repeat(name, 
     np.testing.assert_allclose(vectors.T @ vectors, np.eye(6), atol=1e-8)
 
 
-def test_an_embedding_that_is_not_finished_is_told():
+def test_an_embedding_that_is_not_finished_is_reported():
     with pytest.warns(ConvergenceWarning, match="after max_iter=2 products"):
         model = rp.SpectralEmbedding(1, max_iter=2, random_state=0).fit(nx.path_graph(500))
     assert model.n_iter_ == 2 and model.residual_ > 1e-6
@@ -232,7 +232,7 @@ def test_an_embedding_that_is_not_finished_is_told():
         (lambda: rp.BFS("a").fit(np.array([[0, 1]])), "source='a': expected the id of a vertex"),
         (lambda: rp.ConnectedComponents(workers=0).fit(nx.path_graph(3)), "workers=0"),
         (lambda: rp.EffectiveDiameter(n_strings=3).fit(nx.path_graph(3)), "n_strings=3: expected an even number"),
-        (lambda: rp.EffectiveDiameter(share=0).fit(nx.path_graph(3)), "share=0: expected a number above 0"),
+        (lambda: rp.EffectiveDiameter(share=0).fit(nx.path_graph(3)), "share=0: expected a number > 0"),
         (lambda: rp.SpectralEmbedding(3).fit(nx.path_graph(3)), "4 eigenvectors of 3 vertices"),
         (
             lambda: rp.SpectralEmbedding(1).fit((np.array([0, 1]), np.array([1, 2]), np.array([1.0, -1.0]))),
@@ -240,7 +240,7 @@ def test_an_embedding_that_is_not_finished_is_told():
         ),
     ],
 )
-def test_what_cannot_be_is_told_by_name_and_value(fit, message):
+def test_what_cannot_be_is_reported_by_name_and_value(fit, message):
     with pytest.raises(rp.InputError, match=message):
         fit()
 

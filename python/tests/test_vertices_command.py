@@ -32,7 +32,7 @@ def test_components_go_into_a_table(edges, tmp_path, capsys):
 def test_distances_go_into_lines_along_edges_or_both_ways(edges, tmp_path, capsys):
     directed, undirected = tmp_path / "directed.csv", tmp_path / "undirected.csv"
     assert main(["bfs", str(edges), "--source", "5", "--out", str(directed)]) == 0
-    assert main(["bfs", str(edges), "--source", "5", "--undirected", "-w", "2", "-o", str(undirected)]) == 0
+    assert main(["bfs", str(edges), "--source", "5", "--undirected", "-n", "2", "-o", str(undirected)]) == 0
 
     assert capsys.readouterr().out.splitlines() == [
         "3 of 6 vertices are reached, in 2 steps at most",
@@ -47,7 +47,9 @@ def test_distances_go_into_lines_along_edges_or_both_ways(edges, tmp_path, capsy
 
 def test_the_diameter_is_printed_and_its_pairs_are_written(edges, tmp_path, capsys):
     out = tmp_path / "pairs.npz"
-    assert main(["diameter", str(edges), "--undirected", "--strings", "512", "--share", "0.8", "--out", str(out)]) == 0
+    assert (
+        main(["diameter", str(edges), "--undirected", "--n-strings", "512", "--share", "0.8", "--out", str(out)]) == 0
+    )
 
     assert capsys.readouterr().out.startswith("effective diameter ")
     with np.load(out) as columns:
@@ -59,15 +61,15 @@ def test_the_diameter_is_printed_and_its_pairs_are_written(edges, tmp_path, caps
 @pytest.mark.parametrize(
     "words", [["components"], ["bfs", "--source", "5"], ["diameter"], ["pagerank", "--top", "0"]], ids=" ".join
 )
-def test_a_fit_goes_on_from_what_a_folder_has(edges, tmp_path, capsys, words):
+def test_a_fit_resumes_from_what_a_folder_has(edges, tmp_path, capsys, words):
     edges.write_text("3 5\n5 8\n8 13\n20 21\n21 20\n")
     command = [*words, str(edges), "--checkpoint", str(tmp_path / "kept"), "--overwrite", "--out"]
-    told = []
+    events = []
     for turn, workers in enumerate("112"):
-        assert main([*command, str(tmp_path / f"{turn}.csv"), "-w", workers]) == 0
-        told.append("it went on after step" in capsys.readouterr().err)
+        assert main([*command, str(tmp_path / f"{turn}.csv"), "-n", workers]) == 0
+        events.append("it resumed after step" in capsys.readouterr().err)
 
-    assert told == [False, True, True]
+    assert events == [False, True, True]
     first, *others = (pyarrow.csv.read_csv(tmp_path / f"{turn}.csv").to_pydict() for turn in range(3))
     for other in others:
         assert other.keys() == first.keys()
@@ -80,15 +82,15 @@ def test_a_fit_goes_on_from_what_a_folder_has(edges, tmp_path, capsys, words):
     [
         (["components", "EDGES", "--out", "x.json"], "unknown kind of file"),
         (["bfs", "EDGES", "--source", "4"], "source=4: the graph has no such vertex"),
-        (["diameter", "EDGES", "--strings", "5"], "--strings 5: expected an even number"),
+        (["diameter", "EDGES", "--n-strings", "5"], "n_strings=5: expected an even number"),
         (["components", "nowhere.txt"], "nowhere.txt"),
     ],
 )
-def test_what_is_wrong_is_told_in_a_sentence(edges, capsys, words, says):
+def test_what_is_wrong_is_reported_in_a_sentence(edges, capsys, words, says):
     assert main([str(edges) if word == "EDGES" else word for word in words]) == 2
 
-    told = capsys.readouterr().err
-    assert told.startswith("ripieno: ") and says in told
+    output = capsys.readouterr().err
+    assert output.startswith("ripieno: ") and says in output
 
 
 def test_ranks_of_a_launcher_do_the_work_together(edges, tmp_path, capfd):

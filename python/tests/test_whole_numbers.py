@@ -62,7 +62,7 @@ def beyond(comm):
     return comm.allreduce(2**63 - 1, "max"), comm.allreduce(-(2**63), "min")
 
 
-def test_numbers_that_an_operation_has_no_room_for_are_told_before_anything_is_sent(world):
+def test_numbers_that_an_operation_has_no_room_for_are_reported_before_anything_is_sent(world):
     assert world(2).run(beyond) == [(2**63 - 1, -(2**63))] * 2
 
 

@@ -16,24 +16,24 @@ const MOST_MORE: u32 = 21;
 /// Counter of a thread's consecutive waits that indicate a shared core.
 #[derive(Clone, Copy, Debug)]
 pub struct CoLocationDetector {
-    in_a_row: u32,
+    consecutive: u32,
     most: u32,
 }
 
 impl CoLocationDetector {
     /// Create the detector of thread `number` among the threads that wait for each other.
     pub const fn of(number: usize) -> CoLocationDetector {
-        CoLocationDetector { in_a_row: 0, most: TIMES + (number % 4) as u32 * MOST_MORE / 3 }
+        CoLocationDetector { consecutive: 0, most: TIMES + (number % 4) as u32 * MOST_MORE / 3 }
     }
 
     /// Record a wait of the calling thread.
     ///
     /// The argument is whether the awaited event occurred with the first yield of the core. After a sequence of such
     /// waits the thread moves to another allowed core. Its CPU affinity is the same afterwards as before.
-    pub fn note(&mut self, came_with_the_first_offer: bool) {
-        self.in_a_row = if came_with_the_first_offer { self.in_a_row + 1 } else { 0 };
-        if self.in_a_row >= self.most {
-            self.in_a_row = 0;
+    pub fn note(&mut self, arrived_on_first_poll: bool) {
+        self.consecutive = if arrived_on_first_poll { self.consecutive + 1 } else { 0 };
+        if self.consecutive >= self.most {
+            self.consecutive = 0;
             go_elsewhere();
         }
     }
@@ -54,26 +54,26 @@ mod tests {
     use super::*;
 
     fn times_in_a_row(number: usize) -> usize {
-        let mut company = CoLocationDetector::of(number);
-        let is_over = |company: &mut CoLocationDetector| {
-            company.note(true);
-            company.in_a_row == 0
+        let mut detector = CoLocationDetector::of(number);
+        let is_over = |detector: &mut CoLocationDetector| {
+            detector.note(true);
+            detector.consecutive == 0
         };
-        (1..).find(|_| is_over(&mut company)).unwrap()
+        (1..).find(|_| is_over(&mut detector)).unwrap()
     }
 
     #[test]
-    fn a_thread_goes_after_a_row_of_signs_and_neighbours_do_not_go_at_once() {
+    fn a_thread_goes_after_a_row_of_signs_and_neighbors_do_not_go_at_once() {
         assert_eq!([0, 1, 2, 3, 4].map(times_in_a_row), [24, 31, 38, 45, 24]);
     }
 
     #[test]
     fn a_wait_of_another_kind_ends_the_row() {
-        let mut company = CoLocationDetector::of(0);
-        (1..TIMES).for_each(|_| company.note(true));
-        assert_eq!(company.in_a_row, TIMES - 1);
-        company.note(false);
-        assert_eq!(company.in_a_row, 0);
+        let mut detector = CoLocationDetector::of(0);
+        (1..TIMES).for_each(|_| detector.note(true));
+        assert_eq!(detector.consecutive, TIMES - 1);
+        detector.note(false);
+        assert_eq!(detector.consecutive, 0);
     }
 
     #[test]

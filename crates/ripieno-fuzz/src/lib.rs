@@ -68,7 +68,7 @@ impl Fuzz {
     pub fn run<Outcome: Hash>(self, mut reader: impl FnMut(&[u8]) -> Outcome) {
         let mut pool = self.corpus();
         pool.extend(self.valid.iter().cloned());
-        assert!(!self.valid.is_empty(), "{}: what is damaged is valid at first", self.name);
+        assert!(!self.valid.is_empty(), "{}: undamaged input is valid", self.name);
         let longest = pool.iter().map(Vec::len).max().unwrap_or(0) + GROWTH_BYTES;
         let (mut outcomes, mut most_bytes) = (BTreeSet::new(), 0);
         let watch = ReaderWatch::begin(self.corpus.join(STUCK));
@@ -106,16 +106,16 @@ impl Fuzz {
         let outcome = catch_unwind(AssertUnwindSafe(|| reader(input)));
         let taken = counting::most_bytes();
         *most_bytes = taken.max(*most_bytes);
-        let told = |what: &str| {
+        let reported = |what: &str| {
             let file = self.write("found", input);
             format!("{}, input {number}, {what}; it is in {file}", self.name)
         };
         let outcome = outcome.unwrap_or_else(|panic| {
-            eprintln!("{}", told("made its reader panic"));
+            eprintln!("{}", reported("made its reader panic"));
             resume_unwind(panic)
         });
         let allowed = (self.allowed_bytes)(input.len());
-        assert!(taken <= allowed, "{}", told(&format!("took {taken} bytes of memory where {allowed} are allowed")));
+        assert!(taken <= allowed, "{}", reported(&format!("took {taken} bytes of memory where {allowed} are allowed")));
         let mut hasher = DefaultHasher::new();
         outcome.hash(&mut hasher);
         hasher.finish()

@@ -27,7 +27,7 @@ impl ReaderWatch {
                 if *number == seen {
                     let _ = file.parent().map(std::fs::create_dir_all);
                     let written = std::fs::write(&file, input);
-                    eprintln!("a reader stays at {input:?}; it is in {}: {written:?}", file.display());
+                    eprintln!("a reader hangs at {input:?}; it is in {}: {written:?}", file.display());
                     std::process::exit(1);
                 }
                 seen = *number;

@@ -248,15 +248,15 @@ extern "system" fn Java_org_ripieno_Native_forgetPasses<'local>(
     });
 }
 
-/// Run a step of seeding: lower the squared distances of the rows with some new centres.
+/// Run a step of seeding: lower the squared distances of the rows with some new centers.
 #[unsafe(no_mangle)]
 #[allow(clippy::too_many_arguments)]
 extern "system" fn Java_org_ripieno_Native_lowerDistances<'local>(
     env: EnvUnowned<'local>,
     _class: JClass<'local>,
     rows: jlong,
-    centres: jlong,
-    centres_bytes: jlong,
+    centers: jlong,
+    centers_bytes: jlong,
     first_number: jint,
     distances: jlong,
     distances_bytes: jlong,
@@ -271,12 +271,12 @@ extern "system" fn Java_org_ripieno_Native_lowerDistances<'local>(
             (rows_at(rows), distances, DirectRegion::new(closest, closest_bytes).elements_mut::<i32>())
         };
         let threads = Threads::new(threads as usize);
-        let centres = DirectRegion::new(centres, centres_bytes);
-        // SAFETY: The centres have the element type of the rows.
+        let centers = DirectRegion::new(centers, centers_bytes);
+        // SAFETY: The centers have the element type of the rows.
         unsafe {
             for_values!(rows, values => update_min_distances(
                 matrix(values, rows.columns),
-                matrix(centres.elements(), rows.columns),
+                matrix(centers.elements(), rows.columns),
                 first_number,
                 distances,
                 Some(closest),

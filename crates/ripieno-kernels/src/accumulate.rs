@@ -120,8 +120,8 @@ pub(crate) unsafe fn accumulate_share<P: Point>(
 
 /// Return the number of shares. With few columns, adding a row costs less than checking its owner.
 fn share_count<P: Point>(points: Matrix<P>, threads: &Threads) -> usize {
-    const COLUMNS_WORTH_ASKING: usize = 16;
-    if points.columns() < COLUMNS_WORTH_ASKING { 1 } else { threads.count() }
+    const MIN_COLUMNS_FOR_THREADS: usize = 16;
+    if points.columns() < MIN_COLUMNS_FOR_THREADS { 1 } else { threads.count() }
 }
 
 /// Return the ends of `count` runs of these clusters with about the same number of rows each.

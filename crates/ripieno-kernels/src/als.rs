@@ -92,7 +92,7 @@ pub enum Solver {
 
 /// Objective after a half step, summed over its rows.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
-pub struct Objective {
+pub struct AlsObjective {
     /// The weighted squared errors of the ratings. For an implicit aim also of all unrated pairs of rows that have
     /// ratings.
     pub loss: f64,
@@ -100,9 +100,9 @@ pub struct Objective {
     pub penalty: f64,
 }
 
-impl std::iter::Sum for Objective {
-    fn sum<I: Iterator<Item = Objective>>(parts: I) -> Objective {
-        parts.fold(Objective::default(), |sum, part| Objective {
+impl std::iter::Sum for AlsObjective {
+    fn sum<I: Iterator<Item = AlsObjective>>(parts: I) -> AlsObjective {
+        parts.fold(AlsObjective::default(), |sum, part| AlsObjective {
             loss: sum.loss + part.loss,
             penalty: sum.penalty + part.penalty,
         })
@@ -123,7 +123,7 @@ pub fn solve_factors(
     solver: Solver,
     out: &mut [f32],
     threads: &Threads,
-) -> Objective {
+) -> AlsObjective {
     let rows = ratings.starts.len() - 1;
     assert_eq!(out.len(), rows * rank, "factors for every row");
     assert_eq!(ratings.columns.len(), ratings.values.len(), "a value for every rating");
@@ -135,7 +135,7 @@ pub fn solve_factors(
     let table = table(factors, rank, width, factors.len() / rank + 1);
     let table = floats(&table);
     let ranges = parts(ratings.starts);
-    let mut objectives = vec![Objective::default(); ranges.len()];
+    let mut objectives = vec![AlsObjective::default(); ranges.len()];
     let mut rest = out;
     let mut work = Vec::with_capacity(ranges.len());
     for ((first, last), objective) in ranges.into_iter().zip(&mut objectives) {
@@ -290,10 +290,10 @@ struct SolvedRows<'a> {
 }
 
 impl VectorJob for SolvedRows<'_> {
-    type Output = Objective;
+    type Output = AlsObjective;
 
     #[inline(always)]
-    fn run<V: Vector, const ROWS: usize, const VECTORS: usize>(self) -> Objective {
+    fn run<V: Vector, const ROWS: usize, const VECTORS: usize>(self) -> AlsObjective {
         let (rank, width) = (self.rank, self.width);
         let gathered = floats_mut(&mut self.scratch.gathered);
         let scaled = floats_mut(&mut self.scratch.scaled);
@@ -301,7 +301,7 @@ impl VectorJob for SolvedRows<'_> {
         let right = floats_mut(&mut self.scratch.right);
         let systems = &mut floats_mut(&mut self.scratch.systems)[..triangle(rank + 1) * V::LANES];
         let inverses = &mut floats_mut(&mut self.scratch.inverses)[..rank * V::LANES];
-        let mut found = Objective::default();
+        let mut found = AlsObjective::default();
         for (group, out) in self.out.chunks_mut(V::LANES * rank).enumerate() {
             let mut asked = [(0.0, 0.0); LINE];
             for (lane, out) in out.chunks_exact_mut(rank).enumerate() {

@@ -60,7 +60,7 @@ pub mod thread_costs;
 mod threads;
 
 pub use accumulate::{CentroidShift, accumulate_run, recenter};
-pub use als::{Aim, Objective, Ratings, Solver, scatter, solve_factors};
+pub use als::{Aim, AlsObjective, Ratings, Solver, scatter, solve_factors};
 pub use assign::{
     DistanceBounds, NearIndex, PassOutput, PreviousCentroids, Probing, SomeGroups, assign, assign_accumulate,
     assign_accumulate_near, assign_accumulate_within, inertia_of, meet_groups, update_min_distances,
@@ -72,7 +72,7 @@ pub use logistic::{SparseRows, logistic_curvature, logistic_loss};
 pub use matrix::{Centroid, Matrix, Point};
 pub use pairs::{Dissimilarity, MOST_DIMENSIONS, Wanted, guttman, weighted_differences};
 pub use products::add_products;
-pub use seeding::{Cells, Centre, Growth, grow_cells};
+pub use seeding::{Cells, Center, Growth, grow_cells};
 pub use sgd::{
     DescentOptions, FeatureState, Loss, OrderedColumns, StepNumbers, StepRows, sgd_epoch, sgd_meetings,
     sgd_occurrences, sgd_places,

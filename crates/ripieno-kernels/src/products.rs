@@ -35,7 +35,7 @@ pub fn add_products<T: Centroid>(
     threads: &Threads,
 ) {
     let width = rows.columns();
-    assert_eq!(center.len(), width, "a centre for every column");
+    assert_eq!(center.len(), width, "a center for every column");
     assert_eq!(sums.len(), width * width, "a sum for every two columns");
     assert!(weights.is_none_or(|weights| weights.len() == rows.rows()), "a weight for every row");
     let center: Vec<T> = center.iter().map(|&value| T::from_f64(value)).collect();

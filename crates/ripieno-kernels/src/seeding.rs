@@ -39,14 +39,14 @@ pub struct Growth {
     /// Number of rows tried for each center.
     pub trial_count: usize,
     /// Largest number of centers per cell, including the present ones.
-    pub centre_count: usize,
+    pub center_count: usize,
     /// Latest time of a center.
     pub until: f64,
 }
 
 /// A row that became a center.
 #[derive(Clone, Copy, Debug, PartialEq)]
-pub struct Centre {
+pub struct Center {
     /// The row.
     pub row: i64,
     /// The time.
@@ -61,7 +61,7 @@ pub struct Centre {
 ///
 /// # Panics
 /// If the shapes do not fit.
-pub fn grow_cells<P: Point>(cells: Cells<P>, growth: Growth, threads: &Threads) -> Vec<Vec<Centre>> {
+pub fn grow_cells<P: Point>(cells: Cells<P>, growth: Growth, threads: &Threads) -> Vec<Vec<Center>> {
     assert_eq!(cells.row_weights.len(), cells.points.rows(), "one weight per row");
     let count = cells.ends.len();
     assert!(
@@ -71,9 +71,9 @@ pub fn grow_cells<P: Point>(cells: Cells<P>, growth: Growth, threads: &Threads) 
     let mut grown = vec![Vec::new(); count];
     let parts: Vec<_> = grown.iter_mut().enumerate().collect();
     let rows_each = cells.points.rows() / count.max(1);
-    let operations = 4 * growth.trial_count * growth.centre_count * rows_each * cells.points.columns();
+    let operations = 4 * growth.trial_count * growth.center_count * rows_each * cells.points.columns();
     threads.for_each(parts, operations, || (), {
-        |(), (cell, centres)| *centres = threads.simd().run(CellGrowth { cells: &cells, cell, growth })
+        |(), (cell, centers)| *centers = threads.simd().run(CellGrowth { cells: &cells, cell, growth })
     });
     grown
 }
@@ -86,10 +86,10 @@ struct CellGrowth<'a, P> {
 }
 
 impl<P: Point> VectorJob for CellGrowth<'_, P> {
-    type Output = Vec<Centre>;
+    type Output = Vec<Center>;
 
     #[inline(always)]
-    fn run<V: Vector, const ROWS: usize, const VECTORS: usize>(self) -> Vec<Centre> {
+    fn run<V: Vector, const ROWS: usize, const VECTORS: usize>(self) -> Vec<Center> {
         let CellGrowth { cells, cell, growth } = self;
         let mut time = cells.times[cell];
         if time >= growth.until {
@@ -103,7 +103,7 @@ impl<P: Point> VectorJob for CellGrowth<'_, P> {
             state.accept();
         }
         let mut grown = Vec::new();
-        for number in chosen_end - chosen_first..growth.centre_count {
+        for number in chosen_end - chosen_first..growth.center_count {
             let mut numbers = CellRandom::new(cells.streams[cell], number as u64);
             let total = state.add_up();
             if total.is_nan() || total <= 0.0 {
@@ -117,7 +117,7 @@ impl<P: Point> VectorJob for CellGrowth<'_, P> {
                 break;
             }
             let row = state.best_of(trial_count, &mut numbers);
-            grown.push(Centre { row: (first + row) as i64, time });
+            grown.push(Center { row: (first + row) as i64, time });
         }
         grown
     }
@@ -138,7 +138,7 @@ struct CellState<'a, P: Point> {
     /// The nearest distances with the tried row, and with the best of the trials.
     tried: Vec<f64>,
     best: Vec<f64>,
-    centre: Vec<P::Centroid>,
+    center: Vec<P::Centroid>,
 }
 
 impl<'a, P: Point> CellState<'a, P> {
@@ -151,7 +151,7 @@ impl<'a, P: Point> CellState<'a, P> {
             sums: filled(0.0),
             tried: filled(0.0),
             best: filled(0.0),
-            centre: Vec::new(),
+            center: Vec::new(),
         }
     }
 
@@ -194,11 +194,11 @@ impl<'a, P: Point> CellState<'a, P> {
     /// Write the nearest distances with an additional center at `row` to `tried` and return the total cost.
     #[inline(always)]
     fn measure(&mut self, row: usize) -> f64 {
-        self.centre.clear();
-        self.centre.extend(self.points.row(row).iter().map(|value| value.widen()));
+        self.center.clear();
+        self.center.extend(self.points.row(row).iter().map(|value| value.widen()));
         let mut left = 0.0;
         for (index, tried) in self.tried.iter_mut().enumerate() {
-            let distance = squared_distance(self.points.row(index), &self.centre);
+            let distance = squared_distance(self.points.row(index), &self.center);
             *tried = if distance < self.nearest[index] { distance } else { self.nearest[index] };
             left += self.row_weights[index] * *tried;
         }

@@ -2,11 +2,11 @@
 //! the rows' costs.
 
 use crate::common::SplitMix64;
-use ripieno_kernels::{Cells, Centre, Growth, Matrix, Simd, Threads, grow_cells};
+use ripieno_kernels::{Cells, Center, Growth, Matrix, Simd, Threads, grow_cells};
 
 const FOREVER: f64 = f64::INFINITY;
 
-fn grown(values: &[f32], columns: usize, row_weights: &[f64], ends: &[i64], growth: Growth) -> Vec<Vec<Centre>> {
+fn grown(values: &[f32], columns: usize, row_weights: &[f64], ends: &[i64], growth: Growth) -> Vec<Vec<Center>> {
     let zeros = vec![0; ends.len()];
     let streams: Vec<u64> = (0..ends.len() as u64).collect();
     let cells = Cells {
@@ -33,11 +33,11 @@ fn reals(seed: u64, count: usize) -> Vec<f32> {
 #[test]
 fn a_cell_that_is_asked_again_goes_on_as_if_it_had_been_asked_once() {
     let (values, row_weights, ends) = (reals(1, 300 * 3), vec![1.0; 300], [120, 120, 300]);
-    let growth = |centre_count, until| Growth { trial_count: 3, centre_count, until };
+    let growth = |center_count, until| Growth { trial_count: 3, center_count, until };
     let whole = grown(&values, 3, &row_weights, &ends, growth(20, FOREVER));
     let begun = grown(&values, 3, &row_weights, &ends, growth(7, FOREVER));
 
-    let chosen: Vec<i64> = begun.iter().flatten().map(|centre| centre.row).collect();
+    let chosen: Vec<i64> = begun.iter().flatten().map(|center| center.row).collect();
     let cells = Cells {
         points: Matrix::new(&values, 300, 3),
         row_weights: &row_weights,
@@ -56,7 +56,7 @@ fn a_cell_that_is_asked_again_goes_on_as_if_it_had_been_asked_once() {
     let until = whole[0][12].time;
     let cut = grown(&values, 3, &row_weights, &ends, growth(20, until));
     assert_eq!(cut[0], whole[0][..13]);
-    assert!(cut[2].iter().all(|centre| centre.time <= until) && whole[2][cut[2].len()].time > until);
+    assert!(cut[2].iter().all(|center| center.time <= until) && whole[2][cut[2].len()].time > until);
 }
 
 #[test]
@@ -64,9 +64,9 @@ fn centres_are_different_rows_with_mass_and_end_when_none_lies_apart() {
     let values: Vec<f32> = (0..40).map(|row| (row / 2) as f32).collect();
     let row_weights: Vec<f64> = (0..40).map(|row| (row % 4 > 1) as u8 as f64).collect();
 
-    let found = grown(&values, 1, &row_weights, &[40], Growth { trial_count: 2, centre_count: 40, until: FOREVER });
+    let found = grown(&values, 1, &row_weights, &[40], Growth { trial_count: 2, center_count: 40, until: FOREVER });
 
-    let mut places: Vec<i64> = found[0].iter().map(|centre| centre.row / 2).collect();
+    let mut places: Vec<i64> = found[0].iter().map(|center| center.row / 2).collect();
     places.sort_unstable();
     assert_eq!(places, (0..10).map(|place| 2 * place + 1).collect::<Vec<_>>());
     assert_eq!(found[0][0].time, 0.0);
@@ -74,25 +74,25 @@ fn centres_are_different_rows_with_mass_and_end_when_none_lies_apart() {
 }
 
 #[test]
-fn first_centres_come_in_proportion_to_mass_and_second_ones_to_cost() {
+fn first_centers_come_in_proportion_to_mass_and_second_ones_to_cost() {
     // Ten thousand cells with two near rows and a far row of little weight.
     let cell_count = 10_000;
     let values = [0.0, 1.0, 11.0].repeat(cell_count);
     let row_weights = [2.0, 7.0, 1.0].repeat(cell_count);
     let ends: Vec<i64> = (1..=cell_count as i64).map(|cell| 3 * cell).collect();
 
-    let found = grown(&values, 1, &row_weights, &ends, Growth { trial_count: 1, centre_count: 2, until: FOREVER });
+    let found = grown(&values, 1, &row_weights, &ends, Growth { trial_count: 1, center_count: 2, until: FOREVER });
 
-    let share = |row: i64, number: usize, among: &dyn Fn(&Vec<Centre>) -> bool| {
-        let cells: Vec<_> = found.iter().filter(|centres| among(centres)).collect();
-        cells.iter().filter(|centres| centres[number].row % 3 == row).count() as f64 / cells.len() as f64
+    let share = |row: i64, number: usize, among: &dyn Fn(&Vec<Center>) -> bool| {
+        let cells: Vec<_> = found.iter().filter(|centers| among(centers)).collect();
+        cells.iter().filter(|centers| centers[number].row % 3 == row).count() as f64 / cells.len() as f64
     };
     for (row, part) in [(0, 0.2), (1, 0.7), (2, 0.1)] {
         assert!((share(row, 0, &|_| true) - part).abs() < 0.02);
     }
     // From the row at 1, the row at 0 costs 2·1 and the row at 11 costs 1·100; waiting times have the mean 1 / 102.
-    let from_one = |centres: &Vec<Centre>| centres[0].row % 3 == 1;
+    let from_one = |centers: &Vec<Center>| centers[0].row % 3 == 1;
     assert!((share(2, 1, &from_one) - 100.0 / 102.0).abs() < 0.01);
-    let times: Vec<f64> = found.iter().filter(|centres| from_one(centres)).map(|centres| centres[1].time).collect();
+    let times: Vec<f64> = found.iter().filter(|centers| from_one(centers)).map(|centers| centers[1].time).collect();
     assert!((times.iter().sum::<f64>() / times.len() as f64 * 102.0 - 1.0).abs() < 0.05);
 }

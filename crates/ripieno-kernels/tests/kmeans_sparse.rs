@@ -45,15 +45,15 @@ fn sparse_rows_get_the_labels_distances_and_sums_of_the_same_rows_in_full() {
         let mut centroids = TestRows::new(2, clusters, columns).full;
         let (first, last) = centroids.split_at_mut((clusters - clusters / 3) * columns);
         last.copy_from_slice(&first[..last.len()]);
-        let (points, centres) = (Matrix::new(&rows.full, count, columns), Matrix::new(&centroids, clusters, columns));
-        let want = expected(points, centres, Some(&rows.weights));
+        let (points, centers) = (Matrix::new(&rows.full, count, columns), Matrix::new(&centroids, clusters, columns));
+        let want = expected(points, centers, Some(&rows.weights));
         for (simd, threads) in Simd::available().into_iter().flat_map(|simd| [(simd, 1), (simd, 3)]) {
             let threads = &Threads::with_simd(threads, simd);
             let (mut labels, mut distances) = (vec![-1; count], vec![f64::INFINITY; count]);
             // In several calls, last centroids first.
             let step = clusters.div_ceil(3);
             for first in (0..clusters).step_by(step).rev() {
-                let some = centres.row_range(first, step.min(clusters - first));
+                let some = centers.row_range(first, step.min(clusters - first));
                 assign_sparse(rows.sparse(columns), some, first as i32, (&mut labels, &mut distances), threads);
             }
             assert_eq!((&labels, &distances), (&want.labels, &want.squared_distances), "{simd:?}");
@@ -74,9 +74,9 @@ fn a_row_that_is_a_centroid_is_at_distance_zero() {
     let mut rows = TestRows::new(3, count, columns);
     rows.values.iter_mut().for_each(|value| *value *= 0.1);
     rows.full.iter_mut().for_each(|value| *value *= 0.1);
-    let centres = Matrix::new(&rows.full, count, columns);
+    let centers = Matrix::new(&rows.full, count, columns);
     let (mut labels, mut distances) = (vec![-1; count], vec![f64::INFINITY; count]);
-    assign_sparse(rows.sparse(columns), centres, 0, (&mut labels, &mut distances), &Threads::new(1));
+    assign_sparse(rows.sparse(columns), centers, 0, (&mut labels, &mut distances), &Threads::new(1));
     assert_eq!(distances, vec![0.0; count]);
 }
 

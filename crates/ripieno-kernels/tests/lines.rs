@@ -98,11 +98,11 @@ fn fixed_strings_are_no_expressions() {
 
 #[test]
 fn a_pattern_that_is_no_expression_is_refused_in_one_sentence() {
-    let told = |pattern| LineSearch::new(pattern, LineQuery::default()).unwrap_err().to_string();
-    assert_eq!(told("a(b"), "unclosed group, at character 2");
-    assert_eq!(told("a\n(b"), "unclosed group, at character 1 of line 2");
-    assert_eq!(told(r"\p{Nothing}"), "Unicode property not found, at character 1");
-    assert_eq!(told("(\\w{9}){999}"), "it needs more than 10485760 bytes when compiled");
+    let reported = |pattern| LineSearch::new(pattern, LineQuery::default()).unwrap_err().to_string();
+    assert_eq!(reported("a(b"), "unclosed group, at character 2");
+    assert_eq!(reported("a\n(b"), "unclosed group, at character 1 of line 2");
+    assert_eq!(reported(r"\p{Nothing}"), "Unicode property not found, at character 1");
+    assert_eq!(reported("(\\w{9}){999}"), "it needs more than 10485760 bytes when compiled");
 }
 
 #[test]

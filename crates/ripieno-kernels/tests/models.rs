@@ -1,7 +1,7 @@
 //! Logistic regression on sparse rows, alternating least squares and scatter matrices, compared with their formulas.
 
 use ripieno_kernels::{
-    Aim, Matrix, Objective, Ratings, Simd, Solver, SparseRows, Threads, add_products, logistic_curvature,
+    Aim, AlsObjective, Matrix, Ratings, Simd, Solver, SparseRows, Threads, add_products, logistic_curvature,
     logistic_loss, scatter, solve_factors,
 };
 
@@ -121,7 +121,7 @@ fn factors_solve_the_normal_equations_of_their_row_on_every_simd_level_for_every
                 let ratings = Ratings { starts: &starts, columns: &columns, values: &values };
                 let mut out = vec![9.0f32; rows * rank];
                 let threads = Threads::with_simd(2, simd);
-                let Objective { loss, penalty } =
+                let AlsObjective { loss, penalty } =
                     solve_factors(ratings, &factors, rank, aim, Solver::Cholesky, &mut out, &threads);
                 assert!(out[..rank].iter().all(|&x| x == 0.0), "no ratings, no factors");
                 let (mut expected, mut lengths) = (0.0, 0.0);
@@ -168,7 +168,7 @@ fn a_scatter_matrix_has_the_same_bits_in_any_order_of_rows_and_on_every_simd_lev
 }
 
 #[test]
-fn conjugate_gradients_come_to_what_is_solved_for_and_no_step_raises_what_is_minimised_with_the_same_bits_by_threads() {
+fn conjugate_gradients_come_to_what_is_solved_for_and_no_step_raises_what_is_minimized_with_the_same_bits_by_threads() {
     let (rows, column_count) = (140, 90);
     let (mut starts, mut columns) = (vec![0i64], Vec::new());
     for row in 0..rows {
@@ -190,7 +190,7 @@ fn conjugate_gradients_come_to_what_is_solved_for_and_no_step_raises_what_is_min
                     let objective = solve_factors(ratings, &factors, rank, aim, solver, &mut out, &threads);
                     (out, objective)
                 };
-                let minimised = |(out, objective): &(Vec<f32>, Objective)| {
+                let minimized = |(out, objective): &(Vec<f32>, AlsObjective)| {
                     let squares = out.chunks(rank).zip(starts.windows(2)).map(|(row, starts)| {
                         let own: f64 = row.iter().map(|&x| x as f64 * x as f64).sum();
                         if let Aim::Explicit { .. } = aim { own * (starts[1] - starts[0]) as f64 } else { own }
@@ -204,10 +204,10 @@ fn conjugate_gradients_come_to_what_is_solved_for_and_no_step_raises_what_is_min
                 assert_eq!(few, found(Solver::Conjugate { steps: 2 }, 3), "threads change nothing");
                 let far = found(Solver::Conjugate { steps: 100 }, 1);
                 assert!(far.0[..rank].iter().all(|&x| x == 0.0), "no ratings, no factors");
-                let least = minimised(&solved);
-                let mut before = minimised(&found(Solver::Conjugate { steps: 0 }, 1));
+                let least = minimized(&solved);
+                let mut before = minimized(&found(Solver::Conjugate { steps: 0 }, 1));
                 for steps in [1, 2, 4, 8, 100] {
-                    let after = minimised(&found(Solver::Conjugate { steps }, 1));
+                    let after = minimized(&found(Solver::Conjugate { steps }, 1));
                     assert!(after < before + 1e-5 * least, "{simd:?} rank {rank} steps {steps}: {after} {before}");
                     before = after;
                 }

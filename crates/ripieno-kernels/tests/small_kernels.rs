@@ -10,9 +10,9 @@ fn reals(seed: u64, count: usize) -> Vec<f32> {
 }
 
 #[test]
-fn new_centres_lower_the_distances_and_become_the_closest() {
+fn new_centers_lower_the_distances_and_become_the_closest() {
     for (n, d, k) in [(0, 3, 2), (500, 3, 20), (500, 30, 20), (50, 30, 1)] {
-        let (points, centres) = (reals(1, n * d), reals(2, k * d));
+        let (points, centers) = (reals(1, n * d), reals(2, k * d));
         let points = Matrix::new(&points, n, d);
         for simd in Simd::available() {
             let threads = Threads::with_simd(2, simd);
@@ -20,11 +20,11 @@ fn new_centres_lower_the_distances_and_become_the_closest() {
             // Six and one: packed and direct.
             for first in (0..k).filter(|first| [0, 6].contains(&(first % 7))) {
                 let count = (k - first).min(if first % 7 == 0 { 6 } else { 1 });
-                let batch = Matrix::new(&centres[first * d..(first + count) * d], count, d);
+                let batch = Matrix::new(&centers[first * d..(first + count) * d], count, d);
                 update_min_distances(points, batch, first as i32, &mut min, Some(&mut closest), &threads);
             }
             for row in 0..n {
-                let each: Vec<f64> = centres.chunks(d).map(|c| squared_distance(points.row(row), c)).collect();
+                let each: Vec<f64> = centers.chunks(d).map(|c| squared_distance(points.row(row), c)).collect();
                 let want = each.iter().copied().fold(f64::INFINITY, f64::min);
                 assert!((min[row] - want).abs() <= 1e-12 * want);
                 assert_eq!(each[closest[row] as usize], want);
@@ -34,7 +34,7 @@ fn new_centres_lower_the_distances_and_become_the_closest() {
 }
 
 #[test]
-fn a_row_that_is_a_new_centre_is_at_distance_zero() {
+fn a_row_that_is_a_new_center_is_at_distance_zero() {
     let points: Vec<f32> = reals(1, 100 * 50).iter().map(|x| x + 1000.0).collect();
     let points = Matrix::new(&points, 100, 50);
     let mut min = vec![f64::INFINITY; 100];

@@ -31,13 +31,13 @@ With this page you can compare the algorithms of each collective, and pick one f
 from the plans by `cargo run -p ripieno-plan --example algorithms -- --write`; a test fails if it is stale.
 
 `comm.<collective>(…, algorithm=\"<name>\")` runs the named algorithm. Without a name, the choice depends on size, ranks
-and placement. The tests compare every formula with the plans. Symbols of the formulae:
+and placement. The tests compare every formula with the plans. Symbols of the formulas:
 
 - `p`: number of ranks;
 - `alpha`, `beta`, `gamma`: seconds per message, per transferred byte and per reduced byte;
-- `n`: bytes of the whole vector, or of all chunks together. In an alltoall, a rotation or a neighbour exchange, bytes
+- `n`: bytes of the whole vector, or of all chunks together. In an alltoall, a rotation or a neighbor exchange, bytes
   that one rank sends; in a barrier, bytes of the token;
-- `d`: number of neighbours of a rank;
+- `d`: number of neighbors of a rank;
 - `k`: number of segments, into which the executor divides messages.
 
 The figures are counted for 8 ranks (two-level: on 4 nodes) and root 0:

@@ -31,11 +31,11 @@ impl PacketCurve {
     #[pyo3(signature = (points, latency_s, crowd_s=0.0))]
     fn new(points: Vec<(f64, f64)>, latency_s: f64, crowd_s: f64) -> PyResult<PacketCurve> {
         let expected = "expected points (bytes, seconds) of ascending bytes, all positive, and seconds of 0 or more";
-        let told = format!("points={points:?}, latency_s={latency_s}, crowd_s={crowd_s}: {expected}");
+        let reported = format!("points={points:?}, latency_s={latency_s}, crowd_s={crowd_s}: {expected}");
         let sound = crowd_s >= 0.0 && crowd_s.is_finite();
         let curve = design::PacketCurve::through(points, latency_s).filter(|_| sound);
         let curve = curve.map(|curve| curve.crowded(crowd_s));
-        curve.map(PacketCurve).ok_or_else(|| errors::input(told))
+        curve.map(PacketCurve).ok_or_else(|| errors::input(reported))
     }
 
     /// Return the default curve for the memory of one node.

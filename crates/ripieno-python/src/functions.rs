@@ -2,7 +2,7 @@
 //! foreign function, called without.
 
 use crate::arrays::ArrayBytes;
-use crate::communicator::{Communicator, raised_by, told};
+use crate::communicator::{Communicator, raised_by, reported};
 use crate::errors;
 use crate::handle::{Handle, HandleMemory};
 use numpy::PyUntypedArray;
@@ -65,7 +65,7 @@ impl RowCombiner {
                     Python::attach(|py| {
                         let addresses = (into.as_mut_ptr() as usize, from.as_ptr() as usize, from.len());
                         callable.call1(py, addresses).map(drop).map_err(|error| {
-                            let (cause, traceback) = told(py, &error);
+                            let (cause, traceback) = reported(py, &error);
                             *raised.lock().unwrap_or_else(PoisonError::into_inner) = Some(error);
                             FunctionError { cause, traceback }
                         })

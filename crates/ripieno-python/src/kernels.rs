@@ -8,7 +8,7 @@ use numpy::{
 };
 use pyo3::prelude::*;
 use ripieno_kernels::{
-    Cells, Centre, Centroid, DistanceBounds, Growth, Matrix, PassOutput, Point, ThreadModel, Threads,
+    Cells, Center, Centroid, DistanceBounds, Growth, Matrix, PassOutput, Point, ThreadModel, Threads,
 };
 use std::num::NonZeroUsize;
 
@@ -450,7 +450,7 @@ where
     Ok(())
 }
 
-/// The cells as arrays: rows, centres, times and random numbers of each.
+/// The cells as arrays: rows, centers, times and random numbers of each.
 #[derive(FromPyObject)]
 struct CellArrays<'py> {
     row_weights: PyReadonlyArray1<'py, f64>,
@@ -469,11 +469,11 @@ fn grow_cells<'py>(
     points: KernelPoints<'py>,
     cells: CellArrays<'py>,
     trial_count: usize,
-    centre_count: usize,
+    center_count: usize,
     until: f64,
     threads: NonZeroUsize,
 ) -> PyResult<Grown<'py>> {
-    let growth = Growth { trial_count, centre_count, until };
+    let growth = Growth { trial_count, center_count, until };
     for_points!(points, array => grow_cells_of(py, array, &cells, growth, threads))
 }
 
@@ -494,11 +494,11 @@ fn grow_cells_of<'py, P: Point + numpy::Element>(
         streams: cells.streams.as_slice()?,
     };
     let grown = with_threads(py, threads, |threads| ripieno_kernels::grow_cells(cells, growth, threads));
-    let centres: Vec<&Centre> = grown.iter().flatten().collect();
+    let centers: Vec<&Center> = grown.iter().flatten().collect();
     Ok((
-        PyArray1::from_iter(py, grown.iter().map(|centres| centres.len() as i64)),
-        PyArray1::from_iter(py, centres.iter().map(|centre| centre.row)),
-        PyArray1::from_iter(py, centres.iter().map(|centre| centre.time)),
+        PyArray1::from_iter(py, grown.iter().map(|centers| centers.len() as i64)),
+        PyArray1::from_iter(py, centers.iter().map(|center| center.row)),
+        PyArray1::from_iter(py, centers.iter().map(|center| center.time)),
     ))
 }
 

@@ -1,7 +1,7 @@
 //! Keyed data for Python: aggregations, blocks and regroup.
 
 use crate::arrays::ArrayBytes;
-use crate::communicator::{Communicator, parse_op, told};
+use crate::communicator::{Communicator, parse_op, reported};
 use crate::errors;
 use numpy::{IntoPyArray, PyArray1, PyArrayDescr, PyReadonlyArray1, PyUntypedArray};
 use pyo3::prelude::*;
@@ -264,9 +264,9 @@ pub fn regroup<'py>(
         Python::attach(|py| {
             let given = KeyedArrays::new(py, block, form).and_then(|block| on_block.call1(py, (block,)));
             given.map(drop).map_err(|error| {
-                let told = describe(py, &error);
+                let reported = describe(py, &error);
                 *raised.lock().unwrap_or_else(PoisonError::into_inner) = Some(error);
-                told
+                reported
             })
         })
     };
@@ -287,7 +287,7 @@ pub fn regroup<'py>(
 
 /// Describe an exception for the other ranks.
 fn describe(py: Python<'_>, error: &PyErr) -> Error {
-    let (cause, traceback) = told(py, error);
+    let (cause, traceback) = reported(py, error);
     Error::Callback { cause, traceback }
 }
 

@@ -26,7 +26,7 @@ fn main() {
 }
 
 fn note(recorder: &mut Recorder, record: &CollectiveRecord, sequence: u64, clock: Option<Instant>) {
-    let now = || clock.expect("only who has a clock looks at it").elapsed();
+    let now = || clock.expect("only a clock is read").elapsed();
     let ticket = recorder.begin(black_box(record), sequence, clock.map(|_| now()));
     recorder.end(ticket, CollectiveOutcome::Done, now);
 }

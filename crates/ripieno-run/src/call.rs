@@ -447,25 +447,25 @@ mod tests {
         let kind = CallKind::Catalogued { collective, algorithm: 0, op, root: 0, element_count: 6 };
         let call = Call { kind, element: Element::I64, form: 0xabc };
         let header = Header { communicator: 0, sequence: 7, call };
-        let told = DescribedCall { header, form: "shape (2, 3)".to_string() };
-        assert_eq!(told.call(), "allreduce(int64 × 6, sum, shape (2, 3), bidirectional-exchange)");
-        assert_eq!(told.to_string(), format!("{} as its collective 7", told.call()));
+        let reported = DescribedCall { header, form: "shape (2, 3)".to_string() };
+        assert_eq!(reported.call(), "allreduce(int64 × 6, sum, shape (2, 3), bidirectional-exchange)");
+        assert_eq!(reported.to_string(), format!("{} as its collective 7", reported.call()));
         assert!(DescribedCall::untold(header).call().contains("form #00000abc"));
         assert!(!call.to_string().contains("form"));
     }
 
     #[test]
     fn every_kind_of_call_is_told_with_what_it_depends_on() {
-        let told = |kind| Call { kind, element: Element::F32, form: 0 }.to_string();
+        let reported = |kind| Call { kind, element: Element::F32, form: 0 }.to_string();
         let (collective, op) = (Collective::Reduce, Some(Op::Sum));
         let reduce = CallKind::Catalogued { collective, algorithm: 9, op, root: 3, element_count: 5 };
-        assert_eq!(told(reduce), "reduce(float32 × 5, sum, root 3, unknown algorithm 9)");
-        assert_eq!(told(CallKind::Rotation { algorithm: 0, distance: 2 }), "rotate(float32, distance 2, direct)");
+        assert_eq!(reported(reduce), "reduce(float32 × 5, sum, root 3, unknown algorithm 9)");
+        assert_eq!(reported(CallKind::Rotation { algorithm: 0, distance: 2 }), "rotate(float32, distance 2, direct)");
         let message = CallKind::Message { algorithm: 0, to: 4, element_count: 5 };
-        assert_eq!(told(message), "point-to-point(float32 × 5, to 4, direct)");
+        assert_eq!(reported(message), "point-to-point(float32 × 5, to 4, direct)");
         let sparse = CallKind::Sparse { configuration: 2, op: Op::Min, width: 7 };
-        assert_eq!(told(sparse), "sparse-reduce(rows of float32 × 7, min, configuration 2)");
-        assert_eq!(told(CallKind::Regroup { step: 1 }), "regroup(step 1)");
+        assert_eq!(reported(sparse), "sparse-reduce(rows of float32 × 7, min, configuration 2)");
+        assert_eq!(reported(CallKind::Regroup { step: 1 }), "regroup(step 1)");
     }
 
     #[test]

@@ -135,7 +135,7 @@ mod tests {
         assert_eq!(losses.note(2, died(2)), ReplicaLoss::Known);
         assert_eq!(losses.note(1, died(1)), ReplicaLoss::Spared);
         let ReplicaLoss::Fatal(failure) = losses.note(0, died(0)) else { panic!("rank 0 had one replica, which died") };
-        let told = "rank 0 on host a failed: its process ended; before that its replica, rank 2 on host a failed";
-        assert!(failure.to_string().starts_with(told), "{failure}");
+        let reported = "rank 0 on host a failed: its process ended; before that its replica, rank 2 on host a failed";
+        assert!(failure.to_string().starts_with(reported), "{failure}");
     }
 }

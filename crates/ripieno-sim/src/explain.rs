@@ -217,8 +217,8 @@ mod tests {
         let times: Vec<f64> = explained.candidates.iter().map(Candidate::time_s).collect();
         assert!(times.is_sorted(), "{times:?}");
         let last = explained.candidates.last().unwrap();
-        let told = last.played.as_ref().unwrap_err().to_string();
-        assert_eq!(told, "neighbour-exchange needs an even number of ranks");
+        let reported = last.played.as_ref().unwrap_err().to_string();
+        assert_eq!(reported, "neighbour-exchange needs an even number of ranks");
     }
 
     #[test]

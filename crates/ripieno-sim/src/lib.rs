@@ -1,4 +1,4 @@
-//! Simulator: runs the executor's plans on a modelled network with a virtual clock.
+//! Simulator: runs the executor's plans on a modeled network with a virtual clock.
 //!
 //! The simulator uses no I/O, no system clock, no threads and no random order. Equal simulations give identical
 //! results, bit for bit.

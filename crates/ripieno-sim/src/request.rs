@@ -18,8 +18,8 @@ pub struct SimulationRequest {
     chunks: Vec<Span>,
     in_chunks: Vec<Span>,
     /// Peers of each rank in a neighbor exchange: itself and the adjacent ranks.
-    out_neighbours: Vec<Vec<PeerSpan>>,
-    in_neighbours: Vec<Vec<PeerSpan>>,
+    out_neighbors: Vec<Vec<PeerSpan>>,
+    in_neighbors: Vec<Vec<PeerSpan>>,
 }
 
 /// Number of sampled ranks in an estimate of the plan sizes.
@@ -69,11 +69,11 @@ impl SimulationRequest {
             _ => (whole(Buffer::MAIN, bytes), Vec::new()),
         };
         let in_chunks = chunks.iter().map(|chunk| chunk.placed(Buffer::OUTPUT, chunk.start_bytes)).collect();
-        let (mut out_neighbours, mut in_neighbours) = (Vec::new(), Vec::new());
+        let (mut out_neighbors, mut in_neighbors) = (Vec::new(), Vec::new());
         if collective == Collective::NeighbourExchange {
-            (out_neighbours, in_neighbours) = (0..p).map(|rank| neighbours(rank, p, bytes)).unzip();
+            (out_neighbors, in_neighbors) = (0..p).map(|rank| neighbors(rank, p, bytes)).unzip();
         }
-        SimulationRequest { collective, root, vector, chunks, in_chunks, out_neighbours, in_neighbours }
+        SimulationRequest { collective, root, vector, chunks, in_chunks, out_neighbors, in_neighbors }
     }
 
     /// Return the collective.
@@ -99,7 +99,7 @@ impl SimulationRequest {
             Collective::Exscan => Request::Exscan { vector, op },
             Collective::Rotate => Request::Rotate { distance: 1, out: vector, into: vector.placed(Buffer::OUTPUT, 0) },
             Collective::NeighbourExchange => {
-                Request::NeighbourExchange { out: &self.out_neighbours[rank], into: &self.in_neighbours[rank] }
+                Request::NeighbourExchange { out: &self.out_neighbors[rank], into: &self.in_neighbors[rank] }
             }
             Collective::SparseReduce | Collective::Regroup => unreachable!("refused by new"),
         }
@@ -153,7 +153,7 @@ impl SimulationRequest {
 }
 
 /// Return the spans that `rank` sends to and receives from its ring neighbors.
-fn neighbours(rank: usize, p: usize, bytes: usize) -> (Vec<PeerSpan>, Vec<PeerSpan>) {
+fn neighbors(rank: usize, p: usize, bytes: usize) -> (Vec<PeerSpan>, Vec<PeerSpan>) {
     let mut peers = vec![(rank + p - 1) % p, (rank + 1) % p];
     peers.dedup();
     let spans = |buffer: Buffer| {

@@ -19,9 +19,9 @@ use std::time::Instant;
 const PARTS: [&str; 6] =
     ["keys of indices", "sorting", "copies", "messages to send", "messages read, unions", "routes"];
 
-struct RankTeam(Threads);
+struct ThreadTeam(Threads);
 
-impl WorkTeam for RankTeam {
+impl WorkTeam for ThreadTeam {
     fn piece_count(&self, operations: usize) -> usize {
         self.0.part_count(operations)
     }
@@ -50,7 +50,7 @@ fn main() {
     let (mut times, mut plans) = ([Vec::new(), Vec::new()], Vec::new());
     for _ in 0..rounds {
         for (count, times) in [1, threads].into_iter().zip(&mut times) {
-            let team = RankTeam(Threads::new(count));
+            let team = ThreadTeam(Threads::new(count));
             let mut laps = [0.0; PARTS.len()];
             let (mut lap, mut next) = (Instant::now(), 0);
             let mut done = || {

@@ -136,12 +136,12 @@ pub(crate) fn this_thread() -> u64 {
 mod tests {
     use super::*;
     use loom::cell::UnsafeCell;
-    use loom::sync::atomic::{AtomicU64 as Modelled, fence};
+    use loom::sync::atomic::{AtomicU64 as Modeled, fence};
     use loom::sync::{Arc, Condvar, Mutex};
     use loom::thread;
 
     #[derive(Default)]
-    struct Checked(Modelled);
+    struct Checked(Modeled);
 
     impl BiasWord for Checked {
         fn load(&self, ordering: Ordering) -> u64 {

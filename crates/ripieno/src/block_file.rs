@@ -1,7 +1,7 @@
 //! Files with known block digests: the source of a file broadcast at its root, and its destination elsewhere.
 
 use ripieno_net::links::HostMemory;
-use ripieno_plan::swarm::{Discipline, Have, Manifest};
+use ripieno_plan::swarm::{BlockManifest, Discipline, Have};
 pub use ripieno_run::swarm::{BlockDigests, Digest};
 use std::io;
 use std::path::Path;
@@ -17,7 +17,7 @@ impl BlockFile {
     /// Open a complete file, divided into blocks of `block_bytes` or a default. Reads the whole file.
     pub fn read(path: &Path, block_bytes: Option<usize>) -> io::Result<BlockFile> {
         let memory = HostMemory::of_file(path)?;
-        let manifest = Manifest::new(memory.len(), block_bytes, Discipline::Chain, 1);
+        let manifest = BlockManifest::new(memory.len(), block_bytes, Discipline::Chain, 1);
         let blocks = BlockDigests::of(&memory, manifest.block_bytes);
         let have = Have::all(blocks.digests.len());
         Ok(BlockFile { memory, blocks, have })

@@ -8,8 +8,8 @@ use crate::lock::lock;
 use ripieno_net::NetError;
 use ripieno_net::links::{Bell, Filler, HostMemory, ValueMemory};
 use ripieno_net::mesh::Mesh;
+use ripieno_plan::swarm::{BlockManifest, SwarmTiming};
 pub use ripieno_plan::swarm::{CorruptBlock, Discipline};
-use ripieno_plan::swarm::{Manifest, SwarmTiming};
 pub use ripieno_run::swarm::{BroadcastEnding, FetchRecord, Meter, MeteredBlock};
 use ripieno_run::swarm::{Driver, News};
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
@@ -94,12 +94,33 @@ struct BroadcastState {
 }
 
 enum Command {
-    Offer { value: Arc<HostMemory>, manifest: Manifest, digests: Vec<Digest>, order: Vec<usize>, meter: Arc<Meter> },
-    Expect { root: usize, leader: Option<usize>, meter: Arc<Meter> },
-    Fetch { root: usize, file: BlockFile, meter: Arc<Meter> },
-    Fill { number: u32, digests: Vec<Digest> },
+    Offer {
+        value: Arc<HostMemory>,
+        manifest: BlockManifest,
+        digests: Vec<Digest>,
+        order: Vec<usize>,
+        meter: Arc<Meter>,
+    },
+    Expect {
+        root: usize,
+        leader: Option<usize>,
+        meter: Arc<Meter>,
+    },
+    Fetch {
+        root: usize,
+        file: BlockFile,
+        meter: Arc<Meter>,
+    },
+    Fill {
+        number: u32,
+        digests: Vec<Digest>,
+    },
     Abandon(u32),
-    Tell { number: u32, to: usize, bytes: Vec<u8> },
+    Tell {
+        number: u32,
+        to: usize,
+        bytes: Vec<u8>,
+    },
     Want(u32),
     Release(u32),
     Close,
@@ -139,7 +160,7 @@ impl Broadcasts {
         block_bytes: Option<usize>,
         order: Vec<usize>,
     ) -> io::Result<Variable> {
-        let manifest = Manifest::new(length_bytes, block_bytes, discipline, order.len() + 1);
+        let manifest = BlockManifest::new(length_bytes, block_bytes, discipline, order.len() + 1);
         let taken = self.memory.take(length_bytes);
         // If the allocation fails, the variable still exists: all ranks number variables alike, and the others get the
         // error.
@@ -157,11 +178,17 @@ impl Broadcasts {
     /// Offer a file, which must not change meanwhile. `order` lists the ranks that call [`Self::fetch`].
     pub fn offer_file(&self, file: BlockFile, discipline: Discipline, order: Vec<usize>) -> Variable {
         let BlockFile { memory, blocks, .. } = file;
-        let manifest = Manifest::new(blocks.bytes, Some(blocks.block_bytes), discipline, order.len() + 1);
+        let manifest = BlockManifest::new(blocks.bytes, Some(blocks.block_bytes), discipline, order.len() + 1);
         self.give(Arc::new(memory), manifest, blocks.digests, order)
     }
 
-    fn give(&self, value: Arc<HostMemory>, manifest: Manifest, digests: Vec<Digest>, order: Vec<usize>) -> Variable {
+    fn give(
+        &self,
+        value: Arc<HostMemory>,
+        manifest: BlockManifest,
+        digests: Vec<Digest>,
+        order: Vec<usize>,
+    ) -> Variable {
         let offered = value.clone();
         let variable = self.begin(|meter| Command::Offer { value: offered, manifest, digests, order, meter });
         lock(&self.shared.state).ended.insert(variable.number, Ok(value));
@@ -414,7 +441,7 @@ fn carry_out(driver: &mut Driver<HostMemory>, now: Duration, command: Command, c
 fn fill(
     filler: &mut Filler,
     pieces: &[(usize, &[u8])],
-    manifest: &Manifest,
+    manifest: &BlockManifest,
     tell: impl Fn(Vec<Digest>),
 ) -> io::Result<()> {
     let most = (FILL_BYTES_MAX / manifest.block_bytes).max(1);
@@ -456,7 +483,7 @@ mod tests {
         let mut expected = vec![0; 5300];
         expected[..100].copy_from_slice(&head);
         expected[128..5128].copy_from_slice(&body);
-        let manifest = Manifest::new(expected.len(), Some(50), Discipline::Chain, 2);
+        let manifest = BlockManifest::new(expected.len(), Some(50), Discipline::Chain, 2);
         let mut filler = Filler::new(HostMemory::new(expected.len()).unwrap());
         let memory = filler.memory().clone();
         let told = RefCell::new(Vec::new());

@@ -111,15 +111,15 @@ impl<'a> CallKey<'a> {
 
 impl CachedCall {
     #[inline]
-    fn answers(&self, question: &CallKey<'_>) -> bool {
-        self.asked == question.asked
-            && match (&self.algorithm, question.algorithm) {
+    fn answers(&self, key: &CallKey<'_>) -> bool {
+        self.asked == key.asked
+            && match (&self.algorithm, key.algorithm) {
                 (None, None) => true,
                 (kept, asked) => kept.as_deref() == asked,
             }
-            && self.shape.is(&question.elements.shape)
+            && self.shape.is(&key.elements.shape)
             // The collective determines whether there are counts, one per rank; it has been compared already.
-            && (self.counts.is_empty() || question.counts().eq(self.counts.iter().copied()))
+            && (self.counts.is_empty() || key.counts().eq(self.counts.iter().copied()))
     }
 }
 
@@ -154,18 +154,18 @@ impl KeptShape {
 }
 
 impl CallCache {
-    /// Look up `question`.
+    /// Look up `key`.
     #[inline]
-    pub fn find(&mut self, question: &CallKey<'_>) -> Option<&ResolvedCall> {
-        let kept = self.places[question.place()].as_deref_mut().filter(|kept| kept.answers(question))?;
+    pub fn find(&mut self, key: &CallKey<'_>) -> Option<&ResolvedCall> {
+        let kept = self.places[key.place()].as_deref_mut().filter(|kept| kept.answers(key))?;
         kept.patience = MOST_OTHERS;
         Some(&kept.found)
     }
 
-    /// Return whether `question`, which was not found, may replace the entry in its slot. Calls that alternate in one
+    /// Return whether `key`, which was not found, may replace the entry in its slot. Calls that alternate in one
     /// slot do not evict each other.
-    pub fn has_room(&mut self, question: &CallKey<'_>) -> bool {
-        match &mut self.places[question.place()] {
+    pub fn has_room(&mut self, key: &CallKey<'_>) -> bool {
+        match &mut self.places[key.place()] {
             Some(kept) if kept.patience > 0 => {
                 kept.patience -= 1;
                 false
@@ -174,9 +174,9 @@ impl CallCache {
         }
     }
 
-    /// Store the resolved call of `question`, which may replace the entry in its slot.
-    pub fn keep(&mut self, question: &CallKey<'_>, found: ResolvedCall) {
-        self.places[question.place()] = Some(Box::new(question.kept(found)));
+    /// Store the resolved call of `key`, which may replace the entry in its slot.
+    pub fn keep(&mut self, key: &CallKey<'_>, found: ResolvedCall) {
+        self.places[key.place()] = Some(Box::new(key.kept(found)));
     }
 
     /// Remove all entries.

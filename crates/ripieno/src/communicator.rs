@@ -383,9 +383,9 @@ impl Communicator {
         )
     }
 
-    /// Exchange chunks with neighbours. `out` and `into` hold a chunk of `count` elements for each `(peer, count)`, one
+    /// Exchange chunks with neighbors. `out` and `into` hold a chunk of `count` elements for each `(peer, count)`, one
     /// after the other. The length that one rank sends must equal the length that the receiver expects. Ranks that are
-    /// not neighbours exchange nothing.
+    /// not neighbors exchange nothing.
     pub fn neighbour_exchange(
         &self,
         out: &[u8],

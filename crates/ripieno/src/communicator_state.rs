@@ -86,9 +86,9 @@ impl CommunicatorState {
         algorithm: Option<&str>,
         memory: [BufferMemory<'_>; 2],
     ) -> Result<(), Error> {
-        let question = CallKey::of(task, elements, algorithm, &memory);
-        if let Some(question) = &question
-            && let Some(found) = self.repeats.find(question)
+        let key = CallKey::of(task, elements, algorithm, &memory);
+        if let Some(key) = &key
+            && let Some(found) = self.repeats.find(key)
         {
             note_form(runtime, task, &elements.shape, found);
             let sequence = next_of(task, &mut self.sequence, &mut self.messages);
@@ -96,8 +96,8 @@ impl CommunicatorState {
         }
         let found = self.find(runtime, task, elements, algorithm, &memory)?;
         let ended = self.run_new(runtime, task, &found, memory);
-        if let Some(question) = question.filter(|question| self.repeats.has_room(question)) {
-            self.repeats.keep(&question, found);
+        if let Some(key) = key.filter(|key| self.repeats.has_room(key)) {
+            self.repeats.keep(&key, found);
         }
         ended
     }
@@ -114,8 +114,8 @@ impl CommunicatorState {
         memory: &mut [BufferMemory<'_>; 2],
         apart: Apart<'_>,
     ) -> Option<Result<(), Error>> {
-        let question = CallKey::of(task, elements, algorithm, memory)?;
-        let found = self.repeats.find(&question).filter(|found| found.prepared.is_brief())?;
+        let key = CallKey::of(task, elements, algorithm, memory)?;
+        let found = self.repeats.find(&key).filter(|found| found.prepared.is_brief())?;
         note_form(runtime, task, &elements.shape, found);
         let memory = memory.each_mut().map(BufferMemory::lent);
         let sequence = next_of(task, &mut self.sequence, &mut self.messages);

@@ -19,7 +19,7 @@ pub enum Error {
     #[error("this communicator is closed")]
     Closed,
     /// No rank has failed, so `shrink` has no survivors to find.
-    #[error("no rank has failed: shrink() is for those who are left when one has")]
+    #[error("no rank has failed: call shrink() only after a failure")]
     NothingFailed,
     /// The background thread for asynchronous calls could not be started.
     #[error("no thread for asynchronous calls: {cause}")]
@@ -52,8 +52,7 @@ pub enum Error {
         description: String,
     },
     /// Requested indices that no rank contributes; every rank gets this error.
-    #[error("{count} wanted {} that no rank contributes: {}; contribute them, do not ask for them, or take zeros for \
-             them (missing=\"zero\")", plural(*count), listed(*count, .examples))]
+    #[error("{count} wanted {} that no rank contributes: {}; contribute them, leave them out, or accept zeros for them (missing=\"zero\")", plural(*count), listed(*count, .examples))]
     MissingIndices {
         /// Number of distinct missing indices.
         count: u64,
@@ -61,7 +60,7 @@ pub enum Error {
         examples: Vec<u64>,
     },
     /// Data of a peer in a sparse reduction or a regroup is invalid: the peer runs another version.
-    #[error("what another rank sent cannot be read: {cause}")]
+    #[error("data from another rank cannot be read: {cause}")]
     Malformed {
         /// The reason.
         cause: String,

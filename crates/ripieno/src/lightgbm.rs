@@ -98,8 +98,8 @@ unsafe extern "C" fn reduce_scatter(
             Ok(())
         })?;
         let counts: Vec<usize> = blocks.lengths.iter().map(|&bytes| bytes as usize / row_bytes).collect();
-        let told = format!("LightGBM's histograms of elements of {row_bytes} bytes");
-        let elements = ElementType { element: Element::U8, shape: ElementShape::Told(&told) };
+        let reported = format!("LightGBM's histograms of elements of {row_bytes} bytes");
+        let elements = ElementType { element: Element::U8, shape: ElementShape::Told(&reported) };
         comm.run_by(
             &CollectiveTask::ReduceScatter { chunks: &counts, op: Op::Function },
             elements,

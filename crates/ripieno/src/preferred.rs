@@ -91,12 +91,12 @@ mod tests {
     #[test]
     fn what_not_every_call_can_have_is_not_preferred() {
         let mut preferred = Preferred::default();
-        let mut told = |collective, p, name: &str| {
+        let mut reported = |collective, p, name: &str| {
             preferred.set(collective, &Group::new(0, p), &[(8, name.to_string())]).map_err(|error| error.to_string())
         };
-        assert!(told(Collective::Alltoall, 4, "bruck").unwrap_err().contains("expected one of direct, pairwise"));
-        assert!(told(Collective::Allgather, 5, "neighbour-exchange").is_err());
-        assert_eq!(told(Collective::Allgather, 6, "neighbour-exchange"), Ok(()));
+        assert!(reported(Collective::Alltoall, 4, "bruck").unwrap_err().contains("expected one of direct, pairwise"));
+        assert!(reported(Collective::Allgather, 5, "neighbour-exchange").is_err());
+        assert_eq!(reported(Collective::Allgather, 6, "neighbour-exchange"), Ok(()));
         let descending = [(9, "ring".to_string()), (8, "ring".to_string())];
         assert!(preferred.set(Collective::Allreduce, &Group::new(0, 4), &descending).is_err());
     }

@@ -170,7 +170,7 @@ pub(crate) fn check(
             let peer = if rank == from { to } else { from };
             check_rank("peer", peer, group)?;
             match peer == rank {
-                true => Err(argument("peer", peer, "another rank than this one")),
+                true => Err(argument("peer", peer, "a rank other than this one")),
                 false => Ok(()),
             }
         }

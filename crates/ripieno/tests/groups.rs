@@ -239,7 +239,7 @@ fn what_fails_is_told_by_every_handle() {
 }
 
 #[test]
-fn scans_rotations_and_neighbours_give_what_one_thread_computes() {
+fn scans_rotations_and_neighbors_give_what_one_thread_computes() {
     for p in [1, 2, 3, 5] {
         world(p, |comm| {
             let rank = comm.rank();

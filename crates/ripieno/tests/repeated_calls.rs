@@ -58,13 +58,13 @@ fn calls_that_differ_in_one_thing_are_not_taken_for_each_other() {
 }
 
 #[test]
-fn ranks_that_differ_are_told_however_often_they_have_agreed() {
-    let told = world(2, |comm| {
+fn a_mismatch_is_reported_after_any_number_of_equal_calls() {
+    let reported = world(2, |comm| {
         (0..50).for_each(|_| drop(allreduced(comm, Op::Sum)));
         let op = if comm.rank() == 0 { Op::Sum } else { Op::Max };
         comm.allreduce(&mut bytes(&[1; 3]), Element::I64, op, None).unwrap_err().to_string()
     });
-    for text in told {
+    for text in reported {
         assert!(text.contains("allreduce(int64 × 3, sum") && text.contains("allreduce(int64 × 3, max"), "{text}");
     }
 }

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from ripieno.algorithms.als.estimator import ALS
+    from ripieno.algorithms.fruchterman_reingold.estimator import FruchtermanReingold
     from ripieno.algorithms.kmeans.estimator import KMeans
     from ripieno.algorithms.kmeans.mini_batch import MiniBatchKMeans
     from ripieno.algorithms.linear.regression import LinearRegression, Ridge
@@ -15,7 +16,6 @@ if TYPE_CHECKING:
     from ripieno.algorithms.pagerank.estimator import PageRank
     from ripieno.algorithms.pca.estimator import PCA
     from ripieno.algorithms.sgd.estimator import SparseSGD
-    from ripieno.algorithms.springs.estimator import FruchtermanReingold
     from ripieno.algorithms.vertices.bfs import BFS
     from ripieno.algorithms.vertices.components import ConnectedComponents
     from ripieno.algorithms.vertices.diameter import EffectiveDiameter
@@ -45,7 +45,7 @@ _MODULES = {
     "BFS": "vertices.bfs",
     "ConnectedComponents": "vertices.components",
     "EffectiveDiameter": "vertices.diameter",
-    "FruchtermanReingold": "springs.estimator",
+    "FruchtermanReingold": "fruchterman_reingold.estimator",
     "KMeans": "kmeans.estimator",
     "LinearRegression": "linear.regression",
     "LogisticRegression": "logistic.estimator",

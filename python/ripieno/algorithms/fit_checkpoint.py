@@ -28,7 +28,7 @@ PERIOD_S = 1.0
 
 
 @dataclass(frozen=True)
-class Keeping:
+class CheckpointOptions:
     """Checkpoint settings: the folder and the interval.
 
     Parameters
@@ -47,12 +47,12 @@ class Keeping:
         """Raise InputError if `every` is set although nothing is saved."""
         if self.every is not None and self.folder is None and not comm.begins_again:
             raise InputError(
-                f"every={self.every}: nothing is kept: expected a folder, checkpoint=, or local workers and "
-                "on_failure='shrink' or 'respawn'"
+                f"every={self.every}: checkpoints have no place: expected a folder, checkpoint=, or "
+                "local workers with on_failure='shrink' or 'respawn'"
             )
 
 
-NOTHING_TOLD = Keeping()
+NO_CHECKPOINTS = CheckpointOptions()
 
 
 class WriteSchedule:
@@ -119,8 +119,8 @@ class FitCheckpoint:
             return None
         for name, fact in self._facts.items():
             if found.state.get(name) != fact:
-                raise self.other_fit(f"{name} was {found.state.get(name)!r} there and is {fact!r} here")
-        log.note("ripieno.algorithms", f"goes on from iteration {found.iteration}, kept in {self.folder}")
+                raise self.other_fit(f"{name} was {found.state.get(name)!r} in the checkpoint and is {fact!r} now")
+        log.note("ripieno.algorithms", f"resumes from iteration {found.iteration}, saved in {self.folder}")
         return found
 
     def save(self, iteration: int, result: Any) -> None:
@@ -140,8 +140,8 @@ class FitCheckpoint:
 
     def unusable(self, reason: str, remedy: str) -> CheckpointError:
         """Return the error for an unusable checkpoint, with a remedy."""
-        assert self._kept is not None, "only what was read is refused"
-        return CheckpointError(f"{self._kept.folder} {reason}: delete it to begin anew, or {remedy}")
+        assert self._kept is not None, "only a checkpoint that was read is refused"
+        return CheckpointError(f"{self._kept.folder} {reason}: delete it to start again, or {remedy}")
 
 
 class FitStates:
@@ -158,7 +158,7 @@ class FitStates:
         Name of the algorithm.
     shared
         Whether all ranks have the same state.
-    keeping
+    checkpoint_options
         Checkpoint settings.
     facts
         As in `FitCheckpoint`; rank 0's facts are used.
@@ -184,16 +184,16 @@ class FitStates:
         name: str,
         *,
         shared: bool,
-        keeping: Keeping,
+        checkpoint_options: CheckpointOptions,
         facts: Mapping[str, Any] | None = None,
     ) -> None:
-        keeping.check(comm)
+        checkpoint_options.check(comm)
         self._comm = comm
         self._shared = shared
         self._in_memory = comm.begins_again
-        self._keeping, self._turns = keeping, WriteSchedule(keeping.every)
-        self.used, self.done = self._in_memory or keeping.folder is not None, 0
-        self._disk = FitCheckpoint(None if comm.rank else keeping.folder, name, facts or {})
+        self._checkpoint_options, self._turns = checkpoint_options, WriteSchedule(checkpoint_options.every)
+        self.used, self.done = self._in_memory or checkpoint_options.folder is not None, 0
+        self._disk = FitCheckpoint(None if comm.rank else checkpoint_options.folder, name, facts or {})
         for before in comm._fits:
             comm._memory.pop(before, None)
         self._name = f"{name}, fit {len(comm._fits) + 1}"
@@ -226,7 +226,7 @@ class FitStates:
         return iterations[0], list(states)
 
     def _from_folder(self) -> tuple[int, list[Any]] | None:
-        if self._keeping.folder is None:
+        if self._checkpoint_options.folder is None:
             return None
         saved = self._disk.load()
         mine = None if saved is None else (saved.iteration, saved.result)
@@ -235,7 +235,11 @@ class FitStates:
 
     def save(self, iteration: int, state: Any, *, last: bool = False) -> None:
         """Save the state after this iteration if the schedule requires it or if it is the `last`."""
-        is_turn, folder, every = last or self._turns.has(iteration), self._keeping.folder, self._keeping.every
+        is_turn, folder, every = (
+            last or self._turns.has(iteration),
+            self._checkpoint_options.folder,
+            self._checkpoint_options.every,
+        )
         if self._in_memory and (is_turn or every is None):
             self._comm.checkpoint(self._name, (iteration, state), shared=self._shared)
         if folder is not None and every is None and not self._shared:
@@ -251,14 +255,14 @@ class FitStates:
 
     def is_kept_in_memory(self, iteration: int) -> bool:
         """Return whether `save` would save the state after this iteration to memory."""
-        return self._in_memory and (self._keeping.every is None or self._turns.has(iteration))
+        return self._in_memory and (self._checkpoint_options.every is None or self._turns.has(iteration))
 
     def refuse_beyond(self, done: int, most: int, limit: str) -> None:
         """Raise CheckpointError if the saved state has `done` iterations, more than `most`; `limit` names the cause."""
         if done > most:
             raise CheckpointError(
-                f"{self._keeping.folder} is a checkpoint after {done} iterations, and {limit} ends before: delete it "
-                "to begin anew, or allow more"
+                f"{self._checkpoint_options.folder} is a checkpoint after {done} iterations, and {limit} is "
+                "lower: delete it to start again, or raise it"
             )
 
     def refuse_other(self, reason: str) -> None:

@@ -74,8 +74,8 @@ def _text_columns(estimator: BaseEstimator, files: SparseFiles) -> range | None:
     first = estimator.first_column_
     if first is None:
         raise InputError(
-            f"{files.names[0]} is libsvm text, which the estimator was not fitted on, so that its indices may count "
-            "from 0 or from 1: expected a matrix, as sklearn.datasets.load_svmlight_file makes it"
+            f"{files.names[0]} is libsvm text, but the estimator was fitted on other input, so its "
+            "indices may start at 0 or at 1: expected a matrix, as sklearn.datasets.load_svmlight_file makes it"
         )
     return range(first, first + estimator.n_features_in_)
 
@@ -115,13 +115,13 @@ def rows_in_memory(X: Any) -> Any:
         X has masked values, is a query that has not run, or consists of splits, which only a fit accepts.
     """
     if isinstance(X, list | tuple) and X and isinstance(X[0], Split):
-        raise InputError("X: splits are input of fit only: expected rows or files")
+        raise InputError("X: only fit accepts splits: expected rows or files")
     if hasattr(X, "__dask_graph__"):
         return X.compute()
     if isinstance(X, pa.Table) or (hasattr(X, "__arrow_c_stream__") and not hasattr(X, "__array__")):
         return _table_in_memory(without_index(pa.table(X)))
     if hasattr(X, "collect") and hasattr(X, "collect_schema") and not hasattr(X, "__array__"):
-        raise InputError(f"X: a {type(X).__name__} has no rows yet: expected what its collect() gives")
+        raise InputError(f"X: a {type(X).__name__} has no rows yet: expected the result of its collect()")
     if hasattr(X, "__arrow_c_stream__") and hasattr(X, "to_arrow"):
         # A polars frame; scikit-learn accepts its columns unless they contain lists.
         table = X.to_arrow()

@@ -14,7 +14,7 @@ from ripieno.log import is_notebook
 #: Maximum number of measures shown, in order.
 MEASURE_COUNT = 3
 #: Keys of an event that are not shown as measures: machine data, or data shown in another form.
-_UNSAID = ("event", "iteration", "run", "rank", "compute_s", "communication_s")
+_NOT_PRINTED = ("event", "iteration", "run", "rank", "compute_s", "communication_s")
 
 
 class Progress:
@@ -99,7 +99,7 @@ def _words(event: Mapping[str, Any], seconds: float) -> str:
     measures = (
         f"{name.replace('_', ' ')} {value:.6g}"
         for name, value in event.items()
-        if name not in _UNSAID and isinstance(value, int | float)
+        if name not in _NOT_PRINTED and isinstance(value, int | float)
     )
     shown = islice(measures, MEASURE_COUNT)
     return ", ".join([f"iteration {event['iteration']}", *shown, f"{seconds:.1f} s"])

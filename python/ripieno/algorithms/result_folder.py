@@ -50,10 +50,10 @@ class ResultFolder:
         """
         path = os.fspath(folder)
         name = f"{path}/model.json"
-        told = _read(name, json.load)
-        if not isinstance(told, dict):
+        report = _read(name, json.load)
+        if not isinstance(report, dict):
             raise InputError(f"{name} is damaged: expected an object")
-        return cls(path, told)
+        return cls(path, report)
 
     @property
     def algorithm(self) -> str:
@@ -137,8 +137,8 @@ class FromResult(BaseEstimator):
         result = ResultFolder.read(folder)
         if result.algorithm != cls._command:
             raise InputError(
-                f"{result.path} holds a result of `ripieno {result.algorithm}`: {cls.__name__} takes those of "
-                f"`ripieno {cls._command}`"
+                f"{result.path} holds a result of `ripieno {result.algorithm}`: {cls.__name__} reads "
+                f"results of `ripieno {cls._command}`"
             )
         known = set(cls._get_param_names()).difference(_OF_THE_RUN)
         model = cls(**{name: value for name, value in result.fact("parameters", dict).items() if name in known})

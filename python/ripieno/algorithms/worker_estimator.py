@@ -12,7 +12,7 @@ from sklearn.utils import check_random_state
 
 from ripieno._checks import check_count
 from ripieno._types import OnFailure, Rows
-from ripieno.algorithms.fit_checkpoint import Keeping
+from ripieno.algorithms.fit_checkpoint import CheckpointOptions
 from ripieno.algorithms.reported import Measured, RankFacts
 from ripieno.errors import InputError
 from ripieno.files.sources import absolute
@@ -121,16 +121,16 @@ class WorkerEstimator(BaseEstimator):
         """Raise InputError if a parameter contradicts a setting of the running job."""
         if self.workers not in (1, job.workers) or self.threads not in (None, job.threads):
             raise InputError(
-                f"workers={self.workers}, threads={self.threads}, but the job that is the engine has {job.workers} "
+                f"workers={self.workers}, threads={self.threads}, but the job passed as engine has {job.workers} "
                 f"workers with {job.threads} threads: leave both out"
             )
         if self.on_failure != "raise":
             raise InputError(
-                f"on_failure={self.on_failure!r}, but the job that is the engine has been told what to do: leave it out"
+                f"on_failure={self.on_failure!r}, but the job passed as engine has its own setting: leave it out"
             )
         if job.replicas != 1:
             raise InputError(
-                f"engine: the job has {job.replicas} replicas of each rank, estimators want one: replicas=1"
+                f"engine: the job has {job.replicas} replicas of each rank, estimators support one: replicas=1"
             )
 
     def _seed(self, comm: Communicator | None) -> int:
@@ -159,12 +159,12 @@ class IterativeEstimator(WorkerEstimator):
         self.checkpoint = checkpoint
         self.every = every
 
-    def _keeping(self) -> Keeping:
+    def _checkpoint_options(self) -> CheckpointOptions:
         """Return the checkpoint settings for the workers; raise InputError if they are invalid."""
         if self.every is not None:
             check_count("every", self.every, "expected a whole number >= 1, or None")
         folder = None if self.checkpoint is None else absolute(self.checkpoint)
-        return Keeping(folder, None if self.every is None else int(self.every))
+        return CheckpointOptions(folder, None if self.every is None else int(self.every))
 
 
 class ObservedEstimator(WorkerEstimator):

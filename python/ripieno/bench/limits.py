@@ -32,7 +32,7 @@ class PeerLimit(Protocol):
 class Unknown:
     """The bound for hosts with unknown cables."""
 
-    text = "unknown: --rate tells what a cable carries"
+    text = "unknown: pass --rate, the link rate of a host"
 
     def measure(self, cases: Sequence[BenchCase], budget_s: float) -> None:
         """Do nothing: no bound can be measured."""

@@ -17,13 +17,13 @@ from typing import Any
 from rich.table import Table
 
 import ripieno._native as _native
-from ripieno.bench import contestants, figures, table
+from ripieno.bench import baselines, figures, table
+from ripieno.bench.baselines import Deployment
 from ripieno.bench.cases import BenchCase
-from ripieno.bench.contestants import Deployment
 from ripieno.bench.figures import Samples
 from ripieno.errors import InputError, LabError
 from ripieno.lab import Lab
-from ripieno.lab.blueprint import ETHERNET_BYTES, HEADER_BYTES, MTU_BYTES, Blueprint
+from ripieno.lab.cluster_spec import ETHERNET_BYTES, HEADER_BYTES, MTU_BYTES, ClusterSpec
 from ripieno.simulation import Cluster, simulate
 from ripieno.units import bytes_text, duration_text
 
@@ -86,13 +86,13 @@ class RackShape:
         """Return the number of hosts."""
         return self.racks * self.hosts_per_rack
 
-    def blueprint(self, rate: str) -> Blueprint:
+    def spec(self, rate: str) -> ClusterSpec:
         """Return the lab of this shape, with cables of this rate."""
-        one = Blueprint(self.racks, self.hosts_per_rack, rate)
+        one = ClusterSpec(self.racks, self.hosts_per_rack, rate)
         if self.racks == 1:
             return one
         uplink_bits_per_s = self.hosts_per_rack * one.rate_bits_per_s / self.oversubscription
-        return Blueprint(self.racks, self.hosts_per_rack, rate, f"{uplink_bits_per_s / 1000:.0f}kbit")
+        return ClusterSpec(self.racks, self.hosts_per_rack, rate, f"{uplink_bits_per_s / 1000:.0f}kbit")
 
     def __str__(self) -> str:
         if self.racks == 1:
@@ -130,7 +130,7 @@ class ModelQuery:
             if collective not in _native.COLLECTIVES or algorithm not in _native.algorithms(collective):
                 raise InputError(f"algorithm {word!r}: expected a collective and its algorithm, as {ALGORITHMS[0]!r}")
         for text in self.shapes:
-            RackShape.parse(text).blueprint(self.rate)
+            RackShape.parse(text).spec(self.rate)
 
     def cases(self, shape: RackShape) -> list[BenchCase]:
         """Return the cases of a shape, with equally many whole elements per rank."""
@@ -150,12 +150,12 @@ class ModelRow:
     shape: RackShape
     case: BenchCase
     measured: Samples
-    modelled_s: float
+    modeled_s: float
 
     @cached_property
     def deviation(self) -> float:
         """Return the model's excess over the measured time, as a fraction of the measured time."""
-        return self.modelled_s / self.measured.median_s - 1
+        return self.modeled_s / self.measured.median_s - 1
 
     @property
     def whole_bytes(self) -> int:
@@ -210,7 +210,7 @@ class ModelResults:
                     "algorithm": row.case.name,
                     "bytes": row.whole_bytes,
                     "measured_s": row.measured.seconds,
-                    "simulated_s": row.modelled_s,
+                    "simulated_s": row.modeled_s,
                     "deviation": row.deviation,
                 }
                 for row in self.rows
@@ -244,18 +244,18 @@ def _cells(row: ModelRow) -> tuple[str, ...]:
     if len(row.measured.seconds) > 1:
         measured += f" ({least} – {greatest})"
     sizes = bytes_text(row.whole_bytes)
-    return str(row.shape), row.case.name, sizes, measured, duration_text(row.modelled_s), f"{row.deviation:+.1%}"
+    return str(row.shape), row.case.name, sizes, measured, duration_text(row.modeled_s), f"{row.deviation:+.1%}"
 
 
-def modelled(blueprint: Blueprint) -> Cluster:
+def modeled(spec: ClusterSpec) -> Cluster:
     """Return the simulator's model of a lab: its rates, and packets of as many whole TCP segments as fit."""
     payload_bytes = MTU_BYTES - HEADER_BYTES
-    frames = max(1, blueprint.packet_bytes // payload_bytes)
+    frames = max(1, spec.packet_bytes // payload_bytes)
     return Cluster(
-        nodes=len(blueprint.hosts),
-        racks=blueprint.racks,
-        rate_bits_per_s=blueprint.rate_bits_per_s,
-        uplink_bits_per_s=blueprint.uplink_bits_per_s if blueprint.racks > 1 else None,
+        nodes=len(spec.hosts),
+        racks=spec.racks,
+        rate_bits_per_s=spec.rate_bits_per_s,
+        uplink_bits_per_s=spec.uplink_bits_per_s if spec.racks > 1 else None,
         alpha_s=0.0,
         packet_bytes=frames * payload_bytes,
         header_bytes=frames * (HEADER_BYTES + ETHERNET_BYTES),
@@ -276,11 +276,11 @@ def measure(asked: ModelQuery) -> ModelResults:
 
 
 def _rows(asked: ModelQuery, shape: RackShape) -> list[ModelRow]:
-    blueprint, cases = shape.blueprint(asked.rate), asked.cases(shape)
+    spec, cases = shape.spec(asked.rate), asked.cases(shape)
     seconds: dict[BenchCase, list[float]] = {case: [] for case in cases}
-    with Lab(blueprint.racks, blueprint.hosts_per_rack, blueprint.rate, blueprint.uplink) as lab:
+    with Lab(spec.racks, spec.hosts_per_rack, spec.rate, spec.uplink) as lab:
         hosts = lab.hosts
-        ranks = contestants.ripieno(
+        ranks = baselines.ripieno(
             Deployment(
                 len(hosts),
                 command=lambda rank, words: lab.command(hosts[rank], words),
@@ -296,11 +296,11 @@ def _rows(asked: ModelQuery, shape: RackShape) -> list[ModelRow]:
                 if isinstance(told, str):
                     raise LabError(f"{case.name} on {shape}: {told}")
                 seconds[case] += told
-    return [predicted(shape, case, seconds[case], modelled(blueprint)) for case in cases]
+    return [predicted(shape, case, seconds[case], modeled(spec)) for case in cases]
 
 
 def predicted(shape: RackShape, case: BenchCase, seconds: Sequence[float], cluster: Cluster) -> ModelRow:
-    """Return the measured time of a case beside its time on the modelled cluster."""
+    """Return the measured time of a case beside its time on the modeled cluster."""
     played = simulate(case.collective, cluster, nbytes=case.size_bytes, algorithm=case.algorithm)
-    assert played.seconds is not None, "nobody dies, so every rank is done"
+    assert played.seconds is not None, "no rank dies, so every rank is done"
     return ModelRow(shape, case, Samples(tuple(seconds)), played.seconds)

@@ -12,15 +12,15 @@ import sys
 from collections.abc import Sequence
 from typing import Any
 
-from ripieno.bench import contestants
-from ripieno.bench.contestants import Deployment
+from ripieno.bench import baselines
+from ripieno.bench.baselines import Deployment
 from ripieno.launch.script.environment import init
 from ripieno.sparse import packets
 
 
 def started(world_size: int, sizes: Sequence[int], links: str, budget_s: float, timeout_s: float) -> dict[str, Any]:
     """Measure between this number of processes of this machine."""
-    words, environment = contestants.module("ripieno.bench.packets")
+    words, environment = baselines.module("ripieno.bench.packets")
     words += [links, f"{budget_s:g}", ",".join(str(size) for size in sizes)]
     found: dict[str, Any] = json.loads(Deployment(world_size).ranks(words, timeout_s, environment))
     return found

@@ -8,17 +8,17 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 import ripieno._native as _native
+from ripieno.bench import baselines, choice
 from ripieno.bench import cases as questions
-from ripieno.bench import choice, contestants
+from ripieno.bench.baselines import Deployment
 from ripieno.bench.cases import BenchCase
-from ripieno.bench.contest import WARM_UP, contest, figure_of
-from ripieno.bench.contestants import Deployment
+from ripieno.bench.comparison import WARM_UP, compare, figure_of
 from ripieno.bench.figures import Measurements
 from ripieno.bench.found import CollectiveFigures, FoundChoice
 from ripieno.bench.limits import MachineLimit, PeerLimit, Unknown, WireLimit
 from ripieno.bench.rank import NativeWorld, PythonWorld, times, world_of
 from ripieno.errors import InputError
-from ripieno.lab.blueprint import bits_per_s
+from ripieno.lab.cluster_spec import bits_per_s
 from ripieno.launch.script.environment import init
 
 #: Default numbers of ranks to start.
@@ -65,8 +65,8 @@ class BenchRequest:
                     raise InputError(f"algorithm {algorithm!r}: expected all, or for {name} one of {known}")
         peers = [name.strip() for name in against.split(",")] if against else []
         for peer in peers:
-            if peer not in contestants.PEERS:
-                raise InputError(f"peer {peer!r}: expected some of {', '.join(contestants.PEERS)}")
+            if peer not in baselines.PEERS:
+                raise InputError(f"peer {peer!r}: expected some of {', '.join(baselines.PEERS)}")
         return cls(
             names, None if ranks is None else questions.world_sizes_of(ranks), questions.sizes_of(sizes), algorithm,
             links, peers, repetitions, from_python, gloo_python, None if rate is None else bits_per_s("rate", rate),
@@ -103,13 +103,11 @@ def _started(asked: BenchRequest) -> CollectiveFigures:
     through = "python" if asked.from_python else "native"
     for world_size in asked.world_sizes or DEFAULT_WORLD_SIZES:
         place = Deployment(world_size)
-        ours = contestants.ripieno(place, through=through, links=asked.links)
-        peers, remarks = contestants.peers(
-            asked.against, place, python=asked.from_python, gloo_python=asked.gloo_python
-        )
+        ours = baselines.ripieno(place, through=through, links=asked.links)
+        peers, remarks = baselines.peers(asked.against, place, python=asked.from_python, gloo_python=asked.gloo_python)
         for remark in remarks:
             found.report.remark(remark)
-        found.failed += contest(
+        found.failed += compare(
             [ours, *peers],
             asked.cases(),
             MachineLimit(world_size),
@@ -125,7 +123,7 @@ def _started(asked: BenchRequest) -> CollectiveFigures:
 def _started_choice(asked: BenchRequest) -> FoundChoice:
     cells: list[choice.Cell] = []
     for world_size in asked.world_sizes or DEFAULT_WORLD_SIZES:
-        words, environment = contestants.module("ripieno.bench.choice")
+        words, environment = baselines.module("ripieno.bench.choice")
         words += [asked.links, ",".join(asked.collectives), ",".join(str(size) for size in asked.sizes)]
         words += [str(asked.trials_s)]
         output = Deployment(world_size).ranks(words, asked.timeout_s, environment)

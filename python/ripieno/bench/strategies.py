@@ -25,11 +25,11 @@ from rich.table import Table
 from rich.text import Text
 
 from ripieno.bench import figures, table
-from ripieno.bench.model import modelled
+from ripieno.bench.model import modeled
 from ripieno.bench.strategies_rank import BroadcastCase
 from ripieno.errors import InputError, LabError
 from ripieno.lab import Lab
-from ripieno.lab.blueprint import Blueprint, bits_per_s
+from ripieno.lab.cluster_spec import ClusterSpec, bits_per_s
 from ripieno.simulation import Cluster, distribute, pictures, swarm_picture
 from ripieno.simulation.distribution import RankEnd, SimulatedFetch
 from ripieno.units import bytes_text
@@ -122,8 +122,8 @@ class StrategiesQuery:
 
     def cluster(self) -> Cluster:
         """Return the model of the same hosts."""
-        blueprint = Blueprint(self.racks, self.hosts // self.racks, self.rate, self.uplink)
-        return replace(modelled(blueprint), alpha_s=ALPHA_S)
+        spec = ClusterSpec(self.racks, self.hosts // self.racks, self.rate, self.uplink)
+        return replace(modeled(spec), alpha_s=ALPHA_S)
 
     @property
     def shuffled(self) -> list[int]:
@@ -173,13 +173,13 @@ class StrategyRow:
 
     strategy: str
     runs: list[StrategyRun]
-    modelled_s: float
+    modeled_s: float
     killed: list[StrategyRun]
-    killed_modelled_s: float | None
+    killed_modeled_s: float | None
     slow: list[StrategyRun]
-    slow_modelled_s: float | None
+    slow_modeled_s: float | None
     shuffled: list[StrategyRun]
-    shuffled_modelled_s: float | None
+    shuffled_modeled_s: float | None
 
 
 @dataclass(frozen=True)
@@ -199,23 +199,23 @@ class StrategyResults:
             told: dict[str, Any] = {
                 "strategy": row.strategy,
                 "multiples": [run.seconds() / ideal_s for run in row.runs],
-                "simulated": row.modelled_s / ideal_s,
+                "simulated": row.modeled_s / ideal_s,
                 "target": TARGETS.get(asked.hosts, {}).get(row.strategy),
                 "cpu_s_per_host": [statistics.mean(run.cpu_s) for run in row.runs],
                 "serialization_shares": [run.serialization_s / run.seconds() for run in row.runs],
                 "switches_per_host": [statistics.mean(run.switches) for run in row.runs],
             }
-            if row.killed_modelled_s is not None:
+            if row.killed_modeled_s is not None:
                 told["killed"] = asked.killed
                 told["killed_of_undisturbed"] = [run.seconds() / undisturbed_s for run in row.killed]
-                told["killed_simulated"] = row.killed_modelled_s / row.modelled_s
-            if row.slow_modelled_s is not None and asked.slow is not None:
+                told["killed_simulated"] = row.killed_modeled_s / row.modeled_s
+            if row.slow_modeled_s is not None and asked.slow is not None:
                 told["slow"] = asked.slow
                 told["slow_of_undisturbed"] = [run.seconds([asked.slow[0]]) / undisturbed_s for run in row.slow]
-                told["slow_simulated"] = row.slow_modelled_s / row.modelled_s
-            if row.shuffled_modelled_s is not None:
+                told["slow_simulated"] = row.slow_modeled_s / row.modeled_s
+            if row.shuffled_modeled_s is not None:
                 told["random_of_undisturbed"] = [run.seconds() / undisturbed_s for run in row.shuffled]
-                told["random_simulated"] = row.shuffled_modelled_s / row.modelled_s
+                told["random_simulated"] = row.shuffled_modeled_s / row.modeled_s
             rows.append(told)
         return {
             "machine": figures.machine(),
@@ -301,7 +301,7 @@ def measure(asked: StrategiesQuery) -> StrategyResults:
 def _row(lab: Lab, asked: StrategiesQuery, strategy: str) -> StrategyRow:
     case = BroadcastCase(strategy, asked.size_bytes, asked.repetitions, asked.block_bytes, record=asked.record)
 
-    def modelled_s(cluster: Cluster, left_out: Sequence[int] = (), order: Sequence[int] | None = None) -> float:
+    def modeled_s(cluster: Cluster, left_out: Sequence[int] = (), order: Sequence[int] | None = None) -> float:
         found = distribute(
             cluster, nbytes=asked.size_bytes, algorithm=strategy, block_bytes=asked.block_bytes, order=order
         )
@@ -309,7 +309,7 @@ def _row(lab: Lab, asked: StrategiesQuery, strategy: str) -> StrategyRow:
         return max(at_s for at_s in ends if at_s is not None)
 
     cluster = asked.cluster()
-    undisturbed_s = modelled_s(cluster)
+    undisturbed_s = modeled_s(cluster)
     runs = _runs(lab, case)
     row = StrategyRow(strategy, runs, undisturbed_s, [], None, [], None, [], None)
     if asked.kill is not None:
@@ -317,7 +317,7 @@ def _row(lab: Lab, asked: StrategiesQuery, strategy: str) -> StrategyRow:
         once = replace(case, repetitions=1, killed=asked.killed, kill_after_s=asked.kill[1] * median_s)
         killed = [run for _ in range(asked.repetitions) for run in _runs(lab, once)]
         dead = [(rank, asked.kill[1] * undisturbed_s) for rank in asked.killed]
-        row = replace(row, killed=killed, killed_modelled_s=modelled_s(replace(cluster, dead=dead)))
+        row = replace(row, killed=killed, killed_modeled_s=modeled_s(replace(cluster, dead=dead)))
     if asked.slow is not None:
         rank, share = asked.slow
         lab.set_rate(lab.hosts[rank].name, f"{share * bits_per_s('rate', asked.rate) / 1000:f}kbit")
@@ -326,11 +326,11 @@ def _row(lab: Lab, asked: StrategiesQuery, strategy: str) -> StrategyRow:
         finally:
             lab.set_rate(lab.hosts[rank].name, asked.rate)
         slowed = replace(cluster, slow_nodes=[(rank, 1 / share)])
-        row = replace(row, slow=slow, slow_modelled_s=modelled_s(slowed, [rank]))
+        row = replace(row, slow=slow, slow_modeled_s=modeled_s(slowed, [rank]))
     if asked.random_order:
         hosts = [lab.hosts[number] for number in asked.shuffled]
         shuffled = _runs(lab, replace(case, knows_racks=False), [host.name for host in hosts])
-        row = replace(row, shuffled=shuffled, shuffled_modelled_s=modelled_s(cluster, order=asked.shuffled[1:]))
+        row = replace(row, shuffled=shuffled, shuffled_modeled_s=modeled_s(cluster, order=asked.shuffled[1:]))
     return row
 
 

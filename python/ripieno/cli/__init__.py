@@ -5,12 +5,12 @@
 
 from __future__ import annotations
 
-import re
 import shlex
 import signal
 import sys
 import warnings
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
+from difflib import get_close_matches
 from importlib import import_module
 from types import FrameType
 
@@ -62,49 +62,6 @@ COMMANDS = {
     "wordcount": "ripieno.cli.wordcount:wordcount_command",
 }
 
-#: Command-line options by the parameter names that appear in error messages.
-GRAPH_OPTIONS = {
-    "format": "--format",
-    "directed=False": "--undirected",
-    "max_iter": "--max-iterations",
-    "n_strings": "--strings",
-    "tol": "--tolerance",
-    "vertex_count": "--vertices",
-    "weighted=False": "--unweighted",
-    "weighted=True": "--weighted",
-}
-PCA_OPTIONS = {"n_components": "--components", "svd_solver": "--solver"}
-TARGET_OPTIONS = {"y": "--target"}
-LOGISTIC_OPTIONS = {"C": "--c", "max_iter": "--max-iter", "tol": "--tol", **TARGET_OPTIONS}
-ALS_OPTIONS = {
-    "columns": "--columns",
-    "implicit=False": "INPUTS without --implicit",
-    "implicit=True": "--implicit",
-    "max_iter": "--max-iter",
-    "reg": "--reg",
-}
-MDS_OPTIONS = {
-    "max_iter": "--max-iter",
-    "metric": "--metric",
-    "n_components": "--components",
-    "weights": "--weights",
-}
-RECORD_OPTIONS = {"dtype": "--dtype", "format": "--format", "record_bytes": "--record-bytes"}
-DISTRIBUTE_OPTIONS = {"block_bytes": "--block", "strategy": "--strategy"}
-OPTIONS = {
-    "als": ALS_OPTIONS,
-    **dict.fromkeys(("bfs", "components", "diameter", "pagerank"), GRAPH_OPTIONS),
-    "distribute": DISTRIBUTE_OPTIONS,
-    "kmeans": RECORD_OPTIONS,
-    "layout": GRAPH_OPTIONS,
-    "logistic": LOGISTIC_OPTIONS,
-    "mds": MDS_OPTIONS,
-    "pca": PCA_OPTIONS,
-    "predict": {"method": "--method"},
-    "ridge": TARGET_OPTIONS,
-    "split": RECORD_OPTIONS,
-}
-
 
 class LazyGroup(click.Group):
     """A command group that imports its commands on demand."""
@@ -117,6 +74,18 @@ class LazyGroup(click.Group):
         """Store the command line for reports, which print it as the command that repeats them."""
         ctx.meta[COMMAND_LINE] = shlex.join(["ripieno", *args])
         return super().parse_args(ctx, args)
+
+    def resolve_command(
+        self, ctx: click.Context, args: list[str]
+    ) -> tuple[str | None, click.Command | None, list[str]]:
+        """Find the command of the arguments; an unknown name raises a usage error with the most similar command."""
+        try:
+            return super().resolve_command(ctx, args)
+        except click.UsageError as error:
+            similar = get_close_matches(args[0], COMMANDS, n=1)
+            if not similar:
+                raise
+            raise click.UsageError(f"{error.message} Did you mean {similar[0]!r}?", ctx) from None
 
     def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
         """Import a command."""
@@ -136,17 +105,16 @@ def cli() -> None:
 def main(args: Sequence[str] | None = None) -> int:
     """Run a command and return its exit code. Errors are printed as one sentence."""
     command = next(iter(sys.argv[1:] if args is None else args), "")
-    options = OPTIONS.get(command, {})
     failed = FAILED_AS.get(command, FAILED)
 
-    def tell(message: str, code: int) -> int:
-        click.echo(f"ripieno: {_named(message, options)}", err=True)
+    def fail(message: str, code: int) -> int:
+        click.echo(f"ripieno: {message}", err=True)
         return code
 
     def warn(message: Warning | str, *_: object, **__: object) -> None:
         # The source location of a warning does not help a user of the command.
         if exit_message.is_first_here():
-            click.echo(f"ripieno: {_named(str(message), options)}", err=True)
+            click.echo(f"ripieno: {message}", err=True)
 
     fill_standard_descriptors()
     # An inherited SIG_IGN would hide the exit status of child processes.
@@ -162,29 +130,18 @@ def main(args: Sequence[str] | None = None) -> int:
             error.show()
         return error.exit_code
     except (click.Abort, KeyboardInterrupt):
-        return tell("interrupted", INTERRUPTED)
+        return fail("interrupted", INTERRUPTED)
     except InputError as error:
         # All ranks of a host find the same error in arguments and files, so only the first prints it.
-        return WRONG_INPUT if exit_message.said_by_first() else tell(str(error), WRONG_INPUT)
+        return WRONG_INPUT if exit_message.said_by_first() else fail(str(error), WRONG_INPUT)
     except RipienoError as error:
-        return failed if exit_message.said_by(error) else tell(str(error), failed)
+        return failed if exit_message.said_by(error) else fail(str(error), failed)
     except OSError as error:
-        return tell(results.explain(error), failed)
+        return fail(results.explain(error), failed)
     except MemoryError as error:
-        return tell(f"out of memory: {error}", failed)
+        return fail(f"out of memory: {error}", failed)
     finally:
         signal.signal(signal.SIGTERM, before)
-
-
-def _named(message: str, options: Mapping[str, str]) -> str:
-    """Return a message with option names in place of parameter names. Paths stay unchanged."""
-    if not options:
-        return message
-    return re.sub(
-        rf"(?<![\w/.'\"-])({'|'.join(options)})(?![\w/.'\"-])(=?)",
-        lambda match: options[match[1]] + (" " if match[2] else ""),
-        message,
-    )
 
 
 def _terminate(number: int, frame: FrameType | None) -> None:

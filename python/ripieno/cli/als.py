@@ -29,7 +29,7 @@ from ripieno.report import Charted, charts
 ARRAYS = ("user_factors", "item_factors", "user_ids", "item_ids")
 
 
-@click.command("als", short_help="Find factors of users and items whose products are their ratings.")
+@click.command("als", short_help="Factorize ratings of items by users.")
 @click.option(
     "--rank",
     type=click.IntRange(min=1),
@@ -38,14 +38,14 @@ ARRAYS = ("user_factors", "item_factors", "user_ids", "item_ids")
     show_default=True,
     help="Factors of each user and item.",
 )
-@click.option("--implicit", is_flag=True, help="Ratings are counts of what users did, not what they said.")
+@click.option("--implicit", is_flag=True, help="Treat ratings as counts of actions, not as scores.")
 @click.option(
     "--reg",
     type=click.FloatRange(min=0, min_open=True),
     metavar="NUMBER",
     default=0.05,
     show_default=True,
-    help="Factor of the squared factors.",
+    help="Regularization: the weight of the squared factors.",
 )
 @click.option(
     "--alpha",
@@ -53,7 +53,7 @@ ARRAYS = ("user_factors", "item_factors", "user_ids", "item_ids")
     metavar="NUMBER",
     default=1.0,
     show_default=True,
-    help="By how much an implicit rating raises the weight of its pair.",
+    help="Weight that an implicit rating adds to its pair.",
 )
 @max_iter_option(10)
 @click.option(
@@ -61,15 +61,15 @@ ARRAYS = ("user_factors", "item_factors", "user_ids", "item_ids")
     type=click.Choice(SOLVERS),
     default="auto",
     show_default=True,
-    help="Solve each row's equations, or make three steps of conjugate gradients; auto: these for implicit ratings and "
-    "a rank of 16 or more.",
+    help="Solve the equations of each row exactly, or by three steps of conjugate gradients (cg). "
+    "auto uses cg for implicit ratings and a rank of 16 or more.",
 )
 @click.option(
     "--columns",
     metavar="USER,ITEM,RATING",
-    help="The columns of the tables; by default found by their names, such as userId, movieId and rating.",
+    help="Columns of the tables. Default: columns with usual names, such as userId, movieId and rating.",
 )
-@click.option("--test", metavar="INPUT", help="Ratings, as INPUTS, whose predictions are held against them.")
+@click.option("--test", metavar="INPUT", help="Ratings, as INPUTS, to compare with their predictions.")
 @checkpoint_options
 @seed_option
 @fit_options
@@ -129,12 +129,12 @@ def als_command(
     with progress, traced(trace):
         model.fit(source)
         error = None if test is None else -model.score(test)
-    told = _told(model, error)
-    written = write_model(out, names, model, {name: getattr(model, f"{name}_") for name in ARRAYS}, source, told)
-    say_end(console, written, model.report_, told, _result(model, error))
+    printed = _fit_output(model, error)
+    written = write_model(out, names, model, {name: getattr(model, f"{name}_") for name in ARRAYS}, source, printed)
+    say_end(console, written, model.report_, printed, _result(model, error))
 
 
-def _told(model: ALS, error: float | None) -> FitOutput:
+def _fit_output(model: ALS, error: float | None) -> FitOutput:
     of_test = "percentile_rank" if model.implicit else "rmse"
     return FitOutput(
         algorithm="als",
@@ -163,7 +163,9 @@ def _page(model: ALS, error: float | None, of_test: str) -> tuple[dict[str, str]
     }
     objective = [float(each["objective"]) for each in steps]
     chart = charts.line_chart("objective", {"objective": objective}, log=True)
-    return tiles, [Charted("Convergence", "What is minimised: squared errors and penalty. " + _exchanges(model), chart)]
+    return tiles, [
+        Charted("Convergence", "The minimized objective: squared errors and penalty. " + _exchanges(model), chart)
+    ]
 
 
 def _exchanges(model: ALS) -> str:
@@ -183,5 +185,7 @@ def _result(model: ALS, error: float | None) -> str:
 def _three(columns: str) -> tuple[str, str, str]:
     names = tuple(columns.split(","))
     if len(names) != 3:
-        raise InputError(f"columns={columns!r}: expected three names, of users, items and ratings, with commas between")
+        raise InputError(
+            f"--columns {columns!r}: expected three names: of users, items and ratings, separated by commas"
+        )
     return names

@@ -10,7 +10,7 @@ from typing import Any
 import click
 
 from ripieno import log
-from ripieno.cli.options import PAGES, LocalPath, Size, overwrite_option
+from ripieno.cli.options import PAGES, LocalPath, Size, aliased_option, overwrite_option
 from ripieno.errors import InputError
 
 # Time limit for the calls of one case in one run, in seconds.
@@ -32,32 +32,34 @@ class _Bench(click.Command):
 MODEL, STRATEGIES, THREADS = "model", "strategies", "threads"
 
 
-@click.command("bench", cls=_Bench, short_help="Time collectives beside the limit and the peers.")
+@click.command("bench", cls=_Bench, short_help="Compare collectives with the lower bound and with other libraries.")
 @click.argument("collectives", metavar="COLLECTIVE[,…]|all", default="all")
-@click.option("--ranks", metavar="LIST", help="Numbers of ranks to start, such as 2,4,8; 2 by default.")
+@click.option("--ranks", metavar="LIST", help="Numbers of ranks to start, such as 2,4,8. Default: 2.")
 @click.option(
     "--sizes",
     default="8B:64MiB",
     show_default=True,
     metavar="RANGE",
-    help="From:to in steps of a factor of 8, or a list.",
+    help="FROM:TO in steps of a factor of 8, or a list.",
 )
 @click.option(
-    "--algorithm", metavar="NAME|all", help="Measure this algorithm, not the default choice; all: every one beside it."
+    "--algorithm",
+    metavar="NAME|all",
+    help="Measure this algorithm instead of the default choice; all: measure every algorithm.",
 )
 @click.option("--links", type=click.Choice(["auto", "tcp", "shared-memory"]), default="auto", show_default=True)
-@click.option("--against", metavar="LIST", help="Peers: some of openmpi, mpich, gloo.")
+@click.option("--against", metavar="LIST", help="Other libraries to measure: openmpi, mpich, gloo.")
 @click.option(
     "--repetitions",
     type=click.IntRange(min=1),
     default=5,
     show_default=True,
-    help="How many alternating runs each contestant has.",
+    help="Alternating runs of each library.",
 )
 @click.option("--python", "from_python", is_flag=True, help="Measure from Python, against mpi4py.")
-@click.option("--gloo-python", metavar="PATH", help="An interpreter that has torch, for Gloo.")
+@click.option("--gloo-python", metavar="PATH", help="Python interpreter with torch, for Gloo.")
 @click.option(
-    "--rate", metavar="RATE", help="Under a launcher: the rate of a host's cable, such as 100mbit, as the limit."
+    "--rate", metavar="RATE", help="Under a launcher: link rate of a host, such as 100mbit, for the lower bound."
 )
 @click.option(
     "--timeout",
@@ -65,10 +67,12 @@ MODEL, STRATEGIES, THREADS = "model", "strategies", "threads"
     type=click.FloatRange(min=1),
     default=900.0,
     show_default=True,
-    help="Seconds that a run may take.",
+    help="Time limit of a run in seconds.",
 )
 @click.option(
-    "--choice", is_flag=True, help="Time every algorithm and print where the default is over 10 % off the best."
+    "--choice",
+    is_flag=True,
+    help="Time every algorithm, and print the cases in which the default is over 10 % slower than the fastest.",
 )
 @click.option(
     "--trials",
@@ -76,10 +80,10 @@ MODEL, STRATEGIES, THREADS = "model", "strategies", "threads"
     type=click.FloatRange(min=0),
     default=0.0,
     metavar="SECONDS",
-    help="With --choice: let comm.try_algorithms choose first, for so long.",
+    help="With --choice: first run comm.try_algorithms for this time.",
 )
-@click.option("--plot", type=LocalPath(*PAGES, dir_okay=False), help="Write a page with plots to this file.")
-@click.option("--json", "target", type=LocalPath(".json", dir_okay=False), help="Write the figures to this file.")
+@click.option("--plot", type=LocalPath(*PAGES, dir_okay=False), help="File for a page with plots.")
+@click.option("--json", "target", type=LocalPath(".json", dir_okay=False), help="File for the figures.")
 @overwrite_option
 def bench_command(choice: bool, plot: Path | None, target: Path | None, overwrite: bool, **words: Any) -> None:
     """Time collectives at several sizes, on processes of this machine, and check their results.
@@ -102,7 +106,9 @@ def bench_command(choice: bool, plot: Path | None, target: Path | None, overwrit
     from ripieno.launch.script.run import under_launcher
 
     if choice and (plot or words["against"] or words["from_python"] or words["algorithm"]):
-        raise click.UsageError("--choice times all algorithms of ours: no --plot, --against, --python or --algorithm")
+        raise click.UsageError(
+            "--choice times all algorithms of Ripieno: no --plot, --against, --python or --algorithm"
+        )
     check_results({"--plot": plot, "--json": target}, overwrite=overwrite)
     asked = session.BenchRequest.parse(**words, budget_s=BUDGET_S)
     joined = under_launcher(asks_for_workers=bool(asked.world_sizes))
@@ -135,26 +141,30 @@ def _tell(found: Any, plot: Path | None, target: Path | None) -> None:
     metavar="LIST",
     default="8,32,4x4:2,4x8:4",
     show_default=True,
-    help="Hosts of one rack, or racks x hosts:oversubscription of their uplinks.",
+    help="Clusters: number of hosts in one rack, or RACKSxHOSTS:OVERSUBSCRIPTION of the uplinks.",
 )
-@click.option("--algorithms", metavar="LIST", help="Such as broadcast=chain,allreduce=ring. By default eleven.")
+@click.option(
+    "--algorithms",
+    metavar="LIST",
+    help="Algorithms, such as broadcast=chain,allreduce=ring. Default: eleven algorithms.",
+)
 @click.option(
     "--bytes",
     "size_bytes",
     type=Size(),
     default="4MB",
     show_default=True,
-    help="Of the vector that all ranks end with, or that a rank sends.",
+    help="Size of the result vector on each rank, or of the vector that a rank sends.",
 )
-@click.option("--rate", default="25mbit", show_default=True, help="Of a host's cable.")
-@click.option("--repetitions", type=click.IntRange(min=1), default=1, show_default=True, help="Of each shape.")
+@click.option("--rate", default="25mbit", show_default=True, help="Link rate of a host.")
+@click.option("--repetitions", type=click.IntRange(min=1), default=1, show_default=True, help="Runs of each shape.")
 @click.option(
     "--markdown",
     type=LocalPath(".md", dir_okay=False),
     metavar="FILE.md",
-    help="Write the table here, as Markdown.",
+    help="File for the table, as Markdown.",
 )
-@click.option("--json", "target", type=LocalPath(".json", dir_okay=False), help="Write the figures here.")
+@click.option("--json", "target", type=LocalPath(".json", dir_okay=False), help="File for the figures.")
 @overwrite_option
 def model_command(
     shapes: str, algorithms: str | None, markdown: Path | None, target: Path | None, overwrite: bool, **words: Any
@@ -186,24 +196,34 @@ def model_command(
 
 
 @click.command(STRATEGIES)
-@click.option("--hosts", type=click.IntRange(min=2), default=8, show_default=True, help="The root among them.")
-@click.option("--bytes", "size_bytes", type=Size(), default="64MiB", show_default=True, help="Of the value.")
-@click.option("--rate", default="100mbit", show_default=True, help="Of a host's cable.")
-@click.option("--racks", type=click.IntRange(min=1), default=1, show_default=True, help="In which the hosts stand.")
-@click.option("--uplink", metavar="RATE", help="Of a rack. By default the sum of its hosts' rates.")
-@click.option("--random-order", is_flag=True, help="Also with hosts that are numbered at random and know of no racks.")
+@click.option(
+    "--hosts", type=click.IntRange(min=2), default=8, show_default=True, help="Number of hosts, including the root."
+)
+@click.option("--bytes", "size_bytes", type=Size(), default="64MiB", show_default=True, help="Size of the value.")
+@click.option("--rate", default="100mbit", show_default=True, help="Link rate of a host.")
+@click.option("--racks", type=click.IntRange(min=1), default=1, show_default=True, help="Number of racks.")
+@click.option("--uplink", metavar="RATE", help="Uplink rate of a rack. Default: the sum of its hosts' rates.")
+@click.option(
+    "--random-order", is_flag=True, help="Also measure hosts in random order, without information about racks."
+)
 @click.option("--strategies", metavar="LIST", default="chain,splitstream,csb,bittorrent", show_default=True)
-@click.option("--kill", metavar="COUNT@SHARE%", help="Kill so many hosts after this share of the undisturbed time.")
-@click.option("--slow", metavar="HOST@SHARE", help="Give this host, counted from 0, this share of the rate.")
-@click.option("--block", "block_bytes", type=Size(), metavar="SIZE", help="Of a block. By default a 256th.")
-@click.option("--repetitions", type=click.IntRange(min=1), default=3, show_default=True, help="Of each run.")
+@click.option("--kill", metavar="COUNT@SHARE%", help="Kill COUNT hosts after this share of the undisturbed time.")
+@click.option("--slow", metavar="HOST@SHARE", help="Limit this host, counted from 0, to this share of the rate.")
+@aliased_option(
+    "--block-bytes",
+    aliases=["--block"],
+    type=Size(),
+    metavar="SIZE",
+    help="Size of a block. Default: a 256th of the value.",
+)
+@click.option("--repetitions", type=click.IntRange(min=1), default=3, show_default=True, help="Number of runs.")
 @click.option(
     "--out",
     type=LocalPath(*PAGES, dir_okay=False),
     metavar="PAGE.html",
-    help="Draw which block went from whom to whom, and the rate of every host.",
+    help="Page that shows sender and receiver of each block, and the rate of every host.",
 )
-@click.option("--json", "target", type=LocalPath(".json", dir_okay=False), help="Write the figures here.")
+@click.option("--json", "target", type=LocalPath(".json", dir_okay=False), help="File for the figures.")
 @overwrite_option
 def strategies_command(
     strategies: str,
@@ -251,22 +271,30 @@ def strategies_command(
 
 
 @click.command(THREADS)
-@click.option("--full", is_flag=True, help="The paper's points and numbers of centroids, up to 500,000: hours.")
-@click.option("--points", type=click.IntRange(min=1), metavar="COUNT", help="Points of K-means; 100,000 by default.")
-@click.option("--centroids", metavar="LIST", help="Numbers of centroids; 100,1000 by default.")
-@click.option("--patterns", metavar="LETTERS", default="QRUTVS", show_default=True, help="Of affinity.")
-@click.option("--iterations", type=click.IntRange(min=1), default=8, show_default=True, help="Of each fit.")
+@click.option("--full", is_flag=True, help="Use the sizes of the paper, up to 500,000 points. This takes hours.")
+@click.option("--points", type=click.IntRange(min=1), metavar="COUNT", help="Points of K-means. Default: 100,000.")
+@click.option("--centroids", metavar="LIST", help="Numbers of centroids. Default: 100,1000.")
 @click.option(
-    "--repetitions", type=click.IntRange(min=1), default=3, show_default=True, help="Of each measurement, by turns."
+    "--patterns", metavar="LETTERS", default="QRUTVS", show_default=True, help="Affinity patterns to measure."
 )
-@click.option("--out", type=LocalPath(*PAGES, dir_okay=False), metavar="PAGE.html", help="Draw what was measured.")
+@click.option("--iterations", type=click.IntRange(min=1), default=8, show_default=True, help="Iterations of each fit.")
+@click.option(
+    "--repetitions",
+    type=click.IntRange(min=1),
+    default=3,
+    show_default=True,
+    help="Alternating runs of each measurement.",
+)
+@click.option(
+    "--out", type=LocalPath(*PAGES, dir_okay=False), metavar="PAGE.html", help="Page with charts of the measurements."
+)
 @click.option(
     "--draw",
     type=click.Path(file_okay=False, path_type=Path),
     metavar="FOLDER",
-    help="Put the page's drawings here, each as a file of its own, such as barrier-2.svg.",
+    help="Folder for the charts as separate files, such as barrier-2.svg.",
 )
-@click.option("--json", "target", type=LocalPath(".json", dir_okay=False), help="Write the figures here.")
+@click.option("--json", "target", type=LocalPath(".json", dir_okay=False), help="File for the figures.")
 @overwrite_option
 def threads_command(
     full: bool,

@@ -1,4 +1,4 @@
-"""Options of the commands that use a modelled cluster."""
+"""Options of the commands that use a modeled cluster."""
 
 from __future__ import annotations
 
@@ -22,13 +22,17 @@ _OPTIONS = (
         default="1",
         show_default=True,
         metavar="COUNT|FILE",
-        help="Number of racks, which the nodes fill as evenly as may be, or a file of racks (racks.toml).",
+        help="Number of racks, which hold equally many nodes, or a file of racks (racks.toml).",
     ),
-    click.option("--rate", default="10gbit", show_default=True, metavar="RATE", help="Rate of a node's cable."),
-    click.option("--uplink", metavar="RATE", help="Rate of a rack's uplink. Without it uplinks are never in the way."),
+    click.option("--rate", default="10gbit", show_default=True, metavar="RATE", help="Link rate of a node."),
+    click.option("--uplink", metavar="RATE", help="Uplink rate of a rack. Default: unlimited."),
     click.option("--core", metavar="RATE", help="Rate of the core switch, for all racks together."),
     click.option(
-        "--alpha", default="5us", show_default=True, metavar="TIME", help="Time per message or segment between nodes."
+        "--alpha",
+        default="5us",
+        show_default=True,
+        metavar="TIME",
+        help="Latency of a message or segment between nodes.",
     ),
     click.option("--gamma", default="0.125ns", show_default=True, metavar="TIME", help="Time to combine a byte."),
     click.option(
@@ -36,7 +40,7 @@ _OPTIONS = (
         default="64KiB",
         show_default=True,
         metavar="SIZE|none",
-        help="Messages go by segments of this size, each with its alpha. With none they go as wholes.",
+        help="Segment size of messages; each segment costs one alpha. Default: messages are not divided.",
     ),
     click.option(
         "--relay",
@@ -45,28 +49,29 @@ _OPTIONS = (
         default="16KiB",
         show_default=True,
         metavar="SIZE",
-        help="Ranks pass on what has come once it has this size, or a segment's.",
+        help="Ranks forward data in pieces of this size. Default: the segment size.",
     ),
     click.option(
         "--costs",
         "costs_file",
         type=LocalPath(dir_okay=False),
         metavar="FILE",
-        help="A file of `ripieno tune --write`: ranks and links are as measured, unless another option says otherwise.",
+        help="A file of `ripieno tune --out` with measured ranks and links; other options take precedence.",
     ),
     click.option(
         "--packet",
         "packet_bytes",
         type=Size(),
         metavar="SIZE",
-        help="Payload of a packet, which a switch passes on once it has it all. By default bytes pass as they come.",
+        help="Payload of a packet. Switches store and forward whole packets. Default: switches "
+        "forward bytes immediately.",
     ),
     click.option(
         "--headers",
         "header_bytes",
         type=Size(),
         metavar="SIZE",
-        help="What a packet has beside its payload. By default nothing.",
+        help="Header bytes of a packet. Default: 0.",
     ),
 )
 
@@ -85,11 +90,16 @@ bytes_option = click.option(
     default="1MiB",
     show_default=True,
     metavar="SIZE",
-    help="Size of the vector. For allgather, gather and scatter of a rank's block; for alltoall of all that a rank "
-    "sends.",
+    help="Size of the vector. For allgather, gather and scatter the size of a rank's block, for "
+    "alltoall all bytes that a rank sends.",
 )
 root_option = click.option(
-    "--root", type=click.IntRange(min=0), default=0, show_default=True, metavar="RANK", help="Root, where there is one."
+    "--root",
+    type=click.IntRange(min=0),
+    default=0,
+    show_default=True,
+    metavar="RANK",
+    help="Root of the collective, if it has one.",
 )
 
 
@@ -124,7 +134,7 @@ def cluster_of(
         nodes = len(in_file) if in_file is not None else ranks
     if nodes is None and measured is None:
         raise InputError("expected --nodes or --ranks, or a file of racks or of costs")
-    told = {
+    described = {
         "rate_bits_per_s": bits_per_s("--rate", rate),
         "uplink_bits_per_s": None if uplink is None else bits_per_s("--uplink", uplink),
         "core_bits_per_s": None if core is None else bits_per_s("--core", core, most=10**15),
@@ -136,13 +146,13 @@ def cluster_of(
         **more,
     }
     if measured is None:
-        return Cluster(**_places(nodes, ranks, racks, in_file), **told)
+        return Cluster(**_places(nodes, ranks, racks, in_file), **described)
     # Measured costs replace the defaults of options.
-    given = {name: value for name, value in told.items() if name not in _MEASURED or _is_told(_MEASURED[name])}
+    given = {name: value for name, value in described.items() if name not in _MEASURED or _is_given(_MEASURED[name])}
     if "alpha_s" in given:
         given["uplink_alpha_s"] = None
     if nodes is None:
-        if _is_told("racks"):
+        if _is_given("racks"):
             raise InputError(f"racks={racks}: expected --nodes, too: {costs_file} has racks of its own")
         return replace(measured, **given)
     return replace(measured, node_of_rank=None, **_places(nodes, ranks, racks, in_file), **given)
@@ -161,10 +171,10 @@ def costs_of(costs_file: Path | None, **_: Any) -> str:
     """Return the source of the link costs as text."""
     from ripieno.simulation import link_costs
 
-    return "as told" if costs_file is None else f"{link_costs.read(costs_file).source}, unless told"
+    return "as given" if costs_file is None else f"{link_costs.read(costs_file).source}, unless given"
 
 
-def _is_told(option: str) -> bool:
+def _is_given(option: str) -> bool:
     return click.get_current_context().get_parameter_source(option) is not ParameterSource.DEFAULT
 
 

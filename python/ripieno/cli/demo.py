@@ -8,12 +8,12 @@ from pathlib import Path
 
 import click
 
-from ripieno.cli.options import overwrite_option, trace_option
+from ripieno.cli.options import counted_workers, overwrite_option, trace_option
 
 DEMO_STRIDE = 16
 
 
-@click.command("demo", short_help="Cluster the patches of photographs that are there already.")
+@click.command("demo", short_help="Cluster patches of photographs from installed packages.")
 @click.option(
     "-o", "--out", type=click.Path(path_type=Path), default=Path("result"), show_default=True, help="Folder to write."
 )
@@ -26,15 +26,7 @@ DEMO_STRIDE = 16
     show_default=True,
     help="How many clusters.",
 )
-@click.option(
-    "-w",
-    "--workers",
-    type=click.IntRange(min=1),
-    metavar="COUNT",
-    default=2,
-    show_default=True,
-    help="Worker processes on this machine.",
-)
+@counted_workers("Worker processes on this machine.", default=2, show_default=True)
 @trace_option
 @overwrite_option
 def demo_command(out: Path, clusters: int, workers: int, trace: Path | None, overwrite: bool) -> None:

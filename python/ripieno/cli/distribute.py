@@ -14,7 +14,14 @@ from rich.console import Console
 from rich.live import Live
 from rich.table import Table
 
-from ripieno.cli.options import Size, communicator, overwrite_option, quiet_option
+from ripieno.cli.options import (
+    Size,
+    aliased_option,
+    communicator,
+    counted_workers,
+    overwrite_option,
+    quiet_option,
+)
 from ripieno.comm.broadcast_variables import STRATEGIES
 from ripieno.comm.communicator import Communicator
 from ripieno.comm.file_distribution import HostFile
@@ -32,60 +39,63 @@ NO_RANK = -1
 SHOWN_MAX = 24
 
 
-@click.command("distribute", short_help="Copy files of one host to many, each fetching from all that have parts.")
+@click.command("distribute", short_help="Copy files from one host to many; hosts also fetch from each other.")
 @click.argument("files", nargs=-1, required=True)
 @click.option(
     "-o",
     "--out",
     metavar="PATH",
-    help="Name of the file on each host; with / at the end, or of several FILES, their folder. {rank} and {host} stand "
-    "for those of the writer. With --to it is by default where FILES lie here.",
+    help="Path of the file on each host; with a trailing /, or for several FILES, their folder. "
+    "{rank} and {host} are replaced by the values of the writing rank. Default with --to: the path on this host.",
 )
 @click.option(
     "--to",
     "hosts_file",
     metavar="HOSTS.txt",
     type=click.Path(exists=True, dir_okay=False),
-    help="Hosts, one a line: a rank is started on each by ssh, and they get the files of this one.",
+    help="File with one host per line. The command starts a rank on each by ssh, and copies the "
+    "files of this host to them.",
 )
 @click.option(
     "--ssh",
     default=remote.SHELL,
     show_default=True,
     metavar="COMMAND",
-    help="What runs a command on a host of --to, as COMMAND HOST WORDS.",
+    help="Remote shell for the hosts of --to, called as COMMAND HOST WORDS.",
 )
 @click.option(
-    "--python", metavar="PATH", help="Python with Ripieno on those hosts. By default the path that it has here."
+    "--python", metavar="PATH", help="Python with Ripieno on those hosts. Default: the path of the running Python."
 )
-@click.option("--address", metavar="ADDRESS", help="Where those hosts reach this one, if its routes do not tell.")
 @click.option(
-    "-w",
-    "--workers",
-    type=click.IntRange(min=1),
-    metavar="COUNT",
-    help="Worker processes on this machine. Under a launcher its ranks do the work.",
+    "--address", metavar="ADDRESS", help="Address of this host for those hosts, if its routes do not determine it."
 )
+@counted_workers("Worker processes on this machine. Under a launcher its ranks are the workers.")
 @click.option(
     "--strategy",
     type=click.Choice(STRATEGIES),
     default="auto",
     show_default=True,
-    help="How blocks find their ways: auto is chain, or csb if some are there already. By shared-file all read them "
-    "in --directory.",
+    help="Distribution of blocks. auto uses chain, or csb if some blocks exist already. With "
+    "shared-file all hosts read them from --directory.",
 )
 @click.option(
     "--directory",
     "directories",
     multiple=True,
     metavar="PATH|URL",
-    help="For shared-file: a folder that all hosts see, or a URL of fsspec, or up to three. Files are copied there, "
-    "and removed at the end.",
+    help="For shared-file: a folder shared by all hosts, or an fsspec URL; up to three. Files are "
+    "copied there, and removed at the end.",
 )
-@click.option("--block", type=Size(), help="Bytes of a block, such as 1MiB; by default 16 KiB to 4 MiB.")
+@aliased_option(
+    "--block-bytes",
+    "block",
+    aliases=["--block"],
+    type=Size(),
+    help="Bytes of a block, such as 1MiB. Default: 16 KiB to 4 MiB.",
+)
 @overwrite_option
 @click.option(
-    "--keep-partial", is_flag=True, help="After a failure leave what has come, for another run to go on from."
+    "--keep-partial", is_flag=True, help="Keep partial files after a failure, so that another run can resume."
 )
 @click.option("--json", "as_json", is_flag=True, help="Print the report as JSON.")
 @quiet_option
@@ -164,7 +174,7 @@ class _DistributeRequest:
         }
         words = ["distribute", "--out", self.out, "--strategy", self.strategy]
         words += [flag for flag, is_set in flags.items() if is_set]
-        words += ["--block", str(self.block)] if self.block is not None else []
+        words += ["--block-bytes", str(self.block)] if self.block is not None else []
         words += [word for directory in self.directories for word in ("--directory", directory)]
         return [*words, "--", *self.files]
 
@@ -176,7 +186,7 @@ def _where_they_lie(files: Sequence[str]) -> str:
         return places[0]
     folders = {os.path.dirname(place) for place in places}
     if len(folders) > 1:
-        raise click.UsageError("expected --out, for FILES lie in several folders")
+        raise click.UsageError("expected --out, because FILES are in several folders")
     return os.path.join(*folders, "")
 
 

@@ -36,7 +36,7 @@ class CollectiveGroup(click.Group):
         return _collective_command(collective)
 
 
-@click.group("explain", cls=CollectiveGroup, short_help="Show what would run, and what it is predicted to cost.")
+@click.group("explain", cls=CollectiveGroup, short_help="Show which algorithms would run, and their predicted costs.")
 def explain_command() -> None:
     """Show which algorithms would run, and their predicted costs."""
 
@@ -52,28 +52,33 @@ def _collective_command(collective: str) -> click.Command:
     @cluster_options
     @bytes_option
     @root_option
-    @click.option("--order", metavar="ORDER", help="Of chains and rings: racks (by default), given or random:SEED.")
-    @click.option("--algorithm", metavar="NAME", help="What --draw draws. By default the fastest.")
+    @click.option(
+        "--order", metavar="ORDER", help="Order of ranks in chains and rings: racks (default), given or random:SEED."
+    )
+    @click.option("--algorithm", metavar="NAME", help="Algorithm to draw with --draw. Default: the fastest.")
     @click.option(
         "--draw",
         type=LocalPath(dir_okay=False),
         metavar="FILE",
-        help="Draw the plan, who sends to whom in each round: .svg or .html.",
+        help="Draw the plan, with sender and receiver of each message in each round: .svg or .html.",
     )
     @click.option(
         "--curves",
         type=LocalPath(dir_okay=False),
         metavar="FILE",
-        help="Draw the time against bytes, up to --bytes, and print where another algorithm becomes the fastest.",
+        help="Draw the time against bytes, up to --bytes, and print the sizes at which the fastest algorithm changes.",
     )
     @click.option(
         "--segments",
         type=LocalPath(dir_okay=False),
         metavar="FILE",
-        help="Search the segments that are the best for --algorithm, or the fastest, and draw the time against them.",
+        help="Search the best segment size for --algorithm, or for the fastest one, and draw the "
+        "time against the size.",
     )
     @click.option(
-        "--strategies", is_flag=True, help="Of broadcast: those of broadcast variables, and why auto is which."
+        "--strategies",
+        is_flag=True,
+        help="For broadcast: compare strategies of broadcast variables, and explain the choice of auto.",
     )
     @click.option("--json", "as_json", is_flag=True, help="Print everything as JSON.")
     @overwrite_option
@@ -92,7 +97,7 @@ def _collective_command(collective: str) -> click.Command:
     ) -> None:
         """Price every algorithm of a collective, and print the fastest with the reason.
 
-        Each is simulated on the modelled cluster. Its formula on equal links stands beside it: the time of messages
+        Each is simulated on the modeled cluster. Its formula on equal links stands beside it: the time of messages
         (alpha), of bytes (beta) and of combining (gamma).
 
         \b
@@ -159,7 +164,7 @@ def _collective_command(collective: str) -> click.Command:
     "--ranks", type=click.IntRange(min=2, max=64), default=8, show_default=True, metavar="COUNT", help="An even number."
 )
 @click.option(
-    "--draw", type=LocalPath(file_okay=False), required=True, metavar="FOLDER", help="Where the pictures belong."
+    "--draw", type=LocalPath(file_okay=False), required=True, metavar="FOLDER", help="Folder for the pictures."
 )
 @overwrite_option
 def plans_command(ranks: int, draw: Path, overwrite: bool) -> None:
@@ -173,7 +178,7 @@ def plans_command(ranks: int, draw: Path, overwrite: bool) -> None:
     from ripieno.simulation import pictures
 
     if ranks % 2:
-        raise click.UsageError(f"--ranks {ranks}: expected an even number, for two to a node")
+        raise click.UsageError(f"--ranks {ranks}: expected an even number: nodes have two ranks")
     before = [path.name for path in draw.glob("*.svg")] if overwrite else []
     check_new_folder(draw, before)
     with new_folder(draw, before) as folder:
@@ -184,7 +189,7 @@ def plans_command(ranks: int, draw: Path, overwrite: bool) -> None:
 
 @explain_command.command("sparse")
 @click.option("--ranks", type=click.IntRange(min=1), required=True, metavar="COUNT")
-@click.option("--features", required=True, metavar="COUNT", help="Different indices that there may be, such as 60e6.")
+@click.option("--features", required=True, metavar="COUNT", help="Number of possible indices, such as 60e6.")
 @click.option(
     "--density", type=click.FloatRange(min=0, max=1, max_open=True), help="Share of the features that one rank holds."
 )
@@ -196,13 +201,13 @@ def plans_command(ranks: int, draw: Path, overwrite: bool) -> None:
 )
 @click.option("--row-bytes", type=click.IntRange(min=1), default=4, show_default=True, help="Bytes of a row's values.")
 @click.option(
-    "--min-packet", metavar="SIZE", help="The minimum efficient packet, such as 5MB; by default that of --packets."
+    "--min-packet", metavar="SIZE", help="The minimum efficient packet, such as 5MB. Default: the value from --packets."
 )
 @click.option(
-    "--packets", metavar="FILE", help="Costs of packets: a file of `ripieno packets --json`, or memory, or network."
+    "--packets", metavar="FILE", help="Costs of packets: a file of `ripieno packets --json`, memory, or network."
 )
 @click.option("--rate", default="10gbit", show_default=True, help="Rate of the links, if only --min-packet is given.")
-@click.option("--degrees", metavar="DEGREES", help="A network to price beside the others, such as 8x4x2.")
+@click.option("--degrees", metavar="DEGREES", help="Another network to price, such as 8x4x2.")
 @click.option("--json", "as_json", is_flag=True, help="Print everything as JSON.")
 def sparse_command(
     ranks: int,
@@ -260,7 +265,7 @@ def _curve(features: int, density: float | None, alpha: float | None, densities:
             raise click.UsageError("expected --density and --alpha of a power law, or --densities as counted")
         return DensityCurve.power_law(features, alpha, density)
     if density is not None or alpha is not None:
-        raise click.UsageError("--densities stands for --density and --alpha: expected either")
+        raise click.UsageError("--densities replaces --density and --alpha: expected one of both")
     try:
         points = [tuple(float(part) for part in point.split(":")) for point in densities.split(",")]
         return DensityCurve.through([(sets, value) for sets, value in points])
@@ -270,7 +275,7 @@ def _curve(features: int, density: float | None, alpha: float | None, densities:
 
 def _packets(name: str | None, least: float | None, rate: str) -> Any:
     from ripieno._native import PacketCurve
-    from ripieno.lab.blueprint import bits_per_s
+    from ripieno.lab.cluster_spec import bits_per_s
     from ripieno.sparse import packets
 
     match name:

@@ -7,7 +7,7 @@ from pathlib import Path
 import click
 from rich.console import Console
 
-from ripieno.cli.options import LocalPath, dashboard_option, overwrite_option, quiet_option
+from ripieno.cli.options import LocalPath, counted_workers, dashboard_option, overwrite_option, quiet_option
 from ripieno.cli.progress import patch_progress
 from ripieno.features import HogOptions, demo_images, extract, find_pictures
 from ripieno.features.extract import index_of
@@ -17,7 +17,7 @@ from ripieno.host import usable_cores
 NAMED_SMALL_PICTURES = 3
 
 
-@click.command("features", short_help="Describe the patches of pictures by vectors.")
+@click.command("features", short_help="Compute feature vectors of patches of pictures.")
 @click.argument("pictures", nargs=-1)
 @click.option(
     "-o",
@@ -29,30 +29,30 @@ NAMED_SMALL_PICTURES = 3
 @click.option(
     "--patch", metavar="PIXELS", default=HogOptions.patch, show_default=True, help="Side of a patch in pixels."
 )
-@click.option("--stride", type=int, metavar="PIXELS", help="Pixels from one patch to the next; by default its side.")
+@click.option(
+    "--stride", type=int, metavar="PIXELS", help="Pixels from one patch to the next. Default: the side of a patch."
+)
 @click.option(
     "--dtype",
     type=click.Choice(["float32", "uint8"]),
     default=HogOptions.dtype,
     show_default=True,
-    help="Type of the values; bytes take a quarter of the room.",
+    help="Type of the values; uint8 takes a quarter of the space.",
 )
 @click.option(
     "--contrast-floor",
     metavar="NUMBER",
     default=HogOptions.contrast_floor,
     show_default=True,
-    help="Gradient under which structure fades, of a brightness of 0 to 1.",
+    help="Gradients below this value count less, for a brightness of 0 to 1.",
 )
 @click.option(
     "--format",
     type=click.Choice(["npy", "t12"]),
-    help='"npy", or "t12" for lines of "picture row col f1 … f512"; by default told by the name.',
+    help='"npy", or "t12" for lines of "picture row col f1 … f512". Default: by the name of the file.',
 )
-@click.option(
-    "-w", "--workers", type=click.IntRange(min=1), metavar="COUNT", help="Processes; by default one per core."
-)
-@click.option("--demo", is_flag=True, help="Take the photographs that come inside scikit-learn and scikit-image.")
+@counted_workers("Worker processes. Default: one per core.")
+@click.option("--demo", is_flag=True, help="Use the photographs in scikit-learn and scikit-image.")
 @overwrite_option
 @dashboard_option
 @quiet_option
@@ -79,7 +79,7 @@ def features_command(
       ripieno features photos/ --out vectors.npy
     """
     if bool(pictures) == demo:
-        raise click.UsageError("give either pictures or --demo")
+        raise click.UsageError("expected either pictures or --demo")
     check_results({"--out": out, "its index": index_of(out, format)}, pictures, overwrite=overwrite)
     options = HogOptions(
         patch=patch, stride=patch if stride is None else stride, contrast_floor=contrast_floor, dtype=dtype
@@ -100,7 +100,7 @@ def features_command(
         names = ", ".join(written.too_small[:NAMED_SMALL_PICTURES])
         rest = len(written.too_small) - NAMED_SMALL_PICTURES
         more = f" and {rest} more" if rest > 0 else ""
-        console.print(f"left out, being smaller than a patch: {names}{more}", highlight=False)
+        console.print(f"skipped, smaller than a patch: {names}{more}", highlight=False)
     console.print(
         f"{written.row_count:,} vectors of {written.column_count} values from {len(found):,} pictures", highlight=False
     )

@@ -16,12 +16,14 @@ from sklearn.base import BaseEstimator
 from ripieno import log
 from ripieno._types import OnFailure
 from ripieno._version import __version__
-from ripieno.algorithms.journal import FitReport, RunReport
+from ripieno.algorithms.iteration_log import FitReport, RunReport
 from ripieno.algorithms.reported import PlainReport
 from ripieno.cli.command_line import command_line
 from ripieno.cli.options import (
     LocalPath,
     PathOrUrl,
+    aliased_option,
+    counted_workers,
     overwrite_option,
     quiet_option,
     read_numbers,
@@ -34,21 +36,13 @@ from ripieno.report import Charted, write_fit_report
 #: Parameters of a model that do not affect the result.
 _UNLISTED = ("on_iteration",)
 
-fit_workers_option = click.option(
-    "-w",
-    "--workers",
-    type=click.IntRange(min=1),
-    metavar="COUNT",
-    default=1,
-    show_default=True,
-    help="Worker processes on this machine.",
-)
+fit_workers_option = counted_workers("Worker processes on this machine.", default=1, show_default=True)
 _on_failure_option = click.option(
     "--on-failure",
     type=click.Choice(get_args(OnFailure)),
     default="raise",
     show_default=True,
-    help="If a worker dies: fail, or begin again with those that are left, or with others in their place.",
+    help="If a worker dies: fail (raise), restart on the survivors (shrink), or replace it (respawn).",
 )
 _out_option = click.option(
     "-o", "--out", type=PathOrUrl(), default=Path("result"), show_default=True, help="Folder to write."
@@ -70,14 +64,14 @@ _checkpoint_option = click.option(
     type=LocalPath(file_okay=False),
     callback=lambda ctx, param, value: None if value is None else str(value),
     metavar="FOLDER",
-    help="Folder on this machine to keep the fit in while it runs, and to go on from.",
+    help="Local folder for checkpoints of the fit. A later run with this folder resumes from the last checkpoint.",
 )
 _every_option = click.option(
     "--every",
     type=click.IntRange(min=1),
     metavar="COUNT",
-    help="Keep the fit after every so many iterations; by default in the folder once a second at most, and in memory, "
-    "if it is to go on when workers die, after each.",
+    help="Iterations between checkpoints. Default: in the folder at most one per second; in memory, "
+    "for fits that survive failures, after each iteration.",
 )
 
 
@@ -98,15 +92,29 @@ def method_option(name: str, methods: Collection[str], what: str) -> Callable[..
     )
 
 
-def max_iter_option(default: int) -> Callable[..., Any]:
+def max_iter_option(default: int, *aliases: str) -> Callable[..., Any]:
     """Return the option for the maximum number of iterations."""
-    return click.option(
+    return aliased_option(
         "--max-iter",
+        aliases=aliases,
         type=click.IntRange(min=1),
         metavar="COUNT",
         default=default,
         show_default=True,
-        help="Iterations at most.",
+        help="Maximum number of iterations.",
+    )
+
+
+def tol_option(default: float, help: str, *aliases: str, min_open: bool = False) -> Callable[..., Any]:
+    """Return the option for the tolerance of the stopping criterion."""
+    return aliased_option(
+        "--tol",
+        aliases=aliases,
+        type=click.FloatRange(min=0, min_open=min_open),
+        metavar="NUMBER",
+        default=default,
+        show_default=True,
+        help=help,
     )
 
 
@@ -116,7 +124,7 @@ def target_option(more: str = "", *, required: bool = True) -> Callable[..., Any
         "--target",
         metavar="NAME",
         required=required,
-        help=f"The column of what is to be predicted, or a .npy file of it, or a .txt file with one per line.{more}",
+        help=f"Target (y) to predict: a column, a .npy file, or a .txt file with one value per line.{more}",
     )
 
 
@@ -124,8 +132,8 @@ def fit_options(command: Callable[..., Any]) -> Callable[..., Any]:
     """Add inputs, output folder, workers, threads, failure handling, trace, overwrite and quiet."""
     ways = [_on_failure_option, threads_option, fit_workers_option]
     options: list[Callable[..., Any]] = [quiet_option, overwrite_option, trace_option, *ways, _out_option]
-    for option in [*options, _inputs_argument]:
-        command = option(command)
+    for each in [*options, _inputs_argument]:
+        command = each(command)
     return command
 
 

@@ -11,6 +11,7 @@ import click
 from ripieno.cli.fits import checkpoint_options
 from ripieno.cli.options import (
     PathOrUrl,
+    aliased_option,
     overwrite_option,
     threads_option,
     trace_option,
@@ -21,16 +22,17 @@ from ripieno.files.tables import TABLE_FORMATS
 _OPTIONS = (
     workers_option,
     threads_option,
-    click.option(
-        "--vertices",
+    aliased_option(
+        "--vertex-count",
+        aliases=["--vertices"],
         type=click.IntRange(min=1),
         metavar="COUNT",
-        help="Vertices 0 … COUNT - 1 are there, edges or not.",
+        help="The graph has vertices 0 … COUNT - 1, also those without edges.",
     ),
     click.option(
         "--format",
         type=click.Choice(["text", "csv", "parquet", "npy", "npz"]),
-        help="Format of the files; by default their names decide.",
+        help="Format of the files. Default: by their names.",
     ),
     checkpoint_options,
     trace_option,
@@ -42,13 +44,15 @@ _INPUTS = """
     share.
 """
 
-undirected_option = click.option("--undirected", is_flag=True, help="Every edge leads both ways.")
+directed_option = click.option(
+    "--directed/--undirected", default=True, show_default=True, help="Edges have a direction, or none."
+)
 
 
 def say_resumed(model: Any) -> None:
     """Print that a fit resumed from the checkpoint in its folder, if it did."""
     if model.resumed_from_ is not None:
-        click.echo(f"it went on after step {model.resumed_from_:,}, from {model.checkpoint}", err=True)
+        click.echo(f"it resumed after step {model.resumed_from_:,}, from {model.checkpoint}", err=True)
 
 
 def graph_options(
@@ -67,8 +71,8 @@ def graph_options(
             show_default=True,
             help=f"File or URL to write: {', '.join(TABLE_FORMATS)}.",
         )
-        for option in reversed((inputs, result, overwrite_option, *_OPTIONS)):
-            command = option(command)
+        for each in reversed((inputs, result, overwrite_option, *_OPTIONS)):
+            command = each(command)
         return command
 
     return decorate

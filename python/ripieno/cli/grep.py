@@ -9,7 +9,7 @@ from typing import Any
 
 import click
 
-from ripieno.cli.options import communicator, dashboard_option, threads_option, workers_option
+from ripieno.cli.options import communicator, dashboard_option, long_workers_option, threads_option
 from ripieno.comm.communicator import Communicator
 from ripieno.files.sources import File, found
 from ripieno.launch import launch
@@ -22,7 +22,7 @@ NOTHING_FOUND = 1
 @click.command("grep", short_help="Find lines of files.")
 @click.argument("pattern")
 @click.argument("inputs", nargs=-1, required=True)
-@click.option("-i", "--ignore-case", is_flag=True, help="Do not tell capitals from small letters.")
+@click.option("-i", "--ignore-case", is_flag=True, help="Ignore case.")
 @click.option("-v", "--invert-match", is_flag=True, help="Print the lines that do not match.")
 @click.option("-c", "--count", "counting", is_flag=True, help="Print the number of lines of each file, not the lines.")
 @click.option("-F", "--fixed-strings", is_flag=True, help="PATTERN is plain text, not a regular expression.")
@@ -30,7 +30,7 @@ NOTHING_FOUND = 1
 @click.option(
     "-m", "--max-count", type=click.IntRange(min=0), metavar="COUNT", help="Print at most COUNT lines of each file."
 )
-@workers_option
+@long_workers_option
 @dashboard_option
 @threads_option
 def grep_command(
@@ -63,7 +63,7 @@ def grep_command(
     comm = communicator(workers, threads, None)
     files = found(list(inputs))
     printer = _Printer(files, counting)
-    arguments = ([file.path for file in files], query, None if counting else _Labelled(len(files) > 1, numbered))
+    arguments = ([file.path for file in files], query, None if counting else _Labeled(len(files) > 1, numbered))
     if comm is not None:
         _search(comm, *arguments, emit=printer.on_event)
         matches = comm.broadcast(printer.match_count)
@@ -90,7 +90,7 @@ def _search(
                 (emit or comm.emit)({"event": "found", "path": split.path, "count": count, "printed": printed})
 
 
-class _Labelled:
+class _Labeled:
     """Formats the matches of a split as they are printed."""
 
     def __init__(self, with_path: bool, numbered: bool) -> None:

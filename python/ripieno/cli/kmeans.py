@@ -31,8 +31,9 @@ from ripieno.cli.fits import (
     method_option,
     of_report,
     seed_option,
+    tol_option,
 )
-from ripieno.cli.options import LocalPath, read_numbers
+from ripieno.cli.options import LocalPath, aliased_option, read_numbers
 from ripieno.cli.progress import KMeansProgress
 from ripieno.errors import InputError
 from ripieno.features.index import Patches, find_patches
@@ -51,8 +52,16 @@ LISTED_PARAMETERS = (
 
 
 @click.command("kmeans", short_help="Cluster the vectors of files.")
-@click.option("-k", "--clusters", type=click.IntRange(min=1), metavar="COUNT", required=True, help="How many clusters.")
-@method_option("--init", INITS, "How the first centroids are chosen")
+@aliased_option(
+    "-k",
+    "--clusters",
+    aliases=["--n-clusters"],
+    type=click.IntRange(min=1),
+    metavar="COUNT",
+    required=True,
+    help="How many clusters.",
+)
+@method_option("--init", INITS, "Choice of the first centroids")
 @click.option(
     "--start",
     type=LocalPath(),
@@ -63,39 +72,34 @@ LISTED_PARAMETERS = (
     "--n-init",
     type=click.IntRange(min=1),
     metavar="COUNT",
-    help="How many runs from different starts; the best is kept. By default 10 for random and exact "
-    "assignment, else 1.",
+    help="Number of runs with different first centroids; the best result is kept. Default: 10 for "
+    "random and exact assignment, else 1.",
 )
 @max_iter_option(300)
-@click.option(
-    "--tol",
-    type=click.FloatRange(min=0),
-    metavar="NUMBER",
-    default=1e-4,
-    show_default=True,
-    help="Stop when the squared shift of the centroids is at most this times the mean variance of a column.",
-)
+@tol_option(1e-4, "Stop when the squared shift of the centroids is at most this times the mean variance of a column.")
 @checkpoint_options
 @seed_option
 @click.option(
     "--record-bytes",
     type=click.IntRange(min=1),
     metavar="COUNT",
-    help="The inputs are raw vectors of COUNT bytes each, and nothing else.",
+    help="INPUTS are raw vectors of COUNT bytes each, without headers.",
 )
-@click.option("--dtype", metavar="TYPE", help="Type of the values of raw vectors, such as float32; by default uint8.")
+@click.option("--dtype", metavar="TYPE", help="Type of the values of raw vectors, such as float32. Default: uint8.")
 @click.option("--weights", type=LocalPath(), help="Weights of the rows: a .npy file, or text with one per line.")
 @click.option(
     "--patches",
     type=LocalPath(),
-    help="The patch of each row, for the report: a table with columns picture, row, col; by default the "
+    help="Patches of the rows, for the report: a table with columns picture, row, col. Default: the "
     ".patches.csv beside each input.",
 )
-@click.option("--photos", type=LocalPath(), help="Folder of the pictures that patches come from.")
-@method_option("--thread-model", THREAD_MODELS, "How a worker's threads go through an iteration")
-@method_option("--assign", ASSIGNS, "Whether rows are compared with all centroids, or only with those of near groups")
-@method_option("--bounds", BOUNDS, "Whether an iteration leaves out what the one before has ruled out, equally exactly")
-@method_option("--centroids", CENTROIDS, "Whether each worker has all centroids, or a share of them")
+@click.option("--photos", type=LocalPath(), help="Folder of the pictures with the patches.")
+@method_option("--thread-model", THREAD_MODELS, "Model of the threads of a worker")
+@method_option("--assign", ASSIGNS, "Compare rows with all centroids, or only with centroids of near groups")
+@method_option(
+    "--bounds", BOUNDS, "Skip distances that bounds of the previous iteration rule out; results are the same"
+)
+@method_option("--centroids", CENTROIDS, "Store all centroids on each worker, or a share of them")
 @fit_options
 def kmeans_command(
     inputs: tuple[str, ...],
@@ -142,7 +146,7 @@ def kmeans_command(
     console = Console(stderr=True)
     names = check_folder(out, ARRAYS, inputs, trace, overwrite=overwrite)
     if dtype is not None and record_bytes is None:
-        raise InputError(f"dtype={dtype} is of raw vectors: expected --record-bytes, too")
+        raise InputError(f"--dtype {dtype} is for raw vectors: expected --record-bytes, too")
     rows, files, found = _open(inputs, record_bytes, dtype, patches, photos)
     progress = KMeansProgress(console, quiet=quiet)
     model = KMeans(
@@ -168,7 +172,7 @@ def kmeans_command(
     with new_folder(out, names) as folder:
         _write(folder, model, files)
     written = add_report(out, lambda part: _write_report(part, model, files, found))
-    loss = f" (some {100 * model.inertia_gap_:.2g} % more than exactly assigned)" if assign == "near" else ""
+    loss = f" (some {100 * model.inertia_gap_:.2g} % more than with exact assignment)" if assign == "near" else ""
     console.print(
         f"{len(model.labels_):,} rows in {clusters:,} clusters after {model.n_iter_} iterations, "
         f"inertia {model.inertia_:.8g}{loss}, {model.report_.total_s:.3g} s",
@@ -185,14 +189,14 @@ def _open(
     splits = splits_of(inputs) if record_bytes is None else None
     if splits is not None:
         if patches is not None or photos is not None:
-            raise InputError("--patches and --photos are of files, not of partitions")
+            raise InputError("--patches and --photos need files, not partitions")
         return splits, inputs, None
     sparse = SparseFiles.find(inputs) if record_bytes is None else None
     if sparse is None:
         dataset = open_source(inputs if record_bytes is None else BinaryFiles(inputs, record_bytes, dtype or "uint8"))
         return dataset, dataset.names, find_patches(dataset, patches, photos)
     if patches is not None or photos is not None:
-        raise InputError("--patches and --photos are of dense rows: the files are sparse")
+        raise InputError("--patches and --photos need dense rows: the files are sparse")
     return sparse, sparse.names, None
 
 

@@ -37,26 +37,26 @@ class OptionPair(click.ParamType):  # type: ignore[type-arg]  # click is generic
 
 
 @click.command("kubernetes", short_help="Write the manifest that runs a script in the pods of a Kubernetes cluster.")
-@click.option("-n", "--workers", type=int, required=True, metavar="COUNT", help="How many pods, one rank each.")
-@click.option("--image", required=True, help="The image of the pods; `ripieno` must be installed in it.")
+@click.option("-n", "--workers", type=int, required=True, metavar="COUNT", help="Number of pods, with one rank each.")
+@click.option("--image", required=True, help="Image of the pods, with `ripieno` installed.")
 @click.option("-m", "module", is_flag=True, help="SCRIPT names a module of the image, as in python -m.")
-@click.option("--script-in-image", is_flag=True, help="SCRIPT is a path in the image, and does not come along.")
-@click.option("--name", help="Name of the Job; by default that of the script.")
-@click.option("--namespace", help="Namespace of the Job; by default that of its creator.")
-@click.option("--cpu", metavar="AMOUNT", help="Cores of each pod, requested and at most: 2, 500m.")
-@click.option("--memory", metavar="AMOUNT", help="Memory of each pod, requested and at most: 4Gi.")
+@click.option("--script-in-image", is_flag=True, help="SCRIPT is a path in the image, and not part of the manifest.")
+@click.option("--name", help="Name of the Job. Default: the name of the script.")
+@click.option("--namespace", help="Namespace of the Job. Default: the namespace of its creator.")
+@click.option("--cpu", metavar="AMOUNT", help="Cores of each pod, as request and limit: 2, 500m.")
+@click.option("--memory", metavar="AMOUNT", help="Memory of each pod, as request and limit: 4Gi.")
 @click.option(
     "--threads",
     type=click.IntRange(min=1),
     metavar="COUNT",
-    help="Threads of each rank; by default as many as the pod may use cores.",
+    help="Threads of each rank. Default: the number of cores of the pod.",
 )
-@click.option("--port", type=int, default=29500, show_default=True, help="Where rank 0 listens while the ranks meet.")
+@click.option("--port", type=int, default=29500, show_default=True, help="Port of rank 0 during the rendezvous.")
 @click.option(
     "--image-pull-policy",
     "pull_policy",
     type=click.Choice(["Always", "IfNotPresent", "Never"]),
-    help="When the image is pulled.",
+    help="Pull policy of the image.",
 )
 @click.option(
     "-e",
@@ -65,14 +65,14 @@ class OptionPair(click.ParamType):  # type: ignore[type-arg]  # click is generic
     type=OptionPair("="),
     multiple=True,
     metavar="NAME=VALUE",
-    help="A variable of the script.",
+    help="Environment variable of the script.",
 )
 @click.option(
-    "--node-selector", type=OptionPair("="), multiple=True, metavar="LABEL=VALUE", help="A label that nodes must have."
+    "--node-selector", type=OptionPair("="), multiple=True, metavar="LABEL=VALUE", help="Required label of the nodes."
 )
 @click.option("--spread", multiple=True, metavar="LABEL", help="Spread the pods over the values of this node label.")
 @click.option(
-    "--racks", "rack_label", metavar="LABEL", help="The label of a pod that names its rack: topology.kubernetes.io/zone"
+    "--racks", "rack_label", metavar="LABEL", help="Pod label that names the rack: topology.kubernetes.io/zone"
 )
 @click.option(
     "--claim",
@@ -80,9 +80,9 @@ class OptionPair(click.ParamType):  # type: ignore[type-arg]  # click is generic
     type=OptionPair(":"),
     multiple=True,
     metavar="NAME:PATH",
-    help="A PersistentVolumeClaim, and the path where its volume is mounted.",
+    help="A PersistentVolumeClaim and its mount path.",
 )
-@click.option("--secret", metavar="NAME", help="An existing Secret, whose `token` is used; by default one is made.")
+@click.option("--secret", metavar="NAME", help="Existing Secret that contains the `token`. Default: a new one.")
 @click.option(
     "--meet-within",
     "meet_within_s",
@@ -90,14 +90,14 @@ class OptionPair(click.ParamType):  # type: ignore[type-arg]  # click is generic
     default=600,
     show_default=True,
     metavar="SECONDS",
-    help="Seconds that ranks wait for pods that are not there yet.",
+    help="Seconds that ranks wait for missing pods.",
 )
-@click.option("--jobset", is_flag=True, help="Write a JobSet, which starts the whole gang anew when a rank fails.")
+@click.option("--jobset", is_flag=True, help="Write a JobSet, which restarts all ranks when one fails.")
 @click.option(
     "--restarts",
     type=click.IntRange(min=0),
     metavar="COUNT",
-    help=f"With --jobset: how often at most; by default {RESTARTS}.",
+    help=f"With --jobset: maximum number of restarts. Default: {RESTARTS}.",
 )
 @click.argument("script")
 @click.argument("arguments", nargs=-1, type=click.UNPROCESSED)
@@ -118,7 +118,7 @@ def kubernetes_command(
       kubectl create -f job.yaml
     """
     if restarts is not None and not jobset:
-        raise InputError("--restarts is for --jobset: a Job does not start its pods anew")
+        raise InputError("--restarts is for --jobset: a Job does not restart its pods")
     if jobset and restarts is None:
         restarts = RESTARTS
     for option, pairs in (("--env", "environment"), ("--node-selector", "node_selector"), ("--claim", "claims")):
@@ -136,7 +136,7 @@ def _different(option: str, pairs: tuple[tuple[str, str], ...]) -> dict[str, str
     """Return the pairs. Raise an error if two have the same first word."""
     for number, (first, _) in enumerate(pairs):
         if first in dict(pairs[:number]):
-            raise InputError(f"{option}: {first} is said twice")
+            raise InputError(f"{option}: {first} is given twice")
     return dict(pairs)
 
 
@@ -151,7 +151,7 @@ def _read(path: Path) -> str:
 
 
 def _to_yaml(manifest: Manifest) -> str:
-    holds = ", with the job's token: keep it to yourself" if manifest.secret is None else ""
+    holds = ", with the job's token: keep it secret" if manifest.secret is None else ""
     head = f"# {manifest.workers} ranks of {manifest.target}{holds}\n# kubectl create -f FILE\n"
     # No marker at the start, so that no document consists of only a comment.
     return head + yaml.dump_all(manifest.resources(), Dumper=_Dumper, sort_keys=False, allow_unicode=True, width=120)

@@ -13,7 +13,7 @@ from typing import Any
 import click
 
 from ripieno.lab import Lab, kernel, registry
-from ripieno.lab.blueprint import HOSTS_PER_RACK_MAX, RACKS_MAX
+from ripieno.lab.cluster_spec import HOSTS_PER_RACK_MAX, RACKS_MAX
 
 # All words after the first word of the command belong to the command, options included.
 _ENDS_WITH_COMMAND = {"allow_interspersed_args": False}
@@ -57,12 +57,12 @@ def lab_command() -> None:
     default="100mbit",
     show_default=True,
     metavar="RATE",
-    help="Rate of each direction of a host's cable: a number and kbit, mbit or gbit.",
+    help="Link rate of a host in each direction: a number and kbit, mbit or gbit.",
 )
 @click.option(
     "--uplink",
     metavar="RATE",
-    help="Rate of each direction of a rack's uplink; by default the sum of its hosts' rates.",
+    help="Uplink rate of a rack in each direction. Default: the sum of its hosts' rates.",
 )
 @_name_option
 def up_command(racks: int, hosts: int, rate: str, uplink: str | None, name: str) -> None:
@@ -72,10 +72,10 @@ def up_command(racks: int, hosts: int, rate: str, uplink: str | None, name: str)
     lab.up()
     took_s = time.monotonic() - begin
     first, last = lab.hosts[0].name, lab.hosts[-1].name
-    uplinks = "" if racks == 1 else f", uplinks {lab.blueprint.uplink_bits_per_s / 1e6:g} Mbit/s"
+    uplinks = "" if racks == 1 else f", uplinks {lab.spec.uplink_bits_per_s / 1e6:g} Mbit/s"
     click.echo(
         f"{name}: {racks} x {hosts} hosts, {first} to {last}, cables "
-        f"{lab.blueprint.rate_bits_per_s / 1e6:g} Mbit/s{uplinks}; up in {took_s:.1f} s"
+        f"{lab.spec.rate_bits_per_s / 1e6:g} Mbit/s{uplinks}; up in {took_s:.1f} s"
     )
 
 
@@ -89,8 +89,8 @@ def up_command(racks: int, hosts: int, rate: str, uplink: str | None, name: str)
     show_default=True,
     help="Ranks per host.",
 )
-@click.option("--first", type=click.IntRange(min=1), metavar="COUNT", help="Take only the first COUNT hosts.")
-@click.option("--on", metavar="HOSTS", help="Take only these hosts, in this order: h0,h3.")
+@click.option("--first", type=click.IntRange(min=1), metavar="COUNT", help="Use only the first COUNT hosts.")
+@click.option("--on", metavar="HOSTS", help="Use only these hosts, in this order: h0,h3.")
 @click.option(
     "--timeout",
     "timeout_s",
@@ -101,14 +101,14 @@ def up_command(racks: int, hosts: int, rate: str, uplink: str | None, name: str)
 @click.option(
     "--prefix/--no-prefix",
     default=None,
-    help="Mark each line of output with its host, or do not; by default if there are several ranks.",
+    help="Prefix each line of output with its host. Default: with several ranks.",
 )
 @click.option(
     "--tls/--no-tls",
     default=None,
-    help="Encrypt all TCP connections of ranks, or none; by default what RIPIENO_TLS says, else those between hosts.",
+    help="Encrypt all TCP connections of ranks, or none. Default: RIPIENO_TLS, else only connections between hosts.",
 )
-@click.option("--keep-going", is_flag=True, help="Let the other ranks go on when one fails, instead of ending them.")
+@click.option("--keep-going", is_flag=True, help="Keep the other ranks running when one fails.")
 @click.argument("command", nargs=-1, required=True, type=click.UNPROCESSED)
 def run_command(
     name: str,
@@ -145,7 +145,7 @@ def run_command(
     )
 
 
-@lab_command.command("exec", short_help="Become a command in a host.", context_settings=_ENDS_WITH_COMMAND)
+@lab_command.command("exec", short_help="Run a command inside a host.", context_settings=_ENDS_WITH_COMMAND)
 @_name_option
 @click.argument("host")
 @click.argument("command", nargs=-1, required=True, type=click.UNPROCESSED)
@@ -163,7 +163,7 @@ def exec_command(name: str, host: str, command: tuple[str, ...]) -> None:
 def hosts_command(name: str, as_json: bool) -> None:
     """List the hosts: name, address, rack, and the pulled cables on the way to each."""
     lab = Lab.named(name)
-    silent, racks = lab.silent(), lab.blueprint.rack_names
+    silent, racks = lab.silent(), lab.spec.rack_names
     pulled = {host.name: [cable for cable in (host.name, racks[host.rack]) if cable in silent] for host in lab.hosts}
     if as_json:
         click.echo(json.dumps([{**asdict(host), "pulled": pulled[host.name]} for host in lab.hosts], indent=2))
@@ -175,7 +175,7 @@ def hosts_command(name: str, as_json: bool) -> None:
     _print_table(("host", "address", "rack", ""), rows)
 
 
-@lab_command.command("counters", short_help="Print what every cable has carried.")
+@lab_command.command("counters", short_help="Print the bytes on every cable.")
 @_name_option
 @click.option("--reset", is_flag=True, help="Set all counters to zero, and print none.")
 @click.option("--json", "as_json", is_flag=True, help="Print them as JSON.")
@@ -216,9 +216,9 @@ def heal_command(name: str, names: tuple[str, ...]) -> None:
         click.echo(f"{each}: connected")
 
 
-@lab_command.command("down", short_help="Remove a lab, and all that runs in it.")
+@lab_command.command("down", short_help="Remove a lab and its processes.")
 @_name_option
-@click.option("--all", "every", is_flag=True, help="Remove every lab, and the remains of labs of killed programs.")
+@click.option("--all", "every", is_flag=True, help="Remove every lab, also incomplete ones of killed programs.")
 def down_command(name: str, every: bool) -> None:
     """End every process inside a lab, and remove the lab."""
     kernel.require_rights()
@@ -234,7 +234,7 @@ def down_command(name: str, every: bool) -> None:
         if owner is None:
             _take_down(each)
         else:
-            click.echo(f"{each}: left alone, for process {owner} is using it; --name {each} takes it down")
+            click.echo(f"{each}: not removed, because process {owner} is using it; --name {each} takes it down")
 
 
 def _take_down(name: str) -> None:

@@ -10,10 +10,19 @@ from rich.console import Console
 
 from ripieno._types import OnFailure
 from ripieno.algorithms import FruchtermanReingold
-from ripieno.algorithms.springs.estimator import APPROXIMATIONS
-from ripieno.algorithms.springs.program import EXACT, EXACT_LIMIT
-from ripieno.cli.fits import FitOutput, check_folder, checkpoint_options, fit_options, say_end, seed_option, write_model
-from ripieno.cli.graph_options import undirected_option
+from ripieno.algorithms.fruchterman_reingold.estimator import APPROXIMATIONS
+from ripieno.algorithms.fruchterman_reingold.program import EXACT, EXACT_LIMIT
+from ripieno.cli.fits import (
+    FitOutput,
+    check_folder,
+    checkpoint_options,
+    fit_options,
+    max_iter_option,
+    say_end,
+    seed_option,
+    write_model,
+)
+from ripieno.cli.graph_options import directed_option
 from ripieno.cli.progress import MeasureProgress
 from ripieno.files.results import ResultPath
 from ripieno.flight.trace import traced
@@ -24,8 +33,8 @@ from ripieno.report import Charted, charts, scatter
 ARRAYS = ("positions", "vertices")
 
 
-@click.command("layout", short_help="Find positions of the vertices of a graph, by forces.")
-@undirected_option
+@click.command("layout", short_help="Compute a force-directed layout of a graph.")
+@directed_option
 @click.option(
     "--dim",
     type=click.IntRange(1, MOST_DIMENSIONS),
@@ -34,21 +43,15 @@ ARRAYS = ("positions", "vertices")
     show_default=True,
     help="Dimensions of the positions.",
 )
-@click.option(
-    "--iterations",
-    type=click.IntRange(min=1),
-    metavar="COUNT",
-    default=50,
-    show_default=True,
-    help="Iterations at most.",
-)
+@max_iter_option(50, "--iterations")
 @click.option(
     "--approximation",
     type=click.Choice(APPROXIMATIONS),
     default="auto",
     show_default=True,
-    help=f"How vertices push each other: all pairs, or clusters that are far away as one. auto takes the latter for "
-    f"more than {EXACT_LIMIT:,} vertices in 2 or 3 dimensions; the last line says which it was.",
+    help="Repulsion between all pairs of vertices (exact), or from distant clusters as one point "
+    f"(barnes-hut). auto uses barnes-hut for more than {EXACT_LIMIT:,} vertices in 2 or 3 "
+    "dimensions; the last line of output names the method.",
 )
 @click.option(
     "--theta",
@@ -56,7 +59,7 @@ ARRAYS = ("positions", "vertices")
     metavar="NUMBER",
     default=0.7,
     show_default=True,
-    help="Of barnes-hut: clusters narrower than this part of their distance push as one. Smaller is more exact.",
+    help="For barnes-hut: the largest ratio of a cluster's width to its distance. Smaller is more exact.",
 )
 @checkpoint_options
 @seed_option
@@ -67,9 +70,9 @@ def layout_command(
     workers: int,
     threads: int | None,
     on_failure: OnFailure,
-    undirected: bool,
+    directed: bool,
     dim: int,
-    iterations: int,
+    max_iter: int,
     approximation: str,
     theta: float,
     checkpoint: str | None,
@@ -92,11 +95,11 @@ def layout_command(
     """
     console = Console(stderr=True)
     names = check_folder(out, ARRAYS, inputs, trace, overwrite=overwrite)
-    graph = Graph(list(inputs), directed=not undirected)
+    graph = Graph(list(inputs), directed=directed)
     progress = MeasureProgress(console, ("change",), quiet=quiet)
     model = FruchtermanReingold(
         dim,
-        iterations=iterations,
+        iterations=max_iter,
         approximation=approximation,
         theta=theta,
         checkpoint=checkpoint,
@@ -109,18 +112,18 @@ def layout_command(
     )
     with progress, traced(trace):
         model.fit(graph)
-    told = _told(model, graph)
+    printed = _fit_output(model, graph)
     written = write_model(
-        out, names, model, {name: getattr(model, f"{name}_") for name in ARRAYS}, list(graph.names), told
+        out, names, model, {name: getattr(model, f"{name}_") for name in ARRAYS}, list(graph.names), printed
     )
-    say_end(console, written, model.report_, told, f"{model.n_iter_} iterations, {_pushes(model)}")
+    say_end(console, written, model.report_, printed, f"{model.n_iter_} iterations, {_pushes(model)}")
 
 
 def _pushes(model: FruchtermanReingold) -> str:
     return "all pairs" if model.approximation_ == EXACT else f"Barnes-Hut with theta {model.theta:g}"
 
 
-def _told(model: FruchtermanReingold, graph: Graph) -> FitOutput:
+def _fit_output(model: FruchtermanReingold, graph: Graph) -> FitOutput:
     return FitOutput(
         algorithm="layout",
         title="Layout",
@@ -140,7 +143,7 @@ def _page(model: FruchtermanReingold, graph: Graph) -> tuple[dict[str, str], lis
     steps = [step.measures for step in model.report_.iterations]
     moves = Charted(
         "Convergence",
-        "The root of the sum of all squared moves, divided by the number of vertices; and how far each went.",
+        "Root of the sum of all squared moves, divided by the number of vertices, and the move of each vertex.",
         charts.line_chart("moves", {name: [float(each[name]) for each in steps] for name in ("change", "step")}),
     )
     return {"iterations": f"{model.n_iter_:,}", "pushes": _pushes(model)}, [_drawn(model, graph), moves]
@@ -149,9 +152,12 @@ def _page(model: FruchtermanReingold, graph: Graph) -> tuple[dict[str, str], lis
 def _drawn(model: FruchtermanReingold, graph: Graph) -> Charted:
     positions = model.positions_
     if positions.shape[1] >= 3:
-        told = f"At most {scatter.POINT_LIMIT:,} vertices, by three dimensions. They turn, and stop under the pointer."
-        return Charted("The graph", told, scatter.turning_chart("vertices", positions))
+        text = (
+            f"At most {scatter.POINT_LIMIT:,} vertices, by three dimensions. They turn, and stop "
+            "under the mouse pointer."
+        )
+        return Charted("The graph", text, scatter.turning_chart("vertices", positions))
     edges = graph.read_share(0, 1)
     ends = np.searchsorted(model.vertices_, np.stack([edges.sources, edges.targets], axis=1))
-    told = f"Vertices and, of the edges, at most {scatter.EDGE_LIMIT:,}."
-    return Charted("The graph", told, scatter.graph_chart("graph", positions, ends))
+    text = f"Vertices and, of the edges, at most {scatter.EDGE_LIMIT:,}."
+    return Charted("The graph", text, scatter.graph_chart("graph", positions, ends))

@@ -20,8 +20,10 @@ from ripieno.cli.fits import (
     say_end,
     target_of,
     target_option,
+    tol_option,
     write_model,
 )
+from ripieno.cli.options import aliased_option
 from ripieno.cli.progress import MeasureProgress
 from ripieno.files.results import ResultPath
 from ripieno.flight.trace import traced
@@ -30,26 +32,20 @@ from ripieno.report import Charted, charts
 ARRAYS = ("coef", "intercept", "classes")
 
 
-@click.command("logistic", short_help="Tell classes of the rows of files apart, linearly.")
-@target_option(" Without, INPUTS are libsvm text, which has it.", required=False)
-@click.option(
+@click.command("logistic", short_help="Fit a linear classifier to the rows of files.")
+@target_option(" Without it INPUTS are libsvm text, which contains classes.", required=False)
+@aliased_option(
     "--c",
+    aliases=["--C"],
     type=click.FloatRange(min=0, min_open=True),
     metavar="NUMBER",
     default=1.0,
     show_default=True,
-    help="Factor of the losses, beside half the squared weights.",
+    help="Inverse regularization: the weight of the losses against half the squared weights.",
 )
-@method_option("--solver", SOLVERS, "How to descend")
+@method_option("--solver", SOLVERS, "Optimization method")
 @max_iter_option(100)
-@click.option(
-    "--tol",
-    type=click.FloatRange(min=0, min_open=True),
-    metavar="NUMBER",
-    default=1e-4,
-    show_default=True,
-    help="Stop when no entry of the gradient of the mean loss is larger.",
-)
+@tol_option(1e-4, "Stop when no entry of the gradient of the mean loss is larger.", min_open=True)
 @checkpoint_options
 @fit_options
 def logistic_command(
@@ -99,7 +95,7 @@ def logistic_command(
     with progress, traced(trace):
         model.fit(source, y)
         share = model.score(source, y)
-    told = FitOutput(
+    described = FitOutput(
         algorithm="logistic",
         title="Logistic regression",
         what="iteration",
@@ -114,9 +110,9 @@ def logistic_command(
         page=lambda: _page(model, share),
     )
     arrays = {name: getattr(model, f"{name}_") for name in ARRAYS}
-    written = write_model(out, names, model, arrays, source, told)
-    result = f"{share:.2%} told right after {model.n_iter_} iterations, objective {model.objective_:.8g}"
-    say_end(console, written, model.report_, told, result)
+    written = write_model(out, names, model, arrays, source, described)
+    result = f"{share:.2%} correct after {model.n_iter_} iterations, objective {model.objective_:.8g}"
+    say_end(console, written, model.report_, described, result)
 
 
 def _page(model: LogisticRegression, share: float) -> tuple[dict[str, str], list[Charted]]:
@@ -130,4 +126,4 @@ def _page(model: LogisticRegression, share: float) -> tuple[dict[str, str], list
             log=True,
         ),
     )
-    return {"of these rows told right": f"{share:.2%}", "objective": f"{model.objective_:.6g}"}, [convergence]
+    return {"of these rows correct": f"{share:.2%}", "objective": f"{model.objective_:.6g}"}, [convergence]

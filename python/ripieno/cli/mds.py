@@ -22,8 +22,10 @@ from ripieno.cli.fits import (
     method_option,
     say_end,
     seed_option,
+    tol_option,
     write_model,
 )
+from ripieno.cli.options import aliased_option
 from ripieno.cli.progress import MeasureProgress
 from ripieno.files.results import ResultPath
 from ripieno.flight.trace import traced
@@ -34,40 +36,36 @@ from ripieno.report import Charted, charts, scatter
 EMBEDDING, INTERPOLATED = "embedding", "interpolated"
 
 
-@click.command("mds", short_help="Find positions of points whose distances are near to those of a matrix.")
-@click.option(
-    "-n",
+@click.command("mds", short_help="Embed points so that distances match a matrix of dissimilarities.")
+@aliased_option(
     "--components",
+    aliases=["--n-components"],
     type=click.IntRange(1, MOST_DIMENSIONS),
     metavar="COUNT",
     default=3,
     show_default=True,
     help="Dimensions of the positions.",
 )
-@method_option("--method", METHODS, "How to descend")
+@method_option("--method", METHODS, "Optimization method")
 @method_option(
     "--metric",
     (PRECOMPUTED, *METRICS, *SEQUENCE_METRICS),
-    "What INPUTS are: dissimilarities, or rows, or sequences, with distances by a metric",
+    "Content of INPUTS: dissimilarities (precomputed), or rows or sequences with this metric",
 )
-@click.option("--weights", metavar="INPUT", help="How much each pair counts, as INPUTS; 0 where one is missing.")
-@click.option(
-    "--starts",
+@click.option("--weights", metavar="INPUT", help="Weight of each pair, as INPUTS; 0 for missing pairs.")
+@aliased_option(
+    "--n-init",
+    aliases=["--starts"],
     type=click.IntRange(min=1),
     metavar="COUNT",
-    help=f"Random starts, of which the best is kept. By default 1, with annealing {ANNEALED_STARTS}.",
+    help=f"Number of random starts; the best result is kept. Default: 1, with annealing {ANNEALED_STARTS}.",
 )
 @max_iter_option(300)
+@tol_option(1e-6, "Stop when the stress falls by less than this share of the squared distances.", "--eps")
 @click.option(
-    "--eps",
-    type=click.FloatRange(min=0),
-    metavar="NUMBER",
-    default=1e-6,
-    show_default=True,
-    help="It ends when the stress falls by less than this share of the squared distances.",
-)
-@click.option(
-    "--interpolate", metavar="INPUT", help="Dissimilarities of further points, to be placed, to those of INPUTS."
+    "--interpolate",
+    metavar="INPUT",
+    help="Dissimilarities of additional points to the points of INPUTS; their positions are interpolated.",
 )
 @checkpoint_options
 @seed_option
@@ -82,9 +80,9 @@ def mds_command(
     method: str,
     metric: str,
     weights: str | None,
-    starts: int | None,
+    n_init: int | None,
     max_iter: int,
-    eps: float,
+    tol: float,
     interpolate: str | None,
     checkpoint: str | None,
     every: int | None,
@@ -114,9 +112,9 @@ def mds_command(
         method=method,
         metric=metric,
         weights=weights,
-        n_init="auto" if starts is None else starts,
+        n_init="auto" if n_init is None else n_init,
         max_iter=max_iter,
-        eps=eps,
+        eps=tol,
         random_state=seed,
         checkpoint=checkpoint,
         every=every,
@@ -130,13 +128,13 @@ def mds_command(
         arrays = {EMBEDDING: model.embedding_}
         if interpolate is not None:
             arrays[INTERPOLATED] = model.interpolate(interpolate)
-    told = _told(model)
-    written = write_model(out, names, model, arrays, source.names, told)
+    printed = _fit_output(model)
+    written = write_model(out, names, model, arrays, source.names, printed)
     found = f"stress {model.stress_:.8g}, normalized {model.normalized_stress_:.5g}, after {model.n_iter_} iterations"
-    say_end(console, written, model.report_, told, found)
+    say_end(console, written, model.report_, printed, found)
 
 
-def _told(model: MDS) -> FitOutput:
+def _fit_output(model: MDS) -> FitOutput:
     return FitOutput(
         algorithm="mds",
         title="Multidimensional scaling",
@@ -160,7 +158,7 @@ def _page(model: MDS) -> tuple[dict[str, str], list[Charted]]:
     }
     convergence = Charted(
         "Convergence",
-        "The normalized stress (Kruskal's Stress-1) of the distances, and what else an iteration measures.",
+        "The normalized stress (Kruskal's Stress-1) of the distances, and other measures of each iteration.",
         charts.line_chart("stress", charted),
     )
     tiles = {"normalized stress": f"{model.normalized_stress_:.5g}", "iterations": f"{model.n_iter_:,}"}
@@ -171,11 +169,9 @@ def _drawn(model: MDS) -> Charted:
     count = len(model.embedding_)
     some = "" if count <= scatter.POINT_LIMIT else f" {scatter.POINT_LIMIT:,} of {count:,} points."
     if model.embedding_.shape[1] < 3:
-        return Charted(
-            "Positions", f"The points where they were put.{some}", scatter.scatter_chart("points", model.embedding_)
-        )
+        return Charted("Positions", f"The points.{some}", scatter.scatter_chart("points", model.embedding_))
     return Charted(
         "Positions",
-        f"The points where they were put, by the first three dimensions. They turn, and stop under the pointer.{some}",
+        f"The points, in the first three dimensions. They turn, and stop under the mouse pointer.{some}",
         scatter.turning_chart("points", model.embedding_),
     )

@@ -61,18 +61,44 @@ def _check_ending(path: Any, formats: Collection[str]) -> None:
         check_format(path, formats)
 
 
-workers_option = click.option(
-    "-w",
-    "--workers",
-    type=click.IntRange(min=1),
-    metavar="COUNT",
-    help="Worker processes on this machine; by default 1. Under a launcher its ranks do the work.",
+class AliasedOption(click.Option):
+    """An option with more names that work and are not shown: former names, and names of the parameter."""
+
+    def __init__(self, *words: Any, aliases: Collection[str] = (), **options: Any) -> None:
+        super().__init__(*words, **options)
+        self._aliases = aliases
+
+    def add_to_parser(self, parser: Any, ctx: click.Context) -> None:
+        """Add the option with all names to the parser of a command."""
+        shown, self.opts = self.opts, [*self.opts, *self._aliases]
+        super().add_to_parser(parser, ctx)
+        self.opts = shown
+
+
+def aliased_option(*words: str, aliases: Collection[str], **options: Any) -> Callable[..., Any]:
+    """Return an option of a command with hidden aliases."""
+    return click.option(*words, cls=AliasedOption, aliases=aliases, **options)
+
+
+def counted_workers(help: str, *, least: int = 1, aliases: Collection[str] = (), **options: Any) -> Callable[..., Any]:
+    """Return the option for the number of worker processes."""
+    number = click.IntRange(min=least)
+    return aliased_option(
+        "-n", "--workers", aliases=["-w", *aliases], type=number, metavar="COUNT", help=help, **options
+    )
+
+
+_WORKERS_HELP = "Worker processes on this machine. Default: 1. Under a launcher its ranks are the workers."
+workers_option = counted_workers(_WORKERS_HELP)
+#: The option without its short name, for commands with another -n.
+long_workers_option = aliased_option(
+    "--workers", aliases=["-w"], type=click.IntRange(min=1), metavar="COUNT", help=_WORKERS_HELP
 )
 threads_option = click.option(
     "--threads",
     type=click.IntRange(min=1),
     metavar="COUNT",
-    help="Threads of each worker; by default all cores are used.",
+    help="Threads of each worker. Default: all cores, divided among the workers.",
 )
 
 
@@ -91,7 +117,7 @@ def top_option(what: str) -> Callable[..., Any]:
 _trace_option = click.option(
     "--trace",
     type=LocalPath(".json"),
-    help="File to write: what every worker communicated and when, for ui.perfetto.dev.",
+    help="File for a trace of the communication of every worker, for ui.perfetto.dev.",
 )
 
 
@@ -115,9 +141,7 @@ def trace_option(command: Callable[..., Any]) -> Callable[..., Any]:
     return _trace_option(dashboard_option(command))
 
 
-overwrite_option = click.option(
-    "--overwrite", is_flag=True, help="Replace files and folders that have the results' names."
-)
+overwrite_option = click.option("--overwrite", is_flag=True, help="Replace existing results.")
 
 
 def _show_log(ctx: click.Context, _: click.Parameter, count: int) -> None:
@@ -131,9 +155,9 @@ verbose_option = click.option(
     count=True,
     expose_value=False,
     callback=_show_log,
-    help="Show what is logged; twice for more.",
+    help="Print log messages; twice for more.",
 )
-_quiet_option = click.option("-q", "--quiet", is_flag=True, help="Show no progress.")
+_quiet_option = click.option("-q", "--quiet", is_flag=True, help="Print no progress.")
 
 
 def quiet_option(command: Callable[..., Any]) -> Callable[..., Any]:
@@ -199,5 +223,5 @@ def communicator(workers: int | None, threads: int | None, trace: Path | None) -
     if not under_launcher(asks_for_workers):
         return None
     if asks_for_workers:
-        raise InputError("--workers and --trace are the launcher's, which has started this command as a rank")
+        raise InputError("--workers and --trace are options of the launcher that started this command as a rank")
     return init(threads=threads)

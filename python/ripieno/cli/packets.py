@@ -9,12 +9,12 @@ from typing import Any
 import click
 
 from ripieno import log
-from ripieno.cli.options import LocalPath, overwrite_option
+from ripieno.cli.options import LocalPath, counted_workers, overwrite_option
 
 
 @click.command("packets", short_help="Measure throughput against packet size.")
-@click.option("--ranks", type=click.IntRange(min=2), metavar="COUNT", help="How many ranks to start; 2 by default.")
-@click.option("--sizes", metavar="RANGE", help="From:to in steps of a factor of 8, or a list; by default 64B to 16MiB.")
+@counted_workers("Number of ranks to start. Default: 2.", least=2, aliases=["--ranks"])
+@click.option("--sizes", metavar="RANGE", help="From:to in steps of a factor of 8, or a list. Default: 64B to 16MiB.")
 @click.option("--links", type=click.Choice(["auto", "tcp", "shared-memory"]), default="auto", show_default=True)
 @click.option(
     "--budget",
@@ -22,7 +22,7 @@ from ripieno.cli.options import LocalPath, overwrite_option
     type=click.FloatRange(min=0, min_open=True),
     default=2.0,
     show_default=True,
-    help="Seconds to measure; packets too large for it are left out.",
+    help="Seconds to measure; packets that take too long are skipped.",
 )
 @click.option(
     "--timeout",
@@ -30,13 +30,13 @@ from ripieno.cli.options import LocalPath, overwrite_option
     type=click.FloatRange(min=1),
     default=300.0,
     show_default=True,
-    help="Seconds that a run may take.",
+    help="Time limit of a run in seconds.",
 )
-@click.option("--plot", type=LocalPath(".svg", dir_okay=False), help="Write a chart to this file, as SVG.")
-@click.option("--json", "target", type=LocalPath(".json", dir_okay=False), help="Write the figures to this file.")
+@click.option("--plot", type=LocalPath(".svg", dir_okay=False), help="File for a chart, as SVG.")
+@click.option("--json", "target", type=LocalPath(".json", dir_okay=False), help="File for the figures.")
 @overwrite_option
 def packets_command(
-    ranks: int | None,
+    workers: int | None,
     sizes: str | None,
     links: str,
     budget_s: float,
@@ -52,7 +52,7 @@ def packets_command(
 
     \b
     Examples:
-      ripieno packets --ranks 4 --plot packets.svg
+      ripieno packets --workers 4 --plot packets.svg
       ripieno lab run -- ripieno packets --json packets.json
       ripieno explain sparse --ranks 8 --features 1e6 --density 0.1 --alpha 1.1 --packets packets.json
     """
@@ -69,12 +69,14 @@ def packets_command(
     if len(sizes_bytes) < 2:
         raise click.BadParameter(f"{sizes!r}: expected two sizes or more, such as 64B:16MiB", param_hint="--sizes")
     check_results({"--plot": plot, "--json": target}, overwrite=overwrite)
-    if under_launcher(asks_for_workers=ranks is not None):
-        if ranks is not None:
-            raise click.UsageError("--ranks: the launcher has started them; without one, they are started here")
+    if under_launcher(asks_for_workers=workers is not None):
+        if workers is not None:
+            raise click.UsageError(
+                "--workers: the launcher has started the ranks; expected this option only without a launcher"
+            )
         found = measuring.joined(sizes_bytes, links, budget_s)
     else:
-        found = measuring.started(ranks or 2, sizes_bytes, links, budget_s, timeout_s)
+        found = measuring.started(workers or 2, sizes_bytes, links, budget_s, timeout_s)
     if found is None:
         return
     curve = packets.from_json(found)

@@ -13,7 +13,8 @@ from rich.table import Table
 
 from ripieno import log
 from ripieno.algorithms import PageRank
-from ripieno.cli.graph_options import graph_options, say_resumed, undirected_option
+from ripieno.cli.fits import max_iter_option, tol_option
+from ripieno.cli.graph_options import directed_option, graph_options, say_resumed
 from ripieno.cli.options import (
     LocalPath,
     check_files,
@@ -38,27 +39,13 @@ from ripieno.graph import Graph
     show_default=True,
     help="Probability of following an edge instead of jumping.",
 )
-@click.option(
-    "--tolerance",
-    type=click.FloatRange(min=0),
-    metavar="NUMBER",
-    default=1e-12,
-    show_default=True,
-    help="Stop when all ranks together change by less than this times the number of vertices.",
-)
-@click.option(
-    "--max-iterations",
-    type=click.IntRange(min=1),
-    metavar="COUNT",
-    default=1000,
-    show_default=True,
-    help="Iterations at most.",
-)
-@undirected_option
+@tol_option(1e-12, "Stop when the sum of all changes is less than this times the number of vertices.", "--tolerance")
+@max_iter_option(1000, "--max-iterations")
+@directed_option
 @click.option(
     "--weighted/--unweighted",
     default=None,
-    help="Take the third column for the weight of an edge, or not; by default a column named weight counts.",
+    help="Use the third column as weights of edges, or ignore it. Default: use a column named weight.",
 )
 @top_option("vertices of the highest ranks")
 @click.option("--report", type=LocalPath(".json"), help="JSON file to write: error and seconds per iteration and rank.")
@@ -70,11 +57,11 @@ def pagerank_command(
     workers: int | None,
     threads: int | None,
     damping: float,
-    tolerance: float,
-    max_iterations: int,
-    undirected: bool,
+    tol: float,
+    max_iter: int,
+    directed: bool,
     weighted: bool | None,
-    vertices: int | None,
+    vertex_count: int | None,
     format: str | None,
     checkpoint: str | None,
     every: int | None,
@@ -93,15 +80,15 @@ def pagerank_command(
       ripieno lab run -- ripieno pagerank /data/graph.txt --out /data/ranks.parquet
     """
     check_files(inputs, out, trace, report, overwrite=overwrite)
-    graph = Graph(list(inputs), directed=not undirected, weighted=weighted, vertex_count=vertices, format=format)
+    graph = Graph(list(inputs), directed=directed, weighted=weighted, vertex_count=vertex_count, format=format)
     comm = communicator(workers, threads, trace)
     leading = comm is None or comm.rank == 0
     console = Console(stderr=True, quiet=not leading)
     progress = PageRankProgress(console, quiet=quiet)
     model = PageRank(
         damping,
-        tol=tolerance,
-        max_iter=max_iterations,
+        tol=tol,
+        max_iter=max_iter,
         workers=workers or 1,
         threads=threads,
         checkpoint=checkpoint,
@@ -123,10 +110,10 @@ def _write(model: PageRank, out: ResultPath, report: Path | None) -> None:
     write_table({"vertex": model.vertices_, "rank": model.ranks_}, out)
     if report is not None:
         with log.warn_on_failure("ripieno.report", str(report)), new_file(report) as part:
-            part.write_text(json.dumps(_told(model), indent=2) + "\n")
+            part.write_text(json.dumps(_report_content(model), indent=2) + "\n")
 
 
-def _told(model: PageRank) -> dict[str, Any]:
+def _report_content(model: PageRank) -> dict[str, Any]:
     """Return the report without its texts."""
     return {name: value for name, value in asdict(model.report_).items() if name != "about"}
 

@@ -22,6 +22,7 @@ from ripieno.cli.fits import (
     seed_option,
     write_model,
 )
+from ripieno.cli.options import aliased_option
 from ripieno.cli.progress import MeasureProgress
 from ripieno.errors import InputError
 from ripieno.files.results import ResultPath
@@ -33,17 +34,17 @@ ARRAYS = ("components", "explained_variance", "mean")
 PROJECTED = "projected"
 
 
-@click.command("pca", short_help="Find the axes along which the vectors of files vary most.")
-@click.option(
-    "-n",
+@click.command("pca", short_help="Compute the principal components of the vectors of files.")
+@aliased_option(
     "--components",
+    aliases=["--n-components"],
     type=click.IntRange(min=1),
     metavar="COUNT",
-    help="How many axes; by default all.",
+    help="Number of components. Default: all.",
 )
-@method_option("--solver", SOLVERS, "How they are found")
+@method_option("--solver", SOLVERS, "Method")
 @seed_option
-@click.option("--project", is_flag=True, help="Write the vectors along the axes, too: projected.npy.")
+@click.option("--project", is_flag=True, help="Also write the projected vectors: projected.npy.")
 @checkpoint_options
 @fit_options
 def pca_command(
@@ -97,7 +98,7 @@ def pca_command(
     if project:
         arrays[PROJECTED] = model.transform(source)
     share = float(model.explained_variance_ratio_.sum())
-    told = FitOutput(
+    described = FitOutput(
         algorithm="pca",
         title="Principal components",
         what="stage",
@@ -111,14 +112,16 @@ def pca_command(
         page=lambda: _page(model, share),
     )
     files = inputs if isinstance(source, list) else source.names
-    written = write_model(out, names, model, arrays, files, told)
-    say_end(console, written, model.report_, told, f"{model.n_components_} components with {share:.2%} of the variance")
+    written = write_model(out, names, model, arrays, files, described)
+    say_end(
+        console, written, model.report_, described, f"{model.n_components_} components with {share:.2%} of the variance"
+    )
 
 
 def _page(model: PCA, share: float) -> tuple[dict[str, str], list[Charted]]:
     variance = Charted(
         "Variance along the axes",
-        "The share of the variance that each axis has, and that it has with those before it.",
+        "Share of the variance of each axis, and the cumulated share.",
         charts.line_chart(
             "variance",
             {

@@ -25,7 +25,7 @@ APPLIED: dict[str, tuple[type[FromResult], tuple[str, ...]]] = {
 }
 
 
-@click.command("predict", short_help="Apply to new rows what another command has fitted.")
+@click.command("predict", short_help="Apply a fitted model to new rows.")
 @click.argument("result", type=PathOrUrl())
 @click.argument("inputs", nargs=-1, required=True)
 @click.option(
@@ -34,8 +34,9 @@ APPLIED: dict[str, tuple[type[FromResult], tuple[str, ...]]] = {
 @click.option(
     "--method",
     metavar="METHOD",
-    help="What to write: predict, the default where there are predictions; of kmeans and pca transform, the distances "
-    "to all centroids and the values along the axes; of logistic predict_proba, predict_log_proba, decision_function.",
+    help="Output: predict, the default for models with predictions; for kmeans and pca transform, "
+    "the distances to all centroids or the values along the axes; for logistic predict_proba, "
+    "predict_log_proba or decision_function.",
 )
 @fit_workers_option
 @threads_option
@@ -67,11 +68,11 @@ def predict_command(
     check_results({"--out": out}, inputs, overwrite=overwrite)
     algorithm = ResultFolder.read(result).algorithm
     if algorithm not in APPLIED:
-        raise InputError(f"{result} holds a result of {algorithm!r}, of which there is nothing to predict")
+        raise InputError(f"{result} holds a result of {algorithm!r}, which has no predictions")
     kind, methods = APPLIED[algorithm]
     chosen = method or methods[0]
     if chosen not in methods:
-        raise InputError(f"method={chosen!r}: of {algorithm} expected one of {', '.join(methods)}")
+        raise InputError(f"--method {chosen!r}: of {algorithm} expected one of {', '.join(methods)}")
     model = kind.load(result).set_params(workers=workers, threads=threads)
     found = getattr(model, chosen)(list(inputs))
     write_array(found, out, _column_names(model, chosen, found))

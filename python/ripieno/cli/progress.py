@@ -19,7 +19,7 @@ from ripieno.units import bytes_text, duration_text
 
 SHOWN_ITERATIONS = 10
 #: Seconds between two lines about a pass without a terminal.
-SAID_S = 30.0
+PROGRESS_INTERVAL_S = 30.0
 
 
 class IterationProgress(ABC):
@@ -86,13 +86,13 @@ class KMeansProgress(IterationProgress):
     """Progress of `KMeans`."""
 
     columns = ("iteration", "inertia", "shift²", "rows/s")
-    _said_s = -math.inf
+    _printed_s = -math.inf
 
     def row(self, event: dict[str, Any]) -> tuple[str, ...] | None:
         """Return the cells of an iteration of any run."""
-        told = {"seeding": self._seeding, "centroids": self._centroids, "pass": self._part}.get(event["event"])
-        if told is not None:
-            told(event)
+        described = {"seeding": self._seeding, "centroids": self._centroids, "pass": self._part}.get(event["event"])
+        if described is not None:
+            described(event)
             return None
         self.now(f"iterating, run {event['run']}")
         return (
@@ -105,17 +105,19 @@ class KMeansProgress(IterationProgress):
     def _centroids(self, event: dict[str, Any]) -> None:
         if event["divided"]:
             whole, free = bytes_text(event["whole_bytes"]), bytes_text(event["free_bytes"])
-            self.say(f"centroids are divided among the workers: all would take {whole} on each, of {free} there are")
+            self.say(
+                f"centroids are divided among the workers: all of them would take {whole} on each, of {free} there are"
+            )
 
     def _part(self, event: dict[str, Any]) -> None:
         text = (
             f"iteration {event['iteration']}: {event['part']:.0%} assigned, {duration_text(event['seconds_left'])} left"
         )
         now = time.monotonic()
-        if now - self._said_s < SAID_S:
+        if now - self._printed_s < PROGRESS_INTERVAL_S:
             self.now(text)
         else:
-            self._said_s = now
+            self._printed_s = now
             self.say(text)
 
     def _seeding(self, event: dict[str, Any]) -> None:

@@ -8,17 +8,22 @@ from pathlib import Path
 
 import click
 
-from ripieno.cli.options import LocalPath, overwrite_option
+from ripieno.cli.options import LocalPath, aliased_option, overwrite_option
 
 
-@click.command("reproduce", short_help="Simulate figures of papers beside what they print.")
+@click.command("reproduce", short_help="Simulate figures of papers, beside the printed values.")
 @click.argument("name", metavar="NAME|list|all")
 @click.option("--json", "as_json", is_flag=True, help="Print everything as JSON.")
-@click.option(
-    "--write", "target", type=LocalPath(".md", dir_okay=False), metavar="FILE.md", help="Of all: a page, as Markdown."
+@aliased_option(
+    "-o",
+    "--out",
+    aliases=["--write"],
+    type=LocalPath(".md", dir_okay=False),
+    metavar="FILE.md",
+    help="File for a page of all figures, as Markdown.",
 )
 @overwrite_option
-def reproduce_command(name: str, as_json: bool, target: Path | None, overwrite: bool) -> None:
+def reproduce_command(name: str, as_json: bool, out: Path | None, overwrite: bool) -> None:
     """Simulate a table or figure of a paper at its own scale, beside the values that the paper prints.
 
     Some are measured on this machine instead; `ripieno reproduce list` marks them.
@@ -27,14 +32,14 @@ def reproduce_command(name: str, as_json: bool, target: Path | None, overwrite: 
     Examples:
       ripieno reproduce list
       ripieno reproduce twister-table-8
-      ripieno reproduce all --write papers.md
+      ripieno reproduce all --out papers.md
     """
     from ripieno.files.results import check_results, new_file
     from ripieno.simulation import papers
 
-    if target is not None and name != "all":
-        raise click.UsageError(f"--write: expected ripieno reproduce all, not {name}")
-    check_results({"--write": target}, overwrite=overwrite)
+    if out is not None and name != "all":
+        raise click.UsageError(f"--out: expected ripieno reproduce all, not {name}")
+    check_results({"--out": out}, overwrite=overwrite)
     if name in papers.MEASURED:
         from ripieno.cli import main
 
@@ -43,14 +48,14 @@ def reproduce_command(name: str, as_json: bool, target: Path | None, overwrite: 
         sys.exit(main(list(papers.MEASURED[name][1])))
     if name == "list":
         _list(as_json=as_json)
-    elif target is not None:
-        with new_file(target) as part:
+    elif out is not None:
+        with new_file(out) as part:
             part.write_text(papers.page(), "utf-8")
-        click.echo(target)
+        click.echo(out)
     else:
         found = [papers.reproduce(each) for each in (papers.REPRODUCTIONS if name == "all" else [name])]
-        told = [each.as_json() for each in found]
-        text = json.dumps(told if name == "all" else told[0], indent=2)
+        report = [each.as_json() for each in found]
+        text = json.dumps(report if name == "all" else report[0], indent=2)
         click.echo(text if as_json else "\n\n".join(str(each) for each in found))
 
 

@@ -29,7 +29,7 @@ from ripieno.input.matrix import open_source
 ARRAYS = ("coef", "intercept")
 
 
-@click.command("ridge", short_help="Predict a column of files by the others, linearly.")
+@click.command("ridge", short_help="Fit a linear regression of a column of files.")
 @target_option()
 @click.option(
     "--alpha",
@@ -37,9 +37,9 @@ ARRAYS = ("coef", "intercept")
     metavar="NUMBER",
     default=1.0,
     show_default=True,
-    help="Factor of the squared weights, which are added to the squared errors; 0 is plain least squares.",
+    help="Regularization: the weight of the squared weights. 0 means ordinary least squares.",
 )
-@method_option("--solver", SOLVERS, "How the weights are found")
+@method_option("--solver", SOLVERS, "Method")
 @fit_options
 def ridge_command(
     inputs: tuple[str, ...],
@@ -79,7 +79,7 @@ def ridge_command(
     with progress, traced(trace):
         model.fit(source, y)
         share = model.score(source, y)
-    told = FitOutput(
+    text = FitOutput(
         algorithm="ridge",
         title="Linear regression",
         what="stage",
@@ -92,5 +92,5 @@ def ridge_command(
         page=lambda: ({"R² on these rows": f"{share:.4f}"}, []),
     )
     arrays = {"coef": model.coef_, "intercept": np.asarray(model.intercept_)}
-    written = write_model(out, names, model, arrays, source.names, told)
-    say_end(console, written, model.report_, told, f"R² {share:.4f}")
+    written = write_model(out, names, model, arrays, source.names, text)
+    say_end(console, written, model.report_, text, f"R² {share:.4f}")

@@ -26,16 +26,19 @@ _ENDS_WITH_SCRIPT = {"allow_interspersed_args": False}
     "--workers",
     type=click.IntRange(min=1),
     metavar="COUNT",
-    help="How many ranks; by default one per usable core.",
+    help="Number of ranks. Default: one per usable core.",
 )
 @click.option("-m", "module", is_flag=True, help="SCRIPT names a module, as in python -m.")
 @click.option(
-    "--threads", type=click.IntRange(min=1), metavar="COUNT", help="Threads per rank; by default an even share."
+    "--threads",
+    type=click.IntRange(min=1),
+    metavar="COUNT",
+    help="Threads per rank. Default: an even share of the cores.",
 )
 @click.option(
     "--racks",
     type=click.Path(exists=True, dir_okay=False),
-    help="A TOML file that says which hosts stand in which rack.",
+    help="TOML file with the hosts of each rack.",
 )
 @click.option(
     "--replicas",
@@ -57,29 +60,29 @@ _ENDS_WITH_SCRIPT = {"allow_interspersed_args": False}
     type=click.Choice(THREAD_AFFINITIES),
     default="inherit",
     show_default=True,
-    help="Whether threads of a rank may be wherever it may, or each is pinned to a core of its own.",
+    help="Let threads run on all cores of their rank (inherit), or pin each thread to a core.",
 )
 @click.option(
     "--on-failure",
     type=click.Choice(["raise", "shrink"]),
     default="raise",
     show_default=True,
-    help="When a rank dies: end all, or let the script go on with comm.shrink().",
+    help="If a rank dies: end all ranks (raise), or let the script continue with comm.shrink() (shrink).",
 )
 @click.option(
     "--tls/--no-tls",
     default=None,
-    help="Encrypt all TCP connections of ranks, or none; by default what RIPIENO_TLS says, else those between hosts.",
+    help="Encrypt all TCP connections of ranks, or none. Default: RIPIENO_TLS, else only connections between hosts.",
 )
-@click.option("--prefix/--no-prefix", default=True, show_default=True, help="Mark each line of output with its rank.")
+@click.option("--prefix/--no-prefix", default=True, show_default=True, help="Prefix each line of output with its rank.")
 @click.option(
     "--trace",
     type=click.Path(path_type=Path),
-    help="File to write: what every rank communicated and when, for ui.perfetto.dev.",
+    help="File for a trace of the communication of every rank, for ui.perfetto.dev.",
 )
 @click.option("--dashboard", is_flag=True, help="Serve a page that shows the ranks while they run, and print its link.")
-@click.option("--overwrite", is_flag=True, help="Replace the file of --trace if it is there.")
-@click.option("-v", "--verbose", count=True, help="Show what launcher and ranks log; twice for more.")
+@click.option("--overwrite", is_flag=True, help="Replace an existing file of --trace.")
+@click.option("-v", "--verbose", count=True, help="Print log messages of launcher and ranks; twice for more.")
 @click.argument("script")
 @click.argument("arguments", nargs=-1, type=click.UNPROCESSED)
 def run_command(
@@ -163,7 +166,7 @@ def run_command(
         place = launchers.detect(os.environ)
         if place is not None and workers not in (None, place.world_size):
             raise click.BadParameter(
-                f"{workers} ranks are asked for, but {place.launcher} has started {place.world_size}", param_hint="-n"
+                f"{workers} ranks are requested, but {place.launcher} has started {place.world_size}", param_hint="-n"
             )
         if trace is not None:
             instead = f"set {flight.VARIABLE}=<folder> for all ranks, then: ripieno trace <folder>"
@@ -172,7 +175,7 @@ def run_command(
             raise click.UsageError("--dashboard is for ranks that are started here, not by another launcher")
         run.run_here(what)
     if on_failure != "raise" and replicas > 1:
-        raise click.UsageError("--on-failure shrink: where ranks have replicas these go on in the place of the dead")
+        raise click.UsageError("--on-failure shrink: replicas continue in place of failed ranks")
     if trace is not None:
         check_format(trace, [".json"])
     check_results({"--trace": trace}, overwrite=overwrite)

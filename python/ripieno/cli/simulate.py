@@ -1,4 +1,4 @@
-"""The command `ripieno simulate`: the predicted time of a collective on a modelled cluster."""
+"""The command `ripieno simulate`: the predicted time of a collective on a modeled cluster."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ import click
 
 from ripieno import log
 from ripieno.cli.cluster_options import bytes_option, cluster_of, cluster_options, root_option
-from ripieno.cli.options import LocalPath, overwrite_option
+from ripieno.cli.options import LocalPath, aliased_option, overwrite_option
 from ripieno.errors import InputError
 
 if TYPE_CHECKING:
@@ -37,52 +37,59 @@ class _Simulate(click.Command):
 KMEANS, TRACE = "kmeans", "--trace"
 
 
-@click.command("simulate", cls=_Simulate, short_help="Play a collective on a modelled cluster.")
+@click.command("simulate", cls=_Simulate, short_help="Simulate a collective on a modeled cluster.")
 @click.argument("collective", metavar="COLLECTIVE")
 @click.option("--nodes", type=click.IntRange(min=1), metavar="COUNT", help="Number of nodes.")
 @click.option("--ranks", type=click.IntRange(min=1), metavar="COUNT", help="Number of ranks. By default one per node.")
 @cluster_options
 @bytes_option
-@click.option("--algorithm", metavar="NAME[@ORDER]", help="Such as chain or chain@random:7. By default the usual one.")
+@click.option(
+    "--algorithm",
+    metavar="NAME[@ORDER]",
+    help="Algorithm, such as chain or chain@random:7. Default: the default choice of ranks.",
+)
 @root_option
-@click.option("--queue", metavar="SIZE", help="What the network holds of a message. By default it holds all.")
+@click.option("--queue", metavar="SIZE", help="Capacity of the network per message. Default: unlimited.")
 @click.option(
     "--slow",
     multiple=True,
     metavar="COUNT:FACTOR|NODE@SHARE",
-    help="So many nodes, drawn by --seed, take so many times as long for everything; or this node has this share of "
-    "the rate, such as 5@0.2.",
+    help="COUNT nodes, drawn by --seed, are slower by FACTOR; or NODE has this share of the rate, such as 5@0.2.",
 )
-@click.option("--seed", type=click.IntRange(min=0), default=0, show_default=True, help="Seed of what is drawn.")
+@click.option("--seed", type=click.IntRange(min=0), default=0, show_default=True, help="Seed of random choices.")
 @click.option(
     "--dead",
     "--kill",
     "dead",
     multiple=True,
     metavar="NODE@TIME|NODE@SHARE%",
-    help="A node that dies, and when, such as 7@0.5s, or 7@50% of the undisturbed time.",
+    help="A node and the time of its death, such as 7@0.5s, or 7@50% of the undisturbed time.",
 )
 @click.option(
     "--heal",
     is_flag=True,
-    help="Broadcast by the machines that go on when ranks fail: chain, splitstream, flat. tree, csb, csb-llcf and "
-    "bittorrent do anyhow.",
+    help="Broadcast chain, splitstream or flat with state machines that tolerate failed ranks. tree, "
+    "csb, csb-llcf and bittorrent always do.",
 )
-@click.option(
-    "--block",
+@aliased_option(
+    "--block-bytes",
+    "block",
+    aliases=["--block"],
     metavar="SIZE|search",
-    help="Block of these machines. By default a 256th, 16 KiB to 4 MiB. search plays 4 MiB and its halves on this "
-    "modelled cluster, and takes the fastest; real links are not tried.",
+    help="Block of these state machines. Default: a 256th of the value, 16 KiB to 4 MiB. search "
+    "simulates 4 MiB and its halves on the modeled cluster, and uses the fastest.",
 )
-@click.option("--late", multiple=True, metavar="RANK@TIME", help="A rank that comes late to these machines.")
-@click.option("--stop", multiple=True, metavar="RANK@TIME", help="A rank of theirs that stands still from then on.")
-@click.option("--corrupt", multiple=True, metavar="RANK@TIME", help="A rank whose next block after that comes wrong.")
+@click.option("--late", multiple=True, metavar="RANK@TIME", help="A rank that joins these state machines late.")
+@click.option("--stop", multiple=True, metavar="RANK@TIME", help="A rank that hangs from this time on.")
+@click.option(
+    "--corrupt", multiple=True, metavar="RANK@TIME", help="A rank whose next block after this time arrives corrupted."
+)
 @click.option("--json", "as_json", is_flag=True, help="Print everything as JSON.")
 @click.option(
     "--timeline", type=LocalPath(dir_okay=False), metavar="FILE", help="Draw the messages by time: .svg or .html."
 )
 @click.option(
-    "--loads", type=LocalPath(dir_okay=False), metavar="FILE", help="Draw how busy each wire is: .svg or .html."
+    "--loads", type=LocalPath(dir_okay=False), metavar="FILE", help="Draw the load of each wire: .svg or .html."
 )
 @overwrite_option
 def simulate_command(
@@ -105,7 +112,7 @@ def simulate_command(
     overwrite: bool,
     **words: Any,
 ) -> None:
-    """Simulate a collective on a modelled cluster: its time, the bytes by kind of link, and the busiest wire.
+    """Simulate a collective on a modeled cluster: its time, the bytes by kind of link, and the busiest wire.
 
     The plans are the same that ranks run. Messages that meet on a cable, an uplink or the core switch share it fairly.
     `ripieno simulate kmeans` simulates an iteration of K-means, `ripieno simulate --trace` a recorded job; see their
@@ -124,7 +131,9 @@ def simulate_command(
 
     play = _machines if heal or algorithm in _MACHINES else _plans
     if play is _plans and (block is not None or late or stop or corrupt):
-        raise InputError("--block, --late, --stop and --corrupt: expected --heal, or --algorithm csb or bittorrent")
+        raise InputError(
+            "--block-bytes, --late, --stop and --corrupt: expected --heal, or --algorithm csb or bittorrent"
+        )
     if play is _machines and collective != "broadcast":
         raise InputError(f"{collective}: expected broadcast, which alone has --heal, csb and bittorrent")
     if play is _machines and loads is not None:
@@ -143,7 +152,7 @@ def simulate_command(
     if any(each.endswith("%") for each in dead):
         undisturbed = play(replace(cluster, slow=None, slow_nodes=()), asked, draws=False).seconds
         if undisturbed is None:
-            raise InputError(f"--dead={dead[0]}: expected a time: undisturbed, it never ends")
+            raise InputError(f"--dead={dead[0]}: expected a time: the undisturbed simulation never ends")
         cluster = replace(cluster, dead=[_dead(each, undisturbed) for each in dead])
     else:
         cluster = replace(cluster, dead=[_dead(each, 0.0) for each in dead])
@@ -176,24 +185,26 @@ class _Count(click.ParamType):  # type: ignore[type-arg]  # click is generic fro
 
 @click.command(KMEANS)
 @click.option("--points", type=_Count(), required=True, metavar="COUNT", help="Number of points, such as 7.42e6.")
-@click.option("--dim", type=_Count(), required=True, metavar="COUNT", help="Numbers of a point, float32.")
+@click.option("--dim", type=_Count(), required=True, metavar="COUNT", help="Dimensions of a point, float32.")
 @click.option("--clusters", type=_Count(), required=True, metavar="COUNT", help="Number of clusters.")
-@click.option("--nodes", type=click.IntRange(min=1), metavar="COUNT", help="Number of nodes, a rank on each.")
-@click.option("--cores", type=click.IntRange(min=1), default=1, show_default=True, metavar="COUNT", help="Of a node.")
+@click.option("--nodes", type=click.IntRange(min=1), metavar="COUNT", help="Number of nodes, with one rank each.")
+@click.option(
+    "--cores", type=click.IntRange(min=1), default=1, show_default=True, metavar="COUNT", help="Cores of a node."
+)
 @click.option(
     "--gflops",
     type=click.FloatRange(min=0, min_open=True),
     metavar="NUMBER",
-    help="10^9 operations a second of a core that assigns points. By default as many as are measured here.",
+    help="10^9 operations per second of a core that assigns points. Default: the measured value of this machine.",
 )
 @click.option(
     "--compared",
     type=click.FloatRange(0, 1, min_open=True),
     default=1.0,
     show_default=True,
-    help="The part of all pairs of points and clusters that is compared.",
+    help="Share of the pairs of points and clusters that is compared.",
 )
-@click.option("--divided", is_flag=True, help="Every rank has a share of the centroids, and not all.")
+@click.option("--divided", is_flag=True, help="Divide the centroids among the ranks.")
 @cluster_options
 @click.option("--json", "as_json", is_flag=True, help="Print everything as JSON.")
 def kmeans_command(
@@ -207,7 +218,7 @@ def kmeans_command(
     as_json: bool,
     **words: Any,
 ) -> None:
-    """Simulate an iteration of K-means on a modelled cluster, stage by stage.
+    """Simulate an iteration of K-means on a modeled cluster, stage by stage.
 
     A pair of a point and a cluster counts 2 x dim operations. One allreduce of sums and weights ends an iteration; the
     first centroids are broadcast once. Divided centroids are gathered in each iteration, and their sums are scattered.
@@ -235,7 +246,7 @@ def kmeans_command(
 
 @click.command("simulate")
 @click.option(
-    TRACE, type=LocalPath(dir_okay=False), required=True, metavar="FILE", help="Of `--trace` or `ripieno trace`."
+    TRACE, type=LocalPath(dir_okay=False), required=True, metavar="FILE", help="Trace of `--trace` or `ripieno trace`."
 )
 @click.option("--hosts", "--nodes", "nodes", type=click.IntRange(min=1), metavar="COUNT", help="Number of nodes.")
 @click.option("--ranks", type=click.IntRange(min=1), metavar="COUNT", help="Number of ranks. By default one per node.")
@@ -245,13 +256,13 @@ def kmeans_command(
     default=1.0,
     show_default=True,
     metavar="FACTOR",
-    help="How many times as long computing takes there: 1 if each rank has as much to do as it had.",
+    help="Factor on recorded compute times: 1 if each rank has the same amount of work.",
 )
-@click.option("--as-recorded", is_flag=True, help="Keep the algorithms of the trace. By default the usual ones run.")
+@click.option("--as-recorded", is_flag=True, help="Keep the algorithms of the trace. Default: the default choice.")
 @cluster_options
 @click.option("--json", "as_json", is_flag=True, help="Print everything as JSON.")
 def trace_command(trace: Path, compute: float, as_recorded: bool, as_json: bool, **words: Any) -> None:
-    """Simulate the collectives of a recorded job on a modelled cluster.
+    """Simulate the collectives of a recorded job on a modeled cluster.
 
     Vectors keep their bytes, as do a rank's block of an allgather, gather or scatter, and the bytes that a rank sends
     in an alltoall. Calls of some ranks only, messages and sparse reductions keep their recorded times.

@@ -9,7 +9,7 @@ from typing import Any
 
 import click
 
-from ripieno.cli.options import LocalPath
+from ripieno.cli.options import LocalPath, aliased_option
 from ripieno.errors import InputError
 from ripieno.input import Split, assign, divide, open_partitions
 from ripieno.launch.racks import rack_of
@@ -29,7 +29,7 @@ class Names(click.ParamType):  # type: ignore[type-arg]  # click is generic from
         return value if isinstance(value, tuple) else tuple(filter(None, (name.strip() for name in value.split(","))))
 
 
-@click.command("split", short_help="Divide files into even partitions, or show who reads which.")
+@click.command("split", short_help="Divide files into even partitions, or show their assignment to workers.")
 @click.argument("inputs", nargs=-1)
 @click.option("-o", "--out", type=LocalPath(), help="Folder to make.")
 @click.option("-p", "--partitions", type=click.IntRange(min=1), metavar="COUNT", help="How many partitions.")
@@ -37,7 +37,7 @@ class Names(click.ParamType):  # type: ignore[type-arg]  # click is generic from
     "--replicas",
     type=click.IntRange(min=1),
     metavar="COUNT",
-    help="How many nodes hold each partition; by default 1, and with --in-place all.",
+    help="Number of nodes with a copy of each partition. Default: 1, with --in-place all.",
 )
 @click.option("--nodes", type=Names(), metavar="A,B,C", default="", help="Hosts that hold the partitions.")
 @click.option(
@@ -46,40 +46,39 @@ class Names(click.ParamType):  # type: ignore[type-arg]  # click is generic from
 @click.option(
     "--format",
     type=click.Choice(["text", "csv", "npy", "parquet", "binary"]),
-    help="Format of the files; by default their names decide.",
+    help="Format of the files. Default: by their names.",
 )
-@click.option("--no-header", is_flag=True, help="CSV begins with a record, not with names of columns.")
-@click.option(
-    "--delimiter", metavar="CHARACTER", help="Separator of the fields of CSV; by default the first record decides."
-)
+@click.option("--no-header", is_flag=True, help="CSV files have no header.")
+@click.option("--delimiter", metavar="CHARACTER", help="Field separator of CSV. Default: by the first record.")
 @click.option(
     "--record-bytes",
     type=click.IntRange(min=1),
     metavar="COUNT",
-    help="The files are binary: records of COUNT bytes each, and nothing else.",
+    help="The files are binary records of COUNT bytes each, without headers.",
 )
-@click.option("--dtype", metavar="TYPE", help="Type of the values in such records, such as float32; by default uint8.")
-@click.option("--in-place", is_flag=True, help="Copy nothing: list ranges of the files as they are.")
+@click.option("--dtype", metavar="TYPE", help="Type of the values in such records, such as float32. Default: uint8.")
+@click.option("--in-place", is_flag=True, help="Do not copy: list ranges of the existing files.")
 @click.option("--overwrite", is_flag=True, help="Replace the folder if it holds partitions.")
 @click.option(
     "--plan",
     type=LocalPath(),
     metavar="FILE",
-    help="Show which workers would read which partitions of this partition file, and write nothing.",
+    help="Show the assignment of the partitions of this file to workers, and write nothing.",
 )
-@click.option(
-    "-w",
+@aliased_option(
+    "-n",
     "--workers",
+    aliases=["-w"],
     type=click.IntRange(1, WORKERS_MAX),
     metavar="COUNT",
-    help="With --plan: how many workers; by default one per host.",
+    help="With --plan: number of workers. Default: one per host.",
 )
 @click.option(
     "--hosts",
     type=Names(),
     metavar="A,B,C",
     default="",
-    help="With --plan: hosts of the workers; by default the nodes of the file.",
+    help="With --plan: hosts of the workers. Default: the nodes of the file.",
 )
 @click.option(
     "--verify",
@@ -136,7 +135,7 @@ def _plan(path: Path, workers: int | None, hosts: tuple[str, ...], verify: bool)
         _verify(parts)
     hosts = hosts or tuple(dict.fromkeys(host for part in parts for host in part.hosts)) or (socket.gethostname(),)
     count = workers or len(hosts)
-    # As launchers do, place neighbouring ranks on one host.
+    # As launchers do, place neighboring ranks on one host.
     return str(assign(parts, [hosts[rank * len(hosts) // count] for rank in range(count)]))
 
 

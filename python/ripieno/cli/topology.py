@@ -8,21 +8,26 @@ from pathlib import Path
 import click
 
 from ripieno import log
-from ripieno.cli.options import LocalPath, overwrite_option
+from ripieno.cli.options import LocalPath, aliased_option, overwrite_option
 
 
 @click.command("topology", short_help="Find which hosts share a rack.")
-@click.option("--measure", is_flag=True, help="Measure even if a file or the launcher has told the racks.")
+@click.option("--measure", is_flag=True, help="Measure even if a file or the launcher names the racks.")
 @click.option(
     "--round",
     "round_s",
     type=click.FloatRange(min=0, min_open=True),
     default=0.25,
     show_default=True,
-    help="Seconds of a round; of 32 hosts there are some 25.",
+    help="Seconds per round; 32 hosts take about 25 rounds.",
 )
-@click.option(
-    "--write", "target", type=LocalPath(".toml", dir_okay=False), metavar="racks.toml", help="Write a file of racks."
+@aliased_option(
+    "-o",
+    "--out",
+    aliases=["--write"],
+    type=LocalPath(".toml", dir_okay=False),
+    metavar="racks.toml",
+    help="Write a file of racks.",
 )
 @click.option(
     "--draw", type=LocalPath(dir_okay=False), metavar="FILE", help="Draw the racks and their hosts: .svg or .html."
@@ -30,7 +35,7 @@ from ripieno.cli.options import LocalPath, overwrite_option
 @click.option("--json", "as_json", is_flag=True, help="Print everything as JSON.")
 @overwrite_option
 def topology_command(
-    measure: bool, round_s: float, target: Path | None, draw: Path | None, as_json: bool, overwrite: bool
+    measure: bool, round_s: float, out: Path | None, draw: Path | None, as_json: bool, overwrite: bool
 ) -> None:
     """Show hosts by rack, with cores and NUMA nodes, and measure the racks if they are not given.
 
@@ -42,7 +47,7 @@ def topology_command(
     \b
     Examples:
       ripieno lab run --no-prefix -- ripieno topology --measure
-      srun --ntasks-per-node 1 ripieno topology --write racks.toml
+      srun --ntasks-per-node 1 ripieno topology --out racks.toml
     """
     from ripieno.files.results import check_results, new_file
     from ripieno.launch.script.environment import init
@@ -50,18 +55,18 @@ def topology_command(
 
     if draw is not None:
         pictures.check_picture(draw)
-    check_results({"--write": target, "--draw": draw}, overwrite=overwrite)
+    check_results({"--out": out, "--draw": draw}, overwrite=overwrite)
     with init(threads=1) as comm:
         found = comm.topology(measure=measure, round_s=round_s)
         is_first = comm.rank == 0
     if not is_first:
         return
     click.echo(json.dumps(found.as_json(), indent=2) if as_json else str(found))
-    if target is not None:
-        with new_file(target) as part:
+    if out is not None:
+        with new_file(out) as part:
             part.write_text(found.toml(), "utf-8")
         if not as_json:
-            click.echo(target)
+            click.echo(out)
     if draw is not None:
         with log.warn_on_failure("ripieno.topology", str(draw)):
             with new_file(draw) as part:

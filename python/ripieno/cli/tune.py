@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from ripieno.cli.options import LocalPath, overwrite_option
+from ripieno.cli.options import LocalPath, aliased_option, counted_workers, overwrite_option
 
 if TYPE_CHECKING:
     from ripieno.comm.communicator import Communicator
@@ -16,8 +16,8 @@ if TYPE_CHECKING:
     from ripieno.simulation.algorithm_choices import AlgorithmChoices
 
 
-@click.command("tune", short_help="Measure what links, memory and cores cost.")
-@click.option("--ranks", type=click.IntRange(min=1), metavar="COUNT", help="How many ranks to start; 2 by default.")
+@click.command("tune", short_help="Measure costs of links, memory and cores.")
+@counted_workers("Number of ranks to start. Default: 2.", aliases=["--ranks"])
 @click.option(
     "--budget",
     "budget_s",
@@ -32,21 +32,26 @@ if TYPE_CHECKING:
     type=click.FloatRange(min=0),
     default=0.0,
     metavar="SECONDS",
-    help="Also try the algorithms of collectives, for so long, and keep which is the fastest here.",
+    help="Also try the algorithms of collectives for this time, and store the fastest.",
 )
-@click.option(
-    "--write", "target", type=LocalPath(".json", dir_okay=False), metavar="costs.json", help="Write a file of costs."
+@aliased_option(
+    "-o",
+    "--out",
+    aliases=["--write"],
+    type=LocalPath(".json", dir_okay=False),
+    metavar="costs.json",
+    help="Write a file of costs.",
 )
 @click.option("--json", "as_json", is_flag=True, help="Print everything as JSON.")
 @overwrite_option
 def tune_command(
-    ranks: int | None, budget_s: float, trials_s: float, target: Path | None, as_json: bool, overwrite: bool
+    workers: int | None, budget_s: float, trials_s: float, out: Path | None, as_json: bool, overwrite: bool
 ) -> None:
     """Measure latency and rate of each kind of link, and the cost of adding and copying.
 
     Run it under a launcher, one or more ranks on each host; alone it starts ranks on this machine. It measures links
     between ranks of a node, between nodes of a rack, and between racks if racks are given. Results are stored on each
-    host for `comm.explain`; --write writes a file for `ripieno explain --costs` and `ripieno simulate --costs`. Leave
+    host for `comm.explain`; --out writes a file for `ripieno explain --costs` and `ripieno simulate --costs`. Leave
     the network and the hosts idle meanwhile.
 
     --trials also tries algorithms for this placement of ranks. Programs use the stored choices after
@@ -54,9 +59,9 @@ def tune_command(
 
     \b
     Examples:
-      ripieno tune --ranks 4 --write costs.json
-      ripieno tune --ranks 4 --trials 20
-      srun --ntasks-per-node 2 ripieno tune --write costs.json
+      ripieno tune --workers 4 --out costs.json
+      ripieno tune --workers 4 --trials 20
+      srun --ntasks-per-node 2 ripieno tune --out costs.json
       ripieno explain allreduce --costs costs.json --bytes 1MiB
     """
     from ripieno.files.results import check_results
@@ -65,27 +70,29 @@ def tune_command(
     from ripieno.launch.script.run import under_launcher
     from ripieno.simulation import link_costs
 
-    check_results({"--write": target}, overwrite=overwrite)
-    if under_launcher(asks_for_workers=ranks is not None):
-        if ranks is not None:
-            raise click.UsageError("--ranks: the launcher has started them; without one, they are started here")
+    check_results({"--out": out}, overwrite=overwrite)
+    if under_launcher(asks_for_workers=workers is not None):
+        if workers is not None:
+            raise click.UsageError(
+                "--workers: the launcher has started the ranks; expected this option only without a launcher"
+            )
         with init(threads=1) as comm:
             found, is_first = _tuned(comm, budget_s, trials_s), comm.rank == 0
         if not is_first:
             return
     else:
-        with launch(workers=ranks or 2, threads=1) as job:
+        with launch(workers=workers or 2, threads=1) as job:
             found = job.run(_tuned, budget_s, trials_s)[0]
     costs, choices = found
-    if target is not None:
-        link_costs.write(costs, target)
+    if out is not None:
+        link_costs.write(costs, out)
     if as_json:
         tried = {} if choices is None else {"algorithms": choices.as_json()}
         click.echo(json.dumps(costs.as_json() | tried, indent=2))
     else:
         click.echo(str(costs) if choices is None else f"{costs}\n{choices}")
-    if target is not None and not as_json:
-        click.echo(target)
+    if out is not None and not as_json:
+        click.echo(out)
 
 
 def _tuned(comm: Communicator, budget_s: float, trials_s: float) -> tuple[MeasuredCosts, AlgorithmChoices | None]:

@@ -10,8 +10,8 @@ import click
 import numpy as np
 
 from ripieno.algorithms import BFS, ConnectedComponents, EffectiveDiameter
-from ripieno.cli.graph_options import graph_options, say_resumed, undirected_option
-from ripieno.cli.options import check_files, communicator
+from ripieno.cli.graph_options import directed_option, graph_options, say_resumed
+from ripieno.cli.options import aliased_option, check_files, communicator
 from ripieno.files.results import ResultPath
 from ripieno.files.tables import Columns, write_table
 from ripieno.flight.trace import traced
@@ -28,17 +28,17 @@ def _fit(
     overwrite: bool,
     workers: int | None,
     threads: int | None,
-    vertices: int | None,
+    vertex_count: int | None,
     format: str | None,
     checkpoint: str | None,
     every: int | None,
     trace: Path | None,
-    undirected: bool = False,
+    directed: bool = True,
 ) -> None:
     """Fit `model` to the graph in files, print the summary that `tell` returns, and write `columns`."""
     check_files(inputs, out, trace, overwrite=overwrite)
     # A third column is ignored.
-    graph = Graph(list(inputs), directed=not undirected, weighted=False, vertex_count=vertices, format=format)
+    graph = Graph(list(inputs), directed=directed, weighted=False, vertex_count=vertex_count, format=format)
     comm = communicator(workers, threads, trace)
     with traced(trace):
         model.set_params(workers=workers or 1, threads=threads, checkpoint=checkpoint, every=every)
@@ -73,9 +73,9 @@ def components_command(**options: Any) -> None:
     )
 
 
-@click.command("bfs", short_help="Count the edges from a vertex to all others.")
-@undirected_option
-@click.option("--source", type=click.IntRange(min=0), metavar="VERTEX", required=True, help="The vertex to begin at.")
+@click.command("bfs", short_help="Count the edges between a vertex and all others.")
+@directed_option
+@click.option("--source", type=click.IntRange(min=0), metavar="VERTEX", required=True, help="Start vertex.")
 @graph_options()
 def bfs_command(source: int, **options: Any) -> None:
     """Count the edges on shortest paths from one vertex to all others of the graph with the edges in INPUTS.
@@ -100,7 +100,7 @@ def bfs_command(source: int, **options: Any) -> None:
 
 
 @click.command("diameter", short_help="Estimate the effective diameter of a graph.")
-@undirected_option
+@directed_option
 @click.option(
     "--share",
     type=click.FloatRange(0, 1, min_open=True),
@@ -109,8 +109,9 @@ def bfs_command(source: int, **options: Any) -> None:
     show_default=True,
     help="Share of the connected pairs of vertices.",
 )
-@click.option(
-    "--strings",
+@aliased_option(
+    "--n-strings",
+    aliases=["--strings"],
     type=click.IntRange(min=2),
     metavar="COUNT",
     default=64,
@@ -119,7 +120,7 @@ def bfs_command(source: int, **options: Any) -> None:
 )
 @click.option("--seed", type=click.IntRange(min=0), default=0, show_default=True, help="Seed of the bit strings.")
 @graph_options()
-def diameter_command(share: float, strings: int, seed: int, **options: Any) -> None:
+def diameter_command(share: float, n_strings: int, seed: int, **options: Any) -> None:
     """Estimate in how many steps most connected pairs of vertices of the graph in INPUTS reach each other (HADI).
 
     The result has the columns "steps" and "pairs", an estimate of the number of pairs with a path of at most this many
@@ -130,7 +131,7 @@ def diameter_command(share: float, strings: int, seed: int, **options: Any) -> N
       ripieno diameter soc-Slashdot0902.txt.gz --workers 4 --out pairs.csv
     """
     _fit(
-        EffectiveDiameter(share=share, n_strings=strings, random_state=seed),
+        EffectiveDiameter(share=share, n_strings=n_strings, random_state=seed),
         lambda model: (
             f"effective diameter {model.effective_diameter_:.2f}, for {100 * share:g} % of {model.pairs_[-1]:.4g} "
             f"connected pairs; no path found is longer than {model.n_iter_}"

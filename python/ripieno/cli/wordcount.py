@@ -35,14 +35,13 @@ from ripieno.text import count_words
 @click.option("-o", "--out", type=PathOrUrl(*TABLE_FORMATS), help=f"File or URL to write: {', '.join(TABLE_FORMATS)}.")
 @overwrite_option
 @top_option("of the most frequent words")
-@click.option("--lower", is_flag=True, help="ASCII capitals count as small letters.")
+@click.option("--lower", is_flag=True, help="Convert ASCII capitals to lower case.")
 @workers_option
 @threads_option
 @click.option(
     "--memory-limit",
     type=Size(),
-    help="Memory that each worker's words and counts may take while they are counted, such as 2GB; the rest goes "
-    "to temporary files.",
+    help="Memory limit of each worker for words and counts, such as 2GB; the rest goes to temporary files.",
 )
 @trace_option
 @quiet_option

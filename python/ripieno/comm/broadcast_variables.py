@@ -245,10 +245,10 @@ class SharedFileVariable(BroadcastVariable[T]):
 
     def delivery(self) -> Delivery | None:
         native, lost = self._held(), set(self._held().lost())
-        told = set(native.told())
-        if not self._is_root or not told | lost >= self._others:
+        described = set(native.told())
+        if not self._is_root or not described | lost >= self._others:
             return None
-        return Delivery(sorted(told), sorted(lost - told), [])
+        return Delivery(sorted(described), sorted(lost - described), [])
 
     def release(self) -> None:
         if self._native is not None and self._is_root:
@@ -444,7 +444,7 @@ class BroadcastVariables(Gathers):
         written = self._given_by(root, "broadcast_variable", written)
         if isinstance(written, BroadcastError):
             raise written
-        assert written is not None, "the root has told where it is"
+        assert written is not None, "the root has announced the place"
         if self.rank == root:
             native = serving.native.offer(0, [], DISCIPLINES[0], None, [])
             serving.keep(native, written)
@@ -511,5 +511,5 @@ def checked_for(strategy: str, places: Place | Sequence[Place]) -> list[str]:
     if strategy == SHARED_FILE:
         return checked_places(places)
     if places:
-        raise InputError(f"strategy={strategy!r} with places={places!r}: only 'shared-file' goes through places")
+        raise InputError(f"strategy={strategy!r} with places={places!r}: only 'shared-file' uses places")
     return []

@@ -202,7 +202,7 @@ class Communicator(
             options = options_of(size, None, missing, dense_above)
             if self.replicas > 1:
                 # The trial times would differ between the replicas of a rank.
-                raise InputError("degrees='tried': expected other degrees where ranks have replicas")
+                raise InputError("degrees='tried': not supported with replicas: expected other degrees")
 
             def configure(name: str) -> _native.SparseReduce:
                 return _native.sparse(self._native, given, wanted, options[0], name, *options[2:], self.threads)
@@ -363,7 +363,7 @@ class Communicator(
         seconds_waited_for = [of_world[rank] for rank in self._native.world_ranks]
         if all_ranks and self.replicas > 1:
             raise InputError(
-                "all_ranks=True: replicas of a rank have waited for others each; ask without it on each rank"
+                "all_ranks=True: each replica of a rank has its own waits; call it without all_ranks on each rank"
             )
         if not all_ranks:
             waited = {"seconds_waited_for": seconds_waited_for, "seconds_serializing": packing.spent_s()}

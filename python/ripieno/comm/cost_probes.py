@@ -106,16 +106,16 @@ def _link(comm: Costs, pairs: Sequence[Pair], share_s: float) -> LinkCost | None
 
 def _exchanges(comm: Costs, pair: Pair, budget_s: float) -> tuple[float, float]:
     """Return the seconds of a short message and the bytes per second of long ones, on all ranks."""
-    told = np.zeros(2)
+    described = np.zeros(2)
     together = comm.split(0 if comm.rank in pair else None)
     if together is not None:
-        told[0] = _seconds(together, SHORT_BYTES, budget_s / 4)
+        described[0] = _seconds(together, SHORT_BYTES, budget_s / 4)
         # These exchanges also let a new connection reach its full speed.
         about = LEAST_BYTES / _seconds(together, LEAST_BYTES, budget_s / 4)
         size = _fitting(about, budget_s / 2)
-        told[1] = size / _seconds(together, size, budget_s / 2)
+        described[1] = size / _seconds(together, size, budget_s / 2)
         together.close()
-    latency_s, bytes_per_s = comm.allreduce(told, op="max")
+    latency_s, bytes_per_s = comm.allreduce(described, op="max")
     return float(latency_s), float(bytes_per_s)
 
 

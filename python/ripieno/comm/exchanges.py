@@ -198,16 +198,16 @@ class Exchanges(CallBase):
         sent = [octets(np.ascontiguousarray(required(value, "neighbour_exchange"))) for value in values.values()]
         targets = [octets(in_place(array, f"out[{peer}]")) for peer, array in out.items()]
         line = np.concatenate([*sent, np.empty(0, np.uint8)])
-        came = empty(sum(target.size for target in targets), np.uint8)
+        received = empty(sum(target.size for target in targets), np.uint8)
         out_peers = [(peer, piece.size) for peer, piece in zip(values, sent, strict=True)]
         in_peers = [(self._rank("peer", peer), target.size) for peer, target in zip(out, targets, strict=True)]
 
         def finish() -> dict[int, Any]:
-            for target, piece in zip(targets, split(came, [target.size for target in targets]), strict=True):
+            for target, piece in zip(targets, split(received, [target.size for target in targets]), strict=True):
                 target[:] = piece
             return dict(out)
 
-        return self._do(NativeCalls([("neighbour_exchange", line, out_peers, came, in_peers, algorithm)], finish))
+        return self._do(NativeCalls([("neighbour_exchange", line, out_peers, received, in_peers, algorithm)], finish))
 
     def barrier(self, *, algorithm: str | None = None) -> None:
         """Return when every rank has called it."""

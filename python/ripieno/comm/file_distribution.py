@@ -234,7 +234,7 @@ class FileDistribution(BroadcastVariables):
             names = self._given_by(root, "distribute", names)
             if isinstance(names, BroadcastError):
                 raise names
-            assert names is not None, "the root has told where they are"
+            assert names is not None, "the root has announced the places"
             broadcasts = self._service().native
             if self.rank == root:
                 # These variables carry only messages.
@@ -291,7 +291,9 @@ def _check(files: Sequence[str | os.PathLike[str]], out: str | os.PathLike[str],
     names = [os.path.basename(path) for path in files]
     twice = next((name for name in names if names.count(name) > 1), None)
     if twice is not None:
-        raise InputError(f"{twice} is the name of several files, which go to one folder: expected one of each name")
+        raise InputError(
+            f"{twice} is the name of several files, which are written to one folder: expected different names"
+        )
 
 
 def _read(path: str | os.PathLike[str], block_bytes: int | None) -> BlockFile:
@@ -301,7 +303,7 @@ def _read(path: str | os.PathLike[str], block_bytes: int | None) -> BlockFile:
     count = os.path.getsize(path) // (block_bytes or 1 << 22)
     if count > BLOCKS_MAX:
         raise InputError(
-            f"{os.fspath(path)}: {count:,} blocks: expected {BLOCKS_MAX:,} at most, so larger ones by block_bytes"
+            f"{os.fspath(path)}: {count:,} blocks: expected at most {BLOCKS_MAX:,}, by a larger block_bytes"
         )
     try:
         return BlockFile.read(os.fspath(path), block_bytes)
@@ -351,7 +353,7 @@ class _Landing:
             if source is not None and os.path.exists(self.path) and os.path.samefile(source, self.path):
                 return self._find(None)
             if os.path.lexists(self.path) and not os.path.isfile(self.path):
-                raise InputError("it exists and is no file: choose another name, or a folder's with / at the end")
+                raise InputError("it exists and is not a file: choose another name, or a folder's with / at the end")
             found = BlockFile.find(self.path, *blocks)
             if found is not None:
                 return self._find(found)
@@ -368,7 +370,7 @@ class _Landing:
 
     def opened(self) -> BlockFile:
         """The file that the broadcast fills or serves."""
-        assert self._file is not None, "who has failed takes no part"
+        assert self._file is not None, "a failed rank takes no part"
         return self._file
 
     def write(self, pool: ThreadPoolExecutor, shown: Shown | None) -> None:
@@ -436,9 +438,9 @@ class _Landing:
             return str(error)
         number = error.errno
         if number in (errno.ENOSPC, errno.EDQUOT, errno.EFBIG):
-            wanted = f"{self._entry.size_bytes:,} bytes are wanted"
+            wanted = f"{self._entry.size_bytes:,} bytes are needed"
             if number == errno.EFBIG:
-                return f"{wanted}, and files of this process may not become so long (ulimit -f)"
+                return f"{wanted}, more than the limit of this process for files (ulimit -f)"
             return f"the disk is full: {wanted}, {_free_bytes(self.path):,} are free"
         if number == errno.EBUSY:
             return "another process is writing it; where hosts share a folder, name {host} in it"
@@ -543,7 +545,7 @@ class _Reading(_Fetch):
         return self._reading is not None and self._reading.done()
 
     def _shown(self) -> Shown | None:
-        assert self._reading is not None, "who lacks nothing reads nothing"
+        assert self._reading is not None, "a rank that lacks no block reads nothing"
         return self._reading.result()
 
     def _is_free(self) -> bool:
@@ -558,12 +560,12 @@ class _Reading(_Fetch):
                 with turn(name), opened(name) as source:
                     for start in file.missing():
                         if self._is_stopped:
-                            raise BroadcastError(f"{name}: the call ended before all was read")
+                            raise BroadcastError(f"{name}: the call ended before all bytes were read")
                         source.seek(start)
                         block = source.read(min(block_bytes, size_bytes - start))
                         self._read_bytes += len(block)
                         if not file.put(start, block):
-                            reasons.append(f"{name}: the bytes from {start:,} on are not those of the root")
+                            reasons.append(f"{name}: the bytes from {start:,} on differ from the root's")
                             break
             except (OSError, InputError) as error:
                 reasons.append(sentence(error))
@@ -633,20 +635,20 @@ class _Giving:
         variable, now = self._variables[at], time.monotonic()
         self._landings[at].advance(0)
         self._rows[self._own, at] = self._landings[at].row
-        told, lost = variable.told(), set(variable.lost())
+        described, lost = variable.told(), set(variable.lost())
         report = variable.delivery()
         lost.update(() if report is None else report["lost"])
         for (rank, of), row in self._rows.items():
             if of != at or rank == self._own:
                 continue
-            words, heard = self._heard.get((rank, at), (b"", self._began))
-            if told.get(rank, words) != words:
-                words, heard = told[rank], now
-                self._heard[rank, at] = (words, heard)
+            words, received = self._heard.get((rank, at), (b"", self._began))
+            if described.get(rank, words) != words:
+                words, received = described[rank], now
+                self._heard[rank, at] = (words, received)
                 row = self._rows[rank, at] = HostFile(*json.loads(words))
             if row.state in OVER:
                 continue
             if rank in lost:
                 self._rows[rank, at] = row._replace(state=LOST, error="its process has ended, or cannot be reached")
-            elif now > heard + SILENT_S:
-                self._rows[rank, at] = row._replace(state=LOST, error=f"it has said nothing for {SILENT_S:g} s")
+            elif now > received + SILENT_S:
+                self._rows[rank, at] = row._replace(state=LOST, error=f"it has sent nothing for {SILENT_S:g} s")

@@ -53,14 +53,16 @@ class Frames(KeyedData, Gathers, Reductions):
         {'city': ['Bonn', 'Köln'], 'km': [1.5, 4.0]}
         """
         asked = f"keys {frame.keys}, {dict(aggregations)}, everywhere={everywhere}"
-        told = self._said_by_all("aggregate", (asked, len(frame), frame.to_arrow().schema))
+        summary = self._said_by_all("aggregate", (asked, len(frame), frame.to_arrow().schema))
         # A rank without rows has the columns of the first that has some.
-        first = next((rank for rank, (_, row_count, _) in enumerate(told) if row_count), 0)
-        for rank, (their_call, row_count, schema) in enumerate(told):
-            if their_call != told[first][0] or (row_count and not schema.equals(told[first][2])):
-                described = [f"rank {each}: {told[each][0]} of {_columns(told[each][2])}" for each in (first, rank)]
+        first = next((rank for rank, (_, row_count, _) in enumerate(summary) if row_count), 0)
+        for rank, (their_call, row_count, schema) in enumerate(summary):
+            if their_call != summary[first][0] or (row_count and not schema.equals(summary[first][2])):
+                described = [
+                    f"rank {each}: {summary[each][0]} of {_columns(summary[each][2])}" for each in (first, rank)
+                ]
                 raise CollectiveMismatch(f"aggregate: {'; '.join(described)}: expected the same on all ranks")
-        mine = frame if len(frame) else frame.of_columns(told[first][2])
+        mine = frame if len(frame) else frame.of_columns(summary[first][2])
         if everywhere:
             return mine.aggregated_by(aggregations, self.allreduce)
         return mine.aggregated_by(aggregations, lambda rows, op: self.regroup(rows, combine=op))

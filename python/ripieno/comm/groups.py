@@ -162,7 +162,7 @@ class SplitCalls(CallBase):
         2013.
         """
         if self._parent is not None:
-            raise InputError("shrink: expected the communicator of the world; split or replicate what it gives")
+            raise InputError("shrink: expected the communicator of the world; split or replicate its result")
         comm: Self = self._shrunk() if self._agreements is None else self._agreements.settle()
         self._successor, self._agreements = comm, None
         return comm
@@ -252,7 +252,7 @@ class SplitCalls(CallBase):
             each.close()
         self._agreements = agreements
         lost = ", ".join(map(str, comm._without))
-        log.note("ripieno.comm", f"goes on as one of {comm.world_size} ranks, without {lost}", comm.rank)
+        log.note("ripieno.comm", f"continues as one of {comm.world_size} ranks, without {lost}", comm.rank)
         return comm
 
     @property

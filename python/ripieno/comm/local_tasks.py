@@ -180,9 +180,12 @@ class Team:
             Another call has ended and will not call `wait` again, or the team is of model "fork-join".
         """
         if self.model == "fork-join":
-            raise InputError('threads of a team of model "fork-join" do not meet: end `run`, and call it again')
+            raise InputError(
+                'threads of a team of model "fork-join" cannot wait for each other: '
+                "return from `run`, and call it again"
+            )
         if threading.get_ident() not in self._members:
-            raise InputError("wait is for the threads of the team, inside `run`")
+            raise InputError("wait must be called by a thread of the team, inside `run`")
         self._meeting.come()
 
     def close(self) -> None:
@@ -210,9 +213,9 @@ class Team:
         if self._closed:
             raise InputError("the team is closed: use it inside its `with` block")
         if self._process != os.getpid():
-            raise InputError("the team is that of the process that this one was forked from: make another")
+            raise InputError("the team belongs to the parent of this forked process: make another")
         if threading.get_ident() in self._members:
-            raise InputError("a task gives its own team tasks, and would wait for itself: make another team")
+            raise InputError("a task submits tasks to its own team, and would wait for itself: make another team")
         return self._call
 
 
@@ -243,8 +246,8 @@ class _Meeting:
                 raise threading.BrokenBarrierError
             number, waits = next(iter(self._left.items()))
             raise InputError(
-                f"thread {number} of {self._count} has ended after {waits} waits, and another one waits for it once "
-                "more: all calls of a run wait equally often"
+                f"thread {number} of {self._count} has ended after {waits} waits, but another one "
+                "waits for it again: all calls of a run must wait equally often"
             )
 
     def leave(self, number: int) -> None:

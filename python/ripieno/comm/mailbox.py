@@ -105,7 +105,7 @@ class Receive:
         with self._mailbox.lock:
             if not self.attempt(self._timeout_s):
                 whose = "any rank" if self.source is None else f"rank {self.source}"
-                self._fail(TimeoutError(f"recv: no message of {whose} within {self._timeout_s} s"))
+                self._fail(TimeoutError(f"recv: no message from {whose} within {self._timeout_s} s"))
         if self._error is not None:
             raise self._error
         assert self._message is not None, "a receive that has ended well has a message"
@@ -233,7 +233,7 @@ class Mailbox:
             tags = sorted({each.message.tag for each in self._kept if each.message.tag is not None})
             more = ", …" if len(tags) > _NAMED_TAGS else ""
             raise InputError(
-                f"recv: {len(self._kept)} messages that nobody has asked for yet take {size_text(total_bytes)}, more "
+                f"recv: {len(self._kept)} messages without a receive take {size_text(total_bytes)}, more "
                 f"than {size_text(self.bytes_max)}: from ranks {senders} with tags "
                 f"{', '.join(map(str, tags[:_NAMED_TAGS]))}{more}; receive them, or raise comm.unexpected_bytes_max"
             )

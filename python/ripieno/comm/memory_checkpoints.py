@@ -147,19 +147,19 @@ class MemoryCheckpoints(Exchanges, Gathers):
         held = holders[version, world_size, is_shared]
         found = next((each for each in mine if (each.version, each.world_size) == (version, world_size)), None)
         if self.rank == 0:
-            log.note("ripieno.comm", f"goes on from checkpoint {name!r}, version {version}, in memory", 0)
+            log.note("ripieno.comm", f"resumes from checkpoint {name!r}, version {version}, in memory", 0)
         if is_shared:
             root = min(rank for ranks in held.values() for _, rank in ranks)
             blob = self.broadcast(None if found is None else found.states[found.rank], root=root)
             self._memory[name] = [RankCheckpoint(version, self.world_size, self.rank, {self.rank: blob}, True)]
             return packing.read_blob(blob.copy())
         own = [state for state in sorted(held) if min(held[state])[1] == self.rank]
-        assert found is not None or not own, "a rank is told to go on with what it has"
+        assert found is not None or not own, "only a rank with its own checkpoint resumes from it"
         return {} if found is None else {state: packing.read_blob(found.states[state].copy()) for state in own}
 
     def _kept_under(self, name: str, is_shared: bool | None) -> list[RankCheckpoint]:
         if self._parent is not None:
-            raise InputError("checkpoints in memory are of the communicator of the world: call its method")
+            raise InputError("checkpoints in memory belong to the communicator of the world: call its method")
         if not isinstance(name, str):
             raise InputError(f"name: a {type(name).__name__}: expected a str")
         kept = self._memory.get(name, [])

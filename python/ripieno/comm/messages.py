@@ -186,10 +186,10 @@ class MessageCalls(CallBase):
 
         def run(native: Any) -> Any:
             leaving = [native.send(piece, to, form, later=True) for piece, form in pieces]
-            came = self._mailbox.post(Receive(self._mailbox, native, source, wanted, None)).wait().value
+            arrived = self._mailbox.post(Receive(self._mailbox, native, source, wanted, None)).wait().value
             for each in leaving:
                 each.wait()
-            return came
+            return arrived
 
         return self._do(StagedCall(run))
 

@@ -25,8 +25,8 @@ def topology(comm: Costs, *, measures: bool, round_s: float) -> Topology:
     """Return the hosts of all ranks, and their racks. Collective."""
     nodes, racks = list(comm.nodes), list(comm.racks)
     leaders = [nodes.index(node) for node in dict.fromkeys(nodes)]
-    told = comm.allgather((usable_cores(), numa_nodes()))
-    hosts = [Host(comm.hosts[leader], nodes.count(nodes[leader]), *told[leader]) for leader in leaders]
+    described = comm.allgather((usable_cores(), numa_nodes()))
+    hosts = [Host(comm.hosts[leader], nodes.count(nodes[leader]), *described[leader]) for leader in leaders]
     names = [racks[leader] for leader in leaders]
     given = [name for name in names if name is not None]
     if len(given) == len(names) and not measures:
@@ -74,5 +74,5 @@ def exchange_round(comm: Costs, pairs: Sequence[Pair], size_bytes: int) -> list[
         begin_s = time.perf_counter()
         comm.neighbour_exchange(out, out=into)
         seconds = time.perf_counter() - begin_s
-    told = comm.allgather(seconds)
-    return [min(told[rank], told[partners.get(rank, rank)]) for rank in range(comm.world_size)]
+    described = comm.allgather(seconds)
+    return [min(described[rank], described[partners.get(rank, rank)]) for rank in range(comm.world_size)]

@@ -199,7 +199,7 @@ class CallBase:
         failure = self._world._failure
         if failure is None:
             return CommunicatorClosed(f"the communicator of rank {self.rank} is closed")
-        advice = "shrink() has closed this communicator: call the one that it gave"
+        advice = "shrink() has closed this communicator: use the one that it returned"
         if self._world._successor is None:
             advice = "agree() has closed this communicator: call shrink()"
         if isinstance(failure, RankFailed):
@@ -209,8 +209,8 @@ class CallBase:
     def _check_process(self) -> None:
         if self._is_forked:
             raise CommunicatorClosed(
-                f"this process was forked from that of rank {self.rank} and is no rank itself: have it return what it "
-                "finds, and call collectives there"
+                f"this process was forked from that of rank {self.rank} and is not a rank itself: "
+                "return its results to that process, and call collectives there"
             )
 
     def _leave(self) -> None:
@@ -247,7 +247,7 @@ class CallBase:
     def _other(self, name: str, rank: int) -> int:
         rank = self._rank(name, rank)
         if rank == self.rank:
-            raise InputError(f"{name}={rank}: expected another rank than this one")
+            raise InputError(f"{name}={rank}: expected a rank other than this one")
         return rank
 
 

@@ -77,7 +77,7 @@ class SharedFile(NamedTuple):
         with turn(name):
             found = _downloaded(name, self.size_bytes) if is_url(name) else _mapped(name)
             if found.nbytes != self.size_bytes or _digest(found) != self.digest:
-                raise InputError(f"{name}: its bytes are not those of the value")
+                raise InputError(f"{name}: its bytes differ from the value")
         return found
 
     def remove(self) -> None:

@@ -70,14 +70,16 @@ class _OfProcess:
         if self._quiet_count is not None and now.spilled_count > self._quiet_count:
             self._quiet_count = None
             words = (
-                f"values of broadcasts are more than the {bytes_text(now.limit_bytes)} of memory that they may take: "
-                f"{bytes_text(now.spilled_bytes)} went to {directory}; {VARIABLE} allows more"
+                f"broadcast values exceed the {bytes_text(now.limit_bytes)} of memory that they may use: "
+                f"{bytes_text(now.spilled_bytes)} were written to {directory}; {VARIABLE} sets the limit"
             )
             log.note("ripieno.comm", words)
             warnings.warn(words, RuntimeWarning, stacklevel=4)
         if failure is not None and failure != self._failure:
             self._failure = failure
-            warnings.warn(f"a value of a broadcast was to go to {directory}: {failure}", RuntimeWarning, stacklevel=4)
+            warnings.warn(
+                f"a value of a broadcast could not be written to {directory}: {failure}", RuntimeWarning, stacklevel=4
+            )
 
 
 @cache
@@ -90,7 +92,7 @@ def limited(limit_bytes: int | None, spill_directory: str | os.PathLike[str] | N
     """Set the limit if one is given, and return the present state; see `Communicator.broadcast_memory`."""
     memory = of_this_process()
     if limit_bytes is None and spill_directory is not None:
-        raise InputError(f"spill_directory={os.fspath(spill_directory)!r}: expected a limit_bytes with it")
+        raise InputError(f"spill_directory={os.fspath(spill_directory)!r}: expected limit_bytes, too")
     if limit_bytes is not None:
         check_count("limit_bytes", limit_bytes, "expected a whole number of bytes >= 1")
         directory = _spill_directory() if spill_directory is None else os.fspath(spill_directory)

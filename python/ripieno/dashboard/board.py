@@ -44,7 +44,7 @@ class BoardEvent:
     source: str
     text: str
 
-    def told(self) -> list[Any]:
+    def as_json(self) -> list[Any]:
         """Return the event as JSON for the page."""
         return [round(self.at_s, 2), self.kind, self.rank, self.source, self.text]
 

@@ -54,8 +54,8 @@ class Dashboard:
             self._server = DashboardServer((host, port), self.board, token)
         except OSError as error:
             raise InputError(
-                f"the dashboard cannot listen at {host}:{port}: {error.strerror or error}; say where in "
-                "RIPIENO_DASHBOARD_ADDRESS"
+                f"the dashboard cannot listen at {host}:{port}: {error.strerror or error}; set "
+                "another address in RIPIENO_DASHBOARD_ADDRESS"
             ) from None
         self.link = link(host, self._server.server_port, token)
         self._server.start()

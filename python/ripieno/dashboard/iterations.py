@@ -106,7 +106,7 @@ class Iterations:
         rate = math.log(now / before) / (last - first)
         return max(0, math.ceil(math.log(self._goal / now) / rate)) if now > self._goal else 0
 
-    def told(self, at_s: float) -> dict[str, Any]:
+    def as_json(self, at_s: float) -> dict[str, Any]:
         """Return the iterations as JSON for the page."""
         names = list(self.latest)
         return {

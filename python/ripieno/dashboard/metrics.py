@@ -18,17 +18,17 @@ Sample = tuple[Mapping[str, Any], float]
 #: Gauges of live ranks: name, unit, help, and the value.
 _GAUGES: tuple[tuple[str, str, str, Callable[[BoardRank], float]], ...] = (
     ("ripieno_memory_bytes", "bytes", "Memory of the rank's process.", lambda rank: rank.memory_bytes),
-    ("ripieno_cores", "", "Cores that the rank's process kept busy lately.", lambda rank: rank.cores),
+    ("ripieno_cores", "", "Cores used by the rank's process recently.", lambda rank: rank.cores),
 )
 #: Counters of all ranks: name, unit, help, and the sum.
 _COUNTERS = (
-    ("ripieno_calls", "", "Collectives and messages that ended well.", "call_count"),
-    ("ripieno_sent_bytes", "bytes", "Payload that left the rank.", "bytes_sent"),
-    ("ripieno_received_bytes", "bytes", "Payload that reached the rank.", "bytes_received"),
+    ("ripieno_calls", "", "Completed collectives and messages.", "call_count"),
+    ("ripieno_sent_bytes", "bytes", "Payload sent by the rank.", "bytes_sent"),
+    ("ripieno_received_bytes", "bytes", "Payload received by the rank.", "bytes_received"),
     ("ripieno_program_seconds", "seconds", "Time inside programs.", "busy_s"),
-    ("ripieno_communicating_seconds", "seconds", "Of it, time inside calls, waiting included.", "called_s"),
-    ("ripieno_waiting_seconds", "seconds", "Of it, time in which nothing moved.", "waited_s"),
-    ("ripieno_cpu_seconds", "seconds", "Time of processors, since the rank was first watched.", "cpu_s"),
+    ("ripieno_communicating_seconds", "seconds", "Time inside calls, including waiting.", "called_s"),
+    ("ripieno_waiting_seconds", "seconds", "Time inside calls without progress.", "waited_s"),
+    ("ripieno_cpu_seconds", "seconds", "Processor time since the dashboard first saw the rank.", "cpu_s"),
 )
 
 
@@ -46,9 +46,9 @@ def _families(board: Board) -> Iterator[list[str]]:
     states = [
         ({"ripieno_state": state}, int(job["state"] == state)) for state in ("starting", "ready", "running", "over")
     ]
-    yield _family("ripieno_state", "stateset", "", "What the job is at.", states)
+    yield _family("ripieno_state", "stateset", "", "State of the job.", states)
     lost = [({"rank": each.rank}, int(each.lost is not None)) for each in ranks]
-    yield _family("ripieno_rank_lost", "gauge", "", "Whether the rank has died or fallen silent.", lost)
+    yield _family("ripieno_rank_lost", "gauge", "", "1 if the rank died or became silent.", lost)
     for name, unit, words, value in _GAUGES:
         yield _family(name, "gauge", unit, words, [(_whose(each), value(each)) for each in ranks if not each.lost])
     for name, unit, words, key in _COUNTERS:
@@ -59,14 +59,14 @@ def _families(board: Board) -> Iterator[list[str]]:
         "ripieno_waited_for_seconds",
         "counter",
         "seconds",
-        "How long others have waited for the rank.",
+        "Time that other ranks have waited for the rank.",
         [({"rank": rank}, waited_s) for rank, waited_s in made],
         suffix="_total",
     )
     by_algorithm = sorted(board.usage.items())
     for name, unit, words, place in (
-        ("ripieno_algorithm_calls", "", "Calls by algorithm, of all ranks.", 0),
-        ("ripieno_algorithm_sent_bytes", "bytes", "Payload that was sent by each algorithm, of all ranks.", 1),
+        ("ripieno_algorithm_calls", "", "Calls by algorithm, all ranks.", 0),
+        ("ripieno_algorithm_sent_bytes", "bytes", "Payload sent by each algorithm, all ranks.", 1),
     ):
         samples = [
             ({"collective": collective, "algorithm": algorithm}, sums[place])
@@ -79,7 +79,7 @@ def _families(board: Board) -> Iterator[list[str]]:
             "ripieno_iteration", "gauge", "", "The latest iteration of the fit.", [({}, board.iterations.number)]
         )
         of_fit = [({"name": name}, value) for name, value in measures.items()]
-        yield _family("ripieno_measure", "gauge", "", "What was measured in it.", of_fit)
+        yield _family("ripieno_measure", "gauge", "", "Measurements of the latest iteration.", of_fit)
 
 
 def _family(name: str, kind: str, unit: str, words: str, samples: Iterable[Sample], suffix: str = "") -> list[str]:

@@ -25,7 +25,7 @@ from typing import Any, ClassVar, cast
 from ripieno.dashboard import metrics
 from ripieno.dashboard.board import Board
 from ripieno.dashboard.picture import picture
-from ripieno.dashboard.state import Teller
+from ripieno.dashboard.state import BoardUpdates
 
 #: Interval between two updates of a page.
 PERIOD_S = 1.0
@@ -185,10 +185,10 @@ class DashboardServer:
         """Send the state repeatedly until the server is closed."""
         self._listener_count += 1
         try:
-            teller, is_over = Teller(self.board), False
+            updates, is_over = BoardUpdates(self.board), False
             while not is_over:
                 is_over = self._over.is_set()
-                writer.write(f"data: {_json(teller.told())}\n\n".encode())
+                writer.write(f"data: {_json(updates.as_json())}\n\n".encode())
                 async with asyncio.timeout(PATIENCE_S):
                     await writer.drain()
                 with suppress(TimeoutError):
@@ -235,7 +235,7 @@ class _Request(BaseHTTPRequestHandler):
         token, _, path = self.path.partition("?")[0].removeprefix("/").partition("/")
         self.is_known = hmac.compare_digest(token.encode(), self.server.token.encode())
         if not self.is_known:
-            self._answer("Open the whole link that was printed: it has a token in it.\n", status=HTTPStatus.FORBIDDEN)
+            self._answer("Open the complete link that was printed: it contains a token.\n", status=HTTPStatus.FORBIDDEN)
         elif not path and not self.path.partition("?")[0].endswith("/"):
             # The links of the page are relative to its folder.
             self._answer("", status=HTTPStatus.MOVED_PERMANENTLY, more={"Location": f"{token}/"})
@@ -245,12 +245,12 @@ class _Request(BaseHTTPRequestHandler):
         elif path in self._ANSWERS:
             self._ANSWERS[path](self)
         else:
-            self._answer(f"There is no {path} here.\n", status=HTTPStatus.NOT_FOUND)
+            self._answer(f"{path} does not exist.\n", status=HTTPStatus.NOT_FOUND)
 
     do_HEAD = do_GET
 
     def _state(self) -> None:
-        self._answer(_json(Teller(self.server.board).told()), "application/json")
+        self._answer(_json(BoardUpdates(self.server.board).as_json()), "application/json")
 
     def _metrics(self) -> None:
         self._answer(metrics.text_of(self.server.board), metrics.CONTENT_TYPE)
@@ -261,7 +261,7 @@ class _Request(BaseHTTPRequestHandler):
 
     def _events(self) -> None:
         if not self.server.takes_listener:
-            self._answer("Too many pages listen already.\n", status=HTTPStatus.SERVICE_UNAVAILABLE)
+            self._answer("Too many pages are connected already.\n", status=HTTPStatus.SERVICE_UNAVAILABLE)
             return
         self._head(HTTPStatus.OK, {"Content-Type": "text/event-stream"})
         self.listens = self.command != "HEAD"

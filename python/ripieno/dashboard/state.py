@@ -17,7 +17,7 @@ BLAMED_COUNT = 128
 LATE_BINS = 2
 
 
-class Teller:
+class BoardUpdates:
     """Tracks the data that one page with an event stream has received.
 
     Parameters
@@ -32,7 +32,7 @@ class Teller:
         self._known_bins = 0
         self._known_lines = 0
 
-    def told(self) -> dict[str, Any]:
+    def as_json(self) -> dict[str, Any]:
         """Return the changes since the last call; on the first call, the whole state."""
         board = self._board
         with board.lock:
@@ -42,20 +42,20 @@ class Teller:
             until = int(now_s / history.width_s) + 1
             first = 0 if history.width_s != self._width_s else max(self._known_bins - LATE_BINS, 0)
             new_lines = min(board.line_count - self._known_lines, len(board.lines))
-            told = {
+            report = {
                 "now_s": round(now_s, 2),
                 "begun": board.begun,
                 "job": dict(board.job),
                 "ranks": [_rank(each) for _, each in sorted(board.ranks.items())],
                 "history": history.coded(first, until),
-                "iterations": board.iterations.told(now_s),
+                "iterations": board.iterations.as_json(now_s),
                 "waiting": _waiting(board),
                 "usage": sorted(([*key, *sums] for key, sums in board.usage.items()), key=_sent, reverse=True),
                 "links": _links(board),
-                "lines": [each.told() for each in list(board.lines)[len(board.lines) - new_lines :]],
+                "lines": [each.as_json() for each in list(board.lines)[len(board.lines) - new_lines :]],
             }
             self._width_s, self._known_bins, self._known_lines = history.width_s, until, board.line_count
-            return told
+            return report
 
 
 def _sent(usage: list[Any]) -> float:

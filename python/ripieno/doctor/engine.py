@@ -18,9 +18,9 @@ from ripieno.launch.engines import check_installed, engine_of
 
 # Values can only travel if these versions are equal. Other differences only affect programs.
 MUST_BE_EQUAL = ("Python", "ripieno")
-WHERE = "start it, or say where it is: --address"
-STAYS = "start one that stays, as ray start --head does, or say where it is: --address"
-LOGS = "ripieno must be installed where tasks run, and they must reach this process; their logs may tell more"
+WHERE = "start it, or pass its address: --address"
+STAYS = "start one that stays, as ray start --head does, or pass its address: --address"
+LOGS = "ripieno must be installed where tasks run, and they must reach this process; their logs may say more"
 # Maximum number of examples per kind of finding.
 NAMED_COUNT = 5
 
@@ -51,10 +51,10 @@ def _examined(name: str, options: Mapping[str, Any]) -> list[Finding]:
 
 
 def _whereabouts(name: str, engine: Engine) -> Finding:
-    found = f"its tasks find this process at {engine.host()}"
+    found = f"its tasks reach this process at {engine.host()}"
     if not engine.is_own:
         return Finding(name, found)
-    own = "none was found: what follows is of one that was started here, for this alone"
+    own = "none was found: the results below belong to a temporary one on this machine"
     return Finding(name, f"{own}; {found}", WARNING, STAYS)
 
 
@@ -162,17 +162,17 @@ def _reach(sites: list[Site], unreached: list[UnreachedHost]) -> Finding:
     if not unreached:
         return Finding("network", f"tasks at {', '.join(addresses[:NAMED_COUNT])}{_more(addresses)} reach each other")
     named = "; ".join(f"{each.source} cannot reach {each.target}: {each.cause}" for each in unreached[:NAMED_COUNT])
-    advice = "let these hosts connect to each other on any port, or give ranks addresses where they can: bind_host"
+    advice = "allow connections between these hosts on any port, or choose reachable addresses: bind_host"
     return Finding("network", named + _more(unreached), BAD, advice)
 
 
 def _links(sites: list[Site]) -> Finding:
     if {site.host for site in sites} == {socket.gethostname()}:
-        return Finding("links", "all tasks are on this host: what ranks send does not leave it")
+        return Finding("links", "all tasks are on this host: their traffic does not leave it")
     if wants_tls(os.environ) is not False:
-        return Finding("links", f"what ranks send over the network is encrypted, by {encrypted()}")
-    found = "ranks prove to each other that they know the token; what they send over the network is not encrypted"
-    advice = f"leave {TLS_VARIABLE}=0 out, or use a network that nobody else listens to"
+        return Finding("links", f"network traffic of ranks is encrypted, by {encrypted()}")
+    found = "ranks authenticate each other by the token; their network traffic is not encrypted"
+    advice = f"leave {TLS_VARIABLE}=0 out, or use a trusted network"
     return Finding("links", found, WARNING, advice)
 
 

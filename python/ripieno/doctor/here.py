@@ -82,7 +82,7 @@ def show(findings: list[Finding]) -> None:
             console.print(f"{_MARKS[finding.outcome]} {escape(finding.name)}: {escape(finding.found)}")
             console.print(f"  What to do: {escape(finding.advice)}.")
     if all(finding.outcome != BAD for finding in findings):
-        console.print("[green]Workers can start, meet and talk here.[/]")
+        console.print("[green]Workers can start, connect and communicate here.[/]")
 
 
 def _versions() -> Iterator[Finding]:
@@ -122,7 +122,7 @@ def _network() -> Iterator[Finding]:
     for check in report["checks"]:
         yield Finding(check["name"], check["found"], check["outcome"], check["advice"])
     rack = rack_of_this_host()
-    yield Finding("rack", rack or "not told: one rack is assumed, which RACK or RIPIENO_RACKS would change")
+    yield Finding("rack", rack or "unknown: one rack is assumed; RACK or RIPIENO_RACKS changes this")
     rejected = report["addresses"]["rejected"]
     if rejected:
         reasons = (f"{each['owner']} {each['address']} ({each['cause']})" for each in rejected)
@@ -134,7 +134,7 @@ def _links() -> Iterator[Finding]:
         other = next(each for each in LINKS if each != links)
         # Shared memory needs no encryption. The check below tests encrypted TCP.
         yield work(
-            f"2 workers over {links}", f"the other kind of link may do: pass links={other!r}", links=links, tls=False
+            f"2 workers over {links}", f"the other kind of link may work: pass links={other!r}", links=links, tls=False
         )
     yield work(f"2 workers over {encrypted()}", "pass tls=False, on a network that you trust", links="tcp", tls=True)
     yield _encryption()
@@ -144,7 +144,7 @@ def _encryption() -> Finding:
     """Describe the default encryption of a job, and its implementation."""
     wanted = wants_tls(os.environ)
     if wanted is False:
-        advice = f"leave {TLS_VARIABLE}=0 out, unless nobody else listens to the network"
+        advice = f"leave {TLS_VARIABLE}=0 out, unless the network is trusted"
         return Finding("encryption", f"none: {TLS_VARIABLE}=0", WARNING, advice)
     if wanted:
         return Finding("encryption", f"all TCP connections, by {encrypted()}; shared memory is not")

@@ -126,9 +126,9 @@ def write_share(comm: Communicator, pictures: Sequence[Picture], options: HogOpt
         first, blocks = _share(pictures, options, comm.rank, comm.world_size)
         file.seek(offset + first * row_bytes)
         for picture, corners in blocks:
-            grey = picture.grey()
+            gray = picture.gray()
             for begin in range(0, len(corners), BLOCK_PATCHES):
-                block = hog_vectors(grey, corners[begin : begin + BLOCK_PATCHES], options)
+                block = hog_vectors(gray, corners[begin : begin + BLOCK_PATCHES], options)
                 file.write(block.data)
                 comm.emit({"event": "patches", "count": len(block)})
 

@@ -69,13 +69,13 @@ class HogOptions:
 
 
 def hog_vectors(
-    grey: NDArray[np.float32], corners: list[tuple[int, int]], options: HogOptions
+    gray: NDArray[np.float32], corners: list[tuple[int, int]], options: HogOptions
 ) -> NDArray[np.float32] | NDArray[np.uint8]:
     """Describe patches of a picture.
 
     Parameters
     ----------
-    grey : (height, width) float32
+    gray : (height, width) float32
         Brightness, 0 to 1.
     corners
         Row and column of the upper left pixel of each patch.
@@ -90,7 +90,7 @@ def hog_vectors(
         from skimage.feature import hog
 
     # scikit-image's epsilon is fixed, so the picture is scaled to put it at the contrast floor.
-    scaled = grey * np.float32(NORM_EPSILON / options.contrast_floor)
+    scaled = gray * np.float32(NORM_EPSILON / options.contrast_floor)
     vectors = np.empty((len(corners), options.column_count), np.float32)
     for at, (row, column) in enumerate(corners):
         vectors[at] = hog(

@@ -53,7 +53,7 @@ class Picture:
     width: int
     height: int
 
-    def grey(self) -> NDArray[np.float32]:
+    def gray(self) -> NDArray[np.float32]:
         """Return the brightness of each pixel, (height, width), 0 to 1.
 
         Raises

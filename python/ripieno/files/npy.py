@@ -45,7 +45,7 @@ def read_header(stream: IO[bytes]) -> tuple[tuple[int, ...], bool, np.dtype[Any]
     length = stream.read(2 if version == (1, 0) else 4)
     length_bytes = int.from_bytes(length, "little")
     if length_bytes > _HEADER_BYTES_MAX:
-        raise ValueError(f"a header of {length_bytes} bytes is longer than any")
+        raise ValueError(f"a header of {length_bytes} bytes is too long")
     text = io.BytesIO(length + stream.read(length_bytes))
     read = np.lib.format.read_array_header_1_0 if version == (1, 0) else np.lib.format.read_array_header_2_0
     try:
@@ -75,7 +75,7 @@ def read_array(stream: IO[bytes]) -> NDArray[Any]:
     for length in shape:
         count_bytes *= length
     if count_bytes > _UNCHECKED_BYTES and count_bytes > memory_limit_bytes():
-        raise ValueError(f"its header says {count_bytes:,} bytes of values, more than the memory of this machine")
+        raise ValueError(f"its header claims {count_bytes:,} bytes of values, more than the memory of this machine")
     found = bytearray()
     while len(found) < count_bytes:
         piece = stream.read(min(_PIECE_BYTES, count_bytes - len(found)))

@@ -134,7 +134,7 @@ def check_results(
     for path in named.values():
         check_new_file(path)
         if not overwrite and _exists(path):
-            raise InputError(f"{path} exists: choose another name, or --overwrite it")
+            raise InputError(f"{path} exists: choose another name, or pass --overwrite")
     _check_different(named)
     read = {_resolved(path) for path in inputs}
     both = next((path for path in named.values() if _resolved(path) in read), None)
@@ -177,7 +177,7 @@ def _check_contents(path: ResultPath, names: Collection[str], replaceable: Colle
     if other and replaceable:
         raise InputError(f"{path} holds {other[0]!r}, which is no part of a result: choose another folder")
     if other:
-        raise InputError(f"{path} exists and is not empty: choose another folder, or --overwrite it")
+        raise InputError(f"{path} exists and is not empty: choose another folder, or pass --overwrite")
 
 
 def save_array(path: Path, array: NDArray[Any]) -> None:

@@ -89,7 +89,7 @@ def found(source: PathLike | Sequence[PathLike]) -> list[File]:
     """
     items: Sequence[Any] = source if isinstance(source, list | tuple) else [source]
     if not items:
-        raise InputError("no file is named")
+        raise InputError("no file is given")
     for item in items:
         if not isinstance(item, str | os.PathLike):
             raise InputError(f"{item!r}: expected a path or URL, or a list of these")
@@ -353,7 +353,7 @@ def _size_bytes(path: str) -> int:
     if status.st_size == 0:
         with open(path, "rb") as file:
             if file.read(1):
-                raise InputError(f"{path} does not tell how long it is: copy it to another file first")
+                raise InputError(f"{path} does not report its length: copy it to another file first")
     return status.st_size
 
 
@@ -373,7 +373,7 @@ def _remote(url: str, kinds: Collection[str] | None = None) -> list[File]:
 def _known_size(name: str, entry: dict[str, Any]) -> int:
     size: int | None = entry["size"]
     if size is None:
-        raise InputError(f"{name}: nothing says how long it is: copy it here first")
+        raise InputError(f"{name}: its length is unknown: copy it to this machine first")
     return size
 
 

@@ -55,8 +55,8 @@ def export(
         if record["number"] < since or record["start_s"] is None or record["outcome"] == "in flight":
             continue
         start, end = (int(1e9 * (record[name] + to_wall_s)) for name in ("start_s", "end_s"))
-        told = {f"ripieno.{name}": record[name] for name in ATTRIBUTES if record[name] is not None}
-        span = tracer.start_span(record["collective"], start_time=start, attributes={"ripieno.rank": rank, **told})
+        text = {f"ripieno.{name}": record[name] for name in ATTRIBUTES if record[name] is not None}
+        span = tracer.start_span(record["collective"], start_time=start, attributes={"ripieno.rank": rank, **text})
         if record["outcome"] != "done":
             span.set_status(trace.Status(trace.StatusCode.ERROR, record["outcome"]))
         span.end(end_time=end)

@@ -79,7 +79,7 @@ def read(places: Sequence[str | os.PathLike[str]]) -> list[Dump]:
     paths = [path for place in places for path in sorted(Path(place).glob(f"*{flight.SUFFIX}"))]
     if not paths:
         names = ", ".join(map(str, places))
-        raise InputError(f"no file *{flight.SUFFIX} in {names}: ranks leave them in the folder {flight.VARIABLE}")
+        raise InputError(f"no file *{flight.SUFFIX} in {names}: ranks write them to the folder {flight.VARIABLE}")
     return sorted((json.loads(path.read_text()) for path in paths), key=lambda dump: (dump["rank"], dump["job"]))
 
 

@@ -43,7 +43,7 @@ class Columns(MutableMapping[str, NDArray[Any]]):
         if given.ndim == 0:
             given = np.broadcast_to(given, self._count)
         if len(given) != self._count:
-            raise InputError(f"column {name!r}: {len(given)} rows, expected {self._count}, one per vertex at home here")
+            raise InputError(f"column {name!r}: {len(given)} rows, expected {self._count}, one per vertex of this rank")
         self._columns[name] = np.array(given, order="C")
 
     def __delitem__(self, name: str) -> None:

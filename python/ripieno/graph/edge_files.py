@@ -66,8 +66,8 @@ def choose_columns(path: str, names: Sequence[str], weighted: bool | None) -> Ed
     if source is None or target is None:
         if has_names and (len(names) > 2 or weight is not None):
             raise InputError(
-                f"{path} has the columns {', '.join(map(repr, names))}: nothing says which are the ends of an edge, "
-                f"expected names such as {SOURCE_NAMES[0]!r} and {TARGET_NAMES[0]!r}"
+                f"{path} has the columns {', '.join(map(repr, names))}: the columns of sources and "
+                f"targets are unknown, expected names such as {SOURCE_NAMES[0]!r} and {TARGET_NAMES[0]!r}"
             )
         # With two columns, the one without a known name is the other end.
         source, target = (1, 0) if source == 1 or target == 0 else (0, 1)
@@ -76,8 +76,8 @@ def choose_columns(path: str, names: Sequence[str], weighted: bool | None) -> Ed
     if weight is None and not has_names and len(names) > 2:
         if weighted is None:
             raise InputError(
-                f"{path} has {len(names)} columns without names: say whether the third one is a weight (weighted=True) "
-                "or not (weighted=False)"
+                f"{path} has {len(names)} columns without names: pass weighted=True if the third one "
+                "is a weight, else weighted=False"
             )
         weight = 2
     if weighted and weight is None:

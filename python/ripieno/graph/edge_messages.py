@@ -145,7 +145,9 @@ class EdgeMessages:
             return carried
         made = np.array(along(carried, weights[entries].reshape(-1, *(1,) * (x.ndim - 1))))
         if made.ndim == 0 or len(made) != len(carried):
-            raise InputError(f"along gives an array of shape {made.shape}, expected {len(carried)} rows, one per edge")
+            raise InputError(
+                f"along returned an array of shape {made.shape}, expected {len(carried)} rows, one per edge"
+            )
         return made
 
     def _entries_of(self, columns: NDArray[np.int64]) -> NDArray[np.int64]:

@@ -81,8 +81,8 @@ class Edges:
             at = unequal[0]
             a, b = ends[:2, first[at]]
             raise InputError(
-                f"edges from vertex {a} to {b} weigh {sums[at - 1]:g}, those back {sums[at]:g}: with directed=False "
-                "expected as much, or edges of one direction only"
+                f"edges from vertex {a} to {b} weigh {sums[at - 1]:g}, those back {sums[at]:g}: with "
+                "directed=False expected equal weights, or edges in one direction only"
             )
         kept = np.ones(len(first), np.bool_)
         kept[back] = False
@@ -178,10 +178,10 @@ class Dealer:
 
     def back(self, answers: NDArray[Any]) -> NDArray[Any]:
         """Return answers for the received entries to their senders, in the senders' order."""
-        came = np.empty(len(self._order), answers.dtype)
-        self._alltoall(answers, came, self.out_counts, self.counts)
-        given = np.empty_like(came)
-        given[self._order] = came
+        arrived = np.empty(len(self._order), answers.dtype)
+        self._alltoall(answers, arrived, self.out_counts, self.counts)
+        given = np.empty_like(arrived)
+        given[self._order] = arrived
         return given
 
     def _alltoall(

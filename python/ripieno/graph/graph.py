@@ -17,10 +17,10 @@ from ripieno.errors import InputError
 from ripieno.files.sources import EmptyFile, PathLike, expand, is_url, names_text, size_bytes, suffix, with_rows
 from ripieno.graph.edge_files import EdgeFile
 from ripieno.graph.edges import Edges, settled_directions
-from ripieno.graph.homes import Home
 from ripieno.graph.layout import End
 from ripieno.graph.matrix_market import MatrixMarketEdges
 from ripieno.graph.memory import EdgesInMemory, checked, in_memory
+from ripieno.graph.owners import Home
 from ripieno.graph.partitioned import PartitionedGraph
 from ripieno.graph.tables import NpyEdges, NpzEdges, ParquetEdges
 from ripieno.graph.text import CsvEdges, TextEdges
@@ -141,8 +141,8 @@ class Graph:
         self.source: Files | EdgesInMemory = (
             _open_files(source, weighted, format) if is_path_like(source) else in_memory(source, weighted)
         )
-        said = self.source.directed
-        self.directed: bool = directed if directed is not None else said if said is not None else True
+        output = self.source.directed
+        self.directed: bool = directed if directed is not None else output if output is not None else True
         self.weighted: bool = self.source.weighted
         has = self.source.vertex_count
         if has is not None and vertex_count is not None and vertex_count < has:
@@ -278,7 +278,7 @@ def _duplicates(given: str | None, weighted: bool, multiple: bool) -> str:
     if duplicates not in DUPLICATES:
         raise InputError(f"duplicates={duplicates!r}: expected one of {', '.join(DUPLICATES)}")
     if weighted and duplicates == "once":
-        raise InputError("duplicates='once' with weights: nothing says which weight counts; expected 'sum'")
+        raise InputError("duplicates='once' with weights: the weight to keep is undefined; expected 'sum'")
     return duplicates
 
 
@@ -291,13 +291,15 @@ def _open_files(source: PathLike | Sequence[PathLike], weighted: bool | None, fo
     for file in files[1:]:
         if file.weighted != files[0].weighted:
             having, lacking = (file, files[0]) if file.weighted else (files[0], file)
-            raise InputError(f"{having.path} has weights but {lacking.path} has none: say weighted=False, or mend one")
+            raise InputError(
+                f"{having.path} has weights but {lacking.path} has none: pass weighted=False, or correct one"
+            )
     return Files(tuple(files))
 
 
 def _open_file(path: str, weighted: bool | None, format: str | None) -> EdgeFile:
     if is_url(path):
-        raise InputError(f"{path}: graphs are read from files that each worker finds by their path: copy it first")
+        raise InputError(f"{path}: each worker reads graphs by a local path: copy it first")
     try:
         if size_bytes(path) == 0:
             raise EmptyFile(f"{path} is empty")
@@ -313,7 +315,7 @@ def _format_of(path: str) -> str:
     end = suffix(path.lower().removesuffix(".gz"))
     if end not in SUFFIXES:
         raise InputError(
-            f"{path}: nothing is known of graphs that end in {end}, expected {', '.join(filter(None, SUFFIXES))}; say "
-            f"what it is: format={', '.join(FORMATS)}"
+            f"{path}: unknown kind of graph file, {end}: expected {', '.join(filter(None, SUFFIXES))}; or "
+            f"pass format={', '.join(FORMATS)}"
         )
     return SUFFIXES[end]

@@ -12,7 +12,7 @@ import ripieno._native as _native
 from ripieno.comm.agreement import agreement
 from ripieno.errors import InputError
 from ripieno.graph.edges import Dealer, Edges
-from ripieno.graph.homes import Home, VertexOwners
+from ripieno.graph.owners import Home, VertexOwners
 from ripieno.kernels.lookup import places_of
 from ripieno.keyed.groups import offsets_of
 from ripieno.wire.operations import name_of
@@ -58,7 +58,7 @@ class VertexLayout:
         self._settle(edges.lone)
         self.vertex_count, self.edge_count = comm.allreduce((len(self.vertices), self.matrix[2].entry_count))
         if not self.vertex_count:
-            raise InputError("the graph: neither an edge nor a vertex")
+            raise InputError("the graph: no edges and no vertices")
 
     def _settle(self, lone: NDArray[np.int64]) -> None:
         """Announce the far ends of edges, and vertices without edges, to their owners."""

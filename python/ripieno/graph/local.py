@@ -127,7 +127,7 @@ def load(comm: Communicator, graph: Graph, *, both_ways: bool | None = None, loo
         rows, columns, matrix = _native.local_graph(edges.sources, edges.targets, edges.weights, once, comm.threads)
     edge_count, announced = comm.allreduce((matrix.entry_count, len(edges.lone)))
     if edge_count + announced == 0:
-        raise InputError(f"{', '.join(graph.names) or 'the graph'}: neither an edge nor a vertex")
+        raise InputError(f"{', '.join(graph.names) or 'the graph'}: no edges and no vertices")
     return LocalGraph(rows, columns, matrix, _settled(comm, rows, columns, edges), edge_count)
 
 

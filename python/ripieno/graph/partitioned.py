@@ -14,9 +14,9 @@ from ripieno.graph.block import Block
 from ripieno.graph.columns import Columns
 from ripieno.graph.edge_messages import Along, EdgeMessages
 from ripieno.graph.edges import Dealer, Edges
-from ripieno.graph.homes import Home
 from ripieno.graph.layout import End, VertexLayout
 from ripieno.graph.messages import Messages, checked_mask, checked_rows
+from ripieno.graph.owners import Home
 from ripieno.graph.superstep import Supersteps, run
 from ripieno.graph.vertex_messages import deliver
 from ripieno.keyed.combiners import CONCAT, Combine, Combiner, combiner_of

@@ -98,13 +98,13 @@ def run(
     )
     post = Post(graph, combiner, message, along, missing)
     halted = np.zeros(len(graph.vertices), np.bool_)
-    came, steps = post.nothing(), []
+    messages, steps = post.nothing(), []
     for number in count():
         if number == max_supersteps:
             return Supersteps(False, board.results, steps)
         begun = time.perf_counter()
-        halted &= ~came.received
-        block = Block(graph, number, np.flatnonzero(~halted), came, message, board)
+        halted &= ~messages.received
+        block = Block(graph, number, np.flatnonzero(~halted), messages, message, board)
         returned = fn(block)
         if returned is not None:
             raise InputError(f"superstep {number}: the function returned {type(returned).__name__}, expected nothing")
@@ -113,7 +113,7 @@ def run(
         awake, active, *sent = board.settle(
             graph.comm, [int(np.count_nonzero(~halted)), len(block), *post.sent_counts(block)]
         )
-        came = post.deliver(block, *sent)
+        messages = post.deliver(block, *sent)
         message_count = sum(sent[1:])
         steps.append(Superstep(active, message_count, computed - begun, time.perf_counter() - computed))
         if not awake and not message_count:
@@ -147,15 +147,15 @@ class Post:
 
     def deliver(self, block: Block, sender_count: int, edge_count: int, targeted_count: int) -> Messages:
         """Return the messages for the vertices that this rank owns. The counts are totals of all ranks."""
-        came = self.nothing()
+        received = self.nothing()
         if edge_count:
-            came = self._along_edges(*(block.along or self._silence()), sender_count, edge_count)
+            received = self._along_edges(*(block.along or self._silence()), sender_count, edge_count)
         if targeted_count:
             none = (np.empty(0, np.int64), np.empty((0, *self._form.shape), self._form.base))
             targets, rows = (np.concatenate(each) for each in zip(none, *block.targeted, strict=True))
             others = deliver(self._graph, targets, rows, self._combiner, self._missing)
-            came = came.with_others(others, self._combiner) if edge_count else others
-        return came
+            received = received.with_others(others, self._combiner) if edge_count else others
+        return received
 
     def _silence(self) -> tuple[NDArray[Any], NDArray[np.bool_]]:
         """Return the input of a rank without vertices that send along edges."""
@@ -168,10 +168,10 @@ class Post:
         """Return the messages of edges, in the message dtype."""
         mask = None if sender_count == self._graph.vertex_count else where
         few = edge_count * FEW < self._graph.edge_count
-        came = self._graph._along_edges(rows, self._combiner, self._along, mask, few=few)
-        values, form = came.values, self._form
+        arrivals = self._graph._along_edges(rows, self._combiner, self._along, mask, few=few)
+        values, form = arrivals.values, self._form
         if values.shape[1:] != form.shape or not np.can_cast(values.dtype, form.base, "same_kind"):
             raise InputError(
-                f"along gives rows of type {values.dtype} and shape {values.shape[1:]}: expected message={form}"
+                f"along returned rows of type {values.dtype} and shape {values.shape[1:]}: expected message={form}"
             )
-        return Messages(came.received, values.astype(form.base, copy=False), came.offsets)
+        return Messages(arrivals.received, values.astype(form.base, copy=False), arrivals.offsets)

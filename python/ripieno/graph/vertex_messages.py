@@ -32,20 +32,20 @@ def deliver(graph: PartitionedGraph, targets: Any, values: Any, combiner: Combin
     # Messages keep their dtype, as along edges.
     emitter = Emitter(graph.comm.world_size, combine, threads=threads, partitioner=graph.home_of, widen=False)
     emitter.add(KeyValues(targets, values))
-    came, _ = regroup(graph.comm, emitter)
-    places = np.searchsorted(graph.vertices, came.keys)
+    arrived, _ = regroup(graph.comm, emitter)
+    places = np.searchsorted(graph.vertices, arrived.keys)
     known = places < len(graph.vertices)
-    known[known] = graph.vertices[places[known]] == came.keys[known]
+    known[known] = graph.vertices[places[known]] == arrived.keys[known]
     if missing == "error":
-        _all_known(graph, came.keys[~known])
-    count, shape = len(graph.vertices), came.values.shape[1:]
-    if isinstance(came, Groups):
-        lengths = np.diff(came.offsets)
+        _all_known(graph, arrived.keys[~known])
+    count, shape = len(graph.vertices), arrived.values.shape[1:]
+    if isinstance(arrived, Groups):
+        lengths = np.diff(arrived.offsets)
         places, known = np.repeat(places, lengths), np.repeat(known, lengths)
         order = np.flatnonzero(known)[np.argsort(places[known], kind="stable")]
-        return Messages.grouped(places[order], came.values[order], count)
-    rows = blank((count, *shape), came.values.dtype, combiner)
-    rows[places[known]] = came.values[known]
+        return Messages.grouped(places[order], arrived.values[order], count)
+    rows = blank((count, *shape), arrived.values.dtype, combiner)
+    rows[places[known]] = arrived.values[known]
     received = np.zeros(count, np.bool_)
     received[places[known]] = True
     return Messages(received, rows)

@@ -331,7 +331,7 @@ def grow_cells(
     cells: Cells,
     *,
     trial_count: int,
-    centre_count: int,
+    center_count: int,
     until: float,
     threads: int = 1,
 ) -> tuple[NDArray[np.int64], NDArray[np.int64], NDArray[np.float64]]:
@@ -345,7 +345,7 @@ def grow_cells(
         Weights, bounds and centers of the cells.
     trial_count
         Number of candidate rows per center.
-    centre_count
+    center_count
         Maximum number of centers of a cell, including existing centers.
     until
         Latest time of a center.
@@ -360,7 +360,7 @@ def grow_cells(
         Rows of the new centers, cell by cell, in the order of their times.
     times : (e,) float64
     """
-    return _native.grow_cells(points, cells, trial_count, centre_count, until, threads)
+    return _native.grow_cells(points, cells, trial_count, center_count, until, threads)
 
 
 def distances(points: AnyPoints, centroids: Centroids, *, threads: int = 1) -> NDArray[Any]:

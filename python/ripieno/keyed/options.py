@@ -99,7 +99,7 @@ def refuse_options(value: Any, **options: Any) -> None:
 def _limit_of(memory_limit: Any, spill_directory: str | os.PathLike[str] | None) -> SpillLimit:
     if memory_limit is None:
         if spill_directory is not None:
-            raise InputError(f"spill_directory={str(spill_directory)!r}: expected a memory_limit with it")
+            raise InputError(f"spill_directory={str(spill_directory)!r}: expected memory_limit, too")
         return SpillLimit(None, None)
     memory_limit = whole("memory_limit", memory_limit, 1, 2**63 - 1, "expected a number of bytes, 1 or more")
     directory = os.fspath(spill_directory) if spill_directory is not None else tempfile.gettempdir()

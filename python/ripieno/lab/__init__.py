@@ -12,9 +12,12 @@ with Lab(racks=2, hosts=4, rate="100mbit", uplink="200mbit") as lab:
 Needs Linux, root, iproute2, and of the kernel veth, bridge and tbf.
 """
 
-from ripieno.lab.blueprint import Blueprint, Host
-from ripieno.lab.cables import Counters
+from ripieno.lab.cluster_spec import ClusterSpec, Host
 from ripieno.lab.kernel import why_not
 from ripieno.lab.lab import Lab
+from ripieno.lab.links import Counters
 
-__all__ = ["Blueprint", "Counters", "Host", "Lab", "why_not"]
+#: Former name of `ClusterSpec`.
+Blueprint = ClusterSpec
+
+__all__ = ["ClusterSpec", "Counters", "Host", "Lab", "why_not"]

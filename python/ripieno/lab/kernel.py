@@ -94,7 +94,7 @@ def _try() -> str | None:
         except LabError as error:
             if os.strerror(errno.EPERM) in str(error):
                 return f"root may make no network devices here ({error}): {_CAPABILITIES}"
-            return f"this kernel offers no {module}: modprobe {module}, or take a kernel with {option} ({error})"
+            return f"this kernel lacks {module}: modprobe {module}, or take a kernel with {option} ({error})"
     return None
 
 
@@ -139,10 +139,10 @@ def batch(tool: str, lines: Sequence[str]) -> None:
         [_path(tool) or tool, "-batch", "-"], input="\n".join(lines) + "\n", capture_output=True, text=True, check=False
     )
     if done.returncode != 0:
-        said = (done.stderr or done.stdout).strip()
-        failed = _FAILED_LINE.search(said)
+        output = (done.stderr or done.stdout).strip()
+        failed = _FAILED_LINE.search(output)
         line = lines[int(failed[1]) - 1] if failed else lines[0]
-        reason = said.splitlines()[0] if said else f"exit code {done.returncode}"
+        reason = output.splitlines()[0] if output else f"exit code {done.returncode}"
         raise LabError(f"{tool} {line}: {reason}")
 
 

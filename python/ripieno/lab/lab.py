@@ -14,10 +14,10 @@ from pathlib import Path
 from types import TracebackType
 
 from ripieno.errors import InputError, LabError
-from ripieno.lab import cables, enter, kernel, registry, wiring
-from ripieno.lab.blueprint import Blueprint, Host, bits_per_s
-from ripieno.lab.cables import Counters
+from ripieno.lab import enter, kernel, links, registry, wiring
+from ripieno.lab.cluster_spec import ClusterSpec, Host, bits_per_s
 from ripieno.lab.guard import Guard
+from ripieno.lab.links import Counters
 from ripieno.lab.run import LabProgram, run
 
 # Counter values at the start of counting.
@@ -38,7 +38,7 @@ class Lab:
     rate
         Rate of each direction of a host's cable, in the syntax of ``tc``: "100mbit".
     uplink
-        Rate of each direction of a rack's uplink; by default the sum of its hosts' rates.
+        Uplink rate of a rack in each direction. Default: the sum of its hosts' rates.
     name
         Name for use by other processes; by default a new one.
 
@@ -70,7 +70,7 @@ class Lab:
         *,
         name: str | None = None,
     ) -> None:
-        self.blueprint = Blueprint(racks, hosts, rate, uplink)
+        self.spec = ClusterSpec(racks, hosts, rate, uplink)
         self.name = registry.check_name(f"pid{os.getpid()}_{next(_unnamed)}" if name is None else name)
         self._prefix = registry.prefix(self.name)
         self._ending = ExitStack()
@@ -86,15 +86,15 @@ class Lab:
         """
         kernel.require_rights()
         record = registry.existing(registry.check_name(name))
-        if record.blueprint is None or registry.is_orphan(name):
-            raise LabError(f"of the lab {name!r} only remains are left: ripieno lab down --name {name}")
-        shape = record.blueprint
+        if record.spec is None or registry.is_orphan(name):
+            raise LabError(f"the lab {name!r} is incomplete: ripieno lab down --name {name}")
+        shape = record.spec
         return cls(shape.racks, shape.hosts_per_rack, shape.rate, shape.uplink, name=name)
 
     @property
     def hosts(self) -> tuple[Host, ...]:
         """Return all hosts, rack by rack."""
-        return self.blueprint.hosts
+        return self.spec.hosts
 
     def up(self) -> None:
         """Make the lab, which stays until `down`, even beyond the end of this process."""
@@ -124,7 +124,7 @@ class Lab:
         namespace = kernel.NAMESPACES / f"{self._prefix}{host.name}"
         hosts_file = registry.hosts_file(self.name)
         start = [sys.executable, "-I", "-S", str(Path(enter.__file__).resolve())]
-        rack = self.blueprint.rack_names[host.rack]
+        rack = self.spec.rack_names[host.rack]
         return [*start, str(namespace), host.name, rack, str(hosts_file), *command]
 
     def run(
@@ -176,7 +176,7 @@ class Lab:
         if ranks_per_host < 1:
             raise InputError(f"ranks_per_host={ranks_per_host}: expected >= 1")
         if not command or not chosen or len(set(chosen)) < len(chosen):
-            raise InputError("a run needs a command, and hosts of which each is named once")
+            raise InputError("a run needs a command, and hosts without repetition")
         program = LabProgram(
             command,
             chosen,
@@ -198,12 +198,12 @@ class Lab:
     def counters(self) -> dict[str, Counters]:
         """Return the counters of every cable since the lab's start or `reset_counters`; uplinks are named as racks."""
         start = registry.load(self.name, COUNTERS) or {}
-        now = cables.read_counters(self._prefix, self.blueprint)
+        now = links.read_counters(self._prefix, self.spec)
         return {name: counters - Counters(**start.get(name, {})) for name, counters in now.items()}
 
     def reset_counters(self) -> None:
         """Reset the counters of every cable to zero."""
-        now = cables.read_counters(self._prefix, self.blueprint)
+        now = links.read_counters(self._prefix, self.spec)
         registry.store(self.name, COUNTERS, {name: asdict(counters) for name, counters in now.items()})
 
     def fail(self, name: str, *, kill: bool = False) -> int:
@@ -221,23 +221,23 @@ class Lab:
         int
             Number of killed processes.
         """
-        cables.pull(self._prefix, [self._cable(name)])
+        links.pull(self._prefix, [self._cable(name)])
         if not kill:
             return 0
-        behind = cables.hosts_behind(self.blueprint, self._cable(name))
+        behind = links.hosts_behind(self.spec, self._cable(name))
         return kernel.kill_inside(self._prefix + host.name for host in behind)
 
     def heal(self, name: str) -> None:
         """Plug in the cable of a host, or the uplink of a rack, again."""
-        cables.plug(self._prefix, [self._cable(name)])
+        links.plug(self._prefix, [self._cable(name)])
 
     def set_rate(self, name: str, rate: str) -> None:
         """Change the rate of both directions of a host's cable, such as "20mbit"."""
-        wiring.set_rate(self._prefix, self.blueprint, self.host(name), bits_per_s("rate", rate))
+        wiring.set_rate(self._prefix, self.spec, self.host(name), bits_per_s("rate", rate))
 
     def silent(self) -> set[str]:
-        """Return the names of the pulled cables."""
-        return cables.silent(self._prefix, self.blueprint)
+        """Return the names of the pulled links."""
+        return links.silent(self._prefix, self.spec)
 
     def remote_shell(self) -> str:
         """Return a shell script that runs a command in a host, by name or address, as ``ssh HOST COMMAND…`` would."""
@@ -250,7 +250,7 @@ class Lab:
         return f"#!/bin/sh\n{skip_options}\nhost=$1; shift\n{choose}\n"
 
     def _cable(self, name: str) -> str:
-        if name in self.blueprint.rack_names:
+        if name in self.spec.rack_names:
             return name
         return self.host(name).name
 
@@ -259,16 +259,16 @@ class Lab:
         reason = kernel.why_not()
         if reason is not None:
             raise LabError(reason)
-        warning = self.blueprint.warning()
+        warning = self.spec.warning()
         if warning is not None:
             warnings.warn(warning, stacklevel=3)
-        registry.claim(self.name, self.blueprint)
+        registry.claim(self.name, self.spec)
         try:
-            registry.write_hosts_file(self.name, self.blueprint)
+            registry.write_hosts_file(self.name, self.spec)
             if ending is not None:
                 ending.enter_context(Guard(self.name))
                 ending.callback(registry.remove, self.name)
-            wiring.wire(self._prefix, self.blueprint)
+            wiring.wire(self._prefix, self.spec)
         except BaseException:
             registry.remove(self.name)
             raise

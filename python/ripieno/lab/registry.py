@@ -19,7 +19,7 @@ from typing import Any
 
 from ripieno.errors import InputError, LabError
 from ripieno.lab import kernel
-from ripieno.lab.blueprint import Blueprint
+from ripieno.lab.cluster_spec import ClusterSpec
 from ripieno.lab.wiring import SWITCHES
 
 FOLDER = Path("/run/ripieno/lab")
@@ -35,7 +35,7 @@ class LabRecord:
 
     Attributes
     ----------
-    blueprint
+    spec
         Specification of the lab; None if its maker ended before writing it.
     owner
         PID and start time of the owner. The lab ends with its owner; None without an owner.
@@ -43,7 +43,7 @@ class LabRecord:
         Whether the directory of named namespaces was a mount point before the first lab.
     """
 
-    blueprint: Blueprint | None = None
+    spec: ClusterSpec | None = None
     owner: tuple[int, int] | None = None
     mounted: bool = True
 
@@ -79,7 +79,7 @@ def names() -> list[str]:
     return sorted({name for name in (*folders, *made) if NAME.fullmatch(name)})
 
 
-def claim(name: str, blueprint: Blueprint) -> None:
+def claim(name: str, spec: ClusterSpec) -> None:
     """Reserve a name for a lab that this process will make. Removes orphans first.
 
     Raises
@@ -101,12 +101,12 @@ def claim(name: str, blueprint: Blueprint) -> None:
             ) from None
         except OSError as error:
             raise LabError(f"{folder(name)}: {error.strerror}: an emulated cluster keeps its state there") from None
-        write(name, LabRecord(blueprint, _process(os.getpid()), mounted))
+        write(name, LabRecord(spec, _process(os.getpid()), mounted))
 
 
-def write_hosts_file(name: str, blueprint: Blueprint) -> None:
+def write_hosts_file(name: str, spec: ClusterSpec) -> None:
     """Write the /etc/hosts of every host of a lab."""
-    lines = [f"{host.address} {host.name}\n" for host in blueprint.hosts]
+    lines = [f"{host.address} {host.name}\n" for host in spec.hosts]
     hosts_file(name).write_text("".join(["127.0.0.1 localhost\n", *lines]))
 
 
@@ -116,7 +116,7 @@ def read(name: str) -> LabRecord | None:
     if stored is None:
         return LabRecord() if name in names() else None
     owner = stored["owner"]
-    return LabRecord(Blueprint(**stored["blueprint"]), tuple(owner) if owner else None, stored["mounted"])
+    return LabRecord(ClusterSpec(**stored["spec"]), tuple(owner) if owner else None, stored["mounted"])
 
 
 def existing(name: str) -> LabRecord:
@@ -137,8 +137,8 @@ def existing(name: str) -> LabRecord:
 
 def write(name: str, record: LabRecord) -> None:
     """Store the record of a lab."""
-    assert record.blueprint is not None, "a record is written with its blueprint"
-    store(name, RECORD, {"blueprint": record.blueprint.to_dict(), "owner": record.owner, "mounted": record.mounted})
+    assert record.spec is not None, "a record is written with its spec"
+    store(name, RECORD, {"spec": record.spec.to_dict(), "owner": record.owner, "mounted": record.mounted})
 
 
 def store(name: str, file: str, value: Mapping[str, Any]) -> None:
@@ -173,7 +173,7 @@ def is_orphan(name: str) -> bool:
         return False
     if record.owner is not None:
         return living_owner(name) is None
-    return record.blueprint is None or not kernel.namespaces(prefix(name) + SWITCHES)
+    return record.spec is None or not kernel.namespaces(prefix(name) + SWITCHES)
 
 
 def remove(name: str, *, of: int | None = None) -> int:

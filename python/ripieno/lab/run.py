@@ -20,7 +20,7 @@ from dataclasses import dataclass, field
 from ripieno.errors import LabError
 from ripieno.host import usable_cores
 from ripieno.lab import kernel
-from ripieno.lab.blueprint import Host
+from ripieno.lab.cluster_spec import Host
 from ripieno.launch import limits
 from ripieno.launch.process import processes as process
 from ripieno.launch.process.interruption import interruptible

@@ -7,7 +7,7 @@ from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 from ripieno.errors import LabError
-from ripieno.lab.blueprint import HOST_QUEUE_BYTES, MTU_BYTES, QUEUE_BYTES, Blueprint, Host, mac
+from ripieno.lab.cluster_spec import HOST_QUEUE_BYTES, MTU_BYTES, QUEUE_BYTES, ClusterSpec, Host, mac
 from ripieno.lab.kernel import batch, inside, write_settings
 
 # Number of threads for host setup, which mostly waits for the kernel.
@@ -26,7 +26,7 @@ def uplink_ends(rack: int) -> tuple[str, str]:
     return f"up{rack}", f"down{rack}"
 
 
-def wire(prefix: str, blueprint: Blueprint) -> None:
+def wire(prefix: str, spec: ClusterSpec) -> None:
     """Make everything; `prefix` is the prefix of all namespace names.
 
     Raises
@@ -35,23 +35,23 @@ def wire(prefix: str, blueprint: Blueprint) -> None:
         If the kernel refuses. The caller removes the parts made so far.
     """
     congestion_control = _congestion_control()
-    batch("ip", [f"netns add {prefix}{name}" for name in (SWITCHES, *(host.name for host in blueprint.hosts))])
+    batch("ip", [f"netns add {prefix}{name}" for name in (SWITCHES, *(host.name for host in spec.hosts))])
     with inside(prefix + SWITCHES):
         # Switches have no firewall. By default the kernel would pass bridged packets through the machine's firewall.
         write_settings({"ipv6/conf/default/disable_ipv6": "1", "bridge/bridge-nf-call-iptables": "0"})
-        batch("ip", [*_switches(blueprint), *_ports(prefix, blueprint)])
-        batch("bridge", _forwarding(blueprint))
-        batch("tc", _port_shapers(blueprint))
+        batch("ip", [*_switches(spec), *_ports(prefix, spec)])
+        batch("bridge", _forwarding(spec))
+        batch("tc", _port_shapers(spec))
     with ThreadPoolExecutor(SETUP_THREAD_COUNT) as pool:
-        for _ in pool.map(lambda host: _set_up(prefix, blueprint, host, congestion_control), blueprint.hosts):
+        for _ in pool.map(lambda host: _set_up(prefix, spec, host, congestion_control), spec.hosts):
             pass
 
 
-def _switches(blueprint: Blueprint) -> Iterable[str]:
+def _switches(spec: ClusterSpec) -> Iterable[str]:
     bridge = f"mtu {MTU_BYTES} type bridge stp_state 0 forward_delay 0 mcast_snooping 0"
     yield f"link add {CORE} {bridge}"
     yield f"link set {CORE} up"
-    for rack, name in enumerate(blueprint.rack_names):
+    for rack, name in enumerate(spec.rack_names):
         up, down = uplink_ends(rack)
         yield f"link add {name} {bridge}"
         yield f"link set {name} up"
@@ -62,45 +62,45 @@ def _switches(blueprint: Blueprint) -> Iterable[str]:
         yield f"link set {down} type bridge_slave learning off flood off"
 
 
-def set_rate(prefix: str, blueprint: Blueprint, host: Host, rate_bits_per_s: int) -> None:
+def set_rate(prefix: str, spec: ClusterSpec, host: Host, rate_bits_per_s: int) -> None:
     """Limit both directions of a host's cable to another rate."""
     ends = ((prefix + SWITCHES, host.name, QUEUE_BYTES), (prefix + host.name, "eth0", HOST_QUEUE_BYTES))
     for namespace, device, queue_bytes in ends:
         with inside(namespace):
-            batch("tc", [_shaper(device, rate_bits_per_s, blueprint.burst_bytes, queue_bytes, "change")])
+            batch("tc", [_shaper(device, rate_bits_per_s, spec.burst_bytes, queue_bytes, "change")])
 
 
-def _ports(prefix: str, blueprint: Blueprint) -> Iterable[str]:
-    for host in blueprint.hosts:
+def _ports(prefix: str, spec: ClusterSpec) -> Iterable[str]:
+    for host in spec.hosts:
         yield (
             f"link add {host.name} mtu {MTU_BYTES} type veth peer name eth0 mtu {MTU_BYTES} "
             f"address {mac(host)} netns {prefix}{host.name}"
         )
-        yield f"link set {host.name} master {blueprint.rack_names[host.rack]} up"
+        yield f"link set {host.name} master {spec.rack_names[host.rack]} up"
         yield f"link set {host.name} type bridge_slave learning off flood off"
 
 
-def _forwarding(blueprint: Blueprint) -> list[str]:
+def _forwarding(spec: ClusterSpec) -> list[str]:
     """Return static forwarding entries, with a default route from racks to the core: nothing is flooded."""
     return [
         f"fdb replace {mac(host)} dev {port} master static"
-        for host in blueprint.hosts
+        for host in spec.hosts
         for port in (host.name, uplink_ends(host.rack)[1])
     ]
 
 
-def _port_shapers(blueprint: Blueprint) -> list[str]:
-    uplinks = [end for rack in range(blueprint.racks) for end in uplink_ends(rack)]
-    return [
-        _shaper(port, blueprint.uplink_bits_per_s, blueprint.uplink_burst_bytes, QUEUE_BYTES) for port in uplinks
-    ] + [_shaper(host.name, blueprint.rate_bits_per_s, blueprint.burst_bytes, QUEUE_BYTES) for host in blueprint.hosts]
+def _port_shapers(spec: ClusterSpec) -> list[str]:
+    uplinks = [end for rack in range(spec.racks) for end in uplink_ends(rack)]
+    return [_shaper(port, spec.uplink_bits_per_s, spec.uplink_burst_bytes, QUEUE_BYTES) for port in uplinks] + [
+        _shaper(host.name, spec.rate_bits_per_s, spec.burst_bytes, QUEUE_BYTES) for host in spec.hosts
+    ]
 
 
 def _shaper(device: str, rate_bits_per_s: int, burst_bytes: int, queue_bytes: int, verb: str = "add") -> str:
     return f"qdisc {verb} dev {device} root tbf rate {rate_bits_per_s}bit burst {burst_bytes} limit {queue_bytes}"
 
 
-def _set_up(prefix: str, blueprint: Blueprint, host: Host, congestion_control: str) -> None:
+def _set_up(prefix: str, spec: ClusterSpec, host: Host, congestion_control: str) -> None:
     with inside(prefix + host.name):
         # Turn off IPv6 traffic, which would count, and TCP metrics, which would carry over to the next run.
         write_settings(
@@ -110,18 +110,18 @@ def _set_up(prefix: str, blueprint: Blueprint, host: Host, congestion_control: s
                 "ipv4/tcp_congestion_control": congestion_control,
             }
         )
-        batch("ip", list(_cable(blueprint, host)))
-        batch("tc", [_shaper("eth0", blueprint.rate_bits_per_s, blueprint.burst_bytes, HOST_QUEUE_BYTES)])
+        batch("ip", list(_cable(spec, host)))
+        batch("tc", [_shaper("eth0", spec.rate_bits_per_s, spec.burst_bytes, HOST_QUEUE_BYTES)])
 
 
-def _cable(blueprint: Blueprint, host: Host) -> Iterable[str]:
+def _cable(spec: ClusterSpec, host: Host) -> Iterable[str]:
     yield "link set lo up"
-    yield f"link set eth0 gso_max_size {blueprint.packet_bytes}"
+    yield f"link set eth0 gso_max_size {spec.packet_bytes}"
     yield f"address add {host.address}/16 dev eth0"
     yield "link set eth0 up"
-    for other in blueprint.hosts:
+    for other in spec.hosts:
         if other is not host:
-            yield f"neighbour replace {other.address} lladdr {mac(other)} dev eth0 nud permanent"
+            yield f"neighbor replace {other.address} lladdr {mac(other)} dev eth0 nud permanent"
 
 
 def _congestion_control() -> str:

@@ -138,7 +138,7 @@ def launch(
         raise InputError(f"spares={spares}, on_failure={on_failure!r}: spares are for 'respawn'")
     if replicas != 1 and on_failure != "raise":
         raise InputError(
-            f"replicas={replicas}, on_failure={on_failure!r}: ranks with replicas go on by themselves: choose one"
+            f"replicas={replicas}, on_failure={on_failure!r}: ranks with replicas continue by themselves: choose one"
         )
     binding = Binding(bind, thread_affinity)
     if options.get("tls") is None:
@@ -149,7 +149,7 @@ def launch(
     if engine != "local":
         if prefix_output:
             name = engine if isinstance(engine, str) else engine.NAME
-            raise InputError(f"prefix_output=True is for local workers: what ranks print goes where {name} takes it")
+            raise InputError(f"prefix_output=True is for local workers: {name} collects the output of its ranks")
         if binding.is_asked:
             instead = ", ".join(f"{variable}={value}" for variable, value in binding.environment.items())
             raise InputError(f"{binding}: is for local workers; for ranks of an engine set {instead}")

@@ -198,7 +198,7 @@ def _joined(invitation: Invitation, rank: int, attempt: str) -> Iterator[RemoteC
         yield channel
     except HungUp:
         raise EngineError(
-            f"rank {rank}: {where} has hung up: the job has failed, as its caller was told, or its process is gone"
+            f"rank {rank}: {where} closed the connection: the job has failed, or its process has ended"
         ) from None
     finally:
         channel.close()
@@ -266,6 +266,6 @@ def _abort_with_launcher(
     watch.register(channel.fileno(), select.POLLRDHUP)
     watch.poll()
     with suppress(CommunicatorClosed):
-        seat.comm.abort("its launcher has hung up")
+        seat.comm.abort("its launcher closed the connection")
     if hung_up is not None:
         hung_up()

@@ -156,7 +156,7 @@ class Checkpoints:
         if (self.folder / MANIFEST).exists():
             left = "the last one is still there, from which the job resumes when it is started again"
         else:
-            left = "there is none before it, so the job begins anew when it is started again"
+            left = "there is none before it, so the job starts from the beginning when it is started again"
         try:
             with self._explained("the new checkpoint in", f"; {left}"):
                 for name in blobs.keys() - self._saved:
@@ -212,7 +212,7 @@ class Checkpoints:
         reason = why_foreign(os.fstat(descriptor), WRITING)
         if reason is not None:
             raise CheckpointError(
-                f"{self.folder} {reason}: what it holds may be from another user; name another folder, or, if it is "
+                f"{self.folder} {reason}: its files may belong to another user; name another folder, or, if it is "
                 f"your own, `chown` it to yourself and `chmod go-w {self.folder}`"
             )
 
@@ -233,7 +233,7 @@ class Checkpoints:
             return file.read()
 
     def _refused(self, path: Path, reason: str) -> CheckpointError:
-        return CheckpointError(f"{path} {reason}: delete {self.folder} to begin anew, or give the job another name")
+        return CheckpointError(f"{path} {reason}: delete {self.folder} to start again, or give the job another name")
 
     def _write(self, name: str, pieces: list[Any]) -> None:
         part = self.folder / f".{name}.part"

@@ -79,8 +79,8 @@ def _part(comm: Communicator, key: str) -> WorkerState:
     part: WorkerState | None = comm.kept.get(key)
     if part is None:
         raise PartsLost(
-            "what the ranks kept for this map-reduce job is gone, because a program has failed since: make another "
-            "one; of the same name, it resumes from the last checkpoint"
+            "the ranks lost the state of this map-reduce job when a program failed: make another "
+            "one; with the same name it resumes from the last checkpoint"
         )
     return part
 

@@ -1,6 +1,7 @@
 """Parsing of buffer arguments: memory, element type, and the elements of each rank.
 
-Elements travel in the byte order of this machine. `Buffer.put` converts received elements to the memory's byte order.
+Elements travel in the byte order of this machine. `BufferArgument.put` converts received elements to
+the memory's byte order.
 """
 
 from __future__ import annotations
@@ -20,7 +21,7 @@ from ripieno.wire.arrays import as_array
 _BYTES = frozenset("BbSV")
 
 
-class Buffer(NamedTuple):
+class BufferArgument(NamedTuple):
     """A validated buffer.
 
     Attributes
@@ -63,14 +64,14 @@ class Buffer(NamedTuple):
                 )
         return [self._view(start + rank * count, count) for rank in range(rank_count)]
 
-    def put(self, view: NDArray[Any], came: Any, *, is_whole: bool = True) -> None:
+    def put(self, view: NDArray[Any], received: Any, *, is_whole: bool = True) -> None:
         """Write received elements into a view of the memory; unless `is_whole`, they may be fewer than the view's."""
-        line = np.asarray(came).reshape(-1)
+        line = np.asarray(received).reshape(-1)
         if line.dtype != view.dtype.newbyteorder("="):
             line = self._reread(line, view.dtype)
         if line.size > view.size or (is_whole and line.size < view.size):
             limit = "expected" if is_whole else "expected no more than"
-            raise InputError(f"{self.call}: {line.size} elements came: {limit} the {view.size} of the buffer")
+            raise InputError(f"{self.call}: {line.size} elements received: {limit} the {view.size} of the buffer")
         view[: line.size] = line
 
     def _view(self, start: int, count: int) -> NDArray[Any]:
@@ -96,7 +97,7 @@ class Buffer(NamedTuple):
         """Reinterpret elements as another type. One of the types must represent bytes."""
         is_bytes = line.dtype.char in _BYTES or dtype.char in _BYTES
         if not is_bytes or (line.nbytes and line.nbytes % max(dtype.itemsize, 1)):
-            raise InputError(f"{self.call}: elements of {line.dtype} came: expected {dtype}, as in the buffer")
+            raise InputError(f"{self.call}: elements of {line.dtype} received: expected {dtype}, as in the buffer")
         # The sender's bytes are interpreted in the byte order of the memory.
         reread: NDArray[Any] = np.ascontiguousarray(line).view(np.uint8).view(dtype)
         return reread
@@ -112,7 +113,7 @@ def outgoing(given: Any, call: str) -> NDArray[Any]:
     return native(buffer_of(given, call).elements)
 
 
-def incoming(given: Any, call: str) -> Buffer:
+def incoming(given: Any, call: str) -> BufferArgument:
     """Return a writable buffer."""
     buffer = buffer_of(given, call)
     if not buffer.memory.flags.writeable:
@@ -125,16 +126,16 @@ def native(elements: NDArray[Any]) -> NDArray[Any]:
     return elements.astype(elements.dtype.newbyteorder("="), copy=False)
 
 
-def buffer_of(given: Any, call: str) -> Buffer:
+def buffer_of(given: Any, call: str) -> BufferArgument:
     """Parse a buffer argument: an array, or a list of an array with counts, displacements and a type.
 
     Lists are ``[memory, type]``, ``[memory, counts, type]``, ``[memory, (counts, displacements), type]`` and ``[memory,
     counts, displacements, type]``. The type may be omitted. Displacements are in elements.
     """
     if given is None:
-        return Buffer(call, np.empty(0, np.uint8))
+        return BufferArgument(call, np.empty(0, np.uint8))
     if not isinstance(given, list | tuple):
-        return Buffer(call, _memory(given, call))
+        return BufferArgument(call, _memory(given, call))
     memory, *rest = given if given else (None,)
     types = [each for each in rest if isinstance(each, str | Datatype)]
     numbers = [each for each in rest if not isinstance(each, str | Datatype)]
@@ -146,7 +147,7 @@ def buffer_of(given: Any, call: str) -> Buffer:
     if types:
         line = _typed(line, types[0], call)
     counts, starts = (*(_numbers(each, call) for each in numbers), None, None)[:2]
-    return Buffer(call, line, counts, starts)
+    return BufferArgument(call, line, counts, starts)
 
 
 def _is_pair(numbers: Any) -> bool:

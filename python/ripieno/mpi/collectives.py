@@ -10,7 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ripieno.errors import InputError
-from ripieno.mpi.buffers import Buffer, buffer_of, incoming, is_in_place, native, outgoing
+from ripieno.mpi.buffers import BufferArgument, buffer_of, incoming, is_in_place, native, outgoing
 from ripieno.mpi.operations import SUM, Op
 from ripieno.mpi.place import MpiRank
 from ripieno.wire.arrays import is_plain, is_seen
@@ -88,8 +88,8 @@ class MpiCollectiveCalls(MpiRank):
         if self.rank == root:
             self._comm.broadcast(line, root, out=line if line.flags.writeable else line.copy())
         else:
-            came = self._comm.broadcast(None, root, out=np.empty_like(line))
-            into.put(view, came.view(elements.dtype))
+            received = self._comm.broadcast(None, root, out=np.empty_like(line))
+            into.put(view, received.view(elements.dtype))
 
     def Gather(self, sendbuf: Any, recvbuf: Any, root: int = 0) -> None:
         """Gather the buffers of all ranks, possibly of different lengths, at the root."""
@@ -119,9 +119,9 @@ class MpiCollectiveCalls(MpiRank):
         parts = None
         if self.rank == root:
             parts = [native(block) for block in buffer_of(sendbuf, "Scatter").blocks(self.size)]
-        came = self._comm.scatter(parts, root)
+        received = self._comm.scatter(parts, root)
         if into is not None:
-            into.put(into.elements, came)
+            into.put(into.elements, received)
 
     Scatterv = Scatter
 
@@ -186,7 +186,7 @@ class MpiCollectiveCalls(MpiRank):
             recvcounts = self._comm.allgather(into.elements.size)
         self._scatter_sums(into, sendbuf, [int(count) for count in recvcounts], op)
 
-    def _scatter_sums(self, into: Buffer, sendbuf: Any, counts: list[int], op: Op) -> None:
+    def _scatter_sums(self, into: BufferArgument, sendbuf: Any, counts: list[int], op: Op) -> None:
         view = into.elements
         given = native(view) if is_in_place(sendbuf) else outgoing(sendbuf, into.call)
         _check_type(into, given)
@@ -196,7 +196,7 @@ class MpiCollectiveCalls(MpiRank):
         into.put(view[: counts[self.rank]] if is_in_place(sendbuf) else view, part)
 
 
-def _both(sendbuf: Any, recvbuf: Any, call: str) -> tuple[Buffer, NDArray[Any]]:
+def _both(sendbuf: Any, recvbuf: Any, call: str) -> tuple[BufferArgument, NDArray[Any]]:
     """Return the result buffer of a reduction, and this rank's input with the same type and number of elements."""
     into = incoming(recvbuf, call)
     given = native(into.elements) if is_in_place(sendbuf) else outgoing(sendbuf, call)
@@ -206,12 +206,12 @@ def _both(sendbuf: Any, recvbuf: Any, call: str) -> tuple[Buffer, NDArray[Any]]:
     return into, given
 
 
-def _check_type(into: Buffer, given: NDArray[Any]) -> None:
+def _check_type(into: BufferArgument, given: NDArray[Any]) -> None:
     if given.dtype != into.memory.dtype.newbyteorder("="):
         raise InputError(f"{into.call}: {given.dtype} to send and {into.memory.dtype} to receive: expected one type")
 
 
-def _put_all(into: Buffer, blocks: list[NDArray[Any]], came: list[Any]) -> None:
+def _put_all(into: BufferArgument, blocks: list[NDArray[Any]], came: list[Any]) -> None:
     for block, value in zip(blocks, came, strict=True):
         into.put(block, value)
 

@@ -10,7 +10,7 @@ import numpy as np
 from ripieno.comm.mailbox import ANY_TAG as ANY_KEPT
 from ripieno.comm.mailbox import Message
 from ripieno.errors import InputError
-from ripieno.mpi.buffers import Buffer, incoming, outgoing
+from ripieno.mpi.buffers import BufferArgument, incoming, outgoing
 from ripieno.mpi.constants import ANY_SOURCE, ANY_TAG, PROC_NULL
 from ripieno.mpi.place import MpiRank
 from ripieno.mpi.requests import Request
@@ -74,9 +74,9 @@ class MpiMessageCalls(MpiRank):
     ) -> Any:
         """Send an object, and receive another one."""
         leaving = self.isend(sendobj, dest, sendtag)
-        came = self.recv(None, source, recvtag, status)
+        received = self.recv(None, source, recvtag, status)
         leaving.wait()
-        return came
+        return received
 
     def probe(self, source: int = ANY_SOURCE, tag: int = ANY_TAG, status: Status | None = None) -> bool:
         """Return when a message is available, without receiving it."""
@@ -174,7 +174,7 @@ def _done() -> Request:
     return Request(lambda timeout_s, status: (True, None))
 
 
-def _put(into: Buffer, value: Any) -> None:
+def _put(into: BufferArgument, value: Any) -> None:
     """Copy received elements to the beginning of a buffer."""
     if not isinstance(value, np.ndarray):
         raise InputError(f"{into.call}: a {type(value).__name__} came: expected a buffer; recv receives objects")

@@ -21,7 +21,7 @@ class MpiRank:
 
     def __new__(cls, comm: MpiRank | None = None) -> Self:
         if comm is None:
-            raise InputError("a communicator comes of another: Split, Dup, Create_group")
+            raise InputError("a communicator is created from another: Split, Dup, Create_group")
         return cls._of(comm._comm, comm.name)
 
     @classmethod

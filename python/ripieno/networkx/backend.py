@@ -40,7 +40,7 @@ class ConvertedGraph:
         self.nodes: list[Any] = list(original)
         self.number: dict[Any, int] = {node: number for number, node in enumerate(self.nodes)}
         # Rows of multigraph views have no length.
-        rows = [list(neighbours) for neighbours in original._adj.values()]
+        rows = [list(neighbors) for neighbors in original._adj.values()]
         degrees = np.fromiter(map(len, rows), np.int64, len(rows))
         self.sources: NDArray[np.int64] = np.repeat(np.arange(len(rows)), degrees)
         ends = map(self.number.__getitem__, chain.from_iterable(rows))
@@ -81,11 +81,11 @@ class ConvertedGraph:
 
     def _weights(self, weight: str | None) -> NDArray[np.float64]:
         value = _one if weight is None else methodcaller("get", weight, 1.0)
-        neighbours = chain.from_iterable(row.values() for row in self.original._adj.values())
+        neighbors = chain.from_iterable(row.values() for row in self.original._adj.values())
         if self.is_multigraph():
-            found: Iterator[Any] = (sum(map(value, edges.values())) for edges in neighbours)
+            found: Iterator[Any] = (sum(map(value, edges.values())) for edges in neighbors)
         else:
-            found = map(value, neighbours)
+            found = map(value, neighbors)
         return np.fromiter(found, np.float64, len(self.targets))
 
 
@@ -110,7 +110,7 @@ def can_run(name: str, args: tuple[Any, ...], kwargs: dict[str, Any]) -> bool | 
     if not len(graph):
         return "the graph has no nodes"
     if name == "single_source_shortest_path_length":
-        return True if given["source"] in graph else "the source is no node"
+        return True if given["source"] in graph else "the source is not a node"
     return _why_not_ranked(given) if name == "pagerank" else True
 
 

@@ -1,4 +1,4 @@
-"""Charts as SVG text that takes its colours and font from the surrounding page, light or dark."""
+"""Charts as SVG text that takes its colors and font from the surrounding page, light or dark."""
 
 from __future__ import annotations
 
@@ -24,14 +24,14 @@ with needs("reports"):
 if TYPE_CHECKING:
     from matplotlib.typing import RcKeyType
 
-#: Placeholder colours while matplotlib draws. Each becomes a CSS variable of the page.
+#: Placeholder colors while matplotlib draws. Each becomes a CSS variable of the page.
 INK, MUTED, GRID, FIRST, SECOND = "#010101", "#020202", "#030303", "#040404", "#050505"
 THIRD, FOURTH, FIFTH = "#060606", "#070707", "#080808"
 VARIABLES = {INK: "--ink", MUTED: "--muted", GRID: "--grid", FIRST: "--first", SECOND: "--second"}
 VARIABLES |= {THIRD: "--third", FOURTH: "--fourth", FIFTH: "--fifth"}
 
-#: Colours of lines in one chart.
-COLOURS = (FIRST, SECOND, THIRD, FOURTH, FIFTH)
+#: Colors of lines in one chart.
+COLORS = (FIRST, SECOND, THIRD, FOURTH, FIFTH)
 
 WIDTH_INCHES = 9.0
 PANEL_LIMIT = 8
@@ -106,25 +106,25 @@ def line_chart(name: str, series: Mapping[str, Sequence[float]], *, log: bool = 
             axes.margins(y=0.12)
             axes.set_xlim(0.5, len(numbers) + 0.5)
             _label(axes, x, "")
-        told = (f"{title} goes from {values[0]:.6g} to {values[-1]:.6g}" for title, values in series.items())
-        return svg_of(figure, name, "; ".join(told) + ".")
+        text = (f"{title} goes from {values[0]:.6g} to {values[-1]:.6g}" for title, values in series.items())
+        return svg_of(figure, name, "; ".join(text) + ".")
 
 
 def runs_chart(name: str, what: str, runs: Mapping[str, tuple[Sequence[float], Sequence[float]]]) -> str:
-    """Return a chart of one measure of several runs, one colour per run, against iterations and against seconds."""
+    """Return a chart of one measure of several runs, one color per run, against iterations and against seconds."""
     with matplotlib.rc_context(STYLE):
         figure = Figure((WIDTH_INCHES, 2.8), layout="constrained")
         left, right = figure.subplots(1, 2, sharey=True)
-        for colour, (ends_s, values) in zip(COLOURS, runs.values(), strict=False):
+        for color, (ends_s, values) in zip(COLORS, runs.values(), strict=False):
             marker = "o" if len(values) <= BAR_LIMIT else ""
             for axes, places in ((left, np.arange(1, len(values) + 1)), (right, ends_s)):
-                axes.plot(places, values, color=colour, linewidth=2, marker=marker, markersize=3.5)
+                axes.plot(places, values, color=color, linewidth=2, marker=marker, markersize=3.5)
         for axes in (left, right):
             axes.margins(y=0.12)
         _label(left, "iteration", "")
         right.set_xlabel("seconds")
-        told = (f"{run} ends at {values[-1]:.6g} after {ends_s[-1]:.3g} s" for run, (ends_s, values) in runs.items())
-        return svg_of(figure, name, escape(f"{what}: {'; '.join(told)}."))
+        text = (f"{run} ends at {values[-1]:.6g} after {ends_s[-1]:.3g} s" for run, (ends_s, values) in runs.items())
+        return svg_of(figure, name, escape(f"{what}: {'; '.join(text)}."))
 
 
 def time_chart(iterations: Sequence[IterationTime]) -> str:
@@ -196,13 +196,13 @@ def _short(value: float, _: object) -> str:
 
 
 def svg_of(figure: Figure, name: str, description: str) -> str:
-    """Return a figure as SVG in the colours of the page. `name` prefixes its ids, so figures do not collide."""
+    """Return a figure as SVG in the colors of the page. `name` prefixes its ids, so figures do not collide."""
     out = io.StringIO()
     figure.savefig(out, format="svg", transparent=True, metadata={"Date": None})
     svg = out.getvalue()
     svg = svg[svg.index("<svg") :]
-    for colour, variable in VARIABLES.items():
-        svg = svg.replace(colour, f"var({variable})")
+    for color, variable in VARIABLES.items():
+        svg = svg.replace(color, f"var({variable})")
     svg = re.sub(r"<metadata>.*?</metadata>", "", svg, flags=re.DOTALL)
     svg = re.sub(r'\bid="([^"]*)"', rf'id="{name}-\1"', svg)
     svg = re.sub(r'(url\(|href=")#', rf"\1#{name}-", svg)
@@ -213,9 +213,9 @@ def svg_of(figure: Figure, name: str, description: str) -> str:
 
 
 def standalone(svg: str) -> str:
-    """Return an SVG of `svg_of` as a stand-alone file with the colours of the pages, light or dark."""
+    """Return an SVG of `svg_of` as a stand-alone file with the colors of the pages, light or dark."""
     style = resources.files("ripieno.dashboard").joinpath("page/style.css").read_text()
-    colours = style[: style.index("* {")]
-    head = f"<style>{colours}svg {{ background: var(--card); font-family: sans-serif; }}</style>"
+    colors = style[: style.index("* {")]
+    head = f"<style>{colors}svg {{ background: var(--card); font-family: sans-serif; }}</style>"
     svg = svg.replace("<svg ", '<svg xmlns="http://www.w3.org/2000/svg" xmlns:xlink="http://www.w3.org/1999/xlink" ', 1)
     return re.sub(r"(<svg[^>]*>)", lambda found: f"{found[1]}\n{head}", svg, count=1)

@@ -15,8 +15,8 @@ from ripieno.errors import InputError
 from ripieno.files.sources import PathLike
 from ripieno.report import charts, page
 
-#: One run per colour.
-RUNS_MAX = len(charts.COLOURS)
+#: One run per color.
+RUNS_MAX = len(charts.COLORS)
 WORDS = ("iteration", "stage")
 NOTHING = "–"
 
@@ -67,16 +67,16 @@ class ComparedRun:
 
     def figures(self) -> Iterator[tuple[str, float | None, str]]:
         """Yield the outcome of the run as (name, number for ratios or None, text)."""
-        told = self.folder.told
+        described = self.folder.told
         for name in ("row_count", "column_count"):
             yield name.replace("_count", "s"), None, page.count(self.folder.fact(name, int))
         yield "workers", None, page.count(len(self.laps[0]["compute_s"]))
         yield f"{self.word}s", len(self.laps), page.count(len(self.laps))
-        for name, value in told.items():
+        for name, value in described.items():
             if isinstance(value, float):
                 yield name.replace("_", " "), value, page.figure(value)
         for name, values in self.measures.items():
-            if name not in told:
+            if name not in described:
                 yield f"{name.replace('_', ' ')} at the end", values[-1], page.figure(values[-1])
         compute, communication = (sum(sum(lap[name]) for lap in self.laps) for name in ("compute_s", "communication_s"))
         seconds = {name: value for name, value in self.folder.fact("seconds", dict).items() if name != "iterate"}
@@ -116,7 +116,7 @@ def write_comparison(path: Path, results: Sequence[PathLike]) -> None:
         "compared.html",
         algorithm=runs[0].folder.algorithm,
         runs=runs,
-        colours=[charts.VARIABLES[colour] for colour in charts.COLOURS],
+        colors=[charts.VARIABLES[color] for color in charts.COLORS],
         rows=rows,
         different=different,
         same=[(name, values[0]) for name, values in parameters if len(set(values)) == 1],
@@ -153,7 +153,7 @@ def _check(runs: Sequence[ComparedRun]) -> None:
                 "expected results of one command"
             )
         if not run.laps:
-            raise InputError(f"{run.folder.path}/model.json tells of no {run.word}")
+            raise InputError(f"{run.folder.path}/model.json has no {run.word}")
 
 
 def _names(folders: Sequence[ResultFolder]) -> list[str]:

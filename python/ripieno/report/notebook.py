@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from html import escape
 from typing import Any
 
-from ripieno.algorithms.journal import RunReport
+from ripieno.algorithms.iteration_log import RunReport
 from ripieno.algorithms.kmeans.fit_report import KMeansReport
 from ripieno.report import charts, page
 from ripieno.report.page import Charted

@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 
 from ripieno.algorithms.clock import IterationTime
-from ripieno.algorithms.journal import FitReport, RunReport
+from ripieno.algorithms.iteration_log import FitReport, RunReport
 from ripieno.algorithms.kmeans.fit_report import KMeansReport
 from ripieno.features import Patches
 from ripieno.features.hog import CELL_PIXELS, ORIENTATIONS

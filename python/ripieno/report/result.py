@@ -33,14 +33,14 @@ def _scatter(about: About) -> tuple[str, str] | None:
     if about.points is None or len(about.points) < 2:
         return None
     words = (
-        "Each point is what the fit has found for a row, or a cluster."
+        "Each point is the result for a row or a cluster."
         if about.sizes is None
-        else "Each disc is a cluster, along the two directions in which they lie farthest apart; its area tells how "
-        "many rows it has."
+        else "Each disc is a cluster, along the two directions in which they lie farthest apart; its "
+        "area shows the number of rows."
     )
     if about.rows is None or about.row_clusters is None:
         return words, scatter.scatter_chart("plane", about.points, sizes=about.sizes)
-    words += f" The small points are {len(about.rows)} of the rows, in the colour of their cluster."
+    words += f" The small points are {len(about.rows)} of the rows, in the color of their cluster."
     return words, scatter.scatter_chart("plane", about.points, sizes=about.sizes, rows=(about.rows, about.row_clusters))
 
 

@@ -27,8 +27,8 @@ AREA_LIMIT = 300.0
 HALF_WIDTH, HALF_HEIGHT = 320.0, 240.0
 TURN_S = 24.0
 KEYFRAMES = 24
-#: Colours of groups of points, used in turn; they are distinguishable on light and on dark pages.
-GROUP_COLOURS = tuple(to_hex(colour) for colour in matplotlib.color_sequences["tab10"])
+#: Colors of groups of points, used in turn; they are distinguishable on light and on dark pages.
+GROUP_COLORS = tuple(to_hex(color) for color in matplotlib.color_sequences["tab10"])
 
 
 Rows = tuple[Reals, NDArray[np.int64]]
@@ -40,7 +40,7 @@ def scatter_chart(
     """Return a chart of points, (n, 1 or more), by their first two coordinates.
 
     A single coordinate is drawn over the number of the point. Areas follow `sizes`, (n,), if given. `rows` are small
-    points, (m, 1 or more), each with the number of its point, (m,), and drawn in the colour of that point.
+    points, (m, 1 or more), each with the number of its point, (m,), and drawn in the color of that point.
     """
     return graph_chart(name, positions, np.empty((0, 2), np.int64), sizes=sizes, rows=rows)
 
@@ -54,13 +54,13 @@ def graph_chart(
     sizes: NDArray[np.int64] | None = None,
     rows: Rows | None = None,
 ) -> str:
-    """Return a `scatter_chart` with lines between pairs of point numbers, (m, 2), coloured by groups, (n,)."""
+    """Return a `scatter_chart` with lines between pairs of point numbers, (m, 2), colored by groups, (n,)."""
     plane = positions[:, :2]
     if positions.shape[1] == 1:
         plane = np.stack([np.arange(len(positions)), positions[:, 0]], axis=1)
     points, lines = _some(plane, POINT_LIMIT), plane[_some(ends, EDGE_LIMIT)]
     groups = np.arange(len(positions)) if rows is not None and groups is None else groups
-    colours = FIRST if groups is None else [_colour(group) for group in _some(groups, POINT_LIMIT)]
+    colors = FIRST if groups is None else [_color(group) for group in _some(groups, POINT_LIMIT)]
     with matplotlib.rc_context(STYLE | {"axes.grid": False}):
         figure = Figure((WIDTH_INCHES, 6.0), layout="constrained")
         axes = figure.subplots()
@@ -70,9 +70,9 @@ def graph_chart(
             chosen = _some(sizes[: len(positions)], POINT_LIMIT)
             areas = AREA_LIMIT * np.maximum(chosen / max(int(chosen.max()), 1), 0.02)
         if rows is not None and positions.shape[1] > 1:
-            of_rows = [_colour(cluster) for cluster in rows[1]]
+            of_rows = [_color(cluster) for cluster in rows[1]]
             axes.scatter(rows[0][:, 0], rows[0][:, 1], s=4, color=of_rows, linewidths=0, alpha=0.4, zorder=1)
-        axes.scatter(points[:, 0], points[:, 1], s=areas, color=colours, linewidths=0, alpha=0.7, zorder=2)
+        axes.scatter(points[:, 0], points[:, 1], s=areas, color=colors, linewidths=0, alpha=0.7, zorder=2)
         if positions.shape[1] > 1:
             axes.set_aspect("equal", adjustable="datalim")
         return svg_of(figure, name, f"{len(points)} points, {len(lines)} lines between them.")
@@ -81,7 +81,7 @@ def graph_chart(
 def turning_chart(name: str, positions: Reals, *, groups: NDArray[np.int64] | None = None) -> str:
     """Return a rotating chart of points, (n, 3 or more), by their first three coordinates.
 
-    Points of the same group, (n,), have the same colour.
+    Points of the same group, (n,), have the same color.
 
     In orthographic projection a rotating point moves to and fro horizontally. All points therefore share one animation,
     each with its own width and delay, and the page needs no script. The rotation pauses while the pointer is over it.
@@ -98,7 +98,7 @@ def turning_chart(name: str, positions: Reals, *, groups: NDArray[np.int64] | No
     circles = "".join(
         f'<circle r="1.8" cy="{-y * scale:.1f}" style="--r:{width * scale:.1f}px;'
         f"animation-delay:{-(phase % math.tau) / math.tau * TURN_S:.2f}s"
-        f'{"" if groups is None else f";fill:{_colour(group)}"}"/>'
+        f'{"" if groups is None else f";fill:{_color(group)}"}"/>'
         for y, width, phase, group in zip(high, widths, phases, some, strict=True)
     )
     style = (
@@ -114,8 +114,8 @@ def turning_chart(name: str, positions: Reals, *, groups: NDArray[np.int64] | No
     )
 
 
-def _colour(group: int) -> str:
-    return GROUP_COLOURS[group % len(GROUP_COLOURS)]
+def _color(group: int) -> str:
+    return GROUP_COLORS[group % len(GROUP_COLORS)]
 
 
 def _some(rows: NDArray[Any], limit: int) -> NDArray[Any]:

@@ -1,4 +1,4 @@
-"""Collectives on modelled clusters: predicted times, the best algorithm for each call, and pictures.
+"""Collectives on modeled clusters: predicted times, the best algorithm for each call, and pictures.
 
 `ripieno-sim` plays the plans that ranks run, and the state machines of dynamic broadcast, on a network with a virtual
 clock.

@@ -67,7 +67,7 @@ class AlgorithmChoices:
     def rows(self, collective: str) -> list[tuple[int, str]]:
         """Return the algorithms of a collective with their upper size limits; the last applies to all larger sizes."""
         own = [trial for trial in self.trials if trial.collective == collective]
-        # The limit is the geometric mean of neighbouring sizes.
+        # The limit is the geometric mean of neighboring sizes.
         ends = [int((one.size_bytes * other.size_bytes) ** 0.5) for one, other in pairwise(own)]
         rows: list[tuple[int, str]] = []
         for trial, end in zip(own, [*ends, 2**62], strict=False):

@@ -144,7 +144,7 @@ class Cluster:
         whole("packet_bytes", self.packet_bytes, 0, PACKET_BYTES_MAX)
         whole("header_bytes", self.header_bytes, 0, PACKET_BYTES_MAX)
         if self.header_bytes and not self.packet_bytes:
-            raise InputError(f"header_bytes={self.header_bytes}: expected packet_bytes, too, which they stand before")
+            raise InputError(f"header_bytes={self.header_bytes}: expected packet_bytes, too")
         for node, at_s in self.dead:
             whole("dead", node, 0, self.nodes - 1, f"expected a node, 0 to {self.nodes - 1}")
             if not at_s >= 0:

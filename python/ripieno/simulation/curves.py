@@ -29,7 +29,7 @@ LEAST_SEGMENT_BYTES = 1 << 10
 LINES_DRAWN = 8
 
 _WIDTH, _HEIGHT, _LEFT, _TOP, _RIGHT, _BOTTOM = 760, 420, 72, 56, 168, 48
-_COLOURS = ("#00796b", "#d9622b", "#8a6fb8", "#2a6db0", "#b0306a", "#7a8b2a", "#8d5a2b", "#6b7075")
+_COLORS = ("#00796b", "#d9622b", "#8a6fb8", "#2a6db0", "#b0306a", "#7a8b2a", "#8d5a2b", "#6b7075")
 
 
 @dataclass(frozen=True)
@@ -48,7 +48,7 @@ class Curves:
     Attributes
     ----------
     collective, cluster
-        The collective, and the modelled cluster.
+        The collective, and the modeled cluster.
     sizes_bytes
         Sizes, ascending.
     seconds
@@ -133,7 +133,7 @@ class Segments:
     Attributes
     ----------
     collective, algorithm, nbytes, cluster
-        The call, and the modelled cluster.
+        The call, and the modeled cluster.
     points
         Pairs (segment bytes, seconds), in ascending order of bytes.
     """
@@ -152,8 +152,8 @@ class Segments:
     def as_json(self) -> dict[str, Any]:
         """Return all fields but the cluster as JSON values."""
         points = [{"segment_bytes": size, "seconds": seconds} for size, seconds in self.points]
-        told = {"collective": self.collective, "algorithm": self.algorithm, "nbytes": self.nbytes}
-        return told | {"best_bytes": self.best[0], "points": points}
+        described = {"collective": self.collective, "algorithm": self.algorithm, "nbytes": self.nbytes}
+        return described | {"best_bytes": self.best[0], "points": points}
 
     def __str__(self) -> str:
         what = f"{self.collective} of {size_text(self.nbytes)} by {self.algorithm}, {self.cluster}"
@@ -234,29 +234,29 @@ def log_chart(
         body.append(pictures.line(x, _TOP, x, _HEIGHT - _BOTTOM, "grid"))
         body.append(pictures.text(x, _HEIGHT - _BOTTOM + 16, size_text(2**power), "middle"))
         power += 3
-    for place, (x_bytes, told) in enumerate(marks):
+    for place, (x_bytes, described) in enumerate(marks):
         x, top = at_x(x_bytes), _TOP + 12 + 14 * place
         body.append(
             f"<line class='grid' stroke-dasharray='4 3' x1='{x:.1f}' x2='{x:.1f}' y1='{top}' y2='{_HEIGHT - _BOTTOM}'/>"
         )
         is_left = x < (_LEFT + _WIDTH - _RIGHT) / 2
-        body.append(pictures.text(x + (4 if is_left else -4), top, told, "start" if is_left else "end"))
+        body.append(pictures.text(x + (4 if is_left else -4), top, described, "start" if is_left else "end"))
     ends = sorted((at_y(points[-1][1]), name) for name, points in lines.items())
     label_y = -math.inf
     for y, name in ends:
         label_y = max(y, label_y + 14)
-        body.append(pictures.text(_WIDTH - _RIGHT + 8, label_y + 4, name, kind=f" style='fill:{_colour(lines, name)}'"))
+        body.append(pictures.text(_WIDTH - _RIGHT + 8, label_y + 4, name, kind=f" style='fill:{_color(lines, name)}'"))
     for name, points in lines.items():
         path = " ".join(f"{at_x(x):.1f},{at_y(y):.1f}" for x, y in points)
         body.append(
-            f"<polyline points='{path}' fill='none' stroke='{_colour(lines, name)}' stroke-width='1.8'>"
+            f"<polyline points='{path}' fill='none' stroke='{_color(lines, name)}' stroke-width='1.8'>"
             f"<title>{escape(name)}</title></polyline>"
         )
     return pictures.svg(max(_WIDTH, pictures.title_width(title)), _HEIGHT, title, body)
 
 
-def _colour(lines: Mapping[str, object], name: str) -> str:
-    return _COLOURS[list(lines).index(name) % len(_COLOURS)]
+def _color(lines: Mapping[str, object], name: str) -> str:
+    return _COLORS[list(lines).index(name) % len(_COLORS)]
 
 
 def _grid_y(seconds: float, at_y: Any) -> str:

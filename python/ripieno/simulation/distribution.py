@@ -1,4 +1,4 @@
-"""Simulated dynamic broadcast: one rank's value reaches all ranks although some fail, on a modelled cluster."""
+"""Simulated dynamic broadcast: one rank's value reaches all ranks although some fail, on a modeled cluster."""
 
 from __future__ import annotations
 
@@ -46,12 +46,12 @@ class RankEnd(NamedTuple):
 
 @dataclass(frozen=True)
 class Distribution:
-    """The outcome of a dynamic broadcast on a modelled cluster.
+    """The outcome of a dynamic broadcast on a modeled cluster.
 
     Attributes
     ----------
     algorithm, nbytes, cluster
-        The algorithm, the length of the value, and the modelled cluster.
+        The algorithm, the length of the value, and the modeled cluster.
     block_bytes
         Length of a block.
     stripe_count
@@ -164,12 +164,12 @@ def distribute(
     fetches: bool = False,
     order: Sequence[int] | None = None,
 ) -> Distribution:
-    """Simulate a fault-tolerant broadcast of one value on a modelled cluster.
+    """Simulate a fault-tolerant broadcast of one value on a modeled cluster.
 
     Parameters
     ----------
     cluster
-        The modelled cluster, including its failing and slow nodes.
+        The modeled cluster, including its failing and slow nodes.
     nbytes
         Length of the value.
     algorithm
@@ -213,7 +213,7 @@ def distribute(
             if not 0 <= at_s < float("inf"):
                 raise InputError(f"{name}={rank}@{at_s}: expected seconds, 0 or more")
     if any(rank == root for rank, _ in late):
-        raise InputError(f"late={root}: expected another rank than the root")
+        raise InputError(f"late={root}: expected a rank other than the root")
     if order is not None and sorted(order) != [rank for rank in range(cluster.ranks) if rank != root]:
         raise InputError(f"order={list(order)}: expected every rank but the root, once each")
     found = _native.distribute(

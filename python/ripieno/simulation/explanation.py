@@ -56,11 +56,11 @@ class Explanation:
     Attributes
     ----------
     collective, nbytes, cluster
-        The call, and the modelled cluster.
+        The call, and the modeled cluster.
     chosen
         The algorithm that runs by default.
     segment_count
-        Number of segments of a vector: k in the formulae.
+        Number of segments of a vector: k in the formulas.
     candidates
         All algorithms.
     costs
@@ -127,9 +127,7 @@ class Explanation:
         target.print(table)
         target.print(self.why, soft_wrap=True)
         if any(each.unplayed_operations for each in self.candidates):
-            target.print(
-                "~: too many operations to be played here, so the time is that of the formula.", soft_wrap=True
-            )
+            target.print("~: too many operations to simulate, so the time comes from the formula.", soft_wrap=True)
         target.print(f"Costs of links: {self.costs}.", soft_wrap=True)
         file = target.file
         assert isinstance(file, io.StringIO)
@@ -143,16 +141,16 @@ def explain(
     nbytes: int,
     order: str | None = None,
     root: int = 0,
-    costs: str = "as told",
+    costs: str = "as given",
 ) -> Explanation:
-    """Price and play every algorithm of a collective on a modelled cluster.
+    """Price and play every algorithm of a collective on a modeled cluster.
 
     Parameters
     ----------
     collective
         "allreduce", "broadcast" and so on.
     cluster
-        The modelled cluster.
+        The modeled cluster.
     nbytes
         Bytes of the vector; of a rank's block for allgather, gather and scatter; sent by a rank for alltoall.
     order
@@ -225,7 +223,7 @@ def _advantage(best: AlgorithmCandidate, second: AlgorithmCandidate) -> str:
     differences = [theirs - ours for ours, theirs in zip(best.terms_s, second.terms_s, strict=True)]
     most = max(range(len(TERMS)), key=lambda index: differences[index])
     if differences[most] <= 0:
-        return f"{text}, which no term of the formulae says: this is what the plans take when they are played"
+        return f"{text}, a difference that no term of the formulas has: these are times of the simulated plans"
     return (
         f"{text}, most of it in {TERMS[most]} ({_duration(best.terms_s[most])} against "
         f"{_duration(second.terms_s[most])})"

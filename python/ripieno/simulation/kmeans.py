@@ -1,4 +1,4 @@
-"""An iteration of K-means on a modelled cluster, stage by stage: assignment by a rate, communication by its plans.
+"""An iteration of K-means on a modeled cluster, stage by stage: assignment by a rate, communication by its plans.
 
 Every rank assigns its share of the points, and one allreduce combines the sums and weights of all clusters. A fit
 broadcasts its first centroids once. With divided centroids, every rank instead receives the blocks of all others, and
@@ -40,12 +40,12 @@ class SimulatedStage:
 
 @dataclass(frozen=True)
 class SimulatedIteration:
-    """The stages of an iteration on a modelled cluster, with their seconds.
+    """The stages of an iteration on a modeled cluster, with their seconds.
 
     Attributes
     ----------
     cluster
-        The modelled cluster.
+        The modeled cluster.
     stages
         Stages of every iteration.
     once
@@ -89,12 +89,12 @@ def kmeans_iteration(
     compared: float = 1.0,
     divided: bool = False,
 ) -> SimulatedIteration:
-    """Play an iteration of K-means on a modelled cluster.
+    """Play an iteration of K-means on a modeled cluster.
 
     Parameters
     ----------
     cluster
-        The modelled cluster, with one rank per node.
+        The modeled cluster, with one rank per node.
     points, dim, clusters
         Number of rows, float32 values per row, and number of clusters.
     cores
@@ -114,7 +114,7 @@ def kmeans_iteration(
     """
     for name, count in (("points", points), ("dim", dim), ("clusters", clusters), ("cores", cores)):
         check_count(name, count)
-    where = "as told"
+    where = "as given"
     if operations_per_s is None:
         operations_per_s, where = measured_operations_per_s(dim, clusters), "measured on this machine"
     if not 0 < operations_per_s < math.inf:
@@ -159,5 +159,5 @@ def measured_operations_per_s(dim: int, clusters: int) -> float:
 def _played(collective: str, cluster: Cluster, nbytes: int) -> SimulatedStage:
     found = simulate(collective, cluster, nbytes=nbytes)
     if found.seconds is None:
-        raise InputError("dead nodes: expected none, for an iteration needs all ranks")
+        raise InputError("dead nodes: expected none, because an iteration needs all ranks")
     return SimulatedStage(collective, found.seconds, f"{bytes_text(nbytes)} by {found.algorithm}")

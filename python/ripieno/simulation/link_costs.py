@@ -161,8 +161,8 @@ def place(hosts: Iterable[str]) -> Path:
 
 def cache() -> Path:
     """Return the directory of stored measurements: under XDG_CACHE_HOME, or ~/.cache."""
-    told = os.environ.get("XDG_CACHE_HOME", "")
-    folder = Path(told) if Path(told).is_absolute() else Path("~/.cache").expanduser()
+    described = os.environ.get("XDG_CACHE_HOME", "")
+    folder = Path(described) if Path(described).is_absolute() else Path("~/.cache").expanduser()
     return folder / "ripieno"
 
 
@@ -202,4 +202,4 @@ def read(path: Path) -> MeasuredCosts:
     except FileNotFoundError:
         raise InputError(f"{path} does not exist") from None
     except (AttributeError, KeyError, TypeError, ValueError) as error:
-        raise InputError(f"{path}: expected what ripieno tune writes, but {error!r}; measure anew") from error
+        raise InputError(f"{path}: expected a file of ripieno tune, but {error!r}; measure again") from error

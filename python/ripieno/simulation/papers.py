@@ -53,7 +53,7 @@ _PAGE = """\
 With this page you can compare the tables and figures of papers with simulations at the scale of each paper. The
 simulations run the same plans as real ranks. If a figure prints no numbers, the notes have the expectation of its text.
 
-`ripieno reproduce all --write docs/papers.md` generates this page. `ripieno reproduce list` prints all names,
+`ripieno reproduce all --out docs/papers.md` generates this page. `ripieno reproduce list` prints all names,
 `ripieno reproduce twister-table-8` makes one figure.
 
 These figures are measured on your machine instead:

@@ -114,14 +114,14 @@ def timeline(found: Simulation) -> str:
     body = [_rank_rows(shown, found.cluster.ranks, _WIDTH), _seconds(end_s, scale, height)]
     for each in _evenly_of(transfers, MESSAGES_DRAWN):
         x, length = _LEFT + each.start_s * scale, max((each.end_s - each.start_s) * scale, 0.5)
-        told = (
+        text = (
             f"{each.sender} to {each.receiver}: {bytes_text(each.size_bytes)}, "
             f"{_duration(each.start_s)} to {_duration(each.end_s)}, {KINDS[each.kind]}"
         )
         y = _TOP + rows[each.receiver] * _ROW + 4
         body.append(
             f"<rect class='{each.kind}' x='{x:.2f}' y='{y}' width='{length:.2f}' height='{_ROW - 8}' rx='1'"
-            f" fill-opacity='0.75'><title>{escape(told)}</title></rect>"
+            f" fill-opacity='0.75'><title>{escape(text)}</title></rect>"
         )
     took = "it never ends" if found.seconds is None else duration_text(found.seconds) if found.seconds else "0 s"
     title = f"{found.collective} of {size_text(found.nbytes)} by {found.algorithm}, {found.cluster}: {took}"
@@ -154,12 +154,12 @@ def loads(found: Simulation) -> str:
         for way, size_bytes in enumerate(ways):
             share = min(1.0, 8 * size_bytes * headers / rates[kind] / seconds)
             x = _LEFT + way * (scale + 16)
-            told = escape(f"{name} {('out', 'in')[way]}: {bytes_text(size_bytes)}, {share:.0%} of the time")
+            description = escape(f"{name} {('out', 'in')[way]}: {bytes_text(size_bytes)}, {share:.0%} of the time")
             body.append(line(x, y + 14, x + scale, y + 14, "grid"))
             length = max(share * scale, 0.5)
             body.append(
                 f"<rect class='{kind}' x='{x:.1f}' y='{y + 4}' width='{length:.1f}' height='10' rx='1'>"
-                f"<title>{told}</title></rect>"
+                f"<title>{description}</title></rect>"
             )
             body.append(text(x + scale, y + 12, f"{share:.0%}", "end"))
     title = f"{found.collective} of {size_text(found.nbytes)} by {found.algorithm}, {cluster}: how busy wires are"
@@ -199,10 +199,10 @@ def racks(title: str, by_rack: Mapping[str, Sequence[tuple[str, str]]]) -> str:
         body.append(line(_RACK_X - _STEP, y, _RACK_X - 8, y, "uplink"))
         body.append(text(_RACK_X, y + 4, rack, kind=" class='title'"))
         rack_y = y
-        for name, told in hosts:
+        for name, described in hosts:
             y += _ROW
             body.append(line(_RACK_X + _STEP / 2, y, _RACK_X + _STEP, y, "cable"))
-            body.append(text(_RACK_X + _STEP + 8, y + 4, f"{name}: {told}"))
+            body.append(text(_RACK_X + _STEP + 8, y + 4, f"{name}: {described}"))
         body.append(line(_RACK_X + _STEP / 2, rack_y + 8, _RACK_X + _STEP / 2, y, "cable"))
         y += _ROW + 8
     body.insert(trunk, line(_RACK_X - _STEP, _TOP, _RACK_X - _STEP, last_rack_y, "uplink"))
@@ -270,9 +270,9 @@ def _arrow(each: TransferTime) -> str:
     back = (x2 - 7 * along[0], y2 - 7 * along[1])
     corners = [(back[0] + side * 3 * across[0], back[1] + side * 3 * across[1]) for side in (1, -1)]
     head = f"M{x2:.1f},{y2:.1f} L{corners[0][0]:.1f},{corners[0][1]:.1f} L{corners[1][0]:.1f},{corners[1][1]:.1f} Z"
-    told = escape(f"{each.sender} to {each.receiver}: {bytes_text(each.size_bytes)}")
+    text = escape(f"{each.sender} to {each.receiver}: {bytes_text(each.size_bytes)}")
     return (
-        f"<g class='{each.kind}'><title>{told}</title>"
+        f"<g class='{each.kind}'><title>{text}</title>"
         f"<line class='{each.kind}' x1='{x1:.1f}' y1='{y1:.1f}' x2='{back[0]:.1f}' y2='{back[1]:.1f}'/>"
         f"<circle cx='{x1:.1f}' cy='{y1:.1f}' r='2'/><path d='{head}'/></g>"
     )

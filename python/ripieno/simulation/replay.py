@@ -23,7 +23,7 @@ from ripieno.units import duration_text, size_text
 
 #: Collectives whose recorded bytes count all blocks, while a simulation counts one block.
 OF_BLOCKS = ("allgather", "gather", "scatter")
-#: Collectives that depend on data not in the trace, such as neighbours or rows.
+#: Collectives that depend on data not in the trace, such as neighbors or rows.
 UNPLAYED = ("neighbour-exchange", "point-to-point")
 #: Maximum number of distinct calls to simulate; each takes as long as `simulate`.
 KINDS_MAX = 10_000
@@ -75,7 +75,7 @@ class Replay:
     Attributes
     ----------
     cluster
-        The modelled cluster.
+        The modeled cluster.
     ranks
         Number of ranks.
     computing_s
@@ -142,14 +142,14 @@ class Replay:
 def replay(
     calls: Iterable[RecordedCall], ranks: int, cluster: Cluster, *, compute: float = 1.0, as_recorded: bool = False
 ) -> Replay:
-    """Play a recorded job's collectives on a modelled cluster.
+    """Play a recorded job's collectives on a modeled cluster.
 
     Parameters
     ----------
     calls, ranks
         Results of `read`.
     cluster
-        The modelled cluster.
+        The modeled cluster.
     compute
         Slowdown factor of computing there: 1 if every rank keeps its work.
     as_recorded
@@ -179,7 +179,7 @@ def replay(
         if is_played:
             found = simulate(collective, cluster, nbytes=nbytes, algorithm=recorded if as_recorded else None)
             if found.seconds is None:
-                raise InputError("dead nodes: expected none, for a job needs all ranks")
+                raise InputError("dead nodes: expected none, because a job needs all ranks")
             simulated_s, algorithm = count * found.seconds, found.algorithm
         rows.append(ReplayRow(collective, nbytes, count, recorded, algorithm, seconds, simulated_s))
     rows.sort(key=lambda row: -row.simulated_s)

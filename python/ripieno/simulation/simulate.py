@@ -1,4 +1,4 @@
-"""Simulation of a collective on a modelled cluster: end times, bytes per kind of link, and every message."""
+"""Simulation of a collective on a modeled cluster: end times, bytes per kind of link, and every message."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ class TransferTime(NamedTuple):
 
 @dataclass(frozen=True)
 class Simulation:
-    """The outcome of a collective on a modelled cluster.
+    """The outcome of a collective on a modeled cluster.
 
     Attributes
     ----------
@@ -35,7 +35,7 @@ class Simulation:
     nbytes
         Bytes of the vector; of a rank's block for allgather, gather and scatter; sent by a rank for alltoall.
     cluster
-        The modelled cluster.
+        The modeled cluster.
     seconds
         Time at which the last rank finished; None if a rank never did.
     finish_s
@@ -113,7 +113,7 @@ class Simulation:
         if self.seconds is not None:
             return duration_text(self.seconds) if self.seconds else "0 s"
         stuck = self.unfinished
-        return f"it never ends: {len(stuck):,} of {self.cluster.ranks:,} ranks wait for ever, the first is {stuck[0]}"
+        return f"deadlock: {len(stuck):,} of {self.cluster.ranks:,} ranks wait forever, the first is {stuck[0]}"
 
 
 def simulate(
@@ -125,14 +125,14 @@ def simulate(
     root: int = 0,
     transfers: bool = False,
 ) -> Simulation:
-    """Play a collective's plans on a modelled cluster.
+    """Play a collective's plans on a modeled cluster.
 
     Parameters
     ----------
     collective
         "broadcast", "allreduce" and so on.
     cluster
-        The modelled cluster.
+        The modeled cluster.
     nbytes
         Bytes of the vector; of a rank's block for allgather, gather and scatter; sent by a rank for alltoall.
     algorithm

@@ -45,7 +45,7 @@ class StrategyExplanation:
     Attributes
     ----------
     nbytes, cluster
-        Length of the value, and the modelled cluster.
+        Length of the value, and the modeled cluster.
     strategies
         Times of all strategies.
     """
@@ -65,8 +65,9 @@ class StrategyExplanation:
             f"{_times(gang.beside_slow_s, others.beside_slow_s)}"
         )
         return (
-            f"auto is {gang.strategy} for files, which all ranks ask for at once: {once}. It is {others.strategy} for "
-            f"variables, whose receivers ask when they need it, and come and go: beside a slow one others wait {slow}."
+            f"auto uses {gang.strategy} for files, which all ranks request at once: {once}. It uses "
+            f"{others.strategy} for "
+            f"variables, whose receivers request them at different times: beside a slow receiver others wait {slow}."
         )
 
     def as_json(self) -> dict[str, Any]:
@@ -101,12 +102,12 @@ class StrategyExplanation:
 
 
 def explain_strategies(cluster: Cluster, *, nbytes: int, root: int = 0) -> StrategyExplanation:
-    """Play every strategy of a broadcast variable on a modelled cluster, with equal receivers and with a slow one.
+    """Play every strategy of a broadcast variable on a modeled cluster, with equal receivers and with a slow one.
 
     Parameters
     ----------
     cluster
-        The modelled cluster, with one rank per node.
+        The modeled cluster, with one rank per node.
     nbytes
         Bytes of the value, at least 1.
     root

@@ -1,8 +1,8 @@
 """Pictures of a dynamic broadcast as SVG: sender, receiver and time of each block, and the rate of each host.
 
-Each rank has a row with a bar for each block, in the colour of the block's sender. Blocks that arrive at the same time
+Each rank has a row with a bar for each block, in the color of the block's sender. Blocks that arrive at the same time
 are stacked. Below the bars stands the receive rate, relative to the highest. Beside the name of a rank stands its
-colour. A matrix beside the rows has a field per sender and receiver: darker means more bytes.
+color. A matrix beside the rows has a field per sender and receiver: darker means more bytes.
 """
 
 from __future__ import annotations
@@ -62,7 +62,7 @@ def draw(title: str, fetches: Sequence[SimulatedFetch], ends: Sequence[RankEnd],
     for rank in shown:
         top = _TOP + rows[rank] * _ROW
         body.append(_text(_LEFT - 14, top + 15, f"rank {rank}" if count <= ROWS_DRAWN else f"{rank:,}", "end"))
-        body.append(f"<rect x='{_LEFT - 10}' y='{top + 7}' width='6' height='8' fill='{_colour(rank)}'/>")
+        body.append(f"<rect x='{_LEFT - 10}' y='{top + 7}' width='6' height='8' fill='{_color(rank)}'/>")
         lanes = _lanes(by_receiver[rank][::every])
         body += [
             _bar(fetch, top + 1 + lane * _BARS / len(lanes), _BARS / len(lanes), scale)
@@ -74,10 +74,10 @@ def draw(title: str, fetches: Sequence[SimulatedFetch], ends: Sequence[RankEnd],
         if end.at_s is not None and (end.kind != "done" or end.at_s > 0):
             x = _LEFT + end.at_s * scale
             kind = "end" if end.kind == "done" else "lost"
-            told = escape(f"rank {rank}: {end.kind} at {duration_text(end.at_s) if end.at_s else '0 s'}")
+            text = escape(f"rank {rank}: {end.kind} at {duration_text(end.at_s) if end.at_s else '0 s'}")
             body.append(
                 f"<line class='{kind}' x1='{x:.1f}' x2='{x:.1f}' y1='{top}' y2='{top + _ROW - 1}'>"
-                f"<title>{told}</title></line>"
+                f"<title>{text}</title></line>"
             )
     right = _LEFT + _WIDTH + _GAP
     body.append(_fields(fetches, shown, right))
@@ -103,18 +103,18 @@ def _lanes(fetches: Sequence[SimulatedFetch]) -> list[list[SimulatedFetch]]:
 
 def _bar(fetch: SimulatedFetch, top: float, height: float, scale: float) -> str:
     x, width = _LEFT + fetch.start_s * scale, max((fetch.end_s - fetch.start_s) * scale, 0.5)
-    told = (
+    text = (
         f"block {fetch.block} from rank {fetch.sender}: {bytes_text(fetch.size_bytes)}, "
         f"{duration_text(fetch.start_s) if fetch.start_s else '0 s'} to {duration_text(fetch.end_s)}"
     )
     return (
-        f"<rect x='{x:.2f}' y='{top:.2f}' width='{width:.2f}' height='{height:.2f}' fill='{_colour(fetch.sender)}'"
-        f" fill-opacity='0.85'><title>{escape(told)}</title></rect>"
+        f"<rect x='{x:.2f}' y='{top:.2f}' width='{width:.2f}' height='{height:.2f}' fill='{_color(fetch.sender)}'"
+        f" fill-opacity='0.85'><title>{escape(text)}</title></rect>"
     )
 
 
-def _colour(rank: int) -> str:
-    """Return a colour; neighbouring ranks have distant colours, and the root has the ink's."""
+def _color(rank: int) -> str:
+    """Return a color; neighboring ranks have distant colors, and the root has the ink's."""
     return "var(--ink)" if rank == 0 else f"hsl({rank * 137.508 % 360:.0f} 62% 52%)"
 
 
@@ -155,10 +155,10 @@ def _fields(fetches: Sequence[SimulatedFetch], shown: Sequence[int], left: float
         for row, receiver in enumerate(shown):
             carried = sums.get((sender, receiver), 0)
             if carried:
-                told = escape(f"{sender} to {receiver}: {bytes_text(carried)}")
+                text = escape(f"{sender} to {receiver}: {bytes_text(carried)}")
                 parts.append(
                     f"<rect class='field' x='{left + column * _FIELD:.1f}' y='{_TOP + row * _ROW}' width='{_FIELD - 1}'"
-                    f" height='{_ROW - 2}' fill-opacity='{0.1 + 0.9 * carried / most:.2f}'><title>{told}</title></rect>"
+                    f" height='{_ROW - 2}' fill-opacity='{0.1 + 0.9 * carried / most:.2f}'><title>{text}</title></rect>"
                 )
     return "\n".join(parts)
 

@@ -45,20 +45,20 @@ class KMeans(KMeansParams, Estimator, DefaultParamsWritable, DefaultParamsReadab
     max_iter : int, default=20
         Maximum number of iterations.
     tol : float, default=1e-4
-        The fit ends when the squared Frobenius norm of the centres' shift is at most `tol` times the mean variance of
-        the columns, or earlier when no row changes its cluster. Spark's own K-means compares each centre's shift with
+        The fit ends when the squared Frobenius norm of the centers' shift is at most `tol` times the mean variance of
+        the columns, or earlier when no row changes its cluster. Spark's own K-means compares each center's shift with
         `tol` itself.
     seed : int, default=0
-        Seed of the first centres; equal seeds give equal centres.
+        Seed of the first centers; equal seeds give equal centers.
     init_mode : {"k-means||", "k-means++", "random"}, default="k-means||"
-        Selection of the first centres.
+        Selection of the first centers.
     initial_centers : array-like of shape (k, n), optional
-        The first centres; `init_mode` and `seed` are then ignored.
+        The first centers; `init_mode` and `seed` are then ignored.
     features_col : str, default="features"
         The column of the points: Spark ML vectors, or arrays of numbers, all of equal length. Distances of arrays of
         float are computed in float32, all others in float64; sparse vectors are converted to dense ones.
     prediction_col : str, default="prediction"
-        The column that the model adds, with the number of the nearest centre as int.
+        The column that the model adds, with the number of the nearest center as int.
     weight_col : str, optional
         A column of weights >= 0; by default each row has weight 1.
     workers : int, optional
@@ -77,7 +77,7 @@ class KMeans(KMeansParams, Estimator, DefaultParamsWritable, DefaultParamsReadab
     """
 
     initialCenters: Param[list[list[float]]] = Param(
-        Params._dummy(), "initialCenters", "the centres to start from, k of them.", TypeConverters.toListListFloat
+        Params._dummy(), "initialCenters", "the centers to start from, k of them.", TypeConverters.toListListFloat
     )
 
     @sets_parameters

@@ -1,4 +1,4 @@
-"""`KMeansModel`: assigns the rows of DataFrames to centres; saved and loaded like models of Spark ML."""
+"""`KMeansModel`: assigns the rows of DataFrames to centers; saved and loaded like models of Spark ML."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ from ripieno.spark.kmeans_params import KMeansParams, with_accessors
 from ripieno.spark.kmeans_ranks import labels_of, points_of
 from ripieno.spark.kmeans_rows import arrays, check_features
 
-# Name of the subfolder with the centres in a saved model.
+# Name of the subfolder with the centers in a saved model.
 CENTERS = "centers"
 
 
@@ -35,9 +35,9 @@ class KMeansSummary:
     k
         Number of clusters.
     trainingCost
-        Weighted sum of the squared distances of the rows to their centres.
+        Weighted sum of the squared distances of the rows to their centers.
     report
-        Seconds of reading, of choosing the first centres and in total, and the activity of each rank with its host.
+        Seconds of reading, of choosing the first centers and in total, and the activity of each rank with its host.
     """
 
     k: int
@@ -63,7 +63,7 @@ class KMeansSummary:
 
 @with_accessors("featuresCol", "predictionCol")
 class KMeansModel(KMeansParams, Model, MLWritable, MLReadable):
-    """The centres of a fit. The model has the parameters of the fit; only the two column names can be changed.
+    """The centers of a fit. The model has the parameters of the fit; only the two column names can be changed.
 
     Parameters
     ----------
@@ -84,7 +84,7 @@ class KMeansModel(KMeansParams, Model, MLWritable, MLReadable):
         self._summary = summary
 
     def clusterCenters(self) -> list[NDArray[np.float32]] | list[NDArray[np.float64]]:
-        """Return the centres, each of shape (n,)."""
+        """Return the centers, each of shape (n,)."""
         return list(self.centers)
 
     @property
@@ -112,7 +112,7 @@ class KMeansModel(KMeansParams, Model, MLWritable, MLReadable):
         return self._summary
 
     def predict(self, value: Vector | ArrayLike) -> int:
-        """Return the number of the centre nearest to one point, a vector or (n,) numbers."""
+        """Return the number of the center nearest to one point, a vector or (n,) numbers."""
         numbers = value.toArray() if isinstance(value, Vector) else value
         point = np.array(numbers, np.float64, ndmin=1)
         if point.ndim != 1 or not np.isfinite(point).all():
@@ -120,7 +120,7 @@ class KMeansModel(KMeansParams, Model, MLWritable, MLReadable):
         return int(labels_of(point[None].astype(self.centers.dtype), self.centers)[0])
 
     def _transform(self, dataset: DataFrame) -> DataFrame:
-        """Implement `transform`: add the number of the nearest centre to the rows.
+        """Implement `transform`: add the number of the nearest center to the rows.
 
         Raises
         ------
@@ -131,7 +131,7 @@ class KMeansModel(KMeansParams, Model, MLWritable, MLReadable):
         features, prediction = self.getFeaturesCol(), self.getPredictionCol()
         check_features(dataset.schema, features)
         if prediction in names:
-            raise InputError(f"prediction_col={prediction!r}: there is such a column already")
+            raise InputError(f"prediction_col={prediction!r}: this column exists already")
 
         @F.arrow_udf(IntegerType())  # type: ignore[untyped-decorator]  # mypy skips PySpark
         def assigned(points: pa.Array) -> pa.Array:
@@ -152,7 +152,7 @@ class KMeansModel(KMeansParams, Model, MLWritable, MLReadable):
 
 
 class _Writer(MLWriter):
-    """Writes parameters as JSON and centres as Parquet, into a folder of any file system that Spark supports."""
+    """Writes parameters as JSON and centers as Parquet, into a folder of any file system that Spark supports."""
 
     def __init__(self, model: KMeansModel) -> None:
         super().__init__()

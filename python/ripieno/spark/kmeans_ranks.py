@@ -38,7 +38,7 @@ def points_of(batches: Batches, column: str) -> NDArray[np.float32] | NDArray[np
 
 
 def labels_of(points: NDArray[np.floating[Any]], centers: NDArray[np.floating[Any]]) -> NDArray[np.int32]:
-    """Return the nearest centre of each point, shape (n,)."""
+    """Return the nearest center of each point, shape (n,)."""
     if len(points) and points.shape[1] != centers.shape[1]:
         raise InputError(f"points have {points.shape[1]} values, but the model was fitted on {centers.shape[1]}")
     labels = np.empty(len(points), np.int32)
@@ -74,7 +74,7 @@ def fit_rows(comm: Communicator, batches: Batches, options: KMeansOptions) -> KM
         raise InputError(f"weight_col={weight_names[0]!r}: expected numbers >= 0, not all of them 0")
     rows = LocalRows(RowsInMemory(points.reshape(-1, width)), weights, f"partition {comm.rank} of {name!r}")
     part = program.fit(comm, rows, None, options)
-    # Labels and distances are not returned: there is one per row. Centres are equal on all ranks.
+    # Labels and distances are not returned: there is one per row. Centers are equal on all ranks.
     clustering = replace(part.clustering, labels=part.clustering.labels[:0], squared_distances=np.empty(0))
     if comm.rank > 0:
         clustering = replace(clustering, centroids=clustering.centroids[:0])

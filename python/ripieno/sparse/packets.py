@@ -54,4 +54,4 @@ def read(path: Path) -> PacketCurve:
     except FileNotFoundError:
         raise InputError(f"{path} does not exist") from None
     except (KeyError, TypeError, ValueError) as error:
-        raise InputError(f"{path}: expected what ripieno packets --json writes, but {error!r}") from error
+        raise InputError(f"{path}: expected a file of ripieno packets --json, but {error!r}") from error

@@ -99,7 +99,7 @@ class Topology:
     def _heading(self, rack_count: int) -> str:
         heading = f"{_count(len(self.hosts), 'host')} in {_count(rack_count, 'rack')}"
         if self.source == "given":
-            return f"{heading}, as told"
+            return f"{heading}, as given"
         if self.sure is None:
             return heading
         what = f"{heading}, found by {self.probes:,} probes in {self.rounds} rounds, sure to {_percent(self.sure)}"

@@ -207,7 +207,7 @@ class RipienoBackend(dist.distributed_c10d.C10DBackend):
         return self._begun("recv", [handle], places.put_back, tensors)
 
     def recv_anysource(self, tensors: list[Tensor], tag: int) -> RipienoWork:
-        raise InputError("recv without src=: PyTorch cannot ask a backend of Python who has sent; name the sender")
+        raise InputError("recv without src=: a Python backend of PyTorch cannot query the sender; pass src=")
 
     def barrier(self, opts: Any = None) -> RipienoWork:
         return self._begun("barrier", [self._comm.barrier_async()], _nothing, [])

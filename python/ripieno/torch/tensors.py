@@ -95,8 +95,8 @@ class InPlace:
 
 def deal(flat: torch.Tensor, parts: Sequence[torch.Tensor]) -> None:
     """Copy the rows of a tensor into other tensors, reshaped to their shapes."""
-    for part, came in zip(parts, flat, strict=True):
-        part.copy_(came.view(part.shape))
+    for part, received in zip(parts, flat, strict=True):
+        part.copy_(received.view(part.shape))
 
 
 def tensor_like(array: NDArray[Any], tensor: torch.Tensor) -> torch.Tensor:

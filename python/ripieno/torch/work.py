@@ -111,7 +111,7 @@ class RipienoWork(dist.Work):
         if self._has_ended:
             return None
         reason = f"{self.what} has taken longer than its timeout of {limit_s:g} s"
-        self._late = TimeoutError(f"{reason}: the process group is given up")
+        self._late = TimeoutError(f"{reason}: the process group is aborted")
         return reason
 
 

@@ -272,7 +272,7 @@ def check_rows_fit(out: NDArray[Any], rows: NDArray[Any], what: str) -> None:
     if out.ndim != rows.ndim or out.shape[1:] != rows.shape[1:] or not np.can_cast(rows.dtype, out.dtype, "same_kind"):
         raise InputError(
             f"{what}: out: shape {out.shape} and dtype {out.dtype}: expected rows of shape {rows.shape[1:]} and dtype "
-            f"{rows.dtype}, as those that this rank gives"
+            f"{rows.dtype}, as the rows of this rank"
         )
 
 

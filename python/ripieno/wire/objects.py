@@ -72,16 +72,16 @@ def send(native: NativeCommunicator, value: Any, to: int) -> None:
 
 def receive(native: NativeCommunicator, source: int, lengths_bytes: list[int] | None = None) -> Any:
     """Return the next value of rank `source`. Append the number of bytes after the header to `lengths_bytes`."""
-    is_done, came = _native.receive_object(native, source, OBJECT)
+    is_done, received = _native.receive_object(native, source, OBJECT)
     if is_done:
-        return came
+        return received
 
     def take(piece: NDArray[Any]) -> None:
         if lengths_bytes is not None:
             lengths_bytes.append(piece.nbytes)
         native.receive(piece, source, OBJECT)
 
-    return _take(came, take)
+    return _take(received, take)
 
 
 def pieces(value: Any) -> list[NDArray[Any]]:

@@ -29,7 +29,7 @@ _METHODS = ("auto", "approx", "hist")
 
 
 @dataclass(frozen=True)
-class LabelledRows:
+class LabeledRows:
     """The source of rows for XGBoost, with labels and weights.
 
     Parameters
@@ -50,7 +50,7 @@ class LabelledRows:
     name: str
 
     @classmethod
-    def of(cls, X: Any, y: Any, weights: ArrayLike | None, name: str) -> LabelledRows:
+    def of(cls, X: Any, y: Any, weights: ArrayLike | None, name: str) -> LabeledRows:
         """Create the rows from a user's arguments; an `InputError` names the argument."""
         if is_path_like(X):
             source: Dataset | RowsInMemory = open_source(X)
@@ -62,7 +62,7 @@ class LabelledRows:
             source = RowsInMemory(rows)
         if isinstance(y, str):
             if not isinstance(source, Dataset) or y not in (source.column_names or ()):
-                raise InputError(f"{name}: no column is called {y!r}, which labels are to come from")
+                raise InputError(f"{name}: no column is called {y!r}: expected the column of labels")
             return cls(source, y, _one_each(weights, source, f"weights of {name}"), name)
         labels = _one_each(y, source, f"labels of {name}")
         if labels is None:
@@ -159,8 +159,8 @@ def train(
     method = params.get("tree_method", "auto")
     if method not in _METHODS:
         raise InputError(f"tree_method={method!r}: of several workers, expected one of {', '.join(_METHODS)}")
-    rows = LabelledRows.of(X, y, weights, "X")
-    evaluated = [LabelledRows.of(rows_of, labels, None, _checked(name)) for rows_of, labels, name in evals]
+    rows = LabeledRows.of(X, y, weights, "X")
+    evaluated = [LabeledRows.of(rows_of, labels, None, _checked(name)) for rows_of, labels, name in evals]
     options = {"early_stopping_rounds": early_stopping_rounds, "maximize": maximize, "verbose_eval": False}
     ranks = WorkerEstimator(workers=workers, threads=threads, engine=engine, on_failure=on_failure)
     model, results = ranks._run(_train, rows, evaluated, dict(params), num_boost_round, options, comm=comm)[0]
@@ -173,8 +173,8 @@ def train(
 
 def _train(
     comm: Communicator,
-    rows: LabelledRows,
-    evaluated: Sequence[LabelledRows],
+    rows: LabeledRows,
+    evaluated: Sequence[LabeledRows],
     params: dict[str, Any],
     num_boost_round: int,
     options: dict[str, Any],

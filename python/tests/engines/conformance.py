@@ -11,12 +11,12 @@ from typing import Any
 
 import cloudpickle
 import conformance_programs
+import injected_faults
 import ripieno as rp
-import strikes
 import watching
 from spark_sessions import CLUSTER
 
-for _module in (conformance_programs, strikes, watching):
+for _module in (conformance_programs, injected_faults, watching):
     cloudpickle.register_pickle_by_value(_module)
 
 #: Options of `ripieno.launch` by the name of the engine's fixture ("local" has no fixture).

@@ -14,7 +14,7 @@ from typing import Any
 
 import numpy as np
 import ripieno as rp
-from strikes import strike_once
+from injected_faults import strike_once
 
 # Longer than any test waits.
 NEVER_S = 600.0

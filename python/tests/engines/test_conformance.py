@@ -290,7 +290,7 @@ def test_a_program_begins_again_where_a_rank_has_died_and_ranks_are_fewer_when_t
 def test_engines_keep_no_spares(engine: EngineStanding):
     if engine.name == "local":
         pytest.skip("local workers may have spares")
-    with pytest.raises(rp.InputError, match="spares=1: of an engine others are asked for when they are needed"):
+    with pytest.raises(rp.InputError, match="spares=1: an engine starts replacements on demand"):
         engine.launch(2, spares=1)
 
 

@@ -7,11 +7,11 @@ import subprocess
 from pathlib import Path
 
 import conformance_programs as programs
+import injected_faults
 import launched
 import numpy as np
 import pytest
 import ripieno as rp
-import strikes
 
 RANKS = 4
 CLUSTERS = 7
@@ -25,7 +25,7 @@ LAUNCHERS = {
 
 SCRIPT = f"""
 import sys
-sys.path[:0] = {[str(Path(module.__file__).parent) for module in (programs, strikes)]!r}
+sys.path[:0] = {[str(Path(module.__file__).parent) for module in (programs, injected_faults)]!r}
 import conformance_programs as programs
 import numpy as np
 import ripieno as rp

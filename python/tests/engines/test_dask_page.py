@@ -39,7 +39,10 @@ def test_commands_of_the_page_run(tmp_path):
         for command in services:
             # With exec the command is the process itself, which is ended below.
             started.append(subprocess.Popen(["sh", "-c", f"exec {command}"], cwd=tmp_path, env=ON_PATH))
-        for command, expected in ((train, "[[0, 1], [0, 1]]"), (doctor, "Workers can start, meet and talk here.")):
+        for command, expected in (
+            (train, "[[0, 1], [0, 1]]"),
+            (doctor, "Workers can start, connect and communicate here."),
+        ):
             done = subprocess.run(command, shell=True, cwd=tmp_path, env=ON_PATH, capture_output=True, text=True)
             assert done.returncode == 0, done.stderr
             assert expected in done.stdout

@@ -124,7 +124,7 @@ def test_another_number_of_workers_than_the_launcher_has_started_is_refused_once
     done = run(f"{launcher} -n 2 ripieno run -n 3 train.py")
 
     assert done.returncode != 0
-    assert done.stderr.count("3 ranks are asked for, but ") == 1
+    assert done.stderr.count("3 ranks are requested, but ") == 1
 
 
 def test_a_single_process_may_start_ranks_of_its_own(launcher):

@@ -203,7 +203,7 @@ def test_more_ranks_than_nodes_are_not_spread_strictly(ray_nodes):
     [
         ({"strategy": "NEAR"}, InputError, "strategy='NEAR': expected one of PACK, "),
         ({"cpus_per_worker": 0}, InputError, "cpus_per_worker=0: "),
-        ({"resources": {"CPU": 2}}, InputError, "say cpus_per_worker"),
+        ({"resources": {"CPU": 2}}, InputError, "use cpus_per_worker"),
         (
             {"resources": {"GPU": 1}, "placement_timeout_s": 0.1},
             TooFewSlots,

@@ -115,7 +115,7 @@ def test_another_number_of_workers_than_srun_has_started_is_refused_once(slurm, 
     done = run(slurm, "srun -N 1 -n 2 ripieno run -n 4 train.py")
 
     assert done.code == 2
-    assert done.err.count("4 ranks are asked for, but Slurm has started 2") == 1
+    assert done.err.count("4 ranks are requested, but Slurm has started 2") == 1
 
 
 def test_a_batch_script_and_a_single_task_are_no_ranks(slurm, folder):

@@ -74,7 +74,7 @@ def test_an_older_session_is_refused_before_anything_starts(spark_local, case, m
 
 
 def test_an_attribute_that_pyspark_lacks_is_named_with_its_version():
-    with pytest.raises(EngineError, match=r"^Spark 9\.9 lacks what ripieno .* uses of it \(.*'_temp_dir'\)"):
+    with pytest.raises(EngineError, match=r"^Spark 9\.9 lacks internals that ripieno .* uses \(.*'_temp_dir'\)"):
         internals.folder(SimpleNamespace(version="9.9"))
 
 
@@ -101,6 +101,6 @@ def test_what_the_jvm_lacks_is_named_with_its_version(spark_local, case):
     missing, why = MISSING[case]
     spark = spark_local.sparkContext
 
-    said = rf"^Spark {spark.version} lacks what ripieno .* uses of it \(.*{why}.*\)"
+    said = rf"^Spark {spark.version} lacks internals that ripieno .* uses \(.*{why}.*\)"
     with pytest.raises(EngineError, match=said), internals._known(spark):
         missing(spark)

@@ -1,4 +1,4 @@
-"""`rp.spark.KMeans` on real Spark: the centres of `rp.KMeans`, by an estimator as Spark ML's own are."""
+"""`rp.spark.KMeans` on real Spark: the centers of `rp.KMeans`, by an estimator as Spark ML's own are."""
 
 from __future__ import annotations
 
@@ -54,7 +54,7 @@ def model():
 
 
 @pytest.mark.parametrize(("dtype", "init"), [(np.float64, "k-means||"), (np.float32, "random")])
-def test_on_the_same_shares_centres_have_the_bits_of_rp_kmeans(spark_local, dtype, init):
+def test_on_the_same_shares_centers_have_the_bits_of_rp_kmeans(spark_local, dtype, init):
     points, kind = POINTS.astype(dtype), {np.float64: "array<double>", np.float32: "array<float>"}[dtype]
     rows = frame(spark_local, points=points, kind=kind)
 
@@ -67,7 +67,7 @@ def test_on_the_same_shares_centres_have_the_bits_of_rp_kmeans(spark_local, dtyp
     assert found.summary.numIter == expected.n_iter_
 
 
-def test_vectors_weights_and_first_centres_count_as_in_rp_kmeans(spark_local):
+def test_vectors_weights_and_first_centers_count_as_in_rp_kmeans(spark_local):
     rows = frame(spark_local, partitions=3)
     rows = rows.select(array_to_vector("point").alias("a.vector"), rows.weight.alias("a_vector"))
     start = POINTS[::40] + 0.1
@@ -99,7 +99,7 @@ def test_the_summary_tells_what_a_fit_has_found_and_where_its_time_went(spark_lo
 
 
 @pytest.mark.parametrize("kind", ["array<double>", "array<float>", "vector"])
-def test_transform_adds_the_nearest_centre_to_every_row(spark_local, model, kind):
+def test_transform_adds_the_nearest_center_to_every_row(spark_local, model, kind):
     rows = frame(spark_local, kind=kind.replace("vector", "array<double>"), partitions=3)
     if kind == "vector":
         rows = rows.withColumn("point", array_to_vector("point"))
@@ -276,7 +276,7 @@ def test_a_model_refuses_columns_that_it_cannot_use(spark_local, model):
     rows = frame(spark_local)
     with pytest.raises(InputError, match="features_col='nothing': there is no such column"):
         model.copy({model.featuresCol: "nothing"}).transform(rows)
-    with pytest.raises(InputError, match="prediction_col='id': there is such a column already"):
+    with pytest.raises(InputError, match="prediction_col='id': this column exists already"):
         model.copy({model.predictionCol: "id"}).transform(rows)
     with pytest.raises(Exception, match="points have 2 values, but the model was fitted on 3"):
         model.transform(of_rows(spark_local, [1.0, 2.0])).collect()

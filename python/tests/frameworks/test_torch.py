@@ -39,9 +39,9 @@ def test_every_call_gives_what_gloo_gives(jobs, workers, dtype):
 
     assert None not in ours[0].values()
     for rank in range(workers):
-        told = {call: seen for call, seen in gloo[rank].items() if seen is not None}
-        assert len(told) > 20
-        assert {call: ours[rank][call] for call, seen in told.items() if ours[rank][call] != seen} == {}
+        described = {call: seen for call, seen in gloo[rank].items() if seen is not None}
+        assert len(described) > 20
+        assert {call: ours[rank][call] for call, seen in described.items() if ours[rank][call] != seen} == {}
 
 
 def test_a_network_trained_by_two_ranks_has_the_bits_that_gloo_gives(jobs):
@@ -105,11 +105,11 @@ def test_averages_are_sums_that_are_divided(jobs):
     assert jobs(3).run(programs.averaged) == [[1.0, 1.0, 1.0]] * 3
 
 
-def test_what_cannot_be_done_is_told_before_anything_is_sent(jobs):
-    told = jobs(2).run(programs.refused)
+def test_what_cannot_be_done_is_reported_before_anything_is_sent(jobs):
+    described = jobs(2).run(programs.refused)
 
-    assert told[0] == told[1]
-    assert [line.split(":")[0] for line in told[0]] == [
+    assert described[0] == described[1]
+    assert [line.split(":")[0] for line in described[0]] == [
         "ReduceOp.AVG of torch.int32",
         "recv without src=",
     ]
@@ -125,7 +125,7 @@ def test_a_rank_that_dies_is_named():
         job.run(programs.killed)
 
 
-def test_ranks_that_call_with_other_sizes_are_told():
+def test_ranks_that_call_with_other_sizes_are_reported():
     with rp.launch(workers=2) as job, pytest.raises(rp.CollectiveMismatch, match="float32 × 3"):
         job.run(programs.mismatched)
 

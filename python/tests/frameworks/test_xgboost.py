@@ -92,7 +92,7 @@ def test_weights_count(rows):
         (([[1.0]], "y"), "no column is called 'y'"),
     ],
 )
-def test_bad_rows_are_told_before_workers_start(arguments, message):
+def test_bad_rows_are_reported_before_workers_start(arguments, message):
     with pytest.raises(rp.InputError, match=message):
         rp.xgboost.train({}, *arguments, workers=2)
 

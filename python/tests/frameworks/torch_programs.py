@@ -347,8 +347,8 @@ def passed(comm):
     """Return messages requested before a sum and sent after it, and messages sent before it."""
     with group():
         mine, pending = [torch.full((2,), float(tag)) for tag in range(3)], []
-        came = [torch.zeros(2) for _ in mine]
-        for tag, tensor in enumerate(came if comm.rank == 0 else mine):
+        received = [torch.zeros(2) for _ in mine]
+        for tag, tensor in enumerate(received if comm.rank == 0 else mine):
             call = dist.irecv if comm.rank == 0 else dist.isend
             if comm.rank == 0 or tag == 1:
                 pending.append(call(tensor, 1 - comm.rank, tag=tag + 1))
@@ -357,7 +357,7 @@ def passed(comm):
             pending.extend(dist.isend(mine[tag], 0, tag=tag + 1) for tag in (0, 2))
         for work in pending:
             work.wait()
-        return [tensor[0].item() for tensor in came]
+        return [tensor[0].item() for tensor in received]
 
 
 def tagged(comm):
@@ -413,7 +413,7 @@ def refused(comm):
     """Return the errors of unsupported calls of the backend."""
     from ripieno.errors import InputError
 
-    told = []
+    events = []
     with group():
         for call in (
             lambda: dist.all_reduce(torch.ones(2, dtype=torch.int32), dist.ReduceOp.AVG),
@@ -422,5 +422,5 @@ def refused(comm):
             try:
                 call()
             except InputError as error:
-                told.append(str(error))
-    return told
+                events.append(str(error))
+    return events

@@ -266,8 +266,10 @@ def graphs(comm: rp.Communicator) -> int:
     graph = rp.Graph("edges.csv", weighted=True).partition(comm, home="hash", by="source")
     assert_type(graph, PartitionedGraph)
     graph.values["distance"] = np.full(len(graph.vertices), np.inf)
-    came = graph.send_along_edges(np.ones(len(graph.vertices)), "min", along=lambda values, weights: values + weights)
-    assert_type(came.received, NDArray[np.bool_])
+    messages = graph.send_along_edges(
+        np.ones(len(graph.vertices)), "min", along=lambda values, weights: values + weights
+    )
+    assert_type(messages.received, NDArray[np.bool_])
     print(graph.send_messages([1, 2], [0.5, 1.5]).values)
     ran = graph.superstep(spread, combine="min", aggregators={"changed": ("sum", 0)}, max_supersteps=10)
     ids, rows = graph.allgather("distance")
@@ -316,8 +318,8 @@ def verbs(comm: rp.Communicator, job: rp.Job, x: Floats) -> None:
     values, places = comm.argmin(x, index=np.arange(len(x)))
     print(values, places, comm.argmax_async(1.5).wait())
     comm.send({"any": "object"}, 1, tag=3)
-    came: rp.Message[Any] = comm.recv(tag=rp.ANY_TAG, timeout_s=1.0, envelope=True)
-    print(came.value, came.source, came.tag, comm.recv(), comm.sendrecv(x, 1, 0, tag=2))
+    received: rp.Message[Any] = comm.recv(tag=rp.ANY_TAG, timeout_s=1.0, envelope=True)
+    print(received.value, received.source, received.tag, comm.recv(), comm.sendrecv(x, 1, 0, tag=2))
     assert_type(comm.group([0, 1]), rp.Communicator)
     assert_type(rp.wait_any([comm.barrier_async(), comm.allreduce_async(x)]), int)
     print(list(job.map(len, ["a", "bc"], as_completed=True, in_flight=8)))

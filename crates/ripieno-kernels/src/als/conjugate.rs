@@ -7,7 +7,7 @@
 //! Source: Takács, Pilászy and Tikk, "Applications of the conjugate gradient method for implicit feedback collaborative
 //! filtering", RecSys 2011, section 3.
 
-use super::{Aim, Objective, Ratings, floats_mut};
+use super::{Aim, AlsObjective, Ratings, floats_mut};
 use crate::panels::PanelLine;
 use crate::simd::{Vector, VectorJob, prefetch};
 
@@ -47,15 +47,15 @@ pub(super) struct ImprovedRows<'a> {
 }
 
 impl VectorJob for ImprovedRows<'_> {
-    type Output = Objective;
+    type Output = AlsObjective;
 
     #[inline(always)]
-    fn run<V: Vector, const ROWS: usize, const VECTORS: usize>(self) -> Objective {
+    fn run<V: Vector, const ROWS: usize, const VECTORS: usize>(self) -> AlsObjective {
         let ImprovedRows { ratings, table, rank, width, aim, steps, first, out, scratch, gram } = self;
         scratch.vectors.iter_mut().for_each(|vector| vector.resize(width / PanelLine::LEN, PanelLine::default()));
         let [at, residual, direction, product] = scratch.vectors.each_mut().map(|vector| floats_mut(vector));
         at.fill(0.0);
-        let mut found = Objective::default();
+        let mut found = AlsObjective::default();
         for (row, out) in out.chunks_exact_mut(rank).enumerate() {
             let entries = ratings.starts[first + row] as usize..ratings.starts[first + row + 1] as usize;
             if entries.is_empty() {

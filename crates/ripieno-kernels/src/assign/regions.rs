@@ -525,7 +525,7 @@ mod tests {
     }
 
     #[test]
-    fn where_every_centroid_is_a_neighbour_of_most_there_are_no_regions() {
+    fn where_every_centroid_is_a_neighbor_of_most_there_are_no_regions() {
         assert!(worth_it(8).is_none());
     }
 

@@ -110,7 +110,7 @@ impl<const K: usize> VectorJob for Walk<'_, K> {
         let mut at = 0;
         while let Some(node) = self.tree.nodes.get(at) {
             let is_around = node.has(self.group.node.first);
-            let (size, distance) = (node.size(), self.group.node.square_to(&node.centre));
+            let (size, distance) = (node.size(), self.group.node.square_to(&node.center));
             if !is_around && size * size < square * distance {
                 self.take_node::<V>(node);
             } else if node.is_leaf() {
@@ -131,7 +131,7 @@ impl<const K: usize> Walk<'_, K> {
         self.make_room::<V>(1);
         let at = self.found.count;
         let positions = floats_mut(&mut self.found.positions);
-        (0..K).for_each(|axis| positions[axis * STRIP + at] = node.centre[axis]);
+        (0..K).for_each(|axis| positions[axis * STRIP + at] = node.center[axis]);
         floats_mut(&mut self.found.counts)[at] = node.len() as f32;
         floats_mut(&mut self.found.spreads)[at] = node.spread;
         self.found.count += 1;

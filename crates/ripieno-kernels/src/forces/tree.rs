@@ -27,7 +27,7 @@ pub(super) struct TreeNode<const K: usize> {
     pub low: [f32; K],
     pub high: [f32; K],
     /// The mean of its points.
-    pub centre: [f32; K],
+    pub center: [f32; K],
     /// `K − 2` times the variance of its points, averaged over the dimensions.
     pub spread: f32,
     pub first: u32,
@@ -38,7 +38,7 @@ pub(super) struct TreeNode<const K: usize> {
 
 impl<const K: usize> TreeNode<K> {
     const EMPTY: TreeNode<K> =
-        TreeNode { low: [0.0; K], high: [0.0; K], centre: [0.0; K], spread: 0.0, first: 0, last: 0, nodes: 0 };
+        TreeNode { low: [0.0; K], high: [0.0; K], center: [0.0; K], spread: 0.0, first: 0, last: 0, nodes: 0 };
 
     pub fn len(&self) -> usize {
         (self.last - self.first) as usize
@@ -146,7 +146,7 @@ impl<'a, const K: usize> Branch<'a, K> {
         *node = boxed(items);
         (node.first, node.last, node.nodes) = (first as u32, (first + items.len()) as u32, node_count);
         if node.is_leaf() {
-            (node.centre, node.spread) = moments(items);
+            (node.center, node.spread) = moments(items);
             return;
         }
         let middle = (items.len() / 2).next_multiple_of(LEAF);
@@ -179,12 +179,12 @@ fn boxed<const K: usize>(items: &[Item<K>]) -> TreeNode<K> {
 /// Return the center and the spread of points.
 fn moments<const K: usize>(items: &[Item<K>]) -> ([f32; K], f32) {
     let count = items.len() as f64;
-    let centre = std::array::from_fn(|axis| {
+    let center = std::array::from_fn(|axis| {
         let sum: f64 = items.iter().map(|item| f64::from(item.at[axis])).sum();
         (sum / count) as f32
     });
-    let squares: f64 = items.iter().map(|item| square_between(&item.at, &centre)).sum();
-    (centre, spread::<K>(squares / count))
+    let squares: f64 = items.iter().map(|item| square_between(&item.at, &center)).sum();
+    (center, spread::<K>(squares / count))
 }
 
 fn square_between<const K: usize>(a: &[f32; K], b: &[f32; K]) -> f64 {
@@ -207,8 +207,8 @@ fn find_moments<const K: usize>(nodes: &mut [TreeNode<K>]) {
         let share = left.len() as f64 / (left.len() + right.len()) as f64;
         let mean = |left: f64, right: f64| share * left + (1.0 - share) * right;
         let node = &mut nodes[at];
-        node.centre = std::array::from_fn(|axis| mean(left.centre[axis].into(), right.centre[axis].into()) as f32);
-        let between = mean(square_between(&left.centre, &node.centre), square_between(&right.centre, &node.centre));
+        node.center = std::array::from_fn(|axis| mean(left.center[axis].into(), right.center[axis].into()) as f32);
+        let between = mean(square_between(&left.center, &node.center), square_between(&right.center, &node.center));
         node.spread = mean(left.spread.into(), right.spread.into()) as f32 + spread::<K>(between);
     }
 }

@@ -96,7 +96,7 @@ impl fmt::Display for Reason {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(match self {
             Reason::TooFewFields => "too few fields for an edge",
-            Reason::ThirdField => "a third field: say whether it is a weight (weighted=True) or not (weighted=False)",
+            Reason::ThirdField => "a third field: pass weighted=True if it is a weight, else weighted=False",
             Reason::NotAnId => "expected a vertex id, a whole number",
             Reason::NegativeId => "a negative vertex id: ids are whole numbers from 0",
             Reason::IdTooLarge => "a vertex id above 4611686018427387903, the largest there is",

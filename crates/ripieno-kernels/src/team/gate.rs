@@ -45,7 +45,7 @@ pub(super) struct Gate<W>(W);
 const ASLEEP: u32 = 1;
 
 /// A poll takes some nanoseconds, a clock reading some tens of nanoseconds.
-const LOOKS_PER_GLANCE_AT_THE_CLOCK: usize = 32;
+const POLLS_PER_CLOCK_READ: usize = 32;
 
 impl<W: GateWord> Gate<W> {
     pub(super) fn value(&self) -> u32 {
@@ -110,7 +110,7 @@ impl GateWord for AtomicU32 {
         let mut is_over = || began.get_or_insert_with(Instant::now).elapsed() >= patience.spin;
         let mut yields = 0;
         while !patience.spin.is_zero() {
-            for look in 0..LOOKS_PER_GLANCE_AT_THE_CLOCK {
+            for look in 0..POLLS_PER_CLOCK_READ {
                 if let Some(found) = found() {
                     note_wait(yields == 1 && look == 0);
                     return Some(found);
@@ -135,12 +135,12 @@ impl GateWord for AtomicU32 {
 static WAITING: AtomicU32 = AtomicU32::new(0);
 
 thread_local! {
-    static COMPANY: Cell<CoLocationDetector> =
+    static DETECTOR: Cell<CoLocationDetector> =
         Cell::new(CoLocationDetector::of(WAITING.fetch_add(1, Ordering::Relaxed) as usize));
 }
 
-fn note_wait(came_with_the_first_offer: bool) {
-    let mut company = COMPANY.get();
-    company.note(came_with_the_first_offer);
-    COMPANY.set(company);
+fn note_wait(arrived_on_first_poll: bool) {
+    let mut detector = DETECTOR.get();
+    detector.note(arrived_on_first_poll);
+    DETECTOR.set(detector);
 }

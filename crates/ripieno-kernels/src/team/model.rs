@@ -25,14 +25,14 @@ const NONE: SpinPolicy = SpinPolicy { spin: Duration::ZERO, yields: 0 };
 
 /// A word with a model of the kernel's futex: a lock for comparing and sleeping.
 #[derive(Default)]
-struct Modelled {
+struct Modeled {
     word: AtomicU32,
     lock: Mutex<()>,
     bell: Condvar,
 }
 
-impl GateWord for Modelled {
-    type Place = ModelledPlace;
+impl GateWord for Modeled {
+    type Place = ModeledPlace;
 
     fn load(&self) -> u32 {
         self.word.load(Ordering::Acquire)
@@ -68,14 +68,14 @@ impl GateWord for Modelled {
 }
 
 #[derive(Default)]
-struct ModelledPlace(UnsafeCell<Option<WorkerTask>>);
+struct ModeledPlace(UnsafeCell<Option<WorkerTask>>);
 
 // SAFETY: loom checks that no thread reads while another writes.
-unsafe impl Send for ModelledPlace {}
+unsafe impl Send for ModeledPlace {}
 // SAFETY: as above.
-unsafe impl Sync for ModelledPlace {}
+unsafe impl Sync for ModeledPlace {}
 
-impl OrderPlace for ModelledPlace {
+impl OrderPlace for ModeledPlace {
     unsafe fn put(&self, order: Option<WorkerTask>) {
         // SAFETY: loom checks that no thread reads.
         self.0.with_mut(|place| unsafe { *place = order });
@@ -109,7 +109,7 @@ impl Watched {
 #[test]
 fn what_is_written_before_a_barrier_is_seen_by_all_after_it() {
     model(|| {
-        let shared: Arc<(Barrier<Modelled>, [Watched; 2])> = Arc::default();
+        let shared: Arc<(Barrier<Modeled>, [Watched; 2])> = Arc::default();
         let member = |own: usize| {
             let shared = shared.clone();
             move || {
@@ -129,9 +129,9 @@ fn what_is_written_before_a_barrier_is_seen_by_all_after_it() {
 }
 
 #[test]
-fn nobody_waits_for_a_thread_that_breaks_up() {
+fn no_thread_waits_for_one_that_breaks_the_barrier() {
     model(|| {
-        let barrier: Arc<Barrier<Modelled>> = Arc::default();
+        let barrier: Arc<Barrier<Modeled>> = Arc::default();
         let other = {
             let barrier = barrier.clone();
             thread::spawn(move || barrier.break_up())
@@ -142,22 +142,22 @@ fn nobody_waits_for_a_thread_that_breaks_up() {
     });
 }
 
-fn crew(helper_count: usize) -> WorkerThreads<Modelled, JoinHandle<()>> {
-    let mut crew = WorkerThreads::new(|helper: JoinHandle<()>| helper.join().unwrap());
+fn workers(helper_count: usize) -> WorkerThreads<Modeled, JoinHandle<()>> {
+    let mut workers = WorkerThreads::new(|helper: JoinHandle<()>| helper.join().unwrap());
     for _ in 0..helper_count {
-        crew.hire(|duty| Ok::<_, ()>(thread::spawn(|| duty.serve()))).unwrap();
+        workers.spawn_worker(|context| Ok::<_, ()>(thread::spawn(|| context.serve()))).unwrap();
     }
-    crew
+    workers
 }
 
 #[test]
 fn every_thread_of_a_crew_works_once_for_each_order_and_ends_with_it() {
     model(|| {
-        let mut crew = crew(1);
+        let mut workers = workers(1);
         for order in 1..=2 {
             let done: [Watched; 2] = Default::default();
             // SAFETY: it unwinds only when the test fails, and one helper exists.
-            unsafe { crew.run(2, NONE, &|index| done[index].set(done[index].get() + order)) };
+            unsafe { workers.run(2, NONE, &|index| done[index].set(done[index].get() + order)) };
             assert_eq!([done[0].get(), done[1].get()], [order, order]);
         }
     });
@@ -166,10 +166,10 @@ fn every_thread_of_a_crew_works_once_for_each_order_and_ends_with_it() {
 #[test]
 fn helpers_that_an_order_does_not_concern_sleep_on() {
     model(|| {
-        let mut crew = crew(2);
+        let mut workers = workers(2);
         let done: [Watched; 3] = Default::default();
         // SAFETY: as above.
-        unsafe { crew.run(2, NONE, &|index| done[index].set(1)) };
+        unsafe { workers.run(2, NONE, &|index| done[index].set(1)) };
         assert_eq!([0, 1, 2].map(|index: usize| done[index].get()), [1, 1, 0]);
     });
 }

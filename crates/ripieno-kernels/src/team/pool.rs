@@ -12,16 +12,16 @@ use std::thread::{Builder, JoinHandle, available_parallelism};
 use std::time::{Duration, Instant};
 
 /// The state of a caller and its helpers, with their times.
-struct Team {
-    crew: WorkerThreads<AtomicU32, JoinHandle<()>>,
+struct PooledTeam {
+    workers: WorkerThreads<AtomicU32, JoinHandle<()>>,
     /// Times per member, caller first.
-    diaries: Vec<ThreadTimes>,
-    ledger: TeamTimes,
+    member_times: Vec<ThreadTimes>,
+    totals: TeamTimes,
 }
 
 /// The teams of a process.
-struct Pool {
-    free: Mutex<Vec<Team>>,
+struct TeamPool {
+    free: Mutex<Vec<PooledTeam>>,
     pins: Mutex<Arc<Pins>>,
     /// Number of threads of the currently working teams, including callers.
     working: AtomicUsize,
@@ -30,25 +30,25 @@ struct Pool {
 
 /// Created on first use and never freed: helpers live as long as the process. A forked child has no pool, because the
 /// threads of its parent's teams do not exist in it.
-static POOL: AtomicPtr<Pool> = AtomicPtr::new(ptr::null_mut());
+static POOL: AtomicPtr<TeamPool> = AtomicPtr::new(ptr::null_mut());
 
 extern "C" fn forget_the_parents_pool() {
     POOL.store(ptr::null_mut(), Ordering::Release);
 }
 
-impl Pool {
-    fn of_this_process() -> &'static Pool {
+impl TeamPool {
+    fn of_this_process() -> &'static TeamPool {
         // SAFETY: a published pool is never freed.
-        unsafe { POOL.load(Ordering::Acquire).as_ref() }.unwrap_or_else(Pool::publish)
+        unsafe { POOL.load(Ordering::Acquire).as_ref() }.unwrap_or_else(TeamPool::publish)
     }
 
-    fn publish() -> &'static Pool {
+    fn publish() -> &'static TeamPool {
         // SAFETY: the handler only stores to an atomic, which is allowed in a forked child of a process with threads.
         // Repeated registration is harmless.
         let registered = unsafe { libc::pthread_atfork(None, None, Some(forget_the_parents_pool)) };
         assert_eq!(registered, 0, "out of memory for a handler of forks");
         let core_count = available_parallelism().map_or(1, |count| count.get());
-        let own = Box::into_raw(Box::new(Pool {
+        let own = Box::into_raw(Box::new(TeamPool {
             free: Mutex::default(),
             pins: Mutex::default(),
             working: AtomicUsize::new(0),
@@ -66,7 +66,7 @@ impl Pool {
 
 /// See [`super::core_count`].
 pub(super) fn core_count() -> usize {
-    let pool = Pool::of_this_process();
+    let pool = TeamPool::of_this_process();
     match pins().cores.len() {
         0 => pool.core_count,
         pinned => pinned.min(pool.core_count),
@@ -75,20 +75,20 @@ pub(super) fn core_count() -> usize {
 
 /// Return the cores of the members of teams.
 pub(super) fn pins() -> Arc<Pins> {
-    Pool::of_this_process().pins.lock().expect("taking the pins does not panic").clone()
+    TeamPool::of_this_process().pins.lock().expect("taking the pins does not panic").clone()
 }
 
 /// Set the cores of the members of teams.
 pub(super) fn set_pins(pins: Pins) {
-    *Pool::of_this_process().pins.lock().expect("taking the pins does not panic") = Arc::new(pins);
+    *TeamPool::of_this_process().pins.lock().expect("taking the pins does not panic") = Arc::new(pins);
 }
 
 /// See [`super::thread_times`].
 pub(super) fn times() -> Vec<MemberTimes> {
-    let free = Pool::of_this_process().free.lock().expect("taking a team does not panic");
-    let of_a_team = |team: &Team| {
-        let members = team.diaries.iter().enumerate();
-        members.map(|(index, diary)| team.ledger.of(index, diary)).collect::<Vec<_>>()
+    let free = TeamPool::of_this_process().free.lock().expect("taking a team does not panic");
+    let of_a_team = |team: &PooledTeam| {
+        let members = team.member_times.iter().enumerate();
+        members.map(|(index, member)| team.totals.of(index, member)).collect::<Vec<_>>()
     };
     free.iter().flat_map(of_a_team).collect()
 }
@@ -96,11 +96,11 @@ pub(super) fn times() -> Vec<MemberTimes> {
 /// A team of `count` threads, including the caller's, borrowed until it is dropped.
 pub(super) struct TeamLease {
     /// `Some` until the team is returned.
-    team: Option<Team>,
+    team: Option<PooledTeam>,
     count: usize,
     threads_per_core: usize,
     pins: Arc<Pins>,
-    pool: &'static Pool,
+    pool: &'static TeamPool,
 }
 
 impl TeamLease {
@@ -110,16 +110,16 @@ impl TeamLease {
     /// # Panics
     /// If the system cannot create more threads.
     pub(super) fn new(count: usize) -> TeamLease {
-        let pool = Pool::of_this_process();
+        let pool = TeamPool::of_this_process();
         let team = {
             let mut free = pool.free.lock().expect("taking a team does not panic");
-            match free.iter().rposition(|team| team.diaries.len() >= count) {
+            match free.iter().rposition(|team| team.member_times.len() >= count) {
                 Some(index) => Some(free.remove(index)),
                 None => free.pop(),
             }
         };
         let working = pool.working.fetch_add(count, Ordering::Relaxed) + count;
-        let team = Some(team.unwrap_or_else(Team::of_nobody));
+        let team = Some(team.unwrap_or_else(PooledTeam::empty));
         let pins = pins();
         let mut lent = TeamLease { team, count, threads_per_core: working.div_ceil(pool.core_count), pins, pool };
         lent.fill();
@@ -134,7 +134,7 @@ impl TeamLease {
     /// Call `work`, which must not unwind, on each thread with its number below the count of threads. `work` returns
     /// the time it has waited.
     pub(super) fn run(&mut self, patience: SpinPolicy, work: &(dyn Fn(usize) -> Duration + Sync)) {
-        let Team { crew, diaries, ledger } = self.team.as_mut().expect("given back when dropped");
+        let PooledTeam { workers, member_times, totals } = self.team.as_mut().expect("given back when dropped");
         let (pins, begin) = (&self.pins, Instant::now());
         let caller = pins.bring_caller();
         let noted = |index: usize| {
@@ -143,33 +143,33 @@ impl TeamLease {
             }
             let begin = Instant::now();
             let waited = work(index);
-            diaries[index].add(begin.elapsed().saturating_sub(waited));
+            member_times[index].add(begin.elapsed().saturating_sub(waited));
         };
         // SAFETY: as promised by the callers, and enough helpers exist.
-        unsafe { crew.run(self.count, patience, &noted) };
+        unsafe { workers.run(self.count, patience, &noted) };
         drop(caller);
-        ledger.add(self.count, begin.elapsed());
+        totals.add(self.count, begin.elapsed());
     }
 
     fn fill(&mut self) {
         let team = self.team.as_mut().expect("given back when dropped");
-        while team.diaries.len() < self.count {
-            let spawn = |duty: WorkerContext<AtomicU32>| {
-                Builder::new().name(format!("ripieno-team-{}", duty.index())).spawn(|| duty.serve())
+        while team.member_times.len() < self.count {
+            let spawn = |context: WorkerContext<AtomicU32>| {
+                Builder::new().name(format!("ripieno-team-{}", context.index())).spawn(|| context.serve())
             };
-            if let Err(error) = team.crew.hire(spawn) {
-                panic!("thread {} of {} cannot be made: {error}", team.diaries.len() + 1, self.count);
+            if let Err(error) = team.workers.spawn_worker(spawn) {
+                panic!("thread {} of {} cannot be made: {error}", team.member_times.len() + 1, self.count);
             }
-            team.diaries.push(ThreadTimes::default());
+            team.member_times.push(ThreadTimes::default());
         }
     }
 }
 
-impl Team {
+impl PooledTeam {
     /// Create the team of a caller without helpers.
-    fn of_nobody() -> Team {
-        let crew = WorkerThreads::new(|helper: JoinHandle<()>| helper.join().expect("a helper does not panic"));
-        Team { crew, diaries: vec![ThreadTimes::default()], ledger: TeamTimes::default() }
+    fn empty() -> PooledTeam {
+        let workers = WorkerThreads::new(|helper: JoinHandle<()>| helper.join().expect("a helper does not panic"));
+        PooledTeam { workers, member_times: vec![ThreadTimes::default()], totals: TeamTimes::default() }
     }
 }
 

@@ -56,11 +56,11 @@ impl TeamTimes {
     }
 
     /// Return the times of a member.
-    pub(super) fn of(&self, index: usize, diary: &ThreadTimes) -> MemberTimes {
+    pub(super) fn of(&self, index: usize, member: &ThreadTimes) -> MemberTimes {
         let mine = self.orders.iter().skip(index + 1);
         let (order_count, engaged) = mine.fold((0, Duration::ZERO), |sum, each| (sum.0 + each.0, sum.1 + each.1));
-        let computing = Duration::from_nanos(diary.computing_ns.load(Ordering::Relaxed));
-        let tid = diary.tid.load(Ordering::Relaxed);
+        let computing = Duration::from_nanos(member.computing_ns.load(Ordering::Relaxed));
+        let tid = member.tid.load(Ordering::Relaxed);
         MemberTimes { index, tid, order_count, computing, waiting: engaged.saturating_sub(computing) }
     }
 }

@@ -7,7 +7,7 @@ use std::time::Duration;
 
 /// The helpers of one caller at a time. Dropping it ends them.
 pub(super) struct WorkerThreads<W: GateWord, Helper> {
-    desk: Arc<Desk<W>>,
+    slot: Arc<OrderSlot<W>>,
     helpers: Vec<(Arc<Gate<W>>, Helper)>,
     /// Waits until a helper's thread has ended.
     join: fn(Helper),
@@ -15,7 +15,7 @@ pub(super) struct WorkerThreads<W: GateWord, Helper> {
 
 /// State shared by helpers and their caller.
 #[derive(Default)]
-pub(super) struct Desk<W: GateWord> {
+pub(super) struct OrderSlot<W: GateWord> {
     order: W::Place,
     done: Barrier<W>,
 }
@@ -50,14 +50,17 @@ const NEW: SpinPolicy = SpinPolicy { spin: Duration::ZERO, yields: 0 };
 
 impl<W: GateWord, Helper> WorkerThreads<W, Helper> {
     pub(super) fn new(join: fn(Helper)) -> Self {
-        WorkerThreads { desk: Arc::default(), helpers: Vec::new(), join }
+        WorkerThreads { slot: Arc::default(), helpers: Vec::new(), join }
     }
 
     /// Add a helper. `spawn` starts its thread with the given context.
-    pub(super) fn hire<E>(&mut self, spawn: impl FnOnce(WorkerContext<W>) -> Result<Helper, E>) -> Result<(), E> {
+    pub(super) fn spawn_worker<E>(
+        &mut self,
+        spawn: impl FnOnce(WorkerContext<W>) -> Result<Helper, E>,
+    ) -> Result<(), E> {
         let gate = Arc::new(Gate::default());
-        let duty = WorkerContext { desk: self.desk.clone(), gate: gate.clone(), index: self.helpers.len() + 1 };
-        self.helpers.push((gate, spawn(duty)?));
+        let context = WorkerContext { slot: self.slot.clone(), gate: gate.clone(), index: self.helpers.len() + 1 };
+        self.helpers.push((gate, spawn(context)?));
         Ok(())
     }
 
@@ -70,10 +73,10 @@ impl<W: GateWord, Helper> WorkerThreads<W, Helper> {
         let work: &'static (dyn Fn(usize) + Sync) = unsafe { std::mem::transmute(work) };
         let order = WorkerTask { work, count: count as u32, patience };
         // SAFETY: no other thread runs these workers, and the helpers have finished the last task.
-        unsafe { self.desk.order.put(Some(order)) };
+        unsafe { self.slot.order.put(Some(order)) };
         self.call(count - 1);
         work(0);
-        self.desk.done.wait(order.count, patience).expect("every helper comes to the end");
+        self.slot.done.wait(order.count, patience).expect("every helper comes to the end");
     }
 
     /// Open the gates of the first helpers.
@@ -87,7 +90,7 @@ impl<W: GateWord, Helper> WorkerThreads<W, Helper> {
 impl<W: GateWord, Helper> Drop for WorkerThreads<W, Helper> {
     fn drop(&mut self) {
         // SAFETY: no task is running.
-        unsafe { self.desk.order.put(None) };
+        unsafe { self.slot.order.put(None) };
         self.call(self.helpers.len());
         self.helpers.drain(..).for_each(|(_, helper)| (self.join)(helper));
     }
@@ -95,7 +98,7 @@ impl<W: GateWord, Helper> Drop for WorkerThreads<W, Helper> {
 
 /// Context of a helper's thread.
 pub(super) struct WorkerContext<W: GateWord> {
-    desk: Arc<Desk<W>>,
+    slot: Arc<OrderSlot<W>>,
     gate: Arc<Gate<W>>,
     index: usize,
 }
@@ -112,11 +115,11 @@ impl<W: GateWord> WorkerContext<W> {
         loop {
             generation = self.gate.wait_while(generation, patience);
             // SAFETY: the gate was opened, and this helper has not arrived at the final barrier.
-            let Some(order) = (unsafe { self.desk.order.get() }) else { return };
+            let Some(order) = (unsafe { self.slot.order.get() }) else { return };
             // SAFETY: the caller keeps it until this helper arrives at the final barrier.
             unsafe { (*order.work)(self.index) };
             patience = order.patience;
-            self.desk.done.arrive(order.count);
+            self.slot.done.arrive(order.count);
         }
     }
 }

@@ -229,7 +229,7 @@ impl MatchedLines {
         for (line, number) in self.lines().iter().zip(&self.numbers).take(at_most) {
             printed.extend_from_slice(label);
             if let Some(first) = first_number {
-                write!(printed, "{}:", first + number).expect("memory takes whatever is written");
+                write!(printed, "{}:", first + number).expect("writes to memory do not fail");
             }
             printed.extend_from_slice(line);
             printed.push(b'\n');

@@ -264,7 +264,7 @@ fn who_asks_for_an_older_tls_is_a_stranger() {
     crate::tls::calling(&token("a")).unwrap().write_tls(&mut hello).unwrap();
     // The supported-versions extension, which lists only TLS 1.3.
     let versions = [0, 43, 0, 3, 2, 3, 4];
-    let at = hello.windows(7).position(|bytes| bytes == versions).expect("it says which version it wants");
+    let at = hello.windows(7).position(|bytes| bytes == versions).expect("the greeting names its version");
     hello[at + 6] = 3;
     let Stream::Tcp(mut caller) = caller else { unreachable!() };
     caller.write_all(&[&preauth_tag(&token("a")).unwrap()[..], &hello].concat()).unwrap();

@@ -114,7 +114,7 @@ impl Endpoint {
             return Err(NotShrunk::Unsupported("it is closed"));
         };
         if self.config.replicas > 1 {
-            return Err(NotShrunk::Unsupported("where ranks have replicas these go on in the place of the dead"));
+            return Err(NotShrunk::Unsupported("replicas continue in place of failed ranks"));
         }
         if first.config.world_size > WORLD_SIZE_MAX {
             return Err(NotShrunk::Unsupported("it has more than 4096 ranks"));
@@ -131,7 +131,7 @@ impl Endpoint {
             let decision = match first.agree(own.encode(), interrupt)? {
                 AgreementOutcome::Decided(decision) => decision,
                 AgreementOutcome::Excluded => {
-                    let cause = "it was silent, or did not come to shrink(), and the others have gone on without it";
+                    let cause = "it was silent, or did not call shrink(), and the others continued without it";
                     return Err(self.left_out(cause.to_string()).into());
                 }
                 AgreementOutcome::GaveUp(cause) => return Err(self.left_out(cause).into()),
@@ -148,7 +148,7 @@ impl Endpoint {
             }
         }
         let cause = last.map_or_else(String::new, |error| error.to_string());
-        Err(self.left_out(format!("the survivors agreed again and again and could not meet: {cause}")).into())
+        Err(self.left_out(format!("the survivors agreed repeatedly but could not connect: {cause}")).into())
     }
 
     fn left_out(&self, cause: String) -> JobFailure {
@@ -160,7 +160,7 @@ impl Endpoint {
         let addresses = first.addresses(decision)?;
         let rank = decision.members.iter().position(|&member| member == first.config.rank);
         let config = Config {
-            rank: rank.expect("who meets the survivors is one of them"),
+            rank: rank.expect("a rank that meets the survivors is one of them"),
             world_size: addresses.len(),
             rendezvous_timeout: first.config.heartbeat_timeout + MEETING_MARGIN,
             ..first.config.clone()

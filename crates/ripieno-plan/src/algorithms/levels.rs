@@ -92,7 +92,7 @@ impl Levels<'_> {
         let topology = Arc::new(self.group.topology().of(ranks));
         let group = Group::with_topology(place, topology).in_order(self.group.order());
         let algorithm = choose(request.collective(), &group, request.length_bytes());
-        let plan = algorithm.plan(&group, request).expect("the choice takes what needs nothing");
+        let plan = algorithm.plan(&group, request).expect("the choice uses algorithms without requirements");
         plan.with_peers(|place| ranks[place])
     }
 

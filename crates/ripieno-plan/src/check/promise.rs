@@ -120,5 +120,5 @@ fn promise(rank: usize, requests: &[Request]) -> Promise {
 
 fn peer_span(spans: &[PeerSpan], peer: usize) -> Span {
     let found = spans.iter().find(|(to, _)| *to == peer);
-    found.expect("who awaits a neighbour is that one's neighbour").1
+    found.expect("neighbors await each other").1
 }

@@ -89,10 +89,10 @@ impl<'a> SymbolicRun<'a> {
         let mut is_waiting = vec![true; self.plans.len()];
         while let Some(rank) = waiting.pop_front() {
             is_waiting[rank] = false;
-            for neighbour in self.progress(rank)? {
-                if !is_waiting[neighbour] {
-                    is_waiting[neighbour] = true;
-                    waiting.push_back(neighbour);
+            for neighbor in self.progress(rank)? {
+                if !is_waiting[neighbor] {
+                    is_waiting[neighbor] = true;
+                    waiting.push_back(neighbor);
                 }
             }
         }

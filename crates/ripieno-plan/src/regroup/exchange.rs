@@ -71,7 +71,7 @@ impl ExchangeBlocks {
 /// most `pulls` large blocks are on their way to a rank at a time.
 pub fn plan(group: &Group, out: &ExchangeBlocks, into: &ExchangeBlocks, pulls: usize) -> Plan {
     let rank = group.rank();
-    assert!(pulls > 0, "somebody has to begin");
+    assert!(pulls > 0, "at least one block travels at a time");
     assert!([out, into].iter().all(|blocks| blocks.spans[rank].length_bytes == 0), "no link leads to the rank itself");
     let mut plan = Plan::new();
     for peer in partners(rank, group.size()) {

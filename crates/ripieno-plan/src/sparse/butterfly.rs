@@ -140,7 +140,7 @@ mod tests {
     }
 
     #[test]
-    fn each_distance_pairs_everybody_with_another() {
+    fn each_distance_pairs_every_rank_with_another() {
         for degrees in worlds() {
             for rank in 0..degrees.world_size() {
                 let butterfly = Butterfly::new(rank, &degrees, 1000);

@@ -41,7 +41,7 @@ impl RowMap {
         let mut pieces = Vec::new();
         for (number, map) in maps.iter_mut().enumerate() {
             let ranges = ranges(team, operations, map.len(), 1);
-            let rows = cut(Arc::get_mut(map).expect("nobody else has it yet"), ranges.iter().map(Range::len));
+            let rows = cut(Arc::get_mut(map).expect("the value is not shared yet"), ranges.iter().map(Range::len));
             pieces.extend(ranges.into_iter().zip(rows).map(|(range, rows)| (number, range, rows)));
         }
         each(team, operations, pieces, |(number, range, rows)| fill(number, range, rows));

@@ -47,7 +47,7 @@ pub enum Discipline {
         /// Number of concurrent uploads of a member.
         uploads: usize,
         /// Number of neighbors that the tracker assigns to a member.
-        neighbours: usize,
+        neighbors: usize,
     },
 }
 
@@ -64,7 +64,7 @@ impl Discipline {
     /// Cooperative sharing with default parameters.
     pub const CSB: Discipline = Discipline::CooperativeSharing { priority: Priority::HighestObservedSpeed, degree: 3 };
     /// BitTorrent with default parameters: eight concurrent uploads.
-    pub const BITTORRENT: Discipline = Discipline::BitTorrent { uploads: 8, neighbours: 16 };
+    pub const BITTORRENT: Discipline = Discipline::BitTorrent { uploads: 8, neighbors: 16 };
     /// Names of the disciplines in user options.
     pub const NAMES: [&'static str; 7] = ["chain", "splitstream", "tree", "flat", "csb", "csb-llcf", "bittorrent"];
 
@@ -91,7 +91,7 @@ impl Discipline {
 
 /// Properties of a broadcast value that every member needs.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Manifest {
+pub struct BlockManifest {
     /// Length of the value in bytes.
     pub bytes: usize,
     /// Length in bytes of all blocks except the last.
@@ -102,12 +102,12 @@ pub struct Manifest {
     pub discipline: Discipline,
 }
 
-impl Manifest {
+impl BlockManifest {
     /// Describe a value of `bytes` for `size` ranks, including the root.
     ///
     /// Without `block_bytes` the value has 256 blocks, each limited to the range of 16 KiB to 4 MiB. Blocks become
     /// longer if there would be more than [`BLOCKS_MAX`].
-    pub fn new(bytes: usize, block_bytes: Option<usize>, discipline: Discipline, size: usize) -> Manifest {
+    pub fn new(bytes: usize, block_bytes: Option<usize>, discipline: Discipline, size: usize) -> BlockManifest {
         let usual = || (bytes / BLOCKS_WANTED).clamp(BLOCK_BYTES_MIN, BLOCK_BYTES_MAX);
         let block_bytes = block_bytes.unwrap_or_else(usual);
         let least = bytes.div_ceil(BLOCKS_MAX);
@@ -116,7 +116,7 @@ impl Manifest {
             Discipline::SplitStream => crate::algorithms::tree::stripe_count(size),
             _ => 1,
         };
-        Manifest { bytes, block_bytes: block_bytes.max(least), stripe_count, discipline }
+        BlockManifest { bytes, block_bytes: block_bytes.max(least), stripe_count, discipline }
     }
 
     /// Return the number of blocks.
@@ -183,7 +183,7 @@ impl fmt::Display for MemberFailure {
                 write!(f, "rank {root}, the root of the broadcast, cannot be reached, though others reach it")
             }
             MemberFailure::GivenUp { by } => {
-                write!(f, "rank {by} had no answer from this rank, and goes on without it")
+                write!(f, "rank {by} had no answer from this rank, and continues without it")
             }
         }
     }
@@ -197,7 +197,7 @@ mod tests {
 
     #[test]
     fn blocks_are_longer_where_there_would_be_too_many() {
-        let manifest = |bytes, block_bytes| Manifest::new(bytes, block_bytes, Discipline::Chain, 2);
+        let manifest = |bytes, block_bytes| BlockManifest::new(bytes, block_bytes, Discipline::Chain, 2);
         assert_eq!(manifest(1 << 20, Some(1)).block_bytes, 1);
         assert_eq!(manifest((1 << 20) + 1, Some(1)).block_bytes, 2);
         assert!(manifest(10_000_000_001, Some(3)).block_count() <= BLOCKS_MAX);

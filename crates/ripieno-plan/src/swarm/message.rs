@@ -1,6 +1,6 @@
 //! Messages of a dynamic broadcast. The driver defines how they are transported.
 
-use super::{Have, Manifest, MemberFailure};
+use super::{BlockManifest, Have, MemberFailure};
 use alloc::boxed::Box;
 use alloc::vec::Vec;
 use serde::{Deserialize, Serialize};
@@ -22,7 +22,7 @@ pub enum SwarmMessage {
     /// To a tracker that takes over: the sender reports its blocks.
     Rejoin {
         /// The manifest, if the sender knows it.
-        manifest: Option<Manifest>,
+        manifest: Option<BlockManifest>,
         /// The sender's blocks.
         have: Box<Have>,
     },
@@ -68,11 +68,11 @@ pub enum SwarmMessage {
     /// From the tracker: the manifest and the receiver's sources.
     Welcome {
         /// The manifest of the value.
-        manifest: Manifest,
+        manifest: BlockManifest,
         /// The source of each stripe, if blocks are streamed.
         sources: Vec<usize>,
         /// The assigned neighbors, if members choose their sources.
-        neighbours: Vec<NeighborOffer>,
+        neighbors: Vec<NeighborOffer>,
     },
     /// From the tracker: stream a stripe from another source.
     Source {
@@ -91,7 +91,7 @@ pub enum SwarmMessage {
     /// From the tracker: further neighbors.
     Meet {
         /// The new neighbors.
-        neighbours: Vec<NeighborOffer>,
+        neighbors: Vec<NeighborOffer>,
     },
     /// From the tracker: it knows that the receiver waits.
     Wait,

@@ -19,7 +19,7 @@ mod uploads;
 
 pub use have::Have;
 pub use manifest::{
-    BLOCK_BYTES_MAX, BLOCK_BYTES_MIN, BLOCKS_MAX, Discipline, Manifest, MemberFailure, Priority, SwarmTiming,
+    BLOCK_BYTES_MAX, BLOCK_BYTES_MIN, BLOCKS_MAX, BlockManifest, Discipline, MemberFailure, Priority, SwarmTiming,
     step_bytes,
 };
 pub use message::{NeighborOffer, SwarmMessage};
@@ -27,7 +27,7 @@ pub use message::{NeighborOffer, SwarmMessage};
 use alloc::collections::{BTreeMap, BTreeSet, VecDeque};
 use alloc::vec::Vec;
 use core::time::Duration;
-use member::{Phase, SwarmMember, tell};
+use member::{Phase, SwarmMember, send};
 use tracker::Tracker;
 
 /// Input of a node.
@@ -149,7 +149,7 @@ impl SwarmNode {
     pub fn root(
         rank: usize,
         size: usize,
-        manifest: Manifest,
+        manifest: BlockManifest,
         order: Vec<usize>,
         timing: SwarmTiming,
         seed: u64,
@@ -182,7 +182,7 @@ impl SwarmNode {
     }
 
     /// Return the manifest of the broadcast value, once it is known.
-    pub fn manifest(&self) -> Option<&Manifest> {
+    pub fn manifest(&self) -> Option<&BlockManifest> {
         self.member.manifest.as_ref()
     }
 
@@ -268,7 +268,7 @@ impl SwarmNode {
             tracker.receive(now, from, message, out);
         } else {
             // The sender lost its tracker before this rank did, or it cannot reach the tracker.
-            tell(out, from, SwarmMessage::Wait);
+            send(out, from, SwarmMessage::Wait);
             if matches!(message, SwarmMessage::Rejoin { .. }) && self.early.len() < self.size {
                 self.early.insert(from, message);
                 self.member.ask_tracker(now, out);
@@ -280,7 +280,7 @@ impl SwarmNode {
     fn refuse_early(&mut self, out: &mut Vec<Action>) {
         let failure = MemberFailure::CutOff { root: self.root };
         let early = core::mem::take(&mut self.early);
-        early.into_keys().for_each(|from| tell(out, from, SwarmMessage::Failed(failure.clone())));
+        early.into_keys().for_each(|from| send(out, from, SwarmMessage::Failed(failure.clone())));
     }
 
     /// Handle another rank that takes over as tracker. If two ranks do so, the lower rank wins.
@@ -291,7 +291,7 @@ impl SwarmNode {
         let tracker = self.member.tracker;
         let has_none = tracker == self.root || self.lost.contains(&tracker);
         if tracker == self.rank && self.tracker.is_some() && self.rank < from {
-            return tell(out, from, SwarmMessage::Summon);
+            return send(out, from, SwarmMessage::Summon);
         }
         if has_none || from < tracker {
             self.tracker = None;

@@ -20,12 +20,12 @@ pub struct DataLayout {
     pub out_chunks: Vec<Vec<Span>>,
     pub in_chunks: Vec<Vec<Span>>,
     /// Per rank, for a neighbor exchange: some of the chunks above, with their peers.
-    pub out_neighbours: Vec<Vec<PeerSpan>>,
-    pub in_neighbours: Vec<Vec<PeerSpan>>,
+    pub out_neighbors: Vec<Vec<PeerSpan>>,
+    pub in_neighbors: Vec<Vec<PeerSpan>>,
 }
 
 /// Return the distances from a rank to its neighbors, including 0 for itself.
-pub fn neighbour_distances(p: usize) -> BTreeSet<usize> {
+pub fn neighbor_distances(p: usize) -> BTreeSet<usize> {
     [0, 1, 3, p - 1].into_iter().map(|distance| distance % p).collect()
 }
 
@@ -62,15 +62,15 @@ impl DataLayout {
         let out = |rank| row(Buffer::MAIN, &(0..p).map(|peer| pair_count(rank, peer)).collect::<Vec<_>>());
         let into = |rank| row(Buffer::OUTPUT, &(0..p).map(|peer| pair_count(peer, rank)).collect::<Vec<_>>());
         let (out_chunks, in_chunks): (Vec<_>, Vec<_>) = (0..p).map(|rank| (out(rank), into(rank))).unzip();
-        let neighbours = |rank: usize, chunks: &[Span], peer: &dyn Fn(usize) -> usize| {
-            neighbour_distances(p).into_iter().map(|d| (peer(rank + d) % p, chunks[peer(rank + d) % p])).collect()
+        let neighbors = |rank: usize, chunks: &[Span], peer: &dyn Fn(usize) -> usize| {
+            neighbor_distances(p).into_iter().map(|d| (peer(rank + d) % p, chunks[peer(rank + d) % p])).collect()
         };
-        let after = |rank: usize| neighbours(rank, &out_chunks[rank], &|there| there);
+        let after = |rank: usize| neighbors(rank, &out_chunks[rank], &|there| there);
         // In another order than the sent chunks.
-        let before = |rank: usize| neighbours(rank, &in_chunks[rank], &|there| 2 * rank + 2 * p - there);
+        let before = |rank: usize| neighbors(rank, &in_chunks[rank], &|there| 2 * rank + 2 * p - there);
         DataLayout {
-            out_neighbours: (0..p).map(after).collect(),
-            in_neighbours: (0..p).map(before).collect(),
+            out_neighbors: (0..p).map(after).collect(),
+            in_neighbors: (0..p).map(before).collect(),
             vector: Span::whole(Buffer::MAIN, element_counts.iter().sum(), ELEMENT_BYTES),
             chunks: row(Buffer::MAIN, element_counts),
             out_chunks,
@@ -107,7 +107,7 @@ impl DataLayout {
                 Request::Rotate { distance: root, out: self.out_chunks[rank][to], into: self.in_chunks[rank][from] }
             }
             Collective::NeighbourExchange => {
-                Request::NeighbourExchange { out: &self.out_neighbours[rank], into: &self.in_neighbours[rank] }
+                Request::NeighbourExchange { out: &self.out_neighbors[rank], into: &self.in_neighbors[rank] }
             }
             Collective::SparseReduce | Collective::Regroup => panic!("no algorithm of the catalogue performs it"),
         };

@@ -40,9 +40,9 @@ fn every_algorithm_costs_what_it_states() {
 #[test]
 fn a_false_cost_is_told_with_what_the_plans_take() {
     let ring = Algorithm::by_name(Collective::Allreduce, "ring").unwrap();
-    let told = |cost| hold(ring, cost, 5, 5 * 256).unwrap_err();
+    let reported = |cost| hold(ring, cost, 5, 5 * 256).unwrap_err();
     assert_eq!(
-        told(Cost::AtMost("(p-1)·alpha + (p-1)/p·n·beta")),
+        reported(Cost::AtMost("(p-1)·alpha + (p-1)/p·n·beta")),
         "allreduce ring: you state 0 to 272.000000272 s, the plans take 672 (k 1, p 5, n 1280, root 0)"
     );
 }

@@ -113,7 +113,7 @@ fn every_block_moves_on_by_the_distance() {
 }
 
 #[test]
-fn every_span_reaches_the_neighbour_it_is_for() {
+fn every_span_reaches_the_neighbor_it_is_for() {
     law(Collective::NeighbourExchange);
 }
 
@@ -129,7 +129,7 @@ fn every_algorithm_takes_as_many_rounds_as_it_states() {
 #[test]
 fn a_false_theory_is_told_with_what_the_plans_do() {
     let layout = DataLayout::even(5, 13);
-    let told = |spoil: fn(&mut Theory)| {
+    let reported = |spoil: fn(&mut Theory)| {
         let ring = Algorithm::by_name(Collective::Allreduce, "ring").unwrap();
         let mut theory = ring.theory;
         spoil(&mut theory);
@@ -139,15 +139,15 @@ fn a_false_theory_is_told_with_what_the_plans_do() {
         checked.unwrap_err().to_string()
     };
     assert_eq!(
-        told(|theory| theory.sent_bytes = |case, _| 2 * (case.p - 1) * case.n / case.p),
+        reported(|theory| theory.sent_bytes = |case, _| 2 * (case.p - 1) * case.n / case.p),
         "you state 83 bytes, the plans send 80 (rank 0, p 5, n 52, root 0)"
     );
     assert_eq!(
-        told(|theory| theory.hops = |case| case.p..=case.p),
+        reported(|theory| theory.hops = |case| case.p..=case.p),
         "you state 5 hops, the plans take 8 (p 5, n 52, root 0)"
     );
     assert_eq!(
-        told(|theory| theory.rounds = |case| 1..=case.p),
+        reported(|theory| theory.rounds = |case| 1..=case.p),
         "you state 1 to 5 rounds, the plans take 8 (p 5, n 52, root 0)"
     );
 }
@@ -227,8 +227,8 @@ fn an_algorithm_says_what_it_cannot_do() {
     let refused = asked(&DataLayout::even(5, 3)).unwrap_err();
     assert_eq!(refused.to_string(), "bruck needs equally long chunks on all ranks");
 
-    let by_neighbours = Algorithm::by_name(Collective::Allgather, "neighbour-exchange").unwrap();
-    let asked = |p: usize| by_neighbours.plans(&DataLayout::even(p, 9).requests(Collective::Allgather, 0, 0, Op::Sum));
+    let by_neighbors = Algorithm::by_name(Collective::Allgather, "neighbour-exchange").unwrap();
+    let asked = |p: usize| by_neighbors.plans(&DataLayout::even(p, 9).requests(Collective::Allgather, 0, 0, Op::Sum));
     assert!((1..=8).filter(|&p| asked(p).is_ok()).eq([1, 2, 4, 6, 8]));
 }
 

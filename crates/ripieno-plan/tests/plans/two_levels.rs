@@ -86,7 +86,7 @@ fn without_two_levels_it_is_the_algorithm_that_is_chosen_there() {
 }
 
 #[test]
-fn a_group_with_both_kinds_of_neighbours_works_in_two_levels() {
+fn a_group_with_both_kinds_of_neighbors_works_in_two_levels() {
     for collective in COLLECTIVES {
         let chosen = choose(collective, &Group::with_topology(0, topologies::grid(2, 2)), 8);
         assert_eq!(chosen.places, PlacementUse::TwoLevels, "{}", collective.name());

@@ -136,7 +136,7 @@ impl Lender {
         if self.stream.link.lent_bytes().unwrap() > 0 {
             let asleep = Instant::now();
             sleeper.sleep(false, true, super::LOST_WAKE);
-            assert!(asleep.elapsed() < super::LOST_WAKE, "nobody woke an end that slept");
+            assert!(asleep.elapsed() < super::LOST_WAKE, "a sleeping end was not woken");
         }
         sleeper.cancel();
     }

@@ -414,7 +414,7 @@ impl Sleeping {
             if !moved {
                 let asleep = Instant::now();
                 self.sleeper.sleep(readable, writable, LOST_WAKE);
-                assert!(asleep.elapsed() < LOST_WAKE, "nobody woke an end that slept");
+                assert!(asleep.elapsed() < LOST_WAKE, "a sleeping end was not woken");
             }
             self.sleeper.cancel();
             if moved {

@@ -4,7 +4,7 @@
 //! another peer may still send a matching message.
 
 use super::idle::{self, Work};
-use super::in_flight_runs::Everyone;
+use super::in_flight_runs::AllRuns;
 use super::preamble::{PREAMBLE_BYTES, Preamble};
 use super::{Executor, NoneLeft, RunError};
 use crate::call::{CallKind, Header};
@@ -22,7 +22,7 @@ enum Seen {
 
 /// A wait for the first message.
 struct Arrivals<'a> {
-    everyone: Everyone<'a>,
+    all_runs: AllRuns<'a>,
     /// Header of a message to this rank.
     header: Header,
     form: Option<u32>,
@@ -47,8 +47,8 @@ impl Executor {
     ) -> Result<Option<usize>, RunError> {
         let guard = NoneLeft { executor: self, fabric };
         let Executor { flights, recorder, wants, interrupt, .. } = &mut *guard.executor;
-        let everyone = Everyone { fabric: &mut *guard.fabric, recorder, flights, until: &|| false, is_awaited: false };
-        let mut arrivals = Arrivals { everyone, header, form, peers, found: None, is_late, has_ended: false };
+        let all_runs = AllRuns { fabric: &mut *guard.fabric, recorder, flights, until: &|| false, is_awaited: false };
+        let mut arrivals = Arrivals { all_runs, header, form, peers, found: None, is_late, has_ended: false };
         let finished = idle::finish(&mut arrivals, wants, interrupt);
         let found = arrivals.found;
         if let Err(error) = &finished {
@@ -63,10 +63,10 @@ impl Executor {
 impl Arrivals<'_> {
     fn look(&mut self, peer: usize) -> Seen {
         let inbox = LinkId::inbox(peer);
-        if self.everyone.flights.reads_from(inbox) {
+        if self.all_runs.flights.reads_from(inbox) {
             return Seen::Nothing;
         }
-        let bytes = match self.everyone.fabric.link(inbox) {
+        let bytes = match self.all_runs.fabric.link(inbox) {
             Ok(None) => return self.look_for_life(peer),
             Ok(Some(link)) => link.peek(PREAMBLE_BYTES),
             Err(error) => Err(error),
@@ -89,7 +89,7 @@ impl Arrivals<'_> {
 
     /// Check a peer that has never sent a message. Its link for collectives closes when the peer dies.
     fn look_for_life(&mut self, peer: usize) -> Seen {
-        let link = self.everyone.fabric.link(LinkId::collectives(peer));
+        let link = self.all_runs.fabric.link(LinkId::collectives(peer));
         match link.and_then(|link| link.map_or(Ok(()), |link| link.peek(1).map(|_| ()))) {
             Ok(()) => Seen::Nothing,
             Err(error) => Seen::Closed(error),
@@ -116,7 +116,7 @@ impl Arrivals<'_> {
                 self.found = self.is_late.is_none().then_some(peer);
                 Ok(())
             }
-            (false, None, Some((peer, error))) => Err(self.everyone.fabric.blame(peer, error.why()).into()),
+            (false, None, Some((peer, error))) => Err(self.all_runs.fabric.blame(peer, error.why()).into()),
             (false, None, None) => Ok(()),
         }
     }
@@ -124,11 +124,11 @@ impl Arrivals<'_> {
 
 impl Work for Arrivals<'_> {
     fn progress(&mut self) -> Result<bool, RunError> {
-        let moved = self.everyone.progress()?;
+        let moved = self.all_runs.progress()?;
         if self.found.is_none() {
             self.look_around()?;
         }
-        let now = self.everyone.fabric.now();
+        let now = self.all_runs.fabric.now();
         self.has_ended = self.is_late.is_some_and(|is_late| is_late(now));
         Ok(moved || self.is_over())
     }
@@ -138,15 +138,15 @@ impl Work for Arrivals<'_> {
     }
 
     fn failure(&mut self) -> Option<RunError> {
-        idle::failure(self.everyone.fabric, true)
+        idle::failure(self.all_runs.fabric, true)
     }
 
     fn fabric(&mut self) -> &mut dyn Fabric {
-        self.everyone.fabric
+        self.all_runs.fabric
     }
 
     fn wants(&mut self, wants: &mut Vec<Want>) {
-        self.everyone.wants(wants);
+        self.all_runs.wants(wants);
         wants.extend(self.peers.iter().map(|&peer| Want {
             link: LinkId::inbox(peer),
             readable: true,
@@ -157,7 +157,7 @@ impl Work for Arrivals<'_> {
     fn waits_on_memory(&mut self) -> Result<bool, RunError> {
         for &peer in self.peers {
             let is_memory = self
-                .everyone
+                .all_runs
                 .fabric
                 .link(LinkId::inbox(peer))
                 .is_ok_and(|link| link.is_some_and(|link| link.is_memory()));
@@ -165,28 +165,28 @@ impl Work for Arrivals<'_> {
                 return Ok(false);
             }
         }
-        self.everyone.waits_on_memory()
+        self.all_runs.waits_on_memory()
     }
 
     fn waits_since(&mut self, now: Duration) {
-        self.everyone.waits_since(now);
+        self.all_runs.waits_since(now);
     }
 
     fn set_relay_unit_bytes(&mut self, change: fn(usize) -> usize) {
-        self.everyone.set_relay_unit_bytes(change);
+        self.all_runs.set_relay_unit_bytes(change);
     }
 
     fn ask(&mut self) {
-        self.everyone.ask();
+        self.all_runs.ask();
         if self.is_late.is_none() {
-            let blocking = if self.everyone.flights.is_at_rest() { Blocking::Any } else { Blocking::Nothing };
-            self.everyone.fabric.stalled(self.header, self.peers, blocking);
+            let blocking = if self.all_runs.flights.is_at_rest() { Blocking::Any } else { Blocking::Nothing };
+            self.all_runs.fabric.stalled(self.header, self.peers, blocking);
         }
     }
 
     fn interrupt(&mut self) -> RunError {
-        let rank = self.everyone.fabric.rank();
-        self.everyone.fabric.report(JobFailure::RankFailed {
+        let rank = self.all_runs.fabric.rank();
+        self.all_runs.fabric.report(JobFailure::RankFailed {
             rank,
             host: String::new(),
             cause: "interrupted while it waited for a message of any rank".to_string(),

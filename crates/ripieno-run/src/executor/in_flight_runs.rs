@@ -136,14 +136,14 @@ impl InFlightRuns {
     /// Report the end of a finished run. Remove the run once no trailing receives are left.
     fn complete(&mut self, number: u64, recorder: &mut Recorder, fabric: &mut dyn Fabric) {
         let Some(flight) = self.flights.get_mut(&number) else { return };
-        let told = flight.end.take().map(|end| (end, flight.run(fabric, recorder).end(Ok(()))));
+        let reported = flight.end.take().map(|end| (end, flight.run(fabric, recorder).end(Ok(()))));
         flight.buffers.clear();
         if flight.run(fabric, recorder).is_settled()
             && let Some(flight) = self.flights.remove(&number)
         {
             self.spare.push(flight.progress);
         }
-        if let Some((end, ended)) = told {
+        if let Some((end, ended)) = reported {
             end(ended);
         }
     }
@@ -183,7 +183,7 @@ impl InFlightRun {
 }
 
 /// All runs in flight, while a caller makes progress on them.
-pub(super) struct Everyone<'a> {
+pub(super) struct AllRuns<'a> {
     pub fabric: &'a mut dyn Fabric,
     pub recorder: &'a mut Recorder,
     pub flights: &'a mut InFlightRuns,
@@ -193,7 +193,7 @@ pub(super) struct Everyone<'a> {
     pub is_awaited: bool,
 }
 
-impl Work for Everyone<'_> {
+impl Work for AllRuns<'_> {
     fn progress(&mut self) -> Result<bool, RunError> {
         let mut moved = false;
         let mut next = 0;

@@ -38,7 +38,7 @@ use crate::fabric::{Fabric, JobFailure, Want};
 use crate::recorder::{CollectiveOutcome, OpenRecord, Recorder};
 use crate::reduction::UnsupportedOp;
 use idle::Work;
-use in_flight_runs::{Everyone, InFlightRuns};
+use in_flight_runs::{AllRuns, InFlightRuns};
 use progress::RunProgress;
 use run::ScheduleRun;
 use std::sync::{Arc, OnceLock};
@@ -144,7 +144,7 @@ impl Executor {
         }
         let mut ended = None;
         apart(&mut || ended = Some(self.run_on(fabric, sequence, prepared, buffers, ticket)));
-        ended.expect("what is run apart is run")
+        ended.expect("a blocking section has a run")
     }
 
     /// Complete a run that has begun, alone or among other runs, however long it waits.
@@ -200,7 +200,7 @@ impl Executor {
         let guard = NoneLeft { executor: self, fabric };
         let Executor { flights, recorder, .. } = &mut *guard.executor;
         let (fabric, until) = (&mut *guard.fabric, &|| false);
-        let moved = Everyone { fabric, recorder, flights, until, is_awaited: false }.progress();
+        let moved = AllRuns { fabric, recorder, flights, until, is_awaited: false }.progress();
         if let Err(error) = moved {
             flights.fail(&error, recorder, guard.fabric);
         }
@@ -223,8 +223,8 @@ impl Executor {
         if is_awaited && let Some(ticket) = flights.first() {
             recorder.enter(ticket, Some(guard.fabric.now()));
         }
-        let mut everyone = Everyone { fabric: &mut *guard.fabric, recorder, flights, until, is_awaited };
-        let finished = idle::finish(&mut everyone, wants, interrupt);
+        let mut all_runs = AllRuns { fabric: &mut *guard.fabric, recorder, flights, until, is_awaited };
+        let finished = idle::finish(&mut all_runs, wants, interrupt);
         if is_awaited {
             recorder.leave(|| guard.fabric.now());
         }

@@ -23,7 +23,7 @@ pub(super) struct RunProgress {
     pub ticket: OpenRecord,
     /// Encoded header of the run.
     pub header: [u8; HEADER_BYTES],
-    pub waiting: Option<Waiting>,
+    pub waiting: Option<WaitState>,
     /// Reused memory for the wants of a wait.
     pub wants: Vec<Want>,
 }
@@ -49,7 +49,7 @@ pub(super) struct LaneCursor {
 
 /// An interval without progress of a run.
 #[derive(Debug)]
-pub(super) struct Waiting {
+pub(super) struct WaitState {
     pub since: Duration,
     /// Time of the last clock read.
     pub seen: Duration,

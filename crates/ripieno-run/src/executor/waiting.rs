@@ -1,7 +1,7 @@
 //! Recording of a run's waits and outcome.
 
 use super::idle::{SPIN, Work};
-use super::progress::Waiting;
+use super::progress::WaitState;
 use super::run::ScheduleRun;
 use super::{RunError, RunTraffic};
 use crate::recorder::CollectiveOutcome;
@@ -13,7 +13,7 @@ impl ScheduleRun<'_, '_> {
         match &mut self.progress.waiting {
             Some(waiting) => waiting.seen = now,
             none => {
-                *none = Some(Waiting { since: now, seen: now, is_noted: false });
+                *none = Some(WaitState { since: now, seen: now, is_noted: false });
                 // A wait that ends before the second clock read was short, unless other processes used the core
                 // meanwhile.
                 if self.fabric.has_core_per_rank() {

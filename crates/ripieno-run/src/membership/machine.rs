@@ -77,7 +77,7 @@ impl Membership {
     fn tell_spokes(&mut self, now: Duration, event: &MembershipEvent, history: &CallHistory) -> Vec<MembershipOutput> {
         let has_hub = self.hub.is_some();
         // A request goes to all hubs. If none monitors this rank, the rank decides alone.
-        let nobody_watches = !has_hub && self.spokes.iter().all(Spoke::is_alone);
+        let no_rank_watches = !has_hub && self.spokes.iter().all(Spoke::is_alone);
         let mut outputs = Vec::new();
         for (index, spoke) in self.spokes.iter_mut().enumerate() {
             let concerns = match event {
@@ -86,7 +86,7 @@ impl Membership {
                 MembershipEvent::Tick => true,
                 // A hub sends its goodbye to all ranks and stays as long as its star needs it.
                 MembershipEvent::Request(MembershipRequest::Leave) => !has_hub,
-                MembershipEvent::Request(_) => !spoke.is_alone() || (nobody_watches && index == 0),
+                MembershipEvent::Request(_) => !spoke.is_alone() || (no_rank_watches && index == 0),
             };
             if concerns {
                 outputs.extend(spoke.handle(now, event.clone(), history));

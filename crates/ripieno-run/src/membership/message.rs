@@ -144,7 +144,7 @@ impl Lasts {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum MessageError {
     /// The frame exceeds the maximum message size.
-    #[error("a message of {bytes} bytes is longer than any of ours")]
+    #[error("a message of {bytes} bytes is too long of ours")]
     TooLong {
         /// Length of the frame.
         bytes: usize,

@@ -76,7 +76,7 @@ impl MembershipWorld {
                     self.failures[rank] = Some(failure);
                 }
                 MembershipOutput::Lost(JobFailure::RankFailed { rank: lost, .. }) => {
-                    assert!(!self.losses[rank].contains(&lost), "a loss is told once");
+                    assert!(!self.losses[rank].contains(&lost), "a loss is reported once");
                     self.losses[rank].push(lost);
                 }
                 MembershipOutput::Lost(other) => panic!("a loss is a rank's: {other}"),
@@ -180,7 +180,7 @@ fn a_healthy_world_stays_healthy() {
 }
 
 #[test]
-fn a_death_reaches_everybody_whoever_dies() {
+fn the_death_of_any_rank_reaches_all_ranks() {
     for world_size in 2..=5 {
         for culprit in 0..world_size {
             let mut world = MembershipWorld::met(world_size);
@@ -202,7 +202,7 @@ fn silence_is_found_within_the_timeout_and_an_eighth() {
 }
 
 #[test]
-fn a_hub_that_stood_still_blames_nobody() {
+fn a_hub_that_was_paused_blames_no_rank() {
     let mut world = MembershipWorld::met(3);
     world.pass(Duration::from_secs(1));
     world.now += Duration::from_secs(30);
@@ -221,7 +221,7 @@ fn a_rank_that_reports_and_then_dies_is_blamed_with_its_report() {
 }
 
 #[test]
-fn the_first_failure_is_everybodys() {
+fn the_first_failure_is_reported_on_all_ranks() {
     let mut world = MembershipWorld::met(3);
     world.event(2, MembershipEvent::Request(MembershipRequest::Report(raised(2))));
     world.event(1, MembershipEvent::Request(MembershipRequest::Report(raised(1))));
@@ -272,7 +272,7 @@ fn give(world: &mut MembershipWorld, rank: usize, header: Header, words: &str) {
 }
 
 #[test]
-fn ranks_that_give_other_forms_are_told_in_words_whoever_finds_out() {
+fn different_forms_are_described_by_any_rank_that_detects_them() {
     for (finder, peer) in [(0, 2), (2, 0), (1, 2), (2, 1)] {
         let mut world = MembershipWorld::met(4);
         let [wide, tall] = [1, 2].map(|form| of_form(allreduce(7), form));
@@ -290,7 +290,7 @@ fn ranks_that_give_other_forms_are_told_in_words_whoever_finds_out() {
 }
 
 #[test]
-fn two_ends_of_a_message_of_other_forms_are_told_in_words_whoever_finds_out() {
+fn different_ends_of_a_message_are_described_by_any_rank_that_detects_them() {
     for (finder, peer) in [(0, 1), (1, 0), (1, 2)] {
         let mut world = MembershipWorld::met(3);
         let [mine, theirs] = [1, 2].map(|form| of_form(message_to(finder as u32, 0), form));
@@ -357,7 +357,7 @@ fn a_late_rank_is_just_late() {
 }
 
 #[test]
-fn leaving_is_no_failure_until_somebody_waits_for_more() {
+fn leaving_is_no_failure_until_a_rank_waits_for_more() {
     let mut world = MembershipWorld::met(3);
     for rank in 0..3 {
         world.enter(rank, barrier(4));
@@ -405,7 +405,7 @@ fn two_ranks_that_send_to_each_other_are_told() {
     assert!(world.failures.iter().all(Option::is_none), "the first may have gone on meanwhile");
     world.pass(Duration::from_secs(1));
     world.request(1, stalled(message_to(2, 0), vec![2]));
-    let text = "ranks wait for each other in calls that the others have not come to: \
+    let text = "ranks wait for each other in calls that the others have not reached: \
                 rank 1 called point-to-point(float32 × 0, to 2, direct)";
     assert_all_wait_in_a_circle(&world, text);
 }

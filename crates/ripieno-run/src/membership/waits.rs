@@ -53,7 +53,7 @@ impl BlockedWaits {
             circle = self.stuck_with(from, &is_absent)?;
         }
         let calls: Vec<String> = circle.iter().map(|rank| self.described(*rank)).collect();
-        Some(format!("ranks wait for each other in calls that the others have not come to: {}", calls.join("; ")))
+        Some(format!("ranks wait for each other in calls that the others have not reached: {}", calls.join("; ")))
     }
 
     fn described(&self, rank: usize) -> String {

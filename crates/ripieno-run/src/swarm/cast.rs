@@ -3,7 +3,7 @@
 use super::frame::{Digest, digest};
 use super::meter::Meter;
 use super::{MemoryPlace, Store};
-use ripieno_plan::swarm::{Have, Manifest, SwarmEvent, SwarmNode, SwarmTiming};
+use ripieno_plan::swarm::{BlockManifest, Have, SwarmEvent, SwarmNode, SwarmTiming};
 use std::collections::{BTreeMap, BTreeSet};
 use std::io;
 use std::ops::Range;
@@ -23,8 +23,8 @@ pub(super) enum Holding<M> {
 /// State of a rank that waits for the leader of its host.
 #[derive(Clone, Copy, Debug)]
 pub(super) enum HostSharing {
-    Asked { since: Duration },
-    Told { since: Duration },
+    Requested { since: Duration },
+    Confirmed { since: Duration },
 }
 
 pub(super) struct BroadcastRun<M> {
@@ -141,8 +141,8 @@ impl<M: Store> BroadcastRun<M> {
     /// Return the time at which the request to the leader times out.
     pub(super) fn sharing_wake(&self, timing: &SwarmTiming) -> Option<Duration> {
         self.sharing.map(|sharing| match sharing {
-            HostSharing::Asked { since } => since + timing.answer,
-            HostSharing::Told { since } => since + timing.stall,
+            HostSharing::Requested { since } => since + timing.answer,
+            HostSharing::Confirmed { since } => since + timing.stall,
         })
     }
 
@@ -154,12 +154,12 @@ impl<M: Store> BroadcastRun<M> {
         }
     }
 
-    fn manifest(&self) -> Option<&Manifest> {
+    fn manifest(&self) -> Option<&BlockManifest> {
         self.node.as_ref()?.manifest()
     }
 
     fn range(&self, block: usize) -> Range<usize> {
-        let manifest = self.manifest().expect("who has a block knows of what");
+        let manifest = self.manifest().expect("the owner of a block knows its value");
         let start = block * manifest.block_bytes;
         start..start + manifest.block_length(block)
     }

@@ -10,8 +10,8 @@ use super::{Store, UNSENT_BYTES_MAX, Wires};
 use crate::fabric::{LinkId, Want};
 use crate::link::LinkError;
 use ripieno_plan::swarm::{
-    Action, BLOCKS_MAX, CorruptBlock, Have, Manifest, MemberFailure, SwarmEvent, SwarmMessage, SwarmNode, SwarmTiming,
-    step_bytes,
+    Action, BLOCKS_MAX, BlockManifest, CorruptBlock, Have, MemberFailure, SwarmEvent, SwarmMessage, SwarmNode,
+    SwarmTiming, step_bytes,
 };
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::io;
@@ -139,7 +139,7 @@ impl<M: Store> Driver<M> {
         &mut self,
         now: Duration,
         value: Arc<M>,
-        manifest: Manifest,
+        manifest: BlockManifest,
         digests: Vec<Digest>,
         order: Vec<usize>,
     ) -> u32 {
@@ -219,7 +219,7 @@ impl<M: Store> Driver<M> {
 
     /// Send a message about a value to the application on another rank.
     pub fn tell(&mut self, number: u32, to: usize, bytes: Vec<u8>) {
-        self.push(number, to, &FrameKind::Told { bytes });
+        self.push(number, to, &FrameKind::Application { bytes });
     }
 
     /// Start to fetch an expected value.
@@ -234,7 +234,7 @@ impl<M: Store> Driver<M> {
     fn ask_leader(&mut self, now: Duration, number: u32, leader: usize) {
         let Some(cast) = self.casts.get_mut(&number).filter(|cast| cast.is_awaited()) else { return };
         cast.is_over = false;
-        cast.sharing = Some(HostSharing::Asked { since: now });
+        cast.sharing = Some(HostSharing::Requested { since: now });
         self.push(number, leader, &FrameKind::Share);
     }
 
@@ -243,7 +243,7 @@ impl<M: Store> Driver<M> {
         let due = self.casts.iter().filter(|(_, cast)| cast.sharing_wake(&self.timing).is_some_and(|at| at <= now));
         for number in due.map(|(&number, _)| number).collect::<Vec<_>>() {
             match (self.casts[&number].sharing, self.casts[&number].leader) {
-                (Some(HostSharing::Told { .. }), Some(leader)) => self.ask_leader(now, number, leader),
+                (Some(HostSharing::Confirmed { .. }), Some(leader)) => self.ask_leader(now, number, leader),
                 _ => self.start(now, number),
             }
         }
@@ -264,7 +264,7 @@ impl<M: Store> Driver<M> {
             cast.is_kept = false;
             let root = cast.root;
             if root != self.rank {
-                self.push(number, root, &FrameKind::LetGo);
+                self.push(number, root, &FrameKind::Withdraw);
             }
         }
         self.sweep();
@@ -428,14 +428,14 @@ impl<M: Store> Driver<M> {
         }
         match word {
             FrameKind::Here => {}
-            FrameKind::LetGo => {
+            FrameKind::Withdraw => {
                 self.casts.get_mut(&number).expect("it was found").open.remove(&from);
             }
-            FrameKind::Told { bytes } => self.news.push((number, News::Told { from, bytes })),
+            FrameKind::Application { bytes } => self.news.push((number, News::Told { from, bytes })),
             FrameKind::Share => self.share(now, number, from),
-            FrameKind::Coming => {
+            FrameKind::InTransfer => {
                 let cast = self.casts.get_mut(&number).expect("it was found");
-                cast.sharing = cast.sharing.map(|_| HostSharing::Told { since: now });
+                cast.sharing = cast.sharing.map(|_| HostSharing::Confirmed { since: now });
             }
             FrameKind::Shared { place, length_bytes } => {
                 let cast = self.casts.get_mut(&number).expect("it was found");
@@ -469,7 +469,7 @@ impl<M: Store> Driver<M> {
                     self.start(now, number);
                 }
             }
-            FrameKind::Said { message, digests } => {
+            FrameKind::Swarm { message, digests } => {
                 // A rank that has not requested the value must take part: the root is lost.
                 self.start(now, number);
                 self.settle(now);
@@ -506,7 +506,7 @@ impl<M: Store> Driver<M> {
             cast.sharers.insert(with);
             return self.tell_sharers(number);
         }
-        let word = if cast.has_failed { FrameKind::Alone } else { FrameKind::Coming };
+        let word = if cast.has_failed { FrameKind::Alone } else { FrameKind::InTransfer };
         cast.sharers.insert(with);
         self.push(number, with, &word);
     }
@@ -541,8 +541,8 @@ impl<M: Store> Driver<M> {
     /// Answer a frame about a value that this rank has released.
     fn answer_for_gone(&mut self, number: u32, from: usize, word: &FrameKind) {
         let answer = match word {
-            FrameKind::Said { message: SwarmMessage::Request { block, .. }, .. } => {
-                FrameKind::Said { message: SwarmMessage::Refused { block: *block }, digests: Vec::new() }
+            FrameKind::Swarm { message: SwarmMessage::Request { block, .. }, .. } => {
+                FrameKind::Swarm { message: SwarmMessage::Refused { block: *block }, digests: Vec::new() }
             }
             FrameKind::Share => FrameKind::Released,
             _ => return,
@@ -584,7 +584,7 @@ impl<M: Store> Driver<M> {
                 if let (SwarmMessage::Welcome { .. }, Holding::Filling(_)) = (&message, &cast.holding) {
                     cast.informed.insert(to);
                 }
-                self.push(number, to, &FrameKind::Said { message, digests });
+                self.push(number, to, &FrameKind::Swarm { message, digests });
             }
             Action::Send { to, block, from_bytes } => {
                 let outbox = self.peers.get_mut(&to).map(|peer| &mut peer.outbox);
@@ -648,7 +648,7 @@ impl<M: Store> Driver<M> {
     }
 }
 
-fn manifest_of(message: &SwarmMessage) -> Option<&Manifest> {
+fn manifest_of(message: &SwarmMessage) -> Option<&BlockManifest> {
     match message {
         SwarmMessage::Welcome { manifest, .. } => Some(manifest),
         SwarmMessage::Rejoin { manifest, .. } => manifest.as_ref(),
@@ -656,7 +656,7 @@ fn manifest_of(message: &SwarmMessage) -> Option<&Manifest> {
     }
 }
 
-fn is_sound(manifest: &Manifest, digests: &[Digest]) -> bool {
+fn is_sound(manifest: &BlockManifest, digests: &[Digest]) -> bool {
     let blocks = digests.len()..=BLOCKS_MAX;
     manifest.block_bytes > 0 && manifest.stripe_count > 0 && blocks.contains(&manifest.block_count())
 }

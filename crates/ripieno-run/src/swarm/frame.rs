@@ -21,25 +21,25 @@ pub type Digest = [u8; 8];
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub(super) enum FrameKind {
     /// A message of the swarm nodes. A manifest includes the digests of its first blocks.
-    Said { message: SwarmMessage, digests: Vec<Digest> },
+    Swarm { message: SwarmMessage, digests: Vec<Digest> },
     /// From the root: digests of further blocks.
     Digests { first_block: usize, digests: Vec<Digest> },
     /// To the root: the sender may request this value.
     Here,
     /// To the root: the sender will not request this value any more.
-    LetGo,
+    Withdraw,
     /// The sender has released this value.
     Released,
     /// To the leader of this host: the sender wants to share the value.
     Share,
     /// From the leader: the value is in transfer.
-    Coming,
+    InTransfer,
     /// From the leader: the value is complete at this location.
     Shared { place: MemoryPlace, length_bytes: usize },
     /// From the leader: it will not receive the value.
     Alone,
     /// A message between the applications of two ranks.
-    Told { bytes: Vec<u8> },
+    Application { bytes: Vec<u8> },
 }
 
 /// Decoded header, which determines the data that follows.
@@ -131,7 +131,7 @@ mod tests {
     #[test]
     fn words_come_back_as_they_left_and_a_wrong_bit_is_found() {
         let message = SwarmMessage::Offer { have: Box::new(Have::all(100)), is_answer: true, instead_of: None };
-        let said = FrameKind::Said { message, digests: vec![[7; 8]; 3] };
+        let said = FrameKind::Swarm { message, digests: vec![[7; 8]; 3] };
         let frame = word(5, &said);
         let (header, body) = frame.split_first_chunk().unwrap();
         let Some(FrameHeader::Word { cast: 5, length_bytes, check }) = FrameHeader::decode(header) else {

@@ -7,7 +7,7 @@
 use super::frame::{self, FrameKind};
 use super::*;
 use ripieno_fuzz::{Fuzz, FuzzAllocator};
-use ripieno_plan::swarm::{Discipline, Have, Manifest, MemberFailure, NeighborOffer, SwarmMessage, SwarmTiming};
+use ripieno_plan::swarm::{BlockManifest, Discipline, Have, MemberFailure, NeighborOffer, SwarmMessage, SwarmTiming};
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -106,8 +106,8 @@ impl Wires for OnePeer {
     }
 }
 
-fn manifest(discipline: Discipline) -> Manifest {
-    Manifest::new(VALUE_BYTES, Some(BLOCK_BYTES), discipline, 3)
+fn manifest(discipline: Discipline) -> BlockManifest {
+    BlockManifest::new(VALUE_BYTES, Some(BLOCK_BYTES), discipline, 3)
 }
 
 fn meetings(ranks: [usize; 2]) -> Vec<NeighborOffer> {
@@ -158,11 +158,11 @@ fn frames(mut tape: &[u8]) -> Vec<u8> {
 
 /// Return inputs with the messages of the root to a receiver, and of members to each other and to the root.
 fn tapes() -> Vec<Vec<u8>> {
-    let said = |message: SwarmMessage| FrameKind::Said { message, digests: digests() };
+    let said = |message: SwarmMessage| FrameKind::Swarm { message, digests: digests() };
     let mut tapes = Vec::new();
     for discipline in [Discipline::Chain, Discipline::SplitStream, Discipline::CSB, Discipline::BITTORRENT] {
         let welcome =
-            SwarmMessage::Welcome { manifest: manifest(discipline), sources: vec![0], neighbours: meetings([0, 2]) };
+            SwarmMessage::Welcome { manifest: manifest(discipline), sources: vec![0], neighbors: meetings([0, 2]) };
         let blocks = value().chunks(BLOCK_BYTES).map(<[u8]>::to_vec).collect::<Vec<_>>();
         let chunks = blocks.iter().enumerate().flat_map(|(block, bytes)| chunk(0, block as u64, 0, bytes));
         let fetches = (0..5).flat_map(|block| word(0, &said(SwarmMessage::Fetch { block, source: 0 })));
@@ -182,7 +182,7 @@ fn tapes() -> Vec<Vec<u8>> {
         SwarmMessage::Done,
         SwarmMessage::Alive,
         SwarmMessage::Source { stripe: 0, source: 2 },
-        SwarmMessage::Meet { neighbours: meetings([1, 2]) },
+        SwarmMessage::Meet { neighbors: meetings([1, 2]) },
         SwarmMessage::Wait,
         SwarmMessage::Probe,
         SwarmMessage::Gone { rank: 2 },
@@ -201,13 +201,13 @@ fn tapes() -> Vec<Vec<u8>> {
     let words = [
         FrameKind::Digests { first_block: 1, digests: digests()[1..].to_vec() },
         FrameKind::Here,
-        FrameKind::LetGo,
+        FrameKind::Withdraw,
         FrameKind::Released,
         FrameKind::Share,
-        FrameKind::Coming,
+        FrameKind::InTransfer,
         FrameKind::Shared { place, length_bytes: VALUE_BYTES },
         FrameKind::Alone,
-        FrameKind::Told { bytes: b"told".to_vec() },
+        FrameKind::Application { bytes: b"told".to_vec() },
     ];
     tapes.extend(words.iter().map(|it| [word(0, it), word(1, it)].concat()));
     tapes

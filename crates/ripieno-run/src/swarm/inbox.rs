@@ -81,5 +81,5 @@ impl FrameInbox {
 }
 
 fn garbled() -> LinkError {
-    LinkError::Closed { cause: "what came over the link was not what the peer sent".to_string() }
+    LinkError::Closed { cause: "the received bytes differ from the sent bytes".to_string() }
 }

@@ -2,7 +2,7 @@
 
 use super::{BlockDigests, BroadcastEnding, Digest, Driver, MemoryPlace, Meter, News, Store, Wires};
 use crate::link::{Link, LinkError};
-use ripieno_plan::swarm::{Discipline, Manifest, MemberFailure, SwarmTiming};
+use ripieno_plan::swarm::{BlockManifest, Discipline, MemberFailure, SwarmTiming};
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
@@ -254,7 +254,7 @@ impl SwarmWorld {
     /// Begin a broadcast with `block_count` blocks present at first.
     fn begin_with(&mut self, root: usize, bytes: usize, discipline: Discipline, block_count: usize) -> u32 {
         let (now, size) = (self.now, self.ranks.len());
-        let manifest = Manifest::new(bytes, Some(BLOCK_BYTES), discipline, size);
+        let manifest = BlockManifest::new(bytes, Some(BLOCK_BYTES), discipline, size);
         let order = (1..size).map(|after| (root + after) % size).collect();
         let (given, mut digests) = given(bytes);
         digests.truncate(block_count);
@@ -304,7 +304,7 @@ impl SwarmWorld {
                 let wake = living.filter_map(|(driver, _)| driver.wake()).min();
                 self.now = self.now.max(wake.unwrap_or(self.now));
             }
-            assert!(self.now < LONGEST, "somebody waits for ever: {:?}", self.outcomes.keys());
+            assert!(self.now < LONGEST, "a rank waits forever: {:?}", self.outcomes.keys());
         }
     }
 
@@ -496,7 +496,7 @@ fn without_the_root_they_finish_if_they_have_all_together_and_else_it_is_named()
 fn who_asks_late_is_served_also_when_the_root_has_released_the_value() {
     let (size, bytes) = (3, 5 * BLOCK_BYTES);
     let mut world = SwarmWorld::new(size);
-    let manifest = Manifest::new(bytes, Some(BLOCK_BYTES), Discipline::CSB, size);
+    let manifest = BlockManifest::new(bytes, Some(BLOCK_BYTES), Discipline::CSB, size);
     let now = world.now;
     let (given, digests) = given(bytes);
     let number = world.ranks[0].0.offer(now, given, manifest, digests, vec![]);
@@ -524,7 +524,7 @@ fn came_to_those_that_have(discipline: Discipline, bytes: usize, parts: &[Vec<u8
     let mut world = SwarmWorld::new(size);
     let (given, digests) = given(bytes);
     let blocks = BlockDigests { bytes, block_bytes: BLOCK_BYTES, digests: digests.clone() };
-    let manifest = Manifest::new(bytes, Some(BLOCK_BYTES), discipline, size);
+    let manifest = BlockManifest::new(bytes, Some(BLOCK_BYTES), discipline, size);
     let number = world.ranks[0].0.offer(world.now, given, manifest, digests.clone(), (1..size).collect());
     let mut meters = Vec::new();
     for (rank, part) in (1..size).zip(parts) {
@@ -575,7 +575,7 @@ fn who_dies_before_a_value_begins_here_is_missed_there_too() {
     world.net.lock().unwrap().mark(2, false);
     world.run_until(|world| world.missed.contains(&(0, first, 2)));
     let (bytes, digests) = given(1);
-    let manifest = Manifest::new(1, Some(BLOCK_BYTES), Discipline::Chain, 2);
+    let manifest = BlockManifest::new(1, Some(BLOCK_BYTES), Discipline::Chain, 2);
     assert_eq!(world.ranks[0].0.offer(world.now, bytes, manifest, digests, vec![1]), second);
     world.run_until(|world| world.missed.contains(&(0, second, 2)));
 }
@@ -608,7 +608,7 @@ fn memory_that_cannot_be_had_ends_it_for_that_rank_alone() {
 
 /// Begin a broadcast where ranks 1, 2 and 3 share a host and rank 0 runs elsewhere.
 fn begin_on_two_hosts(world: &mut SwarmWorld, bytes: usize) -> u32 {
-    let manifest = Manifest::new(bytes, Some(BLOCK_BYTES), Discipline::CSB, 4);
+    let manifest = BlockManifest::new(bytes, Some(BLOCK_BYTES), Discipline::CSB, 4);
     let (given, digests) = given(bytes);
     let number = world.ranks[0].0.offer(world.now, given, manifest, digests, vec![]);
     (1..4).for_each(|rank| _ = world.ranks[rank].0.expect(world.now, 0, (rank > 1).then_some(1)));
@@ -620,7 +620,7 @@ fn who_comes_late_gets_another_source_where_the_first_has_let_go() {
     let bytes = 9 * BLOCK_BYTES;
     for discipline in disciplines() {
         let mut world = SwarmWorld::new(3);
-        let manifest = Manifest::new(bytes, Some(BLOCK_BYTES), discipline, 2);
+        let manifest = BlockManifest::new(bytes, Some(BLOCK_BYTES), discipline, 2);
         let (given, digests) = given(bytes);
         let number = world.ranks[0].0.offer(world.now, given, manifest, digests, vec![1]);
         (1..3).for_each(|rank| _ = world.ranks[rank].0.expect(world.now, 0, None));
@@ -646,7 +646,7 @@ fn one_of_a_host_fetches_when_the_first_of_them_asks() {
     world.ranks[3].0.want(world.now, number);
     world.run_until(|world| world.outcomes.contains_key(&3));
     assert!(world.right(3, bytes));
-    assert_eq!(world.settled.as_ref().unwrap().0, [1], "nobody else has fetched");
+    assert_eq!(world.settled.as_ref().unwrap().0, [1], "no other rank has fetched");
 }
 
 #[test]

@@ -1,4 +1,4 @@
-//! Simulation of dynamic broadcasts: runs the same swarm nodes as the network driver on a modelled cluster with a
+//! Simulation of dynamic broadcasts: runs the same swarm nodes as the network driver on a modeled cluster with a
 //! virtual clock.
 //!
 //! A message takes the alpha of its link. Blocks are flows that share wires fairly. A rank that forwards a block while
@@ -11,7 +11,7 @@ mod stage;
 
 use crate::cluster::Cluster;
 use crate::play::WireLoad;
-use ripieno_plan::swarm::{CorruptBlock, Discipline, Manifest, MemberFailure, SwarmTiming};
+use ripieno_plan::swarm::{BlockManifest, CorruptBlock, Discipline, MemberFailure, SwarmTiming};
 pub use search::search_block_bytes;
 use stage::SwarmState;
 use std::fmt;
@@ -144,7 +144,7 @@ pub struct SimulatedFetch {
 #[derive(Clone, Debug)]
 pub struct Swarmed {
     /// Manifest of each value, which defines its blocks.
-    pub manifests: Vec<Manifest>,
+    pub manifests: Vec<BlockManifest>,
     /// Outcome of each rank, for each value.
     pub outcomes: Vec<Vec<RankOutcome>>,
     /// Report of the tracker, for each value.

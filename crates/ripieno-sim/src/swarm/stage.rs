@@ -5,7 +5,7 @@ use super::{Casting, RankOutcome, Settled, SimulatedBroadcast, SimulatedFetch, S
 use crate::clock::Clock;
 use crate::cluster::{Cluster, ConnectionKind};
 use crate::play::WireLoad;
-use ripieno_plan::swarm::{Action, Manifest, SwarmEvent, SwarmMessage, SwarmNode};
+use ripieno_plan::swarm::{Action, BlockManifest, SwarmEvent, SwarmMessage, SwarmNode};
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
@@ -46,7 +46,7 @@ struct TickingNode {
 pub(super) struct SwarmState<'a> {
     cluster: &'a Cluster,
     asked: &'a Casting,
-    manifests: Vec<Manifest>,
+    manifests: Vec<BlockManifest>,
     clock: Clock<ScheduledEvent>,
     flows: Flows,
     /// Nodes by value and rank.
@@ -72,9 +72,9 @@ impl<'a> SwarmState<'a> {
         let late: BTreeMap<usize, f64> = asked.late.iter().copied().collect();
         let here_count = p - late.len();
         let manifest =
-            |cast: &SimulatedBroadcast| Manifest::new(cast.bytes, cast.block_bytes, cast.discipline, here_count);
-        let manifests: Vec<Manifest> = asked.casts.iter().map(manifest).collect();
-        let block_counts: Vec<usize> = manifests.iter().map(Manifest::block_count).collect();
+            |cast: &SimulatedBroadcast| BlockManifest::new(cast.bytes, cast.block_bytes, cast.discipline, here_count);
+        let manifests: Vec<BlockManifest> = asked.casts.iter().map(manifest).collect();
+        let block_counts: Vec<usize> = manifests.iter().map(BlockManifest::block_count).collect();
         super::check(p, asked, &block_counts)?;
         let mut clock = Clock::default();
         let mut parts = Vec::new();

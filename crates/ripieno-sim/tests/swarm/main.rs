@@ -43,7 +43,7 @@ fn hold(told: &str, asked: &Casting, found: &Swarmed, ranks_lost: &[usize]) {
                         "{told}: rank {rank}: {failure}"
                     );
                 }
-                RankOutcome::Waiting => panic!("{told}: rank {rank} waits for ever, until {} s", found.end_s),
+                RankOutcome::Waiting => panic!("{told}: rank {rank} waits forever, until {} s", found.end_s),
             }
         }
     }
@@ -73,7 +73,7 @@ fn a_simulation_ends_when_it_is_interrupted() {
 }
 
 #[test]
-fn neighbours_are_as_many_whether_all_come_at_once_or_one_after_the_other() {
+fn neighbors_are_as_many_whether_all_come_at_once_or_one_after_the_other() {
     let at_once = Casting::of(0, 16 * MIB, Discipline::BITTORRENT);
     let by_turns = Casting { late: (1..65).map(|rank| (rank, 1e-3 * rank as f64)).collect(), ..at_once.clone() };
     let [at_once_s, by_turns_s] = [at_once, by_turns].map(|asked| played(&cluster(65), &asked).time_s(0));

@@ -55,9 +55,9 @@ type WaitInterrupt = Arc<dyn Fn() -> bool + Send + Sync>;
 
 /// The core, and the locks that protect it.
 pub(crate) struct CoreShared {
-    /// The owner of the core in [`CoreState::Given`].
+    /// The owner of the core in [`CoreState::Biased`].
     bias: BiasedLock<AtomicU64>,
-    /// Storage of the core in [`CoreState::Given`], while the owner is not inside.
+    /// Storage of the core in [`CoreState::Biased`], while the owner is not inside.
     given: LentCore,
     /// Locked only briefly. A thread that holds this lock never waits for anything else.
     slot: Mutex<CoreSlot>,
@@ -191,8 +191,8 @@ impl CoreShared {
                 Some(Ok(CoreGuard { core: Some(core), shared: self, by_bias: None }))
             }
             CoreState::Held => None,
-            CoreState::Given => {
-                slot.core = CoreState::Given;
+            CoreState::Biased => {
+                slot.core = CoreState::Biased;
                 None
             }
             CoreState::Gone => {
@@ -204,13 +204,13 @@ impl CoreShared {
 
     /// Revoke the bias of the core. If the biased thread is inside, the core stays with it until it leaves.
     fn take_back(&self, slot: &mut CoreSlot) {
-        if !matches!(slot.core, CoreState::Given) || !self.bias.take_back() {
+        if !matches!(slot.core, CoreState::Biased) || !self.bias.take_back() {
             return;
         }
-        slot.turns.regret();
+        slot.turns.note_revocation();
         // SAFETY: the slot is locked, the bias is revoked, and no thread is inside.
         let core = unsafe { self.given.take() };
-        slot.put(core.expect("who leaves puts it back"));
+        slot.put(core.expect("the thread that leaves puts the core back"));
     }
 
     /// Return whether the user wants to stop waiting. If so, report it to the other ranks.
@@ -239,14 +239,14 @@ impl CoreShared {
         self.take_back(&mut slot);
         match &mut slot.core {
             CoreState::Free(core) => core.communicators[number] = None,
-            CoreState::Held | CoreState::Given => slot.retired.push(number),
+            CoreState::Held | CoreState::Biased => slot.retired.push(number),
             CoreState::Gone => {}
         }
     }
 
     /// Bias the free core to this thread.
     fn give(&self, slot: &mut CoreSlot) {
-        match std::mem::replace(&mut slot.core, CoreState::Given) {
+        match std::mem::replace(&mut slot.core, CoreState::Biased) {
             CoreState::Free(core) => {
                 // SAFETY: no thread has the bias, so no thread is inside.
                 unsafe { self.given.put(Some(core)) };
@@ -302,7 +302,7 @@ impl CoreShared {
         loop {
             let has_work = match &slot.core {
                 CoreState::Free(core) => !self.is_wanted() && !core.executor.is_idle(),
-                CoreState::Held | CoreState::Given => false,
+                CoreState::Held | CoreState::Biased => false,
                 CoreState::Gone => return,
             };
             match has_work.then(|| self.take(&mut slot)) {
@@ -356,7 +356,7 @@ impl Waiters for CoreShared {
 
 impl CoreGuard<'_> {
     pub fn core(&mut self) -> &mut Core {
-        self.core.as_mut().expect("whoever takes the core out lets this go")
+        self.core.as_mut().expect("the thread that takes the core releases this guard")
     }
 
     /// Return a communicator and the runtime for its runs; an error if it is closed.
@@ -409,7 +409,7 @@ impl CoreGuard<'_> {
         if self.by_bias.is_some() {
             shared.bias.end();
         }
-        if !is_for_background && !shared.is_wanted() && slot.turns.are_enough() {
+        if !is_for_background && !shared.is_wanted() && slot.turns.earn_bias() {
             shared.give(&mut slot);
         }
         if is_for_background {

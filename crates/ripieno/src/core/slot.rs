@@ -5,9 +5,9 @@ use ripieno_net::can_fence_threads;
 use std::cell::UnsafeCell;
 
 /// Number of consecutive holds after which a thread gets the bias.
-const GIVEN_AFTER: u32 = 32;
-/// Each revocation multiplies [`GIVEN_AFTER`] by two to this power.
-const GIVEN_AFTER_MORE: u32 = 3;
+const BIAS_AFTER_HOLDS: u32 = 32;
+/// Each revocation multiplies [`BIAS_AFTER_HOLDS`] by two to this power.
+const BACKOFF_BITS: u32 = 3;
 
 /// Slot of the core while no thread holds it.
 pub(crate) struct CoreSlot {
@@ -23,7 +23,7 @@ pub(crate) struct LockTurns {
     thread: u64,
     count: u32,
     /// Number of times that the bias was revoked.
-    regrets: u32,
+    revocation_count: u32,
 }
 
 /// State of the core.
@@ -31,7 +31,7 @@ pub(crate) enum CoreState {
     Free(Box<Core>),
     Held,
     /// Biased to one thread, which enters and leaves without this lock.
-    Given,
+    Biased,
     /// The world is closed.
     Gone,
 }
@@ -76,14 +76,14 @@ impl LockTurns {
     }
 
     /// Return whether the current holder should get the bias.
-    pub fn are_enough(&mut self) -> bool {
-        let needed = GIVEN_AFTER << (GIVEN_AFTER_MORE * self.regrets).min(u32::BITS / 2);
+    pub fn earn_bias(&mut self) -> bool {
+        let needed = BIAS_AFTER_HOLDS << (BACKOFF_BITS * self.revocation_count).min(u32::BITS / 2);
         self.count >= needed && can_fence_threads()
     }
 
     /// Count a revocation of the bias.
-    pub fn regret(&mut self) {
-        self.regrets = self.regrets.saturating_add(1).min(u32::BITS);
+    pub fn note_revocation(&mut self) {
+        self.revocation_count = self.revocation_count.saturating_add(1).min(u32::BITS);
         self.count = 0;
     }
 }

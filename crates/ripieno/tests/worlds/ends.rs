@@ -5,10 +5,10 @@ use crate::world::SimulatedWorld;
 
 /// Check that each surviving rank has finished or received a reason.
 pub fn check_end(world: &mut SimulatedWorld) {
-    let is_one_node = world.scene.host_count() == 1;
+    let is_one_node = world.scenario.host_count() == 1;
     // On a single node, ranks may continue without a majority, and a rank that was stopped may continue separately.
-    let exempt = |rank: usize| is_one_node && world.processes[rank].has_stood_still;
-    world.verdicts.check_decisions(exempt);
+    let is_exempt = |rank: usize| is_one_node && world.processes[rank].was_paused;
+    world.verdicts.check_decisions(is_exempt);
     let divided = world.verdicts.divided.len() as u64;
     if divided > 0 {
         *world.counts.entry("worlds whose ranks were told of different culprits").or_default() += divided;
@@ -19,13 +19,13 @@ pub fn check_end(world: &mut SimulatedWorld) {
         let ending = ending.unwrap_or_else(|| panic!("rank {rank} has not ended: {:?}", process.doing));
         let has_met = process.monitors.get(&0).is_some_and(|monitor| monitor.is_complete);
         if let ProgramEnding::Failed(why) = ending {
-            let is_spared = world.scene.replicas == 1 || every_rank_lives(world);
-            let must_finish = world.scene.is_seen() && has_met && is_spared && !why.contains("did not meet");
+            let is_spared = world.scenario.replicas == 1 || every_rank_lives(world);
+            let must_finish = world.scenario.is_seen() && has_met && is_spared && !why.contains("did not meet");
             assert!(!must_finish, "rank {rank} did not finish, though none was silent or late: {why}");
         }
-        if let Some((who, _)) = world.scene.differs {
+        if let Some((who, _)) = world.scenario.differs {
             // A replica of the differing rank may succeed with the data of the other replicas.
-            let must_hear = world.scene.replicas == 1 || rank == who;
+            let must_hear = world.scenario.replicas == 1 || rank == who;
             let has_heard = matches!(ending, ProgramEnding::Differed(_));
             assert!(has_heard || !must_hear, "rank {rank} was not told of a difference: {ending:?}");
         } else {
@@ -39,7 +39,7 @@ pub fn check_end(world: &mut SimulatedWorld) {
 
 /// Return whether each logical rank has a living replica.
 fn every_rank_lives(world: &SimulatedWorld) -> bool {
-    let count = world.processes.len() / world.scene.replicas;
+    let count = world.processes.len() / world.scenario.replicas;
     (0..count)
         .all(|rank| (rank..world.processes.len()).step_by(count).any(|copy| !world.verdicts.killed.contains(&copy)))
 }

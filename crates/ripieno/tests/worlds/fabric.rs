@@ -266,7 +266,7 @@ impl WorldRank {
 impl Drop for WorldRank {
     fn drop(&mut self) {
         let mut world = self.stage.lock();
-        if world.processes[self.own].lives() && !world.is_over {
+        if world.processes[self.own].is_alive() && !world.is_over {
             world.close_links(self.own, self.world);
             // The monitor of the first world continues: it serves the agreement.
             if self.world != 0 {

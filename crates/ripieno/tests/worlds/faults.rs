@@ -35,7 +35,7 @@ pub enum WorldFault {
 
 /// The parameters of a world, drawn from its seed.
 #[derive(Clone, Debug)]
-pub struct Scene {
+pub struct Scenario {
     pub replicas: usize,
     pub hosts: Vec<usize>,
     /// Upper bound of a packet's delay between hosts.
@@ -54,8 +54,8 @@ pub struct Scene {
     pub clocks: Vec<(u64, u64)>,
 }
 
-impl Scene {
-    pub fn drawn(seed: u64) -> Scene {
+impl Scenario {
+    pub fn drawn(seed: u64) -> Scenario {
         let mut dice = WorldRandom(seed);
         let replicas = if dice.chance(20) { 2 } else { 1 };
         let size = match replicas {
@@ -65,7 +65,7 @@ impl Scene {
         let is_one_node = dice.chance(35);
         let per_host = if is_one_node { size } else { dice.between(1, 3) as usize };
         let steps = dice.between(6, 16) as usize;
-        let mut scene = Scene {
+        let mut scenario = Scenario {
             replicas,
             hosts: (0..size).map(|rank| rank / per_host).collect(),
             delay_us: [50, 500, 4_000, 20_000][dice.below(4) as usize],
@@ -77,8 +77,8 @@ impl Scene {
             starts_us: (0..size).map(|_| dice.below(200_000)).collect(),
             clocks: (0..size).map(|_| (dice.below(1 << 40), dice.below(10_000))).collect(),
         };
-        scene.draw_faults(&mut dice);
-        scene
+        scenario.draw_faults(&mut dice);
+        scenario
     }
 
     fn draw_faults(&mut self, dice: &mut WorldRandom) {

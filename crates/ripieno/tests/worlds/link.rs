@@ -23,7 +23,7 @@ impl Link for SimulatedLink {
         if !self.is_memory && world.ways[&self.way.back()].has_ended {
             return Err(closed("the peer closed the connection"));
         }
-        let room = world.scene.link_bytes - world.ways[&self.way].unread_bytes;
+        let room = world.scenario.link_bytes - world.ways[&self.way].unread_bytes;
         let bytes: Vec<u8> = parts.iter().flat_map(|part| part.iter()).take(room).copied().collect();
         let cable = world.ways.get_mut(&self.way).expect("the link is open");
         cable.unread_bytes += bytes.len();
@@ -77,7 +77,7 @@ impl Link for SimulatedLink {
         let length_bytes = parts[0].len() + parts[1].len();
         let has_room = {
             let world = self.stage.lock();
-            world.scene.link_bytes - world.ways[&self.way].unread_bytes >= length_bytes
+            world.scenario.link_bytes - world.ways[&self.way].unread_bytes >= length_bytes
         };
         let is_sent = self.is_memory && has_room && self.send(parts).is_ok();
         is_sent && self.flush().is_ok()

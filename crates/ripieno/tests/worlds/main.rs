@@ -59,7 +59,7 @@ fn whoever_lives_has_right_results_or_is_told_in_time_whatever_happens() {
         match WorldStage::play(seed) {
             Ok(played) => counts.add(&played),
             Err(what) => panic!(
-                "seed {seed}: {what}\nplay it again: RIPIENO_SEED={seed} cargo test -p ripieno --test worlds -- \
+                "seed {seed}: {what}\nrepeat it: RIPIENO_SEED={seed} cargo test -p ripieno --test worlds -- \
                  --nocapture"
             ),
         }

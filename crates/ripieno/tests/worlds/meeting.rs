@@ -20,7 +20,7 @@ const MEETINGS_MAX: usize = 8;
 impl WorldRank {
     /// Meet all ranks of the first world.
     pub fn meet_first(stage: &Arc<WorldStage>, own: usize) -> Result<WorldRank, String> {
-        let size = stage.scene().hosts.len();
+        let size = stage.scenario().hosts.len();
         WorldRank::meet(stage, own, 0, (0..size).collect(), vec![0; size], TIMING.join_timeout)
     }
 
@@ -33,9 +33,9 @@ impl WorldRank {
         seats: Vec<u64>,
         timeout: Duration,
     ) -> Result<WorldRank, String> {
-        let scene = stage.scene();
+        let scenario = stage.scenario();
         let rank = members.iter().position(|&member| member == own).expect("who meets the others is one of them");
-        let replicas = Replicas::new(members.len(), scene.replicas);
+        let replicas = Replicas::new(members.len(), scenario.replicas);
         let timeout_us = timeout.as_micros() as u64;
         let is_called = |hub: &usize| *hub < rank || (replicas.logical(rank) != 0 && *hub != rank);
         let mut hubs: Vec<usize> = replicas.of(0).filter(is_called).collect();
@@ -50,18 +50,18 @@ impl WorldRank {
                 return Err(format!("rank {hub} cannot be reached"));
             }
         }
-        let hosts = members.iter().map(|&member| format!("host {}", scene.hosts[member])).collect();
+        let hosts = members.iter().map(|&member| format!("host {}", scenario.hosts[member])).collect();
         {
             let mut state = stage.lock();
             let now = state.processes[own].local(state.now_us);
             let timing = MembershipTiming { join_timeout: timeout, ..TIMING };
-            let machine = Membership::new(rank, hosts, scene.replicas, timing, now);
+            let machine = Membership::new(rank, hosts, scenario.replicas, timing, now);
             let mut monitor = WorldMonitor::new(rank, members.clone(), seats[rank], machine);
             monitor.is_complete = members.len() == 1;
             state.watch(own, world, monitor, &hubs);
         }
         let topology =
-            Topology::new(members.iter().map(|&member| scene.hosts[member]).collect(), vec![0; members.len()]);
+            Topology::new(members.iter().map(|&member| scenario.hosts[member]).collect(), vec![0; members.len()]);
         let fabric = WorldRank {
             stage: stage.clone(),
             own,
@@ -71,7 +71,7 @@ impl WorldRank {
             members,
             seats,
             topology: Arc::new(topology),
-            replicas: scene.replicas,
+            replicas: scenario.replicas,
             closed_count: 0,
         };
         fabric.wait_for_all(timeout_us + VERDICT_MARGIN_US)?;
@@ -82,7 +82,7 @@ impl WorldRank {
         let met = self.stage.wait_for(self.own, timeout_us, |world| {
             // The launcher or the agreement reports ended ranks to rank 0.
             let has_ended = |&member: &usize| match self.world {
-                0 => !world.processes[member].lives(),
+                0 => !world.processes[member].is_alive(),
                 _ => world.processes[self.own].ended.contains(&member),
             };
             let lost = self.members.iter().position(has_ended).filter(|_| self.rank == 0);
@@ -108,7 +108,7 @@ impl WorldRank {
             let decision = match self.agree(seat) {
                 Some(AgreementResult::Decided(decision)) => decision,
                 Some(AgreementResult::Excluded) => {
-                    return Err(self.failed(self.rank, "the others have gone on without it"));
+                    return Err(self.failed(self.rank, "the others continued without it"));
                 }
                 Some(AgreementResult::GaveUp(cause)) => {
                     return Err(self.failed(self.rank, &format!("gave up: {cause}")));
@@ -124,7 +124,7 @@ impl WorldRank {
             world.count("meetings of survivors that failed");
             world.stop_listening(self.own, seat);
         }
-        Err(self.failed(self.rank, &format!("the survivors agreed again and again and could not meet: {last}")))
+        Err(self.failed(self.rank, &format!("the survivors agreed repeatedly but could not connect: {last}")))
     }
 
     fn agree(&self, seat: u64) -> Option<AgreementResult> {

@@ -49,7 +49,7 @@ pub struct Process {
     /// Offset of the process's clock in microseconds, and its drift in parts per million.
     clock: (u64, u64),
     /// Number of sleeps. An alarm of an earlier sleep has an old number and is ignored.
-    pub nap: u64,
+    pub sleep_number: u64,
     /// Whether an event has arrived since the process last checked.
     pub has_news: bool,
     pub doing: Option<ProcessActivity>,
@@ -61,7 +61,7 @@ pub struct Process {
     /// Payloads that arrived while the process was stopped.
     pub held: Vec<(CableDirection, CablePayload)>,
     /// Whether the process was stopped, so that other ranks may have excluded it.
-    pub has_stood_still: bool,
+    pub was_paused: bool,
 }
 
 impl Process {
@@ -71,7 +71,7 @@ impl Process {
             host: hosts[rank],
             life: ProcessLife::Runs,
             clock,
-            nap: 0,
+            sleep_number: 0,
             has_news: false,
             doing: None,
             ending: None,
@@ -80,11 +80,11 @@ impl Process {
             outcome: None,
             ended: BTreeSet::new(),
             held: vec![],
-            has_stood_still: false,
+            was_paused: false,
         }
     }
 
-    pub fn lives(&self) -> bool {
+    pub fn is_alive(&self) -> bool {
         self.life != ProcessLife::Over
     }
 

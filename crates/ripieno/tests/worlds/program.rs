@@ -48,7 +48,7 @@ pub fn live(stage: &Arc<WorldStage>, own: usize) -> ProgramEnding {
         world.processes[own].monitors.get(&0).is_none_or(|monitor| monitor.is_over).then_some(())
     });
     let mut world = stage.lock();
-    if world.processes[own].lives() && (is_withdrawn || matches!(ending, ProgramEnding::Failed(_))) {
+    if world.processes[own].is_alive() && (is_withdrawn || matches!(ending, ProgramEnding::Failed(_))) {
         world.end_process(own);
     }
     drop(world);
@@ -56,50 +56,51 @@ pub fn live(stage: &Arc<WorldStage>, own: usize) -> ProgramEnding {
 }
 
 fn play(stage: &Arc<WorldStage>, own: usize, fabric: WorldRank) -> ProgramEnding {
-    let scene = stage.scene();
+    let scenario = stage.scenario();
     let comm = Communicator::new(Box::new(fabric));
     let first = (0..comm.world_size()).collect();
-    let mut player = RankProgram { stage: stage.clone(), own, comm, logical: None, world: 0, first };
-    if scene.replicas > 1 {
-        player.logical = Some(player.comm.replicate(scene.replicas).expect("it was started with replicas"));
+    let mut participant = RankProgram { stage: stage.clone(), own, comm, logical: None, world: 0, first };
+    if scenario.replicas > 1 {
+        participant.logical =
+            Some(participant.comm.replicate(scenario.replicas).expect("it was started with replicas"));
     }
     let (mut step, mut is_agreed) = (0, true);
     loop {
-        if scene.raises == Some((own, step)) {
+        if scenario.raises == Some((own, step)) {
             stage.lock().verdicts.faulty.insert(own);
-            player.comm.abort("here", "ValueError: on purpose", "");
-            player.comm.withdraw();
+            participant.comm.abort("here", "ValueError: on purpose", "");
+            participant.comm.withdraw();
             return ProgramEnding::Raised;
         }
-        player.compute();
-        player.doing("a call", scene.call_bound_us());
+        participant.compute();
+        participant.doing("a call", scenario.call_bound_us());
         let ended = match is_agreed {
-            false => player.agreed_step(step).map(|agreed| step = agreed),
-            true if step == scene.steps => match player.calls().barrier(None) {
+            false => participant.agreed_step(step).map(|agreed| step = agreed),
+            true if step == scenario.steps => match participant.calls().barrier(None) {
                 Ok(()) => break,
                 Err(error) => Err(error),
             },
-            true if scene.differs == Some((own, step)) => {
+            true if scenario.differs == Some((own, step)) => {
                 stage.lock().verdicts.faulty.insert(own);
-                player.calls().allreduce(&mut [0; 56], Element::U8, Op::Max, None)
+                participant.calls().allreduce(&mut [0; 56], Element::U8, Op::Max, None)
             }
-            true => player.call(step),
+            true => participant.call(step),
         };
         stage.lock().processes[own].doing = None;
         match ended {
             Ok(()) if is_agreed => step += 1,
             Ok(()) => is_agreed = true,
             Err(Error::Failed(failure)) => {
-                stage.lock().verdicts.note(player.world, &player.first, own, &failure);
+                stage.lock().verdicts.note(participant.world, &participant.first, own, &failure);
                 if let JobFailure::Mismatch { description } = failure {
                     return ProgramEnding::Differed(description);
                 }
-                if scene.replicas > 1 {
+                if scenario.replicas > 1 {
                     return ProgramEnding::Failed(failure.to_string());
                 }
-                player.doing("shrink()", scene.shrink_bound_us());
-                if let Err(error) = player.shrink() {
-                    player.comm.withdraw();
+                participant.doing("shrink()", scenario.shrink_bound_us());
+                if let Err(error) = participant.shrink() {
+                    participant.comm.withdraw();
                     return ProgramEnding::Failed(error.to_string());
                 }
                 stage.lock().count("returns in a smaller world");
@@ -108,9 +109,9 @@ fn play(stage: &Arc<WorldStage>, own: usize, fabric: WorldRank) -> ProgramEnding
             Err(error) => panic!("a call has failed of {error}"),
         }
     }
-    player.comm.withdraw();
-    player.logical = None;
-    player.comm.close();
+    participant.comm.withdraw();
+    participant.logical = None;
+    participant.comm.close();
     ProgramEnding::Done
 }
 
@@ -135,7 +136,7 @@ impl RankProgram {
         let Survivors { communicator, former_ranks, job, .. } = self.comm.shrink()?;
         self.first = former_ranks.iter().map(|&rank| self.first[rank]).collect();
         assert_eq!(self.first[communicator.rank()], self.own, "a rank knows its place");
-        let hosts = self.stage.scene().hosts;
+        let hosts = self.stage.scenario().hosts;
         let nodes: Vec<usize> = self.first.iter().map(|&rank| hosts[rank]).collect();
         let is_kept = |a: usize, b: usize| {
             let topology = communicator.topology();

@@ -2,7 +2,7 @@
 //! hands control to the rank that the next event wakes.
 
 use crate::ends;
-use crate::faults::Scene;
+use crate::faults::Scenario;
 use crate::process::ProgramEnding;
 use crate::program;
 use crate::world::SimulatedWorld;
@@ -16,7 +16,7 @@ struct Killed;
 pub struct WorldStage {
     world: Mutex<SimulatedWorld>,
     turns: Vec<Condvar>,
-    nobodys: Condvar,
+    world_is_free: Condvar,
 }
 
 impl WorldStage {
@@ -25,7 +25,7 @@ impl WorldStage {
         let world = SimulatedWorld::new(seed);
         let size = world.processes.len();
         let turns = (0..size).map(|_| Condvar::new()).collect();
-        let stage = Arc::new(WorldStage { world: Mutex::new(world), turns, nobodys: Condvar::new() });
+        let stage = Arc::new(WorldStage { world: Mutex::new(world), turns, world_is_free: Condvar::new() });
         let threads: Vec<_> = (0..size)
             .map(|rank| {
                 let stage = stage.clone();
@@ -35,8 +35,8 @@ impl WorldStage {
         stage.run();
         threads.into_iter().for_each(|thread| thread.join().unwrap());
         let world = stage.lock();
-        match &world.trouble {
-            Some(trouble) => Err(format!("{trouble}\n{:?}", world.scene)),
+        match &world.failure_text {
+            Some(failure_text) => Err(format!("{failure_text}\n{:?}", world.scenario)),
             None => Ok(world.counts.clone()),
         }
     }
@@ -45,8 +45,8 @@ impl WorldStage {
         self.world.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    pub fn scene(&self) -> Scene {
-        self.lock().scene.clone()
+    pub fn scenario(&self) -> Scenario {
+        self.lock().scenario.clone()
     }
 
     /// Process all events, end the remaining threads, and check all results.
@@ -62,26 +62,26 @@ impl WorldStage {
                 world = self.wait(world);
             }
         }
-        if world.trouble.is_none() {
+        if world.failure_text.is_none() {
             let checked = catch_unwind(AssertUnwindSafe(|| ends::check_end(&mut world)));
-            world.trouble = checked.err().map(|panic| said(&*panic));
+            world.failure_text = checked.err().map(|panic| said(&*panic));
         }
     }
 
     /// Wait until no rank has the turn.
     fn wait<'a>(&'a self, world: MutexGuard<'a, SimulatedWorld>) -> MutexGuard<'a, SimulatedWorld> {
-        self.nobodys.wait_while(world, |world| world.turn.is_some()).unwrap_or_else(PoisonError::into_inner)
+        self.world_is_free.wait_while(world, |world| world.turn.is_some()).unwrap_or_else(PoisonError::into_inner)
     }
 
     fn advance(&self, world: &mut SimulatedWorld) {
         let next = catch_unwind(AssertUnwindSafe(|| world.advance()));
         world.turn = next.unwrap_or_else(|panic| {
-            world.trouble.get_or_insert(said(&*panic));
+            world.failure_text.get_or_insert(said(&*panic));
             None
         });
         match world.turn {
             Some(rank) => self.turns[rank].notify_one(),
-            None => self.nobodys.notify_one(),
+            None => self.world_is_free.notify_one(),
         }
     }
 
@@ -98,8 +98,8 @@ impl WorldStage {
             }
             Err(panic) if panic.is::<Killed>() => {}
             Err(panic) => {
-                let trouble = format!("rank {rank}: {}", said(&*panic));
-                world.trouble.get_or_insert(trouble);
+                let failure_text = format!("rank {rank}: {}", said(&*panic));
+                world.failure_text.get_or_insert(failure_text);
                 world.is_over = true;
             }
         }
@@ -107,7 +107,7 @@ impl WorldStage {
         world.gone[rank] = true;
         if world.is_over {
             world.turn = None;
-            self.nobodys.notify_one();
+            self.world_is_free.notify_one();
         } else {
             self.advance(&mut world);
         }
@@ -116,14 +116,14 @@ impl WorldStage {
     /// Sleep until an event arrives, at most for `for_us`. Return whether an event has arrived.
     pub fn sleep(&self, rank: usize, for_us: u64) -> bool {
         let mut world = self.lock();
-        if !world.processes[rank].lives() || world.is_over {
+        if !world.processes[rank].is_alive() || world.is_over {
             return false;
         }
         if std::mem::take(&mut world.processes[rank].has_news) {
             return true;
         }
         let until_us = world.now_us + for_us;
-        world.doze(rank, until_us);
+        world.sleep(rank, until_us);
         self.advance(&mut world);
         self.wait_for_turn(rank, world);
         std::mem::take(&mut self.lock().processes[rank].has_news)
@@ -132,7 +132,7 @@ impl WorldStage {
     fn wait_for_turn(&self, rank: usize, world: MutexGuard<'_, SimulatedWorld>) {
         let waited = self.turns[rank].wait_while(world, |world| world.turn != Some(rank));
         let world = waited.unwrap_or_else(PoisonError::into_inner);
-        let must_end = world.is_over || !world.processes[rank].lives();
+        let must_end = world.is_over || !world.processes[rank].is_alive();
         drop(world);
         if must_end {
             resume_unwind(Box::new(Killed));
@@ -153,7 +153,7 @@ impl WorldStage {
                 if let Some(found) = found(&mut world) {
                     return Some(found);
                 }
-                if !world.processes[rank].lives() || world.is_over {
+                if !world.processes[rank].is_alive() || world.is_over {
                     return None;
                 }
                 world.now_us

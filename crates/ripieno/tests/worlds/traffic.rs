@@ -32,15 +32,15 @@ impl SimulatedWorld {
     }
 
     fn delay_us(&mut self, way: CableDirection) -> u64 {
-        let most = if self.is_one_host(way.from, way.to) { 20 } else { self.scene.delay_us };
+        let most = if self.is_one_host(way.from, way.to) { 20 } else { self.scenario.delay_us };
         1 + self.dice.below(most)
     }
 
-    pub fn ship(&mut self, way: CableDirection, freight: CablePayload) {
+    pub fn ship(&mut self, way: CableDirection, payload: CablePayload) {
         let delay_us = self.delay_us(way);
         let Some(cable) = self.ways.get_mut(&way) else { return };
         let at_us = cable.on_its_way.back().map_or(0, |(at_us, _)| *at_us).max(self.now_us + delay_us);
-        cable.on_its_way.push_back((at_us, freight));
+        cable.on_its_way.push_back((at_us, payload));
         assert!(cable.on_its_way.len() < MESSAGES_MAX, "{way:?}: what is on its way has a bound");
         self.plan(at_us, WorldEvent::Arrival(way));
     }
@@ -50,15 +50,15 @@ impl SimulatedWorld {
             // The sender repeats it until it arrives.
             return self.plan(self.now_us + AGAIN_US, WorldEvent::Arrival(way));
         }
-        let Some((_, freight)) = self.ways.get_mut(&way).and_then(|cable| cable.on_its_way.pop_front()) else { return };
-        if !self.processes[way.to].lives() {
+        let Some((_, payload)) = self.ways.get_mut(&way).and_then(|cable| cable.on_its_way.pop_front()) else { return };
+        if !self.processes[way.to].is_alive() {
             // The operating system of the dead process resets the connection.
-            if !matches!(freight, CablePayload::End) && !self.ways[&way.back()].has_ended {
+            if !matches!(payload, CablePayload::End) && !self.ways[&way.back()].has_ended {
                 self.ship(way.back(), CablePayload::End);
             }
             return;
         }
-        match freight {
+        match payload {
             CablePayload::Bytes(bytes) => {
                 let cable = self.ways.get_mut(&way).expect("it has brought something");
                 cable.arrived.extend(bytes);
@@ -73,21 +73,21 @@ impl SimulatedWorld {
                 self.ways.get_mut(&way).expect("it has brought something").has_ended = true;
                 self.wake(way.to);
             }
-            freight if self.processes[way.to].runs() => self.deliver(way, freight),
-            freight => self.processes[way.to].held.push((way, freight)),
+            payload if self.processes[way.to].runs() => self.deliver(way, payload),
+            payload => self.processes[way.to].held.push((way, payload)),
         }
     }
 
     /// Deliver a payload to a monitor or to the agreement.
-    pub fn deliver(&mut self, way: CableDirection, freight: CablePayload) {
-        match (way.purpose, freight) {
-            (CablePurpose::Control(world), freight) => {
+    pub fn deliver(&mut self, way: CableDirection, payload: CablePayload) {
+        match (way.purpose, payload) {
+            (CablePurpose::Control(world), payload) => {
                 let Some(monitor) = self.processes[way.to].monitors.get(&world) else {
                     // The process has requested this connection and accepts it soon.
-                    return self.processes[way.to].held.push((way, freight));
+                    return self.processes[way.to].held.push((way, payload));
                 };
                 let peer = monitor.members.iter().position(|&member| member == way.from).expect("peers are members");
-                match freight {
+                match payload {
                     CablePayload::Message(message) => {
                         self.event(way.to, world, MembershipEvent::Received { peer, message: *message });
                     }
@@ -129,12 +129,12 @@ impl SimulatedWorld {
 
     pub fn try_open(&mut self, way: CableDirection, seat: u64, since_us: u64) {
         let CableDirection { purpose, from, to } = way;
-        if !self.processes[from].lives() || self.openings.get(&way) != Some(&Opening::Asked) {
+        if !self.processes[from].is_alive() || self.openings.get(&way) != Some(&Opening::Asked) {
             return;
         }
         let limit_us = if purpose == CablePurpose::Kin { KIN_TIMEOUT_US } else { LINK_TIMEOUT_US };
         let is_cut = self.is_cut(from, to) || self.is_cut(to, from);
-        if !is_cut && (!self.processes[to].lives() || !self.listeners[&to].contains(&seat)) {
+        if !is_cut && (!self.processes[to].is_alive() || !self.listeners[&to].contains(&seat)) {
             self.openings.insert(way, Opening::Refused);
             match purpose {
                 CablePurpose::Kin => self.agree(from, agreement::AgreementEvent::Ended { peer: to }),

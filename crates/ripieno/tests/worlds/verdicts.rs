@@ -54,14 +54,14 @@ impl Verdicts {
     /// Record the decision of an agreement. [`Verdicts::check_decisions`] compares the members.
     pub fn note_decision(&mut self, rank: usize, decision: &Decision) {
         let decided = self.decided.entry(decision.epoch).or_default();
-        assert!(decision.members.contains(&rank), "who goes on is one of those who go on");
+        assert!(decision.members.contains(&rank), "a surviving rank is in the list of survivors");
         decided.push((rank, decision.clone()));
     }
 
-    /// Check that all ranks except the `exempt` ones continue with the same members.
-    pub fn check_decisions(&self, exempt: impl Fn(usize) -> bool) {
+    /// Check that all ranks with `is_exempt` false continue with the same members.
+    pub fn check_decisions(&self, is_exempt: impl Fn(usize) -> bool) {
         for (epoch, decided) in &self.decided {
-            let judged: Vec<_> = decided.iter().filter(|(rank, _)| !exempt(*rank)).collect();
+            let judged: Vec<_> = decided.iter().filter(|(rank, _)| !is_exempt(*rank)).collect();
             let same = judged.windows(2).all(|pair| pair[0].1.members == pair[1].1.members);
             assert!(same, "ranks differ in epoch {epoch}: {judged:?}");
         }

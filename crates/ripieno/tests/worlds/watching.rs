@@ -89,7 +89,7 @@ impl SimulatedWorld {
 
     /// Let the rank leave `world` in an orderly way.
     pub fn leave(&mut self, rank: usize, world: u64) {
-        let replicas = self.scene.replicas;
+        let replicas = self.scenario.replicas;
         let Some(monitor) = self.processes[rank].monitors.get_mut(&world).filter(|monitor| !monitor.is_over) else {
             return;
         };

@@ -2,7 +2,7 @@
 
 use crate::cables::{Cable, CableDirection, CablePayload, Opening};
 use crate::dice::WorldRandom;
-use crate::faults::{CALM_AT_US, END_US, HEARTBEAT, Scene, WorldFault};
+use crate::faults::{CALM_AT_US, END_US, HEARTBEAT, Scenario, WorldFault};
 use crate::process::{Process, ProcessLife};
 use crate::verdicts::Verdicts;
 use ripieno_run::membership::{MembershipEvent, agreement};
@@ -18,7 +18,7 @@ pub enum WorldEvent {
     Opening(CableDirection, u64, u64),
     Wake {
         rank: usize,
-        nap: u64,
+        sleep_number: u64,
     },
     Tick {
         rank: usize,
@@ -38,15 +38,15 @@ pub enum WorldEvent {
 }
 
 pub struct SimulatedWorld {
-    pub scene: Scene,
+    pub scenario: Scenario,
     pub dice: WorldRandom,
     pub now_us: u64,
     pub order: u64,
-    agenda: BinaryHeap<Reverse<(u64, u64, WorldEvent)>>,
+    timeline: BinaryHeap<Reverse<(u64, u64, WorldEvent)>>,
     /// The rank with the running thread; `None` after the end of the run.
     pub turn: Option<usize>,
     pub is_over: bool,
-    pub trouble: Option<String>,
+    pub failure_text: Option<String>,
     pub processes: Vec<Process>,
     /// Whether the thread of each rank has ended.
     pub gone: Vec<bool>,
@@ -61,18 +61,18 @@ pub struct SimulatedWorld {
 
 impl SimulatedWorld {
     pub fn new(seed: u64) -> SimulatedWorld {
-        let scene = Scene::drawn(seed);
+        let scenario = Scenario::drawn(seed);
         let processes: Vec<Process> =
-            (0..scene.hosts.len()).map(|rank| Process::new(rank, &scene.hosts, scene.clocks[rank])).collect();
+            (0..scenario.hosts.len()).map(|rank| Process::new(rank, &scenario.hosts, scenario.clocks[rank])).collect();
         let size = processes.len();
         let mut world = SimulatedWorld {
             dice: WorldRandom(seed ^ 0x5eed),
             now_us: 0,
             order: 0,
-            agenda: BinaryHeap::new(),
+            timeline: BinaryHeap::new(),
             turn: None,
             is_over: false,
-            trouble: None,
+            failure_text: None,
             processes,
             gone: vec![false; size],
             ways: BTreeMap::new(),
@@ -81,13 +81,13 @@ impl SimulatedWorld {
             listeners: (0..size).map(|rank| (rank, vec![0])).collect(),
             verdicts: Verdicts::default(),
             counts: BTreeMap::new(),
-            scene,
+            scenario,
         };
-        for (at_us, fault) in world.scene.faults.clone() {
+        for (at_us, fault) in world.scenario.faults.clone() {
             world.plan(at_us, WorldEvent::Fault(fault));
         }
         for rank in 0..size {
-            world.doze(rank, world.scene.starts_us[rank]);
+            world.sleep(rank, world.scenario.starts_us[rank]);
         }
         world
     }
@@ -96,19 +96,19 @@ impl SimulatedWorld {
         *self.counts.entry(what).or_default() += 1;
     }
 
-    pub fn plan(&mut self, at_us: u64, happening: WorldEvent) {
+    pub fn plan(&mut self, at_us: u64, planned: WorldEvent) {
         self.order += 1;
-        self.agenda.push(Reverse((at_us.max(self.now_us), self.order, happening)));
+        self.timeline.push(Reverse((at_us.max(self.now_us), self.order, planned)));
     }
 
     /// Process events until one of them wakes a rank; return that rank. Return `None` if all threads have ended.
     pub fn advance(&mut self) -> Option<usize> {
-        while let Some(Reverse((at_us, _, happening))) = self.agenda.pop() {
+        while let Some(Reverse((at_us, _, planned))) = self.timeline.pop() {
             if at_us > END_US || self.gone.iter().all(|&is_gone| is_gone) {
                 break;
             }
             self.now_us = at_us;
-            let woken = self.happen(happening);
+            let woken = self.apply(planned);
             self.check_bounds();
             if woken.is_some() {
                 return woken;
@@ -117,13 +117,13 @@ impl SimulatedWorld {
         None
     }
 
-    fn happen(&mut self, happening: WorldEvent) -> Option<usize> {
-        match happening {
+    fn apply(&mut self, planned: WorldEvent) -> Option<usize> {
+        match planned {
             WorldEvent::Arrival(way) => self.arrive(way),
             WorldEvent::Opening(way, seat, since_us) => self.try_open(way, seat, since_us),
-            WorldEvent::Wake { rank, nap } => {
+            WorldEvent::Wake { rank, sleep_number } => {
                 let process = &self.processes[rank];
-                return (process.nap == nap && process.runs() && !self.gone[rank]).then_some(rank);
+                return (process.sleep_number == sleep_number && process.runs() && !self.gone[rank]).then_some(rank);
             }
             WorldEvent::Tick { rank, world } => self.tick(rank, world),
             WorldEvent::Beat { rank } => {
@@ -146,9 +146,9 @@ impl SimulatedWorld {
     fn strike(&mut self, fault: WorldFault) -> Option<usize> {
         match fault {
             WorldFault::Kill { rank } => {
-                let goes_on = |other: usize| self.processes[other].lives() && self.processes[other].ending.is_none();
+                let goes_on = |other: usize| self.processes[other].is_alive() && self.processes[other].ending.is_none();
                 let is_spared = (0..self.processes.len()).any(|other| other != rank && goes_on(other));
-                if !is_spared || !self.processes[rank].lives() {
+                if !is_spared || !self.processes[rank].is_alive() {
                     return None;
                 }
                 self.count("ranks killed");
@@ -199,7 +199,7 @@ impl SimulatedWorld {
             doing.since_us += gap_us;
         }
         if gap_us > HEARTBEAT.as_micros() as u64 / 2 {
-            process.has_stood_still = true;
+            process.was_paused = true;
             self.agree(rank, agreement::AgreementEvent::StoodStill);
         }
         self.hand_over_held(rank);
@@ -213,24 +213,24 @@ impl SimulatedWorld {
 
     /// Deliver the payloads that arrived while the process did not accept them.
     pub fn hand_over_held(&mut self, rank: usize) {
-        for (way, freight) in std::mem::take(&mut self.processes[rank].held) {
-            self.deliver(way, freight);
+        for (way, payload) in std::mem::take(&mut self.processes[rank].held) {
+            self.deliver(way, payload);
         }
     }
 
     /// Put a rank to sleep, at most until the given time.
-    pub fn doze(&mut self, rank: usize, until_us: u64) {
-        self.processes[rank].nap += 1;
-        let nap = self.processes[rank].nap;
-        self.plan(until_us.max(self.now_us + 1), WorldEvent::Wake { rank, nap });
+    pub fn sleep(&mut self, rank: usize, until_us: u64) {
+        self.processes[rank].sleep_number += 1;
+        let sleep_number = self.processes[rank].sleep_number;
+        self.plan(until_us.max(self.now_us + 1), WorldEvent::Wake { rank, sleep_number });
     }
 
     /// Wake a sleeping rank after an event that it may wait for.
     pub fn wake(&mut self, rank: usize) {
         let process = &mut self.processes[rank];
         if !process.has_news && process.runs() {
-            let nap = process.nap;
-            self.plan(self.now_us + 1, WorldEvent::Wake { rank, nap });
+            let sleep_number = process.sleep_number;
+            self.plan(self.now_us + 1, WorldEvent::Wake { rank, sleep_number });
         }
         self.processes[rank].has_news = true;
     }

@@ -28,7 +28,7 @@ from ripieno.algorithms.als.table import (
     opened,
     places_of,
 )
-from ripieno.algorithms.journal import RunReport
+from ripieno.algorithms.iteration_log import RunReport
 from ripieno.algorithms.own_rows import agreed, opening
 from ripieno.algorithms.reported import report_warning, reported
 from ripieno.algorithms.worker_estimator import IterativeEstimator, ObservedEstimator
@@ -56,7 +56,7 @@ class ALSReport(RunReport):
     rating_count
         Number of ratings.
     ways
-        How the factors of items and of users travelled.
+        How the factors of items and of users traveled.
     """
 
     rating_count: int = 0
@@ -129,7 +129,7 @@ class ALS(IterativeEstimator, ObservedEstimator):
     resumed_from_ : int or None
         Number of completed iterations at which the fit resumed from a checkpoint; None if it did not resume.
     report_ : ALSReport
-        Objective and seconds of each iteration and rank, and how factors travelled.
+        Objective and seconds of each iteration and rank, and how factors traveled.
 
     References
     ----------
@@ -325,7 +325,7 @@ class ALS(IterativeEstimator, ObservedEstimator):
             total += float(values @ (above / max(len(others) - 1, 1)))
             weight += float(values.sum())
         if not weight:
-            raise InputError("ratings: their sum is 0: expected some above 0")
+            raise InputError("ratings: sum is 0: expected at least one rating > 0")
         return total / weight
 
     def score(self, ratings: Any, y: object = None) -> float:
@@ -356,7 +356,7 @@ class ALS(IterativeEstimator, ObservedEstimator):
             max_iter=int(self.max_iter),
             seed=self._seed(comm),
             exchange=None if self.exchange == "auto" else self.exchange,
-            keeping=self._keeping(),
+            checkpoint_options=self._checkpoint_options(),
             has_seed=isinstance(self.random_state, int | np.integer),
         )
 
@@ -454,11 +454,15 @@ class ALS(IterativeEstimator, ObservedEstimator):
         users, items, values = self._users(triples.users), self._items(triples.items), triples.values
         known = (users >= 0) & (items >= 0)
         if not known.any():
-            raise InputError("ratings: expected some of users and items that had ratings when the model was fitted")
+            raise InputError("ratings: expected users and items that had ratings when the model was fitted")
         if not known.all():
             left_out = len(known) - np.count_nonzero(known)
-            warnings.warn(f"{left_out} of {len(known)} ratings are of users or items that the fit had none of, and "
-                          "are left out", UserWarning, stacklevel=3)  # fmt: skip
+            warnings.warn(
+                f"{left_out} of {len(known)} ratings belong to users or items without ratings in the "
+                "fit, and are ignored",
+                UserWarning,
+                stacklevel=3,
+            )
             users, items, values = users[known], items[known], values[known]
         if not by_user:
             return [(users, items, values)]

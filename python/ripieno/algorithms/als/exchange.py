@@ -58,12 +58,12 @@ class FactorExchange:
 
     def __str__(self) -> str:
         if self.chosen == "stay":
-            return f"{self.what}: stay where they are"
+            return f"{self.what}: not exchanged"
         prices = f"allgather {self.allgather_s * 1e3:.3g} ms, needed rows {self.needed_s * 1e3:.3g} ms"
         return f"{self.what}: {self.chosen}, {self.moved_bytes / 1e6:.3g} MB to a rank ({prices})"
 
 
-class Exchange:
+class FactorTransfer:
     """Delivers one side's factors to this rank.
 
     Parameters

@@ -24,13 +24,13 @@ import numpy as np
 from numpy.typing import NDArray
 
 import ripieno.kernels as kernels
-from ripieno.algorithms.als.exchange import Exchange, FactorExchange
+from ripieno.algorithms.als.exchange import FactorExchange, FactorTransfer
 from ripieno.algorithms.als.ratings import Dealt, RatingSide, load
 from ripieno.algorithms.als.saved import AlsCheckpointer, digest
 from ripieno.algorithms.als.table import NumberedRatings, OwnRatings, RatingFiles
 from ripieno.algorithms.clock import IterationClock
-from ripieno.algorithms.fit_checkpoint import Keeping
-from ripieno.algorithms.journal import Emit, IterationLog, WorkerReport
+from ripieno.algorithms.fit_checkpoint import CheckpointOptions
+from ripieno.algorithms.iteration_log import Emit, IterationLog, WorkerReport
 from ripieno.errors import InputError
 
 if TYPE_CHECKING:
@@ -56,7 +56,7 @@ class ALSOptions:
     max_iter: int
     seed: int
     exchange: str | None
-    keeping: Keeping
+    checkpoint_options: CheckpointOptions
     has_seed: bool
 
     def facts(self, ratings: Dealt, digested: int) -> dict[str, Any]:
@@ -109,9 +109,9 @@ def fit(
     ratings = load(comm, source, options.rank, implicit=options.implicit)
     journal = IterationLog(comm, emit)
     work = _Alternation(comm, ratings, options, journal.clock)
-    facts = {} if options.keeping.folder is None else options.facts(ratings, digest(comm, ratings.users))
-    with closing(AlsCheckpointer(comm, options.keeping, facts)) as keeper:
-        progress = keeper.load(options.max_iter)
+    facts = {} if options.checkpoint_options.folder is None else options.facts(ratings, digest(comm, ratings.users))
+    with closing(AlsCheckpointer(comm, options.checkpoint_options, facts)) as checkpointer:
+        progress = checkpointer.load(options.max_iter)
         users, items = starts(options, ratings) if progress is None else progress.own(ratings)
         done = journal.iterations_before = 0 if progress is None else progress.iteration
         load_s = time.perf_counter() - begin
@@ -121,7 +121,7 @@ def fit(
             items, loss, of_items = work.solved("items", users, items)
             journal.tell(**work.measures(loss, penalty + of_items))
             if iteration < options.max_iter:
-                keeper.save(iteration, users, items)
+                checkpointer.save(iteration, users, items)
     return ALSPart(
         users=users,
         items=items,
@@ -165,8 +165,12 @@ class _Alternation:
         self._sides = {"users": ratings.users, "items": ratings.items}
         # The exchange at the start of each side's half step delivers the factors of the other side.
         self._exchanges = {
-            "users": Exchange(comm, "items", ratings.items.cuts, ratings.users.columns, options.rank, options.exchange),
-            "items": Exchange(comm, "users", ratings.users.cuts, ratings.items.columns, options.rank, options.exchange),
+            "users": FactorTransfer(
+                comm, "items", ratings.items.cuts, ratings.users.columns, options.rank, options.exchange
+            ),
+            "items": FactorTransfer(
+                comm, "users", ratings.users.cuts, ratings.items.columns, options.rank, options.exchange
+            ),
         }
 
     @property

@@ -75,7 +75,7 @@ def load(comm: Communicator, source: NumberedRatings | RatingFiles | OwnRatings,
     total = int(comm.allreduce(len(users.values)))
     if not total:
         where = f"{source.name}: " if isinstance(source, RatingFiles) else ""
-        raise InputError(f"{where}there are no ratings: expected one at least")
+        raise InputError(f"{where}there are no ratings: expected at least one")
     return Dealt(users, items, total, user_ids, item_ids)
 
 
@@ -133,8 +133,8 @@ def _matrix(
     first = np.flatnonzero(np.append(True, (np.diff(rows) != 0) | (np.diff(columns) != 0)))
     if not implicit:
         raise InputError(
-            f"{len(values) - len(first)} ratings are of a user and an item that have one already: expected one of each "
-            "pair with implicit=False: keep the last, or the mean"
+            f"{len(values) - len(first)} ratings repeat a pair of user and item: expected one rating "
+            "per pair with implicit=False: keep the last, or the mean"
         )
     sums = np.add.reduceat(values.astype(np.float64), first).astype(np.float32)
     return csr_matrix((sums, (rows[first], columns[first])), shape)

@@ -12,7 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ripieno.algorithms.als.ratings import Dealt, RatingSide
-from ripieno.algorithms.fit_checkpoint import FitStates, Keeping
+from ripieno.algorithms.fit_checkpoint import CheckpointOptions, FitStates
 from ripieno.kernels.hashing import mixed
 
 if TYPE_CHECKING:
@@ -44,7 +44,7 @@ class AlsCheckpointer:
     ----------
     comm
         The ranks. All of them make each call.
-    keeping
+    checkpoint_options
         Checkpoint settings.
     facts
         Facts that identify the fit, by name.
@@ -55,8 +55,8 @@ class AlsCheckpointer:
         The folder cannot be used, or another process uses it.
     """
 
-    def __init__(self, comm: Communicator, keeping: Keeping, facts: dict[str, Any]) -> None:
-        self._states = FitStates(comm, NAME, shared=False, keeping=keeping, facts=facts)
+    def __init__(self, comm: Communicator, checkpoint_options: CheckpointOptions, facts: dict[str, Any]) -> None:
+        self._states = FitStates(comm, NAME, shared=False, checkpoint_options=checkpoint_options, facts=facts)
 
     def load(self, max_iter: int) -> AlsFitState | None:
         """Return the progress of an earlier fit, or None.

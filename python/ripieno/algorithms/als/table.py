@@ -176,7 +176,7 @@ def opened(ratings: Any, columns: Sequence[str] | None) -> Triples | RatingFiles
         found = Triples(as_ids(users, "users"), as_ids(items, "items"), _values(values, "ratings"))
         if not len(found.users) == len(found.items) == len(found.values):
             lengths = f"{len(found.users)} users, {len(found.items)} items and {len(found.values)} ratings"
-            raise InputError(f"ratings: {lengths}: expected as many of each")
+            raise InputError(f"ratings: {lengths}: expected equal counts")
         return found
     if hasattr(ratings, "__arrow_c_stream__") or hasattr(ratings, "iloc"):
         where = f"the {type(ratings).__module__.partition('.')[0]} {type(ratings).__name__}"
@@ -186,7 +186,7 @@ def opened(ratings: Any, columns: Sequence[str] | None) -> Triples | RatingFiles
             table = pa.Table.from_pandas(ratings, preserve_index=False) if is_pandas else pa.table(ratings)
             table = table if columns else without_index(table)
         except (pa.ArrowException, TypeError, ValueError) as error:
-            raise InputError(f"{where} is no table of ratings: {error}") from error
+            raise InputError(f"{where} is not a table of ratings: {error}") from error
         return _of_table(table, columns, where)
     raise InputError(f"ratings of type {type(ratings).__name__}: {ONE_OF}")
 
@@ -229,7 +229,7 @@ def _checked_texts(ids: pa.Array, what: str) -> pa.Array:
     """Return strings without trailing NUL, because NumPy, which stores a model's ids, treats NUL as padding."""
     padded = pc.ends_with(ids, "\0")
     if pc.any(padded).as_py():
-        raise InputError(f"{what}: {ids.filter(padded)[0].as_py()!r} ends in a NUL character: expected ids without")
+        raise InputError(f"{what}: {ids.filter(padded)[0].as_py()!r} ends in a NUL character: expected ids without it")
     return ids
 
 
@@ -270,7 +270,7 @@ def _numbers(comm: Communicator, ids: pa.Array, what: str) -> tuple[NDArray[np.i
     places, own = numbered(ids)
     parts = [part for part in comm.allgather(own) if len(part)]
     if len({part.dtype.kind for part in parts}) > 1:
-        raise InputError(f"{what}: whole numbers in some files, strings in others: expected one of both in all")
+        raise InputError(f"{what}: whole numbers in some files, strings in others: expected the same type in all files")
     labels = np.unique(np.concatenate(parts)) if parts else own
     return np.searchsorted(labels, own).astype(np.int32)[places], labels
 
@@ -288,7 +288,9 @@ def _joined(parts: Sequence[Triples]) -> Triples:
         return no_triples()
     for name in ("users", "items"):
         if len({getattr(part, name).type for part in parts}) > 1:
-            raise InputError(f"{name}: whole numbers in some files, strings in others: expected one of both in all")
+            raise InputError(
+                f"{name}: whole numbers in some files, strings in others: expected the same type in all files"
+            )
     users, items = (pa.concat_arrays([getattr(part, name) for part in parts]) for name in ("users", "items"))
     return Triples(users, items, np.concatenate([part.values for part in parts]))
 
@@ -318,8 +320,8 @@ def _chosen(names: Sequence[str], columns: Sequence[str] | None, where: str) -> 
     if not chosen and len(names) == 3:
         return names
     raise InputError(
-        f"{where} has {have}: nothing says which are users, items and ratings: expected such names, or "
-        "columns=(user, item, rating)"
+        f"{where} has {have}: the columns of users, items and ratings are unknown: expected these "
+        "names, or columns=(user, item, rating)"
     )
 
 

@@ -16,7 +16,7 @@ import ripieno.kernels as kernels
 from ripieno import host
 from ripieno.algorithms.kmeans.divided import DividedCentroids
 from ripieno.algorithms.kmeans.divided_lloyd import DividedFitState, Stages, divided_lloyd
-from ripieno.algorithms.kmeans.divided_saved import DividedKeeper, DividedState
+from ripieno.algorithms.kmeans.divided_saved import DividedCheckpointer, DividedState
 from ripieno.algorithms.kmeans.lloyd import Clustering
 from ripieno.algorithms.kmeans.near import AssignmentLoss
 from ripieno.algorithms.kmeans.rows import WeightedRows, take, values_at
@@ -86,15 +86,15 @@ def best_run(
 
     `seeding` receives the number of a run and the number of centroids chosen so far.
     """
-    if options.keeping.folder is not None:
+    if options.checkpoint_options.folder is not None:
         if len(options.starts) > 1:
             raise InputError(f"n_init={len(options.starts)}: expected 1 for a checkpoint of divided centroids")
         facts = facts | {"some of the rows": _known(comm, rows), "centroids": "divided"}
-    with closing(DividedKeeper(comm, options.keeping, facts, rows)) as keeper:
-        kept = keeper.load(options.max_iter)
+    with closing(DividedCheckpointer(comm, options.checkpoint_options, facts, rows)) as checkpointer:
+        kept = checkpointer.load(options.max_iter)
         best = None
         for number, start in enumerate(options.starts):
-            run = _run(comm, rows, options, tol, number, start, keeper, kept, emit, seeding)
+            run = _run(comm, rows, options, tol, number, start, checkpointer, kept, emit, seeding)
             if best is None or run.clustering.inertia < best.clustering.inertia:
                 best = run
     assert best is not None, "there is a run for each start"
@@ -123,7 +123,7 @@ def _run(
     tol: float,
     number: int,
     start: int | NDArray[Any],
-    keeper: DividedKeeper,
+    checkpointer: DividedCheckpointer,
     kept: DividedState | None,
     emit: Callable[[dict[str, Any]], None],
     seeding: Callable[[int, int], None],
@@ -135,7 +135,7 @@ def _run(
         centroids, history = kept.centroids, list(kept.history)
     seed_s = time.perf_counter() - begin
     notes, stages_of = RunNotes(comm, number, rows.total, emit, history), []
-    told = _Parts(comm, number, emit)
+    described = _Parts(comm, number, emit)
 
     def on_iteration(
         iteration: int, inertia: float, squared_shift: float, compared: float, loss: AssignmentLoss, stages: Stages
@@ -144,7 +144,7 @@ def _run(
         notes.add(iteration, inertia, squared_shift, compared, loss, stages=stages_of[-1])
 
     def keep(iteration: int, inertia: float, centroids: DividedCentroids, labels: NDArray[np.int32]) -> None:
-        keeper.save(DividedState(iteration, history, centroids, labels))
+        checkpointer.save(DividedState(iteration, history, centroids, labels))
 
     clustering, numbers = divided_lloyd(
         comm,
@@ -155,9 +155,9 @@ def _run(
         is_near=options.assign == "near",
         clock=notes.clock,
         on_iteration=on_iteration,
-        on_part=told.on_part,
+        on_part=described.on_part,
         reached=None if kept is None else DividedFitState(kept.iteration, kept.labels),
-        keep=keep if keeper.used else None,
+        keep=keep if checkpointer.used else None,
     )
     return DividedRun(clustering, numbers, notes.laps, history, seed_s, stages_of)
 
@@ -190,16 +190,16 @@ class _Parts:
     """Emits the completed part of a pass and its estimated remaining time."""
 
     def __init__(self, comm: Communicator, run: int, emit: Callable[[dict[str, Any]], None]) -> None:
-        self._is_told, self._run, self._emit = comm.rank == 0, run, emit
-        self._iteration, self._begin, self._told = 0, 0.0, 0.0
+        self._reports_progress, self._run, self._emit = comm.rank == 0, run, emit
+        self._iteration, self._begin, self._reported_s = 0, 0.0, 0.0
 
     def on_part(self, iteration: int, part: float) -> None:
         now = time.perf_counter()
         if iteration != self._iteration:
             # The duration of the first block is unknown; later blocks take about equally long.
-            self._iteration, self._begin, self._first, self._told = iteration, now, part, now
-        elif self._is_told and now - self._told >= EVENT_S:
-            self._told = now
+            self._iteration, self._begin, self._first, self._reported_s = iteration, now, part, now
+        elif self._reports_progress and now - self._reported_s >= EVENT_S:
+            self._reported_s = now
             left_s = (1 - part) * (now - self._begin) / (part - self._first)
             self._emit(
                 {"event": "pass", "run": self._run + 1, "iteration": iteration, "part": part, "seconds_left": left_s}

@@ -16,7 +16,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ripieno.algorithms.clock import IterationClock
-from ripieno.algorithms.fit_checkpoint import FitCheckpoint, Keeping, WriteSchedule
+from ripieno.algorithms.fit_checkpoint import CheckpointOptions, FitCheckpoint, WriteSchedule
 from ripieno.algorithms.kmeans.divided import DividedCentroids
 from ripieno.algorithms.kmeans.rows import WeightedRows
 from ripieno.algorithms.kmeans.saved import NAME, History
@@ -36,14 +36,14 @@ class DividedState:
     labels: NDArray[np.int32]
 
 
-class DividedKeeper:
+class DividedCheckpointer:
     """Saves the state of a fit to a folder; does nothing without one.
 
     Parameters
     ----------
     comm
         The ranks. All of them make each call.
-    keeping
+    checkpoint_options
         Checkpoint settings; rank 0 writes.
     facts
         Facts that identify the fit, by name.
@@ -58,14 +58,16 @@ class DividedKeeper:
         The folder cannot be used, or another process uses it.
     """
 
-    def __init__(self, comm: Communicator, keeping: Keeping, facts: dict[str, Any], rows: WeightedRows) -> None:
-        if keeping.every is not None and keeping.folder is None:
+    def __init__(
+        self, comm: Communicator, checkpoint_options: CheckpointOptions, facts: dict[str, Any], rows: WeightedRows
+    ) -> None:
+        if checkpoint_options.every is not None and checkpoint_options.folder is None:
             raise InputError(
-                f"every={keeping.every}: divided centroids are kept in a folder only: expected checkpoint="
+                f"every={checkpoint_options.every}: divided centroids are saved only in a folder: expected checkpoint="
             )
-        self._comm, self._rows, self.used = comm, rows, keeping.folder is not None
-        self._turns = WriteSchedule(keeping.every)
-        self._checkpoint = FitCheckpoint(None if comm.rank else keeping.folder, NAME, facts)
+        self._comm, self._rows, self.used = comm, rows, checkpoint_options.folder is not None
+        self._turns = WriteSchedule(checkpoint_options.every)
+        self._checkpoint = FitCheckpoint(None if comm.rank else checkpoint_options.folder, NAME, facts)
 
     def load(self, max_iter: int) -> DividedState | None:
         """Return the progress of an earlier fit, or None.
@@ -79,13 +81,15 @@ class DividedKeeper:
         found = self._checkpoint.load()
         if found is not None and found.iteration >= max_iter:
             raise self._checkpoint.unusable(
-                f"is a checkpoint after {found.iteration} iterations, and max_iter={max_iter} ends before", "allow more"
+                f"is a checkpoint after {found.iteration} iterations, and max_iter={max_iter} is lower", "raise it"
             )
         kept: dict[str, Any] = {} if found is None else found.result
-        told = comm.broadcast(None if found is None else (found.iteration, kept["history"], kept["centroids"].shape))
-        if told is None:
+        described = comm.broadcast(
+            None if found is None else (found.iteration, kept["history"], kept["centroids"].shape)
+        )
+        if described is None:
             return None
-        iteration, history, (count, columns) = told
+        iteration, history, (count, columns) = described
         self._turns.kept = iteration
         spans = comm.allgather(rows.spans)
 

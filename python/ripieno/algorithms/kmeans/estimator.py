@@ -290,7 +290,7 @@ class KMeans(
             thread_model=self.thread_model,
             bounds=self.bounds,
             assign=self.assign,
-            keeping=self._keeping(),
+            checkpoint_options=self._checkpoint_options(),
             has_seed=isinstance(self.random_state, Integral) or not isinstance(self.init, str),
             centroids=self.centroids,
         )
@@ -405,7 +405,9 @@ class KMeans(
             calls = range(self._run_count(True))
             return [self._start(self.init(source.array, self.n_clusters, random_state=random), source) for _ in calls]
         if self.n_init not in ("auto", 1):
-            warnings.warn(f"init is an array: one run is made, not n_init={self.n_init}", RuntimeWarning, stacklevel=3)
+            warnings.warn(
+                f"init is an array: the fit makes one run, not n_init={self.n_init}", RuntimeWarning, stacklevel=3
+            )
         return [self._start(self.init, source)]
 
     def _run_count(self, several: bool) -> int:

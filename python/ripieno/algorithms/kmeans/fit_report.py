@@ -8,7 +8,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ripieno.algorithms.clock import IterationTime
-from ripieno.algorithms.journal import FitReport
+from ripieno.algorithms.iteration_log import FitReport
 
 
 @dataclass(frozen=True)

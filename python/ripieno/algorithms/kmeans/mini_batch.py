@@ -259,7 +259,7 @@ class MiniBatchKMeans(KMeans):
             max_iter=self.max_iter,
             tol=self.tol,
             max_no_improvement=self.max_no_improvement,
-            keeping=self._keeping(),
+            checkpoint_options=self._checkpoint_options(),
         )
 
     def _own_starts(self, source: Source) -> list[int | NDArray[Any]]:

@@ -18,7 +18,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 import ripieno.kernels as kernels
-from ripieno.algorithms.fit_checkpoint import FitStates, Keeping
+from ripieno.algorithms.fit_checkpoint import CheckpointOptions, FitStates
 from ripieno.algorithms.kmeans.program import check_cluster_count, matched
 from ripieno.algorithms.kmeans.rows import WeightedRows, load, mean_variance
 from ripieno.algorithms.kmeans.seeding import seed_centroids
@@ -52,14 +52,14 @@ class MiniBatchOptions:
     max_iter: int
     tol: float
     max_no_improvement: int | None
-    keeping: Keeping
+    checkpoint_options: CheckpointOptions
 
     def facts(self, rows: WeightedRows) -> dict[str, Any]:
         """Return the facts that identify a checkpoint's fit."""
-        told = asdict(self)
-        for name in ("max_iter", "keeping", "start"):
-            del told[name]
-        return told | {
+        described = asdict(self)
+        for name in ("max_iter", "checkpoint_options", "start"):
+            del described[name]
+        return described | {
             "the number of rows": rows.total,
             "the number of columns": rows.points.shape[1],
             "the type of values": rows.points.dtype.str,
@@ -97,8 +97,10 @@ def fit(
     step_count = max(1, options.max_iter * rows.total // options.batch_size)
     tol = options.tol and options.tol * mean_variance(comm, rows)
     progress = _InertiaTrend(options.batch_size, rows.total, options.max_no_improvement)
-    facts = options.facts(rows) if options.keeping.folder is not None else {}
-    with closing(FitStates(comm, NAME, shared=True, keeping=options.keeping, facts=facts)) as states:
+    facts = options.facts(rows) if options.checkpoint_options.folder is not None else {}
+    with closing(
+        FitStates(comm, NAME, shared=True, checkpoint_options=options.checkpoint_options, facts=facts)
+    ) as states:
         kept, done = states.load(), states.done
         if kept:
             centroids, weight_sums, progress.state = kept[0]
@@ -187,11 +189,11 @@ class _InertiaTrend:
         self.state: tuple[float | None, float, int] = (None, np.inf, 0)
 
     def is_over(self, inertia: float) -> bool:
-        smoothed, least, in_vain = self.state
+        smoothed, least, steps_without_gain = self.state
         smoothed = (inertia if smoothed is None else smoothed) * (1 - self._weight) + inertia * self._weight
-        in_vain = 0 if smoothed < least else in_vain + 1
-        self.state = (smoothed, min(least, smoothed), in_vain)
-        return self._patience is not None and in_vain >= self._patience
+        steps_without_gain = 0 if smoothed < least else steps_without_gain + 1
+        self.state = (smoothed, min(least, smoothed), steps_without_gain)
+        return self._patience is not None and steps_without_gain >= self._patience
 
 
 def _ended(comm: Communicator, rows: WeightedRows, learned: Learned, step_count: int) -> MiniBatchPart:

@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 
 import ripieno.kernels as kernels
 from ripieno.algorithms.clock import by_rank
-from ripieno.algorithms.fit_checkpoint import NOTHING_TOLD, Keeping
+from ripieno.algorithms.fit_checkpoint import NO_CHECKPOINTS, CheckpointOptions
 from ripieno.algorithms.kmeans import lloyd
 from ripieno.algorithms.kmeans.divided_program import DividedRun, best_run, place_of
 from ripieno.algorithms.kmeans.fit_report import KMeansIteration, KMeansReport
@@ -47,7 +47,7 @@ class KMeansOptions:
     thread_model: str = "fork-join"
     bounds: str = "auto"
     assign: str = "exact"
-    keeping: Keeping = NOTHING_TOLD
+    checkpoint_options: CheckpointOptions = NO_CHECKPOINTS
     has_seed: bool = True
     centroids: str = "whole"
 
@@ -124,19 +124,19 @@ def fit(
     check_cluster_count(options.n_clusters, rows.total)
     load_s = time.perf_counter() - begin
     tol = options.tol and options.tol * mean_variance(comm, rows)
-    facts = options.facts(rows) if options.keeping.folder is not None else {}
+    facts = options.facts(rows) if options.checkpoint_options.folder is not None else {}
     emit = emit or comm.emit
-    keeps, is_near = options.keeping.folder is not None or comm.begins_again, options.assign == "near"
+    keeps, is_near = options.checkpoint_options.folder is not None or comm.begins_again, options.assign == "near"
     place = place_of(comm, rows, options.n_clusters, centroids=options.centroids, is_near=is_near, keeps=keeps)
     if comm.rank == 0:
         emit({"event": "centroids"} | asdict(place))
     best: KMeansRun | DividedRun
     if place.divided:
-        seeding = _told_seeding(comm, rows, options, emit)
+        seeding = _report_seeding(comm, rows, options, emit)
         best, resumed_from = best_run(comm, rows, options, facts, tol, emit, seeding)
     else:
-        with closing(KMeansCheckpointer(comm, options.keeping, facts)) as keeper:
-            best, resumed_from = _best_run(comm, rows, options, tol, keeper, emit)
+        with closing(KMeansCheckpointer(comm, options.checkpoint_options, facts)) as checkpointer:
+            best, resumed_from = _best_run(comm, rows, options, tol, checkpointer, emit)
     clustering = best.clustering
     if not np.isfinite(clustering.inertia):
         raise InputError(
@@ -230,22 +230,22 @@ def _best_run(
     rows: WeightedRows,
     options: KMeansOptions,
     tol: float,
-    keeper: KMeansCheckpointer,
+    checkpointer: KMeansCheckpointer,
     emit: Callable[[dict[str, Any]], None],
 ) -> tuple[KMeansRun, int | None]:
     """Return the run of least inertia, and the iteration at which a run resumed from a checkpoint, if any."""
-    kept = keeper.load(options.max_iter)
+    kept = checkpointer.load(options.max_iter)
     best, ended = None, None
     if kept is not None:
         is_near = options.assign == "near"
-        keeper.check(kept, _assigned(comm, rows, kept.before, 0, is_near=is_near).inertia, is_near=is_near)
+        checkpointer.check(kept, _assigned(comm, rows, kept.before, 0, is_near=is_near).inertia, is_near=is_near)
         ended = kept.best
         if ended is not None:
             clustering = _assigned(comm, rows, ended.centroids, len(ended.history), is_near=is_near)
             best = KMeansRun(clustering, [], ended.history, 0.0)
     for number in range(0 if kept is None else kept.run, len(options.starts)):
         reached = kept if kept is not None and kept.run == number else None
-        run = _run(comm, rows, number, options, tol, keeper, reached, ended, emit)
+        run = _run(comm, rows, number, options, tol, checkpointer, reached, ended, emit)
         if best is None or run.clustering.inertia < best.clustering.inertia:
             best = run
             ended = BestRun(number, run.clustering.centroids, run.clustering.inertia, run.history)
@@ -272,17 +272,17 @@ def _digest(array: NDArray[Any]) -> str:
     return hashlib.blake2b(np.ascontiguousarray(array).data, digest_size=8).hexdigest()
 
 
-def _told_seeding(
+def _report_seeding(
     comm: Communicator, rows: WeightedRows, options: KMeansOptions, emit: Callable[[dict[str, Any]], None]
 ) -> Callable[[int, int], None]:
     """Return a callback that emits seeding events by the number of centroids chosen."""
-    told = 0
+    last_chosen = 0
 
-    def tell(run: int, chosen: int) -> None:
-        nonlocal told
-        is_news = chosen in (0, options.n_clusters) or (chosen - told) * SEEDING_EVENTS >= options.n_clusters
-        if comm.rank == 0 and is_news and (chosen == 0 or chosen > told):
-            told = chosen
+    def report(run: int, chosen: int) -> None:
+        nonlocal last_chosen
+        is_news = chosen in (0, options.n_clusters) or (chosen - last_chosen) * SEEDING_EVENTS >= options.n_clusters
+        if comm.rank == 0 and is_news and (chosen == 0 or chosen > last_chosen):
+            last_chosen = chosen
             emit(
                 {
                     "event": "seeding",
@@ -294,7 +294,7 @@ def _told_seeding(
                 }
             )
 
-    return tell
+    return report
 
 
 def _run(
@@ -303,7 +303,7 @@ def _run(
     number: int,
     options: KMeansOptions,
     tol: float,
-    keeper: KMeansCheckpointer,
+    checkpointer: KMeansCheckpointer,
     kept: KMeansFitState | None,
     best: BestRun | None,
     emit: Callable[[dict[str, Any]], None],
@@ -315,10 +315,10 @@ def _run(
     elif isinstance(start, np.ndarray):
         centroids = np.array(start, kernels.centroid_dtype(rows.points.dtype), order="C")
     else:
-        told = _told_seeding(comm, rows, options, emit)
+        described = _report_seeding(comm, rows, options, emit)
 
         def on_progress(chosen: int) -> None:
-            told(number, chosen)
+            described(number, chosen)
 
         on_progress(0)
         centroids = seed_centroids(
@@ -333,7 +333,7 @@ def _run(
     notes = RunNotes(comm, number, rows.total, emit, [] if kept is None else list(kept.history))
 
     def keep(reached: lloyd.LloydState) -> None:
-        keeper.save(
+        checkpointer.save(
             KMeansFitState(number, reached.iteration, reached.before, centroids, reached.inertia, notes.history, best)
         )
 
@@ -349,6 +349,6 @@ def _run(
         clock=notes.clock,
         on_iteration=notes.add,
         reached=None if kept is None else lloyd.LloydState(kept.iteration, kept.before, kept.inertia),
-        keep=keep if keeper.used else None,
+        keep=keep if checkpointer.used else None,
     )
     return KMeansRun(clustering, notes.laps, notes.history, seed_s)

@@ -165,7 +165,7 @@ def _batch(
     cells: _Cells,
     begin: int,
     stop: int,
-    centres: tuple[NDArray[np.int64], NDArray[np.int64], NDArray[np.float64]],
+    centers: tuple[NDArray[np.int64], NDArray[np.int64], NDArray[np.float64]],
     lasts: NDArray[np.float64],
     streams: NDArray[np.uint64],
     trial_count: int,
@@ -177,7 +177,7 @@ def _batch(
 
     Each cell's last time is written to `lasts`.
     """
-    owners, chosen, _ = centres
+    owners, chosen, _ = centers
     start = int(cells.ends[begin - 1]) if begin else 0
     rows = slice(start, int(cells.ends[stop - 1]))
     held = np.searchsorted(owners, np.arange(begin, stop + 1))
@@ -192,7 +192,7 @@ def _batch(
             streams=streams[begin:stop],
         ),
         trial_count=trial_count,
-        centre_count=limit,
+        center_count=limit,
         until=until,
         threads=threads,
     )

@@ -24,7 +24,7 @@ from ripieno.algorithms.inputs import (
     rows_in_memory,
     target_column,
 )
-from ripieno.algorithms.journal import RunReport
+from ripieno.algorithms.iteration_log import RunReport
 from ripieno.algorithms.linear import regression_program as program
 from ripieno.algorithms.linear.regression_program import RegressionOptions
 from ripieno.algorithms.own_rows import agreed, opening, own_points, own_weights
@@ -105,8 +105,8 @@ class LeastSquares(MultiOutputMixin, RegressorMixin, ObservedEstimator):
             else self._open_shared(X, y, sample_weight)
         )
         flat = isinstance(targets, int) or targets.ndim == 1
-        told = targets[:, None] if not isinstance(targets, int) and targets.ndim == 1 else targets
-        parts = self._run_fit(program.fit, source, told, weights, options, comm=comm)
+        described = targets[:, None] if not isinstance(targets, int) and targets.ndim == 1 else targets
+        parts = self._run_fit(program.fit, source, described, weights, options, comm=comm)
         solution = parts[0].solution
         self.coef_ = solution.coef[:, 0].copy() if flat else solution.coef.T.copy()
         self.intercept_ = (float(solution.intercept[0]) if flat else solution.intercept) if self.fit_intercept else 0.0

@@ -14,7 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy import linalg
 
-from ripieno.algorithms.journal import Emit, IterationLog, WorkerReport
+from ripieno.algorithms.iteration_log import Emit, IterationLog, WorkerReport
 from ripieno.algorithms.kmeans.rows import WeightedRows, load
 from ripieno.algorithms.linear import tsqr
 from ripieno.algorithms.linear.moments import MomentColumns, means, scatter_matrix, weight_and_sums
@@ -171,7 +171,7 @@ def _by_normal_equations(
         found: Solution | None = comm.broadcast(solution)
     journal.tell(stage="normal equations")
     if found is None and options.solver == "normal":
-        raise InputError("solver='normal': the columns depend on each other: expected solver='tsqr' or 'auto'")
+        raise InputError("solver='normal': the columns are linearly dependent: expected solver='tsqr' or 'auto'")
     return found
 
 

@@ -30,7 +30,7 @@ from ripieno.algorithms.inputs import (
     open_with_target,
     rows_in_memory,
 )
-from ripieno.algorithms.journal import RunReport
+from ripieno.algorithms.iteration_log import RunReport
 from ripieno.algorithms.logistic import program
 from ripieno.algorithms.logistic.program import LogisticOptions, LogisticPart
 from ripieno.algorithms.logistic.solvers import SOLVERS
@@ -235,7 +235,7 @@ class LogisticRegression(LinearClassifier, FromResult, IterativeEstimator, Obser
             solver=self.solver,
             tol=float(self.tol),
             max_iter=self.max_iter,
-            keeping=self._keeping(),
+            checkpoint_options=self._checkpoint_options(),
         )
         start = self._start()
         source, labels, classes, weights = (
@@ -243,8 +243,8 @@ class LogisticRegression(LinearClassifier, FromResult, IterativeEstimator, Obser
             if rows != "own" or comm is None
             else self._open_own(X, y, sample_weight, comm)
         )
-        told = None if classes is None else np.arange(len(classes))
-        parts = self._run_fit(program.fit, source, labels, told, weights, start, options, comm=comm)
+        described = None if classes is None else np.arange(len(classes))
+        parts = self._run_fit(program.fit, source, labels, described, weights, start, options, comm=comm)
         self._keep(parts, classes, time.perf_counter() - begin)
         return self
 
@@ -371,7 +371,7 @@ class LogisticRegression(LinearClassifier, FromResult, IterativeEstimator, Obser
         if not outcome.converged:
             warnings.warn(
                 f"after {outcome.iteration_count} iterations, of max_iter={self.max_iter}, the gradient is still "
-                f"larger than tol={self.tol}: allow more, or scale the columns",
+                f"larger than tol={self.tol}: allow more iterations, or scale the columns",
                 ConvergenceWarning,
                 stacklevel=3,
             )

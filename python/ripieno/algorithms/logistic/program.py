@@ -21,11 +21,11 @@ from scipy.linalg import cho_factor, cho_solve
 from scipy.sparse import csr_matrix
 
 from ripieno.algorithms.class_scores import weight_count
-from ripieno.algorithms.fit_checkpoint import NOTHING_TOLD, FitStates, Keeping
-from ripieno.algorithms.journal import Emit, IterationLog, WorkerReport
+from ripieno.algorithms.fit_checkpoint import NO_CHECKPOINTS, CheckpointOptions, FitStates
+from ripieno.algorithms.iteration_log import Emit, IterationLog, WorkerReport
 from ripieno.algorithms.kmeans.rows import load
 from ripieno.algorithms.linear.regression_program import load_targets
-from ripieno.algorithms.logistic.rows import Dense, DensitySample, LogisticRows, Reals, Sparse, sample_stride
+from ripieno.algorithms.logistic.rows import Dense, LogisticRows, Reals, Sparse, SparsitySample, sample_stride
 from ripieno.algorithms.logistic.saved import NAME, LogisticCheckpointer, parts_of
 from ripieno.algorithms.logistic.solvers import Iterate, Metric, begin, descend
 from ripieno.algorithms.sgd.rows import checked_classes, columns_of, of_columns
@@ -50,7 +50,7 @@ class LogisticOptions:
     solver: str
     tol: float
     max_iter: int
-    keeping: Keeping
+    checkpoint_options: CheckpointOptions
 
 
 @dataclass(frozen=True)
@@ -108,11 +108,11 @@ def fit(
     journal = IterationLog(comm, emit)
     load_s = time.perf_counter() - begin
     k = weight_count(len(classes))
-    options.keeping.check(comm)
-    in_memory_only = Keeping(every=options.keeping.every) if comm.begins_again else NOTHING_TOLD
-    memory = FitStates(comm, NAME, shared=False, keeping=in_memory_only)
+    options.checkpoint_options.check(comm)
+    in_memory_only = CheckpointOptions(every=options.checkpoint_options.every) if comm.begins_again else NO_CHECKPOINTS
+    memory = FitStates(comm, NAME, shared=False, checkpoint_options=in_memory_only)
     in_memory = [state for state in memory.load() if state is not None]
-    function = _Shared(comm, rows, k, weight, options, journal, memory)
+    function = DistributedObjective(comm, rows, k, weight, options, journal, memory)
     outcome = None
     if comm.rank == 0:
         facts = {"classes": classes.tolist(), "rows": total, "columns": len(columns)}
@@ -152,7 +152,7 @@ def scores(
     return rows.points @ coef[:-1] + coef[-1], labels[:, 0]
 
 
-class _Shared:
+class DistributedObjective:
     """The penalized mean loss over all ranks' rows. Rank 0 requests it; the other ranks contribute.
 
     After division by the total row weight, `tol` applies to the same gradient as in scikit-learn.
@@ -183,7 +183,7 @@ class _Shared:
         self.size = size
         total, entries = comm.allreduce(np.array([len(rows.chances), rows.entry_count]))
         stride = sample_stride(int(total), int(entries), *self._shape) if options.solver != "gd" else None
-        self._sample: DensitySample | None = None
+        self._sample: SparsitySample | None = None
         if stride is not None:
             self._sample = rows.sample(stride, float(options.fit_intercept))
             self._sample_scale = float(total) / comm.allreduce(len(self._sample.points)) * self._scale
@@ -193,7 +193,7 @@ class _Shared:
         self._ask(LOSS, at)
         answer = self._answered()
         value, gradient = float(answer[0]) * self._scale, answer[1:] * self._scale
-        free = self._penalised(at)
+        free = self._penalized(at)
         value += 0.5 * self._penalty * float(free @ free)
         return value, self._fixed(gradient + self._penalty * free)
 
@@ -201,7 +201,7 @@ class _Shared:
         """Return the Hessian times a direction."""
         self._ask(CURVATURE, direction)
         product = self._answered()[1:] * self._scale
-        return self._fixed(product + self._penalty * self._penalised(direction))
+        return self._fixed(product + self._penalty * self._penalized(direction))
 
     def metric(self) -> Reals | None:
         """Return the Hessian on a sample of all ranks' rows, per class, (k, d + 1, d + 1)."""
@@ -209,7 +209,7 @@ class _Shared:
             return None
         self._ask(SAMPLE, np.zeros(self.size))
         found = self._sampled()
-        assert found is not None, "rank 0 asks, and is the root"
+        assert found is not None, "rank 0 is the root"
         found *= self._sample_scale
         return found if np.isfinite(found).all() else None
 
@@ -282,7 +282,7 @@ class _Shared:
         self._compute()
         with self._journal.clock.communicating():
             answer = self._comm.reduce(self._answer)
-        assert answer is not None, "rank 0 asks, and is the root"
+        assert answer is not None, "rank 0 is the root"
         return answer
 
     def _sampled(self) -> Reals | None:
@@ -301,7 +301,7 @@ class _Shared:
             else:
                 self._rows.curvature(at, found)
 
-    def _penalised(self, at: Reals) -> Reals:
+    def _penalized(self, at: Reals) -> Reals:
         """Return the weights without the intercept."""
         free = at.copy().reshape(self._shape)
         free[-1] = 0
@@ -315,7 +315,7 @@ class _Shared:
 
 
 def _led(
-    function: _Shared,
+    function: DistributedObjective,
     start: Reals | None,
     options: LogisticOptions,
     facts: dict[str, Any],
@@ -324,8 +324,8 @@ def _led(
     """Run the solver on rank 0 and return its result on all ranks."""
     facts |= {"solver": options.solver, "C": options.strength, "fit_intercept": options.fit_intercept}
     try:
-        with closing(LogisticCheckpointer(options.keeping, facts)) as keeper:
-            return _lead(function, start, options, keeper, None if in_memory is None else Iterate(**in_memory))
+        with closing(LogisticCheckpointer(options.checkpoint_options, facts)) as checkpointer:
+            return _lead(function, start, options, checkpointer, None if in_memory is None else Iterate(**in_memory))
     except CheckpointError as error:
         return error
     finally:
@@ -333,29 +333,29 @@ def _led(
 
 
 def _lead(
-    function: _Shared,
+    function: DistributedObjective,
     start: Reals | None,
     options: LogisticOptions,
-    keeper: LogisticCheckpointer,
+    checkpointer: LogisticCheckpointer,
     in_memory: Iterate | None,
 ) -> LogisticResult:
-    kept = in_memory or keeper.load()
+    kept = in_memory or checkpointer.load()
     first = begin(function, _start(function, start) if kept is None else kept.at)
     if kept is not None:
         if in_memory is None:
             # The saved iterate has the rounding of the earlier fit, whose sums may have had another order.
-            keeper.check(kept, first)
+            checkpointer.check(kept, first)
         function.go_on_after(kept.iteration_count)
 
     def on_iteration(iterate: Iterate) -> None:
-        keeper.save(iterate)
+        checkpointer.save(iterate)
         function.keep(iterate)
         function.tell(iterate)
 
     descent = descend(options.solver, function, kept or first, options.tol, options.max_iter, on_iteration)
     iterate = descent.iterate
     # A later fit may resume with more iterations or a smaller tolerance.
-    keeper.save(iterate, last=True)
+    checkpointer.save(iterate, last=True)
     if iterate.iteration_count == (kept.iteration_count if kept else 0):
         # The report needs one iteration, even if nothing was left to do.
         function.go_on_after(max(iterate.iteration_count - 1, 0))
@@ -364,7 +364,7 @@ def _lead(
     return LogisticResult(iterate.at, iterate.value, iterate.iteration_count, descent.converged, resumed_from)
 
 
-def _start(function: _Shared, start: Reals | None) -> Reals:
+def _start(function: DistributedObjective, start: Reals | None) -> Reals:
     return np.zeros(function.size) if start is None else start.ravel()
 
 

@@ -42,11 +42,11 @@ class LogisticRows(Protocol):
     def curvature(self, direction: Reals, product: Reals) -> None:
         """Write the Hessian at the point of the last `loss` call, times a direction."""
 
-    def sample(self, stride: int, constant: float) -> DensitySample:
+    def sample(self, stride: int, constant: float) -> SparsitySample:
         """Return every `stride`-th row, each with a constant."""
 
 
-class DensitySample:
+class SparsitySample:
     """A few dense rows and a constant, 1 or 0. Their probabilities are views that follow all rows' probabilities."""
 
     def __init__(self, points: NDArray[Any], weights: Reals, chances: Reals, constant: float) -> None:
@@ -97,9 +97,9 @@ class Sparse:
         """See `LogisticRows`."""
         kernels.logistic_curvature(self._rows, self.chances, direction, product, threads=self._threads)
 
-    def sample(self, stride: int, constant: float) -> DensitySample:
+    def sample(self, stride: int, constant: float) -> SparsitySample:
         """See `LogisticRows`."""
-        return DensitySample(
+        return SparsitySample(
             self._matrix[::stride].toarray(), self._weights[::stride], self.chances[::stride], constant
         )
 
@@ -141,9 +141,9 @@ class Dense:
             product[:-1] += block.T @ change
             product[-1] += change.sum(axis=0)
 
-    def sample(self, stride: int, constant: float) -> DensitySample:
+    def sample(self, stride: int, constant: float) -> SparsitySample:
         """See `LogisticRows`."""
-        return DensitySample(self._points[::stride], self._weights[::stride], self.chances[::stride], constant)
+        return SparsitySample(self._points[::stride], self._weights[::stride], self.chances[::stride], constant)
 
     def _blocks(self) -> Iterator[tuple[slice, Reals]]:
         step = max(1, BLOCK_VALUES // self.column_count)

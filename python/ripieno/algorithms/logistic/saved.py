@@ -11,7 +11,7 @@ from typing import Any
 
 import numpy as np
 
-from ripieno.algorithms.fit_checkpoint import FitCheckpoint, Keeping, WriteSchedule
+from ripieno.algorithms.fit_checkpoint import CheckpointOptions, FitCheckpoint, WriteSchedule
 from ripieno.algorithms.logistic.solvers import Iterate
 
 NAME = "logistic"
@@ -24,7 +24,7 @@ class LogisticCheckpointer:
 
     Parameters
     ----------
-    keeping
+    checkpoint_options
         Checkpoint settings.
     facts
         Facts that identify the fit, by name.
@@ -35,9 +35,9 @@ class LogisticCheckpointer:
         The folder cannot be used, or another process uses it.
     """
 
-    def __init__(self, keeping: Keeping, facts: Mapping[str, Any]) -> None:
-        self._turns = WriteSchedule(keeping.every)
-        self._checkpoint = FitCheckpoint(keeping.folder, NAME, facts)
+    def __init__(self, checkpoint_options: CheckpointOptions, facts: Mapping[str, Any]) -> None:
+        self._turns = WriteSchedule(checkpoint_options.every)
+        self._checkpoint = FitCheckpoint(checkpoint_options.folder, NAME, facts)
 
     def load(self) -> Iterate | None:
         """Return the iterate of an earlier fit, or None.

@@ -21,7 +21,7 @@ Metric = Callable[[Reals], Reals]
 MOST_TRIALS = 50
 #: Sufficient share of the decrease that the slope predicts, and the largest remaining share of the slope (Nocedal and
 #: Wright, "Numerical optimization", eq. 3.6).
-ENOUGH, SLOPE_LEFT = 1e-4, 0.9
+SUFFICIENT_DECREASE, SLOPE_LEFT = 1e-4, 0.9
 #: Largest remaining share of the gradient when a Newton step is accepted, and the maximum number of products.
 NEWTON_LEFT, NEWTON_PRODUCTS = 0.3, 200
 #: Number of steps that L-BFGS stores.
@@ -217,7 +217,7 @@ def _searched(
     for _ in range(MOST_TRIALS):
         at = iterate.at + length * direction
         value, gradient = function.value(at)
-        if value > iterate.value + ENOUGH * length * slope + blur:
+        if value > iterate.value + SUFFICIENT_DECREASE * length * slope + blur:
             most = length
         else:
             found = replace(iterate, at=at, value=value, gradient=gradient, scale=length)

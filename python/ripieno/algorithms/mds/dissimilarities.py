@@ -152,8 +152,8 @@ def _read_square(comm: Communicator, source: Source) -> tuple[RowShare, tuple[in
     total, first = sum(counts), sum(counts[: comm.rank])
     if total != source.column_count:
         raise InputError(
-            f"X has {total} rows and {source.column_count} columns: expected the dissimilarities of all pairs, a "
-            "square matrix, or, of points, another metric than 'precomputed'"
+            f"X has {total} rows and {source.column_count} columns: expected a square matrix of "
+            "dissimilarities, or, for points, a metric other than 'precomputed'"
         )
     return share, counts, first
 
@@ -183,7 +183,7 @@ def _check_square(comm: Communicator, share: RowShare, counts: tuple[int, ...], 
         if diagonal.any():
             row = int(np.flatnonzero(diagonal)[0])
             where = share.describe(row, first + row)
-            raise InputError(f"{where}: {diagonal[row]} where a point is to be at a distance of 0 from itself")
+            raise InputError(f"{where}: {diagonal[row]}: expected 0, the distance of a point to itself")
     _check_symmetric(comm, share.points, counts, "X")
 
 
@@ -228,7 +228,7 @@ def _read_weights(comm: Communicator, source: Source, counts: tuple[int, ...], f
         pairs = np.count_nonzero(share.points, axis=1) - (share.points[rows, first + rows] != 0)
         if total > 1 and not pairs.all():
             row = first + int(np.flatnonzero(pairs == 0)[0])
-            raise InputError(f"weights: all of row {row} are 0: nothing says where the point lies")
+            raise InputError(f"weights: all of row {row} are 0: the position of the point is undetermined")
     _check_symmetric(comm, share.points, counts, "weights")
     return np.ascontiguousarray(share.points, np.float32)
 

@@ -15,7 +15,7 @@ from sklearn.utils.validation import check_is_fitted, validate_data
 
 from ripieno._checks import check_count, number, whole
 from ripieno.algorithms.inputs import Input, check_columns, in_files, open_rows, rows_in_memory
-from ripieno.algorithms.journal import RunReport
+from ripieno.algorithms.iteration_log import RunReport
 from ripieno.algorithms.mds import program
 from ripieno.algorithms.mds.dissimilarities import METRICS, PRECOMPUTED, Source
 from ripieno.algorithms.mds.program import METHODS, MDSOptions, MDSPart
@@ -319,7 +319,7 @@ class MDS(IterativeEstimator, ObservedEstimator):
             eps=_at_least_zero("eps", self.eps),
             cooling=cooling,
             seed=self._own_seed(comm),
-            keeping=self._keeping(),
+            checkpoint_options=self._checkpoint_options(),
         )
 
     def _open_own(self, X: Any, comm: Communicator) -> tuple[LocalRows, LocalRows | None, MDSOptions]:
@@ -363,7 +363,7 @@ class MDS(IterativeEstimator, ObservedEstimator):
             return ANNEALED_STARTS if init is None and self.method == METHODS[1] else 1
         check_count("n_init", self.n_init)
         if init is not None and self.n_init != 1:
-            raise InputError(f"n_init={self.n_init}: expected 1, because init gives positions to begin with")
+            raise InputError(f"n_init={self.n_init}: expected 1, because init gives the first positions")
         return self.n_init
 
     def _own_seed(self, comm: Communicator | None) -> int:

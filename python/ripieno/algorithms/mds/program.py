@@ -22,8 +22,8 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 import ripieno.kernels.pairs as pairs
-from ripieno.algorithms.fit_checkpoint import Keeping
-from ripieno.algorithms.journal import Emit, IterationLog, WorkerReport
+from ripieno.algorithms.fit_checkpoint import CheckpointOptions
+from ripieno.algorithms.iteration_log import Emit, IterationLog, WorkerReport
 from ripieno.algorithms.mds.dissimilarities import RowBlock, Source, load_square, read_rows
 from ripieno.algorithms.mds.majorization import Majorization, MajorizationStep, Reals
 from ripieno.algorithms.mds.saved import MdsCheckpointer, MdsFitState
@@ -63,7 +63,7 @@ class MDSOptions:
         Ratio of consecutive temperatures.
     seed
         Seed of the random positions.
-    keeping
+    checkpoint_options
         Checkpoint settings.
     """
 
@@ -76,7 +76,7 @@ class MDSOptions:
     eps: float
     cooling: float
     seed: int
-    keeping: Keeping
+    checkpoint_options: CheckpointOptions
 
     def facts(self, rows: RowBlock) -> dict[str, object]:
         """Return the facts that identify a checkpoint's fit."""
@@ -132,8 +132,8 @@ def fit(
     journal = IterationLog(comm, emit)
     load_s = time.perf_counter() - begin
     descent = _Descent(comm, rows, options, journal)
-    with closing(MdsCheckpointer(comm, options.keeping, options.facts(rows))) as keeper:
-        found = descent.run(keeper)
+    with closing(MdsCheckpointer(comm, options.checkpoint_options, options.facts(rows))) as checkpointer:
+        found = descent.run(checkpointer)
     best = found.best
     assert best is not None, "a start has ended"
     return MDSPart(
@@ -164,12 +164,12 @@ class _Descent:
         self._size = 0.0
         self.resumed_from: int | None = None
 
-    def run(self, keeper: MdsCheckpointer) -> MdsFitState:
+    def run(self, checkpointer: MdsCheckpointer) -> MdsFitState:
         """Run from the first start, or from a checkpoint, to the end of the last start."""
         starts = self._starts()
         drawn = next(starts)
         state = self._last = MdsFitState(at=drawn)
-        kept = keeper.load()
+        kept = checkpointer.load()
         if kept is not None:
             state = kept
             for _ in range(kept.start):
@@ -177,19 +177,19 @@ class _Descent:
             self._journal.iterations_before = self.resumed_from = kept.told
         step = self._majorization.step(state.at, self._shift(state.level))
         if kept is not None:
-            keeper.check(kept, step.errors)
+            checkpointer.check(kept, step.errors)
         if self._options.method == METHODS[1]:
             # At coinciding positions, the errors equal the squared dissimilarities.
             self._size = self._majorization.step(np.zeros_like(state.at)).errors
         while True:
-            state = self._descend(state, step, keeper)
+            state = self._descend(state, step, checkpointer)
             best = state.best
             if best is None or state.errors < best.errors:
                 state = replace(state, best=replace(state, best=None))
             if state.start + 1 == self._options.n_init:
                 # A resumed fit runs at least one iteration, which its report needs. This also holds for a fit that had
                 # ended.
-                keeper.save(self._last, last=True)
+                checkpointer.save(self._last, last=True)
                 return state
             start = state.start + 1
             state = MdsFitState(
@@ -197,7 +197,7 @@ class _Descent:
             )
             step = self._majorization.step(state.at, self._shift(state.level))
 
-    def _descend(self, state: MdsFitState, step: MajorizationStep, keeper: MdsCheckpointer) -> MdsFitState:
+    def _descend(self, state: MdsFitState, step: MajorizationStep, checkpointer: MdsCheckpointer) -> MdsFitState:
         """Run from a start, or from the middle of a descent, to the end of its last temperature or round of leaps."""
         while True:
             state = replace(state, errors=step.errors, squares=step.squares)
@@ -207,7 +207,7 @@ class _Descent:
                     return replace(state, converged=self._has_settled(state))
                 state, step = following
             self._last = state
-            keeper.save(state)
+            checkpointer.save(state)
             is_doubled = self._shift(state.level) > 0 and state.in_level % DOUBLED != 0
             at = self._majorization.transform(step, state.at, doubled=is_doubled)
             step = self._majorization.step(at, self._shift(state.level))

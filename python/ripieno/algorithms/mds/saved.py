@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
-from ripieno.algorithms.fit_checkpoint import FitStates, Keeping
+from ripieno.algorithms.fit_checkpoint import CheckpointOptions, FitStates
 
 if TYPE_CHECKING:
     from ripieno.comm.communicator import Communicator
@@ -68,7 +68,7 @@ class MdsCheckpointer:
     ----------
     comm
         The ranks. All of them make each call.
-    keeping
+    checkpoint_options
         Checkpoint settings.
     facts
         Facts that identify the fit, by name.
@@ -79,8 +79,8 @@ class MdsCheckpointer:
         The folder cannot be used, or another process uses it.
     """
 
-    def __init__(self, comm: Communicator, keeping: Keeping, facts: dict[str, Any]) -> None:
-        self._states = FitStates(comm, NAME, shared=True, keeping=keeping, facts=facts)
+    def __init__(self, comm: Communicator, checkpoint_options: CheckpointOptions, facts: dict[str, Any]) -> None:
+        self._states = FitStates(comm, NAME, shared=True, checkpoint_options=checkpoint_options, facts=facts)
 
     def load(self) -> MdsFitState | None:
         """Return the progress of an earlier fit, or None.

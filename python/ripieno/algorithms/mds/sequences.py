@@ -173,7 +173,7 @@ def _records(stream: IO[bytes], path: str) -> Iterator[str]:
 def _sequence(parts: Sequence[bytes], path: str, line: int) -> str:
     letters = b"".join(parts).upper()
     if not letters:
-        raise InputError(f"{path}, line {line}: a record without letters")
+        raise InputError(f"{path}, line {line}: an empty record")
     if not letters.isascii():
         raise InputError(f"{path}, line {line}: a record with other bytes than letters")
     return letters.decode("ascii")
@@ -181,5 +181,5 @@ def _sequence(parts: Sequence[bytes], path: str, line: int) -> str:
 
 def _enough(letters: tuple[str, ...], where: str) -> tuple[str, ...]:
     if len(letters) < 2:
-        raise InputError(f"{where}: {len(letters)} sequences, where two or more have distances")
+        raise InputError(f"{where}: {len(letters)} sequences: expected at least two")
     return letters

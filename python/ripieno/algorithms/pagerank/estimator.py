@@ -18,7 +18,7 @@ from ripieno._checks import check_count
 from ripieno.algorithms.clock import IterationTime, by_rank
 from ripieno.algorithms.own_rows import graph_for_fit
 from ripieno.algorithms.pagerank import program
-from ripieno.algorithms.pagerank.program import Given, PageRankOptions, PageRankPart
+from ripieno.algorithms.pagerank.program import GivenValues, PageRankOptions, PageRankPart
 from ripieno.algorithms.reported import About, RankFacts, ShownReport, report_warning, reported
 from ripieno.algorithms.vertices.order import VertexOrder
 from ripieno.algorithms.worker_estimator import IterativeEstimator, ObservedEstimator
@@ -252,7 +252,7 @@ class PageRank(IterativeEstimator, ObservedEstimator):
             max_iter=self.max_iter,
             personalization=_given("personalization", self.personalization, graph),
             dangling=_given("dangling", self.dangling, graph),
-            keeping=self._keeping(),
+            checkpoint_options=self._checkpoint_options(),
         )
         parts = self._run_fit(program.fit, graph, options, comm=comm)
         self._keep(parts, graph, time.perf_counter() - begin)
@@ -302,13 +302,13 @@ class PageRank(IterativeEstimator, ObservedEstimator):
         if not first.converged:
             warnings.warn(
                 f"after max_iter={self.max_iter} iterations the ranks still changed by {first.errors[-1]:.3g}, "
-                f"not by less than {first.vertex_count * self.tol:.3g}: allow more, or a higher tol",
+                f"not by less than {first.vertex_count * self.tol:.3g}: allow more iterations, or a higher tol",
                 ConvergenceWarning,
                 stacklevel=3,
             )
 
 
-def _given(name: str, probabilities: Probabilities | None, graph: Graph) -> Given | None:
+def _given(name: str, probabilities: Probabilities | None, graph: Graph) -> GivenValues | None:
     """Return ids and values from the user's values by vertex."""
     if probabilities is None:
         return None

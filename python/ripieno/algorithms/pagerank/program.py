@@ -20,7 +20,7 @@ from numpy.typing import NDArray
 
 import ripieno._native as _native
 from ripieno.algorithms.clock import IterationClock
-from ripieno.algorithms.fit_checkpoint import FitStates, Keeping, of_ids
+from ripieno.algorithms.fit_checkpoint import CheckpointOptions, FitStates, of_ids
 from ripieno.algorithms.vertices.facts import facts
 from ripieno.algorithms.vertices.values import check_weights
 from ripieno.comm.agreement import agreement
@@ -32,10 +32,10 @@ if TYPE_CHECKING:
     from ripieno.comm.communicator import Communicator
 
 #: Ids, and a number >= 0 for each. At least one number is positive.
-Given = tuple[NDArray[np.int64], NDArray[np.float64]]
+GivenValues = tuple[NDArray[np.int64], NDArray[np.float64]]
 
 NAME = "pagerank"
-NOWHERE = np.iinfo(np.uint32).max
+NO_PLACE = np.iinfo(np.uint32).max
 
 
 @dataclass(frozen=True)
@@ -45,9 +45,9 @@ class PageRankOptions:
     damping: float
     tol: float
     max_iter: int
-    personalization: Given | None
-    dangling: Given | None
-    keeping: Keeping
+    personalization: GivenValues | None
+    dangling: GivenValues | None
+    checkpoint_options: CheckpointOptions
 
     def facts(self) -> dict[str, Any]:
         """Return the facts that identify a checkpoint's fit, besides the graph."""
@@ -96,12 +96,12 @@ def fit(
     load_s = time.perf_counter() - begin
 
     begin = time.perf_counter()
-    walk = _Walk(comm, local, options)
-    exchange = _Alone(local, walk.ids) if comm.world_size == 1 else _Together(comm, local, walk.ids)
+    walk = _PowerIteration(comm, local, options)
+    exchange = _SingleRankExchange(local, walk.ids) if comm.world_size == 1 else _RankExchange(comm, local, walk.ids)
     configure_s = time.perf_counter() - begin
 
-    kind = {} if options.keeping.folder is None else facts(comm, local, **options.facts())
-    states = FitStates(comm, NAME, shared=False, keeping=options.keeping, facts=kind)
+    kind = {} if options.checkpoint_options.folder is None else facts(comm, local, **options.facts())
+    states = FitStates(comm, NAME, shared=False, checkpoint_options=options.checkpoint_options, facts=kind)
     kept = states.load()
     laps: list[tuple[float, float]] = []
     errors: list[float] = []
@@ -158,8 +158,8 @@ def fit(
 def _iterate(
     comm: Communicator,
     local: LocalGraph,
-    walk: _Walk,
-    exchange: _Alone | _Together,
+    walk: _PowerIteration,
+    exchange: _SingleRankExchange | _RankExchange,
     options: PageRankOptions,
     on_iteration: Callable[[float, tuple[float, float]], None],
     keep: Callable[[float], None],
@@ -188,10 +188,10 @@ def _iterate(
             keep(dangling)
         with clock.computing():
             walk.step(sums, exchange.places, dangling)
-    raise AssertionError("a count does not end")
+    raise AssertionError("itertools.count has no end")
 
 
-class _Walk:
+class _PowerIteration:
     """The vertices that this worker needs, and the state of the walk at them.
 
     Attributes
@@ -257,7 +257,7 @@ class _Walk:
         np.divide(1, out, out=inverse[: len(out)], where=out > 0)
         return inverse
 
-    def _aligned(self, comm: Communicator, given: Given | None, name: str) -> NDArray[np.float64] | None:
+    def _aligned(self, comm: Communicator, given: GivenValues | None, name: str) -> NDArray[np.float64] | None:
         """Return each vertex's share of the given distribution."""
         if given is None:
             return None
@@ -271,7 +271,7 @@ class _Walk:
         return shares
 
 
-class _Alone:
+class _SingleRankExchange:
     """The reduction of a single rank: products are sums already and only need reordering."""
 
     degrees = None
@@ -279,14 +279,14 @@ class _Alone:
     def __init__(self, local: LocalGraph, ids: NDArray[np.int64]) -> None:
         self.products = np.empty(len(local.rows))
         at = places_of(ids, local.rows)
-        self.places = np.where(at < 0, NOWHERE, at).astype(np.uint32)
+        self.places = np.where(at < 0, NO_PLACE, at).astype(np.uint32)
 
     def reduce(self, error: float, dangling: float) -> tuple[NDArray[np.float64], float, float]:
         """Return the sums, in row order, and the totals over all ranks."""
         return self.products, error, dangling
 
 
-class _Together:
+class _RankExchange:
     """The sparse reduction over ranks: each rank gets the sums of the vertices it needs, in their order."""
 
     places = None

@@ -17,7 +17,7 @@ from sklearn.utils.validation import check_is_fitted
 
 from ripieno._checks import check_count
 from ripieno.algorithms.inputs import Input, open_rows
-from ripieno.algorithms.journal import RunReport
+from ripieno.algorithms.iteration_log import RunReport
 from ripieno.algorithms.own_rows import open_for_fit
 from ripieno.algorithms.pca import program
 from ripieno.algorithms.pca.program import PCAOptions, PCAPart
@@ -205,7 +205,7 @@ class PCA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, FromResult, Iterati
             oversamples=self.n_oversamples,
             max_iter=None if isinstance(self.iterated_power, str) else int(self.iterated_power),
             seed=self._seed(comm),
-            keeping=self._keeping(),
+            checkpoint_options=self._checkpoint_options(),
         )
         parts = self._run_fit(program.fit, source, options, comm=comm)
         self._keep(parts, time.perf_counter() - begin)

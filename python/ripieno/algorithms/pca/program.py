@@ -17,8 +17,8 @@ from numpy.typing import NDArray
 from scipy import linalg
 
 from ripieno import log
-from ripieno.algorithms.fit_checkpoint import FitStates, Keeping
-from ripieno.algorithms.journal import Emit, IterationLog, WorkerReport
+from ripieno.algorithms.fit_checkpoint import CheckpointOptions, FitStates
+from ripieno.algorithms.iteration_log import Emit, IterationLog, WorkerReport
 from ripieno.algorithms.kmeans.rows import load
 from ripieno.algorithms.linear import tsqr
 from ripieno.algorithms.linear.moments import MomentColumns, means, scatter_matrix, weight_and_sums
@@ -53,7 +53,7 @@ class PCAOptions:
         Parameters of the random subspace; if `max_iter` is None, the number of components determines it.
     seed
         Seed of the random subspace.
-    keeping
+    checkpoint_options
         Checkpoint settings of the refinements.
     """
 
@@ -62,7 +62,7 @@ class PCAOptions:
     oversamples: int
     max_iter: int | None
     seed: int
-    keeping: Keeping
+    checkpoint_options: CheckpointOptions
 
 
 @dataclass(frozen=True)
@@ -112,9 +112,10 @@ def fit(comm: Communicator, source: Dataset | RowsInMemory, options: PCAOptions,
         _, mean = means(comm, count, sums)
     journal.tell(stage="means")
     solver = chosen_solver(options, rows.total, columns.count)
-    if options.keeping.folder is not None and solver != "randomized" and comm.rank == 0:
+    if options.checkpoint_options.folder is not None and solver != "randomized" and comm.rank == 0:
         log.note(
-            "ripieno.algorithms", f"keeps nothing in {options.keeping.folder}: the solver {solver} does not iterate"
+            "ripieno.algorithms",
+            f"saves nothing in {options.checkpoint_options.folder}: the solver {solver} does not iterate",
         )
     find = {"covariance": _by_scatter_matrix, "tsqr": _by_factors, "randomized": _by_subspace}[solver]
     axes = find(comm, columns, mean, rows.total, options, journal)
@@ -232,7 +233,9 @@ def _by_subspace(
     subspace = np.random.default_rng(options.seed).normal(size=(columns.count, size))
     squares = 0.0
     facts = {"n_components": wanted, "rows": row_count, "columns": columns.count, "size": size, "seed": options.seed}
-    with closing(FitStates(comm, NAME, shared=True, keeping=options.keeping, facts=facts)) as states:
+    with closing(
+        FitStates(comm, NAME, shared=True, checkpoint_options=options.checkpoint_options, facts=facts)
+    ) as states:
         for kept in states.load():
             subspace = kept
         done = states.done

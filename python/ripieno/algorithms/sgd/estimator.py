@@ -277,7 +277,7 @@ class SparseSGD(LinearClassifier, IterativeEstimator, ObservedEstimator):
         """Return the accuracy; y is None for files, which include the classes."""
         if y is None:
             if not is_path_like(X):
-                raise InputError("y=None: expected the class of each row, which only files have")
+                raise InputError("y=None: expected the class of each row; only files contain classes")
             y = self._read(X).labels
         return float(accuracy_score(y, self.predict(X), sample_weight=sample_weight))
 
@@ -310,7 +310,7 @@ class SparseSGD(LinearClassifier, IterativeEstimator, ObservedEstimator):
             tol=self.tol,
             patience=self.n_iter_no_change,
             seed=self._seed(comm),
-            keeping=self._keeping(),
+            checkpoint_options=self._checkpoint_options(),
         )
         run = partial(self._run_fit, program.fit, comm=comm)
         known = None if classes is None else np.unique(classes)
@@ -338,7 +338,7 @@ class SparseSGD(LinearClassifier, IterativeEstimator, ObservedEstimator):
         """Return the rows, and the classes if they are known before the workers read."""
         if is_path_like(X):
             if y is not None:
-                raise InputError("y: expected None, for files have the class of each row")
+                raise InputError("y: expected None, because files contain the class of each row")
             return LibsvmFiles.open(X), known
         matrix, y = self._checked_arrays(X, y, reset=reset)
         known = np.unique(y) if known is None else known
@@ -403,7 +403,7 @@ class SparseSGD(LinearClassifier, IterativeEstimator, ObservedEstimator):
     def _has_probabilities(self) -> bool:
         """Return whether the scores define probabilities; scikit-learn asks before it exposes the methods."""
         if self.loss != "log_loss":
-            raise AttributeError(f"probabilities are those of loss='log_loss', and this is {self.loss!r}")
+            raise AttributeError(f"probabilities need loss='log_loss', not {self.loss!r}")
         return True
 
     @_of_probabilities

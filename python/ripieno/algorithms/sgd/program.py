@@ -23,8 +23,8 @@ from numpy.typing import NDArray
 import ripieno._native as _native
 import ripieno.kernels.sgd as kernels
 from ripieno.algorithms.class_scores import weight_count
-from ripieno.algorithms.fit_checkpoint import FitStates, Keeping, of_ids
-from ripieno.algorithms.journal import Emit
+from ripieno.algorithms.fit_checkpoint import CheckpointOptions, FitStates, of_ids
+from ripieno.algorithms.iteration_log import Emit
 from ripieno.algorithms.sgd import rows as sgd_rows
 from ripieno.input.matrix import LocalRows
 from ripieno.input.matrix.libsvm import InMemoryRows, LibsvmFiles
@@ -64,7 +64,7 @@ class SgdOptions:
         disables this rule.
     seed
         Seed of the order of the rows.
-    keeping
+    checkpoint_options
         Checkpoint settings.
     """
 
@@ -78,14 +78,14 @@ class SgdOptions:
     tol: float | None
     patience: int
     seed: int
-    keeping: Keeping
+    checkpoint_options: CheckpointOptions
 
     def facts(self, rows: sgd_rows.SgdRows) -> dict[str, Any]:
         """Return the facts that identify a checkpoint's fit."""
-        told = asdict(self)
-        for name in ("max_iter", "keeping"):
-            del told[name]
-        return told | {
+        described = asdict(self)
+        for name in ("max_iter", "checkpoint_options"):
+            del described[name]
+        return described | {
             "the number of rows": rows.total,
             "the number of features": rows.feature_count,
             "classes": rows.classes.tolist(),
@@ -169,8 +169,10 @@ def fit(
     batches = _batches(comm, rows, homes, len(state.features), step_count, options.seed)
     descent = kernels.DescentOptions(loss=options.loss, eta0=options.eta0, rows_per_step=rows.total / step_count)
     losses: list[float] = []
-    facts = options.facts(rows) if options.keeping.folder is not None else {}
-    with closing(FitStates(comm, NAME, shared=False, keeping=options.keeping, facts=facts)) as states:
+    facts = options.facts(rows) if options.checkpoint_options.folder is not None else {}
+    with closing(
+        FitStates(comm, NAME, shared=False, checkpoint_options=options.checkpoint_options, facts=facts)
+    ) as states:
         kept = states.load()
         if kept:
             losses = kept[0][0]
@@ -183,14 +185,14 @@ def fit(
             losses.append(float(comm.allreduce(loss)) / rows.total)
             if comm.rank == 0:
                 (emit or comm.emit)({"event": "epoch", "epoch": len(losses), "loss": losses[-1]})
-            if options.tol is not None and _epochs_in_vain(losses, options.tol) >= options.patience:
+            if options.tol is not None and _epochs_without_gain(losses, options.tol) >= options.patience:
                 break
             if epoch + 1 < options.max_iter:
                 states.save(len(losses), (losses, (state.features, state.weights, state.squares)))
     return SgdPart(state, rows.feature_count, rows.columns, rows.classes, losses, resumed_from)
 
 
-def _epochs_in_vain(losses: Sequence[float], tol: float) -> int:
+def _epochs_without_gain(losses: Sequence[float], tol: float) -> int:
     """Return the number of consecutive last epochs that did not improve the best earlier loss by `tol`."""
     best, count = np.inf, 0
     for loss in losses:
@@ -216,8 +218,8 @@ def _batches(
     places, penalties = kernels.places(columns, occurring, chunk_lens, rows.penalties)
 
     ends = np.cumsum(occurring.counts.sum(axis=1))
-    told = np.split(homes.places[occurring.numbers], ends[:-1])
-    asked, counts = zip(*comm.alltoall(list(zip(told, occurring.counts, strict=True))), strict=True)
+    described = np.split(homes.places[occurring.numbers], ends[:-1])
+    asked, counts = zip(*comm.alltoall(list(zip(described, occurring.counts, strict=True))), strict=True)
     all_asked = kernels.StepNumbers(np.concatenate(asked), np.stack(counts))
     met, places_of_asked = kernels.meetings(all_asked, home_feature_count, step_count)
     return kernels.StepRows(
@@ -252,11 +254,11 @@ def _homes(
 ) -> tuple[FeatureState, FeatureOwners]:
     """Return the state of the features owned here: all ranks' features that are congruent to this rank's number."""
     ranks = (features % comm.world_size).astype(np.int32)
-    came = comm.alltoall([features[ranks == rank] for rank in range(comm.world_size)])
-    mine = np.unique(np.concatenate(came))
+    received = comm.alltoall([features[ranks == rank] for rank in range(comm.world_size)])
+    mine = np.unique(np.concatenate(received))
     places = np.empty(len(features), np.int32)
-    told = comm.alltoall([np.searchsorted(mine, wanted).astype(np.int32) for wanted in came])
-    for rank, of_rank in enumerate(told):
+    described = comm.alltoall([np.searchsorted(mine, wanted).astype(np.int32) for wanted in received])
+    for rank, of_rank in enumerate(described):
         places[ranks == rank] = of_rank
     if start is None:
         return FeatureState(mine, np.zeros((len(mine), k)), np.zeros((len(mine), k))), FeatureOwners(ranks, places)

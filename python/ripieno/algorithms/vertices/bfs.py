@@ -133,7 +133,9 @@ class BFS(IterativeEstimator):
             A worker died.
         """
         graph = graph_for_fit(graph, comm=comm, rows=rows)
-        parts = self._run(program.fit, graph, vertex_id("source", self.source, graph), self._keeping(), comm=comm)
+        parts = self._run(
+            program.fit, graph, vertex_id("source", self.source, graph), self._checkpoint_options(), comm=comm
+        )
         vertices = VertexOrder.of([part.ids for part in parts], graph)
         self.vertices_ = vertices.names
         self.distances_ = vertices.put([part.distances for part in parts])

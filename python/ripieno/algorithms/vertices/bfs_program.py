@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 from numpy.typing import NDArray
 
-from ripieno.algorithms.fit_checkpoint import FitStates, Keeping, of_ids
+from ripieno.algorithms.fit_checkpoint import CheckpointOptions, FitStates, of_ids
 from ripieno.algorithms.vertices.facts import facts
 from ripieno.algorithms.vertices.values import VertexValues
 from ripieno.errors import InputError
@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 
 NAME = "bfs"
 NOT_REACHED = -1
-_NOBODY = np.iinfo(np.int64).max
+NO_PARENT = np.iinfo(np.int64).max
 
 
 @dataclass(frozen=True)
@@ -47,7 +47,7 @@ class BfsPart:
     resumed_from: int | None
 
 
-def fit(comm: Communicator, graph: Graph, source: int, keeping: Keeping) -> BfsPart:
+def fit(comm: Communicator, graph: Graph, source: int, checkpoint_options: CheckpointOptions) -> BfsPart:
     """Search from `source`, or resume from saved state.
 
     Raises
@@ -61,17 +61,17 @@ def fit(comm: Communicator, graph: Graph, source: int, keeping: Keeping) -> BfsP
     reached = values.vertices == source
     if not comm.allreduce(bool(reached.any()), op="or"):
         raise InputError(f"source={source}: the graph has no such vertex")
-    kind = facts(comm, local, source=source) if keeping.folder is not None else {}
-    with closing(FitStates(comm, NAME, shared=False, keeping=keeping, facts=kind)) as states:
+    kind = facts(comm, local, source=source) if checkpoint_options.folder is not None else {}
+    with closing(FitStates(comm, NAME, shared=False, checkpoint_options=checkpoint_options, facts=kind)) as states:
         kept, steps = states.load(), states.done
         if kept:
             distances, parents, reached = of_ids(values.vertices, kept)
         resumed_from = steps or None
         while comm.allreduce(bool(reached.any()), op="or"):
             distances[reached] = steps
-            came = values.step(np.where(reached, values.vertices, _NOBODY), "min")
-            reached = (came != _NOBODY) & (distances == NOT_REACHED)
-            parents[reached] = came[reached]
+            received = values.step(np.where(reached, values.vertices, NO_PARENT), "min")
+            reached = (received != NO_PARENT) & (distances == NOT_REACHED)
+            parents[reached] = received[reached]
             steps += 1
             if states.used:
                 own = (each[values.home] for each in (values.vertices, distances, parents, reached))

@@ -134,7 +134,7 @@ class ConnectedComponents(IterativeEstimator):
             A worker died.
         """
         graph = graph_for_fit(graph, comm=comm, rows=rows)
-        parts = self._run(program.fit, graph, self._keeping(), comm=comm)
+        parts = self._run(program.fit, graph, self._checkpoint_options(), comm=comm)
         vertices = VertexOrder.of([part.ids for part in parts], graph)
         labels = vertices.put([part.labels for part in parts])
         self.vertices_ = vertices.names

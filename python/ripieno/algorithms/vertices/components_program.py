@@ -20,7 +20,7 @@ from numpy.typing import NDArray
 from scipy.sparse import coo_matrix
 from scipy.sparse.csgraph import connected_components
 
-from ripieno.algorithms.fit_checkpoint import FitStates, Keeping, of_ids
+from ripieno.algorithms.fit_checkpoint import CheckpointOptions, FitStates, of_ids
 from ripieno.algorithms.vertices.facts import facts
 from ripieno.graph import Graph, LocalGraph, load
 from ripieno.kernels.hashing import mixed
@@ -54,7 +54,7 @@ class ComponentsPart:
     resumed_from: int | None
 
 
-def fit(comm: Communicator, graph: Graph, keeping: Keeping) -> ComponentsPart:
+def fit(comm: Communicator, graph: Graph, checkpoint_options: CheckpointOptions) -> ComponentsPart:
     """Find the components; resume from saved state if any exists.
 
     Raises
@@ -65,8 +65,8 @@ def fit(comm: Communicator, graph: Graph, keeping: Keeping) -> ComponentsPart:
     # Components ignore the direction of edges.
     local = load(comm, graph, both_ways=False)
     names = local.vertices.ids
-    kind = facts(comm, local) if keeping.folder is not None else {}
-    with closing(FitStates(comm, NAME, shared=False, keeping=keeping, facts=kind)) as states:
+    kind = facts(comm, local) if checkpoint_options.folder is not None else {}
+    with closing(FitStates(comm, NAME, shared=False, checkpoint_options=checkpoint_options, facts=kind)) as states:
         kept, done = states.load(), states.done
         if kept:
             (names,) = of_ids(local.vertices.ids, kept)

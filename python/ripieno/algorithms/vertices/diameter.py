@@ -158,18 +158,18 @@ class EffectiveDiameter(IterativeEstimator):
         if self.n_strings % 2:
             raise InputError(f"n_strings={self.n_strings}: expected an even number")
         if not isinstance(self.share, Real) or not 0 < self.share <= 1:
-            raise InputError(f"share={self.share!r}: expected a number above 0, 1 at most")
+            raise InputError(f"share={self.share!r}: expected a number > 0 and <= 1")
         seed = self._seed(comm)
         # All ranks have the same result.
-        told = self.n_strings, seed, self.max_iter, self._keeping()
-        parts = self._run(program.fit, graph_for_fit(graph, comm=comm, rows=rows), *told, comm=comm)
+        described = self.n_strings, seed, self.max_iter, self._checkpoint_options()
+        parts = self._run(program.fit, graph_for_fit(graph, comm=comm, rows=rows), *described, comm=comm)
         pairs, complete, self.resumed_from_ = parts[0]
         self.pairs_ = np.array(pairs)
         self.n_iter_ = len(pairs) - 1
         self.effective_diameter_ = program.effective_diameter(pairs, self.share)
         if not complete:
             warnings.warn(
-                f"there are paths longer than max_iter={self.max_iter}: pairs beyond are not counted",
+                f"there are paths longer than max_iter={self.max_iter}: pairs at larger distances are not counted",
                 ConvergenceWarning,
                 stacklevel=2,
             )

@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 from numpy.typing import NDArray
 
-from ripieno.algorithms.fit_checkpoint import FitStates, Keeping, of_ids
+from ripieno.algorithms.fit_checkpoint import CheckpointOptions, FitStates, of_ids
 from ripieno.algorithms.vertices.facts import facts
 from ripieno.algorithms.vertices.values import VertexValues
 from ripieno.graph import Graph, load
@@ -36,7 +36,7 @@ BITS = 32
 
 
 def fit(
-    comm: Communicator, graph: Graph, string_count: int, seed: int, max_iter: int, keeping: Keeping
+    comm: Communicator, graph: Graph, string_count: int, seed: int, max_iter: int, checkpoint_options: CheckpointOptions
 ) -> tuple[list[float], bool, int | None]:
     """Estimate the pairs of vertices with a path of at most 0, 1, … steps.
 
@@ -52,8 +52,8 @@ def fit(
     local = load(comm, graph)
     values = VertexValues(comm, local)
     strings = _first_strings(values.vertices, string_count, seed)
-    kind = facts(comm, local, strings=string_count, seed=seed) if keeping.folder is not None else {}
-    with closing(FitStates(comm, NAME, shared=False, keeping=keeping, facts=kind)) as states:
+    kind = facts(comm, local, strings=string_count, seed=seed) if checkpoint_options.folder is not None else {}
+    with closing(FitStates(comm, NAME, shared=False, checkpoint_options=checkpoint_options, facts=kind)) as states:
         kept = states.load()
         if kept:
             pairs = kept[0][0]

@@ -179,7 +179,7 @@ class SpectralEmbedding(IterativeEstimator):
             tol=float(self.tol),
             max_iter=self.max_iter,
             seed=self._seed(comm),
-            keeping=self._keeping(),
+            checkpoint_options=self._checkpoint_options(),
         )
         parts = self._run(program.fit, graph, options, comm=comm)
         vertices = VertexOrder.of([part.ids for part in parts], graph)
@@ -192,8 +192,8 @@ class SpectralEmbedding(IterativeEstimator):
         self.residual_, self.n_iter_, self.resumed_from_ = first.residual, first.step_count, first.resumed_from
         if first.residual > self.tol:
             warnings.warn(
-                f"after max_iter={self.max_iter} products {first.residual:.3g} is missing to an eigenvector, more than "
-                f"tol={self.tol:.3g}: allow more, or a higher tol",
+                f"after max_iter={self.max_iter} products the residual is {first.residual:.3g}, more than "
+                f"tol={self.tol:.3g}: allow more iterations, or a higher tol",
                 ConvergenceWarning,
                 stacklevel=2,
             )

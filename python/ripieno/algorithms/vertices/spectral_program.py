@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 from numpy.typing import NDArray
 
-from ripieno.algorithms.fit_checkpoint import FitStates, Keeping, of_ids
+from ripieno.algorithms.fit_checkpoint import CheckpointOptions, FitStates, of_ids
 from ripieno.algorithms.vertices.facts import facts
 from ripieno.algorithms.vertices.values import VertexValues, check_weights
 from ripieno.comm.agreement import agreement
@@ -43,7 +43,7 @@ class SpectralOptions:
     tol: float
     max_iter: int
     seed: int
-    keeping: Keeping
+    checkpoint_options: CheckpointOptions
 
 
 @dataclass(frozen=True)
@@ -85,7 +85,7 @@ def fit(comm: Communicator, graph: Graph, options: SpectralOptions) -> SpectralP
     local = load(comm, graph, both_ways=True, loops=False)
     count = options.count
     if local.vertices.total < count:
-        raise InputError(f"{count} eigenvectors of {local.vertices.total} vertices: expected as many vertices at least")
+        raise InputError(f"{count} eigenvectors of {local.vertices.total} vertices: expected at least as many vertices")
     with agreement(comm):
         check_weights(local, "a Laplacian")
     values = VertexValues(comm, local)
@@ -106,9 +106,11 @@ def fit(comm: Communicator, graph: Graph, options: SpectralOptions) -> SpectralP
     basis, projected = last[:, :0], np.empty((0, 0))
     step_count, residual = 0, np.inf
     kind = {}
-    if options.keeping.folder is not None:
+    if options.checkpoint_options.folder is not None:
         kind = facts(comm, local, count=count, tol=options.tol, seed=options.seed)
-    with closing(FitStates(comm, NAME, shared=False, keeping=options.keeping, facts=kind)) as states:
+    with closing(
+        FitStates(comm, NAME, shared=False, checkpoint_options=options.checkpoint_options, facts=kind)
+    ) as states:
         kept = states.load()
         if kept:
             step_count = states.done

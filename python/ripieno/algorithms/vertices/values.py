@@ -50,10 +50,10 @@ class VertexValues:
         All three are (m, …) arrays. Without `own`, a vertex without incoming edges gets the neutral element: 0, or the
         largest number for "min".
         """
-        came = self._graph.product(values[: len(self._graph.columns)], op, threads=self._threads)
+        received = self._graph.product(values[: len(self._graph.columns)], op, threads=self._threads)
         if own is None:
             neutral = np.iinfo(values.dtype).max if op == "min" else 0
             own = np.full((np.count_nonzero(self.home), *values.shape[1:]), neutral, values.dtype)
         else:
             own = own[self.home]
-        return self._reduction.reduce(np.concatenate([came, own]), op)
+        return self._reduction.reduce(np.concatenate([received, own]), op)

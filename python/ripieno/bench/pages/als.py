@@ -9,7 +9,7 @@ import numpy as np
 from matplotlib.figure import Figure
 from matplotlib.ticker import MaxNLocator
 
-from ripieno.algorithms.journal import FitStep
+from ripieno.algorithms.iteration_log import FitStep
 from ripieno.report import charts
 
 

@@ -26,14 +26,14 @@ def programs_chart(what: str, seconds: Mapping[str, Mapping[int, Samples]]) -> s
     with matplotlib.rc_context(charts.STYLE | {"axes.grid.axis": "both"}):
         drawing = Drawing((charts.WIDTH_INCHES, 3.6), layout="constrained")
         axes = drawing.subplots()
-        for colour, (program, samples) in zip(charts.COLOURS, seconds.items(), strict=False):
+        for color, (program, samples) in zip(charts.COLORS, seconds.items(), strict=False):
             medians = [each.median_s for each in samples.values()]
             spread = [
                 [median - each.best_s for median, each in zip(medians, samples.values(), strict=True)],
                 [each.worst_s - median for median, each in zip(medians, samples.values(), strict=True)],
             ]
             axes.errorbar(
-                list(samples), medians, spread, color=colour, linewidth=1.6, marker="o", markersize=4, label=program
+                list(samples), medians, spread, color=color, linewidth=1.6, marker="o", markersize=4, label=program
             )
         axes.set_xscale("log")
         axes.set_yscale("log")

@@ -11,7 +11,7 @@ from matplotlib.ticker import FuncFormatter, LogLocator
 from ripieno.report import charts
 from ripieno.units import duration_text
 
-COLOURS = (charts.FIRST, charts.SECOND, charts.THIRD, charts.FOURTH, charts.FIFTH, charts.MUTED)
+COLORS = (charts.FIRST, charts.SECOND, charts.THIRD, charts.FOURTH, charts.FIFTH, charts.MUTED)
 LINES = ("-", "--")
 
 
@@ -33,7 +33,7 @@ def descent_chart(name: str, ways: Mapping[str, Sequence[tuple[float, float]]], 
         for number, (each, way) in enumerate(ways.items()):
             seconds, distances = zip(*way, strict=True)
             axes.plot(
-                seconds, distances, LINES[number // len(COLOURS)], color=COLOURS[number % len(COLOURS)],
+                seconds, distances, LINES[number // len(COLORS)], color=COLORS[number % len(COLORS)],
                 linewidth=1.6, marker="o", markersize=4, label=each,
             )  # fmt: skip
         axes.axhline(near, color=charts.INK, linewidth=0.8)

@@ -13,7 +13,7 @@ from ripieno.bench.figures import Figure
 from ripieno.report import charts
 from ripieno.units import duration_text
 
-PEER_COLOURS = (charts.SECOND, charts.THIRD)
+PEER_COLORS = (charts.SECOND, charts.THIRD)
 BAR_INCHES, HEAD_INCHES = 0.19, 0.6
 
 
@@ -44,9 +44,9 @@ def spark_chart(figures: Sequence[Figure]) -> str:
 def _draw(axes: Axes, figure: Figure, top: float) -> None:
     bars = [("Ripieno", charts.FIRST, figure.ours)]
     for number, (name, samples) in enumerate(figure.peers.items()):
-        bars.append((name, PEER_COLOURS[number % len(PEER_COLOURS)], samples))
-    for place, (name, colour, samples) in enumerate(bars):
-        axes.barh(top + place, samples.median_s, height=0.85, color=colour)
+        bars.append((name, PEER_COLORS[number % len(PEER_COLORS)], samples))
+    for place, (name, color, samples) in enumerate(bars):
+        axes.barh(top + place, samples.median_s, height=0.85, color=color)
         axes.hlines(top + place, samples.best_s, samples.worst_s, color=charts.INK, linewidth=1)
         times = "" if place == 0 else f" = {samples.median_s / figure.ours.median_s:.3g} ×"
         axes.annotate(

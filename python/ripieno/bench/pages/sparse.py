@@ -18,7 +18,7 @@ from ripieno._native import EFFICIENT_SHARE, DensityCurve, PacketCurve
 from ripieno.report import charts
 from ripieno.units import bytes_text, duration_text
 
-COLOURS = (charts.FIRST, charts.SECOND, charts.THIRD, charts.FOURTH, charts.FIFTH)
+COLORS = (charts.FIRST, charts.SECOND, charts.THIRD, charts.FOURTH, charts.FIFTH)
 MARKERS = ("o", "s", "^", "D", "v")
 #: The density that defines the unit of lambda in the density chart, and the chart's limits.
 UNIT_DENSITY, LAMBDA_LIMIT, LOW_LIMIT = 0.9, 2.0, 0.05
@@ -30,12 +30,12 @@ def throughput_chart(curves: Mapping[str, PacketCurve]) -> str:
         drawing = Figure((charts.WIDTH_INCHES, 3.6), layout="constrained")
         axes = drawing.subplots()
         sizes: set[float] = set()
-        for (name, curve), colour, marker in zip(curves.items(), COLOURS, MARKERS, strict=False):
+        for (name, curve), color, marker in zip(curves.items(), COLORS, MARKERS, strict=False):
             points = [(size, size / seconds / 1e6) for size, seconds in curve.points]
             sizes |= {size for size, _ in points}
-            axes.plot(*zip(*points, strict=True), color=colour, marker=marker, markersize=4, linewidth=2, label=name)
+            axes.plot(*zip(*points, strict=True), color=color, marker=marker, markersize=4, linewidth=2, label=name)
             least = curve.efficient_bytes
-            axes.plot([least], [EFFICIENT_SHARE * curve.best_throughput / 1e6], marker="|", markersize=22, color=colour)
+            axes.plot([least], [EFFICIENT_SHARE * curve.best_throughput / 1e6], marker="|", markersize=22, color=color)
             # Place the label below the curve, which only rises.
             axes.annotate(
                 f"efficient from {bytes_text(least)}",
@@ -63,12 +63,12 @@ def density_chart(features: int, alphas: Sequence[float]) -> str:
     with matplotlib.rc_context(charts.STYLE):
         drawing = Figure((charts.WIDTH_INCHES, 3.6), layout="constrained")
         whole, low = drawing.subplots(1, 2)
-        for alpha, colour in zip(alphas, COLOURS, strict=False):
+        for alpha, color in zip(alphas, COLORS, strict=False):
             curve = DensityCurve.power_law(features, alpha, UNIT_DENSITY)
             for axes, limit in ((whole, LAMBDA_LIMIT), (low, LOW_LIMIT)):
                 x = np.linspace(0, limit, 101)
                 y = [curve.density(float(each)) for each in x]
-                axes.plot(x, y, color=colour, linewidth=2, label=f"alpha {alpha:g}")
+                axes.plot(x, y, color=color, linewidth=2, label=f"alpha {alpha:g}")
         for axes, limit in ((whole, LAMBDA_LIMIT), (low, LOW_LIMIT)):
             axes.set_xlim(0, limit)
             axes.set_ylim(0, None)

@@ -15,7 +15,7 @@ from ripieno.report import charts
 from ripieno.report.filling import fill
 from ripieno.units import duration_text, size_text
 
-PEER_COLOURS = (charts.SECOND, charts.THIRD, charts.FOURTH, charts.FIFTH)
+PEER_COLORS = (charts.SECOND, charts.THIRD, charts.FOURTH, charts.FIFTH)
 MARKERS = ("s", "^", "D", "v")
 SIZE_STEP = 8
 
@@ -86,16 +86,16 @@ def _draw(axes: Axes, figures: Sequence[Figure], of: Callable[[Figure, float], f
         axes.plot(*zip(*limits, strict=True), color=charts.INK, linestyle="--", linewidth=1.5, label="limit")
     lines = [(charts.FIRST, "o", "Ripieno", [(_bytes(f), f.ours) for f in figures])]
     for index, peer in enumerate(_peers(figures)):
-        colour, marker = PEER_COLOURS[index % len(PEER_COLOURS)], MARKERS[index % len(MARKERS)]
-        lines.append((colour, marker, peer, [(_bytes(f), f.peers[peer]) for f in figures if peer in f.peers]))
+        color, marker = PEER_COLORS[index % len(PEER_COLORS)], MARKERS[index % len(MARKERS)]
+        lines.append((color, marker, peer, [(_bytes(f), f.peers[peer]) for f in figures if peer in f.peers]))
     by_size = dict(zip(sizes, figures, strict=True))
-    for colour, marker, label, points in reversed(lines):
+    for color, marker, label, points in reversed(lines):
         x = [size for size, _ in points]
         y = [of(by_size[size], samples.median_s) for size, samples in points]
         ends = [sorted((of(by_size[s], t.best_s), of(by_size[s], t.worst_s))) for s, t in points]
-        axes.vlines(x, [low for low, _ in ends], [high for _, high in ends], color=colour, linewidth=1, alpha=0.5)
+        axes.vlines(x, [low for low, _ in ends], [high for _, high in ends], color=color, linewidth=1, alpha=0.5)
         width = 2.2 if label == "Ripieno" else 1.4
-        axes.plot(x, y, color=colour, marker=marker, markersize=4, linewidth=width, label=label)
+        axes.plot(x, y, color=color, marker=marker, markersize=4, linewidth=width, label=label)
     axes.set_xscale("log", base=2)
     axes.set_yscale("log")
     axes.set_xticks(sizes, [size_text(size) for size in sizes], rotation=40, ha="right")

@@ -16,8 +16,8 @@ from ripieno.report import charts
 from ripieno.report.filling import fill
 from ripieno.units import duration_text
 
-#: Colours of the patterns Q R U and T V S.
-COLOURS = {
+#: Colors of the patterns Q R U and T V S.
+COLORS = {
     "Q": charts.THIRD,
     "R": charts.FOURTH,
     "U": charts.FIFTH,
@@ -109,12 +109,12 @@ def _line(axes: Axes, found: ThreadsResults, pattern: str, model: str, centroids
     fits = [(number, found.fit(shape, pattern, model, centroids)) for number, shape in enumerate(found.shapes)]
     there = [(number, fit.iteration) for number, fit in fits if fit is not None]
     x = [number for number, _ in there]
-    colour = COLOURS[pattern]
-    axes.vlines(x, [s.best_s for _, s in there], [s.worst_s for _, s in there], color=colour, linewidth=1, alpha=0.4)
+    color = COLORS[pattern]
+    axes.vlines(x, [s.best_s for _, s in there], [s.worst_s for _, s in there], color=color, linewidth=1, alpha=0.4)
     axes.plot(
         x,
         [samples.median_s for _, samples in there],
-        color=colour,
+        color=color,
         linestyle=STYLES[model],
         marker=MARKERS[model],
         markersize=4,

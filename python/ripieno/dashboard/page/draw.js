@@ -1,7 +1,7 @@
-// Drawing on canvases, in the colours of the page, light or dark, at the sharpness of the screen.
+// Drawing on canvases, in the colors of the page, light or dark, at the sharpness of the screen.
 "use strict";
 
-const colour = name => getComputedStyle(document.documentElement).getPropertyValue(name).trim();
+const color = name => getComputedStyle(document.documentElement).getPropertyValue(name).trim();
 
 function sheet(id, height) {
   const canvas = document.getElementById(id);
@@ -18,8 +18,8 @@ function sheet(id, height) {
 
 function resolved(name) {
   // A custom property may refer to another one.
-  let value = colour(name);
-  for (let depth = 0; value.startsWith("var(") && depth < 4; depth++) value = colour(value.slice(4, -1).trim());
+  let value = color(name);
+  for (let depth = 0; value.startsWith("var(") && depth < 4; depth++) value = color(value.slice(4, -1).trim());
   return value;
 }
 

@@ -205,7 +205,7 @@ class EngineJob(ProcessJob[RemoteMember]):
         **options: Any,
     ) -> None:
         if spares:
-            raise InputError(f"spares={spares}: of an engine others are asked for when they are needed: leave it out")
+            raise InputError(f"spares={spares}: an engine starts replacements on demand: leave it out")
         if trace is not None:
             raise InputError("trace= is for workers of this machine: an engine's ranks leave their records elsewhere")
         if replicas != 1:
@@ -243,7 +243,7 @@ class EngineJob(ProcessJob[RemoteMember]):
             server = self._hold.server = MemberServer(host, token, tls=self._options.get("tls"))
         except OSError as error:
             raise EngineError(
-                f"ranks in {self.engine.NAME} are to reach this process at {host}, where it cannot listen: "
+                f"ranks in {self.engine.NAME} must reach this process at {host}, where it cannot listen: "
                 f"{error.strerror or error}; see docs/engines for how to name another address of this machine"
             ) from None
         invitation = Invitation(host, server.port, token, self.workers, self.threads, self._options, _own_folders())
@@ -296,8 +296,8 @@ class EngineJob(ProcessJob[RemoteMember]):
     def _check(self, join: Join) -> None:
         if not 0 <= join.rank < self.workers:
             raise EngineError(
-                f"rank {join.rank} on {join.host} has joined a job of {self.workers} ranks: {self.engine.NAME} was "
-                "told to start more tasks than workers= says"
+                f"rank {join.rank} on {join.host} has joined a job of {self.workers} ranks: "
+                f"{self.engine.NAME} started more tasks than workers= allows"
             )
         for name, mine in versions().items():
             if join.versions.get(name) != mine:
@@ -314,9 +314,9 @@ class EngineJob(ProcessJob[RemoteMember]):
             f"{', '.join(missing[:8])}{' …' if len(missing) > 8 else ''}"
         )
         if lack is not None:
-            return f"{told}: this process cannot let them in: {lack}"
+            return f"{told}: this process cannot accept them: {lack}"
         return (
-            f"{told}: see whether {self.engine.NAME} has room for "
+            f"{told}: check whether {self.engine.NAME} has room for "
             f"all of them at once, and whether its tasks can reach {self.engine.host()} (ripieno doctor --engine "
             f"{self.engine.NAME}), or raise rendezvous_timeout_s"
         )

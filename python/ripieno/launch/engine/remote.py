@@ -141,7 +141,7 @@ class RemoteChannel(Channel):
         watch = select.poll()
         watch.register(self._socket, event)
         if not watch.poll(None if timeout_s is None else timeout_s * 1000):
-            raise HungUp(f"the other process has stood still for {timeout_s:g} s")
+            raise HungUp(f"the other process has made no progress for {timeout_s:g} s")
 
 
 def connect(host: str, port: int, token: bytes, timeout_s: float, *, tls: bool | None = None) -> RemoteChannel:

@@ -94,7 +94,7 @@ class MpirunEngine(Engine):
             If `workers` exceeds the slots. The launcher does not know of other processes there.
         """
         if workers > self._slots:
-            advice = "launch fewer workers, or say how many there is room for: slots=…"
+            advice = "launch fewer workers, or pass the number of slots: slots=…"
             raise TooFewSlots(self.NAME, workers, self._slots, self._slots, advice)
         command = [self._command, *([] if self._is_hydra else _OPEN_MPI), "-n", str(workers), *self._arguments]
         if self._is_hydra:

@@ -131,7 +131,7 @@ class SlurmEngine(Engine):
                 found[line["name"]] = idle, total + int(line["total"])
         if not found:
             where = "default partition" if wanted is None else f"partition {self._partition}"
-            raise EngineError(f"Slurm has no {where} (sinfo): say partition=…")
+            raise EngineError(f"Slurm has no {where} (sinfo): pass partition=…")
         # srun uses one of several partitions.
         return max(found.values())
 
@@ -159,7 +159,7 @@ def _controller() -> str:
     )
     if line is None:
         raise EngineError(
-            "scontrol show config names no SlurmctldHost: say which address of this process nodes reach, host=…"
+            "scontrol show config names no SlurmctldHost: pass an address of this process that nodes reach, host=…"
         )
     return line[2] or line[1]
 
@@ -172,7 +172,7 @@ def _address_towards(host: str) -> str:
             probe.connect(address)
             return str(probe.getsockname()[0])
     except OSError as error:
-        raise EngineError(f"Slurm's controller {host}: {error}; say which address nodes reach, host=…") from None
+        raise EngineError(f"Slurm's controller {host}: {error}; pass an address that nodes reach, host=…") from None
 
 
 def _answer(command: Sequence[str]) -> str:

@@ -159,7 +159,9 @@ class Job(ABC):
             raise InputError(f"program: a {type(program).__name__}: expected a function of a communicator")
         with self._turn:
             if self._running:
-                raise InputError("this job is already running a program, which calls it, or whose events do")
+                raise InputError(
+                    "this job is already running a program; neither the program nor its event functions can call it"
+                )
             if self._over is not None:
                 raise CommunicatorClosed(f"this job is over: {self._over}; launch another one")
             self._forget_dropped()
@@ -261,7 +263,9 @@ class Job(ABC):
         check_count("workers", workers)
         with self._turn:
             if self._running:
-                raise InputError("resize: this job is running a program, which calls it, or whose events do")
+                raise InputError(
+                    "resize: this job is running a program; neither the program nor its event functions can call it"
+                )
             if self._over is not None:
                 raise CommunicatorClosed(f"this job is over: {self._over}; launch another one")
             if self.replicas > 1:

@@ -348,7 +348,7 @@ class ProcessJob(Job, Generic[M]):
 
     def _hear_alarm(self) -> None:
         """Pass on what the alarm means to the supervisor."""
-        raise AssertionError("a job that has an alarm says what it means")
+        raise AssertionError("a job with an alarm handles it")
 
     def _flight_lines(self) -> list[str]:
         """Return the last flight records of the ranks that have reported."""
@@ -403,7 +403,7 @@ class ProcessJob(Job, Generic[M]):
                     for event in events if passes_events else ():
                         self._tell_all(event)
                         if self._was_closed:
-                            raise CommunicatorClosed("who listens to the job has closed it")
+                            raise CommunicatorClosed("a listener has closed the job")
                 if self._was_closed:
                     raise CommunicatorClosed("the job was closed")
                 heard.tick()

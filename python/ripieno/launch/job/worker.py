@@ -29,7 +29,7 @@ def main(fd: int) -> None:
     channel = inherited(fd)
     try:
         kind, setup = channel.receive()
-        assert kind == "setup", "the launcher speaks first and says who this worker is"
+        assert kind == "setup", "the first message of the launcher names this worker"
         threading.Thread(target=_end_with_launcher, args=(channel,), daemon=True).start()
         sys.path[:] = setup["sys_path"]
         main_module.stand_in(setup["main"])

@@ -32,8 +32,8 @@ def await_name(host: str, timeout_s: float) -> None:
         except socket.gaierror as error:
             if time.monotonic() + pause_s >= deadline:
                 raise RendezvousError(
-                    f"rank 0 is to listen at {host!r} (MASTER_ADDR), which has stood for no address for "
-                    f"{timeout_s:g} s: {error.strerror}; is it spelt right, and does the name service know it?"
+                    f"rank 0 must listen at {host!r} (MASTER_ADDR), which could not be resolved for "
+                    f"{timeout_s:g} s: {error.strerror}; check its spelling and the name service"
                 ) from None
         time.sleep(pause_s)
         pause_s = min(2 * pause_s, LONGEST_PAUSE_S)

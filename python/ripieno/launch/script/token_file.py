@@ -116,7 +116,7 @@ def secret_of_user() -> bytes:
     with open(descriptor, "rb") as file:
         reason = why_foreign(os.fstat(descriptor), ANY_ACCESS)
         if reason is not None:
-            raise RendezvousError(f"{path} {reason}: somebody else may have put it there; remove it")
+            raise RendezvousError(f"{path} {reason}: another user may have created it; remove it")
         return file.read()
 
 
@@ -282,7 +282,7 @@ def _token_in(path: Path) -> str | None:
     with open(descriptor) as file:
         found = os.fstat(descriptor)
         if not stat.S_ISREG(found.st_mode) or why_foreign(found, ANY_ACCESS):
-            raise RendezvousError(f"{path}: not a file of this user alone: somebody else has put it there; remove it")
+            raise RendezvousError(f"{path}: not a file of this user alone: another user has created it; remove it")
         try:
             fcntl.flock(descriptor, fcntl.LOCK_SH | fcntl.LOCK_NB)
         except BlockingIOError:

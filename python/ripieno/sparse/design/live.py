@@ -45,8 +45,8 @@ class LiveExplanation:
 
     def as_json(self) -> dict[str, Any]:
         """Return the explanation as JSON values."""
-        told = {"rows": self.rows, "deviation": self.deviation, "seconds": self.seconds}
-        return self.explanation.as_json() | {"measured": told}
+        described = {"rows": self.rows, "deviation": self.deviation, "seconds": self.seconds}
+        return self.explanation.as_json() | {"measured": described}
 
 
 class Configured(NamedTuple):

@@ -69,10 +69,10 @@ def of_live(live: LiveExplanation) -> str:
 
 
 def _law(name: str, curve: Any, deviation: float | None) -> str:
-    told = f"{name} of density {curve.density(1):.3g}"
+    text = f"{name} of density {curve.density(1):.3g}"
     if curve.alpha is None:
-        return told
-    return f"{told} like a power law of exponent {curve.alpha:.2f} (within {deviation:.1%})"
+        return text
+    return f"{text} like a power law of exponent {curve.alpha:.2f} (within {deviation:.1%})"
 
 
 def _packets(explanation: DesignComparison) -> str:

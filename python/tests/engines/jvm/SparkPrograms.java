@@ -106,8 +106,8 @@ public final class SparkPrograms {
     String path = Path.of(folder, "model").toString();
     fitted.write().overwrite().save(path);
     PipelineModel loaded = PipelineModel.load(path);
-    Dataset<Row> labelled = loaded.transform(table);
-    Dataset<Row> both = labelled.join(peer.transform(vectors).select("id", "prediction"), "id");
+    Dataset<Row> labeled = loaded.transform(table);
+    Dataset<Row> both = labeled.join(peer.transform(vectors).select("id", "prediction"), "id");
     System.out.println("pairs of labels " + both.groupBy("label", "prediction").count().count());
     RipienoKMeans read = RipienoKMeans.load(saved(ours, Path.of(folder, "estimator").toString()));
     System.out.println("read " + read.extractParamMap().toSeq().size() + " " + (int) read.getOrDefault(read.k()));

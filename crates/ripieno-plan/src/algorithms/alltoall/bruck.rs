@@ -44,14 +44,14 @@ pub fn plan(group: &Group, out_chunks: &[Span], in_chunks: &[Span]) -> Plan {
     let mut plan = Plan::new();
     let mut distance = 1;
     while distance < p {
-        let travelling: Vec<usize> = (0..p).filter(|way| way & distance != 0).collect();
-        for (slot, &way) in travelling.iter().enumerate() {
+        let traveling: Vec<usize> = (0..p).filter(|way| way & distance != 0).collect();
+        for (slot, &way) in traveling.iter().enumerate() {
             plan.copy(place[way], slots(slot, 1));
             place[way] = slots(used_count + slot, 1);
         }
-        plan.send(group.after(distance), slots(0, travelling.len()));
-        plan.receive(group.before(distance), slots(used_count, travelling.len()));
-        used_count += travelling.len();
+        plan.send(group.after(distance), slots(0, traveling.len()));
+        plan.receive(group.before(distance), slots(used_count, traveling.len()));
+        used_count += traveling.len();
         distance *= 2;
     }
     for (way, &came) in place.iter().enumerate() {

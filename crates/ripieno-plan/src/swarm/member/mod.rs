@@ -2,19 +2,21 @@
 //!
 //! All disciplines share the definition of a fetch, its resumption and its error handling. They differ in the component
 //! that selects source and block. The tracker assigns the source of a stripe (`streams.rs`) or of a block, or the
-//! member selects both (`neighbours.rs`).
+//! member selects both (`neighbors.rs`).
 
-mod neighbours;
+mod neighbors;
 mod seeding;
 mod streams;
 
 use super::uploads::{UploadRequest, Uploads};
-use super::{Action, Discipline, Have, Manifest, MemberFailure, NeighborOffer, SwarmEvent, SwarmMessage, SwarmTiming};
+use super::{
+    Action, BlockManifest, Discipline, Have, MemberFailure, NeighborOffer, SwarmEvent, SwarmMessage, SwarmTiming,
+};
 use alloc::boxed::Box;
 use alloc::collections::{BTreeMap, BTreeSet};
 use alloc::vec::Vec;
 use core::time::Duration;
-use neighbours::Neighbours;
+use neighbors::Neighbors;
 use seeding::Seeding;
 use streams::Streams;
 
@@ -46,7 +48,7 @@ pub(super) struct SwarmMember {
     rank: usize,
     pub(super) tracker: usize,
     timing: SwarmTiming,
-    pub(super) manifest: Option<Manifest>,
+    pub(super) manifest: Option<BlockManifest>,
     pub(super) have: Have,
     pub(super) phase: Phase,
     /// Bytes received so far of each incomplete block.
@@ -54,7 +56,7 @@ pub(super) struct SwarmMember {
     fetches: BTreeMap<usize, BlockFetch>,
     uploads: Uploads,
     streams: Streams,
-    neighbours: Neighbours,
+    neighbors: Neighbors,
     strikes: BTreeMap<usize, usize>,
     lost: BTreeSet<usize>,
     /// Time of the last byte, or of the last message from the tracker.
@@ -68,7 +70,7 @@ impl SwarmMember {
     pub(super) fn new(
         rank: usize,
         tracker: usize,
-        given: Option<Manifest>,
+        given: Option<BlockManifest>,
         timing: SwarmTiming,
         now: Duration,
     ) -> SwarmMember {
@@ -85,7 +87,7 @@ impl SwarmMember {
             fetches: BTreeMap::new(),
             uploads: Uploads::default(),
             streams: Streams::default(),
-            neighbours: Neighbours::new(rank, seeding),
+            neighbors: Neighbors::new(rank, seeding),
             strikes: BTreeMap::new(),
             lost: BTreeSet::new(),
             heard: now,
@@ -110,19 +112,19 @@ impl SwarmMember {
     pub(super) fn join(&mut self, now: Duration, out: &mut Vec<Action>) {
         self.asked = Some(now);
         self.heard = now;
-        tell(out, self.tracker, SwarmMessage::Join);
+        send(out, self.tracker, SwarmMessage::Join);
     }
 
     /// Report the blocks to another tracker, which assigns the sources from now on.
     pub(super) fn rejoin(&mut self, now: Duration, tracker: usize, out: &mut Vec<Action>) {
         self.tracker = tracker;
         for (block, fetch) in core::mem::take(&mut self.fetches) {
-            tell(out, fetch.source, SwarmMessage::Cancel { block });
+            send(out, fetch.source, SwarmMessage::Cancel { block });
         }
         self.streams = Streams::default();
-        self.neighbours = Neighbours::new(self.rank, None);
+        self.neighbors = Neighbors::new(self.rank, None);
         (self.asked, self.heard) = (Some(now), now);
-        tell(out, tracker, SwarmMessage::Rejoin { manifest: self.manifest, have: Box::new(self.have.clone()) });
+        send(out, tracker, SwarmMessage::Rejoin { manifest: self.manifest, have: Box::new(self.have.clone()) });
     }
 
     /// Process an event and return whether the tracker must be considered lost.
@@ -148,15 +150,15 @@ impl SwarmMember {
             (self.heard, self.asked) = (now, None);
         }
         match message {
-            SwarmMessage::Welcome { manifest, sources, neighbours } => {
-                self.begin(now, manifest, sources, neighbours, out)
+            SwarmMessage::Welcome { manifest, sources, neighbors } => {
+                self.begin(now, manifest, sources, neighbors, out)
             }
             SwarmMessage::Source { stripe, source } => self.set_source(now, stripe, source, out),
             SwarmMessage::Fetch { block, source } => self.fetch_as_told(now, block, source, out),
-            SwarmMessage::Meet { neighbours } => self.meet(neighbours, out),
+            SwarmMessage::Meet { neighbors } => self.meet(neighbors, out),
             SwarmMessage::Wait | SwarmMessage::Summon => {}
             SwarmMessage::Probe if self.phase == Phase::Failed => {}
-            SwarmMessage::Probe => tell(out, from, SwarmMessage::Alive),
+            SwarmMessage::Probe => send(out, from, SwarmMessage::Alive),
             SwarmMessage::Gone { rank } => self.lose(now, rank, out),
             SwarmMessage::Released => self.phase = Phase::Released,
             SwarmMessage::Failed(failure) => self.fail(failure, out),
@@ -171,7 +173,7 @@ impl SwarmMember {
             }
             SwarmMessage::Refused { block } => self.be_refused(now, from, block, out),
             SwarmMessage::Offer { have, is_answer, instead_of } => {
-                instead_of.into_iter().for_each(|rank| _ = self.neighbours.forget(rank));
+                instead_of.into_iter().for_each(|rank| _ = self.neighbors.forget(rank));
                 self.take_offer(now, from, *have, is_answer, out);
             }
             SwarmMessage::Have { block } => self.take_have(now, from, block, out),
@@ -188,7 +190,7 @@ impl SwarmMember {
             return self.leave_source(from, out);
         }
         self.fetches.remove(&block);
-        self.neighbours.withdraw(from, block);
+        self.neighbors.withdraw(from, block);
         self.ask_instead(block, from, out);
         self.fill(now, out);
     }
@@ -196,22 +198,22 @@ impl SwarmMember {
     fn begin(
         &mut self,
         now: Duration,
-        manifest: Manifest,
+        manifest: BlockManifest,
         sources: Vec<usize>,
-        neighbours: Vec<NeighborOffer>,
+        neighbors: Vec<NeighborOffer>,
         out: &mut Vec<Action>,
     ) {
         if self.manifest.is_none() && self.have.block_count() != manifest.block_count() {
             self.have = Have::none(manifest.block_count());
         }
         if self.manifest.is_none() && self.have.count() > 0 && self.is_told_sources(&manifest) {
-            tell(out, self.tracker, SwarmMessage::Found { have: Box::new(self.have.clone()) });
+            send(out, self.tracker, SwarmMessage::Found { have: Box::new(self.have.clone()) });
         }
         self.manifest = Some(manifest);
         self.streams.begin(sources);
         self.finish_if_whole(out);
         self.greet_early(out);
-        self.meet(neighbours, out);
+        self.meet(neighbors, out);
         self.serve(out);
         self.fill(now, out);
     }
@@ -227,20 +229,20 @@ impl SwarmMember {
 
     fn check(&mut self, now: Duration, block: usize, from: usize, is_right: bool, out: &mut Vec<Action>) {
         let Some(fetch) = self.fetches.remove(&block) else { return };
-        let manifest = self.manifest.expect("who fetches knows what");
+        let manifest = self.manifest.expect("a rank that fetches has the manifest");
         self.heard = now;
         self.partial.remove(&block);
         let speed = speed(manifest.block_length(block) - fetch.from_bytes, now - fetch.since);
-        self.neighbours.note_fetched(from, speed);
+        self.neighbors.note_fetched(from, speed);
         if !is_right {
             self.reject(block, from, out);
         } else {
             self.have.add(block);
             match manifest.discipline {
                 Discipline::CooperativeSharing { .. } => {
-                    tell(out, self.tracker, SwarmMessage::Fetched { block, source: from, bytes_per_s: speed });
+                    send(out, self.tracker, SwarmMessage::Fetched { block, source: from, bytes_per_s: speed });
                 }
-                Discipline::BitTorrent { .. } => self.neighbours.announce(block, out),
+                Discipline::BitTorrent { .. } => self.neighbors.announce(block, out),
                 _ => {}
             }
             self.finish_if_whole(out);
@@ -251,13 +253,13 @@ impl SwarmMember {
 
     /// Handle a corrupt block. It is fetched again, and after the second corrupt block from another source.
     fn reject(&mut self, block: usize, from: usize, out: &mut Vec<Action>) {
-        tell(out, self.tracker, SwarmMessage::Corrupt { block, source: from });
+        send(out, self.tracker, SwarmMessage::Corrupt { block, source: from });
         self.streams.again(block);
         let strikes = self.strikes.entry(from).or_default();
         *strikes += 1;
         if *strikes >= STRIKES_MAX {
             *strikes = 0;
-            self.neighbours.forget(from);
+            self.neighbors.forget(from);
             self.leave_source(from, out);
         }
     }
@@ -269,14 +271,14 @@ impl SwarmMember {
         }
         // A new tracker must receive this report again.
         if self.have.is_all() && matches!(self.phase, Phase::Done) && self.rank != self.tracker {
-            tell(out, self.tracker, SwarmMessage::Done);
+            send(out, self.tracker, SwarmMessage::Done);
         }
     }
 
     fn take_request(&mut self, request: UploadRequest, out: &mut Vec<Action>) {
         self.uploads.cancel(request.to, request.block);
         if !self.can_serve(request.block) || !self.uploads.push(request) {
-            tell(out, request.to, SwarmMessage::Refused { block: request.block });
+            send(out, request.to, SwarmMessage::Refused { block: request.block });
         }
         self.serve(out);
     }
@@ -301,7 +303,7 @@ impl SwarmMember {
         };
         // Members with few blocks are served first, so no request is postponed forever.
         let turn = |to: usize, was_given: bool| match is_swarm {
-            true => (was_given, self.neighbours.have_count(to)),
+            true => (was_given, self.neighbors.have_count(to)),
             false => (false, 0),
         };
         while let Some(UploadRequest { to, block, from_bytes }) = self.uploads.next(limit, turn) {
@@ -309,7 +311,7 @@ impl SwarmMember {
                 out.push(Action::Send { to, block, from_bytes });
             } else {
                 self.uploads.sent(to, block);
-                tell(out, to, SwarmMessage::Refused { block });
+                send(out, to, SwarmMessage::Refused { block });
             }
         }
     }
@@ -317,17 +319,17 @@ impl SwarmMember {
     fn fetch(&mut self, now: Duration, block: usize, source: usize, out: &mut Vec<Action>) {
         let from_bytes = self.partial.get(&block).copied().unwrap_or(0);
         self.fetches.insert(block, BlockFetch { source, since: now, from_bytes });
-        tell(out, source, SwarmMessage::Request { block, from_bytes });
+        send(out, source, SwarmMessage::Request { block, from_bytes });
     }
 
     fn fetch_as_told(&mut self, now: Duration, block: usize, source: usize, out: &mut Vec<Action>) {
         if self.have.has(block) {
-            tell(out, self.tracker, SwarmMessage::Fetched { block, source, bytes_per_s: 0 });
+            send(out, self.tracker, SwarmMessage::Fetched { block, source, bytes_per_s: 0 });
         } else if self.lost.contains(&source) {
-            tell(out, self.tracker, SwarmMessage::Ask { part: block, instead_of: source });
+            send(out, self.tracker, SwarmMessage::Ask { part: block, instead_of: source });
         } else {
             if let Some(old) = self.fetches.remove(&block) {
-                tell(out, old.source, SwarmMessage::Cancel { block });
+                send(out, old.source, SwarmMessage::Cancel { block });
             }
             self.fetch(now, block, source, out);
         }
@@ -347,9 +349,9 @@ impl SwarmMember {
     fn lose(&mut self, now: Duration, peer: usize, out: &mut Vec<Action>) {
         self.lost.insert(peer);
         out.extend(self.uploads.forget(peer).into_iter().map(|block| Action::Stop { to: peer, block }));
-        let was_neighbour = self.neighbours.forget(peer);
+        let was_neighbor = self.neighbors.forget(peer);
         self.leave_source(peer, out);
-        if was_neighbour {
+        if was_neighbor {
             self.greet_again(out);
         }
         self.serve(out);
@@ -362,7 +364,7 @@ impl SwarmMember {
             self.fetches.iter().filter(|(_, fetch)| fetch.source == source).map(|(&block, _)| block).collect();
         for &block in &blocks {
             self.fetches.remove(&block);
-            tell(out, source, SwarmMessage::Cancel { block });
+            send(out, source, SwarmMessage::Cancel { block });
         }
         let Some(manifest) = self.manifest.filter(|_| self.phase == Phase::Getting) else { return };
         if manifest.discipline.is_streamed() {
@@ -375,12 +377,12 @@ impl SwarmMember {
     /// Ask the tracker for another source if the tracker assigns the sources of blocks.
     fn ask_instead(&mut self, block: usize, source: usize, out: &mut Vec<Action>) {
         if self.manifest.is_some_and(|manifest| self.is_told_sources(&manifest)) {
-            tell(out, self.tracker, SwarmMessage::Ask { part: block, instead_of: source });
+            send(out, self.tracker, SwarmMessage::Ask { part: block, instead_of: source });
         }
     }
 
     /// Whether the tracker assigns a source to each block.
-    fn is_told_sources(&self, manifest: &Manifest) -> bool {
+    fn is_told_sources(&self, manifest: &BlockManifest) -> bool {
         matches!(manifest.discipline, Discipline::CooperativeSharing { .. })
     }
 
@@ -401,7 +403,7 @@ impl SwarmMember {
         if self.asked.is_none() {
             self.asked = Some(now);
             let sources: BTreeSet<usize> = self.fetches.values().map(|fetch| fetch.source).collect();
-            tell(out, self.tracker, SwarmMessage::Stalled { sources: sources.into_iter().collect() });
+            send(out, self.tracker, SwarmMessage::Stalled { sources: sources.into_iter().collect() });
         }
     }
 
@@ -414,7 +416,7 @@ impl SwarmMember {
 }
 
 /// Append a message to the actions.
-pub(super) fn tell(out: &mut Vec<Action>, to: usize, message: SwarmMessage) {
+pub(super) fn send(out: &mut Vec<Action>, to: usize, message: SwarmMessage) {
     out.push(Action::Tell { to, message });
 }
 

@@ -6,7 +6,7 @@
 //!
 //! Source: Hoffman, "Superseeding", BitTorrent enhancement proposal 16, 2008.
 
-use super::{SwarmMember, tell};
+use super::{SwarmMember, send};
 use crate::swarm::{Action, Have, SwarmMessage};
 use alloc::collections::{BTreeMap, BTreeSet};
 use alloc::vec::Vec;
@@ -72,19 +72,19 @@ impl Seeding {
 impl SwarmMember {
     /// Handle a sent block: the neighbors that were offered it see other blocks instead.
     pub(super) fn show_more(&mut self, block: usize, out: &mut Vec<Action>) {
-        let Some(seeding) = &mut self.neighbours.seeding else { return };
+        let Some(seeding) = &mut self.neighbors.seeding else { return };
         // Waiting neighbors fetch the block from its new holder.
-        self.uploads.pass_on(block).into_iter().for_each(|to| tell(out, to, SwarmMessage::Refused { block }));
+        self.uploads.pass_on(block).into_iter().for_each(|to| send(out, to, SwarmMessage::Refused { block }));
         for rank in seeding.gave(block) {
-            seeding.show(rank).into_iter().for_each(|block| tell(out, rank, SwarmMessage::Have { block }));
+            seeding.show(rank).into_iter().for_each(|block| send(out, rank, SwarmMessage::Have { block }));
         }
         self.show_all_if_out(out);
     }
 
     /// Offer all blocks to every neighbor once each block was sent.
     pub(super) fn show_all_if_out(&mut self, out: &mut Vec<Action>) {
-        if self.neighbours.seeding.as_ref().is_some_and(|seeding| seeding.left.is_empty()) {
-            self.neighbours.seeding = None;
+        if self.neighbors.seeding.as_ref().is_some_and(|seeding| seeding.left.is_empty()) {
+            self.neighbors.seeding = None;
             self.greet_all(true, out);
         }
     }
@@ -107,7 +107,7 @@ mod tests {
     }
 
     #[test]
-    fn what_a_lost_neighbour_has_seen_is_shown_to_others() {
+    fn blocks_offered_to_a_lost_neighbor_are_offered_to_others() {
         let mut seeding = Seeding::new(4);
         assert_eq!([seeding.show(1), seeding.show(2)], [[0, 1], [2, 3]]);
 

@@ -1,7 +1,7 @@
 //! Streamed stripes: each stripe has one source, which forwards the blocks in order as they arrive.
 
-use super::{SwarmMember, tell};
-use crate::swarm::{Action, Manifest, SwarmMessage};
+use super::{SwarmMember, send};
+use crate::swarm::{Action, BlockManifest, SwarmMessage};
 use alloc::vec;
 use alloc::vec::Vec;
 use core::time::Duration;
@@ -33,7 +33,7 @@ impl Streams {
 }
 
 impl SwarmMember {
-    pub(super) fn fill_streams(&mut self, now: Duration, manifest: &Manifest, out: &mut Vec<Action>) {
+    pub(super) fn fill_streams(&mut self, now: Duration, manifest: &BlockManifest, out: &mut Vec<Action>) {
         let stripe_count = self.streams.sources.len();
         if stripe_count == 0 {
             // The tracker has not assigned the sources yet, although a message in its name has already requested a
@@ -63,14 +63,14 @@ impl SwarmMember {
             return;
         }
         if self.lost.contains(&source) {
-            tell(out, self.tracker, SwarmMessage::Ask { part: stripe, instead_of: source });
+            send(out, self.tracker, SwarmMessage::Ask { part: stripe, instead_of: source });
             return;
         }
         self.streams.sources[stripe] = Some(source);
         let blocks: Vec<usize> = self.fetches.keys().copied().filter(|block| block % stripe_count == stripe).collect();
         for block in blocks {
             let old = self.fetches.remove(&block).expect("it is on its way").source;
-            tell(out, old, SwarmMessage::Cancel { block });
+            send(out, old, SwarmMessage::Cancel { block });
             self.streams.again(block);
         }
         self.fill(now, out);
@@ -82,7 +82,7 @@ impl SwarmMember {
             if self.streams.sources[stripe] == Some(source) {
                 self.streams.sources[stripe] = None;
                 self.streams.next[stripe] = stripe;
-                tell(out, self.tracker, SwarmMessage::Ask { part: stripe, instead_of: source });
+                send(out, self.tracker, SwarmMessage::Ask { part: stripe, instead_of: source });
             }
         }
     }

@@ -8,15 +8,16 @@ mod neighbor_selection;
 mod sharing;
 mod trees;
 
-use super::member::{STRIKES_MAX, tell};
+use super::member::{STRIKES_MAX, send};
 use super::{
-    Action, CorruptBlock, Discipline, Have, Manifest, MemberFailure, NeighborOffer, Priority, SwarmMessage, SwarmTiming,
+    Action, BlockManifest, CorruptBlock, Discipline, Have, MemberFailure, NeighborOffer, Priority, SwarmMessage,
+    SwarmTiming,
 };
 use crate::next_random;
 use alloc::collections::{BTreeMap, BTreeSet};
 use alloc::vec::Vec;
 use core::time::Duration;
-use neighbor_selection::Acquaintances;
+use neighbor_selection::NeighborGraph;
 use sharing::{AssignedFetch, FETCHES, SourceSelection};
 use trees::StripeTrees;
 
@@ -48,7 +49,7 @@ pub(super) struct Tracker {
     rank: usize,
     /// Rank that had the value first.
     root: usize,
-    manifest: Option<Manifest>,
+    manifest: Option<BlockManifest>,
     timing: SwarmTiming,
     members: BTreeMap<usize, MemberRecord>,
     trees: Option<StripeTrees>,
@@ -60,7 +61,7 @@ pub(super) struct Tracker {
     recovers_until: Duration,
     is_settled: bool,
     /// Neighbor relation, for disciplines with sources chosen by the members.
-    acquaintances: Acquaintances,
+    neighbor_graph: NeighborGraph,
     /// Members that have the root as a neighbor.
     seeded: BTreeSet<usize>,
     corruptions: Vec<CorruptBlock>,
@@ -72,7 +73,7 @@ impl Tracker {
     /// Create the tracker of the root. `order` lists the other members in chain order.
     pub(super) fn new(
         rank: usize,
-        manifest: Manifest,
+        manifest: BlockManifest,
         order: Vec<usize>,
         timing: SwarmTiming,
         seed: u64,
@@ -92,7 +93,7 @@ impl Tracker {
         Tracker { trees, sharing, members, random: seed, ..Tracker::empty(rank, rank, Some(manifest), timing, now) }
     }
 
-    fn empty(rank: usize, root: usize, manifest: Option<Manifest>, timing: SwarmTiming, now: Duration) -> Tracker {
+    fn empty(rank: usize, root: usize, manifest: Option<BlockManifest>, timing: SwarmTiming, now: Duration) -> Tracker {
         Tracker {
             rank,
             root,
@@ -105,7 +106,7 @@ impl Tracker {
             is_recovering: false,
             recovers_until: now + RECOVERY_ANSWERS * timing.answer,
             is_settled: false,
-            acquaintances: Acquaintances::default(),
+            neighbor_graph: NeighborGraph::default(),
             seeded: BTreeSet::new(),
             corruptions: Vec::new(),
             next_check: now + timing.answer / 2,
@@ -126,7 +127,7 @@ impl Tracker {
     ) -> Tracker {
         let others = (0..size).filter(|other| !lost.contains(other));
         let members: BTreeMap<usize, MemberRecord> = others.map(|other| (other, MemberRecord::new(now))).collect();
-        members.keys().filter(|&&other| other != rank).for_each(|&other| tell(out, other, SwarmMessage::Summon));
+        members.keys().filter(|&&other| other != rank).for_each(|&other| send(out, other, SwarmMessage::Summon));
         Tracker { members, is_recovering: true, ..Tracker::empty(rank, root, None, timing, now) }
     }
 
@@ -141,7 +142,7 @@ impl Tracker {
             MemberRecord::new(now)
         });
         if record.is_lost {
-            return tell(out, from, SwarmMessage::Failed(MemberFailure::GivenUp { by: self.rank }));
+            return send(out, from, SwarmMessage::Failed(MemberFailure::GivenUp { by: self.rank }));
         }
         (record.heard, record.probed) = (now, None);
         match message {
@@ -156,7 +157,7 @@ impl Tracker {
             SwarmMessage::Done => {
                 record.is_done = true;
                 if self.is_settled {
-                    tell(out, from, SwarmMessage::Released);
+                    send(out, from, SwarmMessage::Released);
                 }
                 self.settle(out);
             }
@@ -166,11 +167,11 @@ impl Tracker {
 
     fn welcome(&mut self, rank: usize, have: Option<Have>, out: &mut Vec<Action>) {
         let Some(manifest) = self.manifest else { return };
-        let record = self.members.get_mut(&rank).expect("who is heard is known");
+        let record = self.members.get_mut(&rank).expect("a message comes from a known rank");
         record.has_joined = true;
         let sources = self.trees.as_mut().map_or(Vec::new(), |trees| trees.sources(rank));
-        let neighbours = self.neighbours(rank);
-        tell(out, rank, SwarmMessage::Welcome { manifest, sources, neighbours });
+        let neighbors = self.neighbors(rank);
+        send(out, rank, SwarmMessage::Welcome { manifest, sources, neighbors });
         let Some(sharing) = &mut self.sharing else { return };
         if rank != self.root {
             sharing.add(rank, have.unwrap_or_else(|| Have::none(manifest.block_count())));
@@ -180,22 +181,22 @@ impl Tracker {
     }
 
     /// Return the neighbors offered to a member that joins.
-    fn neighbours(&mut self, rank: usize) -> Vec<NeighborOffer> {
-        let Some(Manifest { discipline: Discipline::BitTorrent { neighbours, .. }, .. }) = self.manifest else {
+    fn neighbors(&mut self, rank: usize) -> Vec<NeighborOffer> {
+        let Some(BlockManifest { discipline: Discipline::BitTorrent { neighbors, .. }, .. }) = self.manifest else {
             return Vec::new();
         };
         if rank == self.rank {
             return Vec::new();
         }
-        let met = self.acquaintances.join(rank, neighbours, &mut self.random);
-        self.with_root(rank, neighbours, met)
+        let met = self.neighbor_graph.join(rank, neighbors, &mut self.random);
+        self.with_root(rank, neighbors, met)
     }
 
-    fn with_root(&mut self, rank: usize, neighbours: usize, mut met: Vec<NeighborOffer>) -> Vec<NeighborOffer> {
+    fn with_root(&mut self, rank: usize, neighbors: usize, mut met: Vec<NeighborOffer>) -> Vec<NeighborOffer> {
         // The root has only as many neighbors as it can serve. Further neighbors would report their blocks to it in
         // vain.
         let living_count = self.seeded.iter().filter(|other| !self.members[other].is_lost).count();
-        if self.seeded.contains(&rank) || living_count < neighbours {
+        if self.seeded.contains(&rank) || living_count < neighbors {
             self.seeded.insert(rank);
             met.push(NeighborOffer { with: self.rank, instead_of: None });
         }
@@ -204,25 +205,25 @@ impl Tracker {
 
     /// Draw random new neighbors for a member that receives nothing from its present neighbors.
     fn strangers(&mut self, rank: usize) -> Vec<NeighborOffer> {
-        let Some(Manifest { discipline: Discipline::BitTorrent { neighbours, .. }, .. }) = self.manifest else {
+        let Some(BlockManifest { discipline: Discipline::BitTorrent { neighbors, .. }, .. }) = self.manifest else {
             return Vec::new();
         };
         let is_other =
             |(other, record): &(&usize, &MemberRecord)| **other != rank && **other != self.rank && !record.is_lost;
         let mut others: Vec<usize> = self.members.iter().filter(is_other).map(|(&other, _)| other).collect();
-        let count = others.len().min(neighbours);
+        let count = others.len().min(neighbors);
         for place in 0..count {
             let drawn = place + next_random(&mut self.random) as usize % (others.len() - place);
             others.swap(place, drawn);
         }
         others.truncate(count);
         let met = others.into_iter().map(|with| NeighborOffer { with, instead_of: None }).collect();
-        self.with_root(rank, neighbours, met)
+        self.with_root(rank, neighbors, met)
     }
 
     /// Assign another source to a member which has lost its source or cannot use it.
     fn ask(&mut self, from: usize, part: usize, instead_of: usize, out: &mut Vec<Action>) {
-        let record = self.members.get_mut(&from).expect("who is heard is known");
+        let record = self.members.get_mut(&from).expect("a message comes from a known rank");
         record.avoided.insert(instead_of);
         if let Some(trees) = self.trees.as_mut().filter(|_| self.manifest.is_some_and(|m| m.discipline.is_streamed())) {
             if part >= self.manifest.map_or(0, |manifest| manifest.stripe_count) {
@@ -233,7 +234,7 @@ impl Tracker {
                 Some(current) if !record.avoided.contains(&current) => current,
                 _ => trees.replace(part, from, &record.avoided),
             };
-            tell(out, from, SwarmMessage::Source { stripe: part, source });
+            send(out, from, SwarmMessage::Source { stripe: part, source });
         } else if self.sharing.is_some() {
             self.fetch_again(from, part, out);
         }
@@ -287,9 +288,9 @@ impl Tracker {
     /// Handle a member that receives nothing. Its sources are probed. If they respond and the member stalls again, it
     /// gets other sources.
     fn stall(&mut self, now: Duration, from: usize, sources: Vec<usize>, out: &mut Vec<Action>) {
-        tell(out, from, SwarmMessage::Wait);
+        send(out, from, SwarmMessage::Wait);
         let patience = 2 * (self.timing.stall + self.timing.answer);
-        let record = self.members.get_mut(&from).expect("who is heard is known");
+        let record = self.members.get_mut(&from).expect("a message comes from a known rank");
         let is_again = record.stalled.is_some_and(|stalled| now < stalled + patience);
         record.stalled = Some(now);
         for &source in &sources {
@@ -297,10 +298,10 @@ impl Tracker {
         }
         let Some(manifest) = self.manifest else { return };
         match manifest.discipline {
-            Discipline::BitTorrent { .. } => tell(out, from, SwarmMessage::Meet { neighbours: self.strangers(from) }),
+            Discipline::BitTorrent { .. } => send(out, from, SwarmMessage::Meet { neighbors: self.strangers(from) }),
             Discipline::CooperativeSharing { .. } if is_again => {
                 let blocks = self.sharing.as_ref().map_or(Vec::new(), |sharing| sharing.blocks_to(from));
-                let record = self.members.get_mut(&from).expect("who is heard is known");
+                let record = self.members.get_mut(&from).expect("a message comes from a known rank");
                 record.avoided.extend(sources);
                 blocks.into_iter().for_each(|block| self.fetch_again(from, block, out));
             }
@@ -324,7 +325,7 @@ impl Tracker {
         let Some(record) = self.members.get_mut(&rank) else { return };
         if record.probed.is_none() && !record.is_lost && rank != self.rank {
             record.probed = Some(now);
-            tell(out, rank, SwarmMessage::Probe);
+            send(out, rank, SwarmMessage::Probe);
         }
     }
 
@@ -354,10 +355,10 @@ impl Tracker {
     pub(super) fn lose(&mut self, rank: usize, out: &mut Vec<Action>) {
         let Some(record) = self.members.get_mut(&rank).filter(|record| !record.is_lost) else { return };
         record.is_lost = true;
-        self.acquaintances.remove(rank);
+        self.neighbor_graph.remove(rank);
         let living = self.members.iter().filter(|(_, record)| !record.is_lost && record.has_joined);
         let living: Vec<usize> = living.map(|(&other, _)| other).chain([self.rank]).collect();
-        living.into_iter().for_each(|other| tell(out, other, SwarmMessage::Gone { rank }));
+        living.into_iter().for_each(|other| send(out, other, SwarmMessage::Gone { rank }));
         for (stripe, child) in self.trees.as_mut().map_or(Vec::new(), |trees| trees.remove(rank)) {
             if self.members.get(&child).is_some_and(|child| !child.is_lost && !child.is_done) {
                 self.ask(child, stripe, rank, out);
@@ -392,20 +393,20 @@ impl Tracker {
             lost: ranks(|one| one.is_lost && !one.is_done),
             corruptions: self.corruptions.iter().filter(is_to_blame).copied().collect(),
         });
-        living.into_iter().for_each(|rank| tell(out, rank, SwarmMessage::Released));
+        living.into_iter().for_each(|rank| send(out, rank, SwarmMessage::Released));
     }
 
-    fn rejoin(&mut self, from: usize, manifest: Option<Manifest>, have: Have, out: &mut Vec<Action>) {
-        let record = self.members.get_mut(&from).expect("who is heard is known");
+    fn rejoin(&mut self, from: usize, manifest: Option<BlockManifest>, have: Have, out: &mut Vec<Action>) {
+        let record = self.members.get_mut(&from).expect("a message comes from a known rank");
         record.has_joined = true;
         if let Some(manifest) = manifest {
             // Under every original discipline the tracker now knows the blocks of each member, so it assigns the
             // sources.
             let discipline = Discipline::CooperativeSharing { priority: Priority::LowestLeecherCount, degree: FETCHES };
-            self.manifest.get_or_insert(Manifest { discipline, stripe_count: 1, ..manifest });
+            self.manifest.get_or_insert(BlockManifest { discipline, stripe_count: 1, ..manifest });
         }
         if self.is_recovering {
-            tell(out, from, SwarmMessage::Wait);
+            send(out, from, SwarmMessage::Wait);
             self.found.insert(from, have);
             self.recover(out);
         } else {
@@ -458,12 +459,12 @@ impl Tracker {
         self.is_settled = true;
         let living = self.members.iter().filter(|(_, one)| !one.is_lost);
         let failure = MemberFailure::RootLost { root: self.root, missing_count };
-        living.for_each(|(&rank, _)| tell(out, rank, SwarmMessage::Failed(failure.clone())));
+        living.for_each(|(&rank, _)| send(out, rank, SwarmMessage::Failed(failure.clone())));
     }
 }
 
 fn name(fetches: impl IntoIterator<Item = AssignedFetch>, out: &mut Vec<Action>) {
     for AssignedFetch { receiver, block, source } in fetches {
-        tell(out, receiver, SwarmMessage::Fetch { block, source });
+        send(out, receiver, SwarmMessage::Fetch { block, source });
     }
 }

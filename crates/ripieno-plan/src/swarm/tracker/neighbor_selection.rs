@@ -16,12 +16,12 @@ use alloc::vec::Vec;
 const DRAWS_MAX: usize = 8;
 
 #[derive(Debug, Default)]
-pub(super) struct Acquaintances {
+pub(super) struct NeighborGraph {
     members: BTreeSet<usize>,
     pairs: Vec<[usize; 2]>,
 }
 
-impl Acquaintances {
+impl NeighborGraph {
     /// Add a member and return about `degree` neighbors for it, or all others if there are no more.
     pub(super) fn join(&mut self, rank: usize, degree: usize, random: &mut u64) -> Vec<NeighborOffer> {
         if !self.members.insert(rank) {
@@ -66,29 +66,29 @@ mod tests {
     use alloc::vec;
 
     #[test]
-    fn all_have_as_many_neighbours_whenever_they_come() {
-        let (mut acquaintances, mut random) = (Acquaintances::default(), 1);
-        let mut neighbours: BTreeMap<usize, BTreeSet<usize>> = BTreeMap::new();
+    fn all_members_have_equally_many_neighbors_whenever_they_join() {
+        let (mut neighbor_graph, mut random) = (NeighborGraph::default(), 1);
+        let mut neighbors: BTreeMap<usize, BTreeSet<usize>> = BTreeMap::new();
         for rank in 0..200 {
-            for NeighborOffer { with, instead_of } in acquaintances.join(rank, 16, &mut random) {
-                neighbours.entry(rank).or_default().insert(with);
-                let theirs = neighbours.entry(with).or_default();
-                assert!(instead_of.is_none_or(|gone| theirs.remove(&gone)), "{instead_of:?} is no neighbour of {with}");
+            for NeighborOffer { with, instead_of } in neighbor_graph.join(rank, 16, &mut random) {
+                neighbors.entry(rank).or_default().insert(with);
+                let theirs = neighbors.entry(with).or_default();
+                assert!(instead_of.is_none_or(|gone| theirs.remove(&gone)), "{instead_of:?} is no neighbor of {with}");
                 assert!(theirs.insert(rank));
             }
-            let counts: BTreeSet<usize> = neighbours.values().map(BTreeSet::len).collect();
+            let counts: BTreeSet<usize> = neighbors.values().map(BTreeSet::len).collect();
             let expected = if rank == 0 { BTreeSet::new() } else { BTreeSet::from([rank.min(16)]) };
             assert_eq!(counts, expected, "after {rank}");
         }
     }
 
     #[test]
-    fn nobody_meets_who_is_lost() {
-        let (mut acquaintances, mut random) = (Acquaintances::default(), 1);
-        (0..9).for_each(|rank| _ = acquaintances.join(rank, 4, &mut random));
-        (0..6).for_each(|rank| acquaintances.remove(rank));
-        let met = (9..30).flat_map(|rank| acquaintances.join(rank, 4, &mut random));
+    fn lost_ranks_are_no_neighbors() {
+        let (mut neighbor_graph, mut random) = (NeighborGraph::default(), 1);
+        (0..9).for_each(|rank| _ = neighbor_graph.join(rank, 4, &mut random));
+        (0..6).for_each(|rank| neighbor_graph.remove(rank));
+        let met = (9..30).flat_map(|rank| neighbor_graph.join(rank, 4, &mut random));
         assert!(met.into_iter().all(|meeting| meeting.with >= 6 && meeting.instead_of.is_none_or(|gone| gone >= 6)));
-        assert_eq!(acquaintances.join(29, 4, &mut random), vec![], "it was there");
+        assert_eq!(neighbor_graph.join(29, 4, &mut random), vec![], "it was there");
     }
 }

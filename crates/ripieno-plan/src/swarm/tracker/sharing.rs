@@ -174,7 +174,7 @@ impl SourceSelection {
             if self.sharers.get(&source).is_none_or(|sharer| sharer.key.is_none()) {
                 break;
             }
-            let rank = self.waiting.pop_front().expect("somebody waits");
+            let rank = self.waiting.pop_front().expect("a rank waits");
             match self.block_for(rank, source) {
                 _ if !self.sharers.contains_key(&rank) => {}
                 Some(block) => found.push(self.assign(rank, block, source)),

@@ -1,7 +1,7 @@
 //! Stripe trees: the source of each member per stripe, and replacements for lost sources.
 
 use crate::algorithms::tree::stripe_parent;
-use crate::swarm::{Discipline, Manifest};
+use crate::swarm::{BlockManifest, Discipline};
 use alloc::collections::{BTreeMap, BTreeSet};
 use alloc::vec::Vec;
 
@@ -23,7 +23,7 @@ pub(super) struct StripeTrees {
 }
 
 impl StripeTrees {
-    pub(super) fn new(root: usize, manifest: &Manifest, order: Vec<usize>) -> StripeTrees {
+    pub(super) fn new(root: usize, manifest: &BlockManifest, order: Vec<usize>) -> StripeTrees {
         let size = order.len() + 1;
         let mut trees = StripeTrees {
             root,

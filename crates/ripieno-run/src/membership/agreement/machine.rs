@@ -8,7 +8,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
 /// Reason reported by a rank that has withdrawn.
-const WITHDRAWN: &str = "its program is over, and the others have been told so";
+const WITHDRAWN: &str = "its program is over, and the other ranks were notified";
 
 /// One rank's part in the consecutive survivor agreements of its world.
 #[derive(Debug)]
@@ -24,7 +24,7 @@ pub struct Agreement {
     seats: BTreeMap<usize, String>,
     is_excluded: bool,
     /// This process was suspended long enough that other ranks may have excluded it.
-    has_stood_still: bool,
+    was_paused: bool,
     has_withdrawn: bool,
     /// Ranks that will never take part again.
     ended: BTreeSet<usize>,
@@ -50,7 +50,7 @@ impl Agreement {
             decided: vec![],
             seats: BTreeMap::new(),
             is_excluded: false,
-            has_stood_still: false,
+            was_paused: false,
             has_withdrawn: false,
             ended: BTreeSet::new(),
             doubted: BTreeSet::new(),
@@ -82,7 +82,7 @@ impl Agreement {
             }
             AgreementEvent::Withdraw => self.withdraw(&mut outputs),
             AgreementEvent::StoodStill => {
-                self.has_stood_still = true;
+                self.was_paused = true;
                 self.asked.values_mut().for_each(|asked| *asked = now);
             }
             AgreementEvent::Tick => {}
@@ -369,7 +369,7 @@ impl Agreement {
         let is_sure = |rank: &&usize| self.ended.contains(rank) && !self.doubted.contains(rank);
         let has_doubt = self.members.iter().filter(|rank| !is_sure(rank)).any(|rank| !ranks.contains(rank));
         let has_more_than_half = 2 * present > self.members.len();
-        has_more_than_half || (!self.has_stood_still && (!has_doubt || self.is_one_node))
+        has_more_than_half || (!self.was_paused && (!has_doubt || self.is_one_node))
     }
 
     fn propose_to(&self, peer: usize, outputs: &mut Vec<AgreementOutput>) {
@@ -390,7 +390,7 @@ impl Agreement {
         self.seats = round.seats;
         self.seats.retain(|rank, _| self.members.binary_search(rank).is_ok());
         self.is_excluded = is_gone(&self.rank);
-        self.has_stood_still = false;
+        self.was_paused = false;
         self.asked.clear();
         self.decided.push(gone);
         if round.campaign.is_some() {
@@ -424,8 +424,8 @@ impl Agreement {
         peer: usize,
         outputs: &mut Vec<AgreementOutput>,
     ) {
-        let told = seats.iter().filter(|&(&rank, _)| rank != peer && !gone.contains(&(rank as u32)));
-        outputs.extend(told.map(|(&rank, seat)| {
+        let reported = seats.iter().filter(|&(&rank, _)| rank != peer && !gone.contains(&(rank as u32)));
+        outputs.extend(reported.map(|(&rank, seat)| {
             let word = AgreementMessage::Seat { epoch: self.epoch(), rank: rank as u32, seat: seat.clone() };
             AgreementOutput::Tell { to: peer, word }
         }));
@@ -457,12 +457,12 @@ impl Agreement {
         let missing: Vec<usize> = self.members.iter().copied().filter(|&rank| rank != self.rank).collect();
         let silent: Vec<usize> = missing.into_iter().filter(|&rank| self.is_silent(rank, now)).collect();
         let waited = now.saturating_sub(self.round.begun.unwrap_or(now)).as_secs_f64();
-        let what = match (silent.is_empty(), self.has_stood_still) {
-            (false, _) => format!("nothing is heard of {}, which may be at work elsewhere", name_ranks(&silent)),
-            (true, true) => "this process stood still, and the others may have gone on without it".to_string(),
-            (true, false) => "those that are left did not come to an agreement".to_string(),
+        let what = match (silent.is_empty(), self.was_paused) {
+            (false, _) => format!("{} did not respond, and may be running elsewhere", name_ranks(&silent)),
+            (true, true) => "this process was paused, and the others may have continued without it".to_string(),
+            (true, false) => "the surviving ranks did not reach an agreement".to_string(),
         };
         let size = self.members.len();
-        format!("not one of more than half of {size} ranks that could go on, after {waited:.1} s: {what}")
+        format!("not in a majority of the {size} ranks, after {waited:.1} s: {what}")
     }
 }

@@ -101,7 +101,7 @@ enum RankActivity {
 
 struct SimulatedRank {
     machine: Agreement,
-    lives: bool,
+    is_alive: bool,
     doing: RankActivity,
     begun_ms: u64,
     /// Time at which the rank was stopped.
@@ -110,7 +110,7 @@ struct SimulatedRank {
     inbox: VecDeque<AgreementEvent>,
     /// Decisions that the rank learned, by epoch.
     views: BTreeMap<u32, Vec<usize>>,
-    ever_stood_still: bool,
+    was_ever_paused: bool,
     gave_up: bool,
     /// The rank is about to begin an agreement.
     is_leaving: bool,
@@ -121,8 +121,8 @@ struct AgreementWorld {
     dice: SimulationRandom,
     now_ms: u64,
     order: u64,
-    agenda: BinaryHeap<Reverse<(u64, u64, SimulatedEvent)>>,
-    players: Vec<SimulatedRank>,
+    timeline: BinaryHeap<Reverse<(u64, u64, SimulatedEvent)>>,
+    participants: Vec<SimulatedRank>,
     hosts: Vec<usize>,
     /// Established connections; both directions are present.
     open: BTreeSet<(usize, usize)>,
@@ -165,15 +165,15 @@ impl AgreementWorld {
             delay_ms: 1 + dice.below(if is_one_node { 5 } else { 120 }),
         };
         let machine = |rank| Agreement::new(rank, size, is_one_node, PATIENCE);
-        let player = |rank| SimulatedRank {
+        let participant = |rank| SimulatedRank {
             machine: machine(rank),
-            lives: true,
+            is_alive: true,
             doing: RankActivity::Work((0..size).collect()),
             begun_ms: 0,
             stopped_ms: None,
             inbox: VecDeque::new(),
             views: BTreeMap::new(),
-            ever_stood_still: false,
+            was_ever_paused: false,
             gave_up: false,
             is_leaving: false,
         };
@@ -182,8 +182,8 @@ impl AgreementWorld {
             dice,
             now_ms: 0,
             order: 0,
-            agenda: BinaryHeap::new(),
-            players: (0..size).map(player).collect(),
+            timeline: BinaryHeap::new(),
+            participants: (0..size).map(participant).collect(),
             hosts,
             open: BTreeSet::new(),
             opening: BTreeSet::new(),
@@ -196,14 +196,14 @@ impl AgreementWorld {
     }
 
     fn plan_faults(&mut self) {
-        let size = self.players.len() as u64;
-        (0..self.players.len()).for_each(|rank| self.plan(1 + rank as u64, SimulatedEvent::Look { rank }));
+        let size = self.participants.len() as u64;
+        (0..self.participants.len()).for_each(|rank| self.plan(1 + rank as u64, SimulatedEvent::Look { rank }));
         let host_count = 1 + self.hosts.iter().max().copied().unwrap_or(0) as u64;
         for _ in 0..1 + self.dice.below(4) {
             // Many faults occur at about the same time, during an agreement.
             let at = if self.dice.chance(60) { 500 + self.dice.below(600) } else { self.dice.below(CALM_AT_MS) };
             let rank = self.dice.below(size) as usize;
-            let happening = match self.dice.below(5) {
+            let planned = match self.dice.below(5) {
                 0 | 1 => SimulatedEvent::Kill { rank },
                 4 => SimulatedEvent::Withdraw { rank },
                 2 if self.faults.has_stops => {
@@ -221,7 +221,7 @@ impl AgreementWorld {
                 }
                 _ => SimulatedEvent::Kill { rank },
             };
-            self.plan(at, happening);
+            self.plan(at, planned);
             if self.faults.has_cuts && self.dice.chance(30) {
                 self.partition(at, host_count);
             }
@@ -239,29 +239,29 @@ impl AgreementWorld {
         }
     }
 
-    fn plan(&mut self, at_ms: u64, happening: SimulatedEvent) {
+    fn plan(&mut self, at_ms: u64, planned: SimulatedEvent) {
         self.order += 1;
-        self.agenda.push(Reverse((at_ms, self.order, happening)));
+        self.timeline.push(Reverse((at_ms, self.order, planned)));
     }
 
     fn play(&mut self) {
-        while let Some(Reverse((at_ms, _, happening))) = self.agenda.pop() {
+        while let Some(Reverse((at_ms, _, planned))) = self.timeline.pop() {
             if at_ms > END_MS {
                 break;
             }
             self.now_ms = at_ms;
-            self.happen(happening);
+            self.apply(planned);
             self.check_bounds();
         }
         self.check_end();
     }
 
-    fn happen(&mut self, happening: SimulatedEvent) {
-        match happening {
+    fn apply(&mut self, planned: SimulatedEvent) {
+        match planned {
             SimulatedEvent::Arrival { from, to } => self.arrive(from, to),
             SimulatedEvent::Opening { from, to } => self.try_open(from, to),
             SimulatedEvent::Wake { rank } => {
-                if self.now() >= self.players[rank].machine.next_tick() {
+                if self.now() >= self.participants[rank].machine.next_tick() {
                     self.event(rank, AgreementEvent::Tick);
                 }
             }
@@ -270,8 +270,8 @@ impl AgreementWorld {
             SimulatedEvent::Kill { rank } => self.kill(rank),
             SimulatedEvent::Withdraw { rank } => self.withdraw(rank),
             SimulatedEvent::Stop { rank, for_ms } => {
-                if self.players[rank].lives && self.players[rank].stopped_ms.is_none() {
-                    self.players[rank].stopped_ms = Some(self.now_ms);
+                if self.participants[rank].is_alive && self.participants[rank].stopped_ms.is_none() {
+                    self.participants[rank].stopped_ms = Some(self.now_ms);
                     let until = (self.now_ms + for_ms).min(CALM_AT_MS + 2000).max(self.now_ms + 1);
                     self.plan(until, SimulatedEvent::Resume { rank });
                 }
@@ -303,33 +303,33 @@ impl AgreementWorld {
     }
 
     fn is_there(&self, rank: usize) -> bool {
-        self.players[rank].lives && self.players[rank].doing != RankActivity::Out
+        self.participants[rank].is_alive && self.participants[rank].doing != RankActivity::Out
     }
 
     fn event(&mut self, rank: usize, event: AgreementEvent) {
         if !self.is_there(rank) {
             return;
         }
-        if self.players[rank].stopped_ms.is_some() {
-            self.players[rank].inbox.push_back(event);
+        if self.participants[rank].stopped_ms.is_some() {
+            self.participants[rank].inbox.push_back(event);
             return;
         }
         let now = self.now();
-        let outputs = self.players[rank].machine.handle(now, event);
+        let outputs = self.participants[rank].machine.handle(now, event);
         for output in outputs {
             match output {
                 AgreementOutput::Tell { to, word } => self.tell(rank, to, word),
                 AgreementOutput::Decided(decision) => self.decided(rank, decision),
                 // A withdrawn rank ignores the decision and keeps answering.
-                AgreementOutput::Excluded if self.players[rank].doing == RankActivity::Away => {}
+                AgreementOutput::Excluded if self.participants[rank].doing == RankActivity::Away => {}
                 AgreementOutput::Excluded => self.is_out(rank),
                 AgreementOutput::GaveUp(_) => {
-                    self.players[rank].gave_up = true;
+                    self.participants[rank].gave_up = true;
                     self.is_out(rank);
                 }
             }
         }
-        let next = self.players[rank].machine.next_tick();
+        let next = self.participants[rank].machine.next_tick();
         if next < Duration::MAX {
             self.plan((next.as_millis() as u64).max(self.now_ms + 1), SimulatedEvent::Wake { rank });
         }
@@ -337,18 +337,18 @@ impl AgreementWorld {
 
     fn tell(&mut self, from: usize, to: usize, word: AgreementMessage) {
         if self.open.contains(&pair(from, to)) {
-            self.ship(from, to, ConnectionPayload::Word(word));
+            self.put_on_wire(from, to, ConnectionPayload::Word(word));
         } else if self.opening.insert((from, to)) {
             let delay = self.delay();
             self.plan(self.now_ms + 2 * delay, SimulatedEvent::Opening { from, to });
         }
     }
 
-    fn ship(&mut self, from: usize, to: usize, freight: ConnectionPayload) {
+    fn put_on_wire(&mut self, from: usize, to: usize, payload: ConnectionPayload) {
         let delay = self.delay();
         let wire = self.wires.entry((from, to)).or_default();
         let at = wire.back().map_or(0, |(at, _)| *at).max(self.now_ms + delay);
-        wire.push_back((at, freight));
+        wire.push_back((at, payload));
         self.plan(at, SimulatedEvent::Arrival { from, to });
     }
 
@@ -358,29 +358,29 @@ impl AgreementWorld {
             self.plan(self.now_ms + 50, SimulatedEvent::Arrival { from, to });
             return;
         }
-        let Some((_, freight)) = self.wires.get_mut(&(from, to)).and_then(VecDeque::pop_front) else { return };
+        let Some((_, payload)) = self.wires.get_mut(&(from, to)).and_then(VecDeque::pop_front) else { return };
         if !self.is_there(to) {
             // The system reports a closed connection to the sender.
-            if matches!(freight, ConnectionPayload::Word(_)) && self.is_there(from) {
-                self.ship(to, from, ConnectionPayload::End);
+            if matches!(payload, ConnectionPayload::Word(_)) && self.is_there(from) {
+                self.put_on_wire(to, from, ConnectionPayload::End);
             }
             return;
         }
-        match freight {
+        match payload {
             ConnectionPayload::Word(word) => self.event(to, AgreementEvent::Heard { peer: from, word }),
             ConnectionPayload::End => self.event(to, AgreementEvent::Ended { peer: from }),
         }
     }
 
     fn try_open(&mut self, from: usize, to: usize) {
-        if !self.is_there(from) || self.players[from].stopped_ms.is_some() {
+        if !self.is_there(from) || self.participants[from].stopped_ms.is_some() {
             self.opening.remove(&(from, to));
         } else if self.is_cut(from, to) || self.is_cut(to, from) {
             self.plan(self.now_ms + 50, SimulatedEvent::Opening { from, to });
         } else if !self.is_there(to) {
             self.opening.remove(&(from, to));
             self.event(from, AgreementEvent::Ended { peer: to });
-        } else if self.players[to].stopped_ms.is_some() {
+        } else if self.participants[to].stopped_ms.is_some() {
             // The destination host is unreachable.
             self.plan(self.now_ms + 50, SimulatedEvent::Opening { from, to });
         } else {
@@ -394,46 +394,47 @@ impl AgreementWorld {
     }
 
     fn kill(&mut self, rank: usize) {
-        if self.is_spared(rank) && self.players[rank].lives {
-            self.players[rank].lives = false;
+        if self.is_spared(rank) && self.participants[rank].is_alive {
+            self.participants[rank].is_alive = false;
             self.hang_up(rank);
         }
     }
 
     fn withdraw(&mut self, rank: usize) {
-        if self.players[rank].stopped_ms.is_some() {
+        if self.participants[rank].stopped_ms.is_some() {
             self.plan(self.now_ms + 50, SimulatedEvent::Withdraw { rank });
         } else if self.is_spared(rank) && self.is_there(rank) {
-            self.players[rank].doing = RankActivity::Away;
+            self.participants[rank].doing = RankActivity::Away;
             self.event(rank, AgreementEvent::Withdraw);
         }
     }
 
     /// Return whether another rank is left to continue, so that the outcome can be checked.
     fn is_spared(&self, rank: usize) -> bool {
-        let goes_on = |other: usize| self.is_there(other) && self.players[other].doing != RankActivity::Away;
-        (0..self.players.len()).any(|other| other != rank && goes_on(other))
+        let goes_on = |other: usize| self.is_there(other) && self.participants[other].doing != RankActivity::Away;
+        (0..self.participants.len()).any(|other| other != rank && goes_on(other))
     }
 
     fn is_out(&mut self, rank: usize) {
-        if self.players[rank].doing != RankActivity::Out {
-            self.players[rank].doing = RankActivity::Out;
+        if self.participants[rank].doing != RankActivity::Out {
+            self.participants[rank].doing = RankActivity::Out;
             self.hang_up(rank);
         }
     }
 
     fn hang_up(&mut self, rank: usize) {
-        let peers: Vec<usize> = (0..self.players.len()).filter(|&peer| self.open.contains(&pair(rank, peer))).collect();
-        peers.into_iter().for_each(|peer| self.ship(rank, peer, ConnectionPayload::End));
+        let peers: Vec<usize> =
+            (0..self.participants.len()).filter(|&peer| self.open.contains(&pair(rank, peer))).collect();
+        peers.into_iter().for_each(|peer| self.put_on_wire(rank, peer, ConnectionPayload::End));
     }
 
     fn resume(&mut self, rank: usize) {
-        let Some(since) = self.players[rank].stopped_ms.take() else { return };
+        let Some(since) = self.participants[rank].stopped_ms.take() else { return };
         if self.now_ms - since > SILENCE_MS / 2 {
-            self.players[rank].ever_stood_still = true;
+            self.participants[rank].was_ever_paused = true;
             self.event(rank, AgreementEvent::StoodStill);
         }
-        for event in std::mem::take(&mut self.players[rank].inbox) {
+        for event in std::mem::take(&mut self.participants[rank].inbox) {
             self.event(rank, event);
         }
         self.event(rank, AgreementEvent::Tick);
@@ -441,22 +442,22 @@ impl AgreementWorld {
 
     /// A rank detects that its world has failed: a member has ended, is silent, or has left the world.
     fn look(&mut self, rank: usize) {
-        let player = &self.players[rank];
-        if player.lives
-            && player.stopped_ms.is_none()
-            && !player.is_leaving
-            && let RankActivity::Work(members) = &player.doing
+        let participant = &self.participants[rank];
+        if participant.is_alive
+            && participant.stopped_ms.is_none()
+            && !participant.is_leaving
+            && let RankActivity::Work(members) = &participant.doing
         {
             let has_failed = members.iter().any(|&other| {
-                let peer = &self.players[other];
+                let peer = &self.participants[other];
                 let is_silent = peer.stopped_ms.is_some_and(|since| self.now_ms > since + SILENCE_MS);
-                let has_left = peer.doing != player.doing;
-                !peer.lives || is_silent || has_left || self.is_cut(other, rank)
+                let has_left = peer.doing != participant.doing;
+                !peer.is_alive || is_silent || has_left || self.is_cut(other, rank)
             });
             if has_failed {
                 let most = if self.faults.has_late && self.dice.chance(20) { 2 * LATE_MS } else { 300 };
                 let at = self.now_ms + self.dice.below(most);
-                self.players[rank].is_leaving = true;
+                self.participants[rank].is_leaving = true;
                 self.plan(at, SimulatedEvent::Begin { rank });
             }
         }
@@ -465,27 +466,27 @@ impl AgreementWorld {
     }
 
     fn begin(&mut self, rank: usize) {
-        if !self.is_there(rank) || self.players[rank].doing == RankActivity::Away {
+        if !self.is_there(rank) || self.participants[rank].doing == RankActivity::Away {
             return;
         }
-        if self.players[rank].stopped_ms.is_some() {
+        if self.participants[rank].stopped_ms.is_some() {
             self.plan(self.now_ms + 50, SimulatedEvent::Begin { rank });
             return;
         }
-        self.players[rank].is_leaving = false;
-        self.players[rank].doing = RankActivity::Agree;
-        self.players[rank].begun_ms = self.now_ms;
+        self.participants[rank].is_leaving = false;
+        self.participants[rank].doing = RankActivity::Agree;
+        self.participants[rank].begun_ms = self.now_ms;
         self.event(rank, AgreementEvent::Begin { seat: format!("seat {rank} at {}", self.now_ms) });
     }
 
     fn decided(&mut self, rank: usize, decision: Decision) {
         let seed = self.seed;
-        assert!(decision.members.contains(&rank), "seed {seed}: who goes on is one of those who go on");
-        let player = &mut self.players[rank];
-        assert_eq!(player.doing, RankActivity::Agree, "seed {seed}: a decision comes to who waits for it");
-        player.doing = RankActivity::Work(decision.members.clone());
-        player.views.insert(decision.epoch, decision.members.clone());
-        for (other, peer) in self.players.iter().enumerate() {
+        assert!(decision.members.contains(&rank), "seed {seed}: a surviving rank is in the list of survivors");
+        let participant = &mut self.participants[rank];
+        assert_eq!(participant.doing, RankActivity::Agree, "seed {seed}: only a waiting rank gets a decision");
+        participant.doing = RankActivity::Work(decision.members.clone());
+        participant.views.insert(decision.epoch, decision.members.clone());
+        for (other, peer) in self.participants.iter().enumerate() {
             let is_judged = self.is_there(other) && !self.is_exempt(rank) && !self.is_exempt(other);
             if let Some(view) = peer.views.get(&decision.epoch).filter(|_| is_judged) {
                 let epoch = decision.epoch;
@@ -496,38 +497,44 @@ impl AgreementWorld {
 
     /// On a single node, a rank that was suspended and has at most half of the ranks may continue separately.
     fn is_exempt(&self, rank: usize) -> bool {
-        self.hosts.iter().all(|&host| host == 0) && self.players[rank].ever_stood_still
+        self.hosts.iter().all(|&host| host == 0) && self.participants[rank].was_ever_paused
     }
 
     fn check_bounds(&self) {
         let seed = self.seed;
-        for (rank, player) in self.players.iter().enumerate().filter(|(rank, _)| self.is_there(*rank)) {
+        for (rank, participant) in self.participants.iter().enumerate().filter(|(rank, _)| self.is_there(*rank)) {
             // Without silent or late ranks, no rank waits for a message that may be missing.
             let patience = if self.faults.are_seen() { LATE_MS } else { PATIENCE.give_up().as_millis() as u64 + 500 };
-            let bound = player.begun_ms + patience;
-            let waits = player.doing == RankActivity::Agree && player.stopped_ms.is_none() && !player.ever_stood_still;
-            assert!(!waits || self.now_ms <= bound, "seed {seed}: rank {rank} waits for ever");
-            let held = player.machine.held_count();
-            assert!(held <= 8 * self.players.len() + player.machine.decided.len(), "seed {seed}: {held} things kept");
+            let bound = participant.begun_ms + patience;
+            let waits = participant.doing == RankActivity::Agree
+                && participant.stopped_ms.is_none()
+                && !participant.was_ever_paused;
+            assert!(!waits || self.now_ms <= bound, "seed {seed}: rank {rank} waits forever");
+            let held = participant.machine.held_count();
+            assert!(
+                held <= 8 * self.participants.len() + participant.machine.decided.len(),
+                "seed {seed}: {held} things kept"
+            );
         }
     }
 
     fn check_end(&self) {
         let seed = self.seed;
-        let is_here = |rank: &usize| self.is_there(*rank) && self.players[*rank].doing != RankActivity::Away;
-        for (rank, player) in self.players.iter().enumerate().filter(|(rank, _)| is_here(rank)) {
-            let RankActivity::Work(members) = &player.doing else {
-                panic!("seed {seed}: rank {rank} is still at {:?}", player.doing)
+        let is_here = |rank: &usize| self.is_there(*rank) && self.participants[*rank].doing != RankActivity::Away;
+        for (rank, participant) in self.participants.iter().enumerate().filter(|(rank, _)| is_here(rank)) {
+            let RankActivity::Work(members) = &participant.doing else {
+                panic!("seed {seed}: rank {rank} is still at {:?}", participant.doing)
             };
-            let same = members.iter().all(|&other| self.players[other].doing == player.doing);
-            assert!(same && members.contains(&rank), "seed {seed}: rank {rank} works in a world that is none");
-            let living = members.iter().all(|&other| self.players[other].lives);
+            let same = members.iter().all(|&other| self.participants[other].doing == participant.doing);
+            assert!(same && members.contains(&rank), "seed {seed}: rank {rank} works in a world without this rank");
+            let living = members.iter().all(|&other| self.participants[other].is_alive);
             assert!(living, "seed {seed}: rank {rank} works with the dead");
         }
         if self.faults.are_seen() {
-            let out: Vec<usize> =
-                (0..self.players.len()).filter(|&rank| self.players[rank].doing == RankActivity::Out).collect();
-            assert!(out.is_empty(), "seed {seed}: {out:?} are left out, though none was silent or late");
+            let out: Vec<usize> = (0..self.participants.len())
+                .filter(|&rank| self.participants[rank].doing == RankActivity::Out)
+                .collect();
+            assert!(out.is_empty(), "seed {seed}: {out:?} are left out, but none was silent or late");
         }
     }
 }
@@ -552,12 +559,16 @@ fn survivors_agree_whatever_happens_to_them() {
         let mut world = AgreementWorld::new(seed);
         let played = std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| world.play()));
         if let Err(panic) = played {
-            eprintln!("play it again: RIPIENO_SEED={seed} cargo test -p ripieno-run survivors_agree");
+            eprintln!("repeat it: RIPIENO_SEED={seed} cargo test -p ripieno-run survivors_agree");
             std::panic::resume_unwind(panic);
         }
-        decisions += world.players.iter().map(|player| player.views.len()).sum::<usize>();
-        left_out += world.players.iter().filter(|player| player.lives && player.doing == RankActivity::Out).count();
-        gave_up += world.players.iter().filter(|player| player.gave_up).count();
+        decisions += world.participants.iter().map(|participant| participant.views.len()).sum::<usize>();
+        left_out += world
+            .participants
+            .iter()
+            .filter(|participant| participant.is_alive && participant.doing == RankActivity::Out)
+            .count();
+        gave_up += world.participants.iter().filter(|participant| participant.gave_up).count();
     }
     println!("{count} seeds: {decisions} decisions heard, {left_out} living ranks left out, {gave_up} of them gave up");
 }

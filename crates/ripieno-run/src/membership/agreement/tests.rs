@@ -8,7 +8,7 @@ struct AgreementRanks {
     machines: Vec<Agreement>,
     now: Duration,
     /// Messages to these ranks are lost.
-    deaf: Vec<usize>,
+    unreachable: Vec<usize>,
     decided: Vec<Option<Decision>>,
     excluded: Vec<bool>,
     gave_up: Vec<Option<String>>,
@@ -20,7 +20,7 @@ impl AgreementRanks {
         AgreementRanks {
             machines: (0..size).map(|rank| Agreement::new(rank, size, is_one_node, PATIENCE)).collect(),
             now: Duration::from_secs(1),
-            deaf: vec![],
+            unreachable: vec![],
             decided: vec![None; size],
             excluded: vec![false; size],
             gave_up: vec![None; size],
@@ -31,7 +31,7 @@ impl AgreementRanks {
     fn event(&mut self, rank: usize, event: AgreementEvent) {
         for output in self.machines[rank].handle(self.now, event) {
             match output {
-                AgreementOutput::Tell { to, word } if !self.deaf.contains(&to) => {
+                AgreementOutput::Tell { to, word } if !self.unreachable.contains(&to) => {
                     self.word_count += 1;
                     self.event(to, AgreementEvent::Heard { peer: rank, word });
                 }
@@ -44,13 +44,13 @@ impl AgreementRanks {
     }
 
     fn end(&mut self, gone: usize) {
-        self.deaf.push(gone);
+        self.unreachable.push(gone);
         self.living().for_each(|rank| self.event(rank, AgreementEvent::Ended { peer: gone }));
     }
 
     fn living(&self) -> impl Iterator<Item = usize> + use<> {
-        let deaf = self.deaf.clone();
-        (0..self.machines.len()).filter(move |rank| !deaf.contains(rank))
+        let unreachable = self.unreachable.clone();
+        (0..self.machines.len()).filter(move |rank| !unreachable.contains(rank))
     }
 
     fn begin(&mut self, rank: usize) {
@@ -76,7 +76,7 @@ impl AgreementRanks {
 }
 
 #[test]
-fn the_living_go_on_without_whoever_has_ended() {
+fn live_ranks_continue_without_ended_ones() {
     for size in 2..=9 {
         for victim in 0..size {
             let mut ranks = AgreementRanks::new(size, false);
@@ -90,7 +90,7 @@ fn the_living_go_on_without_whoever_has_ended() {
 }
 
 #[test]
-fn nobody_is_left_out_while_all_are_there() {
+fn no_rank_is_left_out_while_all_are_present() {
     let mut ranks = AgreementRanks::new(4, false);
     (0..4).rev().for_each(|rank| ranks.begin(rank));
     ranks.assert_go_on(&[0, 1, 2, 3]);
@@ -109,7 +109,7 @@ fn those_that_have_begun_wait_for_one_that_computes_and_then_leave_it_out() {
     assert!(ranks.excluded[1]);
     ranks.excluded[1] = false;
     ranks.begin(1);
-    assert!(ranks.excluded[1], "it is told so when it comes");
+    assert!(ranks.excluded[1], "a late rank is notified");
 }
 
 #[test]
@@ -138,14 +138,14 @@ fn those_that_have_begun_go_on_at_once_without_one_whose_program_is_over() {
 #[test]
 fn who_was_left_out_learns_so_from_one_whose_program_is_over() {
     let mut ranks = AgreementRanks::new(3, false);
-    ranks.deaf.push(2);
+    ranks.unreachable.push(2);
     [0, 1].into_iter().for_each(|rank| ranks.begin(rank));
     ranks.pass(PATIENCE.silence * 3);
     ranks.assert_go_on(&[0, 1]);
     ranks.event(0, AgreementEvent::Withdraw);
     ranks.event(1, AgreementEvent::Withdraw);
 
-    ranks.deaf.clear();
+    ranks.unreachable.clear();
     ranks.begin(2);
 
     assert!(ranks.excluded[2]);
@@ -156,7 +156,7 @@ fn what_a_rank_has_accepted_counts_when_its_program_is_over() {
     let mut ranks = AgreementRanks::new(4, false);
     ranks.end(3);
     // Rank 1 has accepted to continue with rank 0 and without rank 2.
-    ranks.deaf.push(0);
+    ranks.unreachable.push(0);
     ranks.begin(1);
     let word = AgreementMessage::Propose { epoch: 0, ballot: Ballot { round: 1, rank: 0 }, gone: vec![2, 3] };
     ranks.event(1, AgreementEvent::Heard { peer: 0, word });
@@ -172,13 +172,13 @@ fn what_a_rank_has_accepted_counts_when_its_program_is_over() {
 fn a_silent_rank_is_left_out_by_more_than_half_and_told_when_it_is_heard_again() {
     for victim in 0..3 {
         let mut ranks = AgreementRanks::new(3, false);
-        ranks.deaf.push(victim);
+        ranks.unreachable.push(victim);
         let living: Vec<usize> = ranks.living().collect();
         living.iter().for_each(|&rank| ranks.begin(rank));
         ranks.pass(PATIENCE.silence * 3);
         ranks.assert_go_on(&living);
 
-        ranks.deaf.clear();
+        ranks.unreachable.clear();
         ranks.event(victim, AgreementEvent::StoodStill);
         ranks.begin(victim);
         ranks.pass(PATIENCE.silence);
@@ -189,18 +189,18 @@ fn a_silent_rank_is_left_out_by_more_than_half_and_told_when_it_is_heard_again()
 #[test]
 fn half_of_the_ranks_do_not_go_on_without_the_other_half_that_may_be_at_work() {
     let mut ranks = AgreementRanks::new(4, false);
-    ranks.deaf = vec![0, 3];
+    ranks.unreachable = vec![0, 3];
     [1, 2].into_iter().for_each(|rank| ranks.begin(rank));
     ranks.pass(PATIENCE.give_up() + Duration::from_secs(1));
     assert_eq!(ranks.decided, [None, None, None, None]);
-    let told = ranks.gave_up[1].clone().unwrap();
-    assert!(told.contains("more than half of 4") && told.contains("ranks 0, 3"), "{told}");
+    let reported = ranks.gave_up[1].clone().unwrap();
+    assert!(reported.contains("more than half of 4") && reported.contains("ranks 0, 3"), "{reported}");
 }
 
 #[test]
 fn on_one_node_a_single_rank_goes_on_without_others_that_stand_still() {
     let mut ranks = AgreementRanks::new(4, true);
-    ranks.deaf = vec![0, 1, 3];
+    ranks.unreachable = vec![0, 1, 3];
     ranks.begin(2);
     ranks.pass(PATIENCE.silence * 5);
     ranks.assert_go_on(&[2]);
@@ -210,7 +210,7 @@ fn on_one_node_a_single_rank_goes_on_without_others_that_stand_still() {
 fn who_stood_still_does_not_go_on_alone() {
     let mut ranks = AgreementRanks::new(2, true);
     ranks.event(0, AgreementEvent::StoodStill);
-    ranks.deaf.push(1);
+    ranks.unreachable.push(1);
     ranks.event(0, AgreementEvent::Ended { peer: 1 });
     ranks.begin(0);
     ranks.pass(PATIENCE.give_up() + Duration::from_secs(1));
@@ -223,7 +223,7 @@ fn what_may_have_been_decided_by_a_leader_that_ended_is_what_the_next_one_decide
     ranks.end(3);
     // Rank 1 accepted the proposal of rank 0 to continue without ranks 2 and 3, so rank 0 may have decided.
     let (ballot, gone) = (Ballot { round: 1, rank: 0 }, vec![2, 3]);
-    ranks.deaf.push(0);
+    ranks.unreachable.push(0);
     ranks.begin(1);
     ranks.event(1, AgreementEvent::Heard { peer: 0, word: AgreementMessage::Propose { epoch: 0, ballot, gone } });
     ranks.begin(2);

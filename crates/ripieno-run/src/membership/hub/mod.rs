@@ -210,8 +210,8 @@ impl Hub {
 
     fn finished(&self) -> Option<MembershipOutput> {
         let hub_left = matches!(self.members[self.own].standing, MemberStanding::Left(_));
-        let nobody_works = self.present_count == 0 || self.failure.is_some();
-        (hub_left && nobody_works && self.awaited_count == 0).then_some(MembershipOutput::Finished)
+        let no_rank_works = self.present_count == 0 || self.failure.is_some();
+        (hub_left && no_rank_works && self.awaited_count == 0).then_some(MembershipOutput::Finished)
     }
 
     fn suspect(&mut self, now: Duration, from: usize, peer: usize, cause: &str) -> Vec<MembershipOutput> {

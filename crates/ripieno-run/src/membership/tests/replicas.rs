@@ -25,11 +25,11 @@ fn die_in_order(world: &mut MembershipWorld, order: &[usize], dies: impl Fn(&mut
         for living in world.living() {
             let Some(JobFailure::RankFailed { rank: blamed, cause, .. }) = &world.failures[living] else {
                 assert!(!is_last, "rank {living} was not told of the last replica, {rank}, in {order:?}");
-                let mut told = world.losses[living].clone();
+                let mut reported = world.losses[living].clone();
                 let mut known = dead.clone();
-                told.sort_unstable();
+                reported.sort_unstable();
                 known.sort_unstable();
-                assert_eq!(told, known, "to rank {living} in {order:?}");
+                assert_eq!(reported, known, "to rank {living} in {order:?}");
                 continue;
             };
             assert!(is_last && *blamed == rank, "{order:?}: rank {living} blames {blamed}: {cause}");
@@ -42,7 +42,7 @@ fn die_in_order(world: &mut MembershipWorld, order: &[usize], dies: impl Fn(&mut
 }
 
 #[test]
-fn whoever_dies_in_whatever_order_the_job_ends_with_the_last_copy_and_not_before() {
+fn the_job_ends_with_the_last_replica_in_any_order_of_deaths() {
     for (world_size, replicas) in [(4, 2), (3, 3), (6, 3), (2, 2)] {
         for order in orders(world_size, world_size.min(4)) {
             let mut world = MembershipWorld::replicated(world_size, replicas);
@@ -53,7 +53,7 @@ fn whoever_dies_in_whatever_order_the_job_ends_with_the_last_copy_and_not_before
 }
 
 #[test]
-fn whoever_falls_silent_in_whatever_order_is_found_within_the_timeout_and_an_eighth() {
+fn silent_ranks_are_found_within_the_timeout_and_an_eighth_in_any_order() {
     for order in orders(4, 3) {
         let mut world = MembershipWorld::replicated(4, 2);
         die_in_order(&mut world, &order, |world, rank| {
@@ -75,7 +75,7 @@ fn a_replicated_world_without_deaths_stays_healthy_and_leaves_in_any_order() {
 }
 
 #[test]
-fn an_error_that_a_rank_reports_is_everybodys_though_a_copy_lives_and_hubs_have_died() {
+fn a_reported_error_reaches_all_ranks_despite_live_replicas_and_dead_hubs() {
     for dead in [vec![], vec![0], vec![2]] {
         let mut world = MembershipWorld::replicated(4, 2);
         dead.iter().for_each(|&rank| world.dies(rank));

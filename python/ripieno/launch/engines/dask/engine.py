@@ -32,7 +32,7 @@ CONNECT_S = 10.0
 CHOOSING_S = 30.0
 
 _KEYS = "ripieno-rank-"
-_ADVICE = "a rank takes a worker; wait until other jobs and tasks have ended, ask for fewer ranks or add workers"
+_ADVICE = "a rank takes a worker; wait until other jobs and tasks have ended, request fewer ranks or add workers"
 
 
 class DaskEngine(Engine):

@@ -29,7 +29,7 @@ END_S = 3.0
 RESTART_S = 10.0
 # Higher than the priority of all other tasks that wait for a thread of the worker.
 PRIORITY = 1_000_000
-# Events of a task for subscribers to its worker: it has begun; its launcher has hung up.
+# Events of a task for subscribers to its worker: it has begun; its launcher closed the connection.
 BEGUN = "ripieno-rank-begun"
 HUNG_UP = "ripieno-rank-hung-up"
 
@@ -128,7 +128,7 @@ class DaskRun(Run):
         elif self._client.status != "running":
             self.failed(None, "the scheduler is gone")
         elif future.status != "finished":
-            self.failed(rank, f"its task is {future.status}, by somebody else")
+            self.failed(rank, f"its task is {future.status}, by another client")
         self._left(rank)
 
     def _has_begun(self, rank: int) -> None:

@@ -76,7 +76,7 @@ class RayEngine(Engine):
         if strategy not in STRATEGIES:
             raise InputError(f"strategy={strategy!r}: expected one of {', '.join(STRATEGIES)}")
         if "CPU" in (resources or {}):
-            raise InputError("resources has CPU: say cpus_per_worker")
+            raise InputError("resources has CPU: use cpus_per_worker")
         self.threads = cpus_per_worker
         self._address = address
         self._strategy = strategy

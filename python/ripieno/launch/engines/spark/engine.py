@@ -207,7 +207,7 @@ def _checked(session: SparkSession) -> SparkSession:
             "Spark refuses barrier stages; start the session with false and a number of executors"
         )
     if not has_pinned_threads(context):
-        raise EngineError("PYSPARK_PIN_THREAD is false: ranks could not be told from other jobs; unset it")
+        raise EngineError("PYSPARK_PIN_THREAD is false: ranks could not be distinguished from other jobs; unset it")
     return session
 
 

@@ -58,7 +58,7 @@ def _known(spark: SparkContext | SparkSession) -> Iterator[None]:
         text = str(error)
         lacking = next((line for line in text.splitlines() if "does not exist" in line), text.partition("\n")[0])
         raise EngineError(
-            f"Spark {spark.version} lacks what ripieno {__version__} uses of it ({lacking.strip()}): take another "
+            f"Spark {spark.version} lacks internals that ripieno {__version__} uses ({lacking.strip()}): use another "
             "version of one of them"
         ) from error
 

@@ -110,7 +110,7 @@ class StageRun(Run):
             self._is_kept = False
             self.end()
         if self.error is not None:
-            raise EngineError(f"spark has not taken what the ranks returned: {account(self.error)[1]}") from self.error
+            raise EngineError(f"spark rejected the results of the ranks: {account(self.error)[1]}") from self.error
         return self.result
 
     def keep(self) -> None:
@@ -166,9 +166,9 @@ def too_few(workers: int, free: int, total: int) -> TooFewSlots:
     """Return the error for missing slots, with advice."""
     if total < workers:
         advice = (
-            "ask for fewer workers, or start Spark with more: master local[N], --num-executors, --executor-cores, "
+            "request fewer workers, or start Spark with more: master local[N], --num-executors, --executor-cores, "
             "spark.cores.max"
         )
     else:
-        advice = "wait until other jobs of this application are over, ask for fewer workers, or raise slots_timeout_s"
+        advice = "wait until other jobs of this application are over, request fewer workers, or raise slots_timeout_s"
     return TooFewSlots("spark", workers, free, total, advice)

@@ -11,7 +11,7 @@ final class Failures {
       case 3 -> new RendezvousException(message);
       case 4 -> new InputException(message);
       case 5 -> new CommunicatorClosedException(message);
-      case 6 -> new InterruptedCallException("interrupted while it waited for other ranks, which have been told");
+      case 6 -> new InterruptedCallException("interrupted while it waited for other ranks, which were notified");
       case 7 -> new OutOfMemoryError(message);
       case 8 -> new MissingIndicesException(message);
       default -> new RipienoException(message);

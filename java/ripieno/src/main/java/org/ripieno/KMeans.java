@@ -136,13 +136,13 @@ public final class KMeans implements Serializable {
       valueCount = Math.multiplyExact(k, columns);
       count = Math.toIntExact(rows.count());
       long bad = Native.firstNonFinite(rows.address(), threads);
-      long[] told = communicator.allgather(new long[] {count, bad, columns, rows.element()});
+      long[] gathered = communicator.allgather(new long[] {count, bad, columns, rows.element()});
       long before = 0;
       long all = 0;
       for (int rank = 0; rank < communicator.size(); rank++) {
-        before += rank < communicator.rank() ? told[4 * rank] : 0;
-        all += told[4 * rank];
-        check(rank, told);
+        before += rank < communicator.rank() ? gathered[4 * rank] : 0;
+        all += gathered[4 * rank];
+        check(rank, gathered);
       }
       offset = before;
       total = all;
@@ -151,20 +151,21 @@ public final class KMeans implements Serializable {
       }
     }
 
-    private void check(int rank, long[] told) {
-      if (told[4 * rank + 2] != told[2] || told[4 * rank + 3] != told[3]) {
-        throw new InputException(kindOf(rank, told) + ", " + kindOf(0, told) + ": expected the same on every rank");
+    private void check(int rank, long[] gathered) {
+      if (gathered[4 * rank + 2] != gathered[2] || gathered[4 * rank + 3] != gathered[3]) {
+        throw new InputException(
+            kindOf(rank, gathered) + ", " + kindOf(0, gathered) + ": expected the same on every rank");
       }
-      long bad = told[4 * rank + 1];
+      long bad = gathered[4 * rank + 1];
       if (bad >= 0) {
         throw new InputException(
             "rank " + rank + ", row " + bad / columns + ", column " + bad % columns + ": expected a finite number");
       }
     }
 
-    private String kindOf(int rank, long[] told) {
-      String type = told[4 * rank + 3] == Points.FLOAT ? "float" : "double";
-      return "rank " + rank + " has " + told[4 * rank + 2] + " columns of " + type;
+    private String kindOf(int rank, long[] gathered) {
+      String type = gathered[4 * rank + 3] == Points.FLOAT ? "float" : "double";
+      return "rank " + rank + " has " + gathered[4 * rank + 2] + " columns of " + type;
     }
 
     KMeansModel run() {
@@ -246,7 +247,7 @@ public final class KMeans implements Serializable {
 
     private double pass(Object centroids, int[] labels, double[] distances, double[] sums, double[] weights) {
       try (Values at = Values.of(centroids);
-          Values labelled = Values.room(labels);
+          Values labeled = Values.room(labels);
           Values far = Values.room(distances);
           Values summed = Values.room(sums);
           Values weighed = Values.room(weights)) {
@@ -255,8 +256,8 @@ public final class KMeans implements Serializable {
                 rows.address(),
                 at.address,
                 at.bytes,
-                labelled.address,
-                labelled.bytes,
+                labeled.address,
+                labeled.bytes,
                 far.address,
                 far.bytes,
                 summed.address,
@@ -264,7 +265,7 @@ public final class KMeans implements Serializable {
                 weighed.address,
                 weighed.bytes,
                 threads);
-        for (Values each : new Values[] {labelled, far, summed, weighed}) {
+        for (Values each : new Values[] {labeled, far, summed, weighed}) {
           each.copyBack();
         }
         return inertia;
@@ -440,13 +441,13 @@ public final class KMeans implements Serializable {
       private void add(Object more) {
         int before = Math.toIntExact(candidateCount());
         if (Values.countOf(more) > 0) {
-          try (Values centres = Values.of(more);
+          try (Values centers = Values.of(more);
               Values far = Values.of(distances);
               Values numbers = Values.of(closest)) {
             Native.lowerDistances(
                 rows.address(),
-                centres.address,
-                centres.bytes,
+                centers.address,
+                centers.bytes,
                 before,
                 far.address,
                 far.bytes,

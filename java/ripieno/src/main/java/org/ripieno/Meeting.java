@@ -22,7 +22,7 @@ public final class Meeting {
 
   Meeting(int rank, int size, String token) {
     if (token == null || token.isEmpty()) {
-      throw new InputException("token is empty: expected a secret that all ranks of the job know, and nobody else");
+      throw new InputException("token is empty: expected a secret that only the ranks of the job know");
     }
     this.rank = rank;
     this.size = size;

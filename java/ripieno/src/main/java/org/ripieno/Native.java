@@ -152,8 +152,8 @@ final class Native {
 
   static native void lowerDistances(
       long rows,
-      long centres,
-      long centresBytes,
+      long centers,
+      long centersBytes,
       int firstNumber,
       long distances,
       long distancesBytes,

@@ -148,7 +148,7 @@ class CollectivesTest {
   }
 
   @Test
-  void callsGoOnByThemselvesWhileJavaCollectsItsGarbage() throws Exception {
+  void asynchronousCallsContinueDuringGarbageCollection() throws Exception {
     int length = 300_000;
     Ranks.run(
         2,
@@ -171,7 +171,7 @@ class CollectivesTest {
   }
 
   @Test
-  void handlesThatNobodyWaitsForEndAndAreFreed() throws Exception {
+  void abandonedHandlesEndAndAreFreed() throws Exception {
     Ranks.run(
         2,
         comm -> {
@@ -186,7 +186,7 @@ class CollectivesTest {
 
   @ParameterizedTest
   @ValueSource(ints = {1, 2, 4})
-  void sparseRowsAreAddedUpAtWhoeverWantsThem(int size) throws Exception {
+  void sparseRowsAreAddedUpAtRanksThatWantThem(int size) throws Exception {
     Ranks.run(
         size,
         comm -> {
@@ -207,17 +207,17 @@ class CollectivesTest {
   }
 
   @Test
-  void whatNobodyContributesIsToldOrZero() throws Exception {
+  void missingIndicesAreReportedOrZero() throws Exception {
     Ranks.run(
         2,
         comm -> {
-          RipienoException told = null;
+          RipienoException reported = null;
           try {
             comm.sparse(new long[] {1}, new long[] {2});
           } catch (MissingIndicesException missing) {
-            told = missing;
+            reported = missing;
           }
-          assertTrue(told != null && told.getMessage().contains("2"), String.valueOf(told));
+          assertTrue(reported != null && reported.getMessage().contains("2"), String.valueOf(reported));
           SparseReduction.Options zero = new SparseReduction.Options().missingIsZero(true);
           SparseReduction reduction = comm.sparse(new long[] {1}, new long[] {2}, zero);
           assertArrayEquals(new long[] {0}, reduction.reduce(new long[] {9}, 1, Op.SUM));

@@ -17,12 +17,12 @@ import org.junit.jupiter.api.Test;
 
 class FailuresTest {
   @Test
-  void ranksThatDifferAllHearWhoCalledWhat() throws Exception {
+  void aMismatchListsTheCallsOnAllRanks() throws Exception {
     for (Future<double[]> ended :
         Ranks.ended(3, comm -> comm.allreduce(new double[comm.rank() == 2 ? 5 : 4], Op.SUM))) {
-      Throwable told = assertThrows(ExecutionException.class, ended::get).getCause();
-      assertInstanceOf(CollectiveMismatchException.class, told);
-      assertTrue(told.getMessage().contains("rank 2"), told.getMessage());
+      Throwable error = assertThrows(ExecutionException.class, ended::get).getCause();
+      assertInstanceOf(CollectiveMismatchException.class, error);
+      assertTrue(error.getMessage().contains("rank 2"), error.getMessage());
     }
   }
 
@@ -39,8 +39,8 @@ class FailuresTest {
               return comm.allreduce(new int[1], Op.SUM);
             });
     for (int rank : new int[] {0, 2}) {
-      Throwable told = assertThrows(ExecutionException.class, all.get(rank)::get).getCause();
-      RankFailedException failed = assertInstanceOf(RankFailedException.class, told);
+      Throwable error = assertThrows(ExecutionException.class, all.get(rank)::get).getCause();
+      RankFailedException failed = assertInstanceOf(RankFailedException.class, error);
       assertEquals(1, failed.rank());
       assertTrue(failed.reason().contains("no more rows"), failed.reason());
       assertTrue(failed.traceback().contains("FailuresTest"), failed.traceback());
@@ -48,7 +48,7 @@ class FailuresTest {
   }
 
   @Test
-  void whoIsInterruptedLeavesAndTheOthersHearOfIt() throws Exception {
+  void anInterruptedRankLeavesAndTheOthersAreNotified() throws Exception {
     List<Future<Object>> all =
         Ranks.ended(
             2,
@@ -83,7 +83,7 @@ class FailuresTest {
   }
 
   @Test
-  void whatCannotBeRightIsToldAndTheJobGoesOn() throws Exception {
+  void invalidInputIsReportedAndTheJobContinues() throws Exception {
     Ranks.run(
         1,
         comm -> {
@@ -120,13 +120,13 @@ class FailuresTest {
   }
 
   @Test
-  void ranksThatDoNotMeetAreToldOf() {
+  void missingRanksAreNamed() {
     Meeting alone = Communicator.meeting(0, 2, "secret").rendezvousTimeout(Duration.ofMillis(300));
     assertThrows(RendezvousException.class, () -> alone.at("127.0.0.1", 0 + 45_871));
     assertThrows(InputException.class, () -> Communicator.meet(3, 2, "secret", mine -> null));
     assertThrows(InputException.class, () -> Communicator.meeting(0, 1, ""));
     RuntimeException own = new IllegalArgumentException("no engine");
-    RuntimeException told =
+    RuntimeException error =
         assertThrows(
             RuntimeException.class,
             () ->
@@ -137,7 +137,7 @@ class FailuresTest {
                     mine -> {
                       throw own;
                     }));
-    assertTrue(told == own || told.getMessage().contains("no engine"), told.toString());
+    assertTrue(error == own || error.getMessage().contains("no engine"), error.toString());
   }
 
   @Test

@@ -96,16 +96,16 @@ class KMeansTest {
         comm -> {
           try (Points points = Points.ofFloats(2)) {
             points.add(new float[] {1, comm.rank() == 1 ? Float.NaN : 2});
-            String told =
+            String message =
                 assertThrows(InputException.class, () -> new KMeans().fit(comm, points)).getMessage();
-            assertTrue(told.contains("rank 1, row 0, column 1"), told);
+            assertTrue(message.contains("rank 1, row 0, column 1"), message);
             assertThrows(InputException.class, () -> points.add(new float[3]));
           }
           try (Points points = comm.rank() == 0 ? Points.ofFloats(2) : Points.ofFloats(3)) {
             points.add(new float[comm.rank() + 2]);
-            String told =
+            String message =
                 assertThrows(InputException.class, () -> new KMeans().fit(comm, points)).getMessage();
-            assertTrue(told.contains("rank 1 has 3 columns of float"), told);
+            assertTrue(message.contains("rank 1 has 3 columns of float"), message);
           }
           return null;
         });

@@ -40,7 +40,7 @@ final class Ranks {
   /** Return the outcome of every rank. */
   static <R> List<Future<R>> ended(int size, Program<R> program) throws Exception {
     String token = Communicator.newToken();
-    String[] told = new String[size];
+    String[] addresses = new String[size];
     CyclicBarrier all = new CyclicBarrier(size);
     ExecutorService threads = Executors.newFixedThreadPool(size);
     try {
@@ -51,9 +51,9 @@ final class Ranks {
             () -> {
               Exchange exchange =
                   mine -> {
-                    told[rank] = mine;
+                    addresses[rank] = mine;
                     all.await(TIMEOUT_S, TimeUnit.SECONDS);
-                    return told.clone();
+                    return addresses.clone();
                   };
               try (Communicator communicator = Communicator.meet(rank, size, token, exchange)) {
                 return program.run(communicator);

@@ -25,7 +25,7 @@ final class Columns {
               + ": expected vectors (VectorAssembler makes them)");
     }
     if (Arrays.asList(schema.fieldNames()).contains(prediction)) {
-      throw new IllegalArgumentException("predictionCol=" + prediction + ": there is such a column already");
+      throw new IllegalArgumentException("predictionCol=" + prediction + ": this column exists already");
     }
     return schema.add(prediction, DataTypes.IntegerType, false);
   }

@@ -76,7 +76,7 @@ public final class Ripieno {
             "Spark",
             workers,
             total,
-            "ask for fewer workers, or start Spark with more: master local[N], --num-executors, --executor-cores, "
+            "request fewer workers, or start Spark with more: master local[N], --num-executors, --executor-cores, "
                 + "spark.cores.max");
       }
       LockSupport.parkNanos(ASK.toNanos());

@@ -85,8 +85,8 @@ public class RipienoKMeansModel extends Model<RipienoKMeansModel> implements Def
     transformSchema(dataset.schema());
     double[][] centroids = getClusterCenters();
     UDF1<Vector, Integer> label = point -> nearest(centroids, point.toArray());
-    UserDefinedFunction labelled = udf(label, DataTypes.IntegerType).asNonNullable();
-    return dataset.withColumn($(predictionCol), labelled.apply(col($(featuresCol))));
+    UserDefinedFunction labeled = udf(label, DataTypes.IntegerType).asNonNullable();
+    return dataset.withColumn($(predictionCol), labeled.apply(col($(featuresCol))));
   }
 
   @Override

@@ -16,7 +16,7 @@ import ripieno
 PACKAGE = Path(ripieno.__file__).parent
 
 # Bottom to top. A package imports earlier packages only, also in type checks and inside functions.
-ROOMS = (
+PACKAGES = (
     "errors",
     "log",
     "_checks",
@@ -72,7 +72,7 @@ RETIRED = [
     )
 ]
 # The same inside packages with many modules; the package's `__init__` stands above all of them.
-INNER_ROOMS = {
+MODULES_OF = {
     "launch": (
         "limits",
         "replicas",
@@ -110,7 +110,7 @@ INNER_ROOMS = {
         "split_rows",
         "same_call",
         "reported",
-        "journal",
+        "iteration_log",
         "fit_checkpoint",
         "worker_estimator",
         "result_folder",
@@ -125,7 +125,7 @@ INNER_ROOMS = {
         "mds",
         "vertices",
         "pagerank",
-        "springs",
+        "fruchterman_reingold",
     ),
 }
 # Reasons for imports of later packages.
@@ -143,12 +143,12 @@ class Import(NamedTuple):
 
     file: str
     line: int
-    room: str
+    name: str
     imported: str
 
 
-def test_every_room_is_in_the_list():
-    assert _rooms_in(PACKAGE) == {*ROOMS, *ABOVE_ALL} - {"_native"}
+def test_every_package_is_in_the_list():
+    assert _packages_in(PACKAGE) == {*PACKAGES, *ABOVE_ALL} - {"_native"}
 
 
 @pytest.mark.parametrize("word", RETIRED, ids=lambda word: word.pattern)
@@ -160,31 +160,31 @@ def test_one_word_is_used_for_a_thing(word):
     assert [path.name for path in sources if word.search(path.read_text()) and path != Path(__file__)] == []
 
 
-def test_arrows_point_down():
-    upward = [each for each in _imports() if each.room not in ABOVE_ALL and _stands_later(each)]
+def test_imports_point_down():
+    upward = [each for each in _imports() if each.name not in ABOVE_ALL and _comes_later(each)]
 
-    assert [f"{each.file}:{each.line}: {each.room} imports {each.imported}" for each in upward] == []
-
-
-@pytest.mark.parametrize(("room", "imported"), EXCEPTIONS, ids=EXCEPTIONS.values())
-def test_an_exception_is_needed(room: str, imported: str):
-    assert any((each.room, each.imported) == (room, imported) for each in _imports())
+    assert [f"{each.file}:{each.line}: {each.name} imports {each.imported}" for each in upward] == []
 
 
-@pytest.mark.parametrize("room", INNER_ROOMS)
-def test_every_inner_room_is_in_its_list(room: str):
-    assert _rooms_in(PACKAGE / room) - {"__init__"} == set(INNER_ROOMS[room])
+@pytest.mark.parametrize(("name", "imported"), EXCEPTIONS, ids=EXCEPTIONS.values())
+def test_an_exception_is_needed(name: str, imported: str):
+    assert any((each.name, each.imported) == (name, imported) for each in _imports())
 
 
-@pytest.mark.parametrize("room", INNER_ROOMS)
-def test_arrows_inside_a_room_point_down(room: str):
-    order = (*INNER_ROOMS[room], "__init__")
-    found = [each for each in _imports(f"ripieno.{room}", order) if each.room != "__init__"]
+@pytest.mark.parametrize("name", MODULES_OF)
+def test_every_inner_package_is_in_its_list(name: str):
+    assert _packages_in(PACKAGE / name) - {"__init__"} == set(MODULES_OF[name])
 
-    upward = [each for each in found if order.index(each.imported) > order.index(each.room)]
+
+@pytest.mark.parametrize("name", MODULES_OF)
+def test_imports_inside_a_package_point_down(name: str):
+    order = (*MODULES_OF[name], "__init__")
+    found = [each for each in _imports(f"ripieno.{name}", order) if each.name != "__init__"]
+
+    upward = [each for each in found if order.index(each.imported) > order.index(each.name)]
 
     assert found
-    assert [f"{each.file}:{each.line}: {each.room} imports {each.imported}" for each in upward] == []
+    assert [f"{each.file}:{each.line}: {each.name} imports {each.imported}" for each in upward] == []
 
 
 def test_workers_start_without_slow_packages():
@@ -198,27 +198,27 @@ def test_workers_start_without_slow_packages():
     assert done.stdout == "[]\n"
 
 
-def _rooms_in(folder: Path) -> set[str]:
+def _packages_in(folder: Path) -> set[str]:
     return {path.stem for path in folder.iterdir() if path.suffix == ".py" or (path / "__init__.py").exists()}
 
 
-def _stands_later(found: Import) -> bool:
-    if (found.room, found.imported) in EXCEPTIONS:
+def _comes_later(found: Import) -> bool:
+    if (found.name, found.imported) in EXCEPTIONS:
         return False
-    return found.imported in ABOVE_ALL or ROOMS.index(found.imported) > ROOMS.index(found.room)
+    return found.imported in ABOVE_ALL or PACKAGES.index(found.imported) > PACKAGES.index(found.name)
 
 
-def _imports(package: str = "ripieno", rooms: Collection[str] = ROOMS) -> Iterator[Import]:
+def _imports(package: str = "ripieno", packages: Collection[str] = PACKAGES) -> Iterator[Import]:
     """Return the imports between the parts of a package."""
     folder = PACKAGE.joinpath(*package.split(".")[1:])
     for path in sorted(folder.rglob("*.py")):
         inside = path.relative_to(folder)
-        room = inside.parts[0].removesuffix(".py")
+        name = inside.parts[0].removesuffix(".py")
         for node in ast.walk(ast.parse(path.read_text())):
             for module in _modules(node):
-                imported = _room_of(module, package, rooms)
-                if imported is not None and imported != room:
-                    yield Import(str(inside), node.lineno, room, imported)
+                imported = _package_of(module, package, packages)
+                if imported is not None and imported != name:
+                    yield Import(str(inside), node.lineno, name, imported)
 
 
 def _modules(node: ast.AST) -> list[str]:
@@ -229,9 +229,9 @@ def _modules(node: ast.AST) -> list[str]:
     return []
 
 
-def _room_of(module: str, package: str, rooms: Collection[str]) -> str | None:
+def _package_of(module: str, package: str, packages: Collection[str]) -> str | None:
     """Return the part to which a module or name of the package belongs; None for others."""
     if not f"{module}.".startswith(f"{package}."):
         return None
     first = module.removeprefix(f"{package}.").partition(".")[0]
-    return first if first in rooms else "__init__"
+    return first if first in packages else "__init__"

@@ -7,7 +7,7 @@
 //! Source: Cohen, "Incentives build robustness in BitTorrent", 2003, section 2.4.
 
 use super::seeding::Seeding;
-use super::{SwarmMember, tell};
+use super::{SwarmMember, send};
 use crate::next_random;
 use crate::swarm::{Action, Have, NeighborOffer, SwarmMessage};
 use alloc::boxed::Box;
@@ -22,10 +22,10 @@ const FETCHES_MAX_OF_ONE: usize = 4;
 /// A fetch moves to a neighbor that would have sent the block this many times meanwhile.
 const FASTER: u64 = 2;
 /// Largest number of neighbors that a member keeps.
-const NEIGHBOURS_MAX: usize = 1024;
+const NEIGHBORS_MAX: usize = 1024;
 
 #[derive(Debug)]
-struct Neighbour {
+struct Neighbor {
     have: Have,
     /// Running mean of the observed speeds; 0 before the first observation.
     bytes_per_s: u64,
@@ -33,8 +33,8 @@ struct Neighbour {
 }
 
 #[derive(Debug)]
-pub(super) struct Neighbours {
-    by_rank: BTreeMap<usize, Neighbour>,
+pub(super) struct Neighbors {
+    by_rank: BTreeMap<usize, Neighbor>,
     /// Number of neighbors that have each block.
     counts: Vec<u32>,
     /// Seeding state: present on the root until every block was sent once.
@@ -42,42 +42,42 @@ pub(super) struct Neighbours {
     random: u64,
 }
 
-impl Neighbours {
-    pub(super) fn new(rank: usize, seeding: Option<Seeding>) -> Neighbours {
-        Neighbours { by_rank: BTreeMap::new(), counts: Vec::new(), seeding, random: rank as u64 }
+impl Neighbors {
+    pub(super) fn new(rank: usize, seeding: Option<Seeding>) -> Neighbors {
+        Neighbors { by_rank: BTreeMap::new(), counts: Vec::new(), seeding, random: rank as u64 }
     }
 
     /// Return the number of blocks that a neighbor has.
     pub(super) fn have_count(&self, rank: usize) -> usize {
-        self.by_rank.get(&rank).map_or(0, |neighbour| neighbour.have.count())
+        self.by_rank.get(&rank).map_or(0, |neighbor| neighbor.have.count())
     }
 
     pub(super) fn announce(&self, block: usize, out: &mut Vec<Action>) {
-        let lacking = self.by_rank.iter().filter(|(_, neighbour)| !neighbour.have.has(block));
-        lacking.for_each(|(&rank, _)| tell(out, rank, SwarmMessage::Have { block }));
+        let lacking = self.by_rank.iter().filter(|(_, neighbor)| !neighbor.have.has(block));
+        lacking.for_each(|(&rank, _)| send(out, rank, SwarmMessage::Have { block }));
     }
 
     pub(super) fn note_fetched(&mut self, from: usize, bytes_per_s: u64) {
-        if let Some(neighbour) = self.by_rank.get_mut(&from) {
-            let old = if neighbour.bytes_per_s == 0 { bytes_per_s } else { neighbour.bytes_per_s };
-            neighbour.bytes_per_s = (3 * old + bytes_per_s) / 4;
+        if let Some(neighbor) = self.by_rank.get_mut(&from) {
+            let old = if neighbor.bytes_per_s == 0 { bytes_per_s } else { neighbor.bytes_per_s };
+            neighbor.bytes_per_s = (3 * old + bytes_per_s) / 4;
         }
     }
 
     /// Remove a neighbor and return whether the rank was one.
     pub(super) fn forget(&mut self, rank: usize) -> bool {
-        let Some(neighbour) = self.by_rank.remove(&rank) else { return false };
-        self.count(&neighbour.have, |count| *count -= 1);
+        let Some(neighbor) = self.by_rank.remove(&rank) else { return false };
+        self.count(&neighbor.have, |count| *count -= 1);
         self.seeding.iter_mut().for_each(|seeding| seeding.forget(rank));
         true
     }
 
     /// Remove a block from the record of a neighbor that refuses to send it.
     pub(super) fn withdraw(&mut self, rank: usize, block: usize) {
-        if let Some(neighbour) = self.by_rank.get_mut(&rank)
-            && neighbour.have.has(block)
+        if let Some(neighbor) = self.by_rank.get_mut(&rank)
+            && neighbor.have.has(block)
         {
-            neighbour.have.remove(block);
+            neighbor.have.remove(block);
             self.counts[block] -= 1;
         }
     }
@@ -89,7 +89,7 @@ impl Neighbours {
         }
         self.count(&have, |count| *count += 1);
         let (bytes_per_s, is_greeted) = old.map_or((0, false), |old| (old.bytes_per_s, old.is_greeted));
-        self.by_rank.insert(rank, Neighbour { have, bytes_per_s, is_greeted });
+        self.by_rank.insert(rank, Neighbor { have, bytes_per_s, is_greeted });
     }
 
     fn count(&mut self, have: &Have, change: impl Fn(&mut u32)) {
@@ -100,7 +100,7 @@ impl Neighbours {
     }
 
     fn best_bytes_per_s(&self) -> u64 {
-        self.by_rank.values().map(|neighbour| neighbour.bytes_per_s).max().unwrap_or(0)
+        self.by_rank.values().map(|neighbor| neighbor.bytes_per_s).max().unwrap_or(0)
     }
 }
 
@@ -108,9 +108,9 @@ impl SwarmMember {
     /// Add neighbors assigned by the tracker.
     pub(super) fn meet(&mut self, meetings: Vec<NeighborOffer>, out: &mut Vec<Action>) {
         for NeighborOffer { with: rank, instead_of } in meetings {
-            let is_new = !self.neighbours.by_rank.contains_key(&rank) && !self.lost.contains(&rank);
-            if is_new && rank != self.rank && self.neighbours.by_rank.len() < NEIGHBOURS_MAX {
-                self.neighbours.note(rank, Have::none(self.have.block_count()));
+            let is_new = !self.neighbors.by_rank.contains_key(&rank) && !self.lost.contains(&rank);
+            if is_new && rank != self.rank && self.neighbors.by_rank.len() < NEIGHBORS_MAX {
+                self.neighbors.note(rank, Have::none(self.have.block_count()));
             }
             self.greet(rank, false, instead_of, out);
         }
@@ -118,32 +118,32 @@ impl SwarmMember {
 
     /// Ask all neighbors for their blocks if no neighbor offers some missing block any more.
     pub(super) fn greet_again(&mut self, out: &mut Vec<Action>) {
-        let is_offered = |block: usize| self.neighbours.counts.get(block).is_some_and(|&count| count > 0);
+        let is_offered = |block: usize| self.neighbors.counts.get(block).is_some_and(|&count| count > 0);
         if !self.have.missing().all(|block| is_offered(block) || self.fetches.contains_key(&block)) {
             self.greet_all(false, out);
         }
     }
 
     pub(super) fn greet_all(&mut self, is_answer: bool, out: &mut Vec<Action>) {
-        let ranks: Vec<usize> = self.neighbours.by_rank.keys().copied().collect();
+        let ranks: Vec<usize> = self.neighbors.by_rank.keys().copied().collect();
         ranks.into_iter().for_each(|rank| self.greet(rank, is_answer, None, out));
     }
 
     fn greet(&mut self, rank: usize, is_answer: bool, instead_of: Option<usize>, out: &mut Vec<Action>) {
-        if let Some(neighbour) = self.neighbours.by_rank.get_mut(&rank) {
-            neighbour.is_greeted = true;
-            let have = match &mut self.neighbours.seeding {
+        if let Some(neighbor) = self.neighbors.by_rank.get_mut(&rank) {
+            neighbor.is_greeted = true;
+            let have = match &mut self.neighbors.seeding {
                 Some(seeding) => seeding.seen_by(rank, self.have.block_count()),
                 None => self.have.clone(),
             };
-            tell(out, rank, SwarmMessage::Offer { have: Box::new(have), is_answer, instead_of });
+            send(out, rank, SwarmMessage::Offer { have: Box::new(have), is_answer, instead_of });
         }
     }
 
     /// Answer the neighbors that sent offers before this member knew the manifest.
     pub(super) fn greet_early(&mut self, out: &mut Vec<Action>) {
         let early: Vec<usize> =
-            self.neighbours.by_rank.iter().filter(|(_, one)| !one.is_greeted).map(|(&rank, _)| rank).collect();
+            self.neighbors.by_rank.iter().filter(|(_, one)| !one.is_greeted).map(|(&rank, _)| rank).collect();
         early.into_iter().for_each(|rank| self.greet(rank, true, None, out));
     }
 
@@ -156,14 +156,14 @@ impl SwarmMember {
         out: &mut Vec<Action>,
     ) {
         // A rank that answers but is no longer a neighbor has not learned yet that another member stands between.
-        let has_room = !is_answer && self.neighbours.by_rank.len() < NEIGHBOURS_MAX;
-        let is_welcome = has_room || self.neighbours.by_rank.contains_key(&from);
+        let has_room = !is_answer && self.neighbors.by_rank.len() < NEIGHBORS_MAX;
+        let is_welcome = has_room || self.neighbors.by_rank.contains_key(&from);
         let is_other_value = self.manifest.is_some() && have.block_count() != self.have.block_count();
         if !is_welcome || is_other_value || self.lost.contains(&from) {
             return;
         }
-        self.neighbours.seeding.iter_mut().for_each(|seeding| seeding.skip(&have));
-        self.neighbours.note(from, have);
+        self.neighbors.seeding.iter_mut().for_each(|seeding| seeding.skip(&have));
+        self.neighbors.note(from, have);
         self.show_all_if_out(out);
         if !is_answer && self.manifest.is_some() {
             self.greet(from, true, None, out);
@@ -172,12 +172,12 @@ impl SwarmMember {
     }
 
     pub(super) fn take_have(&mut self, now: Duration, from: usize, block: usize, out: &mut Vec<Action>) {
-        let Some(neighbour) = self.neighbours.by_rank.get_mut(&from) else { return };
-        if block >= neighbour.have.block_count() || neighbour.have.has(block) {
+        let Some(neighbor) = self.neighbors.by_rank.get_mut(&from) else { return };
+        if block >= neighbor.have.block_count() || neighbor.have.has(block) {
             return;
         }
-        neighbour.have.add(block);
-        self.neighbours.counts[block] += 1;
+        neighbor.have.add(block);
+        self.neighbors.counts[block] += 1;
         if !self.have.has(block) {
             self.fill(now, out);
         }
@@ -203,12 +203,12 @@ impl SwarmMember {
     /// Return the rarest block that can be requested, and its source. Ties are broken at random.
     fn rarest(&mut self) -> Option<(usize, usize)> {
         let block_count = self.have.block_count();
-        let first = next_random(&mut self.neighbours.random) as usize % block_count.max(1);
+        let first = next_random(&mut self.neighbors.random) as usize % block_count.max(1);
         let able = self.able();
         let mut offered = Have::none(block_count);
         able.iter().for_each(|(_, have)| offered.join(have));
         let open = self.have.lacks(&offered).filter(|block| !self.fetches.contains_key(block));
-        let counts = &self.neighbours.counts;
+        let counts = &self.neighbors.counts;
         let block = open.min_by_key(|&block| (counts[block], (block + block_count - first) % block_count))?;
         source_among(&able, block).map(|source| (block, source))
     }
@@ -216,14 +216,14 @@ impl SwarmMember {
     /// Return the neighbors that can take another request, best first, with their blocks.
     fn able(&self) -> Vec<(usize, &Have)> {
         let asked = self.asked();
-        let best_bytes_per_s = self.neighbours.best_bytes_per_s();
+        let best_bytes_per_s = self.neighbors.best_bytes_per_s();
         // Requests are spread over all neighbors, so as many as possible send at the same time.
-        let usual = (FETCHES_MAX / self.neighbours.by_rank.len().max(1)).clamp(1, FETCHES_MAX_OF_ONE);
-        let able = self.neighbours.by_rank.iter().filter_map(|(&rank, neighbour)| {
+        let usual = (FETCHES_MAX / self.neighbors.by_rank.len().max(1)).clamp(1, FETCHES_MAX_OF_ONE);
+        let able = self.neighbors.by_rank.iter().filter_map(|(&rank, neighbor)| {
             let asked = asked.get(&rank).copied().unwrap_or(0);
-            let is_slow = neighbour.bytes_per_s != 0 && neighbour.bytes_per_s * FASTER * 2 < best_bytes_per_s;
+            let is_slow = neighbor.bytes_per_s != 0 && neighbor.bytes_per_s * FASTER * 2 < best_bytes_per_s;
             let is_able = asked < if is_slow { 1 } else { usual };
-            is_able.then_some(((is_slow, asked, (rank + self.rank) % 7, rank), &neighbour.have))
+            is_able.then_some(((is_slow, asked, (rank + self.rank) % 7, rank), &neighbor.have))
         });
         let mut able: Vec<_> = able.collect();
         able.sort_unstable_by_key(|(turn, _)| *turn);
@@ -240,14 +240,14 @@ impl SwarmMember {
         let mut switches = vec![];
         for (&block, fetch) in &self.fetches {
             let Some(source) = source_among(&able, block).filter(|&source| source != fetch.source) else { continue };
-            let bytes_per_s = u128::from(self.neighbours.by_rank[&source].bytes_per_s);
+            let bytes_per_s = u128::from(self.neighbors.by_rank[&source].bytes_per_s);
             let meanwhile_bytes = bytes_per_s * (now - fetch.since).as_micros() / 1_000_000;
             if meanwhile_bytes > FASTER as u128 * manifest.block_length(block) as u128 {
                 switches.push((block, fetch.source, source));
             }
         }
         for (block, old, source) in switches {
-            tell(out, old, SwarmMessage::Cancel { block });
+            send(out, old, SwarmMessage::Cancel { block });
             self.fetch(now, block, source, out);
         }
     }

@@ -7,7 +7,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Any
 
-from ripieno.lab.blueprint import Blueprint, Host
+from ripieno.lab.cluster_spec import ClusterSpec, Host
 from ripieno.lab.kernel import batch, inside, output
 from ripieno.lab.wiring import SWITCHES, uplink_ends
 
@@ -36,26 +36,26 @@ class Counters:
         )
 
 
-def read_counters(prefix: str, blueprint: Blueprint) -> dict[str, Counters]:
+def read_counters(prefix: str, spec: ClusterSpec) -> dict[str, Counters]:
     """Return the counters of every cable, by name, since it was made."""
     with inside(prefix + SWITCHES):
         ports = _shapers()
     counters = {}
-    for host in blueprint.hosts:
+    for host in spec.hosts:
         with inside(prefix + host.name):
             counters[host.name] = _of(_shapers()["eth0"], ports[host.name])
-    for rack, name in enumerate(blueprint.rack_names):
+    for rack, name in enumerate(spec.rack_names):
         up, down = uplink_ends(rack)
         counters[name] = _of(ports[up], ports[down])
     return counters
 
 
-def silent(prefix: str, blueprint: Blueprint) -> set[str]:
+def silent(prefix: str, spec: ClusterSpec) -> set[str]:
     """Return the names of the pulled cables."""
     with inside(prefix + SWITCHES):
         links = json.loads(output("ip", "-json", "link", "show"))
     down = {link["ifname"] for link in links if "UP" not in link["flags"]}
-    return {name for name in (*(host.name for host in blueprint.hosts), *blueprint.rack_names) if _port(name) in down}
+    return {name for name in (*(host.name for host in spec.hosts), *spec.rack_names) if _port(name) in down}
 
 
 def pull(prefix: str, cables: Iterable[str]) -> None:
@@ -68,9 +68,9 @@ def plug(prefix: str, cables: Iterable[str]) -> None:
     _set(prefix, cables, "up")
 
 
-def hosts_behind(blueprint: Blueprint, cable: str) -> list[Host]:
+def hosts_behind(spec: ClusterSpec, cable: str) -> list[Host]:
     """Return the host of a cable, or all hosts of the rack."""
-    return [host for host in blueprint.hosts if cable in (host.name, blueprint.rack_names[host.rack])]
+    return [host for host in spec.hosts if cable in (host.name, spec.rack_names[host.rack])]
 
 
 def _set(prefix: str, cables: Iterable[str], state: str) -> None:

@@ -24,8 +24,8 @@ from scipy.sparse import coo_matrix
 
 import ripieno.kernels.forces as forces
 from ripieno.algorithms.clock import IterationClock
-from ripieno.algorithms.fit_checkpoint import FitStates, Keeping
-from ripieno.algorithms.journal import Emit, IterationLog, WorkerReport
+from ripieno.algorithms.fit_checkpoint import CheckpointOptions, FitStates
+from ripieno.algorithms.iteration_log import Emit, IterationLog, WorkerReport
 from ripieno.comm.agreement import agreement
 from ripieno.errors import InputError
 from ripieno.graph import Edges, Graph
@@ -67,7 +67,7 @@ class LayoutOptions:
         Seed of the random positions.
     has_seed
         Whether the user passed the seed.
-    keeping
+    checkpoint_options
         Checkpoint settings.
     """
 
@@ -82,7 +82,7 @@ class LayoutOptions:
     fixed: NDArray[np.int64]
     seed: int
     has_seed: bool
-    keeping: Keeping
+    checkpoint_options: CheckpointOptions
 
     @property
     def spread(self) -> float:
@@ -146,8 +146,10 @@ def fit(comm: Communicator, graph: Graph, options: LayoutOptions, emit: Emit | N
     journal = IterationLog(comm, emit)
     load_s = time.perf_counter() - begin
     own_forces = np.empty((last - first, options.dim))
-    facts = {} if options.keeping.folder is None else _facts(options, approximation, ids, matrix)
-    with closing(FitStates(comm, NAME, shared=True, keeping=options.keeping, facts=facts)) as states:
+    facts = {} if options.checkpoint_options.folder is None else _facts(options, approximation, ids, matrix)
+    with closing(
+        FitStates(comm, NAME, shared=True, checkpoint_options=options.checkpoint_options, facts=facts)
+    ) as states:
         for kept in states.load():
             at, step, cooling = kept
         iteration = journal.iterations_before = states.done
@@ -264,9 +266,9 @@ def _adjacency(comm: Communicator, graph: Graph) -> tuple[NDArray[np.int64], Any
     known = np.arange(graph.vertex_count or 0, dtype=np.int64)
     ids = np.unique(np.concatenate([edges.sources, edges.targets, edges.lone, known]))
     if not len(ids):
-        raise InputError(f"{', '.join(graph.names) or 'the graph'}: neither an edge nor a vertex")
+        raise InputError(f"{', '.join(graph.names) or 'the graph'}: no edges and no vertices")
     if len(ids) > np.iinfo(np.int32).max:
-        raise InputError(f"the graph has {len(ids)} vertices, more than a layout can have")
+        raise InputError(f"the graph has {len(ids)} vertices, more than a layout supports")
     weights = np.ones(len(edges)) if edges.weights is None else edges.weights
     places = (np.searchsorted(ids, edges.sources), np.searchsorted(ids, edges.targets))
     matrix = coo_matrix((weights, places), shape=(len(ids), len(ids))).tocsr()

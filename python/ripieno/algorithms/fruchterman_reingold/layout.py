@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from ripieno.algorithms.springs.estimator import FruchtermanReingold
+from ripieno.algorithms.fruchterman_reingold.estimator import FruchtermanReingold
 from ripieno.errors import InputError
 from ripieno.graph import Graph
 
@@ -97,7 +97,7 @@ def layout(
     ['a', 'b', 'c']
     """
     if method not in METHODS:
-        raise InputError(f"method={method!r}: expected 'auto' or 'force'; networkx's 'energy' is not there")
+        raise InputError(f"method={method!r}: expected 'auto' or 'force'; networkx's 'energy' is not supported")
     nodes = list(graph.nodes) if hasattr(graph, "nodes") else None
     if store_pos_as is not None and nodes is None:
         raise InputError(f"store_pos_as={store_pos_as!r}: expected a networkx graph, not {type(graph).__name__}")

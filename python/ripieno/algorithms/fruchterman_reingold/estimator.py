@@ -13,11 +13,11 @@ from numpy.typing import ArrayLike, NDArray
 from sklearn.utils import check_array, check_random_state
 
 from ripieno._checks import check_count, number, whole
-from ripieno.algorithms.journal import RunReport
+from ripieno.algorithms.fruchterman_reingold import program
+from ripieno.algorithms.fruchterman_reingold.program import BARNES_HUT, EXACT, LayoutOptions, LayoutPart
+from ripieno.algorithms.iteration_log import RunReport
 from ripieno.algorithms.own_rows import graph_for_fit
 from ripieno.algorithms.reported import report_warning, reported
-from ripieno.algorithms.springs import program
-from ripieno.algorithms.springs.program import BARNES_HUT, EXACT, LayoutOptions, LayoutPart
 from ripieno.algorithms.vertices.order import vertex_id
 from ripieno.algorithms.worker_estimator import IterativeEstimator, ObservedEstimator
 from ripieno.errors import InputError
@@ -219,7 +219,7 @@ class FruchtermanReingold(IterativeEstimator, ObservedEstimator):
             fixed=np.array([vertex_id("fixed", vertex, graph) for vertex in self.fixed], np.int64),
             seed=self._own_seed(comm),
             has_seed=isinstance(self.random_state, Integral),
-            keeping=self._keeping(),
+            checkpoint_options=self._checkpoint_options(),
         )
         parts = self._run_fit(program.fit, graph, options, comm=comm)
         self._keep(parts, graph, time.perf_counter() - begin)

@@ -55,7 +55,7 @@ class Host:
 
 
 @dataclass(frozen=True)
-class Blueprint:
+class ClusterSpec:
     """The specification of a lab. `ripieno.lab.Lab` documents the parameters.
 
     Raises
@@ -129,11 +129,11 @@ class Blueprint:
             return None
         return (
             f"{len(self.hosts)} hosts x {self.rate} are {total / 1e9:.3g} Gbit/s; beyond about "
-            f"{CARRIED_BITS_PER_S / 1e9:g} the CPU is the limit, not the cables: take fewer hosts or a lower rate"
+            f"{CARRIED_BITS_PER_S / 1e9:g} the CPU is the limit, not the cables: use fewer hosts or a lower rate"
         )
 
     def to_dict(self) -> dict[str, Any]:
-        """Return the fields for a file; `Blueprint(**blueprint.to_dict())` restores them."""
+        """Return the fields for a file; `ClusterSpec(**spec.to_dict())` restores them."""
         return asdict(self)
 
 

@@ -56,13 +56,14 @@ class VertexOwners:
     def _checked(self, ids: NDArray[np.int64], ranks: NDArray[Any]) -> NDArray[np.int64]:
         if ranks.shape != ids.shape or (ranks.dtype.kind not in "iu" and ranks.size):
             raise InputError(
-                f"home gives ranks of type {ranks.dtype} and shape {ranks.shape}, expected whole numbers, {ids.shape}"
+                f"home returned ranks of type {ranks.dtype} and shape {ranks.shape}, expected whole "
+                f"numbers, {ids.shape}"
             )
         wrong = np.flatnonzero((ranks < 0) | (ranks >= self._world_size))
         if len(wrong):
             at = wrong[0]
             raise InputError(
-                f"home gives rank {ranks[at]} for vertex {ids[at]}: expected 0 … {self._world_size - 1}, "
+                f"home returned rank {ranks[at]} for vertex {ids[at]}: expected 0 … {self._world_size - 1}, "
                 f"for {self._world_size} ranks"
             )
         return ranks.astype(np.int64)

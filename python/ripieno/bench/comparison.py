@@ -5,8 +5,8 @@ from __future__ import annotations
 import statistics
 from collections.abc import Callable, Mapping, Sequence
 
+from ripieno.bench.baselines import Baseline
 from ripieno.bench.cases import BenchCase
-from ripieno.bench.contestants import Baseline
 from ripieno.bench.figures import Figure, Measurements, Samples
 from ripieno.bench.limits import PeerLimit
 from ripieno.bench.processes import TIMEOUT_S, ProgramFailed
@@ -20,8 +20,8 @@ WARM_UP = BenchCase("barrier", 2 * ELEMENT_BYTES)
 Times = dict[BenchCase, list[float]]
 
 
-def contest(
-    contestants: Sequence[Baseline],
+def compare(
+    baselines: Sequence[Baseline],
     cases: Sequence[BenchCase],
     limit: PeerLimit,
     report: Measurements,
@@ -38,7 +38,7 @@ def contest(
 
     Parameters
     ----------
-    contestants
+    baselines
         Implementations, ours first.
     cases
         Cases to measure.
@@ -63,8 +63,8 @@ def contest(
     ProgramFailed
         If our implementation failed.
     """
-    times: dict[str, Times] = {each.name: {} for each in contestants}
-    taking_part = list(contestants)
+    times: dict[str, Times] = {each.name: {} for each in baselines}
+    taking_part = list(baselines)
     for _ in range(repetitions):
         limit.measure(cases, budget_s)
         for each in list(taking_part):
@@ -83,13 +83,13 @@ def contest(
                     report.remark(f"{title(case)} is left out: {told}")
                 else:
                     times[each.name].setdefault(case, []).append(statistics.median(told))
-    ours, *peers = contestants
+    ours, *peers = baselines
     for case in times[ours.name]:
         beside = {peer.name: times[peer.name][case] for peer in peers if case in times[peer.name]}
         report.figures.append(
             figure_of(case, times[ours.name][case], beside, limit, title(case), targets=targets(case))
         )
-    return [each.name for each in contestants if each not in taking_part]
+    return [each.name for each in baselines if each not in taking_part]
 
 
 def figure_of(

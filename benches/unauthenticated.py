@@ -45,12 +45,12 @@ SHARE, MEMORY_MIB = 0.05, 16.0
 class Visited(StrEnum):
     """The target of the flood, if any."""
 
-    NOBODY = "no strangers"
-    OTHERS = "strangers elsewhere"
-    RANKS = "strangers"
+    NONE = "none"
+    OTHERS = "elsewhere"
+    RANKS = "unauthenticated"
 
 
-class StrangersTurn(NamedTuple):
+class UnauthenticatedTurn(NamedTuple):
     """Seconds of the slowest rank, processor seconds of all ranks, processor seconds of their non-computing threads,
     and memory of the largest rank in bytes."""
 
@@ -63,7 +63,7 @@ class StrangersTurn(NamedTuple):
 def measured(report: Measurements, effort: Effort) -> None:
     """Measure turns with the flood, with the flood on another process, and without, in one job."""
     connections = QUICK_CONNECTIONS if effort.quick else CONNECTIONS
-    turns: dict[Visited, list[StrangersTurn]] = {visited: [] for visited in Visited}
+    turns: dict[Visited, list[UnauthenticatedTurn]] = {visited: [] for visited in Visited}
     refused = 0
     with rp.launch(workers=WORKERS, threads=1, links="tcp") as job:
         ports = [port for listened in job.run(_ports) for port in listened]
@@ -75,20 +75,22 @@ def measured(report: Measurements, effort: Effort) -> None:
         for _ in range(effort.runs(4)):
             order.append(order.pop(0))
             for visited in order:
-                strangers = _started("strangers", connections, *doors[visited]) if visited in doors else None
+                unauthenticated = (
+                    _started("unauthenticated", connections, *doors[visited]) if visited in doors else None
+                )
                 ranks = job.run(_iterate, count)
                 elapsed_s, cpu_s, aside_s, memory_bytes = zip(*ranks, strict=True)
-                turns[visited].append(StrangersTurn(max(elapsed_s), sum(cpu_s), sum(aside_s), max(memory_bytes)))
-                said = strangers.communicate()[0] if strangers is not None else ""
-                refused = int(said) if visited is Visited.RANKS else refused
+                turns[visited].append(UnauthenticatedTurn(max(elapsed_s), sum(cpu_s), sum(aside_s), max(memory_bytes)))
+                output = unauthenticated.communicate()[0] if unauthenticated is not None else ""
+                refused = int(output) if visited is Visited.RANKS else refused
         others.communicate()
     samples = {visited: [Samples(tuple(turn[at] for turn in turns[visited])) for at in range(2)] for visited in Visited}
     for at, case in enumerate(("time of a job", "processor time of its ranks")):
-        for row, peer in (("and none", Visited.NOBODY), ("here and elsewhere", Visited.OTHERS)):
+        for row, peer in (("and none", Visited.NONE), ("here and elsewhere", Visited.OTHERS)):
             report.figures.append(
                 Figure(
                     case=f"{case}, {WORKERS} ranks by TCP",
-                    row=f"{connections:,} strangers, {row}",
+                    row=f"{connections:,} unauthenticated, {row}",
                     ours=samples[Visited.RANKS][at],
                     peers={str(peer): samples[peer][at]},
                     limit_s=None,
@@ -99,24 +101,24 @@ def measured(report: Measurements, effort: Effort) -> None:
                 )
             )
     with_s, without_s = (
-        statistics.median(turn.aside_s for turn in turns[visited]) for visited in (Visited.RANKS, Visited.NOBODY)
+        statistics.median(turn.aside_s for turn in turns[visited]) for visited in (Visited.RANKS, Visited.NONE)
     )
     report.counts.append(
         FigureCount(
             case="processor time of a rank",
-            row="more, for each stranger",
+            row="more, for each unauthenticated peer",
             value=max(with_s - without_s, 0.0) / connections * 1e6,
             unit="µs",
             target=SHARE * TURN_S / connections * 1e6,
         )
     )
     grown = max(turn.memory_bytes for turn in turns[Visited.RANKS]) - min(
-        turn.memory_bytes for turn in turns[Visited.NOBODY]
+        turn.memory_bytes for turn in turns[Visited.NONE]
     )
     report.counts.append(
         FigureCount(
             case="memory of a rank",
-            row=f"more, after {connections:,} strangers",
+            row=f"more, after {connections:,} unauthenticated",
             value=max(grown, 0) / 2**20,
             unit="MiB",
             target=MEMORY_MIB,
@@ -126,21 +128,21 @@ def measured(report: Measurements, effort: Effort) -> None:
     report.counts.append(
         FigureCount(
             case="processor time of a member server",
-            row="for each stranger",
+            row="for each client",
             value=serving_s / connections * 1e6,
             unit="µs",
             target=SHARE * TURN_S / connections * 1e6,
         )
     )
-    report.remark(f"of {connections:,} connections to {len(ports)} ports {refused:,} were refused or reset at once")
+    report.remark(f"of {connections:,} connections to {len(ports)} ports {refused:,} were refused or reset immediately")
 
 
 def _serving_s(connections: int) -> float:
     """Return the processor seconds of this process while clients connect to its member server."""
     server = MemberServer("127.0.0.1", secrets.token_bytes(32))
-    strangers = _started("strangers", connections, server.port)
+    unauthenticated = _started("unauthenticated", connections, server.port)
     begun_s = time.process_time()
-    strangers.communicate()
+    unauthenticated.communicate()
     took_s = time.process_time() - begun_s
     server.close()
     return took_s
@@ -189,7 +191,7 @@ def _started(role: str, *numbers: int, stdin: int | None = None) -> subprocess.P
 
 
 def main() -> None:
-    """Run as the clients, `strangers COUNT PORT…`, or as the unrelated process, `others DOORS`."""
+    """Run as the clients, `unauthenticated COUNT PORT…`, or as the unrelated process, `others DOORS`."""
     role, *words = sys.argv[1:]
     count, *ports = map(int, words)
     if role == "others":
