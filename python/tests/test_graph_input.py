@@ -160,10 +160,10 @@ def test_the_index_of_a_frame_is_no_column():
     [
         ({"source": [1]}, "one column, expected a source and a target"),
         ({"a": [1], "b": [2], "c": [3]}, "has the columns 'a', 'b', 'c': nothing says which are the ends of an edge"),
-        ({"source": ["x"], "target": ["y"]}, "column 'source' has strings, expected numbers"),
-        ({"source": [1, None], "target": [2, 3]}, "column 'source' has missing values"),
-        ({"source": [0.5], "target": [2.0]}, "ids of type float64"),
-        ({"source": [-1], "target": [2]}, "vertex id -1"),
+        ({"source": ["x"], "target": ["y"]}, "row 0, column 'source': strings; number the vertices from 0"),
+        ({"source": [1, None], "target": [2, 3]}, "row 1, column 'source': a missing value: expected vertex ids"),
+        ({"source": [0.5], "target": [2.0]}, "row 0, column 'source': the type double: expected vertex ids"),
+        ({"source": [-1], "target": [2]}, "row 0, column 'source': -1: expected vertex ids"),
     ],
 )
 def test_frames_that_are_no_edges_are_named_with_what_is_wrong(columns, message):

@@ -90,7 +90,7 @@ INNER_ROOMS = {
         "shares",
         "checksums",
         "lines",
-        "delimited",
+        "columns",
         "matrix",
         "split",
         "formats",

@@ -16,20 +16,20 @@ from sklearn.utils.validation import _check_feature_names, validate_data
 from ripieno.errors import InputError
 from ripieno.files.frames import is_list, list_column, list_matrix, without_index
 from ripieno.files.sources import PathLike
-from ripieno.input import Split
+from ripieno.input import Split, TableFiles
 from ripieno.input.matrix import BinaryFiles, Dataset, InMemorySparse, RowsInMemory, is_path_like, open_source
 from ripieno.input.matrix.sparse_files import SparseFiles
 from ripieno.wire.arrays import check_unmasked
 
 POINT_DTYPES = [np.float64, np.float32, np.uint8]
 
-Files = PathLike | Sequence[PathLike] | BinaryFiles | Dataset
+Files = PathLike | Sequence[PathLike] | BinaryFiles | TableFiles | Dataset
 Input = ArrayLike | Files | Sequence[Split]
 
 
 def in_files(X: Input) -> TypeGuard[Files]:
     """Return whether X refers to files."""
-    return is_path_like(X) or isinstance(X, BinaryFiles | Dataset)
+    return is_path_like(X) or isinstance(X, BinaryFiles | TableFiles | Dataset)
 
 
 def open_rows_or_sparse(
@@ -176,7 +176,7 @@ def open_with_target(estimator: BaseEstimator, X: Files, name: str, *, reset: bo
     source = open_source(X).including(name)
     target = target_column(source, name)
     check_columns(estimator, source, reset=reset, target=target)
-    return source, target
+    return source.keeping(target), target
 
 
 def open_again(

@@ -18,7 +18,7 @@ from ripieno.errors import InputError
 from ripieno.files.results import new_folder
 from ripieno.files.sources import File, PathLike, found, is_url
 from ripieno.input.checksums import Checksum
-from ripieno.input.cutting import check_format, checked_delimiter, open_formats, splits
+from ripieno.input.cutting import check_format, open_formats, splits
 from ripieno.input.dividing.record_streams import MATERIALS, Arrays, Material, Tables
 from ripieno.input.dividing.replicas import placed
 from ripieno.input.formats.cuts import piece_size
@@ -105,7 +105,10 @@ def divide(
             hosts = placed(len(parts), nodes, replicas or len(nodes), racks) if nodes else [()] * len(parts)
         else:
             files = [file for file in found(source) if file.size_bytes]
-            options = FormatOptions(header, delimiter=checked_delimiter(delimiter), record=record)
+            keyed = next((file.path for file in files if file.keys), None)
+            if keyed is not None:
+                raise InputError(f"{keyed}: copies lack the columns in names of folders: expected in_place=True")
+            options = FormatOptions(header=header, delimiter=delimiter, record=record)
             material = _material(files, open_formats(files, format, options))
             _check_enough(material, partitions)
             count = replicas or 1
