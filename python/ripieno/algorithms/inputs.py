@@ -165,8 +165,12 @@ def check_columns(estimator: BaseEstimator, source: Dataset, *, reset: bool, tar
         raise InputError(str(error)) from None
 
 
-def open_with_target(estimator: BaseEstimator, X: Files, name: str, *, reset: bool) -> tuple[Dataset, int]:
+def open_with_target(
+    estimator: BaseEstimator, X: Files, name: str, *, reset: bool, keeps: bool = True
+) -> tuple[Dataset, int]:
     """Open rows of files, and return them with the position of the target column of that name.
+
+    A missing target is not replaced by a mean if it `keeps`.
 
     Raises
     ------
@@ -176,17 +180,18 @@ def open_with_target(estimator: BaseEstimator, X: Files, name: str, *, reset: bo
     source = open_source(X).including(name)
     target = target_column(source, name)
     check_columns(estimator, source, reset=reset, target=target)
-    return source.keeping(target), target
+    # Only fits and scores need the target.
+    return (source.keeping(target) if keeps else source), target
 
 
 def open_again(
-    estimator: BaseEstimator, X: Input, target_name: str | None
+    estimator: BaseEstimator, X: Input, target_name: str | None, *, keeps: bool = False
 ) -> tuple[Dataset | RowsInMemory, int | None]:
     """Open rows for prediction, and return the position of the target column if the files have it."""
     if in_files(X) and target_name is not None:
         source = open_source(X).including(target_name)
         if target_name in (source.column_names or ()):
-            return open_with_target(estimator, source, target_name, reset=False)
+            return open_with_target(estimator, source, target_name, reset=False, keeps=keeps)
     return open_rows(estimator, X, reset=False), None
 
 

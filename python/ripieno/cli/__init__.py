@@ -91,6 +91,11 @@ MDS_OPTIONS = {
 }
 RECORD_OPTIONS = {"dtype": "--dtype", "format": "--format", "record_bytes": "--record-bytes"}
 DISTRIBUTE_OPTIONS = {"block_bytes": "--block", "strategy": "--strategy"}
+#: Options of tables, which replace parameter names only before a value, because some are words of plain text, too.
+TABLE_OPTIONS = {
+    name: f"--{name}"
+    for name in ("columns", "ignore", "types", "missing", "header", "delimiter", "decimal", "thousands")
+}
 OPTIONS = {
     "als": ALS_OPTIONS,
     **dict.fromkeys(("bfs", "components", "diameter", "pagerank"), GRAPH_OPTIONS),
@@ -178,11 +183,10 @@ def main(args: Sequence[str] | None = None) -> int:
 
 def _named(message: str, options: Mapping[str, str]) -> str:
     """Return a message with option names in place of parameter names. Paths stay unchanged."""
-    if not options:
-        return message
+    known = [*options, *(f"{name}(?==)" for name in TABLE_OPTIONS if name not in options)]
     return re.sub(
-        rf"(?<![\w/.'\"-])({'|'.join(options)})(?![\w/.'\"-])(=?)",
-        lambda match: options[match[1]] + (" " if match[2] else ""),
+        rf"(?<![\w/.'\"-])({'|'.join(known)})(?![\w/.'\"-])(=?)",
+        lambda match: {**TABLE_OPTIONS, **options}[match[1]] + (" " if match[2] else ""),
         message,
     )
 

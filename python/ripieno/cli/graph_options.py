@@ -16,6 +16,7 @@ from ripieno.cli.options import (
     trace_option,
     workers_option,
 )
+from ripieno.cli.table_options import table_options
 from ripieno.files.tables import TABLE_FORMATS
 
 _OPTIONS = (
@@ -29,7 +30,7 @@ _OPTIONS = (
     ),
     click.option(
         "--format",
-        type=click.Choice(["text", "csv", "parquet", "npy", "npz"]),
+        type=click.Choice(["text", "csv", "parquet", "arrow", "npy", "npz"]),
         help="Format of the files; by default their names decide.",
     ),
     checkpoint_options,
@@ -38,8 +39,8 @@ _OPTIONS = (
 
 _INPUTS = """
     INPUTS are files, globs or folders: text with a line "source target{weight}" per edge or
-    "source<TAB>target,target,…", .csv (all of these also gzipped), .parquet, .npy, .npz. Every worker reads its own
-    share.
+    "source<TAB>target,target,…", .csv (all of these also compressed), .parquet, .arrow, .feather, .npy, .npz,
+    .mtx. Every worker reads its own share.
 """
 
 undirected_option = click.option("--undirected", is_flag=True, help="Every edge leads both ways.")
@@ -67,6 +68,7 @@ def graph_options(
             show_default=True,
             help=f"File or URL to write: {', '.join(TABLE_FORMATS)}.",
         )
+        command = table_options(command)
         for option in reversed((inputs, result, overwrite_option, *_OPTIONS)):
             command = option(command)
         return command

@@ -18,6 +18,7 @@ from ripieno.cli.progress import MeasureProgress
 from ripieno.files.results import ResultPath
 from ripieno.flight.trace import traced
 from ripieno.graph import Graph
+from ripieno.input import TableFiles
 from ripieno.kernels.pairs import MOST_DIMENSIONS
 from ripieno.report import Charted, charts, scatter
 
@@ -63,6 +64,7 @@ ARRAYS = ("positions", "vertices")
 @fit_options
 def layout_command(
     inputs: tuple[str, ...],
+    tables: list[str] | TableFiles,
     out: ResultPath,
     workers: int,
     threads: int | None,
@@ -92,7 +94,7 @@ def layout_command(
     """
     console = Console(stderr=True)
     names = check_folder(out, ARRAYS, inputs, trace, overwrite=overwrite)
-    graph = Graph(list(inputs), directed=not undirected)
+    graph = Graph(tables, directed=not undirected)
     progress = MeasureProgress(console, ("change",), quiet=quiet)
     model = FruchtermanReingold(
         dim,

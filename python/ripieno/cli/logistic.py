@@ -25,6 +25,7 @@ from ripieno.cli.fits import (
 from ripieno.cli.progress import MeasureProgress
 from ripieno.files.results import ResultPath
 from ripieno.flight.trace import traced
+from ripieno.input import TableFiles
 from ripieno.report import Charted, charts
 
 ARRAYS = ("coef", "intercept", "classes")
@@ -54,6 +55,7 @@ ARRAYS = ("coef", "intercept", "classes")
 @fit_options
 def logistic_command(
     inputs: tuple[str, ...],
+    tables: list[str] | TableFiles,
     out: ResultPath,
     workers: int,
     threads: int | None,
@@ -81,7 +83,6 @@ def logistic_command(
     """
     console = Console(stderr=True)
     names = check_folder(out, ARRAYS, inputs, trace, overwrite=overwrite)
-    source = list(inputs)
     progress = MeasureProgress(console, ("objective", "gradient"), quiet=quiet)
     model = LogisticRegression(
         c,
@@ -97,8 +98,8 @@ def logistic_command(
     )
     y = None if target is None else target_of(target)
     with progress, traced(trace):
-        model.fit(source, y)
-        share = model.score(source, y)
+        model.fit(tables, y)
+        share = model.score(tables, y)
     told = FitOutput(
         algorithm="logistic",
         title="Logistic regression",
@@ -114,7 +115,7 @@ def logistic_command(
         page=lambda: _page(model, share),
     )
     arrays = {name: getattr(model, f"{name}_") for name in ARRAYS}
-    written = write_model(out, names, model, arrays, source, told)
+    written = write_model(out, names, model, arrays, inputs, told)
     result = f"{share:.2%} told right after {model.n_iter_} iterations, objective {model.objective_:.8g}"
     say_end(console, written, model.report_, told, result)
 

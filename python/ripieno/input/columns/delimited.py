@@ -299,8 +299,12 @@ def _unfit(dialect: Dialect, at: int, text: str, kind: str, hint: str) -> str:
     """Describe a field that does not fit the type of its column."""
     found, names = text[:QUOTED_CHARACTERS], dialect.unique_names
     missing = ", a missing value" if is_missing(found) else ""
+    if not hint and missing:
+        hint = MISSING_HINT
+    elif not hint and dialect.decimal == "." and re.fullmatch(r"[+-]?[\d.]*,\d+", found):
+        hint = "; for a decimal comma, say decimal=','"
     what = f"{found!r}{missing} is not {_KINDS.get(kind, kind)}"
-    return f"column {names[at]!r} ({at + 1} of {len(names)}): {what}{MISSING_HINT if missing and not hint else hint}"
+    return f"column {names[at]!r} ({at + 1} of {len(names)}): {what}{hint}"
 
 
 def _is_numeric_type(kind: pa.DataType) -> bool:

@@ -74,7 +74,7 @@ class Csv:
                 pa.BufferReader(sample or b"\n"),
                 pa.csv.ReadOptions(column_names=names, use_threads=False),
                 pa.csv.ParseOptions(delimiter=dialect.delimiter, newlines_in_values=True),
-                pa.csv.ConvertOptions(decimal_point=options.decimal),
+                pa.csv.ConvertOptions(decimal_point=options.decimal, strings_can_be_null=options.thousands is not None),
             )
         except pa.ArrowInvalid as error:
             raise InputError(explained(error, file.path, file.compression, begin, dialect)) from error

@@ -21,7 +21,7 @@ from scipy.sparse import csr_matrix
 from ripieno.errors import InputError
 from ripieno.files.sources import EmptyFile, File, PathLike, expand_keyed, names_text, size_bytes, with_rows
 from ripieno.input.columns import VECTORS, Key, TableFiles, TableOptions, open_table, typed_keys, unwrapped
-from ripieno.input.columns.source import Missing
+from ripieno.input.columns.source import MISSING_HINT, Missing
 from ripieno.input.matrix import binary
 from ripieno.input.matrix.records import RecordType
 from ripieno.input.matrix.tables import TableRows
@@ -97,6 +97,14 @@ class RowShare:
     pieces: tuple[FilePiece, ...]
     weights: NDArray[np.float64] | None = None
     runs: tuple[tuple[int, int], ...] | None = None
+
+    @property
+    def missing_hint(self) -> str:
+        """The end of messages about a missing value: what to do if it is in a file."""
+        given = {piece.file.options.missing for piece in self.pieces if isinstance(piece.file, TableRows)}
+        if not given:
+            return ""
+        return MISSING_HINT if given == {None} else "; a target is not replaced by a mean: say missing='drop'"
 
     def describe(self, row: int, column: int) -> str:
         """Return file and position of a value of this share, for messages."""
