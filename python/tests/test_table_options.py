@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import gzip
+import io
 import json
 
 import numpy as np
@@ -13,6 +15,8 @@ import pyarrow.feather
 import pyarrow.parquet as pq
 import pytest
 import ripieno as rp
+import scipy.io
+import scipy.sparse
 from ripieno.algorithms.als import table as ratings
 from ripieno.cli import main
 from ripieno.graph import Graph
@@ -184,3 +188,22 @@ def test_commands_have_the_options_of_tables(tmp_path, monkeypatch, capsys):
     assert main(["components", "g.csv", "--columns", "a,b", "--out", "c.csv"]) == 0
     assert main(["als", "g.csv", "--columns", "b,a,c", "--rank", "1", "--types", "b=string", "--out", "als"]) == 0
     assert np.load("als/user_ids.npy").tolist() == ["2", "4"]
+
+
+@pytest.mark.parametrize("name", ["m.mtx", "m.mtx.gz"])
+def test_matrix_market_files_are_rows_of_estimators(name, tmp_path):
+    sparse = scipy.sparse.random_array((30, 4), density=0.5, rng=np.random.default_rng(0))
+    path = tmp_path / name
+
+    def saved(matrix):
+        file = io.BytesIO()
+        scipy.io.mmwrite(file, matrix, precision=17)
+        path.write_bytes(gzip.compress(file.getvalue()) if name.endswith("gz") else file.getvalue())
+        return path
+
+    expected = rp.KMeans(2, random_state=0).fit(sparse).labels_
+    np.testing.assert_array_equal(rp.KMeans(2, random_state=0).fit(saved(sparse)).labels_, expected)
+    with pytest.raises(rp.InputError, match=rf"{name} is a sparse matrix, which is not read here"):
+        rp.PCA(1).fit(path)
+    dense = open_source(saved(sparse.toarray()))
+    np.testing.assert_array_equal(np.concatenate([dense.read_share(at, 3).points for at in range(3)]), sparse.toarray())

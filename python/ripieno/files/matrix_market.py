@@ -13,6 +13,7 @@ from ripieno.files.sources import EmptyFile, File, blamed_on, opened
 
 BANNER = b"%%MatrixMarket"
 SUFFIX = ".mtx"
+LINE_BYTES_MAX = 1 << 20
 FIELDS = ("real", "integer", "unsigned-integer", "pattern")
 #: Size of the shortest entry of each layout: "1 1" or "1", and a line end.
 ENTRY_BYTES = {"coordinate": 4, "array": 2}
@@ -48,10 +49,15 @@ def read_info(path: str) -> MatrixInfo:
     from scipy.io import mminfo
 
     with opened(path, File(path, 0).compression) as file, blamed_on(path):
-        try:
-            info = MatrixInfo(*mminfo(file))
-        except (ValueError, OverflowError) as error:
-            raise InputError(f"{path} is no MatrixMarket file: {error}") from error
+        head = [file.readline(LINE_BYTES_MAX)]
+        while (line := file.readline(LINE_BYTES_MAX)) and (not line.strip() or line.startswith(b"%")):
+            pass
+        head.append(line)
+    try:
+        # SciPy aborts the process if it cannot seek to where a file has been read to.
+        info = MatrixInfo(*mminfo(io.BytesIO(b"".join(head))))
+    except (ValueError, OverflowError) as error:
+        raise InputError(f"{path} is no MatrixMarket file: {error}") from error
     if info.layout not in ENTRY_BYTES or info.field not in FIELDS:
         raise InputError(
             f"{path}: a MatrixMarket file of {info.layout} {info.field}: expected coordinate or array, "

@@ -19,10 +19,12 @@ from numpy.typing import DTypeLike, NDArray
 from scipy.sparse import csr_matrix
 
 from ripieno.errors import InputError
+from ripieno.files import matrix_market
 from ripieno.files.sources import EmptyFile, File, PathLike, expand_keyed, names_text, size_bytes, with_rows
 from ripieno.input.columns import VECTORS, Key, TableFiles, TableOptions, open_table, typed_keys, unwrapped
 from ripieno.input.columns.source import MISSING_HINT, Missing
 from ripieno.input.matrix import binary
+from ripieno.input.matrix.market import MarketFile
 from ripieno.input.matrix.records import RecordType
 from ripieno.input.matrix.tables import TableRows
 from ripieno.input.shares import even_range, file_shares
@@ -68,7 +70,11 @@ class DataFile(RowSource, Protocol):
 #: The maximum number of columns of sparse rows, which have 32-bit indices.
 COLUMNS_MAX = 2**31 - 1
 #: Openers of files of arrays.
-ARRAYS: dict[str, Callable[[str], DataFile]] = {".npy": binary.NpyFile.open, ".npz": binary.NpzFile.open}
+ARRAYS: dict[str, Callable[[str], DataFile]] = {
+    ".npy": binary.NpyFile.open,
+    ".npz": binary.NpzFile.open,
+    matrix_market.SUFFIX: MarketFile.open,
+}
 SUFFIXES = (*ARRAYS, *VECTORS)
 #: Bytes of a part of a file that is read at once for means.
 MEANS_BYTES = 64 << 20
@@ -487,6 +493,6 @@ def _open_file(path: str, keys: tuple[Key, ...], options: TableOptions) -> DataF
         return TableRows.of(open_table(path, options, keys, VECTORS), options)
     if keys or replace(options, missing=None) != TableOptions():
         raise InputError(f"{path}: columns of {kind} have no names: expected a table, for options and names of folders")
-    if File(path, 0).compression is not None:
+    if File(path, 0).compression is not None and kind != matrix_market.SUFFIX:
         raise InputError(f"{path}: workers read parts of {kind} files: unpack it first")
     return ARRAYS[kind](path)
