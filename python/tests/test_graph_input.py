@@ -244,7 +244,7 @@ def test_matrix_market_is_what_its_banner_says(name, tmp_path):
     assert rows(Graph(write("pattern", "symmetric", "5 5 2\n2 1\n5 5\n")), 2) == [(0, 1, 1.0), (1, 0, 1.0), (4, 4, 1.0)]
     assert rows(Graph(write("integer", "skew-symmetric", "2 2 1\n2 1 3\n")), 1) == [(0, 1, -3.0), (1, 0, 3.0)]
     for field, symmetry, body, message in (
-        ("complex", "general", "2 2 1\n1 2 3 4\n", "of coordinate complex: expected"),
+        ("complex", "general", "2 2 1\n1 2 3 4\n", "of coordinate complex general: expected"),
         ("real", "general", "2 3 1\n1 2 3\n", "expected a square matrix"),
         ("real", "general", "2 2 900000000000\n1 2 3\n", "is damaged: 900,000,000,000 entries in"),
         ("real", "general", "2 2 1\n1 9 3\n", "is damaged"),

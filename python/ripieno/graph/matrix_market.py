@@ -33,12 +33,11 @@ class MatrixMarketEdges:
         info = read_info(path)
         if info.layout != "coordinate":
             raise InputError(f"{path}: a MatrixMarket file of {info.layout} {info.field}: expected coordinate")
-        if info.row_count != info.column_count:
-            shape = (info.row_count, info.column_count)
-            raise InputError(f"{path} has shape {shape}: expected a square matrix, a row for each vertex")
+        if info.shape[0] != info.shape[1]:
+            raise InputError(f"{path} has shape {info.shape}: expected a square matrix, a row for each vertex")
         if weighted and info.field == "pattern":
             raise InputError(f"{path} has no weights: a MatrixMarket file of pattern; expected {', '.join(FIELDS[:3])}")
-        return cls(path, weighted is not False and info.field != "pattern", info.row_count)
+        return cls(path, weighted is not False and info.field != "pattern", info.shape[0])
 
     @property
     def size_bytes(self) -> int:

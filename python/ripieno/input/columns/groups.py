@@ -33,6 +33,10 @@ class GroupedColumns(ColumnSource):
         """Read the metadata."""
         with cls._opened(path) as file:
             schema, groups = cls._described(file)
+            names = schema.names
+        if len(set(names)) < len(names):
+            twice = next(name for at, name in enumerate(names) if name in names[:at])
+            raise InputError(f"{path} has several columns named {twice!r}: expected different names")
         if not sum(groups):
             raise EmptyFile(f"{path} is empty")
         return cls(path, schema, sum(groups), True, index_columns(schema), groups=groups)
@@ -74,7 +78,7 @@ class GroupedColumns(ColumnSource):
                     yield cls._open(file)
         except FileNotFoundError:
             raise InputError(f"{path} does not exist") from None
-        except (pa.ArrowException, OSError) as error:
+        except (pa.ArrowException, OSError, UnicodeDecodeError) as error:
             text = " ".join(str(error).split())
             raise InputError(f"{path} is damaged, or not a readable {cls.kind} file: {text}") from error
 

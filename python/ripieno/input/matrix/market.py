@@ -30,7 +30,7 @@ class MarketFile:
         info = read_info(path)
         if info.layout != "array":
             raise InputError(f"{path} is a sparse matrix, which is not read here: expected dense rows")
-        return cls(path, info.row_count, info.column_count)
+        return cls(path, *info.shape)
 
     def read(self, start: int, stop: int) -> NDArray[Any]:
         """Return rows `start .. stop`."""

@@ -74,9 +74,12 @@ def _kind(path: str) -> str | None:
     if suffix(path) != ".npz":
         return None
     with opened(path) as file, blamed_on(path):
-        if not zipfile.is_zipfile(file):
+        try:
+            archive = zipfile.ZipFile(file)
+        except BROKEN_ARCHIVE:
+            # The reader of other archives explains what is wrong.
             return None
-        with zipfile.ZipFile(file) as archive:
+        with archive:
             return "matrix" if {"format.npy", "shape.npy"} <= set(archive.namelist()) else None
 
 
