@@ -139,6 +139,10 @@ def _material(files: Sequence[File], formats: Sequence[Format]) -> Material:
         raise InputError(f"files are read in different ways ({told}): name one format for all, or divide them apart")
     if not files:
         raise InputError("there is nothing to divide: the files are empty")
+    if formats[0].name not in MATERIALS:
+        raise InputError(
+            f"{files[0].path}: no copies are made of {formats[0].name}: expected in_place=True, or .parquet"
+        )
     material: Material = MATERIALS[formats[0].name](files, formats)
     if not material.length:
         raise InputError(f"there is nothing to divide: {files[0].path} has no records")
