@@ -765,7 +765,6 @@ def explain(
 _Parsed: TypeAlias = tuple[NDArray[np.int64], NDArray[np.int64], NDArray[np.float64], NDArray[np.int64]]
 
 def parse_pairs(text: bytes, third: str) -> _Parsed: ...
-def parse_columns(text: bytes, delimiter: int, source: int, target: int, weight: int | None) -> _Parsed: ...
 
 @final
 class EdgeMatrix:

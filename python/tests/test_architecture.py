@@ -92,7 +92,7 @@ MODULES_OF = {
         "shares",
         "checksums",
         "lines",
-        "delimited",
+        "columns",
         "matrix",
         "split",
         "formats",

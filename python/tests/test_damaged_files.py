@@ -5,6 +5,7 @@ RIPIENO_FUZZ_INPUTS is the number of files per reader, RIPIENO_FUZZ_FIRST the fi
 
 from __future__ import annotations
 
+import gzip
 import io
 import json
 import os
@@ -13,19 +14,27 @@ import tracemalloc
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
+import networkx as nx
 import numpy as np
+import pandas as pd
 import pyarrow as pa
+import pyarrow.feather
 import pyarrow.parquet as pq
 import pytest
 import ripieno as rp
+import scipy.io
+import scipy.sparse
 from damage import damaged
+from ripieno.algorithms.als.table import opened
 from ripieno.algorithms.result_folder import ResultFolder
 from ripieno.cli import main
 from ripieno.graph.graph import open_graph
-from ripieno.input import open_partitions
+from ripieno.input import TableFiles, open_partitions
 from ripieno.input.matrix import open_source
 from ripieno.input.matrix.libsvm import LibsvmFiles
+from ripieno.input.matrix.sparse_files import SparseFiles
 from ripieno.launch import racks
 from ripieno.mapreduce.checkpoint import MANIFEST, CheckpointContents, Checkpoints
 from ripieno.simulation import link_costs, replay
@@ -38,6 +47,9 @@ MEMORY_BYTES_MAX = 64 << 20
 
 ROWS = np.arange(24, dtype=np.float32).reshape(8, 3)
 EDGES = np.array([[0, 1], [1, 2], [2, 0], [5, 3]])
+SPARSE = scipy.sparse.csr_array(np.array([[0, 2.5, 0], [1, 0, 0], [0, 0, -3]]))
+PATTERN = b"%%MatrixMarket matrix coordinate pattern symmetric\n3 3 2\n2 1\n3 3\n"
+TABLE = pa.table({"a": [1.0, 2.0], "b": [3, 4]})
 
 
 @dataclass(frozen=True)
@@ -61,12 +73,36 @@ def table(**columns: object) -> bytes:
     return file.getvalue()
 
 
-def rows(path: Path) -> object:
+def arrow(**columns: object) -> bytes:
+    file = io.BytesIO()
+    with pa.ipc.new_file(file, pa.table(columns).schema) as writer:
+        writer.write_table(pa.table(columns))
+    return file.getvalue()
+
+
+def market(matrix: object) -> bytes:
+    return saved(scipy.io.mmwrite, matrix)
+
+
+def rows(path: Path) -> Any:
     return open_source(str(path)).read_share(0, 1)
 
 
-def edges(path: Path) -> object:
+def edges(path: Path) -> Any:
     return open_graph(str(path)).read_share(0, 1)
+
+
+def with_options(path: Path) -> object:
+    return open_source(TableFiles(path, decimal=",", thousands=".", missing="mean")).read_share(0, 1)
+
+
+def sparse(path: Path) -> Any:
+    files = SparseFiles.find([str(path)])
+    return rows(path) if files is None else files.read()
+
+
+def triples(path: Path) -> object:
+    return opened(str(path), None).read()
 
 
 def partition_file() -> list[bytes]:
@@ -143,6 +179,14 @@ READERS = [
     FileReader("rows.csv", lambda: [CSV, b"1,2\n3,4\n"], rows),
     FileReader("rows.txt", lambda: [b"p 0 0 1 2\np 0 1 1 3\n"], rows),
     FileReader("rows.parquet", lambda: [table(a=[1.0, 2.0], b=[3.0, 4.0])], rows),
+    FileReader("rows.arrow", lambda: [arrow(a=[1.0, 2.0], b=[3.0, 4.0]), arrow(a=[[1, 2], [3, 4]])], rows),
+    FileReader("rows.feather", lambda: [saved(lambda file, table: pa.feather.write_feather(table, file), TABLE)], rows),
+    FileReader("rows.csv.gz", lambda: [gzip.compress(CSV, mtime=0)], rows),
+    FileReader("rows.csv.zst", lambda: [pa.compress(CSV, "zstd", asbytes=True)], rows),
+    FileReader("numbers.csv", lambda: [b"a;b\n1.000,5;2\nNA;3\n1,5;-7\n"], with_options),
+    FileReader("rows.mtx", lambda: [market(ROWS)], rows),
+    FileReader("sparse.mtx", lambda: [market(SPARSE)], lambda path: SparseFiles.find([str(path)]).read()),
+    FileReader("sparse.npz", lambda: [saved(scipy.sparse.save_npz, SPARSE)], sparse),
     FileReader("rows.svm", lambda: [SVM], lambda path: LibsvmFiles.open(str(path)).read_share(0, 1)),
     FileReader("edges.txt", lambda: [b"# graph\n0 1\n1 2\n2\t0\n", b"0\t1,2\n3\t\n"], edges),
     FileReader(
@@ -151,6 +195,10 @@ READERS = [
     FileReader("edges.npy", lambda: [saved(np.save, EDGES)], edges),
     FileReader("edges.npz", lambda: [saved(np.savez, sources=EDGES[:, 0], targets=EDGES[:, 1])], edges),
     FileReader("edges.parquet", lambda: [table(source=[0, 1], target=[1, 2])], edges),
+    FileReader("edges.arrow", lambda: [arrow(source=[0, 1], target=[1, 2])], edges),
+    FileReader("edges.mtx", lambda: [market(SPARSE), PATTERN], edges),
+    FileReader("ratings.csv", lambda: [b"user,item,rating\na,1,2.5\nb,2,3\na,2,4\n"], triples),
+    FileReader("ratings.arrow", lambda: [arrow(user=["a", "b"], item=[1, 2], rating=[0.5, 2.0])], triples),
     FileReader("partitions.json", partition_file, open_partitions),
     FileReader(f"job/{MANIFEST}", checkpoint, restored),
     FileReader("model.json", result, described),
@@ -189,3 +237,87 @@ def test_a_damaged_file_is_read_or_named(reader: FileReader, tmp_path, monkeypat
             tracemalloc.stop()
         assert taken_bytes <= MEMORY_BYTES_MAX, f"{text}: took {taken_bytes} bytes"
     assert read_count < INPUTS, "some damage shows"
+
+
+@dataclass(frozen=True)
+class Reference:
+    """Another reader of the same files. Both return comparable arrays."""
+
+    name: str
+    valid: Callable[[], list[bytes]]
+    ours: Callable[[Path], Any]
+    theirs: Callable[[Path], Any]
+
+
+def matrix(path: Path) -> Any:
+    return rows(path).points.astype(np.float64)
+
+
+def csv_of_pandas(path: Path) -> Any:
+    names = open_source(str(path)).column_names
+    header = None if names is None else 0
+    found = pd.read_csv(path, header=header, dtype=np.float64, float_precision="round_trip", keep_default_na=False)
+    # A first column without a name is an index to us.
+    return found.to_numpy()[:, len(found.columns) - len(names or found.columns) :]
+
+
+def dense(matrix: Any) -> Any:
+    return np.asarray(matrix.todense(), np.float64)
+
+
+def sorted_edges(path: Path) -> Any:
+    found = edges(path)
+    return np.array(sorted(zip(found.sources.tolist(), found.targets.tolist(), strict=True)))
+
+
+def edges_of_networkx(path: Path) -> Any:
+    graph = nx.read_edgelist(path, nodetype=int, data=False, create_using=nx.MultiDiGraph)
+    return np.array(sorted(graph.edges()))
+
+
+def edges_of_pandas(path: Path) -> Any:
+    frame = pd.read_csv(path, dtype=np.int64)
+    return np.array(sorted(zip(frame["source"], frame["target"], strict=True)))
+
+
+REFERENCES = [
+    Reference("rows.npy", lambda: [saved(np.save, ROWS)], matrix, lambda path: np.load(path).astype(np.float64)),
+    Reference("rows.csv", lambda: [CSV, b"1,2\n3,4\n"], matrix, csv_of_pandas),
+    Reference(
+        "rows.parquet",
+        lambda: [table(a=[1.0, 2.0], b=[3.0, 4.0])],
+        matrix,
+        lambda path: pq.read_table(path).to_pandas().to_numpy(np.float64),
+    ),
+    Reference(
+        "rows.arrow",
+        lambda: [arrow(a=[1.0, 2.0], b=[3, 4])],
+        matrix,
+        lambda path: pa.ipc.open_file(path).read_pandas().to_numpy(np.float64),
+    ),
+    Reference(
+        "sparse.npz",
+        lambda: [saved(scipy.sparse.save_npz, SPARSE)],
+        lambda path: dense(sparse(path)[0]),
+        lambda path: dense(scipy.sparse.load_npz(path)),
+    ),
+    Reference("edges.txt", lambda: [b"# graph\n0 1\n1 2\n2\t0\n"], sorted_edges, edges_of_networkx),
+    Reference("edges.csv", lambda: [b"source,target\n0,1\n1,2\n"], sorted_edges, edges_of_pandas),
+]
+
+
+@pytest.mark.parametrize("reference", REFERENCES, ids=lambda reference: reference.name)
+def test_what_another_reader_accepts_too_is_read_as_it_reads_it(reference: Reference, tmp_path, recwarn):
+    valid, path = reference.valid(), tmp_path / reference.name
+    compared_count = 0
+    for seed in range(FIRST, FIRST + INPUTS // 3):
+        path.write_bytes(damaged(valid, seed))
+        try:
+            ours = reference.ours(path)
+            theirs = reference.theirs(path)
+        except Exception:
+            # Other readers raise errors of any type. Those of ours are checked above.
+            continue
+        compared_count += 1
+        np.testing.assert_array_equal(ours, theirs, f"seed {seed}: {path.read_bytes()!r}")
+    assert compared_count > 0, "some damage is read by both"

@@ -58,7 +58,7 @@ def test_pca_writes_the_axes_and_the_projected_rows(folder, capfd):
 )
 def test_a_command_opens_its_input_once(monkeypatch, words):
     opened, open_file = [], dataset._open_file
-    monkeypatch.setattr(dataset, "_open_file", lambda path: (opened.append(path), open_file(path))[1])
+    monkeypatch.setattr(dataset, "_open_file", lambda path, *rest: (opened.append(path), open_file(path, *rest))[1])
 
     assert main([*words, "-q"]) == 0
 

@@ -159,14 +159,11 @@ def test_the_index_of_a_frame_is_no_column():
     ("columns", "message"),
     [
         ({"source": [1]}, "one column, expected a source and a target"),
-        (
-            {"a": [1], "b": [2], "c": [3]},
-            "has the columns 'a', 'b', 'c': the columns of sources and targets are unknown",
-        ),
-        ({"source": ["x"], "target": ["y"]}, "column 'source' has strings, expected numbers"),
-        ({"source": [1, None], "target": [2, 3]}, "column 'source' has missing values"),
-        ({"source": [0.5], "target": [2.0]}, "ids of type float64"),
-        ({"source": [-1], "target": [2]}, "vertex id -1"),
+        ({"a": [1], "b": [2], "c": [3]}, "has the columns 'a', 'b', 'c': nothing says which are the ends of an edge"),
+        ({"source": ["x"], "target": ["y"]}, "row 0, column 'source': strings; number the vertices from 0"),
+        ({"source": [1, None], "target": [2, 3]}, "row 1, column 'source': a missing value: expected vertex ids"),
+        ({"source": [0.5], "target": [2.0]}, "row 0, column 'source': the type double: expected vertex ids"),
+        ({"source": [-1], "target": [2]}, "row 0, column 'source': -1: expected vertex ids"),
     ],
 )
 def test_frames_that_are_no_edges_are_named_with_what_is_wrong(columns, message):
@@ -247,7 +244,7 @@ def test_matrix_market_is_what_its_banner_says(name, tmp_path):
     assert rows(Graph(write("pattern", "symmetric", "5 5 2\n2 1\n5 5\n")), 2) == [(0, 1, 1.0), (1, 0, 1.0), (4, 4, 1.0)]
     assert rows(Graph(write("integer", "skew-symmetric", "2 2 1\n2 1 3\n")), 1) == [(0, 1, -3.0), (1, 0, 3.0)]
     for field, symmetry, body, message in (
-        ("complex", "general", "2 2 1\n1 2 3 4\n", "of coordinate complex: expected"),
+        ("complex", "general", "2 2 1\n1 2 3 4\n", "of coordinate complex general: expected"),
         ("real", "general", "2 3 1\n1 2 3\n", "expected a square matrix"),
         ("real", "general", "2 2 900000000000\n1 2 3\n", "is damaged: 900,000,000,000 entries in"),
         ("real", "general", "2 2 1\n1 9 3\n", "is damaged"),

@@ -17,7 +17,7 @@ import ripieno as rp
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from ripieno.cli import main
-from ripieno.input import cutting, divide, splits
+from ripieno.input import TableFiles, cutting, divide, splits
 from ripieno.input.matrix import open_source
 
 COUNTS = range(1, 21)
@@ -170,7 +170,7 @@ def test_a_header_is_words_above_numbers_or_words_alone(tmp_path, text, names, r
     assert (read.column_names, len(read)) == (names, rows)
 
 
-def test_a_folder_of_spark_is_its_data_files_and_one_of_hive_is_refused(tmp_path, monkeypatch):
+def test_a_folder_of_spark_is_its_data_files(tmp_path, monkeypatch):
     for name in ("_SUCCESS", "._SUCCESS.crc", ".part-0.csv.crc", "_committed_1.csv"):
         (tmp_path / name).write_text("crc")
     for name, text in (("part-0.csv", "a,b\n1,2\n"), ("part-1.csv", "a,b\n"), ("part-2.csv", "")):
@@ -181,12 +181,36 @@ def test_a_folder_of_spark_is_its_data_files_and_one_of_hive_is_refused(tmp_path
         assert pa.concat_tables(part.read() for part in parts).to_pydict() == {"a": [1], "b": [2]}
         assert {part.path for part in parts} == {str(tmp_path / "part-0.csv")}
     assert open_source(f"{tmp_path}/*").names == [str(tmp_path / "part-0.csv")]
-    (tmp_path / "hive" / "year=2024").mkdir(parents=True)
-    for read in (splits, open_source, rp.Graph):
-        with pytest.raises(
-            rp.InputError, match=r"hive: this folder has folders such as year=2024, .* the column 'year'"
-        ):
-            read(tmp_path / "hive")
+
+
+def test_names_of_folders_are_columns_of_tables(tmp_path):
+    hive = tmp_path / "hive"
+    for year, town, rows in ((2023, "a%20b", "1,2"), (2024, "__HIVE_DEFAULT_PARTITION__", "3,4\n5,6")):
+        folder = hive / f"year={year}" / f"town={town}"
+        folder.mkdir(parents=True)
+        (folder / "part.csv").write_text(f"source,target\n{rows}\n")
+    (hive / "year=2024" / "_temporary").mkdir()
+    memory = fsspec.filesystem("memory")
+    memory.put(str(hive), "/keyed", recursive=True)
+    for source in (hive, f"{hive}/", "memory://keyed"):
+        parts = pickle.loads(pickle.dumps(splits(source, count=2)))
+        assert pa.concat_tables(part.read() for part in parts).to_pydict() == {
+            "source": [1, 3, 5], "target": [2, 4, 6], "year": [2023, 2024, 2024], "town": ["a b", None, None],
+        }  # fmt: skip
+        assert splits(source, columns=["target", "year"])[0].read().to_pydict() == {"target": [2], "year": [2023]}
+    memory.rm("/keyed", recursive=True)
+    rows = open_source(TableFiles(hive, ignore=["town"])).read_share(0, 1).points
+    np.testing.assert_array_equal(rows, [[1, 2, 2023], [3, 4, 2024], [5, 6, 2024]])
+    assert len(rp.Graph(hive).read_share(0, 1)) == 3
+    with pytest.raises(rp.InputError, match=r"column 'town': .* expected real numbers"):
+        open_source(hive)
+    (hive / "year=2024" / "more.csv").write_text("source,target\n7,8\n")
+    with pytest.raises(rp.InputError, match=r"expected in folders year=…/town=…, as|expected in folders year=…, as"):
+        open_source(hive)
+    (tmp_path / "words" / "day=1").mkdir(parents=True)
+    (tmp_path / "words" / "day=1" / "a.txt").write_text("a b\n")
+    with pytest.raises(rp.InputError, match=r"the folder='day=1': .* is read as text; expected csv"):
+        splits(tmp_path / "words")
 
 
 def test_the_index_of_pandas_is_no_column_unless_it_is_named(tmp_path):
@@ -218,9 +242,9 @@ def test_what_is_no_csv_is_named(tmp_path):
     path.write_text("a,b\n1,2\n")
     for options, message in [
         ({"columns": ["c"]}, "columns='c': .*a.csv has no such column: expected some of a, b"),
-        ({"types": {"c": "string"}}, "types=.*'c'.*has the columns"),
+        ({"types": {"c": "string"}}, "types='c': .*a.csv has no such column: expected some of a, b"),
         ({"types": {"a": "word"}}, "'word'.*expected the name of an Arrow type"),
-        ({"columns": ["a"], "format": "text"}, "is read as text; expected csv or parquet"),
+        ({"columns": ["a"], "format": "text"}, "is read as text; expected csv or parquet or arrow"),
     ]:
         with pytest.raises(rp.InputError, match=message):
             splits(path, **options)
@@ -442,7 +466,7 @@ def test_a_name_that_says_nothing_is_told_beside_those_that_do(tmp_path, name, c
         ):
             make(tmp_path / name)
     assert main(["split", str(tmp_path / name), "-p", "1", "-o", str(tmp_path / "parts")]) == 2
-    assert "say what it is: format=text, csv, npy, parquet, binary; records of" in capsys.readouterr().err
+    assert "say what it is: format=text, csv, npy, parquet, arrow, binary; records of" in capsys.readouterr().err
     with pytest.raises(rp.InputError, match=rf"{name}: unknown kind of graph file, {end}: expected .*\.txt.*format="):
         rp.Graph(tmp_path / name)
     assert main(["components", str(tmp_path / name)]) == 2

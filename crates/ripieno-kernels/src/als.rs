@@ -5,6 +5,8 @@
 //! tiles. Then one vector lane per row solves the normal equations by Cholesky factorization. All data stays in the
 //! nearer caches. The bits of a row's factors depend only on its ratings, their order and the SIMD level.
 //!
+//! Sums over more than [`BLOCK`] ratings are made in f64: f32 sums of a block are added to them.
+//!
 //! Cost: `r²` operations per rating and `r³/3` per row, for factors of length `r`, in f32.
 //! Sources: Zhou, Wilkinson, Schreiber and Pan, "Large-scale parallel collaborative filtering for the Netflix prize",
 //! AAIM 2008, section 3; Hu, Koren and Volinsky, "Collaborative filtering for implicit feedback datasets", ICDM 2008,
@@ -261,6 +263,8 @@ struct AlsScratch {
     scaled: Vec<PanelLine>,
     matrix: Vec<PanelLine>,
     right: Vec<PanelLine>,
+    matrix_sums: Vec<f64>,
+    right_sums: Vec<f64>,
     systems: Vec<PanelLine>,
     inverses: Vec<PanelLine>,
 }
@@ -271,6 +275,8 @@ impl AlsScratch {
         self.scaled.resize(BLOCK * width / LINE, PanelLine::default());
         self.matrix.resize(width * width / LINE, PanelLine::default());
         self.right.resize(width / LINE, PanelLine::default());
+        self.matrix_sums.resize(width * width, 0.0);
+        self.right_sums.resize(width, 0.0);
         // A line is at least as long as a vector of any level.
         self.systems.resize(triangle(rank + 1), PanelLine::default());
         self.inverses.resize(rank, PanelLine::default());
@@ -299,6 +305,8 @@ impl VectorJob for SolvedRows<'_> {
         let scaled = floats_mut(&mut self.scratch.scaled);
         let matrix = floats_mut(&mut self.scratch.matrix);
         let right = floats_mut(&mut self.scratch.right);
+        let matrix_sums = &mut self.scratch.matrix_sums[..width * width];
+        let right_sums = &mut self.scratch.right_sums[..width];
         let systems = &mut floats_mut(&mut self.scratch.systems)[..triangle(rank + 1) * V::LANES];
         let inverses = &mut floats_mut(&mut self.scratch.inverses)[..rank * V::LANES];
         let mut found = AlsObjective::default();
@@ -315,12 +323,25 @@ impl VectorJob for SolvedRows<'_> {
                 let (columns, values) = (&self.ratings.columns[entries.clone()], &self.ratings.values[entries]);
                 begin(matrix, width, rank, self.aim);
                 right.fill(0.0);
+                let has_blocks = columns.len() > BLOCK;
+                if has_blocks {
+                    matrix_sums.fill(0.0);
+                    right_sums.fill(0.0);
+                }
                 let mut squares = 0.0;
                 for (columns, values) in columns.chunks(BLOCK).zip(values.chunks(BLOCK)) {
                     squares += gather::<V>(self.table, columns, values, self.aim, width, gathered, scaled, right);
                     let gathered = &gathered[..columns.len() * width];
                     let scaled = if let Aim::Explicit { .. } = self.aim { gathered } else { &*scaled };
                     add_products::<V>(gathered, scaled, matrix, width);
+                    if has_blocks {
+                        move_to(matrix, matrix_sums);
+                        move_to(right, right_sums);
+                    }
+                }
+                if has_blocks {
+                    matrix.iter_mut().zip(&*matrix_sums).for_each(|(to, sum)| *to = *sum as f32);
+                    right.iter_mut().zip(&*right_sums).for_each(|(to, sum)| *to = *sum as f32);
                 }
                 for at in 0..rank {
                     matrix[at * width + at] += penalty;
@@ -348,6 +369,14 @@ impl VectorJob for SolvedRows<'_> {
             }
         }
         found
+    }
+}
+
+/// Add the values to wider sums, and set the values to zero.
+#[inline(always)]
+fn move_to(values: &mut [f32], sums: &mut [f64]) {
+    for (value, sum) in values.iter_mut().zip(sums) {
+        *sum += std::mem::take(value) as f64;
     }
 }
 

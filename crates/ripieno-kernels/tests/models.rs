@@ -143,6 +143,25 @@ fn factors_solve_the_normal_equations_of_their_row_on_every_simd_level_for_every
 }
 
 #[test]
+fn many_small_ratings_after_a_large_one_are_not_lost() {
+    // In f32, 2^24 + 1 is 2^24.
+    let count = 64 * 64;
+    let columns: Vec<i32> = (0..=count).map(|at| i32::from(at > 0)).collect();
+    let values: Vec<f32> = columns.iter().map(|&at| if at == 0 { 4096.0 } else { 2.0 }).collect();
+    let ratings = Ratings { starts: &[0, columns.len() as i64], columns: &columns, values: &values };
+    let (large, count) = (4096.0 * 4096.0, count as f64);
+    let expected = (large + 2.0 * count) / (large + count + 1e-6 * (count + 1.0));
+    for solver in [Solver::Cholesky, Solver::Conjugate { steps: 2 }] {
+        for simd in Simd::available() {
+            let mut out = [0.0];
+            let threads = Threads::with_simd(1, simd);
+            solve_factors(ratings, &[4096.0, 1.0], 1, Aim::Explicit { reg: 1e-6 }, solver, &mut out, &threads);
+            assert!((out[0] as f64 - expected).abs() < 2e-5, "{simd:?} {solver:?}: {} {expected}", out[0]);
+        }
+    }
+}
+
+#[test]
 fn a_scatter_matrix_has_the_same_bits_in_any_order_of_rows_and_on_every_simd_level() {
     let (rows, rank) = (9_000, 5);
     let factors: Vec<f32> = numbers(rows * rank, 7).iter().map(|&x| x as f32).collect();

@@ -9,7 +9,7 @@ use pyo3::exceptions::PyValueError;
 use pyo3::prelude::*;
 use ripieno_kernels::Threads;
 use ripieno_kernels::graph::{
-    Csr, EdgeColumns, EdgeFormat, Fold, LocalGraph, Max, Min, Or, PageRankStep, Sum, Third, pagerank_step,
+    Csr, EdgeColumns, Fold, LocalGraph, Max, Min, Or, PageRankStep, Sum, Third, pagerank_step,
 };
 use std::num::NonZeroUsize;
 
@@ -17,7 +17,6 @@ use std::num::NonZeroUsize;
 pub fn register(module: &Bound<'_, PyModule>) -> PyResult<()> {
     module.add_class::<EdgeMatrix>()?;
     module.add_function(wrap_pyfunction!(parse_pairs, module)?)?;
-    module.add_function(wrap_pyfunction!(parse_columns, module)?)?;
     module.add_function(wrap_pyfunction!(local_graph, module)?)?;
     module.add_function(wrap_pyfunction!(step_of_pagerank, module)?)
 }
@@ -26,6 +25,7 @@ type Ids<'py> = Bound<'py, PyArray1<i64>>;
 type RealVector<'py> = Bound<'py, PyArray1<f64>>;
 type Parsed<'py> = (Ids<'py>, Ids<'py>, RealVector<'py>, Ids<'py>);
 
+/// Parse edges. A malformed line raises `ValueError` with the offset of the line and the problem.
 #[pyfunction]
 fn parse_pairs<'py>(py: Python<'py>, text: &[u8], third: &str) -> PyResult<Parsed<'py>> {
     let third = match third {
@@ -34,24 +34,7 @@ fn parse_pairs<'py>(py: Python<'py>, text: &[u8], third: &str) -> PyResult<Parse
         "refused" => Third::Refused,
         _ => return Err(errors::input(format!("third={third:?}: expected weight, ignored or refused"))),
     };
-    parse(py, text, EdgeFormat::Blanks { third })
-}
-
-#[pyfunction]
-fn parse_columns<'py>(
-    py: Python<'py>,
-    text: &[u8],
-    delimiter: u8,
-    source: usize,
-    target: usize,
-    weight: Option<usize>,
-) -> PyResult<Parsed<'py>> {
-    parse(py, text, EdgeFormat::Delimited { delimiter, source, target, weight })
-}
-
-/// Parse edges. A malformed line raises `ValueError` with the offset of the line and the problem.
-fn parse<'py>(py: Python<'py>, text: &[u8], layout: EdgeFormat) -> PyResult<Parsed<'py>> {
-    let parsed = py.detach(|| ripieno_kernels::graph::parse_edges(text, layout));
+    let parsed = py.detach(|| ripieno_kernels::graph::parse_edges(text, third));
     let EdgeColumns { sources, targets, weights, lone } =
         parsed.map_err(|error| PyValueError::new_err((error.offset, error.reason.to_string())))?;
     Ok((sources.into_pyarray(py), targets.into_pyarray(py), weights.into_pyarray(py), lone.into_pyarray(py)))

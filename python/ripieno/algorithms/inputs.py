@@ -16,20 +16,20 @@ from sklearn.utils.validation import _check_feature_names, validate_data
 from ripieno.errors import InputError
 from ripieno.files.frames import is_list, list_column, list_matrix, without_index
 from ripieno.files.sources import PathLike
-from ripieno.input import Split
+from ripieno.input import Split, TableFiles
 from ripieno.input.matrix import BinaryFiles, Dataset, InMemorySparse, RowsInMemory, is_path_like, open_source
 from ripieno.input.matrix.sparse_files import SparseFiles
 from ripieno.wire.arrays import check_unmasked
 
 POINT_DTYPES = [np.float64, np.float32, np.uint8]
 
-Files = PathLike | Sequence[PathLike] | BinaryFiles | Dataset
+Files = PathLike | Sequence[PathLike] | BinaryFiles | TableFiles | Dataset
 Input = ArrayLike | Files | Sequence[Split]
 
 
 def in_files(X: Input) -> TypeGuard[Files]:
     """Return whether X refers to files."""
-    return is_path_like(X) or isinstance(X, BinaryFiles | Dataset)
+    return is_path_like(X) or isinstance(X, BinaryFiles | TableFiles | Dataset)
 
 
 def open_rows_or_sparse(
@@ -165,8 +165,12 @@ def check_columns(estimator: BaseEstimator, source: Dataset, *, reset: bool, tar
         raise InputError(str(error)) from None
 
 
-def open_with_target(estimator: BaseEstimator, X: Files, name: str, *, reset: bool) -> tuple[Dataset, int]:
+def open_with_target(
+    estimator: BaseEstimator, X: Files, name: str, *, reset: bool, keeps: bool = True
+) -> tuple[Dataset, int]:
     """Open rows of files, and return them with the position of the target column of that name.
+
+    A missing target is not replaced by a mean if it `keeps`.
 
     Raises
     ------
@@ -176,17 +180,18 @@ def open_with_target(estimator: BaseEstimator, X: Files, name: str, *, reset: bo
     source = open_source(X).including(name)
     target = target_column(source, name)
     check_columns(estimator, source, reset=reset, target=target)
-    return source, target
+    # Only fits and scores need the target.
+    return (source.keeping(target) if keeps else source), target
 
 
 def open_again(
-    estimator: BaseEstimator, X: Input, target_name: str | None
+    estimator: BaseEstimator, X: Input, target_name: str | None, *, keeps: bool = False
 ) -> tuple[Dataset | RowsInMemory, int | None]:
     """Open rows for prediction, and return the position of the target column if the files have it."""
     if in_files(X) and target_name is not None:
         source = open_source(X).including(target_name)
         if target_name in (source.column_names or ()):
-            return open_with_target(estimator, source, target_name, reset=False)
+            return open_with_target(estimator, source, target_name, reset=False, keeps=keeps)
     return open_rows(estimator, X, reset=False), None
 
 

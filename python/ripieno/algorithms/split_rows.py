@@ -21,8 +21,10 @@ from ripieno.files.sources import size_bytes
 from ripieno.graph.edges import Edges
 from ripieno.graph.text import TextEdges
 from ripieno.input import Split, assign, open_partitions
-from ripieno.input.matrix.parquet import INDEX_NAMES
-from ripieno.input.matrix.text import PatchTextFile
+from ripieno.input.columns import TableOptions
+from ripieno.input.columns.patches import PatchText
+from ripieno.input.columns.source import INDEX_NAMES
+from ripieno.input.matrix.tables import TableRows
 from ripieno.input.shares import FileShare
 
 if TYPE_CHECKING:
@@ -115,7 +117,7 @@ def _text_rows(split: Split, *, of_graph: bool) -> Any:
         raise InputError(f"{split}: compressed text: expected it unpacked")
     place = split.place()
     if not of_graph:
-        return PatchTextFile.open(place).read(split.start, split.stop)
+        return TableRows.of(PatchText.open(place, TableOptions()), TableOptions()).read(split.start, split.stop)
     size = size_bytes(place)
     return TextEdges.open(place, None).read(FileShare(Fraction(split.start, size), Fraction(split.stop, size)))
 

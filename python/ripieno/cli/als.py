@@ -21,9 +21,10 @@ from ripieno.cli.fits import (
     write_model,
 )
 from ripieno.cli.progress import MeasureProgress
-from ripieno.errors import InputError
+from ripieno.cli.table_options import as_files
 from ripieno.files.results import ResultPath
 from ripieno.flight.trace import traced
+from ripieno.input import TableFiles
 from ripieno.report import Charted, charts
 
 ARRAYS = ("user_factors", "item_factors", "user_ids", "item_ids")
@@ -64,17 +65,13 @@ ARRAYS = ("user_factors", "item_factors", "user_ids", "item_ids")
     help="Solve the equations of each row exactly, or by three steps of conjugate gradients (cg). "
     "auto uses cg for implicit ratings and a rank of 16 or more.",
 )
-@click.option(
-    "--columns",
-    metavar="USER,ITEM,RATING",
-    help="Columns of the tables. Default: columns with usual names, such as userId, movieId and rating.",
-)
 @click.option("--test", metavar="INPUT", help="Ratings, as INPUTS, to compare with their predictions.")
 @checkpoint_options
 @seed_option
 @fit_options
 def als_command(
     inputs: tuple[str, ...],
+    tables: list[str] | TableFiles,
     out: ResultPath,
     workers: int,
     threads: int | None,
@@ -85,7 +82,6 @@ def als_command(
     alpha: float,
     max_iter: int,
     solver: str,
-    columns: str | None,
     test: str | None,
     checkpoint: str | None,
     every: int | None,
@@ -96,9 +92,10 @@ def als_command(
 ) -> None:
     """Factorize the ratings in INPUTS into factors of users and items, and write them, with a report.
 
-    INPUTS are tables of users, items and ratings: files, globs, folders or URLs, .parquet, .csv and .tsv, or a
-    partition file, partitions.json of `ripieno split`. Users and items are whole numbers or strings. Every worker reads
-    its own share. The output folder holds user_factors.npy, item_factors.npy, user_ids.npy and item_ids.npy, with one
+    INPUTS are tables of users, items and ratings: files, globs, folders or URLs, .parquet, .arrow, .feather, .csv and
+    .tsv, or a partition file, partitions.json of `ripieno split`. Names such as userId, movieId and rating mark the
+    columns; --columns names others, in this order. Users and items are whole numbers or strings. Every worker reads its
+    own share. The output folder holds user_factors.npy, item_factors.npy, user_ids.npy and item_ids.npy, with one
     row each, model.json and report.html. It appears as a whole or not at all.
 
     \b
@@ -109,7 +106,6 @@ def als_command(
     names = check_folder(out, ARRAYS, inputs, trace, overwrite=overwrite)
     measures = ("objective",) if implicit else ("objective", "rmse")
     progress = MeasureProgress(console, measures, quiet=quiet)
-    source = list(inputs)
     model = ALS(
         rank,
         implicit=implicit,
@@ -117,7 +113,6 @@ def als_command(
         alpha=alpha,
         max_iter=max_iter,
         solver=solver,
-        columns=None if columns is None else _three(columns),
         checkpoint=checkpoint,
         every=every,
         random_state=seed,
@@ -127,10 +122,10 @@ def als_command(
         on_iteration=progress.on_event,
     )
     with progress, traced(trace):
-        model.fit(source)
-        error = None if test is None else -model.score(test)
+        model.fit(tables)
+        error = None if test is None else -model.score(as_files(test, tables))
     printed = _fit_output(model, error)
-    written = write_model(out, names, model, {name: getattr(model, f"{name}_") for name in ARRAYS}, source, printed)
+    written = write_model(out, names, model, {name: getattr(model, f"{name}_") for name in ARRAYS}, inputs, printed)
     say_end(console, written, model.report_, printed, _result(model, error))
 
 
@@ -180,12 +175,3 @@ def _result(model: ALS, error: float | None) -> str:
     if error is None:
         return found
     return f"{found}, {'percentile rank' if model.implicit else 'RMSE'} of the test {error:.5g}"
-
-
-def _three(columns: str) -> tuple[str, str, str]:
-    names = tuple(columns.split(","))
-    if len(names) != 3:
-        raise InputError(
-            f"--columns {columns!r}: expected three names: of users, items and ratings, separated by commas"
-        )
-    return names

@@ -30,6 +30,7 @@ from ripieno.cli.options import (
     threads_option,
     trace_option,
 )
+from ripieno.cli.table_options import table_options
 from ripieno.files.results import ResultPath, check_new_folder, check_results, new_file, new_folder, save_array
 from ripieno.report import Charted, write_fit_report
 
@@ -129,7 +130,8 @@ def target_option(more: str = "", *, required: bool = True) -> Callable[..., Any
 
 
 def fit_options(command: Callable[..., Any]) -> Callable[..., Any]:
-    """Add inputs, output folder, workers, threads, failure handling, trace, overwrite and quiet."""
+    """Add inputs, options of tables, output folder, workers, threads, failure handling, trace, overwrite and quiet."""
+    command = table_options(command)
     ways = [_on_failure_option, threads_option, fit_workers_option]
     options: list[Callable[..., Any]] = [quiet_option, overwrite_option, trace_option, *ways, _out_option]
     for each in [*options, _inputs_argument]:

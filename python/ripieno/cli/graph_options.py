@@ -17,6 +17,7 @@ from ripieno.cli.options import (
     trace_option,
     workers_option,
 )
+from ripieno.cli.table_options import table_options
 from ripieno.files.tables import TABLE_FORMATS
 
 _OPTIONS = (
@@ -31,7 +32,7 @@ _OPTIONS = (
     ),
     click.option(
         "--format",
-        type=click.Choice(["text", "csv", "parquet", "npy", "npz"]),
+        type=click.Choice(["text", "csv", "parquet", "arrow", "npy", "npz"]),
         help="Format of the files. Default: by their names.",
     ),
     checkpoint_options,
@@ -40,8 +41,8 @@ _OPTIONS = (
 
 _INPUTS = """
     INPUTS are files, globs or folders: text with a line "source target{weight}" per edge or
-    "source<TAB>target,target,…", .csv (all of these also gzipped), .parquet, .npy, .npz. Every worker reads its own
-    share.
+    "source<TAB>target,target,…", .csv (all of these also compressed), .parquet, .arrow, .feather, .npy, .npz,
+    .mtx. Every worker reads its own share.
 """
 
 directed_option = click.option(
@@ -71,8 +72,9 @@ def graph_options(
             show_default=True,
             help=f"File or URL to write: {', '.join(TABLE_FORMATS)}.",
         )
-        for each in reversed((inputs, result, overwrite_option, *_OPTIONS)):
-            command = each(command)
+        command = table_options(command)
+        for option in reversed((inputs, result, overwrite_option, *_OPTIONS)):
+            command = option(command)
         return command
 
     return decorate

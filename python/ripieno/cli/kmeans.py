@@ -39,6 +39,7 @@ from ripieno.errors import InputError
 from ripieno.features.index import Patches, find_patches
 from ripieno.files.results import ResultPath, new_folder, save_array
 from ripieno.flight.trace import traced
+from ripieno.input import TableFiles
 from ripieno.input.matrix import BinaryFiles, open_source
 from ripieno.input.matrix.sparse_files import SparseFiles
 from ripieno.kernels import THREAD_MODELS
@@ -103,6 +104,7 @@ LISTED_PARAMETERS = (
 @fit_options
 def kmeans_command(
     inputs: tuple[str, ...],
+    tables: list[str] | TableFiles,
     clusters: int,
     out: ResultPath,
     workers: int,
@@ -147,7 +149,7 @@ def kmeans_command(
     names = check_folder(out, ARRAYS, inputs, trace, overwrite=overwrite)
     if dtype is not None and record_bytes is None:
         raise InputError(f"--dtype {dtype} is for raw vectors: expected --record-bytes, too")
-    rows, files, found = _open(inputs, record_bytes, dtype, patches, photos)
+    rows, files, found = _open(inputs, tables, record_bytes, dtype, patches, photos)
     progress = KMeansProgress(console, quiet=quiet)
     model = KMeans(
         clusters,
@@ -183,17 +185,22 @@ def kmeans_command(
 
 
 def _open(
-    inputs: Sequence[str], record_bytes: int | None, dtype: str | None, patches: Path | None, photos: Path | None
+    inputs: Sequence[str],
+    tables: list[str] | TableFiles,
+    record_bytes: int | None,
+    dtype: str | None,
+    patches: Path | None,
+    photos: Path | None,
 ) -> tuple[Any, Sequence[str], Patches | None]:
     """Return the data to fit, the names of its files, and the patches of its rows; sparse rows have no patches."""
-    splits = splits_of(inputs) if record_bytes is None else None
+    splits = splits_of(tables) if record_bytes is None else None
     if splits is not None:
         if patches is not None or photos is not None:
             raise InputError("--patches and --photos need files, not partitions")
         return splits, inputs, None
-    sparse = SparseFiles.find(inputs) if record_bytes is None else None
+    sparse = SparseFiles.find(inputs) if record_bytes is None and isinstance(tables, list) else None
     if sparse is None:
-        dataset = open_source(inputs if record_bytes is None else BinaryFiles(inputs, record_bytes, dtype or "uint8"))
+        dataset = open_source(tables if record_bytes is None else BinaryFiles(inputs, record_bytes, dtype or "uint8"))
         return dataset, dataset.names, find_patches(dataset, patches, photos)
     if patches is not None or photos is not None:
         raise InputError("--patches and --photos need dense rows: the files are sparse")

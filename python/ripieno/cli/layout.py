@@ -27,6 +27,7 @@ from ripieno.cli.progress import MeasureProgress
 from ripieno.files.results import ResultPath
 from ripieno.flight.trace import traced
 from ripieno.graph import Graph
+from ripieno.input import TableFiles
 from ripieno.kernels.pairs import MOST_DIMENSIONS
 from ripieno.report import Charted, charts, scatter
 
@@ -66,6 +67,7 @@ ARRAYS = ("positions", "vertices")
 @fit_options
 def layout_command(
     inputs: tuple[str, ...],
+    tables: list[str] | TableFiles,
     out: ResultPath,
     workers: int,
     threads: int | None,
@@ -95,7 +97,7 @@ def layout_command(
     """
     console = Console(stderr=True)
     names = check_folder(out, ARRAYS, inputs, trace, overwrite=overwrite)
-    graph = Graph(list(inputs), directed=directed)
+    graph = Graph(tables, directed=directed)
     progress = MeasureProgress(console, ("change",), quiet=quiet)
     model = FruchtermanReingold(
         dim,

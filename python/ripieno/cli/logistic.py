@@ -27,6 +27,7 @@ from ripieno.cli.options import aliased_option
 from ripieno.cli.progress import MeasureProgress
 from ripieno.files.results import ResultPath
 from ripieno.flight.trace import traced
+from ripieno.input import TableFiles
 from ripieno.report import Charted, charts
 
 ARRAYS = ("coef", "intercept", "classes")
@@ -50,6 +51,7 @@ ARRAYS = ("coef", "intercept", "classes")
 @fit_options
 def logistic_command(
     inputs: tuple[str, ...],
+    tables: list[str] | TableFiles,
     out: ResultPath,
     workers: int,
     threads: int | None,
@@ -77,7 +79,6 @@ def logistic_command(
     """
     console = Console(stderr=True)
     names = check_folder(out, ARRAYS, inputs, trace, overwrite=overwrite)
-    source = list(inputs)
     progress = MeasureProgress(console, ("objective", "gradient"), quiet=quiet)
     model = LogisticRegression(
         c,
@@ -93,8 +94,8 @@ def logistic_command(
     )
     y = None if target is None else target_of(target)
     with progress, traced(trace):
-        model.fit(source, y)
-        share = model.score(source, y)
+        model.fit(tables, y)
+        share = model.score(tables, y)
     described = FitOutput(
         algorithm="logistic",
         title="Logistic regression",
@@ -110,7 +111,7 @@ def logistic_command(
         page=lambda: _page(model, share),
     )
     arrays = {name: getattr(model, f"{name}_") for name in ARRAYS}
-    written = write_model(out, names, model, arrays, source, described)
+    written = write_model(out, names, model, arrays, inputs, described)
     result = f"{share:.2%} correct after {model.n_iter_} iterations, objective {model.objective_:.8g}"
     say_end(console, written, model.report_, described, result)
 

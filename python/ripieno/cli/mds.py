@@ -27,8 +27,10 @@ from ripieno.cli.fits import (
 )
 from ripieno.cli.options import aliased_option
 from ripieno.cli.progress import MeasureProgress
+from ripieno.cli.table_options import as_files
 from ripieno.files.results import ResultPath
 from ripieno.flight.trace import traced
+from ripieno.input import TableFiles
 from ripieno.input.matrix import open_source
 from ripieno.kernels.pairs import MOST_DIMENSIONS
 from ripieno.report import Charted, charts, scatter
@@ -72,6 +74,7 @@ EMBEDDING, INTERPOLATED = "embedding", "interpolated"
 @fit_options
 def mds_command(
     inputs: tuple[str, ...],
+    tables: list[str] | TableFiles,
     out: ResultPath,
     workers: int,
     threads: int | None,
@@ -105,7 +108,7 @@ def mds_command(
     """
     console = Console(stderr=True)
     names = check_folder(out, (EMBEDDING, INTERPOLATED), inputs, trace, overwrite=overwrite)
-    source = Sequences.open(inputs) if metric in SEQUENCE_METRICS else open_source(inputs)
+    points = Sequences.open(inputs) if metric in SEQUENCE_METRICS else open_source(tables)
     progress = MeasureProgress(console, ("normalized_stress",), quiet=quiet)
     model = MDS(
         components,
@@ -124,12 +127,12 @@ def mds_command(
         on_iteration=progress.on_event,
     )
     with progress, traced(trace):
-        model.fit(source)
+        model.fit(points)
         arrays = {EMBEDDING: model.embedding_}
         if interpolate is not None:
-            arrays[INTERPOLATED] = model.interpolate(interpolate)
+            arrays[INTERPOLATED] = model.interpolate(as_files(interpolate, tables))
     printed = _fit_output(model)
-    written = write_model(out, names, model, arrays, source.names, printed)
+    written = write_model(out, names, model, arrays, points.names, printed)
     found = f"stress {model.stress_:.8g}, normalized {model.normalized_stress_:.5g}, after {model.n_iter_} iterations"
     say_end(console, written, model.report_, printed, found)
 

@@ -27,6 +27,7 @@ from ripieno.files.results import ResultPath, new_file
 from ripieno.files.tables import write_table
 from ripieno.flight.trace import traced
 from ripieno.graph import Graph
+from ripieno.input import TableFiles
 
 
 @click.command("pagerank", short_help="Rank the vertices of a graph.")
@@ -52,6 +53,7 @@ from ripieno.graph import Graph
 @quiet_option
 def pagerank_command(
     inputs: tuple[str, ...],
+    tables: list[str] | TableFiles,
     out: ResultPath,
     overwrite: bool,
     workers: int | None,
@@ -80,7 +82,7 @@ def pagerank_command(
       ripieno lab run -- ripieno pagerank /data/graph.txt --out /data/ranks.parquet
     """
     check_files(inputs, out, trace, report, overwrite=overwrite)
-    graph = Graph(list(inputs), directed=directed, weighted=weighted, vertex_count=vertex_count, format=format)
+    graph = Graph(tables, directed=directed, weighted=weighted, vertex_count=vertex_count, format=format)
     comm = communicator(workers, threads, trace)
     leading = comm is None or comm.rank == 0
     console = Console(stderr=True, quiet=not leading)

@@ -27,6 +27,7 @@ from ripieno.cli.progress import MeasureProgress
 from ripieno.errors import InputError
 from ripieno.files.results import ResultPath
 from ripieno.flight.trace import traced
+from ripieno.input import TableFiles
 from ripieno.input.matrix import open_source
 from ripieno.report import Charted, charts
 
@@ -49,6 +50,7 @@ PROJECTED = "projected"
 @fit_options
 def pca_command(
     inputs: tuple[str, ...],
+    tables: list[str] | TableFiles,
     out: ResultPath,
     workers: int,
     threads: int | None,
@@ -79,7 +81,7 @@ def pca_command(
     splits = splits_of(inputs)
     if splits is not None and project:
         raise InputError("--project needs the order of the rows: expected files, not partitions")
-    source = open_source(inputs) if splits is None else splits
+    rows = open_source(tables) if splits is None else splits
     progress = MeasureProgress(console, ("stage",), quiet=quiet)
     model = PCA(
         components,
@@ -93,10 +95,10 @@ def pca_command(
         on_iteration=progress.on_event,
     )
     with progress, traced(trace):
-        model.fit(source)
+        model.fit(rows)
     arrays = {name: getattr(model, f"{name}_") for name in ARRAYS}
     if project:
-        arrays[PROJECTED] = model.transform(source)
+        arrays[PROJECTED] = model.transform(rows)
     share = float(model.explained_variance_ratio_.sum())
     described = FitOutput(
         algorithm="pca",
@@ -111,7 +113,7 @@ def pca_command(
         },
         page=lambda: _page(model, share),
     )
-    files = inputs if isinstance(source, list) else source.names
+    files = inputs if isinstance(rows, list) else rows.names
     written = write_model(out, names, model, arrays, files, described)
     say_end(
         console, written, model.report_, described, f"{model.n_components_} components with {share:.2%} of the variance"

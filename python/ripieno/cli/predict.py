@@ -12,9 +12,11 @@ from ripieno.algorithms import PCA, KMeans, LogisticRegression, Ridge
 from ripieno.algorithms.result_folder import FromResult, ResultFolder
 from ripieno.cli.fits import fit_workers_option
 from ripieno.cli.options import PathOrUrl, dashboard_option, overwrite_option, quiet_option, threads_option
+from ripieno.cli.table_options import table_options
 from ripieno.errors import InputError
 from ripieno.files.results import ResultPath, check_results
 from ripieno.files.tables import ARRAY_FORMATS, write_array
+from ripieno.input import TableFiles
 
 #: Methods by the command that wrote the result; the first one is the default.
 APPLIED: dict[str, tuple[type[FromResult], tuple[str, ...]]] = {
@@ -38,6 +40,7 @@ APPLIED: dict[str, tuple[type[FromResult], tuple[str, ...]]] = {
     "the distances to all centroids or the values along the axes; for logistic predict_proba, "
     "predict_log_proba or decision_function.",
 )
+@table_options
 @fit_workers_option
 @threads_option
 @overwrite_option
@@ -46,6 +49,7 @@ APPLIED: dict[str, tuple[type[FromResult], tuple[str, ...]]] = {
 def predict_command(
     result: ResultPath,
     inputs: tuple[str, ...],
+    tables: list[str] | TableFiles,
     out: ResultPath,
     method: str | None,
     workers: int,
@@ -74,7 +78,7 @@ def predict_command(
     if chosen not in methods:
         raise InputError(f"--method {chosen!r}: of {algorithm} expected one of {', '.join(methods)}")
     model = kind.load(result).set_params(workers=workers, threads=threads)
-    found = getattr(model, chosen)(list(inputs))
+    found = getattr(model, chosen)(tables)
     write_array(found, out, _column_names(model, chosen, found))
     if not quiet:
         words = " × ".join(f"{length:,}" for length in found.shape)

@@ -24,6 +24,7 @@ from ripieno.cli.fits import (
 from ripieno.cli.progress import MeasureProgress
 from ripieno.files.results import ResultPath
 from ripieno.flight.trace import traced
+from ripieno.input import TableFiles
 from ripieno.input.matrix import open_source
 
 ARRAYS = ("coef", "intercept")
@@ -43,6 +44,7 @@ ARRAYS = ("coef", "intercept")
 @fit_options
 def ridge_command(
     inputs: tuple[str, ...],
+    tables: list[str] | TableFiles,
     out: ResultPath,
     workers: int,
     threads: int | None,
@@ -65,7 +67,7 @@ def ridge_command(
     """
     console = Console(stderr=True)
     names = check_folder(out, ARRAYS, inputs, trace, overwrite=overwrite)
-    source = open_source(inputs)
+    rows = open_source(tables)
     progress = MeasureProgress(console, ("stage",), quiet=quiet)
     model = Ridge(
         alpha,
@@ -77,8 +79,8 @@ def ridge_command(
     )
     y = target_of(target)
     with progress, traced(trace):
-        model.fit(source, y)
-        share = model.score(source, y)
+        model.fit(rows, y)
+        share = model.score(rows, y)
     text = FitOutput(
         algorithm="ridge",
         title="Linear regression",
@@ -92,5 +94,5 @@ def ridge_command(
         page=lambda: ({"R² on these rows": f"{share:.4f}"}, []),
     )
     arrays = {"coef": model.coef_, "intercept": np.asarray(model.intercept_)}
-    written = write_model(out, names, model, arrays, source.names, text)
+    written = write_model(out, names, model, arrays, rows.names, text)
     say_end(console, written, model.report_, text, f"R² {share:.4f}")

@@ -16,6 +16,7 @@ from ripieno.files.results import ResultPath
 from ripieno.files.tables import Columns, write_table
 from ripieno.flight.trace import traced
 from ripieno.graph import Graph
+from ripieno.input import TableFiles
 
 
 def _fit(
@@ -24,6 +25,7 @@ def _fit(
     columns: Callable[[Any], Columns],
     *,
     inputs: tuple[str, ...],
+    tables: list[str] | TableFiles,
     out: ResultPath | None,
     overwrite: bool,
     workers: int | None,
@@ -38,7 +40,7 @@ def _fit(
     """Fit `model` to the graph in files, print the summary that `tell` returns, and write `columns`."""
     check_files(inputs, out, trace, overwrite=overwrite)
     # A third column is ignored.
-    graph = Graph(list(inputs), directed=directed, weighted=False, vertex_count=vertex_count, format=format)
+    graph = Graph(tables, directed=directed, weighted=False, vertex_count=vertex_count, format=format)
     comm = communicator(workers, threads, trace)
     with traced(trace):
         model.set_params(workers=workers or 1, threads=threads, checkpoint=checkpoint, every=every)

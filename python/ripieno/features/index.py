@@ -10,10 +10,11 @@ import pyarrow as pa
 import pyarrow.csv
 
 from ripieno.errors import InputError
+from ripieno.input.columns.patches import PatchText
+from ripieno.input.columns.source import INDEX_NAMES
 from ripieno.input.matrix import Dataset
 from ripieno.input.matrix.dataset import DataFile
-from ripieno.input.matrix.parquet import INDEX_NAMES
-from ripieno.input.matrix.text import PatchTextFile
+from ripieno.input.matrix.tables import TableRows
 
 INDEX_SUFFIX = ".patches.csv"
 
@@ -76,8 +77,9 @@ def find_patches(dataset: Dataset, index: Path | None = None, folder: Path | Non
 
 
 def _index_of(file: DataFile) -> pa.Table | None:
-    if isinstance(file, PatchTextFile):
-        table = file.read_index()
+    if isinstance(file, TableRows) and isinstance(file.source, PatchText):
+        source = file.source
+        table = source.read(0, source.size, pa.schema([source.own.field(name) for name in INDEX_NAMES]))
         names = [unquote(name) for name in table.column("picture").to_pylist()]
         return table.set_column(0, "picture", pa.array(names))
     beside = Path(file.path).with_suffix(INDEX_SUFFIX)

@@ -15,8 +15,9 @@ import zlib
 from collections.abc import Callable, Collection, Hashable, Iterable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
-from pathlib import Path, PurePath
+from pathlib import PurePath
 from typing import IO, TYPE_CHECKING, Any, TypeGuard, TypeVar
+from urllib.parse import unquote
 
 from ripieno.errors import InputError
 
@@ -24,8 +25,9 @@ if TYPE_CHECKING:
     # Imported in functions: it takes a fifth of a worker's start, and few workers need it.
     import fsspec
 
-#: Suffixes of compressed files for which fsspec needs a package, and the package.
-NEEDS = {".zst": "zstandard", ".lz4": "lz4", ".snappy": "cramjam"}
+#: Compressions by suffix. PyArrow decompresses the last two, and Python the others.
+COMPRESSED = {".gz": "gzip", ".bz2": "bz2", ".xz": "xz", ".lzma": "lzma", ".zst": "zstd", ".lz4": "lz4"}
+OF_ARROW = ("zstd", "lz4")
 ARCHIVES = (".zip", ".npz", ".tar", ".tgz")
 #: Bytes per read of a whole file.
 READ_BYTES = 1 << 20
@@ -37,9 +39,14 @@ CHANGING = ("size", "mtime", "created", "modificationTime", "last_modified", "La
 
 
 PathLike = str | os.PathLike[str]
+Each = TypeVar("Each")
 Opened = TypeVar("Opened")
 #: Prefixes of files in a folder that are not data: _SUCCESS, _metadata, _committed_123, .part-0.crc.
 HIDDEN = (".", "_")
+#: Columns with one value per file, from names of folders such as ``year=2024``.
+Keys = tuple[tuple[str, str | None], ...]
+#: The value of a missing key in the name of a folder.
+NO_KEY = "__HIVE_DEFAULT_PARTITION__"
 
 
 class EmptyFile(InputError):
@@ -52,19 +59,18 @@ class File:
 
     path: str
     size_bytes: int
+    keys: Keys = ()
 
     @property
     def compression(self) -> str | None:
-        """fsspec's name of the compression that the file name indicates, or None."""
-        from fsspec.utils import compressions
-
-        kind: str | None = compressions.get(suffix(self.path).removeprefix("."))
-        return kind
+        """The name of the compression that the file name indicates, or None."""
+        return COMPRESSED.get(suffix(self.path))
 
     @property
     def inner_suffix(self) -> str:
         """The suffix in lower case, without a compression suffix: ".csv" for "a.CSV.gz"."""
-        return suffix(self.path.removesuffix(PurePath(self.path).suffix) if self.compression else self.path)
+        end = suffix(self.path)
+        return suffix(self.path[: -len(end)]) if end in COMPRESSED else end
 
 
 def names_text(paths: Sequence[PathLike]) -> str:
@@ -98,8 +104,6 @@ def found(source: PathLike | Sequence[PathLike]) -> list[File]:
         end = suffix(file.path)
         if end in ARCHIVES:
             raise InputError(f"{file.path}: {end} files are archives, which cannot be split: unpack it first")
-        if end in NEEDS and file.compression is None:
-            raise InputError(f"{file.path}: {end} files need a package: pip install {NEEDS[end]}, or unpack it first")
     return files
 
 
@@ -123,7 +127,7 @@ def absolutes(paths: PathLike | Sequence[PathLike]) -> list[str]:
     return [absolute(item) for item in items]
 
 
-def with_rows(paths: Iterable[str], open_one: Callable[[str], Opened]) -> list[Opened]:
+def with_rows(paths: Iterable[Each], open_one: Callable[[Each], Opened]) -> list[Opened]:
     """Open files and skip the empty ones.
 
     Raises
@@ -164,11 +168,51 @@ def opened(path: str, compression: str | None = None) -> Iterator[IO[bytes]]:
                 file = stack.enter_context(io.BufferedReader(stack.enter_context(system.open(name, "rb"))))
             else:
                 file = stack.enter_context(open(path, "rb"))
-            if compression is not None:
+            if compression in OF_ARROW:
+                file = stack.enter_context(io.BufferedReader(_Unpacked(file, compression)))
+            elif compression is not None:
                 from fsspec.compression import compr
 
                 file = stack.enter_context(compr[compression](file, mode="rb"))
         yield file
+
+
+class _Unpacked(io.RawIOBase):
+    """A file that PyArrow decompresses. It seeks forward only."""
+
+    def __init__(self, file: IO[bytes], compression: str) -> None:
+        import pyarrow as pa
+
+        self._stream = pa.CompressedInputStream(file, compression)
+        self._at = 0
+
+    def readable(self) -> bool:
+        return True
+
+    def seekable(self) -> bool:
+        return True
+
+    def tell(self) -> int:
+        return self._at
+
+    def readinto(self, buffer: Any) -> int:
+        import pyarrow as pa
+
+        try:
+            read = self._stream.read(len(buffer))
+        except pa.ArrowException as error:
+            raise EOFError(str(error)) from error
+        buffer[: len(read)] = read
+        self._at += len(read)
+        return len(read)
+
+    def seek(self, offset: int, whence: int = os.SEEK_SET) -> int:
+        offset += self._at if whence == os.SEEK_CUR else 0
+        if whence == os.SEEK_END or offset < self._at:
+            raise io.UnsupportedOperation("only forward")
+        while self._at < offset and self.read(min(READ_BYTES, offset - self._at)):
+            pass
+        return self._at
 
 
 def file_system(url: str) -> tuple[fsspec.AbstractFileSystem, str]:
@@ -254,40 +298,63 @@ def expand(name: PathLike, kinds: Collection[str] | None = None) -> list[str]:
 
     For a folder these are the files of certain kinds, or all files. Names that begin with "_" or "." are skipped in
     folders, and in globs that do not name them.
-    folders, and of globs that do not ask for them.
 
     Raises
     ------
     InputError
-        There are no files, or a folder contains only folders such as ``year=2024``.
+        There are no files, or a folder has folders such as ``year=2024``.
     """
+    return [path for path, keys in expand_keyed(name, kinds) if _has_no_key(path, keys)]
+
+
+def expand_keyed(name: PathLike, kinds: Collection[str] | None = None) -> list[tuple[str, Keys]]:
+    """Return the same files as `expand`, and those in folders such as ``year=2024``, with their keys and values."""
     if is_url(name):
-        return [file.path for file in _remote(name, kinds)]
+        return [(file.path, file.keys) for file in _remote(name, kinds)]
     name = absolute(name)
     if os.path.isdir(name):
-        entries = [entry for entry in Path(name).iterdir() if not entry.name.startswith(HIDDEN)]
-        paths = sorted(str(path) for path in entries if path.is_file() and (kinds is None or suffix(path) in kinds))
-        if not paths:
-            _check_not_hive(name, [entry.name for entry in entries if entry.is_dir()])
+        with blamed_on(name):
+            found = list(_walk(_listed, name, kinds))
+        if not found:
             raise InputError(f"{name}: this folder has no file{_of_kinds(kinds)}")
-        return paths
+        return found
     if os.path.exists(name) or not glob.has_magic(name):
-        return [name]
+        return [(name, ())]
     paths = sorted(path for path in glob.glob(name, recursive=True) if _is_asked_for(path, name))
     if not paths:
         raise InputError(f"{name}: no file matches")
-    return paths
+    return [(path, ()) for path in paths]
 
 
-def _check_not_hive(folder: str, names: Sequence[str]) -> None:
-    """Reject a folder of ``key=value`` folders: the values form a column that is not in the files."""
-    named = sorted(name for name in names if "=" in name)
-    if named:
-        key = named[0].partition("=")[0]
+def _listed(folder: str) -> list[tuple[str, bool]]:
+    with os.scandir(folder) as entries:
+        return [(entry.path, entry.is_dir()) for entry in entries]
+
+
+def _walk(
+    listed: Callable[[str], list[tuple[str, bool]]], folder: str, kinds: Collection[str] | None, keys: Keys = ()
+) -> Iterator[tuple[str, Keys]]:
+    """Yield the files of a folder, then those of its folders ``key=value``, each sorted by name."""
+    entries = [each for each in sorted(listed(folder)) if not PurePath(each[0]).name.startswith(HIDDEN)]
+    for path, is_folder in entries:
+        if not is_folder and (kinds is None or suffix(path) in kinds or File(path, 0).inner_suffix in kinds):
+            yield path, keys
+    for path, is_folder in entries:
+        key, is_key, value = PurePath(path).name.partition("=")
+        if is_folder and is_key:
+            text = None if value == NO_KEY else unquote(value)
+            yield from _walk(listed, path, kinds, (*keys, (unquote(key), text)))
+
+
+def _has_no_key(path: str, keys: Keys) -> bool:
+    """Raise InputError if a file is in a folder such as ``year=2024``, whose name is a column."""
+    if keys:
+        folder = PurePath(path).parents[len(keys)]
         raise InputError(
-            f"{folder}: this folder has folders such as {named[0]}, whose names are the column {key!r}, which is not "
-            f"read: expected files that have all columns; to read them without {key!r}, ask for {folder}/*/*"
+            f"{folder}: this folder has folders such as {PurePath(path).parents[len(keys) - 1].name}, whose names are "
+            f"the column {keys[0][0]!r}, which is only read with tables: expected {folder}/*/*, without this column"
         )
+    return True
 
 
 def _is_asked_for(path: str, pattern: str) -> bool:
@@ -339,9 +406,9 @@ def unpacked_bytes(file: File) -> int:
 
 def _local(path: PathLike) -> list[File]:
     files = []
-    for name in expand(path):
+    for name, keys in expand_keyed(path):
         with blamed_on(name):
-            files.append(File(name, _size_bytes(name)))
+            files.append(File(name, _size_bytes(name), keys))
     return files
 
 
@@ -363,11 +430,11 @@ def _remote(url: str, kinds: Collection[str] | None = None) -> list[File]:
     with blamed_on(url):
         system, name = file_system(url)
         if "file" in (system.protocol if isinstance(system.protocol, tuple) else (system.protocol,)):
-            return [File(path, _size_bytes(path)) for path in expand(name, kinds)]
+            return [File(path, _size_bytes(path), keys) for path, keys in expand_keyed(name, kinds)]
         entries = _entries(system, url, name, kinds)
     # Names are paths without host in some file systems, and whole URLs in others.
     head = url.rstrip("/").removesuffix(name.rstrip("/"))
-    return [File(head + entry["name"], _known_size(entry["name"], entry)) for entry in entries]
+    return [File(head + entry["name"], _known_size(entry["name"], entry), keys) for entry, keys in entries]
 
 
 def _known_size(name: str, entry: dict[str, Any]) -> int:
@@ -379,22 +446,27 @@ def _known_size(name: str, entry: dict[str, Any]) -> int:
 
 def _entries(
     system: fsspec.AbstractFileSystem, url: str, name: str, kinds: Collection[str] | None
-) -> list[dict[str, Any]]:
+) -> list[tuple[dict[str, Any], Keys]]:
     if glob.has_magic(name):
         matches = system.glob(name, detail=True).values()
-        found, kinds = [entry for entry in matches if _is_asked_for(entry["name"], name)], None
-    else:
-        entry = system.info(name)
-        if entry["type"] == "file":
-            return [entry]
-        found = system.ls(name, detail=True)
-        found = [entry for entry in found if not PurePath(entry["name"]).name.startswith(HIDDEN)]
-    files = [entry for entry in found if entry["type"] == "file"]
-    files = [entry for entry in files if kinds is None or suffix(entry["name"]) in kinds]
-    if not files:
-        _check_not_hive(url, [PurePath(entry["name"]).name for entry in found if entry["type"] == "directory"])
+        files = [each for each in matches if each["type"] == "file" and _is_asked_for(each["name"], name)]
+        if not files:
+            raise InputError(f"{url}: no file matches")
+        return [(entry, ()) for entry in sorted(files, key=lambda entry: str(entry["name"]))]
+    entry = system.info(name)
+    if entry["type"] == "file":
+        return [(entry, ())]
+    known: dict[str, dict[str, Any]] = {}
+
+    def listed(folder: str) -> list[tuple[str, bool]]:
+        found = {str(entry["name"]).rstrip("/"): entry for entry in system.ls(folder, detail=True)}
+        known.update(found)
+        return [(path, entry["type"] == "directory") for path, entry in found.items()]
+
+    found = [(known[path], keys) for path, keys in _walk(listed, name, kinds)]
+    if not found:
         raise InputError(f"{url}: no file{_of_kinds(kinds) or ' matches'}")
-    return sorted(files, key=lambda entry: entry["name"])
+    return found
 
 
 def _of_kinds(kinds: Collection[str] | None) -> str:

@@ -1,14 +1,28 @@
-"""Provide the common parts of all edge file readers: reading a share, and finding the columns of the ends."""
+"""Provide the common parts of all edge file readers: reading a share, and finding the columns of the ends in tables."""
 
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
-from typing import NamedTuple, Protocol
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, NamedTuple, Protocol, Self
+
+import numpy as np
+from numpy.typing import NDArray
 
 from ripieno.errors import InputError
+from ripieno.files.sources import size_bytes
 from ripieno.graph.edges import Edges
 from ripieno.input.shares import FileShare
+
+if TYPE_CHECKING:
+    # Imported in functions, because PyArrow takes half a second to import.
+    import pyarrow as pa
+
+    from ripieno.input.columns import ColumnSource, TableOptions
+
+LARGEST_ID = (1 << 62) - 1
+EXPECTED = f": expected vertex ids, whole numbers from 0 to {LARGEST_ID}, and finite weights"
 
 # Names are compared in lower case, without "_", blanks, "id" and "node", and without a Neo4j type: FromNodeId and
 # from_id match `from`, weight:double matches `weight`.
@@ -44,6 +58,102 @@ class EdgeColumns(NamedTuple):
     source: int
     target: int
     weight: int | None
+
+
+@dataclass(frozen=True)
+class TableEdges:
+    """A table with a column of sources and a column of targets."""
+
+    source: ColumnSource
+    columns: EdgeColumns
+    drops: bool = False
+
+    @classmethod
+    def of(cls, source: ColumnSource, options: TableOptions, weighted: bool | None) -> Self:
+        """Choose the columns of the ends and of the weight.
+
+        Raises
+        ------
+        InputError
+            As for `choose_columns`; or edges cannot have missing values replaced by a mean.
+        """
+        if options.missing == "mean":
+            raise InputError("missing='mean': the ends of an edge have no mean; expected missing='drop'")
+        names = source.schema.names
+        if options.columns is not None:
+            chosen = [names.index(name) for name in options.chosen(source.path, names)]
+            if len(chosen) not in (2, 3) or (weighted and len(chosen) == 2):
+                raise InputError(
+                    f"columns={list(options.columns)}: expected a source, a target and optionally a weight"
+                )
+            weight = chosen[2] if len(chosen) == 3 and weighted is not False else None
+            return cls(source, EdgeColumns(chosen[0], chosen[1], weight), options.missing == "drop")
+        left_out = {*source.index, *(key.name for key in source.keys)}
+        own = options.chosen(source.path, names, [name for name in names if name not in left_out])
+        found = choose_columns(source.path, own if source.has_names else [""] * len(own), weighted)
+        places = [None if at is None else names.index(own[at]) for at in found]
+        return cls(source, EdgeColumns(*places), options.missing == "drop")  # type: ignore[arg-type]
+
+    @property
+    def path(self) -> str:
+        """The path of the file."""
+        return self.source.path
+
+    @property
+    def weighted(self) -> bool:
+        """Whether edges have weights."""
+        return self.columns.weight is not None
+
+    @property
+    def size_bytes(self) -> int:
+        """The size of the file in bytes."""
+        return size_bytes(self.path)
+
+    def read(self, share: FileShare) -> Edges:
+        """Return the edges of a share."""
+        import pyarrow as pa
+
+        start, stop = share.of(self.source.size)
+        fields = [self.source.schema.field(at) for at in self.columns if at is not None]
+        kinds = (pa.int64(), pa.int64(), pa.float64())
+        # Text does not state the types of its columns.
+        schema = pa.schema([
+            field.with_type(kind) if pa.types.is_null(field.type) else field
+            for field, kind in zip(fields, kinds, strict=False)
+        ])  # fmt: skip
+        table = self.source.read(start, stop, schema, EXPECTED)
+        if self.drops:
+            table = table.drop_null()
+        return table_edges(table, lambda row: self.source.describe(start, row))
+
+
+def table_edges(table: pa.Table, describe: Callable[[int], str]) -> Edges:
+    """Return the edges of a table of sources, targets and optionally weights. `describe` names the place of a row.
+
+    Raises
+    ------
+    InputError
+        An end is missing or is not a vertex id, or a weight is not finite.
+    """
+    import pyarrow as pa
+
+    columns: list[NDArray[Any]] = []
+    for at, name in enumerate(table.column_names):
+        column, kind = table.column(at), table.schema.field(at).type
+        if not (pa.types.is_integer(kind) or (at == 2 and (pa.types.is_floating(kind) or pa.types.is_boolean(kind)))):
+            text = pa.types.is_string(kind) or pa.types.is_large_string(kind) or pa.types.is_string_view(kind)
+            found = "strings; number the vertices from 0" if text else f"the type {kind}"
+            if len(table):
+                raise InputError(f"{describe(0)}, column {name!r}: {found}{EXPECTED}")
+        if column.null_count:
+            row = np.flatnonzero(column.is_null().to_numpy())[0]
+            raise InputError(f"{describe(int(row))}, column {name!r}: a missing value{EXPECTED}")
+        values = column.to_numpy()
+        wrong = np.flatnonzero((values < 0) | (values > LARGEST_ID) if at < 2 else ~np.isfinite(values))
+        if len(wrong):
+            raise InputError(f"{describe(int(wrong[0]))}, column {name!r}: {values[wrong[0]]}{EXPECTED}")
+        columns.append(np.ascontiguousarray(values, np.int64 if at < 2 else np.float64))
+    return Edges(*columns)
 
 
 def choose_columns(path: str, names: Sequence[str], weighted: bool | None) -> EdgeColumns:

@@ -59,6 +59,10 @@ class Edges:
             np.concatenate([_no_ids(), *(part.lone for part in parts)]),
         )
 
+    def part(self, mine: slice) -> Edges:
+        """Return some of the edges, without lone vertices."""
+        return Edges(self.sources[mine], self.targets[mine], None if self.weights is None else self.weights[mine])
+
     def one_way(self) -> Edges:
         """Return one edge of each pair of opposite edges with equal weights.
 

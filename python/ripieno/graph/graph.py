@@ -14,16 +14,18 @@ from numpy.typing import NDArray
 
 from ripieno.comm.agreement import agreement
 from ripieno.errors import InputError
-from ripieno.files.sources import EmptyFile, PathLike, expand, is_url, names_text, size_bytes, suffix, with_rows
-from ripieno.graph.edge_files import EdgeFile
+from ripieno.files.sources import EmptyFile, File, expand_keyed, is_url, names_text, size_bytes, with_rows
+from ripieno.graph.edge_files import EdgeFile, TableEdges
 from ripieno.graph.edges import Edges, settled_directions
 from ripieno.graph.layout import End
 from ripieno.graph.matrix_market import MatrixMarketEdges
 from ripieno.graph.memory import EdgesInMemory, checked, in_memory
 from ripieno.graph.owners import Home
 from ripieno.graph.partitioned import PartitionedGraph
-from ripieno.graph.tables import NpyEdges, NpzEdges, ParquetEdges
-from ripieno.graph.text import CsvEdges, TextEdges
+from ripieno.graph.tables import NpyEdges, NpzEdges
+from ripieno.graph.text import TextEdges
+from ripieno.input.columns import TABLES, Key, TableFiles, TableOptions, typed_keys, unwrapped
+from ripieno.input.columns.csv import CsvColumns
 from ripieno.input.matrix.dataset import is_path_like
 from ripieno.input.shares import even_range, file_shares
 from ripieno.units import bytes_text, duration_text
@@ -33,17 +35,18 @@ if TYPE_CHECKING:
 
 logger = logging.getLogger("ripieno.graph")
 
-#: Openers of each file format.
-FORMATS: dict[str, Callable[[str, bool | None], EdgeFile]] = {
+#: Openers of formats that are no tables.
+OTHERS: dict[str, Callable[[str, bool | None], EdgeFile]] = {
     "text": TextEdges.open,
-    "csv": CsvEdges.open,
-    "parquet": ParquetEdges.open,
     "npy": NpyEdges.open,
     "npz": NpzEdges.open,
 }
+FORMATS = ("text", "csv", "parquet", "arrow", "npy", "npz")
 #: Formats by file name suffix, without compression suffixes.
-SUFFIXES = {".csv": "csv", ".parquet": "parquet", ".pq": "parquet", ".npy": "npy", ".npz": "npz"} | dict.fromkeys(
-    ("", ".txt", ".tsv", ".edges", ".edgelist", ".el", ".adj", ".adjlist", ".mtx"), "text"
+SUFFIXES = (
+    {".csv": "csv", ".parquet": "parquet", ".pq": "parquet", ".npy": "npy", ".npz": "npz"}
+    | dict.fromkeys((".arrow", ".feather", ".ipc"), "arrow")
+    | dict.fromkeys(("", ".txt", ".tsv", ".edges", ".edgelist", ".el", ".adj", ".adjlist", ".mtx"), "text")
 )
 DUPLICATES = ("once", "sum")
 
@@ -91,13 +94,14 @@ class Graph:
     Parameters
     ----------
     source : path, glob, folder, list of paths, array, tuple, frame, sparse matrix or networkx graph
-        Files: ``.csv`` with or without a header, ``.parquet``, ``.npy`` of shape (m, 2), ``.npz`` with arrays src, dst
-        and optionally weight, or as written by `scipy.sparse.save_npz`; ``.txt``, ``.tsv``, ``.edges``, ``.edgelist``,
-        ``.el``, ``.adj``, ``.adjlist`` and names without suffix are text with a line ``source target [weight]`` per
-        edge, like SNAP's files, or ``source<TAB>target,target,…``. Text may be gzipped (``.gz``). Some of several files
-        may be empty. An array has shape (m, 2); a tuple is (sources, targets) or (sources, targets, weights). A frame
-        (pandas, polars, Arrow) has the same columns as a file: two, or more with names for source, target and weight.
-        In a matrix, row i, column j is the edge from i to j.
+        Files: ``.csv`` with or without a header, ``.parquet``, ``.arrow`` and ``.feather``; `ripieno.input.TableFiles`
+        has options for these tables. ``.npy`` of shape (m, 2); ``.npz`` with arrays src, dst and optionally weight, or
+        as written by `scipy.sparse.save_npz`; ``.mtx``; ``.txt``, ``.tsv``, ``.edges``, ``.edgelist``, ``.el``,
+        ``.adj``, ``.adjlist`` and names without suffix are text with a line ``source target [weight]`` per edge, like
+        SNAP's files, or ``source<TAB>target,target,…``. Text may be compressed (``.gz``, ``.bz2``, ``.xz``, ``.zst``).
+        Some of several files may be empty. An array has shape (m, 2); a tuple is (sources, targets) or (sources,
+        targets, weights). A frame (pandas, polars, Arrow) has the same columns as a file: two, or more with names for
+        source, target and weight. In a matrix, row i, column j is the edge from i to j.
     directed : bool, optional
         With False each edge leads both ways. If weighted edges are given in both directions, as in a symmetric matrix,
         each pair counts once, and weights that differ by direction are an error. By default a networkx graph decides;
@@ -108,7 +112,7 @@ class Graph:
     vertex_count : int, optional
         Vertices 0 … vertex_count - 1 exist, also without edges. By default a vertex exists if it has an edge or a line
         in an adjacency list, or if the matrix or networkx graph contains it.
-    format : {"text", "csv", "parquet", "npy", "npz"}, optional
+    format : {"text", "csv", "parquet", "arrow", "npy", "npz"}, optional
         Format of the files; by default their names determine it.
     duplicates : {"once", "sum"}, optional
         Whether edges with equal ends count as one, as in `networkx.DiGraph`, or their weights are summed, as in
@@ -139,7 +143,9 @@ class Graph:
         if vertex_count is not None and (not isinstance(vertex_count, Integral) or vertex_count < 1):
             raise InputError(f"vertex_count={vertex_count!r}: expected a whole number >= 1")
         self.source: Files | EdgesInMemory = (
-            _open_files(source, weighted, format) if is_path_like(source) else in_memory(source, weighted)
+            _open_files(source, weighted, format)
+            if is_path_like(source) or isinstance(source, TableFiles)
+            else in_memory(source, weighted)
         )
         output = self.source.directed
         self.directed: bool = directed if directed is not None else output if output is not None else True
@@ -282,12 +288,13 @@ def _duplicates(given: str | None, weighted: bool, multiple: bool) -> str:
     return duplicates
 
 
-def _open_files(source: PathLike | Sequence[PathLike], weighted: bool | None, format: str | None) -> Files:
+def _open_files(source: Any, weighted: bool | None, format: str | None) -> Files:
     if format is not None and format not in FORMATS:
         raise InputError(f"format={format!r}: expected one of {', '.join(FORMATS)}")
+    source, options = unwrapped(source)
     items: Sequence[Any] = source if isinstance(source, (list, tuple)) else [source]
-    paths = [path for item in items for path in expand(item)]
-    files = with_rows(paths, lambda path: _open_file(path, weighted, format))
+    found = typed_keys([each for item in items for each in expand_keyed(item)])
+    files = with_rows(found, lambda each: _open_file(*each, options, weighted, format))
     for file in files[1:]:
         if file.weighted != files[0].weighted:
             having, lacking = (file, files[0]) if file.weighted else (files[0], file)
@@ -297,22 +304,29 @@ def _open_files(source: PathLike | Sequence[PathLike], weighted: bool | None, fo
     return Files(tuple(files))
 
 
-def _open_file(path: str, weighted: bool | None, format: str | None) -> EdgeFile:
+def _open_file(
+    path: str, keys: tuple[Key, ...], options: TableOptions, weighted: bool | None, format: str | None
+) -> EdgeFile:
     if is_url(path):
         raise InputError(f"{path}: each worker reads graphs by a local path: copy it first")
-    try:
-        if size_bytes(path) == 0:
-            raise EmptyFile(f"{path} is empty")
-        return FORMATS[format or _format_of(path)](path, weighted)
-    except FileNotFoundError:
-        raise InputError(f"{path} does not exist") from None
-    except OSError as error:
-        raise InputError(f"{path} cannot be read: {error.strerror or error}") from error
+    if size_bytes(path) == 0:
+        raise EmptyFile(f"{path} is empty")
+    kind = format or _format_of(path)
+    if kind in OTHERS:
+        if options != TableOptions() or keys:
+            raise InputError(f"{path} is read as {kind}: expected a table, for options and names of folders")
+        return OTHERS[kind](path, weighted)
+    if kind != "csv":
+        return TableEdges.of(TABLES[f".{kind}"].open(path, options).keyed(keys), options, weighted)
+    table = CsvColumns.open(path, options, has_comments=True)
+    if len(table.own) < 2 and options == TableOptions() and not keys:
+        return TextEdges.open(path, weighted)
+    return TableEdges.of(table.keyed(keys), options, weighted)
 
 
 def _format_of(path: str) -> str:
     """Return the format indicated by the name of a file."""
-    end = suffix(path.lower().removesuffix(".gz"))
+    end = File(path, 0).inner_suffix
     if end not in SUFFIXES:
         raise InputError(
             f"{path}: unknown kind of graph file, {end}: expected {', '.join(filter(None, SUFFIXES))}; or "

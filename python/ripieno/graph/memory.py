@@ -9,12 +9,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ripieno.errors import InputError
-from ripieno.graph.edge_files import choose_columns
+from ripieno.graph.edge_files import LARGEST_ID, choose_columns, table_edges
 from ripieno.graph.edges import Edges
 from ripieno.input.shares import even_range
 from ripieno.wire.arrays import check_unmasked
-
-LARGEST_ID = (1 << 62) - 1
 
 
 @dataclass(frozen=True)
@@ -135,12 +133,7 @@ def _frame(source: Any, weighted: bool | None) -> Edges:
     except (pa.ArrowException, AttributeError, TypeError, ValueError) as error:
         raise InputError(f"a graph cannot be made of {where}: expected a frame of edges: {error}") from error
     chosen = [table.column_names[at] for at in choose_columns(where, table.column_names, weighted) if at is not None]
-    for name in chosen:
-        if table[name].null_count:
-            raise InputError(f"{where}: column {name!r} has missing values")
-        if pa.types.is_string(table[name].type) or pa.types.is_large_string(table[name].type):
-            raise InputError(f"{where}: column {name!r} has strings, expected numbers: number the vertices from 0")
-    return checked(*(table[name].to_numpy() for name in chosen), where=where)
+    return table_edges(table.select(chosen), lambda row: f"{where}, row {row}")
 
 
 def _columns(source: Any, weighted: bool | None) -> Edges:

@@ -1,4 +1,4 @@
-"""Read edges from files with a known row count: Parquet, .npy and .npz (columns of edges, or a SciPy matrix)."""
+"""Read edges from files of arrays: .npy, and .npz (columns of edges, or a SciPy matrix)."""
 
 from __future__ import annotations
 
@@ -12,56 +12,12 @@ from typing import Any
 from numpy.typing import NDArray
 
 from ripieno.errors import InputError
-from ripieno.files.frames import index_columns
 from ripieno.files.npy import BROKEN_ARCHIVE, check_sparse_format, map_array, member_names, read_member, read_sparse
 from ripieno.files.sources import EmptyFile
 from ripieno.graph.edge_files import EdgeColumns, choose_columns
 from ripieno.graph.edges import Edges
 from ripieno.graph.memory import checked, matrix_edges
-from ripieno.input.matrix.parquet import read_footer, read_rows
 from ripieno.input.shares import FileShare
-
-
-@dataclass(frozen=True)
-class ParquetEdges:
-    """A Parquet file with a column of sources and a column of targets. Each rank reads its row groups."""
-
-    path: str
-    names: tuple[str, ...]
-    columns: EdgeColumns
-    groups: tuple[int, ...]
-
-    @classmethod
-    def open(cls, path: str, weighted: bool | None) -> ParquetEdges:
-        """Read the footer."""
-        groups, schema = read_footer(path)
-        index = index_columns(schema)
-        names = tuple(name for name in schema.names if name not in index)
-        if not sum(groups):
-            raise EmptyFile(f"{path} is empty")
-        return cls(path, names, choose_columns(path, names, weighted), groups)
-
-    @property
-    def weighted(self) -> bool:
-        """Whether edges have weights."""
-        return self.columns.weight is not None
-
-    @property
-    def size_bytes(self) -> int:
-        """The size of the file in bytes."""
-        return os.path.getsize(self.path)
-
-    def read(self, share: FileShare) -> Edges:
-        """Return the edges of a share. Only the row groups with its rows are read."""
-        start, stop = share.of(sum(self.groups))
-        chosen = [self.names[at] for at in self.columns if at is not None]
-        table = read_rows(self.path, self.groups, start, stop, chosen)
-        columns = []
-        for name in chosen:
-            if table[name].null_count:
-                raise InputError(f"{self.path}: column {name!r} has missing values")
-            columns.append(table[name].to_numpy())
-        return checked(*columns, where=self.path, first=start)
 
 
 @dataclass(frozen=True)
@@ -140,9 +96,7 @@ class NpzEdges:
             else:
                 chosen = [read_member(archive, self.names[at]) for at in self.columns if at is not None]
                 edges = checked(*chosen, where=self.path)
-        mine = slice(*share.of(len(edges)))
-        weights = None if edges.weights is None else edges.weights[mine]
-        return Edges(edges.sources[mine], edges.targets[mine], weights)
+        return edges.part(slice(*share.of(len(edges))))
 
 
 def _mapped(path: str) -> NDArray[Any]:

@@ -8,7 +8,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ripieno.errors import InputError
-from ripieno.graph.memory import LARGEST_ID
+from ripieno.graph.edge_files import LARGEST_ID
 from ripieno.graph.messages import Messages, blank, checked_rows
 from ripieno.keyed.combiners import Combiner
 from ripieno.keyed.emitter import Emitter

@@ -11,10 +11,22 @@ Source: Zhang, Qiu et al., social image clustering with Twister, section 3.2.
 """
 
 from ripieno.input.assigning.assignment import Assignment, assign, share
+from ripieno.input.columns import TableFiles
 from ripieno.input.cutting import splits
 from ripieno.input.dividing.divide import divide
 from ripieno.input.matrix import BinaryFiles
 from ripieno.input.partitions import open_partitions
 from ripieno.input.split import Format, Split
 
-__all__ = ["Assignment", "BinaryFiles", "Format", "Split", "assign", "divide", "open_partitions", "share", "splits"]
+__all__ = [
+    "Assignment",
+    "BinaryFiles",
+    "Format",
+    "Split",
+    "TableFiles",
+    "assign",
+    "divide",
+    "open_partitions",
+    "share",
+    "splits",
+]

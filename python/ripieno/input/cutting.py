@@ -13,8 +13,9 @@ from numpy.typing import DTypeLike
 from ripieno._checks import check_count
 from ripieno.errors import InputError
 from ripieno.files.sources import File, PathLike, found, is_url
+from ripieno.input.columns import Key, typed_keys
 from ripieno.input.formats import FORMATS
-from ripieno.input.formats.csv import Csv, arrow_type, of_same_types
+from ripieno.input.formats.csv import Csv, of_same_types
 from ripieno.input.formats.cuts import apportioned
 from ripieno.input.matrix.records import RecordType
 from ripieno.input.partitions import FILE_NAME, open_partitions
@@ -28,9 +29,12 @@ SPLIT_BYTES = 64 << 20
 #: Suffixes of text. Names without suffix are text, too, for example Hadoop's results.
 TEXT_SUFFIXES = (".txt", ".text", ".log", ".t12", ".md", ".jsonl", ".ndjson")
 #: Formats by suffix, without compression suffixes.
-SUFFIXES = {".csv": "csv", ".tsv": "csv", ".npy": "npy", ".parquet": "parquet", ".pq": "parquet"} | dict.fromkeys(
-    ("", *TEXT_SUFFIXES), "text"
+SUFFIXES = (
+    {".csv": "csv", ".tsv": "csv", ".npy": "npy", ".parquet": "parquet", ".pq": "parquet"}
+    | dict.fromkeys((".arrow", ".feather", ".ipc"), "arrow")
+    | dict.fromkeys(("", *TEXT_SUFFIXES), "text")
 )
+TABLES = ("csv", "parquet", "arrow")
 
 
 def splits(
@@ -47,24 +51,28 @@ def splits(
     dtype: DTypeLike | None = None,
     shape: int | tuple[int, ...] | None = None,
     verify: bool = True,
+    ignore: Sequence[str] = (),
+    decimal: str = ".",
+    thousands: str | None = None,
 ) -> list[Split]:
     """Cut files into splits between records, in file order. Reads only as much as cutting needs.
 
     Parameters
     ----------
     source : path, glob, folder, URL, or list of them
-        URLs are opened by fsspec, including globs and folders. A compressed file (.gz, .bz2, .xz) is one split, because
-        it cannot be read from the middle. The partition file of `divide`, or its folder, stands for its unchanged
-        partitions.
+        URLs are opened by fsspec, including globs and folders. A compressed file (.gz, .bz2, .xz, .zst) is one split,
+        because it cannot be read from the middle. The partition file of `divide`, or its folder, stands for its
+        unchanged partitions. Tables in a folder with folders such as ``year=2024`` have the column year, too.
     count : int, optional
         Number of splits; the largest is as small as possible. More files give more splits, and too little data gives
         fewer.
     bytes : int, optional
         Approximate maximum size of a split. Records and files that cannot be cut may exceed it. Without `bytes` and
         `count`, it is 64 MiB.
-    format : {"text", "csv", "npy", "parquet", "binary"}, optional
-        By default determined by file names: .csv and .tsv; .npy; .parquet and .pq; .txt, .text, .log, .t12, .md,
-        .jsonl, .ndjson and names without suffix are text. Files with a description of records are binary.
+    format : {"text", "csv", "npy", "parquet", "arrow", "binary"}, optional
+        By default determined by file names: .csv and .tsv; .npy; .parquet and .pq; .arrow, .feather and .ipc; .txt,
+        .text, .log, .t12, .md, .jsonl, .ndjson and names without suffix are text. Files with a description of records
+        are binary.
     header : bool, optional
         Whether a CSV file begins with the names of its columns. Without a header they are f0, f1, … By default the
         first record is a header if it has words above columns of numbers, or only words.
@@ -72,7 +80,7 @@ def splits(
         Arrow types of CSV columns, such as {"zip": "string"}. By default they are inferred from the first 32 MiB of all
         files together, and at least the first MiB of each file.
     columns : sequence of str, optional
-        The CSV or Parquet columns to read; by default all except for a pandas index in Parquet.
+        The columns of tables to read; by default all except for a pandas index.
     delimiter : str, optional
         The ASCII character between the fields of CSV. By default a tab if the name ends in .tsv, otherwise the most
         frequent of commas, semicolons and tabs outside quotes in the first record.
@@ -85,6 +93,10 @@ def splits(
         Shape of a record, instead of `record_bytes`: files are read as arrays of n such records.
     verify : bool, default=True
         As for `open_partitions`. It has no effect on files without a partition file.
+    ignore : sequence of str
+        Columns of tables that are not read.
+    decimal, thousands : str, optional
+        The characters of numbers in CSV, as in ``1.234,5``; by default a decimal point and no thousands separator.
 
     Returns
     -------
@@ -105,13 +117,15 @@ def splits(
             check_count(name, value)
     record = RecordType.of(record_bytes, dtype, shape)
     options = FormatOptions(
-        header, types or {}, None if columns is None else tuple(columns), checked_delimiter(delimiter), record
+        header=header,
+        types=types or {},
+        columns=None if columns is None else tuple(columns),
+        ignore=tuple(ignore),
+        delimiter=delimiter,
+        decimal=decimal,
+        thousands=thousands,
+        record=record,
     )
-    for name, kind in options.types.items():
-        try:
-            arrow_type(kind)
-        except ValueError:
-            raise InputError(f"types={{{name!r}: {kind!r}}}: expected the name of an Arrow type") from None
     check_format(format, record)
     items: Sequence[Any] = source if isinstance(source, list | tuple) else [source]
     listed = [_partition_file(item) for item in items]
@@ -131,7 +145,18 @@ def splits(
         divisible = [0 if is_whole else file.size_bytes for file, is_whole in zip(files, whole, strict=True)]
         counts = apportioned(divisible, count - sum(whole))
     formats = open_formats(files, format, options)
-    return [split for job in zip(files, counts, formats, strict=True) for split in _cut(*job)]
+    keys = [_kept(keys, options) for _, keys in typed_keys([(file.path, file.keys) for file in files])]
+    return [
+        replace(split, keys=own)
+        for file, pieces, format, own in zip(files, counts, formats, keys, strict=True)
+        for split in _cut(file, pieces, format)
+    ]
+
+
+def _kept(keys: tuple[Key, ...], options: FormatOptions) -> tuple[Key, ...]:
+    """Return the columns from names of folders that are read."""
+    wanted = [key.name for key in keys] if options.columns is None else options.columns
+    return tuple(key for key in keys if key.name in wanted and key.name not in options.ignore)
 
 
 def _partition_file(item: PathLike) -> Path | None:
@@ -147,13 +172,6 @@ def check_format(name: str | None, record: RecordType | None) -> None:
         raise InputError(f"format={name!r}: expected one of {', '.join(FORMATS)}")
     if name == "binary" and record is None:
         raise InputError("format='binary': expected record_bytes, the length of a record, or its shape")
-
-
-def checked_delimiter(delimiter: str | None) -> str | None:
-    """Return the delimiter that the user specified, checked."""
-    if delimiter is not None and (len(delimiter) != 1 or not delimiter.isascii() or delimiter in '"\r\n\0'):
-        raise InputError(f"delimiter={delimiter!r}: expected one ASCII character, no quote and no line end")
-    return delimiter
 
 
 def open_formats(files: Sequence[File], name: str | None, options: FormatOptions) -> list[Format]:
@@ -175,9 +193,12 @@ def _open_format(file: File, name: str | None, options: FormatOptions) -> Format
             f"it is: format={', '.join(FORMATS)}; records of equal length: record_bytes=COUNT"
         )
     for option, value, kinds in (
-        ("columns", options.columns, ("csv", "parquet")),
+        ("columns", options.columns, TABLES),
+        ("ignore", options.ignore, TABLES),
         ("types", options.types, ("csv",)),
         ("delimiter", options.delimiter, ("csv",)),
+        ("thousands", options.thousands, ("csv",)),
+        ("the folder", "/".join(f"{key}={text}" for key, text in file.keys), TABLES),
         ("record_bytes", options.record and options.record.size_bytes, ("binary",)),
     ):
         if value and name not in kinds:

@@ -15,6 +15,7 @@ from typing import Any
 from ripieno.errors import InputError
 from ripieno.files.sources import PathLike, absolute, blamed_on, is_url, size_bytes
 from ripieno.input.checksums import Checksum
+from ripieno.input.columns import Key
 from ripieno.input.formats import FORMATS
 from ripieno.input.split import Format, Split
 
@@ -79,6 +80,7 @@ def _entry(number: int, part: Split, formats: list[Format]) -> dict[str, Any]:
     assert part.checksum is not None, "what is listed has a checksum"
     entry = {"id": number, "path": part.path, "start": part.start, "stop": part.stop, "size_bytes": part.size_bytes}
     entry |= {"hosts": part.hosts, "copies": part.copies, "compression": part.compression}
+    entry |= {"keys": [asdict(key) for key in part.keys]} if part.keys else {}
     return entry | {"format": formats.index(part.format), "checksum": asdict(part.checksum)}
 
 
@@ -104,6 +106,7 @@ def _split(entry: dict[str, Any], formats: list[Format], folder: Path) -> Split:
         hosts=tuple(entry["hosts"]),
         compression=entry["compression"],
         copies=tuple(copies),
+        keys=tuple(Key(**key) for key in entry.get("keys", ())),
         checksum=Checksum(**{name: _tuples(value) for name, value in entry["checksum"].items()}),
     )
 

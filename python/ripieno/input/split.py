@@ -5,15 +5,16 @@ from __future__ import annotations
 import os
 import socket
 import warnings
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import IO, Any, Protocol
 
 from ripieno import log
 from ripieno.errors import InputError
 from ripieno.files.sources import File, is_url, opened
 from ripieno.input.checksums import Checksum
+from ripieno.input.columns import Key, TableOptions
 from ripieno.input.matrix.records import RecordType
 
 #: Start and stop in the format's unit, and the size in bytes.
@@ -47,24 +48,20 @@ class Format(Protocol):
         """Return the byte ranges of the stored file on which a split depends."""
 
 
-@dataclass(frozen=True)
-class FormatOptions:
-    """The user's options about columns, and about records of raw files."""
+@dataclass(frozen=True, kw_only=True)
+class FormatOptions(TableOptions):
+    """The user's options about tables, and about records of raw files."""
 
-    header: bool | None = None
-    types: Mapping[str, str] = field(default_factory=dict)
-    columns: tuple[str, ...] | None = None
-    delimiter: str | None = None
     record: RecordType | None = None
     #: Bytes of a CSV file that are read to infer the types of its columns.
     sample_bytes: int = 1 << 20
 
-    def chosen(self, path: str, names: Sequence[str]) -> tuple[str, ...] | None:
-        """Return the columns to read. Raise an error if a file lacks one."""
-        missing = next((name for name in self.columns or () if name not in names), None)
-        if missing is not None:
-            raise InputError(f"columns={missing!r}: {path} has no such column: expected some of {', '.join(names)}")
-        return self.columns
+    def chosen_of(self, file: File, names: Sequence[str], index: Sequence[str] = ()) -> tuple[str, ...] | None:
+        """Return the columns to read, or None for all. Columns from names of folders may be chosen, too."""
+        default = [name for name in names if name not in index]
+        chosen = self.chosen(file.path, [*names, *(key for key, _ in file.keys)], default)
+        found = tuple(name for name in chosen if name in names)
+        return None if found == tuple(names) else found
 
 
 @dataclass(frozen=True)
@@ -76,7 +73,7 @@ class Split:
     path : str
         A local path, or an fsspec URL.
     format : Format
-        The format of the file; ``format.name`` is "text", "csv", "npy", "parquet" or "binary".
+        The format of the file; ``format.name`` is "text", "csv", "npy", "parquet", "arrow" or "binary".
     start, stop : int
         The range of the split in ``format.unit``: bytes of text and CSV, rows of arrays, row groups of Parquet. For
         text, the split has the lines that *begin* in the range. For CSV, the range begins and ends with a record.
@@ -90,6 +87,8 @@ class Split:
         Other paths of the same file. The first path that exists and is undamaged is read.
     checksum : Checksum, optional
         Checksum of the split's bytes, from the partition file. Data with another checksum is not read.
+    keys : tuple of Key
+        Columns from names of folders such as ``year=2024``, which are added to the columns of the file.
     """
 
     path: str
@@ -101,6 +100,7 @@ class Split:
     compression: str | None = None
     copies: tuple[str, ...] = ()
     checksum: Checksum | None = None
+    keys: tuple[Key, ...] = ()
 
     def __str__(self) -> str:
         where = "whole" if self.compression else f"{self.format.unit} {self.start:,} … {self.stop:,}"
@@ -115,7 +115,7 @@ class Split:
             The file is missing, damaged, or truncated. The message names the file and the place. With several copies,
             it is raised if none is usable; a warning names each damaged copy.
         """
-        return self.format.read(self)
+        return self._keyed(self.format.read(self))
 
     def blocks(self, block_bytes: int | None = None) -> Iterator[Any]:
         """Yield the records of `read` in pieces of about `block_bytes`, cut between records, in bounded memory.
@@ -132,7 +132,13 @@ class Split:
         """
         if block_bytes is not None and block_bytes < 1:
             raise InputError(f"block_bytes={block_bytes}: expected >= 1")
-        return self.format.blocks(self, block_bytes or self.format.block_bytes)
+        blocks = self.format.blocks(self, block_bytes or self.format.block_bytes)
+        return map(self._keyed, blocks) if self.keys else blocks
+
+    def _keyed(self, records: Any) -> Any:
+        for key in self.keys:
+            records = records.append_column(key.name, key.column(len(records)))
+        return records
 
     def verify(self) -> None:
         """Read all local copies of the split and compare their checksums.

@@ -13,6 +13,7 @@ from ripieno._checks import check_count
 from ripieno.algorithms.worker_estimator import WorkerEstimator
 from ripieno.comm.agreement import agreement
 from ripieno.errors import InputError
+from ripieno.input import TableFiles
 from ripieno.input.matrix import Dataset, RowsInMemory, is_path_like, open_source
 from ripieno.wire.arrays import check_unmasked
 from ripieno.xgboost.network import network
@@ -52,7 +53,7 @@ class LabeledRows:
     @classmethod
     def of(cls, X: Any, y: Any, weights: ArrayLike | None, name: str) -> LabeledRows:
         """Create the rows from a user's arguments; an `InputError` names the argument."""
-        if is_path_like(X):
+        if is_path_like(X) or isinstance(X, TableFiles):
             source: Dataset | RowsInMemory = open_source(X)
         else:
             check_unmasked(X, name)

@@ -215,6 +215,7 @@ def estimators(comm: rp.Communicator, X: Floats, y: NDArray[np.int64]) -> None:
         [Path("a.npy"), Path("b.npy")], comm=comm
     )
     rp.KMeans(2).fit(rp.input.BinaryFiles("vectors.bin", record_bytes=512))
+    rp.KMeans(2).fit(rp.input.TableFiles("*.csv", types={"a": "bool"}, missing="drop", ignore=["name"], decimal=","))
     near = rp.KMeans(2, assign="near").fit(X)
     assert_type(rp.KMeans.load(Path("result")), rp.KMeans)
     assert_type((near.assignment_recall_, near.inertia_gap_), tuple[float, float])

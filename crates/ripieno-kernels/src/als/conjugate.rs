@@ -1,13 +1,14 @@
 //! Conjugate gradients for rows, without forming their normal equations. `out` holds the starting point.
 //!
 //! A product of the matrix with a vector takes two operations for every factor of a rating, and as many to add up the
-//! weighted factors. The factors of a row's ratings are gathered once and stay in a near cache for all products.
+//! weighted factors. The factors of a row's ratings are gathered once and stay in a near cache for all products. Sums
+//! over more than [`BLOCK`] ratings are made in f64: f32 sums of a block are added to them.
 //!
 //! Cost: `4·r·(steps + 1)` operations per rating, and `2·r²·(steps + 1)` per row, for factors of length `r`, in f32.
 //! Source: Takács, Pilászy and Tikk, "Applications of the conjugate gradient method for implicit feedback collaborative
 //! filtering", RecSys 2011, section 3.
 
-use super::{Aim, AlsObjective, Ratings, floats_mut};
+use super::{Aim, AlsObjective, Ratings, floats_mut, move_to};
 use crate::panels::PanelLine;
 use crate::simd::{Vector, VectorJob, prefetch};
 
@@ -28,6 +29,7 @@ pub(super) struct ConjugateScratch {
     shares: Vec<f32>,
     nothing: Vec<f32>,
     vectors: [Vec<PanelLine>; 4],
+    sums: Vec<f64>,
 }
 
 /// A range of rows, starting with `first`. `out` holds the starting points and receives the results.
@@ -79,6 +81,7 @@ impl VectorJob for ImprovedRows<'_> {
                 beyond: &scratch.beyond,
                 gram,
                 penalty,
+                sums: &mut scratch.sums,
             };
 
             at[..rank].copy_from_slice(out);
@@ -145,6 +148,7 @@ struct NormalSystem<'a> {
     beyond: &'a [f32],
     gram: &'a [f32],
     penalty: f32,
+    sums: &'a mut Vec<f64>,
 }
 
 impl NormalSystem<'_> {
@@ -157,98 +161,127 @@ impl NormalSystem<'_> {
         // The rows of a symmetric matrix are its columns.
         add_weighted::<V>(self.gram, &vector[..self.gram.len() / width], out);
         out.iter_mut().zip(vector).for_each(|(out, value)| *out = -(*out + self.penalty * value));
-        match width / V::LANES {
-            1 => self.add_at_once::<V, 1, FIRST>(shares, vector, out),
-            2 => self.add_at_once::<V, 2, FIRST>(shares, vector, out),
-            _ => self.add_in_turns::<V, FIRST>(shares, vector, out),
+        if self.columns.len() <= BLOCK {
+            return self.add_block::<V, FIRST>(0, shares, vector, out);
         }
+        self.sums.clear();
+        self.sums.resize(width, 0.0);
+        let mut gained = 0.0;
+        for first in (0..self.columns.len()).step_by(BLOCK) {
+            move_to(out, self.sums);
+            gained += self.add_block::<V, FIRST>(first, shares, vector, out);
+        }
+        move_to(out, self.sums);
+        out.iter_mut().zip(&*self.sums).for_each(|(to, sum)| *to = *sum as f32);
+        gained
     }
 
-    /// Compute products and weighted sums while a rating's factors, a given number of vectors, are in registers.
+    /// Add the weighted factors of up to [`BLOCK`] ratings from `first` on to `out`.
     #[inline(always)]
-    fn add_at_once<V: Vector, const VECTORS: usize, const FIRST: bool>(
+    fn add_block<V: Vector, const FIRST: bool>(
         &mut self,
+        first: usize,
         shares: &[f32],
         vector: &[f32],
         out: &mut [f32],
     ) -> f64 {
+        let width = vector.len();
+        let end = self.columns.len().min(first + BLOCK);
+        let shares = &shares[first..shares.len().min(first + BLOCK)];
+        let block = RatingBlock {
+            table: self.table,
+            columns: &self.columns[first..end],
+            ahead: self.ahead.get(first..).unwrap_or(&[]),
+            gathered: &mut self.gathered[first * width..end.next_multiple_of(STEP) * width],
+            beyond: &self.beyond[first..][..shares.len()],
+            shares,
+        };
+        match width / V::LANES {
+            1 => block.add_at_once::<V, 1, FIRST>(vector, out),
+            2 => block.add_at_once::<V, 2, FIRST>(vector, out),
+            _ => block.add_in_turns::<V, FIRST>(vector, out),
+        }
+    }
+}
+
+/// Up to [`BLOCK`] ratings of a row.
+struct RatingBlock<'a> {
+    table: &'a [f32],
+    columns: &'a [i32],
+    ahead: &'a [i32],
+    gathered: &'a mut [f32],
+    beyond: &'a [f32],
+    shares: &'a [f32],
+}
+
+impl RatingBlock<'_> {
+    /// Compute products and weighted sums while a rating's factors, a given number of vectors, are in registers.
+    #[inline(always)]
+    fn add_at_once<V: Vector, const VECTORS: usize, const FIRST: bool>(self, vector: &[f32], out: &mut [f32]) -> f64 {
         let width = VECTORS * V::LANES;
+        let RatingBlock { table, columns, ahead, gathered, beyond, shares } = self;
         assert!(vector.len() == width && out.len() == width);
-        assert!(self.gathered.len() == self.columns.len().next_multiple_of(STEP) * width);
+        assert!(gathered.len() == columns.len().next_multiple_of(STEP) * width && columns.len() <= BLOCK);
         let mut along = [V::splat(0.0); VECTORS];
         for (at, along) in along.iter_mut().enumerate() {
             // SAFETY: memory consists of whole lines, which vectors divide. It has `width` values by the check above.
             *along = unsafe { V::load(vector.as_ptr().add(at * V::LANES)) };
         }
         let mut sums = [[V::splat(0.0); VECTORS]; STEP];
-        let mut gained = 0.0;
-        let blocks = self.gathered.chunks_mut(BLOCK * width).zip(self.columns.chunks(BLOCK));
-        let blocks = blocks.zip(self.beyond.chunks(BLOCK).zip(shares.chunks(BLOCK)));
-        for (block, ((gathered, columns), (beyond, shares))) in blocks.enumerate() {
-            let mut products = [0.0; BLOCK];
-            for (step, rows) in gathered.chunks_exact_mut(STEP * width).enumerate() {
-                if FIRST {
-                    let ahead = self.ahead.get(block * BLOCK + step * STEP..).unwrap_or(&[]);
-                    ahead.iter().take(STEP).for_each(|column| ask_for(row_of(self.table, Some(column), width)));
-                }
-                let mut factors = [[V::splat(0.0); VECTORS]; STEP];
-                let mut found = [V::splat(0.0); STEP];
-                for (row, (factors, found)) in factors.iter_mut().zip(&mut found).enumerate() {
-                    let own = &mut rows[row * width..][..width];
-                    let from = if FIRST { row_of(self.table, columns.get(step * STEP + row), width) } else { &*own };
-                    let from = from.as_ptr();
-                    for (at, factors) in factors.iter_mut().enumerate() {
-                        // SAFETY: as above; rows have `width` values.
-                        unsafe {
-                            *factors = V::load(from.add(at * V::LANES));
-                            if FIRST {
-                                factors.store(own.as_mut_ptr().add(at * V::LANES));
-                            }
+        let mut products = [0.0; BLOCK];
+        for (step, rows) in gathered.chunks_exact_mut(STEP * width).enumerate() {
+            if FIRST {
+                let ahead = ahead.get(step * STEP..).unwrap_or(&[]);
+                ahead.iter().take(STEP).for_each(|column| ask_for(row_of(table, Some(column), width)));
+            }
+            let mut factors = [[V::splat(0.0); VECTORS]; STEP];
+            let mut found = [V::splat(0.0); STEP];
+            for (row, (factors, found)) in factors.iter_mut().zip(&mut found).enumerate() {
+                let own = &mut rows[row * width..][..width];
+                let from = if FIRST { row_of(table, columns.get(step * STEP + row), width) } else { &*own };
+                let from = from.as_ptr();
+                for (at, factors) in factors.iter_mut().enumerate() {
+                    // SAFETY: as above; rows have `width` values.
+                    unsafe {
+                        *factors = V::load(from.add(at * V::LANES));
+                        if FIRST {
+                            factors.store(own.as_mut_ptr().add(at * V::LANES));
                         }
                     }
-                    for (factors, along) in factors.iter().zip(along) {
-                        *found = factors.multiply_add(along, *found);
-                    }
                 }
-                let at = step * STEP..(step + 1) * STEP;
-                let found = V::totals(found);
-                products[at.clone()].copy_from_slice(&found);
-                for (row, (sums, factors)) in sums.iter_mut().zip(factors).enumerate() {
-                    let weight = V::splat(shares[at.start + row] - beyond[at.start + row] * found[row]);
-                    for (sum, factors) in sums.iter_mut().zip(factors) {
-                        *sum = factors.multiply_add(weight, *sum);
-                    }
+                for (factors, along) in factors.iter().zip(along) {
+                    *found = factors.multiply_add(along, *found);
                 }
             }
-            if FIRST {
-                gained += dot(&products[..shares.len()], shares);
+            let at = step * STEP..(step + 1) * STEP;
+            let found = V::totals(found);
+            products[at.clone()].copy_from_slice(&found);
+            for (row, (sums, factors)) in sums.iter_mut().zip(factors).enumerate() {
+                let weight = V::splat(shares[at.start + row] - beyond[at.start + row] * found[row]);
+                for (sum, factors) in sums.iter_mut().zip(factors) {
+                    *sum = factors.multiply_add(weight, *sum);
+                }
             }
         }
         put_sums(sums, out, 0);
-        gained
+        if FIRST { dot(&products[..shares.len()], shares) } else { 0.0 }
     }
 
-    /// Compute the products of a block of ratings, then their weighted sum.
+    /// Compute the products of the ratings, then their weighted sum.
     #[inline(always)]
-    fn add_in_turns<V: Vector, const FIRST: bool>(&mut self, shares: &[f32], vector: &[f32], out: &mut [f32]) -> f64 {
+    fn add_in_turns<V: Vector, const FIRST: bool>(self, vector: &[f32], out: &mut [f32]) -> f64 {
         let width = vector.len();
-        let mut gained = 0.0;
-        let blocks = self.gathered.chunks_mut(BLOCK * width).zip(self.columns.chunks(BLOCK));
-        for ((gathered, columns), (beyond, shares)) in blocks.zip(self.beyond.chunks(BLOCK).zip(shares.chunks(BLOCK))) {
-            if FIRST {
-                for (row, to) in gathered.chunks_exact_mut(width).enumerate() {
-                    to.copy_from_slice(row_of(self.table, columns.get(row), width));
-                }
+        if FIRST {
+            for (row, to) in self.gathered.chunks_exact_mut(width).enumerate() {
+                to.copy_from_slice(row_of(self.table, self.columns.get(row), width));
             }
-            let mut weights = products::<V>(gathered, vector);
-            if FIRST {
-                gained += dot(&weights[..shares.len()], shares);
-            }
-            for ((weight, beyond), share) in weights.iter_mut().zip(beyond).zip(shares) {
-                *weight = share - beyond * *weight;
-            }
-            add_weighted::<V>(gathered, &weights[..gathered.len() / width], out);
         }
+        let mut weights = products::<V>(self.gathered, vector);
+        let gained = if FIRST { dot(&weights[..self.shares.len()], self.shares) } else { 0.0 };
+        for ((weight, beyond), share) in weights.iter_mut().zip(self.beyond).zip(self.shares) {
+            *weight = share - beyond * *weight;
+        }
+        add_weighted::<V>(self.gathered, &weights[..self.gathered.len() / width], out);
         gained
     }
 }

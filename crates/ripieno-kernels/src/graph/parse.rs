@@ -1,46 +1,13 @@
 //! Parser of edges in text form: a byte loop over lines without copies and without backtracking.
 //!
-//! Lines are `source target`, `source target weight`, lists `source<TAB>target,target,…`, or delimited columns. Empty
-//! lines and lines that start with `#` or `%` are skipped. In delimited columns with an unread first column these
-//! characters are allowed.
+//! Lines are `source target`, `source target weight`, or lists `source<TAB>target,target,…`; a tab without a following
+//! field is an empty list. Empty lines and lines that start with `#` or `%` are skipped.
 //! Cost: a few instructions per byte.
 
 use std::fmt;
 
 /// The largest vertex id: 2^62 - 1.
 pub const LARGEST_ID: i64 = (1 << 62) - 1;
-
-/// Format of edges in the lines of a text.
-#[derive(Clone, Copy, Debug)]
-pub enum EdgeFormat {
-    /// Fields separated by blanks: `source target`, or `source target,target,…`. A tab without a following field is an
-    /// empty list of targets.
-    Blanks {
-        /// Meaning of a third field.
-        third: Third,
-    },
-    /// Fields separated by a delimiter. Fields are counted from 0, and quotes around numbers are ignored.
-    Delimited {
-        /// The byte between fields.
-        delimiter: u8,
-        /// The field of the source.
-        source: usize,
-        /// The field of the target.
-        target: usize,
-        /// The field of the weight, if any.
-        weight: Option<usize>,
-    },
-}
-
-impl EdgeFormat {
-    /// Whether the first field of a line is read, so that it must be a number.
-    fn reads_first(&self) -> bool {
-        match *self {
-            EdgeFormat::Blanks { .. } => true,
-            EdgeFormat::Delimited { source, target, weight, .. } => source == 0 || target == 0 || weight == Some(0),
-        }
-    }
-}
 
 /// Meaning of a third field.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -109,26 +76,17 @@ impl fmt::Display for Reason {
 ///
 /// # Errors
 /// The first line that is not an edge.
-pub fn parse_edges(text: &[u8], layout: EdgeFormat) -> Result<EdgeColumns, MalformedLine> {
+pub fn parse_edges(text: &[u8], third: Third) -> Result<EdgeColumns, MalformedLine> {
     let mut edges = EdgeColumns::default();
     let mut cursor = TextCursor { text, at: 0 };
-    let has_comments = layout.reads_first();
     loop {
-        match layout {
-            EdgeFormat::Blanks { .. } => _ = cursor.skip_blanks(),
-            // An empty first field is a field.
-            EdgeFormat::Delimited { delimiter, .. } => cursor.skip_padding(delimiter),
-        }
+        cursor.skip_blanks();
         let offset = cursor.at;
         match cursor.peek() {
             None => return Ok(edges),
             Some(b'\n') => cursor.at += 1,
-            Some(b'#' | b'%') if has_comments => cursor.skip_line(),
-            Some(_) => match layout {
-                EdgeFormat::Blanks { third } => cursor.blanks(&mut edges, third),
-                EdgeFormat::Delimited { .. } => cursor.delimited(&mut edges, layout),
-            }
-            .map_err(|reason| MalformedLine { offset, reason })?,
+            Some(b'#' | b'%') => cursor.skip_line(),
+            Some(_) => cursor.edges(&mut edges, third).map_err(|reason| MalformedLine { offset, reason })?,
         }
     }
 }
@@ -160,27 +118,15 @@ impl TextCursor<'_> {
         tab
     }
 
-    /// Skip blanks that do not separate fields.
-    fn skip_padding(&mut self, delimiter: u8) {
-        while self.peek().is_some_and(|byte| byte != delimiter && matches!(byte, b' ' | b'\t' | b'\r')) {
-            self.at += 1;
-        }
-    }
-
-    fn skip_to(&mut self, delimiter: u8) {
-        while self.peek().is_some_and(|byte| byte != delimiter && byte != b'\n') {
-            self.at += 1;
-        }
-    }
-
     fn skip_line(&mut self) {
-        self.skip_to(b'\n');
-        self.at += 1;
+        while !self.at_line_end() {
+            self.at += 1;
+        }
     }
 
     /// Parse a line of fields separated by blanks.
     #[inline(always)]
-    fn blanks(&mut self, edges: &mut EdgeColumns, third: Third) -> Result<(), Reason> {
+    fn edges(&mut self, edges: &mut EdgeColumns, third: Third) -> Result<(), Reason> {
         let source = self.id()?;
         let begin = self.at;
         let tab = self.skip_blanks();
@@ -207,8 +153,8 @@ impl TextCursor<'_> {
         let begin = self.at;
         self.skip_blanks();
         match third {
-            Third::Weight => edges.weights.push(self.weight(b' ')?),
-            Third::Ignored if self.at > begin => self.skip_to(b'\n'),
+            Third::Weight => edges.weights.push(self.weight()?),
+            Third::Ignored if self.at > begin => self.skip_line(),
             _ => {}
         }
         self.skip_blanks();
@@ -218,44 +164,6 @@ impl TextCursor<'_> {
             false if self.at == begin => Err(Reason::NotAnId),
             false => Err(Reason::ThirdField),
         }
-    }
-
-    /// Parse a line of fields separated by a delimiter.
-    fn delimited(&mut self, edges: &mut EdgeColumns, layout: EdgeFormat) -> Result<(), Reason> {
-        let EdgeFormat::Delimited { delimiter, source, target, weight } = layout else { return Ok(()) };
-        let last = source.max(target).max(weight.unwrap_or(0));
-        for field in 0..=last {
-            if field == source {
-                edges.sources.push(self.field(delimiter, Self::id)?);
-            } else if field == target {
-                edges.targets.push(self.field(delimiter, Self::id)?);
-            } else if Some(field) == weight {
-                edges.weights.push(self.field(delimiter, |cursor| cursor.weight(delimiter))?);
-            }
-            self.skip_to(delimiter);
-            if self.at_line_end() && field < last {
-                return Err(Reason::TooFewFields);
-            }
-            self.at += 1;
-        }
-        // The last field's delimiter, or the line end, has been passed.
-        if self.text.get(self.at - 1) == Some(&delimiter) {
-            self.skip_line();
-        }
-        Ok(())
-    }
-
-    /// Parse a value, surrounded by optional blanks and quotes, up to a delimiter or the end of the line.
-    fn field<T>(&mut self, delimiter: u8, value: impl Fn(&mut Self) -> Result<T, Reason>) -> Result<T, Reason> {
-        let skip = |cursor: &mut Self| {
-            while cursor.peek().is_some_and(|byte| byte != delimiter && matches!(byte, b' ' | b'\t' | b'\r' | b'"')) {
-                cursor.at += 1;
-            }
-        };
-        skip(self);
-        let value = value(self)?;
-        skip(self);
-        if self.at_line_end() || self.peek() == Some(delimiter) { Ok(value) } else { Err(Reason::NotAnId) }
     }
 
     #[inline(always)]
@@ -275,10 +183,9 @@ impl TextCursor<'_> {
         }
     }
 
-    fn weight(&mut self, delimiter: u8) -> Result<f64, Reason> {
+    fn weight(&mut self) -> Result<f64, Reason> {
         let begin = self.at;
-        while self.peek().is_some_and(|byte| byte != delimiter && !matches!(byte, b' ' | b'\t' | b'\r' | b'\n' | b'"'))
-        {
+        while self.peek().is_some_and(|byte| !matches!(byte, b' ' | b'\t' | b'\r' | b'\n')) {
             self.at += 1;
         }
         let field = str::from_utf8(&self.text[begin..self.at]).map_err(|_| Reason::NotAWeight)?;

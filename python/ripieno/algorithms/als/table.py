@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import asdict, dataclass, field, replace
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -16,6 +16,8 @@ from ripieno.errors import InputError
 from ripieno.files.frames import without_index
 from ripieno.files.sources import absolutes, names_text
 from ripieno.input import Split, share, splits
+from ripieno.input.columns import TableOptions, unwrapped
+from ripieno.input.cutting import TABLES
 from ripieno.input.formats.csv import Csv
 from ripieno.input.matrix import is_path_like
 from ripieno.input.shares import even_range
@@ -30,7 +32,8 @@ NAMES = {
     "item": ("item", "i", "movie", "product", "artist", "track", "book", "col"),
     "rating": ("rating", "r", "value", "count", "plays", "score", "weight"),
 }
-ONE_OF = "expected a sparse matrix of SciPy, a table, a tuple (users, items, ratings), or paths of .parquet, .csv, .tsv"
+ONE_OF = "expected a sparse matrix of SciPy, a table, a tuple (users, items, ratings), or paths of tables"
+DROP_HINT = "; to go on without these rows, say missing='drop'"
 
 
 @dataclass(frozen=True)
@@ -113,6 +116,7 @@ class RatingFiles:
 
     paths: tuple[str, ...]
     columns: Sequence[str] | None
+    options: TableOptions = field(default_factory=TableOptions)
 
     @property
     def name(self) -> str:
@@ -133,10 +137,12 @@ class RatingFiles:
         return numbered_by_all(comm, own)
 
     def _splits(self, count: int) -> list[Split]:
-        cut = splits(self.paths, count=count, columns=self.columns)
-        other = next((split for split in cut if split.format.name not in ("csv", "parquet")), None)
+        named = asdict(self.options) | {"columns": self.columns}
+        del named["missing"]
+        cut = splits(self.paths, count=count, **named)
+        other = next((split for split in cut if split.format.name not in TABLES), None)
         if other is not None:
-            raise InputError(f"{other.path} is read as {other.format.name}: expected a table: .parquet, .csv or .tsv")
+            raise InputError(f"{other.path} is read as {other.format.name}: expected a table: {', '.join(TABLES)}")
         return [self._with_fractions(split) for split in cut]
 
     def _with_fractions(self, split: Split) -> Split:
@@ -150,7 +156,7 @@ class RatingFiles:
         return replace(split, format=replace(split.format, types=tuple(types.items())))
 
     def _read(self, split: Split) -> Triples:
-        return _of_table(split.read(), self.columns, split.path)
+        return _of_table(split.read(), self.columns, split.path, drops=self.options.missing == "drop", hint=DROP_HINT)
 
 
 def opened(ratings: Any, columns: Sequence[str] | None) -> Triples | RatingFiles:
@@ -161,8 +167,14 @@ def opened(ratings: Any, columns: Sequence[str] | None) -> Triples | RatingFiles
     InputError
         The input type is unknown.
     """
-    if is_path_like(ratings):
-        return RatingFiles(tuple(absolutes(ratings)), columns)
+    paths, options = unwrapped(ratings)
+    if is_path_like(paths):
+        if options.missing == "mean":
+            raise InputError("missing='mean': ids have no mean; expected missing='drop'")
+        chosen = columns or options.columns
+        if chosen is not None and len(chosen) != 3:
+            raise InputError(f"columns={','.join(chosen)!r}: expected three names, of users, items and ratings")
+        return RatingFiles(tuple(absolutes(paths)), chosen, options)
     if hasattr(ratings, "tocoo"):
         entries = ratings.tocoo()
         if len(entries.shape) != 2:
@@ -192,37 +204,47 @@ def opened(ratings: Any, columns: Sequence[str] | None) -> Triples | RatingFiles
 
 
 def as_ids(ids: Any, what: str) -> pa.Array:
-    """Return ids as an int64 or large_string array.
+    """Return ids as an int64 or large_string array. Dates and other types become strings.
 
     Raises
     ------
     InputError
-        The ids are neither integers nor strings, or one is missing.
+        The ids are fractions or lists, or one is missing.
     """
     try:
         found: Any = ids
         if not isinstance(ids, pa.Array | pa.ChunkedArray):
             # NumPy strips trailing NUL characters from strings.
             found = pa.array(ids if isinstance(ids, list | tuple) else np.atleast_1d(ids))
-        if isinstance(found, pa.ChunkedArray):
-            found = found.combine_chunks()
-        kind = found.type.value_type if pa.types.is_dictionary(found.type) else found.type
+        chunks = found.chunks if isinstance(found, pa.ChunkedArray) else [found]
+        if not chunks:
+            return pa.array([], pa.int64())
+        found = pa.concat_arrays([_decoded(chunk) for chunk in chunks])
+        kind = found.type
         if found.null_count:
             raise InputError(f"{what}: {found.null_count} are missing: expected an id for each rating")
-        if pa.types.is_integer(kind):
+        if pa.types.is_integer(kind) or pa.types.is_boolean(kind):
             return found.cast(pa.int64())
         if pa.types.is_floating(kind) and pc.all(pc.equal(pc.floor(found), found)).as_py():
             # pandas converts integers to floats if some are missing.
             return found.cast(pa.float64()).cast(pa.int64())
         if pa.types.is_null(kind) or not len(found):
             return pa.array([], pa.int64())
-        if pa.types.is_string(kind) or pa.types.is_large_string(kind) or pa.types.is_string_view(kind):
+        if not pa.types.is_floating(kind) and not pa.types.is_nested(kind):
             return _checked_texts(found.cast(pa.large_string()), what)
     except (pa.ArrowException, TypeError, ValueError) as error:
         if isinstance(error, InputError):
             raise
         raise InputError(f"{what}: {error}") from error
     raise InputError(f"{what} of type {kind}: expected whole numbers or strings")
+
+
+def _decoded(ids: pa.Array) -> pa.Array:
+    """Return the values of a categorical array; other arrays are returned unchanged."""
+    if not pa.types.is_dictionary(ids.type):
+        return ids
+    values = ids.dictionary
+    return (values.cast(pa.large_string()) if pa.types.is_string_view(values.type) else values).take(ids.indices)
 
 
 def _checked_texts(ids: pa.Array, what: str) -> pa.Array:
@@ -295,10 +317,15 @@ def _joined(parts: Sequence[Triples]) -> Triples:
     return Triples(users, items, np.concatenate([part.values for part in parts]))
 
 
-def _of_table(table: pa.Table, columns: Sequence[str] | None, where: str) -> Triples:
+def _of_table(
+    table: pa.Table, columns: Sequence[str] | None, where: str, *, drops: bool = False, hint: str = ""
+) -> Triples:
     user, item, rating = _chosen(table.column_names, columns, where)
-    if table[rating].null_count:
-        raise InputError(f"{where}: column {rating!r} has missing values")
+    if drops:
+        table = table.select([user, item, rating]).drop_null()
+    for name in (user, item, rating):
+        if table[name].null_count:
+            raise InputError(f"{where}: column {name!r} has missing values{hint}")
     values = _values(table[rating].to_numpy(), f"{where}: column {rating!r}")
     users, items = (as_ids(table[name], f"{where}: column {name!r}") for name in (user, item))
     return Triples(users, items, values)

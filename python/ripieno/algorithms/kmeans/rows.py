@@ -219,5 +219,6 @@ def check_finite(share: RowShare, threads: int) -> None:
     found = kernels.first_non_finite(share.points, threads=threads)
     if found is not None:
         row, column = found
-        what = "NaN" if np.isnan(np.ravel(share.points[[row]])[column]) else "infinity"
-        raise InputError(f"{share.describe(row, column)}: {what} where a finite number is expected")
+        is_missing = np.isnan(np.ravel(share.points[[row]])[column])
+        what, hint = ("NaN", share.missing_hint) if is_missing else ("infinity", "")
+        raise InputError(f"{share.describe(row, column)}: {what} where a finite number is expected{hint}")

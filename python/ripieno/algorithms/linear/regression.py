@@ -136,7 +136,8 @@ class LeastSquares(MultiOutputMixin, RegressorMixin, ObservedEstimator):
             if not in_files(X):
                 raise InputError(f"y={y!r}: only files have columns with names")
             source = open_source(X)
-            y = np.concatenate(self._run(program.column, source, target_column(source, y), comm=None))
+            target = target_column(source, y)
+            y = np.concatenate(self._run(program.column, source.keeping(target), target, comm=None))
         return float(r2_score(y, self.predict(X), sample_weight=sample_weight))
 
     def _keep(self, solution: program.Solution) -> None:

@@ -40,6 +40,7 @@ from ripieno.algorithms.result_folder import FromResult, ResultFolder
 from ripieno.algorithms.sgd.rows import canonical
 from ripieno.algorithms.worker_estimator import IterativeEstimator, ObservedEstimator
 from ripieno.errors import InputError
+from ripieno.input import TableFiles
 from ripieno.input.matrix import BinaryFiles, InMemorySparse, LocalRows, RowsInMemory
 from ripieno.input.matrix.libsvm import InMemoryRows, LibsvmFiles
 from ripieno.wire.arrays import check_unmasked
@@ -253,7 +254,7 @@ class LogisticRegression(LinearClassifier, FromResult, IterativeEstimator, Obser
         if y is None or isinstance(y, str):
             if not in_files(X):
                 raise InputError(f"y={y!r}: expected the class of each row, which only files have")
-            found, labels = self._found(X, y)
+            found, labels = self._found(X, y, scored=True)
             predicted = self.classes_[_likeliest(found)]
             return float(accuracy_score(labels, predicted, sample_weight=sample_weight))
         return float(accuracy_score(y, self.predict(X), sample_weight=sample_weight))
@@ -395,10 +396,10 @@ class LogisticRegression(LinearClassifier, FromResult, IterativeEstimator, Obser
         matrix = validate_data(self, X, reset=False, accept_sparse="csr", dtype=np.float64)
         return np.asarray(matrix @ self.coef_.T) + self.intercept_
 
-    def _found(self, X: Any, target_name: str | None) -> tuple[Reals, NDArray[Any] | None]:
+    def _found(self, X: Any, target_name: str | None, *, scored: bool = False) -> tuple[Reals, NDArray[Any] | None]:
         """Return the scores of the rows of files, and the classes in the files."""
         check_is_fitted(self, "coef_")
-        source, target = (_libsvm(X), None) if self._is_libsvm else open_again(self, X, target_name)
+        source, target = (_libsvm(X), None) if self._is_libsvm else open_again(self, X, target_name, keeps=scored)
         coef = np.vstack([self.coef_.T, self.intercept_])
         columns = range(self.first_column_, self.first_column_ + self.n_features_in_)
         parts = self._run(program.scores, source, coef, columns, target, comm=None)
@@ -426,8 +427,8 @@ def _numbered(y: ArrayLike) -> tuple[NDArray[np.int64], NDArray[Any]]:
 
 
 def _libsvm(X: Any) -> LibsvmFiles:
-    if isinstance(X, BinaryFiles):
-        raise InputError("y=None: raw vectors have no classes: expected the class of each row")
+    if isinstance(X, BinaryFiles | TableFiles):
+        raise InputError("y=None: only libsvm text has classes of its own: expected the class of each row")
     return LibsvmFiles.open(X)
 
 

@@ -18,7 +18,7 @@ from ripieno.errors import InputError
 from ripieno.files.results import new_folder
 from ripieno.files.sources import File, PathLike, found, is_url
 from ripieno.input.checksums import Checksum
-from ripieno.input.cutting import check_format, checked_delimiter, open_formats, splits
+from ripieno.input.cutting import check_format, open_formats, splits
 from ripieno.input.dividing.record_streams import MATERIALS, Arrays, Material, Tables
 from ripieno.input.dividing.replicas import placed
 from ripieno.input.formats.cuts import piece_size
@@ -105,7 +105,10 @@ def divide(
             hosts = placed(len(parts), nodes, replicas or len(nodes), racks) if nodes else [()] * len(parts)
         else:
             files = [file for file in found(source) if file.size_bytes]
-            options = FormatOptions(header, delimiter=checked_delimiter(delimiter), record=record)
+            keyed = next((file.path for file in files if file.keys), None)
+            if keyed is not None:
+                raise InputError(f"{keyed}: copies lack the columns in names of folders: expected in_place=True")
+            options = FormatOptions(header=header, delimiter=delimiter, record=record)
             material = _material(files, open_formats(files, format, options))
             _check_enough(material, partitions)
             count = replicas or 1
@@ -136,6 +139,10 @@ def _material(files: Sequence[File], formats: Sequence[Format]) -> Material:
         raise InputError(f"files are read in different ways ({told}): name one format for all, or divide them apart")
     if not files:
         raise InputError("there is nothing to divide: the files are empty")
+    if formats[0].name not in MATERIALS:
+        raise InputError(
+            f"{files[0].path}: no copies are made of {formats[0].name}: expected in_place=True, or .parquet"
+        )
     material: Material = MATERIALS[formats[0].name](files, formats)
     if not material.length:
         raise InputError(f"there is nothing to divide: {files[0].path} has no records")

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 from typing import Any
 
+from ripieno.input.formats.arrow import Arrow
 from ripieno.input.formats.csv import Csv
 from ripieno.input.formats.parquet import Parquet
 from ripieno.input.formats.rows import Binary, Npy
 from ripieno.input.formats.text import Text
 
 #: Formats by their public names.
-FORMATS: dict[str, Any] = {"text": Text, "csv": Csv, "npy": Npy, "parquet": Parquet, "binary": Binary}
+FORMATS: dict[str, Any] = {"text": Text, "csv": Csv, "npy": Npy, "parquet": Parquet, "arrow": Arrow, "binary": Binary}

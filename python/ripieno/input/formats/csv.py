@@ -6,7 +6,6 @@ is read once before it is cut.
 
 from __future__ import annotations
 
-import re
 import sys
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
@@ -18,7 +17,8 @@ import pyarrow.csv
 from ripieno.errors import InputError
 from ripieno.files.sources import File, blamed_on, opened
 from ripieno.input import lines
-from ripieno.input.delimited import Dialect, explained, read_table, sniff
+from ripieno.input.columns.delimited import Dialect, explained, numbers, read_table, sniff
+from ripieno.input.columns.source import arrow_type
 from ripieno.input.formats.cuts import grouped, piece_size
 
 if TYPE_CHECKING:
@@ -27,7 +27,6 @@ if TYPE_CHECKING:
 #: Bytes read at once to find cuts.
 WINDOW_BYTES = 1 << 20
 TYPES_HINT = 'types={"column": "string"}'
-_ZONED = re.compile(r"timestamp\[(s|ms|us|ns), tz=(.+)\]")
 
 
 @dataclass(frozen=True)
@@ -44,12 +43,16 @@ class Csv:
         Name and Arrow type of every column.
     columns : tuple of str, optional
         The columns to read; by default all.
+    decimal, thousands
+        The characters of numbers, as in `TableOptions`.
     """
 
     body: int
     delimiter: str
     types: tuple[tuple[str, str], ...]
     columns: tuple[str, ...] | None = None
+    decimal: str = "."
+    thousands: str | None = None
 
     name = "csv"
     unit = "bytes"
@@ -59,7 +62,7 @@ class Csv:
     def open(cls, file: File, options: FormatOptions) -> Csv:
         """Read the header, and enough records to infer the types of the columns."""
         delimiter = options.delimiter or ("\t" if file.inner_suffix == ".tsv" else None)
-        dialect = sniff(file.path, file.compression, delimiter=delimiter, header=options.header)
+        dialect = sniff(file.path, file.compression, options, delimiter=delimiter)
         if dialect is None:
             raise InputError(f"{file.path} has no record and no header: it holds nothing but line ends")
         with opened(file.path, file.compression) as stream, blamed_on(file.path):
@@ -67,15 +70,20 @@ class Csv:
             begin, sample = next(records, (dialect.body, b""))
         names = dialect.names
         try:
-            schema = pa.csv.read_csv(
+            table = pa.csv.read_csv(
                 pa.BufferReader(sample or b"\n"),
                 pa.csv.ReadOptions(column_names=names, use_threads=False),
                 pa.csv.ParseOptions(delimiter=dialect.delimiter, newlines_in_values=True),
-            ).schema
+                pa.csv.ConvertOptions(decimal_point=options.decimal, strings_can_be_null=options.thousands is not None),
+            )
         except pa.ArrowInvalid as error:
-            raise InputError(explained(error, file.path, file.compression, begin, sample, names)) from error
-        types = _types(file.path, schema, options)
-        return cls(dialect.body, dialect.delimiter, types, options.chosen(file.path, names))
+            raise InputError(explained(error, file.path, file.compression, begin, dialect)) from error
+        schema = table.schema if options.thousands is None else numbers(table, dialect)
+        chosen = options.chosen_of(file, names)
+        return cls(
+            dialect.body, dialect.delimiter, _types(file.path, schema, options), chosen, options.decimal,
+            options.thousands,
+        )  # fmt: skip
 
     def cut(self, file: File, count: int) -> list[Range]:
         """Return ranges with about the same number of bytes. Each begins with a record."""
@@ -119,7 +127,8 @@ class Csv:
         return pa.schema([(name, arrow_type(types[name])) for name in self.columns or types])
 
     def _table(self, path: str, compression: str | None, begin: int, text: bytes) -> pa.Table:
-        dialect = Dialect(self.delimiter, tuple(name for name, _ in self.types), False, self.body)
+        names = tuple(name for name, _ in self.types)
+        dialect = Dialect(self.delimiter, names, False, self.body, decimal=self.decimal, thousands=self.thousands)
         hint = f"; name its type, as in {TYPES_HINT}"
         return read_table(text, begin, dialect, self.schema, path, compression, hint=hint)
 
@@ -148,24 +157,9 @@ def of_same_types(formats: Sequence[Csv]) -> list[Csv]:
     return [replace(format, types=types[tuple(name for name, _ in format.types)]) for format in formats]
 
 
-def arrow_type(name: str) -> pa.DataType:
-    """Return the type that Arrow prints with this name.
-
-    Raises
-    ------
-    ValueError
-        There is no such type.
-    """
-    zoned = _ZONED.fullmatch(name)
-    return pa.timestamp(zoned[1], zoned[2]) if zoned else pa.type_for_alias(name)
-
-
 def _types(path: str, schema: pa.Schema, options: FormatOptions) -> tuple[tuple[str, str], ...]:
     names = schema.names
     if len(set(names)) < len(names):
         twice = next(name for name in names if names.count(name) > 1)
         raise InputError(f"{path} has two columns named {twice!r}: expected different names, or header=False")
-    unknown = next((name for name in options.types if name not in names), None)
-    if unknown is not None:
-        raise InputError(f"types={{{unknown!r}: …}}: {path} has the columns {', '.join(map(repr, names))}")
     return tuple(({field.name: str(field.type) for field in schema} | dict(options.types)).items())

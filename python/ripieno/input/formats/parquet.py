@@ -40,10 +40,7 @@ class Parquet:
             raise InputError(f"{file.path}: Parquet is compressed inside and is read from its end: unpack it first")
         with opened(file.path) as stream, _checked(file.path), pq.ParquetFile(stream) as table:
             schema = table.schema_arrow
-            index = index_columns(schema)
-            if options.columns is None and index:
-                return cls(tuple(name for name in schema.names if name not in index))
-            return cls(options.chosen(file.path, schema.names))
+        return cls(options.chosen_of(file, schema.names, index_columns(schema)))
 
     def cut(self, file: File, count: int) -> list[Range]:
         """Return ranges of row groups, as even in bytes as the groups allow."""

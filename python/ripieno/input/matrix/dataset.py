@@ -10,7 +10,7 @@ from __future__ import annotations
 import logging
 import os
 import time
-from collections.abc import Callable, Collection, Iterator, Sequence
+from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, ClassVar, Protocol, TypeGuard
 
@@ -19,9 +19,14 @@ from numpy.typing import DTypeLike, NDArray
 from scipy.sparse import csr_matrix
 
 from ripieno.errors import InputError
-from ripieno.files.sources import EmptyFile, PathLike, expand, names_text, size_bytes, suffix, with_rows
-from ripieno.input.matrix import binary, parquet, text
+from ripieno.files import matrix_market
+from ripieno.files.sources import EmptyFile, File, PathLike, expand_keyed, names_text, size_bytes, with_rows
+from ripieno.input.columns import VECTORS, Key, TableFiles, TableOptions, open_table, typed_keys, unwrapped
+from ripieno.input.columns.source import MISSING_HINT, Missing
+from ripieno.input.matrix import binary
+from ripieno.input.matrix.market import MarketFile
 from ripieno.input.matrix.records import RecordType
+from ripieno.input.matrix.tables import TableRows
 from ripieno.input.shares import even_range, file_shares
 from ripieno.units import duration_text
 from ripieno.wire.borrowed import Lendable
@@ -64,25 +69,25 @@ class DataFile(RowSource, Protocol):
 
 #: The maximum number of columns of sparse rows, which have 32-bit indices.
 COLUMNS_MAX = 2**31 - 1
-#: Openers of each file format.
-FORMATS: dict[str, Callable[[str], DataFile]] = {
+#: Openers of files of arrays.
+ARRAYS: dict[str, Callable[[str], DataFile]] = {
     ".npy": binary.NpyFile.open,
     ".npz": binary.NpzFile.open,
-    ".parquet": parquet.ParquetFile.open,
-    ".pq": parquet.ParquetFile.open,
-    ".csv": text.CsvFile.open,
-    ".txt": text.PatchTextFile.open,
-    ".t12": text.PatchTextFile.open,
+    matrix_market.SUFFIX: MarketFile.open,
 }
+SUFFIXES = (*ARRAYS, *VECTORS)
+#: Bytes of a part of a file that is read at once for means.
+MEANS_BYTES = 64 << 20
 
 
 @dataclass(frozen=True)
 class FilePiece:
-    """Rows of a share from one file."""
+    """Rows of a share from one file; `kept` has their numbers if rows with missing values are left out."""
 
     file: RowSource
     start: int
     row_count: int
+    kept: NDArray[np.int64] | None = None
 
 
 @dataclass(frozen=True)
@@ -99,22 +104,43 @@ class RowShare:
     weights: NDArray[np.float64] | None = None
     runs: tuple[tuple[int, int], ...] | None = None
 
+    @property
+    def missing_hint(self) -> str:
+        """The end of messages about a missing value: what to do if it is in a file."""
+        given = {piece.file.options.missing for piece in self.pieces if isinstance(piece.file, TableRows)}
+        if not given:
+            return ""
+        return MISSING_HINT if given == {None} else "; a target is not replaced by a mean: say missing='drop'"
+
     def describe(self, row: int, column: int) -> str:
         """Return file and position of a value of this share, for messages."""
         for piece in self.pieces:
             if row < piece.row_count:
                 names = piece.file.column_names
                 what = f"{names[column]!r} ({column + 1} of {len(names)})" if names else column
-                return f"{piece.file.describe(piece.start, row)}, column {what}"
+                number = row if piece.kept is None else int(piece.kept[row])
+                return f"{piece.file.describe(piece.start, number)}, column {what}"
             row -= piece.row_count
         raise IndexError(row)
 
 
 @dataclass(frozen=True)
 class Dataset:
-    """Files as one list of rows. It is small and is sent to the workers instead of the rows."""
+    """Files as one list of rows. It is small and is sent to the workers instead of the rows.
+
+    Parameters
+    ----------
+    files
+        The files.
+    missing
+        What happens to missing values, as in `TableOptions`.
+    means : (columns,) float64, optional
+        The values that replace missing values.
+    """
 
     files: tuple[DataFile, ...]
+    missing: Missing | None = None
+    means: NDArray[np.float64] | None = None
 
     @property
     def column_count(self) -> int:
@@ -123,7 +149,9 @@ class Dataset:
 
     @property
     def row_count(self) -> int | None:
-        """The number of rows of all files, or None if text has to be read to count them."""
+        """The number of rows of all files, or None if files have to be read to count them."""
+        if self.missing == "drop":
+            return None
         return sum(file.size for file in self.files) if all(file.counted for file in self.files) else None
 
     @property
@@ -131,7 +159,8 @@ class Dataset:
         """The dtype of the rows: float32, float64 or uint8; None if text has to be read to know."""
         if any(file.dtype is None for file in self.files):
             return None
-        return np.result_type(*(file.dtype for file in self.files))
+        dtype = np.result_type(*(file.dtype for file in self.files))
+        return dtype if self.missing is None else np.result_type(dtype, np.float32)
 
     @property
     def names(self) -> list[str]:
@@ -144,9 +173,17 @@ class Dataset:
         return next((file.column_names for file in self.files if file.column_names is not None), None)
 
     def including(self, name: str) -> Dataset:
-        """Return the same files with a pandas index column in Parquet included in the values."""
-        files = (file.including(name) if isinstance(file, parquet.ParquetFile) else file for file in self.files)
-        return Dataset(tuple(files))
+        """Return the same files with a pandas index column included in the values."""
+        files = tuple(file.including(name) if isinstance(file, TableRows) else file for file in self.files)
+        return _completed(replace(self, files=files))
+
+    def keeping(self, column: int) -> Dataset:
+        """Return the same files, with missing values of a column, such as a target, left as NaN."""
+        if self.means is None:
+            return self
+        means = self.means.copy()
+        means[column] = np.nan
+        return replace(self, means=means)
 
     def read_share(self, rank: int, world_size: int) -> RowShare:
         """Read one worker's rows, memory-mapped if they lie in one .npy file.
@@ -165,9 +202,9 @@ class Dataset:
             # A file with a known row count among text files is cut in proportion to its bytes.
             start, stop = share.of(file.size)
             if start < stop:
-                block = file.read(start, stop)
+                block, kept = self._treated(file.read(start, stop))
                 blocks.append(block)
-                pieces.append(FilePiece(file, start, len(block)))
+                pieces.append(FilePiece(file, start, len(block), kept))
         if not blocks:
             blocks = [np.empty((0, self.column_count), self.dtype or np.uint8)]
         points = blocks[0] if len(blocks) == 1 else np.concatenate(blocks)
@@ -176,6 +213,19 @@ class Dataset:
         read = RowShare(_for_kernels(points), tuple(pieces))
         _tell_read(rank, world_size, len(points), pieces, time.perf_counter() - begun_s)
         return read
+
+    def _treated(self, rows: NDArray[Any]) -> tuple[NDArray[Any], NDArray[np.int64] | None]:
+        """Return rows without missing values, and the numbers of these rows if some are left out."""
+        if self.missing is None or rows.dtype.kind != "f":
+            return rows, None
+        gaps = np.isnan(rows)
+        if self.missing == "drop":
+            kept = np.flatnonzero(~gaps.any(axis=1))
+            return (rows, None) if len(kept) == len(rows) else (rows[kept], kept)
+        if not gaps.any():
+            return rows, None
+        assert self.means is not None, "means of columns are known when files are open"
+        return np.where(gaps, self.means, rows).astype(rows.dtype), None
 
 
 @dataclass(frozen=True)
@@ -349,7 +399,7 @@ def is_path_like(source: object) -> TypeGuard[PathLike | Sequence[PathLike]]:
     return isinstance(source, (str, os.PathLike))
 
 
-def open_source(source: PathLike | Sequence[PathLike] | BinaryFiles | Dataset) -> Dataset:
+def open_source(source: PathLike | Sequence[PathLike] | BinaryFiles | TableFiles | Dataset) -> Dataset:
     """Open a path, a glob, a folder, a URL of these or a list of them. Reads headers only; returns a `Dataset`
     unchanged.
 
@@ -363,16 +413,17 @@ def open_source(source: PathLike | Sequence[PathLike] | BinaryFiles | Dataset) -
     if isinstance(source, BinaryFiles):
         record = RecordType.of(source.record_bytes, source.dtype)
         assert record is not None, "a length says what records are"
-        files = with_rows(_paths(source.source, None), lambda path: _open_records(path, record))
+        files = with_rows(_found(source.source, None), lambda each: _open_records(each[0], record))
     else:
-        files = with_rows(_paths(source, FORMATS), _open_file)
+        paths, options = unwrapped(source)
+        files = with_rows(_found(paths, SUFFIXES), lambda each: _open_file(*each, options))
     for file in files[1:]:
         if file.column_count != files[0].column_count:
             raise InputError(
                 f"{file.path} has {file.column_count} columns but {files[0].path} has {files[0].column_count}"
             )
     _check_names(files)
-    opened = Dataset(tuple(files))
+    opened = _completed(Dataset(tuple(files), unwrapped(source)[1].missing))
     rows = "as many rows as will be found" if opened.row_count is None else f"{opened.row_count} rows"
     logger.info("%s: %s of %d columns", names_text(opened.names), rows, opened.column_count)
     return opened
@@ -397,10 +448,30 @@ def _check_names(files: Sequence[DataFile]) -> None:
                 )
 
 
-def _paths(source: PathLike | Sequence[PathLike], kinds: Collection[str] | None) -> Iterator[str]:
+def _completed(dataset: Dataset) -> Dataset:
+    """Return a dataset with the means of its columns, if they replace missing values."""
+    if dataset.missing != "mean":
+        return dataset
+    sums, counts = np.zeros(dataset.column_count), np.zeros(dataset.column_count)
+    for file in dataset.files:
+        part_count = 1 + size_bytes(file.path) // MEANS_BYTES
+        for part in range(part_count):
+            rows = file.read(*even_range(file.size, part, part_count))
+            gaps = np.isnan(rows)
+            sums += np.where(gaps, 0.0, rows).sum(axis=0, dtype=np.float64)
+            counts += len(rows) - gaps.sum(axis=0)
+    empty = np.flatnonzero(counts == 0)
+    if len(empty):
+        name = dataset.column_names[empty[0]] if dataset.column_names else empty[0]
+        raise InputError(
+            f"{names_text(dataset.names)}: column {name!r} has no value, so that it has no mean: ignore it"
+        )
+    return replace(dataset, means=sums / counts)
+
+
+def _found(source: PathLike | Sequence[PathLike], kinds: Collection[str] | None) -> list[tuple[str, tuple[Key, ...]]]:
     items: Sequence[Any] = source if isinstance(source, (list, tuple)) else [source]
-    for item in items:
-        yield from expand(item, kinds)
+    return typed_keys([each for item in items for each in expand_keyed(item, kinds)])
 
 
 def _open_records(path: str, record: RecordType) -> DataFile:
@@ -409,13 +480,19 @@ def _open_records(path: str, record: RecordType) -> DataFile:
     return binary.NpyFile.of_records(path, record)
 
 
-def _open_file(path: str) -> DataFile:
-    kind = FORMATS.get(suffix(path))
-    if kind is None:
+def _open_file(path: str, keys: tuple[Key, ...], options: TableOptions) -> DataFile:
+    kind = File(path, 0).inner_suffix
+    if kind not in SUFFIXES:
         raise InputError(
-            f"{path}: unknown kind of file, expected one of {', '.join(FORMATS)}, or raw vectors with their length: "
+            f"{path}: unknown kind of file, expected one of {', '.join(SUFFIXES)}, or raw vectors with their length: "
             "BinaryFiles(…, record_bytes=COUNT)"
         )
     if size_bytes(path) == 0:
         raise EmptyFile(f"{path} is empty")
-    return kind(path)
+    if kind in VECTORS:
+        return TableRows.of(open_table(path, options, keys, VECTORS), options)
+    if keys or replace(options, missing=None) != TableOptions():
+        raise InputError(f"{path}: columns of {kind} have no names: expected a table, for options and names of folders")
+    if File(path, 0).compression is not None and kind != matrix_market.SUFFIX:
+        raise InputError(f"{path}: workers read parts of {kind} files: unpack it first")
+    return ARRAYS[kind](path)

@@ -1,16 +1,18 @@
-"""Read whole files of sparse rows in one process: results of scipy.sparse.save_npz, and libsvm text."""
+"""Read whole files of sparse rows in one process: libsvm text, MatrixMarket, and results of scipy.sparse.save_npz."""
 
 from __future__ import annotations
 
 import zipfile
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import Any
 
 from scipy.sparse import csr_matrix, vstack
 
 from ripieno.errors import InputError
+from ripieno.files import matrix_market
 from ripieno.files.npy import BROKEN_ARCHIVE, read_sparse
-from ripieno.files.sources import blamed_on, expand, opened, suffix
+from ripieno.files.sources import File, blamed_on, expand, opened, suffix
 from ripieno.input.matrix.libsvm import LibsvmFiles
 
 LIBSVM = (".libsvm", ".svmlight", ".svm")
@@ -67,27 +69,38 @@ class SparseFiles:
 def _kind(path: str) -> str | None:
     if path.endswith(LIBSVM):
         return "libsvm"
+    if File(path, 0).inner_suffix == matrix_market.SUFFIX:
+        return "matrix" if matrix_market.read_info(path).layout == "coordinate" else None
     if suffix(path) != ".npz":
         return None
     with opened(path) as file, blamed_on(path):
-        if not zipfile.is_zipfile(file):
+        try:
+            archive = zipfile.ZipFile(file)
+        except BROKEN_ARCHIVE:
+            # The reader of other archives explains what is wrong.
             return None
-        with zipfile.ZipFile(file) as archive:
+        with archive:
             return "matrix" if {"format.npy", "shape.npy"} <= set(archive.namelist()) else None
 
 
 def _matrices(paths: Sequence[str]) -> csr_matrix:
     parts = []
     for path in paths:
-        with opened(path) as file, blamed_on(path):
-            try:
-                with zipfile.ZipFile(file) as archive:
-                    parts.append(csr_matrix(read_sparse(archive)))
-            except (*BROKEN_ARCHIVE, OverflowError, MemoryError) as error:
-                raise InputError(f"{path} is no sparse matrix of SciPy: {error}") from error
+        parts.append(csr_matrix(_entries(path)))
         if parts[-1].shape[1] != parts[0].shape[1]:
             raise InputError(f"{path} has {parts[-1].shape[1]} columns, {paths[0]} has {parts[0].shape[1]}")
     return csr_matrix(vstack(parts, format="csr"))
+
+
+def _entries(path: str) -> Any:
+    if suffix(path) != ".npz":
+        return matrix_market.read_matrix(path)
+    with opened(path) as file, blamed_on(path):
+        try:
+            with zipfile.ZipFile(file) as archive:
+                return read_sparse(archive)
+        except (*BROKEN_ARCHIVE, OverflowError, MemoryError) as error:
+            raise InputError(f"{path} is no sparse matrix of SciPy: {error}") from error
 
 
 def _libsvm(paths: Sequence[str], columns: range | None) -> tuple[csr_matrix, int]:

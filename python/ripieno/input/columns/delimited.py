@@ -9,21 +9,25 @@ from __future__ import annotations
 import csv
 import io
 import re
+import sys
 from collections.abc import Sequence
 from dataclasses import dataclass
 from itertools import islice
 
 import pyarrow as pa
+import pyarrow.compute as pc
 import pyarrow.csv
 
 from ripieno.errors import InputError
 from ripieno.files.sources import blamed_on, opened
 from ripieno.input import lines
+from ripieno.input.columns.source import MISSING_HINT, TableOptions
 
 MARK = b"\xef\xbb\xbf"
 DELIMITERS = ",;\t"
 #: Fields that mean a missing value, in lower case. "nan" is also a number.
 MISSING = ("", "?", "-", "na", "n/a", "#n/a", "<na>", "null", "none", "nan")
+_MISSING_CODES = [*MISSING, *map(str.upper, MISSING), *map(str.capitalize, MISSING), "NaN", "<NA>", "N/A"]
 #: Maximum length of the first record, and the bytes read after it to infer column types.
 FIRST_RECORD_BYTES = 16 << 20
 SAMPLE_BYTES = 64 << 10
@@ -44,11 +48,15 @@ _NO_VALUE = re.compile(
 _NO_RECORD = re.compile(
     r"CSV parse error: Row #(?P<row>\d+): Expected (?P<expected>\d+) columns, got (?P<found>\d+)", re.DOTALL
 )
+_KINDS = {"double": "a number", "float": "a number", "int64": "a whole number"}
+#: Lines that are not records: comments of a first column that is read, and lines of spaces only.
+_COMMENT = re.compile(rb"^ *(?:[#%].*)?$", re.MULTILINE)
+_BLANK = re.compile(rb"^ +$", re.MULTILINE)
 
 
 @dataclass(frozen=True)
 class Dialect:
-    """The delimiter, header and columns of a file.
+    """The delimiter, header, columns and form of the numbers of a file.
 
     Parameters
     ----------
@@ -59,12 +67,25 @@ class Dialect:
     has_header : bool
     body : int
         Byte offset of the first record after the header, in the decompressed text.
+    quote : str
+        The quote character; empty if there is none.
+    decimal, thousands
+        The characters of numbers, as in `TableOptions`.
+    all_missing
+        Whether all codes for missing values are read as such; otherwise only those of Arrow.
+    has_comments
+        Whether lines that begin with # or % are skipped, unless their first column is not read.
     """
 
     delimiter: str
     names: tuple[str, ...]
     has_header: bool
     body: int
+    quote: str = '"'
+    decimal: str = "."
+    thousands: str | None = None
+    all_missing: bool = False
+    has_comments: bool = False
 
     @property
     def unique_names(self) -> tuple[str, ...]:
@@ -73,14 +94,21 @@ class Dialect:
             return self.names
         return tuple(f"{name} ({at})" for at, name in enumerate(self.names))
 
+    def cleaned(self, text: bytes, names: Sequence[str]) -> bytes:
+        """Return records without comments and blank lines, if some columns are read."""
+        # With quotes, a line that looks like a comment may lie inside a field.
+        if not self.has_comments or b'"' in text or not any(mark in text for mark in (b"#", b"%", b"\n ")):
+            return text
+        return (_COMMENT if self.unique_names[0] in names else _BLANK).sub(b"", text)
+
 
 def sniff(
     path: str,
-    compression: str | None = None,
+    compression: str | None,
+    options: TableOptions,
     *,
     delimiter: str | None = None,
-    header: bool | None = None,
-    comments: tuple[bytes, ...] = (),
+    has_comments: bool = False,
 ) -> Dialect | None:
     """Return the dialect of a file, or None if the file has only line ends and comments.
 
@@ -88,12 +116,12 @@ def sniff(
     ----------
     path, compression
         The file, and fsspec's name of its compression.
+    options : TableOptions
+        The header and the form of numbers.
     delimiter : str, optional
         By default the character of ``,;<TAB>`` that divides the first records into equally many fields, then into most.
-    header : bool, optional
-        Whether the first record is a header. By default its fields and the columns below determine it.
-    comments : tuple of bytes
-        Prefixes of comment lines before the first record.
+    has_comments : bool
+        Whether lines before the first record that begin with # or % are comments.
 
     Raises
     ------
@@ -103,11 +131,12 @@ def sniff(
     """
     with opened(path, compression) as file, blamed_on(path):
         start = len(MARK) if file.read(len(MARK)) == MARK else 0
-        file.seek(start)
+    with opened(path, compression) as file, blamed_on(path):
+        file.read(start)
         text = b""
         is_comment = False
         while line := file.readline(FIRST_RECORD_BYTES):
-            is_comment = is_comment or (bool(comments) and line.lstrip().startswith(comments))
+            is_comment = is_comment or (has_comments and line.lstrip().startswith((b"#", b"%")))
             if line.strip() and not is_comment:
                 text = line
                 break
@@ -122,7 +151,8 @@ def sniff(
     head = next(record for record in _cr_records(text) if record.strip())
     start += text.index(head)
     below = text[text.index(head) + len(head) :] + sample
-    widest = max(head.count(mark.encode()) for mark in delimiter or DELIMITERS)
+    marks = delimiter or "".join(mark for mark in DELIMITERS if mark not in (options.decimal, options.thousands))
+    widest = max(head.count(mark.encode()) for mark in marks)
     if widest >= COLUMNS_MAX:
         raise InputError(
             f"{path}: its first line has {widest + 1:,} fields: expected at most {COLUMNS_MAX:,} columns; write the "
@@ -133,15 +163,20 @@ def sniff(
     except UnicodeDecodeError:
         raise InputError(f"{path} is not text") from None
     try:
-        mark = delimiter or _delimiter(first, rest)
+        mark = _delimiter(first, rest, marks)
         (fields,), rows = _fields(first, mark, 1), _fields(rest, mark, SAMPLE_RECORDS)
     except csv.Error as error:
         raise InputError(f"{path} is not delimited text: {error}") from error
     fields = [field.strip() for field in fields]
+    header = options.header
     if header is None:
-        header = _is_header(path, fields, rows, first, rest)
+        plain, *below_plain = ([_plain(field, options) for field in row] for row in (fields, *rows))
+        header = _is_header(path, plain, below_plain, first, rest)
     names = tuple(fields) if header else tuple(f"f{at}" for at in range(len(fields)))
-    return Dialect(mark, names, header, start + len(head) * header)
+    return Dialect(
+        mark, names, header, start + len(head) * header, decimal=options.decimal, thousands=options.thousands,
+        all_missing=options.missing is not None, has_comments=has_comments,
+    )  # fmt: skip
 
 
 def read_table(
@@ -152,7 +187,6 @@ def read_table(
     path: str,
     compression: str | None = None,
     *,
-    quote_char: str | bool = '"',
     hint: str = "",
 ) -> pa.Table:
     """Return the columns of a schema, from whole records that begin at byte `begin` of a file.
@@ -162,66 +196,124 @@ def read_table(
     InputError
         A record has a wrong number of fields, or a field does not fit its type. The error names line and column.
     """
+    text = dialect.cleaned(text, types.names)
+    if not text.strip():
+        return types.empty_table()
+    grouped = [each.name for each in types if dialect.thousands and _is_numeric_type(each.type)]
+    read_as = pa.schema([each.with_type(pa.string()) if each.name in grouped else each for each in types])
     try:
-        return pa.csv.read_csv(
+        table = pa.csv.read_csv(
             pa.BufferReader(text),
             pa.csv.ReadOptions(
                 column_names=dialect.unique_names, use_threads=False, block_size=min(len(text) + 1, BLOCK_BYTES_MAX)
             ),
             pa.csv.ParseOptions(
-                delimiter=dialect.delimiter, quote_char=quote_char, newlines_in_values=b'"' in text and bool(quote_char)
+                delimiter=dialect.delimiter,
+                quote_char=dialect.quote or False,
+                newlines_in_values=bool(dialect.quote) and b'"' in text,
             ),
-            pa.csv.ConvertOptions(column_types=types, include_columns=types.names),
+            pa.csv.ConvertOptions(
+                column_types=read_as,
+                include_columns=types.names,
+                decimal_point=dialect.decimal,
+                null_values=_MISSING_CODES if dialect.all_missing else None,
+                strings_can_be_null=bool(grouped),
+            ),
         )
     except pa.ArrowInvalid as error:
-        quoted = bool(quote_char)
-        raise InputError(
-            explained(error, path, compression, begin, text, dialect.unique_names, hint, quoted)
-        ) from error
+        raise InputError(explained(error, path, compression, begin, dialect, hint)) from error
+    for name in grouped:
+        at = types.get_field_index(name)
+        column, wrong = _ungrouped(table[name], types.field(at).type, dialect)
+        if wrong is not None:
+            line, place = line_of(path, compression, begin, wrong + 1, dialect), dialect.unique_names.index(name)
+            what = _unfit(dialect, place, column[wrong].as_py(), str(types.field(at).type), hint)
+            raise InputError(f"{path}, line {line:,}, {what}")
+        table = table.set_column(at, types.field(at), column)
+    return table
+
+
+def numbers(table: pa.Table, dialect: Dialect) -> pa.Schema:
+    """Return the types of columns of which some, read as strings, are numbers with thousands separators."""
+    fields = []
+    for field in table.schema:
+        is_text = pa.types.is_string(field.type)
+        fits = is_text and _ungrouped(table[field.name], pa.float64(), dialect)[1] is None
+        fields.append(field.with_type(pa.float64()) if fits else field)
+    return pa.schema(fields)
 
 
 def explained(
-    error: pa.ArrowInvalid,
-    path: str,
-    compression: str | None,
-    begin: int,
-    text: bytes,
-    names: Sequence[str],
-    hint: str = "",
-    quoted: bool = True,
+    error: pa.ArrowInvalid, path: str, compression: str | None, begin: int, dialect: Dialect, hint: str = ""
 ) -> str:
     """Return Arrow's error about records from byte `begin`, with the line in the file and the column name."""
     value, length = _NO_VALUE.fullmatch(str(error)), _NO_RECORD.match(str(error))
     row = (value or length or {"row": None})["row"]
     if row is None:
         return f"{path}, records from byte {begin:,} on: {error}"
-    line = f"{path}, line {line_of(path, compression, begin, text, int(row), quoted):,}"
+    line = f"{path}, line {line_of(path, compression, begin, int(row), dialect):,}"
     if length:
         return f"{line}: {length['found']} values, expected {length['expected']}"
     assert value is not None
-    at = int(value["column"])
-    kind = {"double": "a number", "float": "a number", "int64": "a whole number"}.get(value["type"], value["type"])
-    found = value["text"][:QUOTED_CHARACTERS]
-    missing = ", a missing value" * (found.strip().lower() in MISSING)
-    return f"{line}, column {names[at]!r} ({at + 1} of {len(names)}): {found!r}{missing} is not {kind}{hint}"
+    return f"{line}, {_unfit(dialect, int(value['column']), value['text'], value['type'], hint)}"
 
 
-def line_of(
-    path: str, compression: str | None, begin: int, text: bytes = b"", row: int = 0, quoted: bool = True
-) -> int:
-    """Return the line number, from 1, of byte `begin`, or of the `row`-th nonempty record of `text` there."""
+def line_of(path: str, compression: str | None, begin: int, row: int = 0, dialect: Dialect | None = None) -> int:
+    """Return the line number, from 1, of byte `begin`, or of the `row`-th nonempty record from there on."""
     with opened(path, compression) as file, blamed_on(path):
         line, left = 1, begin
         while left and (block := file.read(min(left, WINDOW_BYTES))):
             line, left = line + lines.count(block), left - len(block)
-    blocks = [text] if not quoted else (block for _, block in lines.records(path, io.BytesIO(text), 0, len(text), 1))
-    for block in blocks:
-        for record in _cr_records(block) if quoted else block.splitlines(keepends=True):
-            row -= bool(record.strip(b"\r\n"))
-            if row == 0:
-                return line
-            line += lines.count(record)
+        if dialect is None:
+            return line
+        blocks = (
+            lines.records(path, file, begin, sys.maxsize, 1)
+            if dialect.quote
+            else lines.blocks(file, begin, sys.maxsize, 1, begin)
+        )
+        for _, block in blocks:
+            for record in _cr_records(block) if dialect.quote else block.splitlines(keepends=True):
+                row -= bool(dialect.cleaned(record, dialect.unique_names).strip(b"\r\n"))
+                if row == 0:
+                    return line
+                line += lines.count(record)
     return line
+
+
+def _ungrouped(column: pa.ChunkedArray, kind: pa.DataType, dialect: Dialect) -> tuple[pa.ChunkedArray, int | None]:
+    """Return numbers from texts with thousands separators, or the number of the first text that is none."""
+    separator, point = re.escape(dialect.thousands or ""), re.escape(dialect.decimal)
+    form = rf"^\s*[+-]?(\d{{1,3}}({separator}\d{{3}})+|\d*)({point}\d*)?([eE][+-]?\d+)?\s*$"
+    wrong = pc.index(pc.match_substring_regex(column, form), False).as_py()
+    if wrong >= 0:
+        return column, wrong
+    plain = pc.replace_substring(pc.utf8_trim_whitespace(column), dialect.thousands, "")
+    try:
+        return pc.replace_substring(plain, dialect.decimal, ".").cast(kind), None
+    except pa.ArrowInvalid:
+        fits = [text is None or (is_number(text) and pa.types.is_floating(kind)) for text in plain.to_pylist()]
+        return column, fits.index(False) if False in fits else 0
+
+
+def _unfit(dialect: Dialect, at: int, text: str, kind: str, hint: str) -> str:
+    """Describe a field that does not fit the type of its column."""
+    found, names = text[:QUOTED_CHARACTERS], dialect.unique_names
+    missing = ", a missing value" if is_missing(found) else ""
+    if not hint and missing:
+        hint = MISSING_HINT
+    elif not hint and dialect.decimal == "." and re.fullmatch(r"[+-]?[\d.]*,\d+", found):
+        hint = "; for a decimal comma, say decimal=','"
+    what = f"{found!r}{missing} is not {_KINDS.get(kind, kind)}"
+    return f"column {names[at]!r} ({at + 1} of {len(names)}): {what}{hint}"
+
+
+def _is_numeric_type(kind: pa.DataType) -> bool:
+    return bool(pa.types.is_integer(kind) or pa.types.is_floating(kind))
+
+
+def _plain(field: str, options: TableOptions) -> str:
+    """Return a number as Python writes it."""
+    return field.replace(options.thousands or "", "").replace(options.decimal, ".")
 
 
 def is_number(field: str) -> bool:
@@ -265,15 +357,15 @@ def _is_numeric(fields: Sequence[str]) -> bool:
     return bool(given) and all(map(is_number, given))
 
 
-def _delimiter(first: str, rest: str) -> str:
-    """Return the character that divides records into equally many fields, then into most fields."""
+def _delimiter(first: str, rest: str, marks: str) -> str:
+    """Return the one of some characters that divides records into equally many fields, then into most fields."""
 
     def quality(mark: str) -> tuple[bool, int]:
         width = len(_fields(first, mark, 1)[0])
         widths = [len(row) for row in _fields(rest, mark, SAMPLE_RECORDS)]
         return width > 1 and all(found == width for found in widths), width
 
-    return max(DELIMITERS, key=quality)
+    return max(marks, key=quality)
 
 
 def _fields(text: str, delimiter: str, count: int) -> list[list[str]]:

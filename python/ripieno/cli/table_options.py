@@ -1,0 +1,65 @@
+"""Options of the commands that read tables: the options of `ripieno.input.TableFiles`."""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Callable, Sequence
+from dataclasses import asdict, replace
+from typing import Any, get_args
+
+import click
+
+from ripieno.errors import InputError
+from ripieno.input import TableFiles
+from ripieno.input.columns import TableOptions
+from ripieno.input.columns.source import Missing
+
+_NAMES: dict[str, Any] = {"metavar": "NAME,NAME,…", "callback": lambda _, __, text: text and tuple(text.split(","))}
+_CHARACTER: dict[str, Any] = {"metavar": "CHARACTER"}
+
+
+def _types(_: click.Context, __: click.Parameter, given: Sequence[str]) -> dict[str, str]:
+    """Return the type of each named column."""
+    wrong = next((text for text in given if "=" not in text), None)
+    if wrong is not None:
+        raise InputError(f"types={wrong!r}: expected NAME=TYPE, such as zip=string")
+    return {name: kind for name, _, kind in (text.rpartition("=") for text in given)}
+
+
+_OPTIONS = (
+    click.option("--columns", **_NAMES, help="The columns of tables to read; by default all."),
+    click.option("--ignore", default="", **_NAMES, help="Columns of tables that are not read."),
+    click.option(
+        "--types", multiple=True, metavar="NAME=TYPE", callback=_types, help="The Arrow type of a column of text."
+    ),
+    click.option(
+        "--missing",
+        type=click.Choice(get_args(Missing)),
+        help="Leave out rows with missing values, or put the mean of the column; by default they are errors.",
+    ),
+    click.option("--header/--no-header", default=None, help="Whether .csv begins with names; by default types decide."),
+    click.option("--delimiter", **_CHARACTER, help="Between the fields of .csv; by default a comma, semicolon or tab."),
+    click.option("--decimal", default=".", show_default=True, **_CHARACTER, help="The decimal point in .csv."),
+    click.option("--thousands", **_CHARACTER, help="The thousands separator in .csv; by default none."),
+)
+
+
+def table_options(command: Callable[..., Any]) -> Callable[..., Any]:
+    """Add the options of tables to a command. Its argument `tables` has its inputs, as `TableFiles` with any option."""
+
+    @functools.wraps(command)
+    def with_tables(inputs: tuple[str, ...], **given: Any) -> Any:
+        defaults = asdict(TableOptions())
+        named = {name: defaults[name] if given[name] in (None, "") else given[name] for name in defaults}
+        others = {name: value for name, value in given.items() if name not in defaults}
+        tables = list(inputs) if named == defaults else TableFiles(list(inputs), **named)
+        return command(inputs=inputs, tables=tables, **others)
+
+    for option in reversed(_OPTIONS):
+        with_tables = option(with_tables)
+    return with_tables
+
+
+def as_files(inputs: str, tables: list[str] | TableFiles) -> str | TableFiles:
+    """Return other inputs with the options of tables."""
+    return replace(tables, source=inputs) if isinstance(tables, TableFiles) else inputs

@@ -1,0 +1,146 @@
+"""Read MatrixMarket files, plain or compressed.
+
+The banner and the line of sizes determine the entries, whatever the name of the file is. SciPy's reader is not used: it
+ends the process on some damaged files.
+Source: Boisvert, Pozo and Remington, "The Matrix Market exchange formats: initial design", NISTIR 5935, 1996.
+"""
+
+from __future__ import annotations
+
+import warnings
+from dataclasses import dataclass
+from typing import IO, Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from ripieno.errors import InputError
+from ripieno.files.sources import EmptyFile, File, blamed_on, opened
+
+BANNER = b"%%matrixmarket"
+SUFFIX = ".mtx"
+#: The number of values of an entry, by layout; without the value of a pattern.
+LAYOUTS = {"coordinate": 3, "array": 1}
+FIELDS = ("real", "integer", "unsigned-integer", "pattern")
+#: The sign of the entries that each symmetry implies.
+SYMMETRIES = {"general": 0, "symmetric": 1, "skew-symmetric": -1, "hermitian": 1}
+LINE_BYTES_MAX = 1 << 20
+COUNT_MAX = 2**63 - 1
+
+
+@dataclass(frozen=True)
+class MatrixInfo:
+    """The banner and the line of sizes. `stored_count` is the number of entries in the file."""
+
+    shape: tuple[int, int]
+    stored_count: int
+    layout: str
+    field: str
+    symmetry: str
+
+
+def is_matrix_market(path: str) -> bool:
+    """Return whether a file begins with the banner."""
+    with opened(path, File(path, 0).compression) as file, blamed_on(path):
+        return file.read(len(BANNER)).lower() == BANNER
+
+
+def read_info(path: str) -> MatrixInfo:
+    """Read the banner and the line of sizes.
+
+    Raises
+    ------
+    InputError
+        These lines are invalid, or the matrix is complex.
+    EmptyFile
+        The matrix has no entry.
+    """
+    with opened(path, File(path, 0).compression) as file, blamed_on(path):
+        return _info(path, file)
+
+
+def read_matrix(path: str) -> Any:
+    """Return the matrix, including entries that symmetry implies: a coo_matrix, or an array, of float64.
+
+    Raises
+    ------
+    InputError
+        The file is damaged.
+    """
+    from scipy.sparse import coo_matrix
+
+    with opened(path, File(path, 0).compression) as file, blamed_on(path):
+        info = _info(path, file)
+        text = file.read()
+    width = LAYOUTS[info.layout] - (info.field == "pattern")
+    with warnings.catch_warnings():
+        # NumPy warns if it stops before the end of the text.
+        warnings.simplefilter("error", DeprecationWarning)
+        try:
+            values = np.fromstring(text, sep=" ")
+        except (DeprecationWarning, ValueError):
+            raise InputError(f"{path} is damaged: an entry is no number") from None
+    if len(values) != info.stored_count * width:
+        found = len(values) / width
+        raise InputError(f"{path} is damaged: {info.stored_count:,} entries in its line of sizes, but {found:,g} below")
+    sign = SYMMETRIES[info.symmetry]
+    if info.layout == "array":
+        return _dense(values, info.shape, sign)
+    entries = values.reshape(-1, width)
+    ends = entries[:, :2].astype(np.int64) - 1
+    if not (np.array_equal(ends + 1, entries[:, :2]) and (ends >= 0).all() and (ends < info.shape).all()):
+        raise InputError(f"{path} is damaged: the place of an entry is not in the matrix")
+    data = entries[:, 2] if width > 2 else np.ones(len(entries))
+    if sign:
+        mirrored = ends[:, 0] != ends[:, 1]
+        ends = np.concatenate([ends, ends[mirrored, ::-1]])
+        data = np.concatenate([data, sign * data[mirrored]])
+    return coo_matrix((data, (ends[:, 0], ends[:, 1])), info.shape)
+
+
+def _info(path: str, file: IO[bytes]) -> MatrixInfo:
+    banner = file.readline(LINE_BYTES_MAX).lower().split()
+    while (line := file.readline(LINE_BYTES_MAX)) and (not line.strip() or line.startswith(b"%")):
+        pass
+    try:
+        start, kind, layout, field, symmetry = (word.decode() for word in banner)
+        sizes = [int(word) for word in line.split()]
+        if (start.encode(), kind) != (BANNER, "matrix") or len(sizes) != (3 if layout == "coordinate" else 2):
+            raise ValueError(f"{line[:40]!r}")
+        if min(sizes) < 0 or max(sizes) > COUNT_MAX:
+            raise ValueError(f"sizes {sizes}")
+    except ValueError as error:
+        raise InputError(f"{path} is no MatrixMarket file: expected its banner and line of sizes: {error}") from None
+    if (
+        layout not in LAYOUTS
+        or field not in FIELDS
+        or symmetry not in SYMMETRIES
+        or (layout, field) == ("array", "pattern")
+    ):
+        raise InputError(
+            f"{path}: a MatrixMarket file of {layout} {field} {symmetry}: expected coordinate or array, "
+            f"{', '.join(FIELDS)}, {', '.join(SYMMETRIES)}"
+        )
+    rows, columns = sizes[:2]
+    if symmetry != "general" and rows != columns:
+        raise InputError(f"{path} has shape {(rows, columns)}: a {symmetry} matrix is square")
+    if layout == "coordinate":
+        count = sizes[2]
+    elif symmetry == "general":
+        count = rows * columns
+    else:
+        count = rows * (rows + (1 if SYMMETRIES[symmetry] > 0 else -1)) // 2
+    if not count:
+        raise EmptyFile(f"{path} is empty: it has no entry")
+    return MatrixInfo((rows, columns), count, layout, field, symmetry)
+
+
+def _dense(values: NDArray[np.float64], shape: tuple[int, int], sign: int) -> NDArray[np.float64]:
+    """Return a matrix that is stored column by column; of a symmetric one, the lower triangle is stored."""
+    if not sign:
+        return values.reshape(shape, order="F")
+    matrix = np.zeros(shape)
+    columns, rows = np.triu_indices(shape[0], k=0 if sign > 0 else 1)
+    matrix[columns, rows] = sign * values
+    matrix[rows, columns] = values
+    return matrix

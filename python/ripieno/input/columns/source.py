@@ -1,0 +1,271 @@
+"""Provide `ColumnSource`: a file as named, typed columns that are read in ranges, and the options of such files."""
+
+from __future__ import annotations
+
+import re
+from abc import ABC, abstractmethod
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, fields, replace
+from typing import Any, ClassVar, Literal, Self, get_args
+
+import pyarrow as pa
+
+from ripieno.errors import InputError
+from ripieno.files.sources import Keys, PathLike
+
+#: Columns with the origin of a row, which are not part of the vector.
+INDEX_NAMES = ("picture", "row", "col")
+Missing = Literal["drop", "mean"]
+_ZONED = re.compile(r"timestamp\[(s|ms|us|ns), tz=(.+)\]")
+#: The end of messages about missing values.
+MISSING_HINT = "; to go on without it, say missing='drop' or missing='mean'"
+
+
+@dataclass(frozen=True, kw_only=True)
+class TableOptions:
+    """Options for reading tables.
+
+    Parameters
+    ----------
+    columns : sequence of str, optional
+        The columns to read, in this order; by default all except for a pandas index.
+    ignore : sequence of str
+        Columns that are not read.
+    types : mapping of str to str
+        Arrow types of text columns, such as ``{"zip": "string", "flag": "bool"}``.
+    missing : {"drop", "mean"}, optional
+        "drop" leaves out rows with a missing value. "mean" replaces it by the mean of its column over all files, which
+        are read once more for this. By default a missing value is an error.
+    header : bool, optional
+        Whether text begins with the names of its columns. By default the types of the columns below decide.
+    delimiter : str, optional
+        The ASCII character between the fields of text. By default commas, semicolons and tabs are recognized.
+    decimal, thousands : str, optional
+        The characters of numbers in text, as in ``1.234,5``; by default a decimal point and no thousands separator.
+    """
+
+    columns: Sequence[str] | None = None
+    ignore: Sequence[str] = ()
+    types: Mapping[str, str] = field(default_factory=dict)
+    missing: Missing | None = None
+    header: bool | None = None
+    delimiter: str | None = None
+    decimal: str = "."
+    thousands: str | None = None
+
+    def __post_init__(self) -> None:
+        """Check the options.
+
+        Raises
+        ------
+        InputError
+            An option is invalid or contradicts another one.
+        """
+        if self.missing not in (None, *get_args(Missing)):
+            raise InputError(f"missing={self.missing!r}: expected one of {', '.join(get_args(Missing))}")
+        for name in ("columns", "ignore"):
+            if isinstance(getattr(self, name), str):
+                raise InputError(f"{name}={getattr(self, name)!r}: expected a list of names")
+        for name in ("delimiter", "decimal", "thousands"):
+            character = getattr(self, name)
+            if character is not None and (len(character) != 1 or not character.isascii() or character in '"\r\n\0'):
+                raise InputError(f"{name}={character!r}: expected one ASCII character, no quote and no line end")
+        if self.thousands == self.decimal:
+            raise InputError(f"thousands={self.thousands!r}: expected another character than decimal")
+        for name, kind in self.types.items():
+            try:
+                arrow_type(kind)
+            except ValueError:
+                raise InputError(f"types={{{name!r}: {kind!r}}}: expected the name of an Arrow type") from None
+
+    def chosen(self, path: str, names: Sequence[str], default: Sequence[str] | None = None) -> tuple[str, ...]:
+        """Return the columns to read of a file with these names.
+
+        Raises
+        ------
+        InputError
+            The file lacks a column that an option names.
+        """
+        for option in ("columns", "ignore", "types"):
+            missing = next((name for name in getattr(self, option) or () if name not in names), None)
+            if missing is not None:
+                raise InputError(
+                    f"{option}={missing!r}: {path} has no such column: expected some of {', '.join(names)}"
+                )
+        found = self.columns or (names if default is None else default)
+        return tuple(name for name in found if name not in self.ignore)
+
+
+@dataclass(frozen=True)
+class TableFiles(TableOptions):
+    """Files of tables with options for reading them, as input of estimators, graphs and ratings.
+
+    The options are those of `TableOptions`.
+
+    Parameters
+    ----------
+    source : path, glob, folder, URL, or list of them
+        A folder with folders such as ``year=2024`` has the column year, too.
+    """
+
+    source: PathLike | Sequence[PathLike]
+
+
+def unwrapped(source: Any) -> tuple[Any, TableOptions]:
+    """Return the paths and the options of `TableFiles`, or any other source unchanged with default options."""
+    if not isinstance(source, TableFiles):
+        return source, TableOptions()
+    return source.source, TableOptions(**{each.name: getattr(source, each.name) for each in fields(TableOptions)})
+
+
+@dataclass(frozen=True)
+class Key:
+    """A column whose value is the same in a whole file, from a folder name such as ``year=2024``."""
+
+    name: str
+    type: str
+    value: str | None
+
+    def column(self, length: int) -> pa.Array:
+        """Return the value as often as needed."""
+        return pa.repeat(pa.scalar(self.value, pa.string()).cast(arrow_type(self.type)), length)
+
+
+@dataclass(frozen=True)
+class ColumnSource(ABC):
+    """A file as named, typed columns. It is small and is sent to the workers instead of the data.
+
+    Parameters
+    ----------
+    path
+        A local path or a URL.
+    own : Schema
+        The columns of the file. Types that text does not state are null.
+    size
+        The number of rows if the file states it (`counted`), otherwise the number of bytes of the unpacked text.
+    has_names
+        Whether the file has names for its columns.
+    index
+        Columns that identify rows, which are read only by name.
+    keys
+        Columns from names of folders.
+    """
+
+    path: str
+    own: pa.Schema
+    size: int
+    has_names: bool = True
+    index: tuple[str, ...] = ()
+    keys: tuple[Key, ...] = ()
+
+    #: The suffixes of such files, without suffixes of compression.
+    suffixes: ClassVar[tuple[str, ...]]
+    counted: ClassVar[bool] = True
+
+    @classmethod
+    @abstractmethod
+    def open(cls, path: str, options: TableOptions) -> Self:
+        """Read the names and types of the columns.
+
+        Raises
+        ------
+        InputError
+            The file is not in this format.
+        EmptyFile
+            The file has no rows.
+        """
+
+    @abstractmethod
+    def _batches(self, start: int, stop: int, schema: pa.Schema, hint: str) -> Iterator[pa.Table]:
+        """Yield rows `start .. stop`, or the records that begin in bytes `start .. stop`."""
+
+    @property
+    def schema(self) -> pa.Schema:
+        """The columns of the file, then the columns from names of folders."""
+        return pa.schema([*self.own, *(pa.field(key.name, arrow_type(key.type)) for key in self.keys)])
+
+    def batches(self, start: int, stop: int, schema: pa.Schema, hint: str = "") -> Iterator[pa.Table]:
+        """Yield some columns of rows `start .. stop`, or of the records that begin in bytes `start .. stop`.
+
+        Text is read with the types of the schema. Other files keep their own types.
+
+        Raises
+        ------
+        InputError
+            The file is damaged, or a field does not fit its type. The message ends with the hint.
+        """
+        keys = {key.name: key for key in self.keys}
+        if not keys.keys() & set(schema.names):
+            yield from self._batches(start, stop, schema, hint)
+            return
+        # At least one column of the file tells the number of rows.
+        own = pa.schema([each for each in schema if each.name not in keys] or [self.own.field(0)])
+        for table in self._batches(start, stop, own, hint):
+            columns = [keys[n].column(len(table)) if n in keys else table[n] for n in schema.names]
+            yield pa.table(columns, names=schema.names)
+
+    def keyed(self, keys: tuple[Key, ...]) -> Self:
+        """Return the same file with columns from names of folders.
+
+        Raises
+        ------
+        InputError
+            The file has a column of that name.
+        """
+        twice = next((key.name for key in keys if key.name in self.own.names), None)
+        if twice is not None:
+            raise InputError(f"{self.path} has a column {twice!r}, and so has the name of its folder: expected one")
+        return replace(self, keys=keys)
+
+    def read(self, start: int, stop: int, schema: pa.Schema, hint: str = "") -> pa.Table:
+        """Return some columns of a range, as `batches`."""
+        tables = list(self.batches(start, stop, schema, hint))
+        return pa.concat_tables(tables) if tables else schema.empty_table()
+
+    def describe(self, start: int, row: int) -> str:
+        """Return the position of the `row`-th row of a range that begins with `start`, as text."""
+        return f"{self.path}, row {start + row}"
+
+
+def typed_keys(found: Sequence[tuple[str, Keys]]) -> list[tuple[str, tuple[Key, ...]]]:
+    """Return files with typed keys from names of folders. A key has the same type in all files.
+
+    Raises
+    ------
+    InputError
+        A file lacks a key that others have.
+    """
+    names = [name for name, _ in found[0][1]] if found else []
+    for path, keys in found:
+        if [name for name, _ in keys] != names:
+            expected = f"in folders {'/'.join(f'{name}=…' for name in names)}" if names else "in no folder key=value"
+            raise InputError(f"{path}: expected {expected}, as {found[0][0]}")
+    types = [_type_of([keys[at][1] for _, keys in found]) for at in range(len(names))]
+    return [
+        (path, tuple(Key(name, kind, text) for (name, text), kind in zip(keys, types, strict=True)))
+        for path, keys in found
+    ]
+
+
+def _type_of(texts: Sequence[str | None]) -> str:
+    """Return the narrowest of int64, double and string that all values have."""
+    values = pa.array(texts, pa.string())
+    for kind in ("int64", "double"):
+        try:
+            values.cast(arrow_type(kind))
+        except pa.ArrowInvalid:
+            continue
+        return kind
+    return "string"
+
+
+def arrow_type(name: str) -> pa.DataType:
+    """Return the type that Arrow prints with this name.
+
+    Raises
+    ------
+    ValueError
+        There is no such type.
+    """
+    zoned = _ZONED.fullmatch(name)
+    return pa.timestamp(zoned[1], zoned[2]) if zoned else pa.type_for_alias(name)

@@ -1,0 +1,141 @@
+"""Read tables as rows of numbers: numeric columns are values of a row, or one column holds lists of equal length."""
+
+from __future__ import annotations
+
+from collections.abc import Collection
+from dataclasses import dataclass
+from typing import Any, Self
+
+import numpy as np
+import pyarrow as pa
+from numpy.typing import NDArray
+
+from ripieno.errors import InputError
+from ripieno.files.frames import is_list, list_column, list_matrix
+from ripieno.input.columns import ColumnSource, TableOptions
+from ripieno.input.columns.patches import PatchText
+from ripieno.input.columns.source import INDEX_NAMES, MISSING_HINT
+from ripieno.input.matrix.binary import kernel_dtype
+
+
+@dataclass(frozen=True)
+class TableRows:
+    """A table whose columns of values are rows of a matrix.
+
+    Patches whose values are all integers from 0 to 255 are stored as bytes, as in the paper; otherwise as float32. This
+    is known only after everything has been read, so `dtype` is None.
+    """
+
+    source: ColumnSource
+    options: TableOptions
+    values: pa.Schema
+    column_count: int
+    dtype: np.dtype[Any] | None
+
+    @classmethod
+    def of(cls, source: ColumnSource, options: TableOptions, wanted: Collection[str] = ()) -> Self:
+        """Choose the columns of values. Columns of an index that are `wanted` are values.
+
+        Raises
+        ------
+        InputError
+            No column has values, a column has no numbers, or several columns hold lists.
+        """
+        path, names = source.path, source.schema.names
+        skipped = {name for name in (*INDEX_NAMES, *source.index) if name not in wanted}
+        # A first column without a name is a pandas index, or R's row names.
+        skipped |= {name for name in names[:1] if not name and len(names) > 1}
+        chosen = options.chosen(path, names, [name for name in names if name not in skipped])
+        if not chosen:
+            found = ", ".join(repr(name) for name in names if name in source.index)
+            raise InputError(f"{path} has no column of values{f': {found} is the index of pandas' if found else ''}")
+        fields = [source.schema.field(name) for name in chosen]
+        # Text does not state the types of its columns.
+        values = pa.schema([each.with_type(pa.float64()) if pa.types.is_null(each.type) else each for each in fields])
+        lists = list_column(values, path)
+        if lists is None:
+            dtypes = [kernel_dtype(_numpy_dtype(each.type), f"{path}, column {each.name!r}") for each in values]
+            width = len(values)
+        else:
+            values, width = pa.schema([lists]), _list_length(source, lists)
+            dtypes = [kernel_dtype(_numpy_dtype(lists.type.value_type), f"{path}, column {lists.name!r}")]
+        if options.missing is not None:
+            dtypes.append(np.dtype(np.float32))
+        dtype = None if isinstance(source, PatchText) else np.dtype(np.result_type(*dtypes))
+        return cls(source, options, values, width, dtype)
+
+    def including(self, name: str) -> Self:
+        """Return the same file with an index column included in the values."""
+        return self.of(self.source, self.options, (name,)) if name in self.source.index else self
+
+    @property
+    def path(self) -> str:
+        """The path of the file."""
+        return self.source.path
+
+    @property
+    def size(self) -> int:
+        """The number of rows, or of bytes."""
+        return self.source.size
+
+    @property
+    def counted(self) -> bool:
+        """Whether the file states its number of rows."""
+        return self.source.counted
+
+    @property
+    def column_names(self) -> tuple[str, ...] | None:
+        """The names of the values of a row. Values of a list have no names."""
+        is_named = self.source.has_names and len(self.values) == self.column_count
+        return tuple(self.values.names) if is_named else None
+
+    def read(self, start: int, stop: int) -> NDArray[Any]:
+        """Return rows `start .. stop`, or the records that begin in bytes `start .. stop`."""
+        blocks, first = [], start
+        for table in self.source.batches(start, stop, self.values):
+            blocks.append(self._rows(table, first))
+            first += len(table)
+        if len(blocks) == 1:
+            return blocks[0]
+        return np.concatenate([np.empty((0, self.column_count), self.dtype or np.uint8), *blocks])
+
+    def describe(self, start: int, row: int) -> str:
+        """Return the position of a row as text."""
+        return self.source.describe(start, row)
+
+    def _rows(self, table: pa.Table, first: int) -> NDArray[Any]:
+        if is_list(table.schema.types[0]):
+            where = f"{self.path}, column {self.values.names[0]!r}"
+            return list_matrix(table.column(0), self.column_count, where, first).astype(self.dtype, copy=False)
+        rows = np.empty((len(table), self.column_count), self.dtype or np.float32)
+        for at, column in enumerate(table.columns):
+            if column.null_count and self.dtype == np.uint8:
+                row = int(np.flatnonzero(column.is_null().to_numpy())[0])
+                place = f"{self.path}, row {first + row}, column {self.values.names[at]!r}"
+                raise InputError(f"{place}: a missing value is no number{MISSING_HINT}")
+            # Missing values of a float column arrive as NaN, and are reported with their row.
+            rows[:, at] = column.to_numpy()
+        if self.dtype is not None:
+            return rows
+        with np.errstate(invalid="ignore"):
+            whole = rows.astype(np.uint8)
+        return whole if np.array_equal(whole, rows) else rows
+
+
+def _list_length(source: ColumnSource, field: pa.Field) -> int:
+    """Return the length that a fixed-size type states, or that of the first list."""
+    if pa.types.is_fixed_size_list(field.type):
+        length: int = field.type.list_size
+        return length
+    first = source.read(0, 1, pa.schema([field])).column(0)[0]
+    if not first.is_valid or not len(first):
+        raise InputError(f"{source.path}, column {field.name!r}: its first list has no values")
+    return len(first)
+
+
+def _numpy_dtype(kind: pa.DataType) -> np.dtype[Any]:
+    try:
+        dtype: np.dtype[Any] = np.dtype(kind.to_pandas_dtype())
+    except (NotImplementedError, TypeError):
+        return np.dtype(object)
+    return dtype
