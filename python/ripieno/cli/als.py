@@ -24,6 +24,7 @@ from ripieno.cli.progress import MeasureProgress
 from ripieno.errors import InputError
 from ripieno.files.results import ResultPath
 from ripieno.flight.trace import traced
+from ripieno.launch.engine.contract import Engine
 from ripieno.report import Charted, charts
 
 ARRAYS = ("user_factors", "item_factors", "user_ids", "item_ids")
@@ -77,6 +78,7 @@ def als_command(
     inputs: tuple[str, ...],
     out: ResultPath,
     workers: int,
+    engine: str | Engine,
     threads: int | None,
     on_failure: OnFailure,
     rank: int,
@@ -122,6 +124,7 @@ def als_command(
         every=every,
         random_state=seed,
         workers=workers,
+        engine=engine,
         threads=threads,
         on_failure=on_failure,
         on_iteration=progress.on_event,

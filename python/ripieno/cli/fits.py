@@ -22,6 +22,7 @@ from ripieno.cli.command_line import command_line
 from ripieno.cli.options import (
     LocalPath,
     PathOrUrl,
+    engine_options,
     overwrite_option,
     quiet_option,
     read_numbers,
@@ -29,6 +30,8 @@ from ripieno.cli.options import (
     trace_option,
 )
 from ripieno.files.results import ResultPath, check_new_folder, check_results, new_file, new_folder, save_array
+from ripieno.input.matrix import open_source
+from ripieno.input.partitions import splits_of
 from ripieno.report import Charted, write_fit_report
 
 #: Parameters of a model that do not affect the result.
@@ -41,7 +44,7 @@ fit_workers_option = click.option(
     metavar="COUNT",
     default=1,
     show_default=True,
-    help="Worker processes on this machine.",
+    help="Number of workers.",
 )
 _on_failure_option = click.option(
     "--on-failure",
@@ -121,8 +124,8 @@ def target_option(more: str = "", *, required: bool = True) -> Callable[..., Any
 
 
 def fit_options(command: Callable[..., Any]) -> Callable[..., Any]:
-    """Add inputs, output folder, workers, threads, failure handling, trace, overwrite and quiet."""
-    ways = [_on_failure_option, threads_option, fit_workers_option]
+    """Add inputs, output folder, workers, engine, threads, failure handling, trace, overwrite and quiet."""
+    ways = [_on_failure_option, threads_option, engine_options, fit_workers_option]
     options: list[Callable[..., Any]] = [quiet_option, overwrite_option, trace_option, *ways, _out_option]
     for option in [*options, _inputs_argument]:
         command = option(command)
@@ -179,6 +182,21 @@ def check_folder(
     return names
 
 
+def opened(inputs: Sequence[str]) -> tuple[Any, Sequence[str]]:
+    """Return the rows of files, or the splits of a partition file, and the names to list as inputs."""
+    splits = splits_of(inputs)
+    if splits is not None:
+        return splits, inputs
+    source = open_source(inputs)
+    return source, source.names
+
+
+def listed_parameters(model: BaseEstimator) -> dict[str, Any]:
+    """Return the parameters that affect the result, and the name of the engine."""
+    parameters = {name: value for name, value in model.get_params().items() if name not in _UNLISTED}
+    return parameters | {"engine": getattr(model.engine, "NAME", model.engine)}
+
+
 def write_model(
     out: ResultPath,
     names: Collection[str],
@@ -189,7 +207,7 @@ def write_model(
 ) -> str:
     """Write arrays and model.json as a whole or not at all, then report.html; return the path to print."""
     report = model.report_
-    parameters = {name: value for name, value in model.get_params().items() if name not in _UNLISTED}
+    parameters = listed_parameters(model)
     with new_folder(out, names) as folder:
         for name, array in arrays.items():
             save_array(folder / f"{name}.npy", array)

@@ -11,6 +11,7 @@ import click
 from ripieno.cli.fits import checkpoint_options
 from ripieno.cli.options import (
     PathOrUrl,
+    engine_options,
     overwrite_option,
     threads_option,
     trace_option,
@@ -20,6 +21,7 @@ from ripieno.files.tables import TABLE_FORMATS
 
 _OPTIONS = (
     workers_option,
+    engine_options,
     threads_option,
     click.option(
         "--vertices",

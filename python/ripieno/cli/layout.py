@@ -18,7 +18,9 @@ from ripieno.cli.progress import MeasureProgress
 from ripieno.files.results import ResultPath
 from ripieno.flight.trace import traced
 from ripieno.graph import Graph
+from ripieno.graph.split_edges import SplitEdges
 from ripieno.kernels.pairs import MOST_DIMENSIONS
+from ripieno.launch.engine.contract import Engine
 from ripieno.report import Charted, charts, scatter
 
 ARRAYS = ("positions", "vertices")
@@ -65,6 +67,7 @@ def layout_command(
     inputs: tuple[str, ...],
     out: ResultPath,
     workers: int,
+    engine: str | Engine,
     threads: int | None,
     on_failure: OnFailure,
     undirected: bool,
@@ -103,6 +106,7 @@ def layout_command(
         every=every,
         random_state=seed,
         workers=workers,
+        engine=engine,
         threads=threads,
         on_failure=on_failure,
         on_iteration=progress.on_event,
@@ -111,7 +115,7 @@ def layout_command(
         model.fit(graph)
     told = _told(model, graph)
     written = write_model(
-        out, names, model, {name: getattr(model, f"{name}_") for name in ARRAYS}, list(graph.names), told
+        out, names, model, {name: getattr(model, f"{name}_") for name in ARRAYS}, list(graph.names) or inputs, told
     )
     say_end(console, written, model.report_, told, f"{model.n_iter_} iterations, {_pushes(model)}")
 
@@ -151,6 +155,10 @@ def _drawn(model: FruchtermanReingold, graph: Graph) -> Charted:
     if positions.shape[1] >= 3:
         told = f"At most {scatter.POINT_LIMIT:,} vertices, by three dimensions. They turn, and stop under the pointer."
         return Charted("The graph", told, scatter.turning_chart("vertices", positions))
+    if isinstance(graph.source, SplitEdges):
+        # Only the ranks read the edges of splits.
+        told = f"At most {scatter.POINT_LIMIT:,} vertices, without edges."
+        return Charted("The graph", told, scatter.scatter_chart("vertices", positions))
     edges = graph.read_share(0, 1)
     ends = np.searchsorted(model.vertices_, np.stack([edges.sources, edges.targets], axis=1))
     told = f"Vertices and, of the edges, at most {scatter.EDGE_LIMIT:,}."

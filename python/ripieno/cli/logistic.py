@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Any
 
 import click
 from rich.console import Console
@@ -25,6 +26,8 @@ from ripieno.cli.fits import (
 from ripieno.cli.progress import MeasureProgress
 from ripieno.files.results import ResultPath
 from ripieno.flight.trace import traced
+from ripieno.input.partitions import splits_of
+from ripieno.launch.engine.contract import Engine
 from ripieno.report import Charted, charts
 
 ARRAYS = ("coef", "intercept", "classes")
@@ -56,6 +59,7 @@ def logistic_command(
     inputs: tuple[str, ...],
     out: ResultPath,
     workers: int,
+    engine: str | Engine,
     threads: int | None,
     on_failure: OnFailure,
     target: str | None,
@@ -81,7 +85,7 @@ def logistic_command(
     """
     console = Console(stderr=True)
     names = check_folder(out, ARRAYS, inputs, trace, overwrite=overwrite)
-    source = list(inputs)
+    source: Any = splits_of(inputs) or list(inputs)
     progress = MeasureProgress(console, ("objective", "gradient"), quiet=quiet)
     model = LogisticRegression(
         c,
@@ -91,6 +95,7 @@ def logistic_command(
         checkpoint=checkpoint,
         every=every,
         workers=workers,
+        engine=engine,
         threads=threads,
         on_failure=on_failure,
         on_iteration=progress.on_event,
@@ -114,7 +119,7 @@ def logistic_command(
         page=lambda: _page(model, share),
     )
     arrays = {name: getattr(model, f"{name}_") for name in ARRAYS}
-    written = write_model(out, names, model, arrays, source, told)
+    written = write_model(out, names, model, arrays, inputs, told)
     result = f"{share:.2%} told right after {model.n_iter_} iterations, objective {model.objective_:.8g}"
     say_end(console, written, model.report_, told, result)
 

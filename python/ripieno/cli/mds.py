@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Any
 
 import click
 from rich.console import Console
@@ -20,6 +21,7 @@ from ripieno.cli.fits import (
     fit_options,
     max_iter_option,
     method_option,
+    opened,
     say_end,
     seed_option,
     write_model,
@@ -27,8 +29,8 @@ from ripieno.cli.fits import (
 from ripieno.cli.progress import MeasureProgress
 from ripieno.files.results import ResultPath
 from ripieno.flight.trace import traced
-from ripieno.input.matrix import open_source
 from ripieno.kernels.pairs import MOST_DIMENSIONS
+from ripieno.launch.engine.contract import Engine
 from ripieno.report import Charted, charts, scatter
 
 EMBEDDING, INTERPOLATED = "embedding", "interpolated"
@@ -76,6 +78,7 @@ def mds_command(
     inputs: tuple[str, ...],
     out: ResultPath,
     workers: int,
+    engine: str | Engine,
     threads: int | None,
     on_failure: OnFailure,
     components: int,
@@ -107,7 +110,8 @@ def mds_command(
     """
     console = Console(stderr=True)
     names = check_folder(out, (EMBEDDING, INTERPOLATED), inputs, trace, overwrite=overwrite)
-    source = Sequences.open(inputs) if metric in SEQUENCE_METRICS else open_source(inputs)
+    source: Any
+    source, files = opened(inputs) if metric not in SEQUENCE_METRICS else (Sequences.open(inputs), inputs)
     progress = MeasureProgress(console, ("normalized_stress",), quiet=quiet)
     model = MDS(
         components,
@@ -121,6 +125,7 @@ def mds_command(
         checkpoint=checkpoint,
         every=every,
         workers=workers,
+        engine=engine,
         threads=threads,
         on_failure=on_failure,
         on_iteration=progress.on_event,
@@ -131,7 +136,7 @@ def mds_command(
         if interpolate is not None:
             arrays[INTERPOLATED] = model.interpolate(interpolate)
     told = _told(model)
-    written = write_model(out, names, model, arrays, source.names, told)
+    written = write_model(out, names, model, arrays, files, told)
     found = f"stress {model.stress_:.8g}, normalized {model.normalized_stress_:.5g}, after {model.n_iter_} iterations"
     say_end(console, written, model.report_, told, found)
 

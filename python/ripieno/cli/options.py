@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Collection
+from functools import wraps
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -18,6 +19,8 @@ from ripieno.files.results import ResultPath, check_results
 from ripieno.files.sources import is_url
 from ripieno.files.tables import check_format
 from ripieno.launch import init
+from ripieno.launch.engine.contract import Engine
+from ripieno.launch.engines import ENGINES, engine_of
 from ripieno.launch.script.run import under_launcher
 from ripieno.units import size_of
 
@@ -66,7 +69,7 @@ workers_option = click.option(
     "--workers",
     type=click.IntRange(min=1),
     metavar="COUNT",
-    help="Worker processes on this machine; by default 1. Under a launcher its ranks do the work.",
+    help="Number of workers; by default 1. Under a launcher its ranks do the work.",
 )
 threads_option = click.option(
     "--threads",
@@ -74,6 +77,30 @@ threads_option = click.option(
     metavar="COUNT",
     help="Threads of each worker; by default all cores are used.",
 )
+#: Engines that are addressed in a command.
+WITH_ADDRESS = ("dask", "ray")
+_engine_option = click.option(
+    "--engine",
+    type=click.Choice(ENGINES),
+    default="local",
+    show_default=True,
+    help="Where the workers run: as processes of this machine, or as tasks of an engine, which reads the inputs.",
+)
+_address_option = click.option("--address", help="With --engine: address of Dask's scheduler, or of Ray.")
+
+
+def engine_options(command: Callable[..., Any]) -> Callable[..., Any]:
+    """Add --engine and --address, which the command receives as `engine`."""
+
+    @wraps(command)
+    def wrapped(*, engine: str, address: str | None, **options: Any) -> Any:
+        if address is None:
+            return command(engine=engine, **options)
+        if engine not in WITH_ADDRESS:
+            raise click.UsageError(f"--address is of --engine {' or '.join(WITH_ADDRESS)}")
+        return command(engine=engine_of(engine, {"address": address})[0], **options)
+
+    return _engine_option(_address_option(wrapped))
 
 
 def top_option(what: str) -> Callable[..., Any]:
@@ -187,7 +214,9 @@ def check_files(
     check_results({"--out": out, "--report": report, "--trace": trace}, inputs, overwrite=overwrite)
 
 
-def communicator(workers: int | None, threads: int | None, trace: Path | None) -> Communicator | None:
+def communicator(
+    workers: int | None, threads: int | None, trace: Path | None, engine: str | Engine = "local"
+) -> Communicator | None:
     """Return the communicator of the ranks of the launcher that started this command, or None without a launcher.
 
     Raises
@@ -195,9 +224,9 @@ def communicator(workers: int | None, threads: int | None, trace: Path | None) -
     InputError
         If the command got options that belong to the launcher.
     """
-    asks_for_workers = workers is not None or trace is not None
+    asks_for_workers = workers is not None or trace is not None or engine != "local"
     if not under_launcher(asks_for_workers):
         return None
     if asks_for_workers:
-        raise InputError("--workers and --trace are the launcher's, which has started this command as a rank")
+        raise InputError("--workers, --engine and --trace are the launcher's, which has started this command as a rank")
     return init(threads=threads)

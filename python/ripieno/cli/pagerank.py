@@ -26,6 +26,7 @@ from ripieno.files.results import ResultPath, new_file
 from ripieno.files.tables import write_table
 from ripieno.flight.trace import traced
 from ripieno.graph import Graph
+from ripieno.launch.engine.contract import Engine
 
 
 @click.command("pagerank", short_help="Rank the vertices of a graph.")
@@ -68,6 +69,7 @@ def pagerank_command(
     out: ResultPath,
     overwrite: bool,
     workers: int | None,
+    engine: str | Engine,
     threads: int | None,
     damping: float,
     tolerance: float,
@@ -94,7 +96,7 @@ def pagerank_command(
     """
     check_files(inputs, out, trace, report, overwrite=overwrite)
     graph = Graph(list(inputs), directed=not undirected, weighted=weighted, vertex_count=vertices, format=format)
-    comm = communicator(workers, threads, trace)
+    comm = communicator(workers, threads, trace, engine)
     leading = comm is None or comm.rank == 0
     console = Console(stderr=True, quiet=not leading)
     progress = PageRankProgress(console, quiet=quiet)
@@ -103,6 +105,7 @@ def pagerank_command(
         tol=tolerance,
         max_iter=max_iterations,
         workers=workers or 1,
+        engine=engine,
         threads=threads,
         checkpoint=checkpoint,
         every=every,

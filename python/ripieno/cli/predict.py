@@ -11,10 +11,18 @@ from rich.console import Console
 from ripieno.algorithms import PCA, KMeans, LogisticRegression, Ridge
 from ripieno.algorithms.result_folder import FromResult, ResultFolder
 from ripieno.cli.fits import fit_workers_option
-from ripieno.cli.options import PathOrUrl, dashboard_option, overwrite_option, quiet_option, threads_option
+from ripieno.cli.options import (
+    PathOrUrl,
+    dashboard_option,
+    engine_options,
+    overwrite_option,
+    quiet_option,
+    threads_option,
+)
 from ripieno.errors import InputError
 from ripieno.files.results import ResultPath, check_results
 from ripieno.files.tables import ARRAY_FORMATS, write_array
+from ripieno.launch.engine.contract import Engine
 
 #: Methods by the command that wrote the result; the first one is the default.
 APPLIED: dict[str, tuple[type[FromResult], tuple[str, ...]]] = {
@@ -38,6 +46,7 @@ APPLIED: dict[str, tuple[type[FromResult], tuple[str, ...]]] = {
     "to all centroids and the values along the axes; of logistic predict_proba, predict_log_proba, decision_function.",
 )
 @fit_workers_option
+@engine_options
 @threads_option
 @overwrite_option
 @dashboard_option
@@ -48,6 +57,7 @@ def predict_command(
     out: ResultPath,
     method: str | None,
     workers: int,
+    engine: str | Engine,
     threads: int | None,
     overwrite: bool,
     quiet: bool,
@@ -72,7 +82,7 @@ def predict_command(
     chosen = method or methods[0]
     if chosen not in methods:
         raise InputError(f"method={chosen!r}: of {algorithm} expected one of {', '.join(methods)}")
-    model = kind.load(result).set_params(workers=workers, threads=threads)
+    model = kind.load(result).set_params(workers=workers, threads=threads, engine=engine)
     found = getattr(model, chosen)(list(inputs))
     write_array(found, out, _column_names(model, chosen, found))
     if not quiet:

@@ -16,6 +16,7 @@ from ripieno.cli.fits import (
     check_folder,
     fit_options,
     method_option,
+    opened,
     say_end,
     target_of,
     target_option,
@@ -24,7 +25,7 @@ from ripieno.cli.fits import (
 from ripieno.cli.progress import MeasureProgress
 from ripieno.files.results import ResultPath
 from ripieno.flight.trace import traced
-from ripieno.input.matrix import open_source
+from ripieno.launch.engine.contract import Engine
 
 ARRAYS = ("coef", "intercept")
 
@@ -45,6 +46,7 @@ def ridge_command(
     inputs: tuple[str, ...],
     out: ResultPath,
     workers: int,
+    engine: str | Engine,
     threads: int | None,
     on_failure: OnFailure,
     target: str,
@@ -65,12 +67,13 @@ def ridge_command(
     """
     console = Console(stderr=True)
     names = check_folder(out, ARRAYS, inputs, trace, overwrite=overwrite)
-    source = open_source(inputs)
+    source, files = opened(inputs)
     progress = MeasureProgress(console, ("stage",), quiet=quiet)
     model = Ridge(
         alpha,
         solver=solver,
         workers=workers,
+        engine=engine,
         threads=threads,
         on_failure=on_failure,
         on_iteration=progress.on_event,
@@ -92,5 +95,5 @@ def ridge_command(
         page=lambda: ({"R² on these rows": f"{share:.4f}"}, []),
     )
     arrays = {"coef": model.coef_, "intercept": np.asarray(model.intercept_)}
-    written = write_model(out, names, model, arrays, source.names, told)
+    written = write_model(out, names, model, arrays, files, told)
     say_end(console, written, model.report_, told, f"R² {share:.4f}")

@@ -26,7 +26,7 @@ SAMPLE_BYTES_MIN = 1 << 20
 #: Default size of a split.
 SPLIT_BYTES = 64 << 20
 #: Suffixes of text. Names without suffix are text, too, for example Hadoop's results.
-TEXT_SUFFIXES = (".txt", ".text", ".log", ".t12", ".md", ".jsonl", ".ndjson")
+TEXT_SUFFIXES = (".txt", ".text", ".log", ".t12", ".md", ".jsonl", ".ndjson", ".libsvm", ".svmlight", ".svm")
 #: Formats by suffix, without compression suffixes.
 SUFFIXES = {".csv": "csv", ".tsv": "csv", ".npy": "npy", ".parquet": "parquet", ".pq": "parquet"} | dict.fromkeys(
     ("", *TEXT_SUFFIXES), "text"
@@ -64,7 +64,8 @@ def splits(
         `count`, it is 64 MiB.
     format : {"text", "csv", "npy", "parquet", "binary"}, optional
         By default determined by file names: .csv and .tsv; .npy; .parquet and .pq; .txt, .text, .log, .t12, .md,
-        .jsonl, .ndjson and names without suffix are text. Files with a description of records are binary.
+        .jsonl, .ndjson, .libsvm, .svmlight, .svm and names without suffix are text. Files with a description of records
+        are binary.
     header : bool, optional
         Whether a CSV file begins with the names of its columns. Without a header they are f0, f1, … By default the
         first record is a header if it has words above columns of numbers, or only words.

@@ -20,6 +20,8 @@ from ripieno.input.split import Format, Split
 
 #: Name of the partition file that `ripieno split` writes.
 FILE_NAME = "partitions.json"
+#: File name suffix of a partition file.
+SUFFIX = ".json"
 VERSION = 2
 _KIND = "ripieno partitions"
 
@@ -63,6 +65,25 @@ def open_partitions(path: PathLike, *, verify: bool = True) -> list[Split]:
     except (KeyError, TypeError, ValueError, IndexError) as error:
         raise InputError(f"{path} is damaged: {type(error).__name__} {error}") from error
     return parts if verify else [replace(part, checksum=None) for part in parts]
+
+
+def splits_of(source: Any) -> list[Split] | None:
+    """Return the source if it consists of splits, or the splits in a partition file; None for any other source.
+
+    Raises
+    ------
+    InputError
+        The file is not a partition file, or is in a list with other files.
+    """
+    items = list(source) if isinstance(source, list | tuple) else [source]
+    if items and all(isinstance(item, Split) for item in items):
+        return items
+    listed = [item for item in items if isinstance(item, str | os.PathLike) and os.fspath(item).endswith(SUFFIX)]
+    if not listed:
+        return None
+    if len(items) > 1:
+        raise InputError(f"{listed[0]} and others: expected one partition file, or files without partition files")
+    return open_partitions(listed[0])
 
 
 def write_partitions(path: Path, parts: Sequence[Split]) -> None:

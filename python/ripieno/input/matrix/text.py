@@ -6,8 +6,9 @@ range is parsed in windows, so the text of a large share is never in memory as a
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any, ClassVar, Literal
 
 import numpy as np
@@ -35,6 +36,8 @@ class TextFile:
     delimiter: str
     names: tuple[str, ...]
     skipped: tuple[str, ...]
+    #: fsspec's name of the compression. Compressed text has one range, the whole text.
+    compression: str | None = field(default=None, kw_only=True)
     counted: ClassVar[bool] = False
     #: The Arrow type of values, their narrowest dtype, and the quote character (False for none).
     _arrow_type: ClassVar[pa.DataType]
@@ -53,7 +56,8 @@ class TextFile:
 
     def read(self, start: int, stop: int) -> NDArray[Any]:
         """Return the rows with lines that begin in bytes `start .. stop`."""
-        with opened(self.path) as file, blamed_on(self.path):
+        stop = stop if self.compression is None else sys.maxsize
+        with opened(self.path, self.compression) as file, blamed_on(self.path):
             windows = lines.blocks(file, start, stop, WINDOW_BYTES, self.body)
             rows = [self._parse(text, begin) for begin, text in windows]
         return np.concatenate([np.empty((0, self.column_count), self._narrowest), *rows])
@@ -61,7 +65,7 @@ class TextFile:
     def read_index(self) -> pa.Table:
         """Return the columns with the origin of the rows, for the whole file."""
         types = {name: pa.string() if name == "picture" else pa.int64() for name in INDEX_NAMES}
-        with opened(self.path) as file:
+        with opened(self.path, self.compression) as file:
             file.seek(self.body)
             return self._table(file.read(), self.body, types)
 
@@ -90,12 +94,13 @@ class TextFile:
     def _table(self, text: bytes, begin: int, types: dict[str, pa.DataType]) -> pa.Table:
         """Return the columns in `types`, from lines that begin at a byte of the file."""
         dialect = Dialect(self.delimiter, self.names, False, self.body)
-        return read_table(text, begin, dialect, pa.schema(types), self.path, quote_char=self._quote_char)
+        schema, quote_char = pa.schema(types), self._quote_char
+        return read_table(text, begin, dialect, schema, self.path, self.compression, quote_char=quote_char)
 
     def _lines(self, start: int) -> Iterator[int]:
         """Yield the numbers of nonempty lines that begin at or after a byte."""
         at = number = 0
-        with opened(self.path) as file, blamed_on(self.path):
+        with opened(self.path, self.compression) as file, blamed_on(self.path):
             for text in file:
                 for line in text.splitlines(keepends=True):
                     number += 1
@@ -151,9 +156,9 @@ class PatchTextFile(TextFile):
     _quote_char = False
 
     @classmethod
-    def open(cls, path: str) -> PatchTextFile:
+    def open(cls, path: str, compression: str | None = None) -> PatchTextFile:
         """Read the first line."""
-        line, begin, _ = _first_line(path)
+        line, begin, _ = _first_line(path, compression)
         delimiter = "\t" if "\t" in line else " "
         fields = line.rstrip(delimiter).split(delimiter)
         if len(fields) <= len(INDEX_NAMES) or not all(is_number(field) for field in fields[1:]):
@@ -161,7 +166,8 @@ class PatchTextFile(TextFile):
         names = INDEX_NAMES + tuple(f"f{at + 1}" for at in range(len(fields) - len(INDEX_NAMES)))
         # Many programs also write a space after the last value.
         nothing = (NO_NAME,) if line.endswith(delimiter) else ()
-        return cls(path, size_bytes(path), begin, delimiter, names + nothing, INDEX_NAMES + nothing)
+        skipped = INDEX_NAMES + nothing
+        return cls(path, size_bytes(path), begin, delimiter, names + nothing, skipped, compression=compression)
 
     def _narrow(self, rows: NDArray[Any]) -> NDArray[Any]:
         with np.errstate(invalid="ignore"):
@@ -169,9 +175,9 @@ class PatchTextFile(TextFile):
         return whole if np.array_equal(whole, rows) else rows
 
 
-def _first_line(path: str) -> tuple[str, int, int]:
+def _first_line(path: str, compression: str | None) -> tuple[str, int, int]:
     """Return the first nonempty line, and the byte offsets of its begin and end."""
-    with opened(path) as file, blamed_on(path):
+    with opened(path, compression) as file, blamed_on(path):
         begin = 0
         while line := file.readline(FIRST_LINE_BYTES):
             if line.strip(b"\xef\xbb\xbf \t\r\n"):
