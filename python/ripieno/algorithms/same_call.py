@@ -31,7 +31,7 @@ from ripieno.graph import Graph
 from ripieno.input import Split
 from ripieno.input.split import LOGGER as INPUT
 from ripieno.keyed.agreement import check
-from ripieno.mapreduce.fingerprint import fingerprint
+from ripieno.wire.fingerprint import fingerprint
 
 if TYPE_CHECKING:
     from ripieno.comm.communicator import Communicator

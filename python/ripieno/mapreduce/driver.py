@@ -26,12 +26,12 @@ from ripieno.launch.job.accumulators import Amounts, fold
 from ripieno.mapreduce import statistics, worker
 from ripieno.mapreduce.blocks import joined
 from ripieno.mapreduce.emitted import Shuffle
-from ripieno.mapreduce.fingerprint import fingerprint
 from ripieno.mapreduce.progress import StepProgress
 from ripieno.mapreduce.serialized_value import SerializedValue
 from ripieno.mapreduce.statistics import Stage, StepStatistics
 from ripieno.mapreduce.tasks import Task, as_partitions, deal
 from ripieno.mapreduce.team import ProgramRanks, RankTeam, Workers
+from ripieno.wire.fingerprint import fingerprint
 
 if TYPE_CHECKING:
     from ripieno.comm.communicator import Communicator
