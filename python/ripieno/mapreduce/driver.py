@@ -77,6 +77,8 @@ class MapReduce(StepProgress):
         Whether to resume from such a folder anyway.
     every : int, default=1
         Number of iterations between checkpoints.
+    keep : int, default=2
+        Number of checkpoints to keep. If the last one is torn, the job resumes from the one before, with a warning.
     partitioner : callable or str, optional
         The rank of each key, as for `Communicator.regroup`.
     local_reduction : bool, default=True
@@ -136,6 +138,7 @@ class MapReduce(StepProgress):
         checkpoint: str | os.PathLike[str] | None = None,
         trusted: bool = False,
         every: int = 1,
+        keep: int = 2,
         partitioner: Any = None,
         local_reduction: bool = True,
         memory_limit: int | None = None,
@@ -146,7 +149,7 @@ class MapReduce(StepProgress):
     ) -> None:
         if sum((job is not None, comm is not None, workers is not None or bool(options))) > 1:
             raise InputError("job=, comm= and workers= (with options of launch): expected one of them")
-        for what, count in (("threads", threads), ("every", every)):
+        for what, count in (("threads", threads), ("every", every), ("keep", keep)):
             check_count(what, count)
         functions = {"map": map, "reduce": reduce, "collect": collect}
         for what, function in functions.items():
@@ -168,9 +171,8 @@ class MapReduce(StepProgress):
         self._load_again: Callable[[RankTeam], None] | None = None
         self._value: SerializedValue | None = None
         if checkpoint is not None:
-            self._open(
-                Path(absolute(checkpoint)), fingerprint({**functions, "combine": combine}), comm, trusted=trusted
-            )
+            program = fingerprint({**functions, "combine": combine})
+            self._open(Path(absolute(checkpoint)), program, comm, keep=int(keep), trusted=trusted)
 
     @property
     def workers(self) -> int:
