@@ -31,6 +31,22 @@ def note(name: str, text: str, rank: int | None = None) -> None:
         listener(name, text, rank)
 
 
+@contextmanager
+def noted(name: str) -> Iterator[list[str]]:
+    """Collect the notes with a logger's name that this process makes in the block, each text once."""
+    texts: list[str] = []
+
+    def listen(logger: str, text: str, rank: int | None) -> None:
+        if logger == name and text not in texts:
+            texts.append(text)
+
+    listeners.append(listen)
+    try:
+        yield texts
+    finally:
+        listeners.remove(listen)
+
+
 class StderrHandler(logging.StreamHandler):  # type: ignore[type-arg]  # it is generic to type checkers only
     """A handler that writes each record to the standard error of that moment."""
 

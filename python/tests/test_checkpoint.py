@@ -5,6 +5,7 @@ from __future__ import annotations
 import shutil
 import subprocess
 import sys
+import warnings
 from contextlib import closing
 from pathlib import Path
 
@@ -12,6 +13,7 @@ import numpy as np
 import pytest
 import ripieno as rp
 from full_disk import files_of_at_most
+from ripieno.errors import CheckpointError
 from ripieno.mapreduce.checkpoint import CheckpointContents, Checkpoints
 from varied import exhaustively
 
@@ -115,6 +117,46 @@ def test_a_checkpoint_torn_anywhere_is_refused(tmp_path):
     assert content(folder) == whole and loaded(tmp_path).iteration == 3
 
 
+def test_an_older_checkpoint_replaces_a_torn_one(tmp_path):
+    def reopened():
+        kept = Checkpoints(tmp_path, "job", "program", keep=2)
+        with warnings.catch_warnings(record=True) as told:
+            warnings.simplefilter("always")
+            found = kept.load()
+        return kept, found, [str(each.message) for each in told]
+
+    kept, _, _ = reopened()
+    for iteration in range(1, 5):
+        kept.save(CheckpointContents(iteration, np.full(3, iteration), {}, []))
+    kept.close()
+    folder = tmp_path / "job"
+    assert sorted(each.name for each in folder.iterdir() if each.name.startswith("m")) == ["manifest", "manifest-1"]
+    assert len(list(folder.glob("*.npy"))) == 2
+
+    kept, found, told = reopened()
+    assert (found.iteration, told) == (4, [])
+    kept.close()
+    for tear in (
+        lambda: (folder / "manifest").write_bytes((folder / "manifest").read_bytes()[:-9]),
+        lambda: (folder / "manifest").unlink(),
+        lambda: min(folder.glob("*.npy"), key=lambda each: -np.load(each)[0]).unlink(),
+    ):
+        tear()
+        kept, found, told = reopened()
+        assert found.iteration == 3 and found.result.tolist() == [3, 3, 3]
+        assert all("an older one is used" in text for text in told)
+        kept.save(CheckpointContents(4, np.full(3, 4), {}, []))
+        kept.close()
+        assert len(list(folder.glob("*.npy"))) == 2
+
+    for name in ("manifest", "manifest-1"):
+        (folder / name).write_text("torn")
+    kept = Checkpoints(tmp_path, "job", "program", keep=2)
+    with pytest.raises(CheckpointError, match="manifest is torn"):
+        kept.load()
+    kept.close()
+
+
 def test_a_changed_byte_is_found_and_a_missing_file_is_named(tmp_path):
     folder = saved(tmp_path)
     for name, data in content(folder).items():
@@ -159,6 +201,7 @@ SAVING = """
 import sys
 from pathlib import Path
 import numpy as np
+from ripieno.errors import CheckpointError
 from ripieno.mapreduce.checkpoint import Checkpoints, CheckpointContents
 
 checkpoints, iteration = Checkpoints(Path(sys.argv[1]), "job", sys.argv[2]), 0

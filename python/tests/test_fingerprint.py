@@ -13,7 +13,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 import ripieno as rp
-from ripieno.mapreduce.fingerprint import fingerprint
+from ripieno.wire.fingerprint import fingerprint
 
 
 def emit(part, value, scale=1):
@@ -108,7 +108,7 @@ def test_what_is_no_data_is_no_part_of_the_fingerprint():
 
 def test_the_fingerprint_is_the_same_in_every_process():
     program = (
-        "import functools; from ripieno.mapreduce.fingerprint import fingerprint\n"
+        "import functools; from ripieno.wire.fingerprint import fingerprint\n"
         "made = lambda scale: lambda part, value: (scale, part in {'a', 'b', 'c'})\n"
         "print(fingerprint({'map': functools.partial(made({'a', 'b', 'c'}), x=dict.fromkeys({'d', 'e', 'f'}))}))"
     )

@@ -92,6 +92,44 @@ def test_logistic_writes_the_weights_of_the_columns(folder, words):
     assert report["iteration_count"] == len(report["iterations"])
 
 
+@pytest.mark.parametrize(
+    ("words", "names"),
+    [
+        (["ridge", "prices.csv", "--target", "price"], ["coef"]),
+        (["logistic", "dear.csv", "--target", "dear"], ["coef"]),
+        (["logistic", "dear.svm"], ["coef"]),
+        (["pca", "rows.npy", "--components", "2", "--project"], ["components", "projected"]),
+        (["layout", "edges.txt"], ["positions", "vertices"]),
+    ],
+    ids=lambda words: f"{words[0]} {words[1]}" if len(words) > 1 else "",
+)
+def test_the_result_of_a_partition_file_is_that_of_the_files(folder, words, names):
+    (folder / "edges.txt").write_text("".join(f"{at} {at * 3 % 20}\n" for at in range(20)))
+    command, source, *more = words
+    rp.input.divide(source, "parts", partitions=3)
+
+    assert main([command, "parts/partitions.json", *more, "-o", "of_parts", "-q"]) == 0
+    assert main([command, source, *more, "-o", "of_files", "-q"]) == 0
+
+    for name in names:
+        of_parts, of_files = np.load(f"of_parts/{name}.npy"), np.load(f"of_files/{name}.npy")
+        np.testing.assert_allclose(of_parts, of_files, rtol=1e-6, atol=1e-9)
+    assert json.loads((folder / "of_parts/model.json").read_text())["inputs"] == ["parts/partitions.json"]
+
+
+def test_options_of_tables_are_refused_with_partitions(folder, capfd):
+    rp.input.divide("prices.csv", "parts", partitions=2)
+
+    assert main(["ridge", "parts/partitions.json", "--target", "price", "--ignore", "area", "-q"]) != 0
+
+    assert "options of tables apply when files are divided" in capfd.readouterr().err
+
+
+def test_an_address_requires_an_engine_that_has_one(capfd):
+    assert main(["pca", "rows.npy", "--address", "tcp://a:1"]) == 2
+    assert "--address requires --engine dask or ray" in capfd.readouterr().err
+
+
 @pytest.mark.parametrize("more", [["--implicit", "-n", "2"], *exhaustively([])], ids=["implicit", "explicit"])
 def test_als_writes_factors_and_ids_of_users_and_items(folder, more, capfd):
     words = ["als", "ratings.csv", "--rank", "2", "--reg", "0.1", "--seed", "3", "--test", "ratings.csv", *more]

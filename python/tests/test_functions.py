@@ -7,13 +7,14 @@ import math
 import operator
 import shutil
 import subprocess
-from functools import reduce
+from functools import partial, reduce
 from pathlib import Path
 
 import numpy as np
 import pytest
 import ripieno as rp
 from numpy.testing import assert_array_equal
+from ripieno.wire.operations import told_of
 
 SOURCE = """
 #include <stdint.h>
@@ -169,6 +170,66 @@ def test_ranks_that_combine_by_other_functions_are_reported(threads):
     def program(comm):
         with pytest.raises(rp.CollectiveMismatch, match=r"by function (hypot|gcd)"):
             comm.allreduce(np.arange(3.0), op=np.hypot if comm.rank else np.gcd)
+
+    threads(2, program)
+
+
+def scaled(factor):
+    return lambda left, right: factor * left + right
+
+
+def counted(seen):
+    count = 0
+
+    def add(left, right):
+        nonlocal count
+        count += 1
+        seen.append(count)
+        return left + right
+
+    return add
+
+
+def test_the_mark_of_a_function_tells_its_code_and_constants_apart():
+    seen = [1]
+    apart = [
+        lambda left, right: left + right,
+        lambda left, right: left * right,
+        scaled(1),
+        scaled(2),
+        partial(scaled(2)),
+        partial(scaled(2), 1),
+        counted(seen),
+        np.hypot,
+    ]
+    assert len({told_of(function) for function in apart}) == len(apart)
+    assert told_of(scaled(2)) == told_of(scaled(2))
+
+    # Each rank has its own log and counter.
+    function, other = counted(seen), counted([2, 3])
+    before = told_of(function)
+    assert function(1, 2) == 3 and seen == [1, 1]
+    assert told_of(function) == before == told_of(other)
+
+
+ROWS = np.arange(3.0)
+CALLS = {
+    "allreduce": lambda comm, op: comm.allreduce(ROWS, op=op),
+    "reduce of objects": lambda comm, op: comm.reduce("text", op=op),
+    "allreduce of objects": lambda comm, op: comm.allreduce("text", op=op),
+    "regroup": lambda comm, op: comm.regroup(rp.KeyValues([1, 2], np.ones(2)), combine=op),
+    "partitioner": lambda comm, op: comm.regroup(
+        rp.KeyValues([1, 2], np.ones(2)), partitioner=lambda keys, op=op: op(keys, 0)
+    ),
+    "table": lambda comm, op: comm.regroup(rp.Table(combine=op)),
+}
+
+
+@pytest.mark.parametrize("call", CALLS.values(), ids=CALLS)
+def test_functions_of_other_code_are_a_mismatch(threads, call):
+    def program(comm):
+        with pytest.raises(rp.CollectiveMismatch, match=r"<lambda> of code"):
+            call(comm, (lambda left, right: left % 2 + right) if comm.rank else (lambda left, right: left % 1 + right))
 
     threads(2, program)
 

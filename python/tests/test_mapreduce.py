@@ -12,8 +12,10 @@ import numpy as np
 import pytest
 import ripieno as rp
 from mapreduce_programs import CLUSTERS, assign, by_key, emit_ones, kmeans, points, recenter
+from ripieno.files.sources import version
 from ripieno.input import splits
-from ripieno.mapreduce import driver
+from ripieno.mapreduce import driver, moving, worker
+from ripieno.mapreduce.serialized_value import SerializedValue
 from ripieno.mapreduce.tasks import deal
 from varied import exhaustively
 
@@ -263,6 +265,83 @@ def test_local_reduction_sends_what_one_of_eight_tasks_gives(world):
     # Half of the rows of each rank belong to the other rank.
     assert sent_bytes(True) == pytest.approx(len(keys) * 101 * 8, rel=0.05)
     assert sent_bytes(True) / sent_bytes(False) == pytest.approx(1 / 8, rel=0.02)
+
+
+def meet(part, _):
+    """Wait in task 0 until task 1 has opened the other end of a pipe."""
+    number, pipe = part
+    if pipe is not None and number < 2:
+        with open(pipe, "r" if number == 0 else "w"):
+            pass
+    return np.arange(2), np.full(2, 0.1 * (number + 1), np.float32)
+
+
+@pytest.fixture
+def pipe(tmp_path):
+    os.mkfifo(tmp_path / "pipe")
+    return str(tmp_path / "pipe")
+
+
+def test_an_idle_rank_runs_a_task_of_a_slow_one_with_the_same_bits(world, pipe):
+    found = []
+    for end, stealing in ((pipe, True), (None, False)):
+        with rp.MapReduce(meet, job=world(3), stealing=stealing) as job:
+            tasks = job.cache([(number, end) for number in range(6)])
+            assert [task.rank for task in tasks] == [0, 0, 1, 1, 2, 2]
+            found.append(job.step().sorted(by="key").values.tobytes())
+            assert (job.statistics[-1].moved_count > 0) == stealing
+    assert found[0] == found[1]
+
+
+def test_tasks_are_claimed_once_by_ranks_that_have_the_partition():
+    claims = moving.Claims([0, 0, 0, 0, 1], lambda number, rank: number != 3, 2)
+    slow, fast = moving.Pace(1, 1.0), moving.Pace(100, 0.001)
+    assert claims.take(0, moving.Pace()) == ([0], {})
+    assert claims.take(1, moving.Pace()) == ([4], {})
+    assert claims.take(1, fast) == ([2], {})  # task 3 cannot move
+    assert claims.take(0, slow) == ([1], {})
+    assert claims.take(1, fast) == ([], {})
+    assert claims.take(0, slow) == ([3], {})
+    assert claims.take(0, slow) == ([], {2: 1})
+
+    # Short tasks are handed out together, and stay with their rank.
+    claims = moving.Claims([0] * 100 + [1], lambda number, rank: True, 2)
+    assert claims.take(0, fast)[0] == list(range(50))
+    claims.take(1, fast)
+    assert claims.take(1, fast) == ([], {})
+
+
+def fails_elsewhere(part, _):
+    if part[0] == 1:
+        meet(part, _)
+        raise ValueError("no such part")
+    return meet(part, _)
+
+
+def test_the_error_of_a_moved_task_names_both_ranks(pipe):
+    with rp.MapReduce(fails_elsewhere, workers=2) as job:
+        job.cache([(number, pipe) for number in range(4)])
+        with pytest.raises(ValueError, match="no such part") as raised:
+            job.step()
+    notes = " ".join(raised.value.__notes__)
+    assert "in map task 1" in notes and "run by rank 1 instead" in notes
+
+
+def test_another_rank_does_not_load_a_file_that_has_changed(tmp_path):
+    np.save(tmp_path / "rows.npy", np.arange(6.0))
+    (split,) = rp.input.splits(tmp_path / "rows.npy")
+    sealed = SerializedValue(split, "a split")
+    partition = worker.Partition(driver.Task(0, 1, "rows", None), sealed, sealed.size_bytes, (), (split.path,))
+
+    def program(comm, partition):
+        part = worker.WorkerState(comm, loader=worker.as_given, versions={partition.paths[0]: version(split.path)})
+        found = [worker._replica(part, partition)]
+        np.save(split.path, np.zeros(6))
+        return [*found, worker._replica(part, partition)]
+
+    with rp.launch(1) as job:
+        ((before, after),) = job.run(program, partition)
+    assert before[0].tolist() == [*range(6)] and after is None
 
 
 def test_every_stage_is_in_the_report(world):

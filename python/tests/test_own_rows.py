@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gzip
 import warnings
 from dataclasses import dataclass
 from typing import Any
@@ -408,6 +409,25 @@ def test_the_model_of_splits_is_that_of_the_file_whichever_rank_reads_which(worl
     assert model.engine is world(3) and len(model.report_.ranks) == 3
 
 
+def edge_count(comm, graph):
+    return graph.partition(comm).edge_count
+
+
+def test_a_damaged_copy_is_replaced_and_reported(world, tmp_path):
+    np.save(tmp_path / "rows.npy", POINTS)
+    path = rp.input.divide(tmp_path / "rows.npy", tmp_path / "parts", partitions=4, replicas=2, nodes=["a", "b"])
+    damaged = tmp_path / "parts/a/part-00002.npy"
+    content = damaged.read_bytes()
+    damaged.unlink()
+    damaged.write_bytes(content[:-1] + b"?")
+
+    model = kmeans(engine=world(3)).fit(path)
+
+    assert model.inertia_ == pytest.approx(kmeans().fit(POINTS).inertia_, rel=1e-12)
+    (note,) = [note for rank in model.report_.ranks for note in rank.notes]
+    assert f"{damaged} on a is damaged" in note and "b/part-00002.npy is read in its place" in note
+
+
 def test_splits_of_every_format_are_input(world, tmp_path):
     job = world(3)
     frame = pd.DataFrame(POINTS, columns=list("abcd"))
@@ -417,6 +437,9 @@ def test_splits_of_every_format_are_input(world, tmp_path):
     np.save(tmp_path / "edges.npy", EDGES)
     patches = "".join(f"p{at} 0 0 {' '.join(map(repr, row))}\n" for at, row in enumerate(POINTS.tolist()))
     (tmp_path / "rows.t12").write_text(patches)
+    (tmp_path / "rows.txt.gz").write_bytes(gzip.compress(patches.encode()))
+    (tmp_path / "edges.txt.gz").write_bytes(gzip.compress((tmp_path / "edges.txt").read_bytes()))
+    dump_svmlight_file(SPARSE, np.median(TARGETS) < TARGETS, str(tmp_path / "rows.svm"))
     ratings = CASES["ALS of a table"].data["ratings"]
     ratings.to_csv(tmp_path / "ratings.csv", index=False)
 
@@ -429,10 +452,22 @@ def test_splits_of_every_format_are_input(world, tmp_path):
         assert_close(model.coef_, line.coef_, 1e-10)
         assert list(model.feature_names_in_) == ["a", "b", "c"]
         assert_close(rp.PCA(2, engine=job).fit(splits(name)).components_, axes.components_, 1e-10)
-    of_text = kmeans(engine=job).fit(splits("rows.t12"))
-    assert_close(of_text.labels_, kmeans().fit(tmp_path / "rows.t12").labels_, 0)
-    for name in ("edges.txt", "edges.npy"):
+        assert_close(model.predict(splits(name)), line.predict(frame[["a", "b", "c"]]), 1e-10)
+        assert model.score(splits(name), "d") == pytest.approx(line.score(frame[["a", "b", "c"]], frame["d"]))
+    labels = kmeans().fit(tmp_path / "rows.t12").labels_
+    for name in ("rows.t12", "rows.txt.gz"):
+        assert_close(kmeans(engine=job).fit(splits(name)).labels_, labels, 0)
+    for name in ("edges.txt", "edges.txt.gz", "edges.npy"):
         assert_close(rp.PageRank(engine=job).fit(splits(name)).ranks_, rp.PageRank().fit(EDGES).ranks_, 1e-12)
+    undirected = rp.Graph(splits("edges.txt"), directed=False, vertex_count=30)
+    whole = rp.Graph(EDGES, directed=False, vertex_count=30)
+    assert_close(rp.PageRank(engine=job).fit(undirected).ranks_, rp.PageRank().fit(whole).ranks_, 1e-12)
+    assert job.run(edge_count, undirected) == 3 * [job.run(edge_count, whole)[0]]
+    of_svm = rp.LogisticRegression(engine=job).fit(splits("rows.svm"))
+    assert_close(of_svm.coef_, rp.LogisticRegression().fit(tmp_path / "rows.svm").coef_, 1e-6)
+    assert of_svm.score(splits("rows.svm")) == of_svm.score(SPARSE, np.median(TARGETS) < TARGETS)
+    weighted = kmeans(engine=job).fit(splits("rows.csv"), sample_weight=WEIGHTS)
+    assert weighted.inertia_ == pytest.approx(kmeans().fit(POINTS, sample_weight=WEIGHTS).inertia_, rel=1e-12)
     factors = [model.fit(data) for model, data in (
         (rp.ALS(2, max_iter=2, random_state=0, engine=job), splits("ratings.csv")),
         (rp.ALS(2, max_iter=2, random_state=0), ratings),
@@ -441,7 +476,10 @@ def test_splits_of_every_format_are_input(world, tmp_path):
 
     for text, call in {
         "needs the order of its rows": lambda: mds(engine=job).fit(splits("edges.npy")),
-        "sample_weight: which rank": lambda: kmeans(engine=job).fit(splits("rows.csv"), sample_weight=WEIGHTS),
+        "sample_weight has 3 entries for 60 rows": lambda: kmeans(engine=job).fit(
+            splits("rows.csv"), sample_weight=WEIGHTS[:3]
+        ),
+        "expected one partition file": lambda: kmeans(engine=job).fit([tmp_path / "no.json", tmp_path / "rows.csv"]),
         "y='e': the splits have no such column": lambda: rp.Ridge(engine=job).fit(splits("rows.csv"), "e"),
         "no partition file": lambda: kmeans(engine=job).fit(tmp_path / "no.json"),
     }.items():

@@ -8,6 +8,7 @@ import numpy as np
 import pyarrow.csv
 import pyarrow.parquet as pq
 import pytest
+import ripieno as rp
 from ripieno.cli import main
 
 EDGES = "# a graph\n3 5\n5 8\n8 13\n20 21 0.5\n21 20 0.5\n"
@@ -27,6 +28,14 @@ def test_components_go_into_a_table(edges, tmp_path, capsys):
     assert capsys.readouterr().out == "6 vertices, 2 components; the largest has 4 vertices\n"
     table = pq.read_table(out).to_pydict()
     assert table == {"vertex": [3, 5, 8, 13, 20, 21], "component": [3, 3, 3, 3, 20, 20]}
+
+
+def test_partitions_of_edges_are_input(edges, tmp_path, capsys):
+    parts = rp.input.divide(edges, tmp_path / "parts", partitions=2)
+    out = tmp_path / "components.csv"
+    assert main(["components", str(edges)]) == main(["components", str(parts), "--out", str(out)]) == 0
+    told, of_parts = capsys.readouterr().out.splitlines()
+    assert told == of_parts and out.exists()
 
 
 def test_distances_go_into_lines_along_edges_or_both_ways(edges, tmp_path, capsys):

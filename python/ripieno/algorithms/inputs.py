@@ -18,18 +18,24 @@ from ripieno.files.frames import is_list, list_column, list_matrix, without_inde
 from ripieno.files.sources import PathLike
 from ripieno.input import Split, TableFiles
 from ripieno.input.matrix import BinaryFiles, Dataset, InMemorySparse, RowsInMemory, is_path_like, open_source
+from ripieno.input.matrix.libsvm import LibsvmFiles
 from ripieno.input.matrix.sparse_files import SparseFiles
 from ripieno.wire.arrays import check_unmasked
 
 POINT_DTYPES = [np.float64, np.float32, np.uint8]
 
-Files = PathLike | Sequence[PathLike] | BinaryFiles | TableFiles | Dataset
+Files = PathLike | Sequence[PathLike] | BinaryFiles | TableFiles | Dataset | LibsvmFiles
 Input = ArrayLike | Files | Sequence[Split]
 
 
 def in_files(X: Input) -> TypeGuard[Files]:
     """Return whether X refers to files."""
-    return is_path_like(X) or isinstance(X, BinaryFiles | TableFiles | Dataset)
+    return is_path_like(X) or isinstance(X, BinaryFiles | TableFiles | Dataset | LibsvmFiles)
+
+
+def in_libsvm(X: Any) -> bool:
+    """Return whether X refers to libsvm text, or has been read from it."""
+    return is_path_like(X) or isinstance(X, LibsvmFiles)
 
 
 def open_rows_or_sparse(

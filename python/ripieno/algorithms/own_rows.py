@@ -241,16 +241,16 @@ def own_points(
         width = known[0].width
         dtype = next((each.dtype for each in known if each.dtype is not None), np.dtype(np.uint8))
         source = InMemorySparse.of(csr_matrix((0, width))) if is_sparse else RowsInMemory(np.empty((0, width), dtype))
-    return LocalRows(source, weights, f"rank {comm.rank}", _runs(comm, getattr(estimator, "_splits_read", None)))
+    return LocalRows(source, weights, f"rank {comm.rank}", getattr(estimator, "_row_runs", None))
 
 
-def _runs(comm: Communicator, mine: tuple[list[int], list[int]] | None) -> tuple[tuple[int, int], ...] | None:
-    """Return the row number ranges of the splits that this rank read; None without splits."""
-    if mine is None:
-        return None
-    every = {number: count for of_rank in comm.allgather(mine) for number, count in zip(*of_rank, strict=True)}
-    firsts, first = {}, 0
+def row_runs(
+    comm: Communicator, numbers: Sequence[int], counts: Sequence[int]
+) -> tuple[tuple[tuple[int, int], ...], int]:
+    """Return the first row number and the count of each split that this rank has read, and the number of all rows."""
+    every = {number: count for mine in comm.allgather((numbers, counts)) for number, count in zip(*mine, strict=True)}
+    firsts, total = {}, 0
     for number in sorted(every):
-        firsts[number] = first
-        first += every[number]
-    return tuple((firsts[number], count) for number, count in zip(*mine, strict=True) if count)
+        firsts[number] = total
+        total += every[number]
+    return tuple((firsts[number], count) for number, count in zip(numbers, counts, strict=True) if count), total

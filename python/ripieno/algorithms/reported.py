@@ -25,6 +25,7 @@ from ripieno.algorithms.clock import IterationTime
 from ripieno.algorithms.progress import Progress
 from ripieno.files.results import ResultPath, new_file
 from ripieno.files.tables import check_format
+from ripieno.input.split import LOGGER as INPUT
 from ripieno.units import duration_text
 
 if TYPE_CHECKING:
@@ -64,6 +65,8 @@ class RankFacts:
         Payload bytes.
     memory_bytes
         Peak memory of its process so far.
+    notes
+        Damaged copies of partitions that it replaced by other copies.
     """
 
     host: str
@@ -75,6 +78,7 @@ class RankFacts:
     bytes_sent: int
     bytes_received: int
     memory_bytes: int
+    notes: tuple[str, ...] = ()
 
     @property
     def computing_s(self) -> float:
@@ -180,7 +184,8 @@ class Measured:
 
     def __call__(self, comm: Communicator, *arguments: Any) -> tuple[Any, RankFacts]:
         before, begun_s = comm.stats(), time.perf_counter()
-        result = self._program(comm, *arguments)
+        with log.noted(INPUT) as notes:
+            result = self._program(comm, *arguments)
         program_s = time.perf_counter() - begun_s
         # A program that continued after ranks died has a new communicator.
         comm = comm._latest
@@ -200,6 +205,7 @@ class Measured:
             bytes_sent=more["bytes_sent"],
             bytes_received=more["bytes_received"],
             memory_bytes=1024 * resource.getrusage(resource.RUSAGE_SELF).ru_maxrss,
+            notes=tuple(notes),
         )
 
 

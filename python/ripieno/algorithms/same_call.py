@@ -22,13 +22,16 @@ import pyarrow as pa
 from numpy.typing import NDArray
 from scipy.sparse import issparse
 
+from ripieno import log
 from ripieno._types import Rows
-from ripieno.algorithms.own_rows import opening
-from ripieno.algorithms.split_rows import assigned, fit_on_ranks, read, splits_of, without_target
+from ripieno.algorithms.own_rows import opening, row_runs
+from ripieno.algorithms.split_rows import assigned, fit_on_ranks, read, splits_in, without_target
 from ripieno.errors import CollectiveMismatch, InputError
 from ripieno.graph import Graph
+from ripieno.input import Split
+from ripieno.input.split import LOGGER as INPUT
 from ripieno.keyed.agreement import check
-from ripieno.mapreduce.fingerprint import fingerprint
+from ripieno.wire.fingerprint import fingerprint
 
 if TYPE_CHECKING:
     from ripieno.comm.communicator import Communicator
@@ -106,13 +109,21 @@ def same_call(fit: Fit) -> Fit:
         if comm is None:
             if rows is not None:
                 raise InputError(f"rows={rows!r} without comm=: expected both, or neither")
-            splits = splits_of(given[names[0]])
-            return fit(self, *args, **kwargs) if splits is None else fit_on_ranks(self, fit.__name__, given, splits)
-        self.__dict__.pop("_splits_read", None)
+            splits = splits_in(given[names[0]])
+            if splits is None:
+                return fit(self, *args, **kwargs)
+            given[names[0]] = _opened(given[names[0]], splits)
+            return fit_on_ranks(self, fit.__name__, given)
+        for name in ("_splits_read", "_row_runs"):
+            self.__dict__.pop(name, None)
         rows, given, has_splits = _settled(comm, self, f"{type(self).__name__}.{fit.__name__}", rows, given)
-        if has_splits:
-            rows, given = "own", _read(comm, self, rows, given, is_graph=names[0] == "graph")
-        return fit(self, **given, comm=comm, rows=rows)
+        if not has_splits:
+            return fit(self, **given, comm=comm, rows=rows)
+        found = _read(comm, self, rows, given, is_graph=names[0] == "graph")
+        fit(self, **found, comm=comm, rows="own")
+        if isinstance(given.get("y"), str):
+            self._target_name = given["y"]
+        return self
 
     return cast(Fit, wrapped)
 
@@ -124,10 +135,10 @@ def _settled(
     first = next(iter(given))
     splits, refusal = None, None
     try:
-        splits = splits_of(given[first])
+        splits = splits_in(given[first])
     except InputError as error:
         refusal = str(error)
-    given[first] = _without_stream(given[first]) if splits is None else splits
+    given[first] = _without_stream(given[first]) if splits is None else _opened(given[first], splits)
     row_parameters: Sequence[str] = getattr(estimator, "_row_parameters", ())
     parameters = {key: value for key, value in estimator.get_params(deep=False).items() if key not in _NOT_COMPARED}
     arguments = {key: value for key, value in given.items() if key == first or key in _OF_ROWS}
@@ -159,34 +170,50 @@ def _settled(
     return "own", _own(calls, mine, given, first), any(call.has_splits for call in calls)
 
 
+def _opened(X: Any, splits: list[Split]) -> Any:
+    """Return splits in place of their partition file, which other hosts may lack; a graph of splits stays as it is."""
+    return X if isinstance(X, Graph) else splits
+
+
 def _read(comm: Communicator, estimator: Any, rows: Rows, given: dict[str, Any], *, is_graph: bool) -> dict[str, Any]:
     """Replace splits in the arguments by their rows: all own splits, or the assigned part of shared splits.
 
     Raises
     ------
     InputError
-        On every rank: a split cannot be read, or the order of the rows would have to be known.
+        On every rank: a split cannot be read, or other arguments do not have an entry for each row.
     """
-    first, splits = next(iter(given.items()))
-    with opening(comm):
-        if splits_of(splits) is None:
-            return given
-        if not estimator._takes_splits:
+    first, source = next(iter(given.items()))
+    is_shared, numbers, counts = rows == "shared", [], []
+    with log.noted(INPUT) as notes, opening(comm):
+        splits = splits_in(source)
+        if not estimator._takes_splits and splits is not None:
             raise InputError(f"{type(estimator).__name__} needs the order of its rows: expected rows, not splits")
-        of_each_row = [name for name in _OF_ROWS if name in given and not isinstance(given[name], str | None)]
-        if rows == "shared" and of_each_row:
-            raise InputError(
-                f"{of_each_row[0]}: which rank reads which splits is decided when it fits: expected the name of a "
-                "column, or rows='own' and the splits of each rank"
-            )
-        numbers = list(range(len(splits))) if rows == "own" else assigned(splits, comm)
-        found, counts = read([splits[number] for number in numbers], of_graph=is_graph)
-        given = given | {first: found}
+        if splits is not None:
+            numbers = assigned(splits, comm) if is_shared else list(range(len(splits)))
+            mine = [splits[number] for number in numbers]
+            if is_graph:
+                graph = source if isinstance(source, Graph) else Graph(splits)
+                given = given | {first: graph.of_splits(mine)}
+            else:
+                found, counts = read(mine, libsvm=estimator._takes_libsvm and given.get("y") is None)
+                given = given | {first: found}
+        each_row = [name for name in _OF_ROWS if not isinstance(given.get(name), str | None)]
         if isinstance(given.get("y"), str):
-            X, y = (None, None) if found is None else without_target(found, given["y"])
-            given |= {first: X, "y": y}
-    if rows == "shared":
-        estimator._splits_read = numbers, counts
+            X, y = (None, None) if given[first] is None else without_target(given[first], given["y"])
+            given = given | {first: X, "y": y}
+    estimator._read_notes = tuple(notes)
+    if is_graph or not is_shared:
+        estimator._splits_read = [], []
+        return given
+    runs, total = row_runs(comm, numbers, counts)
+    estimator._splits_read, estimator._row_runs = (numbers, counts), runs
+    for name in each_row:
+        values = np.asarray(given[name])
+        if len(values) != total:
+            raise InputError(f"{name} has {len(values)} entries for {total} rows of the splits")
+        own = np.concatenate([values[:0], *(values[first : first + count] for first, count in runs)])
+        given[name] = own if len(own) or name != "y" else None
     return given
 
 

@@ -6,32 +6,34 @@ Splits are assigned by maximum flow, which maximizes the splits read on a host t
 
 from __future__ import annotations
 
-import os
-from collections.abc import Sequence
+import time
+from collections.abc import Callable, Sequence
 from copy import copy
-from fractions import Fraction
-from typing import TYPE_CHECKING, Any
+from dataclasses import replace
+from functools import wraps
+from typing import TYPE_CHECKING, Any, TypeVar, cast
 
 import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
 from ripieno.errors import InputError
-from ripieno.files.sources import size_bytes
-from ripieno.graph.edges import Edges
-from ripieno.graph.text import TextEdges
-from ripieno.input import Split, assign, open_partitions
+from ripieno.files.sources import EmptyFile
+from ripieno.graph import Graph
+from ripieno.graph.split_edges import SplitEdges
+from ripieno.input import Split, assign
 from ripieno.input.columns import TableOptions
 from ripieno.input.columns.patches import PatchText
 from ripieno.input.columns.source import INDEX_NAMES
+from ripieno.input.matrix.libsvm import LibsvmTexts
 from ripieno.input.matrix.tables import TableRows
-from ripieno.input.shares import FileShare
+from ripieno.input.partitions import splits_of
 
 if TYPE_CHECKING:
     from ripieno.comm.communicator import Communicator
 
-#: File name suffix of a partition file.
-PARTITION_FILE = ".json"
+Method = TypeVar("Method", bound=Callable[..., Any])
+
 #: Parameters that apply to the calling estimator, not to the ranks.
 _OF_CALLER = {
     "workers": 1,
@@ -43,22 +45,16 @@ _OF_CALLER = {
 }
 
 
-def splits_of(X: Any) -> list[Split] | None:
-    """Return X if it consists of splits, or the splits in a partition file; None for other input.
+def splits_in(X: Any) -> list[Split] | None:
+    """Return the splits of X, a partition file, splits or a graph of splits; None for other input.
 
     Raises
     ------
     InputError
         The file is not a partition file.
     """
-    # Commands pass a list of paths.
-    if isinstance(X, list | tuple) and len(X) == 1 and isinstance(X[0], str | os.PathLike):
-        X = X[0]
-    if isinstance(X, str | os.PathLike) and os.fspath(X).lower().endswith(PARTITION_FILE):
-        return open_partitions(X)
-    if isinstance(X, list | tuple) and X and all(isinstance(each, Split) for each in X):
-        return list(X)
-    return None
+    source = X.source if isinstance(X, Graph) else X
+    return list(source.splits) if isinstance(source, SplitEdges) else splits_of(source)
 
 
 def assigned(splits: Sequence[Split], comm: Communicator) -> list[int]:
@@ -66,26 +62,33 @@ def assigned(splits: Sequence[Split], comm: Communicator) -> list[int]:
     return assign(splits, comm.hosts)[comm.rank]
 
 
-def read(splits: Sequence[Split], *, of_graph: bool) -> tuple[Any, list[int]]:
-    """Return the rows or edges of some splits, or None without splits, and the count of each split.
+def read(splits: Sequence[Split], *, libsvm: bool) -> tuple[Any, list[int]]:
+    """Return the rows of some splits, or None if there are none, and the count of each split.
+
+    Parameters
+    ----------
+    splits
+        Arrays, tables or text.
+    libsvm
+        Whether lines of text are "label index:value …", not patches "picture row col f1 …".
 
     Raises
     ------
     InputError
         A split cannot be read, or has no numeric rows.
     """
-    parts = [_rows(split, of_graph=of_graph) for split in splits]
+    parts = [_rows(split, libsvm=libsvm) for split in splits]
     counts = [len(part) for part in parts]
     filled = [part for part in parts if len(part)]
     if not filled:
         return None, counts
     if len({type(part) for part in filled}) > 1:
         raise InputError(f"{splits[0]} and others are of different formats: expected splits of one format")
-    if isinstance(filled[0], Edges):
-        return Edges.joined(filled, weighted=filled[0].weights is not None), counts
-    if isinstance(filled[0], pa.Table):
-        return pa.concat_tables(filled), counts
-    return filled[0] if len(filled) == 1 else np.concatenate(filled), counts
+    if len(filled) == 1:
+        return filled[0], counts
+    if isinstance(filled[0], LibsvmTexts):
+        return LibsvmTexts.joined(filled), counts
+    return pa.concat_tables(filled) if isinstance(filled[0], pa.Table) else np.concatenate(filled), counts
 
 
 def without_target(X: Any, name: str) -> tuple[Any, Any]:
@@ -102,40 +105,106 @@ def without_target(X: Any, name: str) -> tuple[Any, Any]:
     return X.drop_columns([name]), X[name].to_numpy()
 
 
-def _rows(split: Split, *, of_graph: bool) -> Any:
+def _rows(split: Split, *, libsvm: bool) -> Any:
     if split.format.name == "text":
-        return _text_rows(split, of_graph=of_graph)
+        return LibsvmTexts.of(split.read(), split.path) if libsvm else _patches(split)
     rows = split.read()
-    if isinstance(rows, pa.Table) and not of_graph:
+    if isinstance(rows, pa.Table):
         return rows.drop_columns([name for name in INDEX_NAMES if name in rows.column_names])
     return rows
 
 
-def _text_rows(split: Split, *, of_graph: bool) -> Any:
-    """Return the edges, or the patch rows, whose lines begin in the split."""
-    if split.compression is not None:
-        raise InputError(f"{split}: compressed text: expected it unpacked")
+def _patches(split: Split) -> NDArray[Any]:
     place = split.place()
-    if not of_graph:
-        return TableRows.of(PatchText.open(place, TableOptions()), TableOptions()).read(split.start, split.stop)
-    size = size_bytes(place)
-    return TextEdges.open(place, None).read(FileShare(Fraction(split.start, size), Fraction(split.stop, size)))
+    options = TableOptions()
+    try:
+        source = PatchText.open(place, options)
+    except EmptyFile:
+        return np.empty((0, 0))
+    # The range of compressed text is the whole text.
+    stop = split.stop if source.compression is None else source.size
+    return TableRows.of(source, options).read(split.start, stop)
 
 
-def fit_on_ranks(estimator: Any, method: str, given: dict[str, Any], splits: list[Split]) -> Any:
-    """Run a fit on splits on the workers of an estimator, and store the results in it.
+def applied(
+    estimator: Any, method: str, splits: Sequence[Split], y: str | None = None
+) -> tuple[list[Any], NDArray[Any] | None]:
+    """Return the results of a method for the rows of each split, in order, and the targets of all rows.
 
-    Attributes with one entry per row follow the order of the splits.
+    Each rank of the estimator applies the method to the splits assigned to it. The targets are the column `y`, or the
+    labels of libsvm text.
+
+    Raises
+    ------
+    InputError
+        A split cannot be read, or there are no rows.
     """
+    parts = estimator._run(_apply, _on_rank(estimator), method, splits, y, comm=None)
+    found = {number: each for of_rank in parts for number, each in of_rank.items()}
+    if not found:
+        raise InputError(f"{splits[0]} and others: there are no rows" if splits else "X: there are no splits")
+    results, targets = zip(*(found[number] for number in sorted(found)), strict=True)
+    return list(results), None if targets[0] is None else np.concatenate(targets)
+
+
+def takes_splits(method: Method) -> Method:
+    """Let a method with an array, or a tuple of arrays, for the rows of X also take splits, whose order it keeps."""
+
+    @wraps(method)
+    def wrapped(self: Any, X: Any) -> Any:
+        splits = splits_in(X)
+        if splits is None:
+            return method(self, X)
+        results, _ = applied(self, method.__name__, splits)
+        if isinstance(results[0], tuple):
+            return tuple(np.concatenate(each) for each in zip(*results, strict=True))
+        return np.concatenate(results)
+
+    return cast(Method, wrapped)
+
+
+def _apply(
+    comm: Communicator, model: Any, method: str, splits: Sequence[Split], y: str | None
+) -> dict[int, tuple[Any, NDArray[Any] | None]]:
+    """Return the result and the targets of each split of this rank that has rows, by number."""
+    found = {}
+    for number in assigned(splits, comm):
+        rows, _ = read([splits[number]], libsvm=model._is_libsvm)
+        if rows is None:
+            continue
+        target = None
+        if isinstance(rows, LibsvmTexts):
+            target = rows.rows.labels
+        elif y is not None:
+            rows, target = without_target(rows, y)
+        known = getattr(model, "_target_name", None)
+        if isinstance(rows, pa.Table) and known in rows.column_names:
+            rows = rows.drop_columns([known])
+        found[number] = getattr(model, method)(rows), target
+    return found
+
+
+def _on_rank(estimator: Any) -> Any:
+    """Return a copy of an estimator for a single rank, without the parameters that apply to the caller."""
     model = copy(estimator)
     model.set_params(**{name: value for name, value in _OF_CALLER.items() if name in model.get_params(deep=False)})
     for name in ("_is_fitting", "_facts_of_ranks", "report_"):
         model.__dict__.pop(name, None)
+    return model
+
+
+def fit_on_ranks(estimator: Any, method: str, given: dict[str, Any]) -> Any:
+    """Run a fit on splits on the workers of an estimator, and store the results in it.
+
+    Attributes with one entry per row follow the order of the splits.
+    """
+    begin = time.perf_counter()
     on_event = getattr(estimator, "_on_event", None)
-    given = given | {next(iter(given)): splits}
-    parts = estimator._run(_fit, model, method, given, comm=None, on_event=on_event)
+    parts = estimator._run(_fit, _on_rank(estimator), method, given, comm=None, on_event=on_event)
     found, _, _ = parts[0]
     estimator.__dict__.update(found)
+    if "report_" in found:
+        estimator.report_ = replace(found["report_"], total_s=time.perf_counter() - begin)
     for name in estimator._of_rows:
         by_split: dict[int, NDArray[Any]] = {}
         for attributes, numbers, counts in parts:
@@ -151,6 +220,7 @@ def _fit(
     if "on_iteration" in model.get_params(deep=False):
         model.on_iteration = comm.emit
     getattr(model, method)(**given, comm=comm)
+    model.__dict__.pop("_row_runs", None)
     numbers, counts = model.__dict__.pop("_splits_read")
     parameters = model.get_params(deep=False)
     found = {name: value for name, value in vars(model).items() if name not in parameters and name != "_facts_of_ranks"}

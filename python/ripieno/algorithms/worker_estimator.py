@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any, get_args
 
 import numpy as np
@@ -37,6 +38,9 @@ class WorkerEstimator(BaseEstimator):
     # Names of attributes with one entry per row. A fit on splits puts these in the order of the splits.
     _of_rows: tuple[str, ...] = ()
     _takes_splits = True
+    # Whether splits of text without `y` have lines of libsvm, and whether the model was fitted on such lines.
+    _takes_libsvm = False
+    _is_libsvm = False
     # Facts of each rank in the last run.
     _facts_of_ranks: tuple[RankFacts, ...] = ()
 
@@ -71,6 +75,7 @@ class WorkerEstimator(BaseEstimator):
         measured = Measured(program)
         if comm is not None:
             result, facts = measured(comm, *arguments)
+            facts = replace(facts, notes=(*self.__dict__.pop("_read_notes", ()), *facts.notes))
             every = comm.allgather((self._shipped(result) if rows == "own" else result, facts))
             every[comm.rank] = (result, facts)
             return self._note_facts(every)

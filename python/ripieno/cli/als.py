@@ -25,6 +25,7 @@ from ripieno.cli.table_options import as_files
 from ripieno.files.results import ResultPath
 from ripieno.flight.trace import traced
 from ripieno.input import TableFiles
+from ripieno.launch.engine.contract import Engine
 from ripieno.report import Charted, charts
 
 ARRAYS = ("user_factors", "item_factors", "user_ids", "item_ids")
@@ -74,6 +75,7 @@ def als_command(
     tables: list[str] | TableFiles,
     out: ResultPath,
     workers: int,
+    engine: str | Engine,
     threads: int | None,
     on_failure: OnFailure,
     rank: int,
@@ -117,6 +119,7 @@ def als_command(
         every=every,
         random_state=seed,
         workers=workers,
+        engine=engine,
         threads=threads,
         on_failure=on_failure,
         on_iteration=progress.on_event,

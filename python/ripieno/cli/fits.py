@@ -24,6 +24,7 @@ from ripieno.cli.options import (
     PathOrUrl,
     aliased_option,
     counted_workers,
+    engine_options,
     overwrite_option,
     quiet_option,
     read_numbers,
@@ -32,12 +33,15 @@ from ripieno.cli.options import (
 )
 from ripieno.cli.table_options import table_options
 from ripieno.files.results import ResultPath, check_new_folder, check_results, new_file, new_folder, save_array
+from ripieno.input import TableFiles
+from ripieno.input.matrix import open_source
+from ripieno.input.partitions import splits_of
 from ripieno.report import Charted, write_fit_report
 
 #: Parameters of a model that do not affect the result.
 _UNLISTED = ("on_iteration",)
 
-fit_workers_option = counted_workers("Worker processes on this machine.", default=1, show_default=True)
+fit_workers_option = counted_workers("Number of workers.", default=1, show_default=True)
 _on_failure_option = click.option(
     "--on-failure",
     type=click.Choice(get_args(OnFailure)),
@@ -130,9 +134,9 @@ def target_option(more: str = "", *, required: bool = True) -> Callable[..., Any
 
 
 def fit_options(command: Callable[..., Any]) -> Callable[..., Any]:
-    """Add inputs, options of tables, output folder, workers, threads, failure handling, trace, overwrite and quiet."""
+    """Add inputs, options of tables, output folder, workers, engine, threads, failures, trace, overwrite and quiet."""
     command = table_options(command)
-    ways = [_on_failure_option, threads_option, fit_workers_option]
+    ways = [_on_failure_option, threads_option, engine_options, fit_workers_option]
     options: list[Callable[..., Any]] = [quiet_option, overwrite_option, trace_option, *ways, _out_option]
     for each in [*options, _inputs_argument]:
         command = each(command)
@@ -189,6 +193,22 @@ def check_folder(
     return names
 
 
+def opened(tables: list[str] | TableFiles) -> tuple[Any, Sequence[str]]:
+    """Return the rows of files, or the splits of a partition file, and the names to list as inputs."""
+    splits = splits_of(tables)
+    if splits is not None:
+        assert isinstance(tables, list), "options of tables do not apply to splits"
+        return splits, tables
+    source = open_source(tables)
+    return source, source.names
+
+
+def listed_parameters(model: BaseEstimator) -> dict[str, Any]:
+    """Return the parameters that affect the result, and the name of the engine."""
+    parameters = {name: value for name, value in model.get_params().items() if name not in _UNLISTED}
+    return parameters | {"engine": getattr(model.engine, "NAME", model.engine)}
+
+
 def write_model(
     out: ResultPath,
     names: Collection[str],
@@ -199,7 +219,7 @@ def write_model(
 ) -> str:
     """Write arrays and model.json as a whole or not at all, then report.html; return the path to print."""
     report = model.report_
-    parameters = {name: value for name, value in model.get_params().items() if name not in _UNLISTED}
+    parameters = listed_parameters(model)
     with new_folder(out, names) as folder:
         for name, array in arrays.items():
             save_array(folder / f"{name}.npy", array)

@@ -12,6 +12,7 @@ from ripieno.cli.fits import checkpoint_options
 from ripieno.cli.options import (
     PathOrUrl,
     aliased_option,
+    engine_options,
     overwrite_option,
     threads_option,
     trace_option,
@@ -22,6 +23,7 @@ from ripieno.files.tables import TABLE_FORMATS
 
 _OPTIONS = (
     workers_option,
+    engine_options,
     threads_option,
     aliased_option(
         "--vertex-count",

@@ -20,13 +20,13 @@ from ripieno.algorithms.kmeans.fit_report import KMeansReport
 from ripieno.algorithms.kmeans.lloyd import BOUNDS
 from ripieno.algorithms.kmeans.near import ASSIGNS
 from ripieno.algorithms.reported import PlainReport
-from ripieno.algorithms.split_rows import splits_of
 from ripieno.cli.command_line import command_line
 from ripieno.cli.fits import (
     add_report,
     check_folder,
     checkpoint_options,
     fit_options,
+    listed_parameters,
     max_iter_option,
     method_option,
     of_report,
@@ -42,7 +42,9 @@ from ripieno.flight.trace import traced
 from ripieno.input import TableFiles
 from ripieno.input.matrix import BinaryFiles, open_source
 from ripieno.input.matrix.sparse_files import SparseFiles
+from ripieno.input.partitions import splits_of
 from ripieno.kernels import THREAD_MODELS
+from ripieno.launch.engine.contract import Engine
 from ripieno.report import write_report
 
 ARRAYS = ("centroids", "labels")
@@ -108,6 +110,7 @@ def kmeans_command(
     clusters: int,
     out: ResultPath,
     workers: int,
+    engine: str | Engine,
     threads: int | None,
     on_failure: OnFailure,
     thread_model: Literal["fork-join", "bsp"],
@@ -161,6 +164,7 @@ def kmeans_command(
         checkpoint=checkpoint,
         every=every,
         workers=workers,
+        engine=engine,
         threads=threads,
         on_failure=on_failure,
         thread_model=thread_model,
@@ -214,7 +218,7 @@ def _write(folder: Path, model: KMeans, names: Sequence[str]) -> None:
 
 
 def _parameters(model: KMeans) -> dict[str, Any]:
-    parameters = {name: value for name, value in model.get_params().items() if name in LISTED_PARAMETERS}
+    parameters = {name: value for name, value in listed_parameters(model).items() if name in LISTED_PARAMETERS}
     if not isinstance(model.init, str):
         parameters["init"] = "centroids of a file"
     return parameters

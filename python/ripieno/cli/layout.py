@@ -27,8 +27,10 @@ from ripieno.cli.progress import MeasureProgress
 from ripieno.files.results import ResultPath
 from ripieno.flight.trace import traced
 from ripieno.graph import Graph
+from ripieno.graph.split_edges import SplitEdges
 from ripieno.input import TableFiles
 from ripieno.kernels.pairs import MOST_DIMENSIONS
+from ripieno.launch.engine.contract import Engine
 from ripieno.report import Charted, charts, scatter
 
 ARRAYS = ("positions", "vertices")
@@ -70,6 +72,7 @@ def layout_command(
     tables: list[str] | TableFiles,
     out: ResultPath,
     workers: int,
+    engine: str | Engine,
     threads: int | None,
     on_failure: OnFailure,
     directed: bool,
@@ -108,6 +111,7 @@ def layout_command(
         every=every,
         random_state=seed,
         workers=workers,
+        engine=engine,
         threads=threads,
         on_failure=on_failure,
         on_iteration=progress.on_event,
@@ -116,7 +120,7 @@ def layout_command(
         model.fit(graph)
     printed = _fit_output(model, graph)
     written = write_model(
-        out, names, model, {name: getattr(model, f"{name}_") for name in ARRAYS}, list(graph.names), printed
+        out, names, model, {name: getattr(model, f"{name}_") for name in ARRAYS}, list(graph.names) or inputs, printed
     )
     say_end(console, written, model.report_, printed, f"{model.n_iter_} iterations, {_pushes(model)}")
 
@@ -159,6 +163,10 @@ def _drawn(model: FruchtermanReingold, graph: Graph) -> Charted:
             "under the mouse pointer."
         )
         return Charted("The graph", text, scatter.turning_chart("vertices", positions))
+    if isinstance(graph.source, SplitEdges):
+        # Only the ranks read the edges of splits.
+        text = f"At most {scatter.POINT_LIMIT:,} vertices, without edges."
+        return Charted("The graph", text, scatter.scatter_chart("vertices", positions))
     edges = graph.read_share(0, 1)
     ends = np.searchsorted(model.vertices_, np.stack([edges.sources, edges.targets], axis=1))
     text = f"Vertices and, of the edges, at most {scatter.EDGE_LIMIT:,}."

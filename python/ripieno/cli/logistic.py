@@ -28,6 +28,7 @@ from ripieno.cli.progress import MeasureProgress
 from ripieno.files.results import ResultPath
 from ripieno.flight.trace import traced
 from ripieno.input import TableFiles
+from ripieno.launch.engine.contract import Engine
 from ripieno.report import Charted, charts
 
 ARRAYS = ("coef", "intercept", "classes")
@@ -54,6 +55,7 @@ def logistic_command(
     tables: list[str] | TableFiles,
     out: ResultPath,
     workers: int,
+    engine: str | Engine,
     threads: int | None,
     on_failure: OnFailure,
     target: str | None,
@@ -88,6 +90,7 @@ def logistic_command(
         checkpoint=checkpoint,
         every=every,
         workers=workers,
+        engine=engine,
         threads=threads,
         on_failure=on_failure,
         on_iteration=progress.on_event,

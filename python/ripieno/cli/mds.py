@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from pathlib import Path
+from typing import Any
 
 import click
 from rich.console import Console
@@ -20,6 +22,7 @@ from ripieno.cli.fits import (
     fit_options,
     max_iter_option,
     method_option,
+    opened,
     say_end,
     seed_option,
     tol_option,
@@ -31,8 +34,8 @@ from ripieno.cli.table_options import as_files
 from ripieno.files.results import ResultPath
 from ripieno.flight.trace import traced
 from ripieno.input import TableFiles
-from ripieno.input.matrix import open_source
 from ripieno.kernels.pairs import MOST_DIMENSIONS
+from ripieno.launch.engine.contract import Engine
 from ripieno.report import Charted, charts, scatter
 
 EMBEDDING, INTERPOLATED = "embedding", "interpolated"
@@ -77,6 +80,7 @@ def mds_command(
     tables: list[str] | TableFiles,
     out: ResultPath,
     workers: int,
+    engine: str | Engine,
     threads: int | None,
     on_failure: OnFailure,
     components: int,
@@ -108,7 +112,13 @@ def mds_command(
     """
     console = Console(stderr=True)
     names = check_folder(out, (EMBEDDING, INTERPOLATED), inputs, trace, overwrite=overwrite)
-    points = Sequences.open(inputs) if metric in SEQUENCE_METRICS else open_source(tables)
+    points: Any
+    files: Sequence[str]
+    if metric in SEQUENCE_METRICS:
+        points = Sequences.open(inputs)
+        files = points.names
+    else:
+        points, files = opened(tables)
     progress = MeasureProgress(console, ("normalized_stress",), quiet=quiet)
     model = MDS(
         components,
@@ -122,6 +132,7 @@ def mds_command(
         checkpoint=checkpoint,
         every=every,
         workers=workers,
+        engine=engine,
         threads=threads,
         on_failure=on_failure,
         on_iteration=progress.on_event,
@@ -132,7 +143,7 @@ def mds_command(
         if interpolate is not None:
             arrays[INTERPOLATED] = model.interpolate(as_files(interpolate, tables))
     printed = _fit_output(model)
-    written = write_model(out, names, model, arrays, points.names, printed)
+    written = write_model(out, names, model, arrays, files, printed)
     found = f"stress {model.stress_:.8g}, normalized {model.normalized_stress_:.5g}, after {model.n_iter_} iterations"
     say_end(console, written, model.report_, printed, found)
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Collection
+from functools import wraps
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -18,6 +19,8 @@ from ripieno.files.results import ResultPath, check_results
 from ripieno.files.sources import is_url
 from ripieno.files.tables import check_format
 from ripieno.launch import init
+from ripieno.launch.engine.contract import Engine
+from ripieno.launch.engines import ENGINES, engine_of
 from ripieno.launch.script.run import under_launcher
 from ripieno.units import size_of
 
@@ -88,7 +91,7 @@ def counted_workers(help: str, *, least: int = 1, aliases: Collection[str] = (),
     )
 
 
-_WORKERS_HELP = "Worker processes on this machine. Default: 1. Under a launcher its ranks are the workers."
+_WORKERS_HELP = "Number of workers. Default: 1. Under a launcher its ranks are the workers."
 workers_option = counted_workers(_WORKERS_HELP)
 #: The option without its short name, for commands with another -n.
 long_workers_option = aliased_option(
@@ -100,6 +103,30 @@ threads_option = click.option(
     metavar="COUNT",
     help="Threads of each worker. Default: all cores, divided among the workers.",
 )
+#: Engines that are addressed in a command.
+WITH_ADDRESS = ("dask", "ray")
+_engine_option = click.option(
+    "--engine",
+    type=click.Choice(ENGINES),
+    default="local",
+    show_default=True,
+    help="Where the workers run: as processes of this machine, or as tasks of an engine, which reads the inputs.",
+)
+_address_option = click.option("--address", help="With --engine: address of Dask's scheduler, or of Ray.")
+
+
+def engine_options(command: Callable[..., Any]) -> Callable[..., Any]:
+    """Add --engine and --address, which the command receives as `engine`."""
+
+    @wraps(command)
+    def wrapped(*, engine: str, address: str | None, **options: Any) -> Any:
+        if address is None:
+            return command(engine=engine, **options)
+        if engine not in WITH_ADDRESS:
+            raise click.UsageError(f"--address requires --engine {' or '.join(WITH_ADDRESS)}")
+        return command(engine=engine_of(engine, {"address": address})[0], **options)
+
+    return _engine_option(_address_option(wrapped))
 
 
 def top_option(what: str) -> Callable[..., Any]:
@@ -211,7 +238,9 @@ def check_files(
     check_results({"--out": out, "--report": report, "--trace": trace}, inputs, overwrite=overwrite)
 
 
-def communicator(workers: int | None, threads: int | None, trace: Path | None) -> Communicator | None:
+def communicator(
+    workers: int | None, threads: int | None, trace: Path | None, engine: str | Engine = "local"
+) -> Communicator | None:
     """Return the communicator of the ranks of the launcher that started this command, or None without a launcher.
 
     Raises
@@ -219,9 +248,11 @@ def communicator(workers: int | None, threads: int | None, trace: Path | None) -
     InputError
         If the command got options that belong to the launcher.
     """
-    asks_for_workers = workers is not None or trace is not None
+    asks_for_workers = workers is not None or trace is not None or engine != "local"
     if not under_launcher(asks_for_workers):
         return None
     if asks_for_workers:
-        raise InputError("--workers and --trace are options of the launcher that started this command as a rank")
+        raise InputError(
+            "--workers, --engine and --trace are options of the launcher that started this command as a rank"
+        )
     return init(threads=threads)

@@ -28,6 +28,7 @@ from ripieno.files.tables import write_table
 from ripieno.flight.trace import traced
 from ripieno.graph import Graph
 from ripieno.input import TableFiles
+from ripieno.launch.engine.contract import Engine
 
 
 @click.command("pagerank", short_help="Rank the vertices of a graph.")
@@ -57,6 +58,7 @@ def pagerank_command(
     out: ResultPath,
     overwrite: bool,
     workers: int | None,
+    engine: str | Engine,
     threads: int | None,
     damping: float,
     tol: float,
@@ -83,7 +85,7 @@ def pagerank_command(
     """
     check_files(inputs, out, trace, report, overwrite=overwrite)
     graph = Graph(tables, directed=directed, weighted=weighted, vertex_count=vertex_count, format=format)
-    comm = communicator(workers, threads, trace)
+    comm = communicator(workers, threads, trace, engine)
     leading = comm is None or comm.rank == 0
     console = Console(stderr=True, quiet=not leading)
     progress = PageRankProgress(console, quiet=quiet)
@@ -92,6 +94,7 @@ def pagerank_command(
         tol=tol,
         max_iter=max_iter,
         workers=workers or 1,
+        engine=engine,
         threads=threads,
         checkpoint=checkpoint,
         every=every,

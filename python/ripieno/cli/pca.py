@@ -11,24 +11,23 @@ from rich.console import Console
 from ripieno._types import OnFailure
 from ripieno.algorithms import PCA
 from ripieno.algorithms.pca.estimator import SOLVERS
-from ripieno.algorithms.split_rows import splits_of
 from ripieno.cli.fits import (
     FitOutput,
     check_folder,
     checkpoint_options,
     fit_options,
     method_option,
+    opened,
     say_end,
     seed_option,
     write_model,
 )
 from ripieno.cli.options import aliased_option
 from ripieno.cli.progress import MeasureProgress
-from ripieno.errors import InputError
 from ripieno.files.results import ResultPath
 from ripieno.flight.trace import traced
 from ripieno.input import TableFiles
-from ripieno.input.matrix import open_source
+from ripieno.launch.engine.contract import Engine
 from ripieno.report import Charted, charts
 
 ARRAYS = ("components", "explained_variance", "mean")
@@ -53,6 +52,7 @@ def pca_command(
     tables: list[str] | TableFiles,
     out: ResultPath,
     workers: int,
+    engine: str | Engine,
     threads: int | None,
     on_failure: OnFailure,
     components: int | None,
@@ -78,16 +78,14 @@ def pca_command(
     """
     console = Console(stderr=True)
     names = check_folder(out, (*ARRAYS, PROJECTED), inputs, trace, overwrite=overwrite)
-    splits = splits_of(inputs)
-    if splits is not None and project:
-        raise InputError("--project needs the order of the rows: expected files, not partitions")
-    rows = open_source(tables) if splits is None else splits
+    rows, files = opened(tables)
     progress = MeasureProgress(console, ("stage",), quiet=quiet)
     model = PCA(
         components,
         svd_solver=solver,
         random_state=seed,
         workers=workers,
+        engine=engine,
         threads=threads,
         on_failure=on_failure,
         checkpoint=checkpoint,
@@ -113,7 +111,6 @@ def pca_command(
         },
         page=lambda: _page(model, share),
     )
-    files = inputs if isinstance(rows, list) else rows.names
     written = write_model(out, names, model, arrays, files, described)
     say_end(
         console, written, model.report_, described, f"{model.n_components_} components with {share:.2%} of the variance"

@@ -11,12 +11,20 @@ from rich.console import Console
 from ripieno.algorithms import PCA, KMeans, LogisticRegression, Ridge
 from ripieno.algorithms.result_folder import FromResult, ResultFolder
 from ripieno.cli.fits import fit_workers_option
-from ripieno.cli.options import PathOrUrl, dashboard_option, overwrite_option, quiet_option, threads_option
+from ripieno.cli.options import (
+    PathOrUrl,
+    dashboard_option,
+    engine_options,
+    overwrite_option,
+    quiet_option,
+    threads_option,
+)
 from ripieno.cli.table_options import table_options
 from ripieno.errors import InputError
 from ripieno.files.results import ResultPath, check_results
 from ripieno.files.tables import ARRAY_FORMATS, write_array
 from ripieno.input import TableFiles
+from ripieno.launch.engine.contract import Engine
 
 #: Methods by the command that wrote the result; the first one is the default.
 APPLIED: dict[str, tuple[type[FromResult], tuple[str, ...]]] = {
@@ -42,6 +50,7 @@ APPLIED: dict[str, tuple[type[FromResult], tuple[str, ...]]] = {
 )
 @table_options
 @fit_workers_option
+@engine_options
 @threads_option
 @overwrite_option
 @dashboard_option
@@ -53,6 +62,7 @@ def predict_command(
     out: ResultPath,
     method: str | None,
     workers: int,
+    engine: str | Engine,
     threads: int | None,
     overwrite: bool,
     quiet: bool,
@@ -77,7 +87,7 @@ def predict_command(
     chosen = method or methods[0]
     if chosen not in methods:
         raise InputError(f"--method {chosen!r}: of {algorithm} expected one of {', '.join(methods)}")
-    model = kind.load(result).set_params(workers=workers, threads=threads)
+    model = kind.load(result).set_params(workers=workers, threads=threads, engine=engine)
     found = getattr(model, chosen)(tables)
     write_array(found, out, _column_names(model, chosen, found))
     if not quiet:

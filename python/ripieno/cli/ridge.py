@@ -16,6 +16,7 @@ from ripieno.cli.fits import (
     check_folder,
     fit_options,
     method_option,
+    opened,
     say_end,
     target_of,
     target_option,
@@ -25,7 +26,7 @@ from ripieno.cli.progress import MeasureProgress
 from ripieno.files.results import ResultPath
 from ripieno.flight.trace import traced
 from ripieno.input import TableFiles
-from ripieno.input.matrix import open_source
+from ripieno.launch.engine.contract import Engine
 
 ARRAYS = ("coef", "intercept")
 
@@ -47,6 +48,7 @@ def ridge_command(
     tables: list[str] | TableFiles,
     out: ResultPath,
     workers: int,
+    engine: str | Engine,
     threads: int | None,
     on_failure: OnFailure,
     target: str,
@@ -67,12 +69,13 @@ def ridge_command(
     """
     console = Console(stderr=True)
     names = check_folder(out, ARRAYS, inputs, trace, overwrite=overwrite)
-    rows = open_source(tables)
+    rows, files = opened(tables)
     progress = MeasureProgress(console, ("stage",), quiet=quiet)
     model = Ridge(
         alpha,
         solver=solver,
         workers=workers,
+        engine=engine,
         threads=threads,
         on_failure=on_failure,
         on_iteration=progress.on_event,
@@ -94,5 +97,5 @@ def ridge_command(
         page=lambda: ({"R² on these rows": f"{share:.4f}"}, []),
     )
     arrays = {"coef": model.coef_, "intercept": np.asarray(model.intercept_)}
-    written = write_model(out, names, model, arrays, rows.names, text)
+    written = write_model(out, names, model, arrays, files, text)
     say_end(console, written, model.report_, text, f"R² {share:.4f}")

@@ -17,6 +17,7 @@ from ripieno.files.tables import Columns, write_table
 from ripieno.flight.trace import traced
 from ripieno.graph import Graph
 from ripieno.input import TableFiles
+from ripieno.launch.engine.contract import Engine
 
 
 def _fit(
@@ -29,6 +30,7 @@ def _fit(
     out: ResultPath | None,
     overwrite: bool,
     workers: int | None,
+    engine: str | Engine,
     threads: int | None,
     vertex_count: int | None,
     format: str | None,
@@ -41,9 +43,9 @@ def _fit(
     check_files(inputs, out, trace, overwrite=overwrite)
     # A third column is ignored.
     graph = Graph(tables, directed=directed, weighted=False, vertex_count=vertex_count, format=format)
-    comm = communicator(workers, threads, trace)
+    comm = communicator(workers, threads, trace, engine)
     with traced(trace):
-        model.set_params(workers=workers or 1, threads=threads, checkpoint=checkpoint, every=every)
+        model.set_params(workers=workers or 1, engine=engine, threads=threads, checkpoint=checkpoint, every=every)
         model.fit(graph, comm=comm)
     if comm is not None and comm.rank != 0:
         return

@@ -20,7 +20,7 @@ from ripieno.errors import InputError
 from ripieno.wire import forms, objects
 from ripieno.wire.arrays import as_array, check_unmasked, checked_counts, fill, in_place, like, octets, own, split
 from ripieno.wire.calls import NativeCalls, StagedCall
-from ripieno.wire.operations import check_object, check_rows, name_of
+from ripieno.wire.operations import check_object, check_rows, told_of
 
 #: The common base class of `ctypes` function pointers.
 _POINTER = ctypes.CFUNCTYPE(None).__mro__[1]
@@ -158,7 +158,7 @@ def _of_objects(what: str, place: tuple[int, int], value: Any, function: Any, ro
 
     def run(native: Any) -> Any:
         if what == "reduce":
-            gathered = objects.gather(native, value, root, None)
+            gathered = objects.gather(native, value, root, None, form)
         else:
             gathered = objects.allgather(native, value, None, form)
         return reduce(combine, gathered[:mine]) if gathered and mine else None
@@ -191,7 +191,7 @@ def _rows(array: NDArray[Any]) -> str:
 def _name(function: Any) -> str:
     if isinstance(function, CFunction):
         return function.name
-    return name_of(function)
+    return told_of(function)
 
 
 def _is_cffi(op: Any) -> bool:

@@ -127,7 +127,8 @@ class Reductions(CallBase):
             booleans. Functions of Python and NumPy stand for the operation: ``sum``, ``np.add`` and ``operator.add``
             mean "sum", ``max`` and ``np.maximum`` mean "max". ``np.logical_and``, ``np.logical_or`` and
             ``np.logical_xor`` combine truth values. Any other function combines the rows of two arrays and returns an
-            array of the same shape and dtype. For rows of key-values see `regroup`; a table has its own operation only.
+            array of the same shape and dtype; ranks compare its code. For rows of key-values see `regroup`; a table has
+            its own operation only.
         out : ndarray, optional
             Receives the result; it may be `value` itself.
         algorithm : str, optional

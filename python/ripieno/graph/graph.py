@@ -22,11 +22,14 @@ from ripieno.graph.matrix_market import MatrixMarketEdges
 from ripieno.graph.memory import EdgesInMemory, checked, in_memory
 from ripieno.graph.owners import Home
 from ripieno.graph.partitioned import PartitionedGraph
+from ripieno.graph.split_edges import SplitEdges, read_edges
 from ripieno.graph.tables import NpyEdges, NpzEdges
 from ripieno.graph.text import TextEdges
+from ripieno.input import Split, share
 from ripieno.input.columns import TABLES, Key, TableFiles, TableOptions, typed_keys, unwrapped
 from ripieno.input.columns.csv import CsvColumns
 from ripieno.input.matrix.dataset import is_path_like
+from ripieno.input.partitions import splits_of
 from ripieno.input.shares import even_range, file_shares
 from ripieno.units import bytes_text, duration_text
 
@@ -93,7 +96,7 @@ class Graph:
 
     Parameters
     ----------
-    source : path, glob, folder, list of paths, array, tuple, frame, sparse matrix or networkx graph
+    source : path, glob, folder, list of paths, splits, array, tuple, frame, sparse matrix or networkx graph
         Files: ``.csv`` with or without a header, ``.parquet``, ``.arrow`` and ``.feather``; `ripieno.input.TableFiles`
         has options for these tables. ``.npy`` of shape (m, 2); ``.npz`` with arrays src, dst and optionally weight, or
         as written by `scipy.sparse.save_npz`; ``.mtx``; ``.txt``, ``.tsv``, ``.edges``, ``.edgelist``, ``.el``,
@@ -101,7 +104,8 @@ class Graph:
         SNAP's files, or ``source<TAB>target,target,…``. Text may be compressed (``.gz``, ``.bz2``, ``.xz``, ``.zst``).
         Some of several files may be empty. An array has shape (m, 2); a tuple is (sources, targets) or (sources,
         targets, weights). A frame (pandas, polars, Arrow) has the same columns as a file: two, or more with names for
-        source, target and weight. In a matrix, row i, column j is the edge from i to j.
+        source, target and weight. In a matrix, row i, column j is the edge from i to j. Of splits, or of a partition
+        file, each rank reads the splits that `ripieno.input.assign` assigns to it.
     directed : bool, optional
         With False each edge leads both ways. If weighted edges are given in both directions, as in a symmetric matrix,
         each pair counts once, and weights that differ by direction are an error. By default a networkx graph decides;
@@ -142,11 +146,17 @@ class Graph:
     ) -> None:
         if vertex_count is not None and (not isinstance(vertex_count, Integral) or vertex_count < 1):
             raise InputError(f"vertex_count={vertex_count!r}: expected a whole number >= 1")
-        self.source: Files | EdgesInMemory = (
-            _open_files(source, weighted, format)
-            if is_path_like(source) or isinstance(source, TableFiles)
-            else in_memory(source, weighted)
-        )
+        splits = splits_of(source)
+        self.source: Files | EdgesInMemory | SplitEdges
+        if splits is not None:
+            if format is not None:
+                raise InputError(f"format={format!r}: splits have formats of their own: expected None")
+            options = {"directed": directed, "vertex_count": vertex_count, "duplicates": duplicates}
+            self.source = SplitEdges(tuple(splits), {**options, "weighted": weighted})
+        elif is_path_like(source) or isinstance(source, TableFiles):
+            self.source = _open_files(source, weighted, format)
+        else:
+            self.source = in_memory(source, weighted)
         output = self.source.directed
         self.directed: bool = directed if directed is not None else output if output is not None else True
         self.weighted: bool = self.source.weighted
@@ -239,11 +249,43 @@ class Graph:
         InputError
             On every rank: the edges of a rank cannot be read, or a callable `home` returns ranks out of range.
         """
+        if isinstance(self.source, SplitEdges):
+            return self._partition_splits(comm, self.source, home, by)
         with agreement(comm, f"a graph's partition, directed={self.directed}, duplicates={self.duplicates}"):
             edges = self.read_share(comm.rank, comm.world_size)
         edges = settled_directions(comm, edges, directed=self.directed)
         once = self.duplicates == "once"
         return PartitionedGraph(comm, edges, home=home, by=by, once=once, labels=self.labels)
+
+    def _partition_splits(self, comm: Communicator, source: SplitEdges, home: Home, by: End) -> PartitionedGraph:
+        splits = share(source.splits, comm)
+        with agreement(comm):
+            graph = self.of_splits(splits)
+            edges = Edges(*np.empty((2, 0), np.int64)) if graph is None else graph.source.read_share(0, 1)
+            edges = self._with_vertices(edges, comm.rank, comm.world_size)
+        return Graph.from_edges(
+            edges.sources,
+            edges.targets,
+            edges.weights,
+            comm=comm,
+            directed=self.directed,
+            vertices=edges.lone,
+            duplicates=source.options["duplicates"],
+            home=home,
+            by=by,
+        )
+
+    def of_splits(self, splits: Sequence[Split]) -> Graph | None:
+        """Return a graph of the edges in some splits of this graph, with the same options; None without edges.
+
+        Raises
+        ------
+        InputError
+            A split cannot be read, or does not consist of edges.
+        """
+        assert isinstance(self.source, SplitEdges), "the graph consists of splits"
+        edges = read_edges(splits, self.source.options["weighted"])
+        return None if edges is None else Graph(edges, **self.source.options)
 
     @property
     def labels(self) -> NDArray[Any] | None:
@@ -263,7 +305,10 @@ class Graph:
         InputError
             A line or row is not an edge. The message names file and line.
         """
-        edges = self.source.read_share(rank, world_size)
+        return self._with_vertices(self.source.read_share(rank, world_size), rank, world_size)
+
+    def _with_vertices(self, edges: Edges, rank: int, world_size: int) -> Edges:
+        """Return edges with a rank's part of the vertices 0 … vertex_count - 1, after a check of their ends."""
         if self.vertex_count is None:
             return edges
         ids = [*edges.sources[edges.sources >= self.vertex_count], *edges.targets[edges.targets >= self.vertex_count]]

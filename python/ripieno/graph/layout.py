@@ -15,7 +15,7 @@ from ripieno.graph.edges import Dealer, Edges
 from ripieno.graph.owners import Home, VertexOwners
 from ripieno.kernels.lookup import places_of
 from ripieno.keyed.groups import offsets_of
-from ripieno.wire.operations import name_of
+from ripieno.wire.operations import told_of
 
 if TYPE_CHECKING:
     from ripieno.comm.communicator import Communicator
@@ -48,7 +48,7 @@ class VertexLayout:
         self.comm, self.by = comm, by
         ids = (edges.sources, edges.targets, edges.lone)
         self.largest: int = comm.allreduce(max(int(each.max(initial=-1)) for each in ids), op="max")
-        with agreement(comm, f"a graph, home={name_of(home) if callable(home) else home}, by={by}"):
+        with agreement(comm, f"a graph, home={told_of(home) if callable(home) else home}, by={by}"):
             self._homes = VertexOwners(home, comm.world_size, self.largest)
             ranks = self._homes(edges.sources if by == "source" else edges.targets)
         edges = edges.sent(comm, ranks)

@@ -27,7 +27,7 @@ SAMPLE_BYTES_MIN = 1 << 20
 #: Default size of a split.
 SPLIT_BYTES = 64 << 20
 #: Suffixes of text. Names without suffix are text, too, for example Hadoop's results.
-TEXT_SUFFIXES = (".txt", ".text", ".log", ".t12", ".md", ".jsonl", ".ndjson")
+TEXT_SUFFIXES = (".txt", ".text", ".log", ".t12", ".md", ".jsonl", ".ndjson", ".libsvm", ".svmlight", ".svm")
 #: Formats by suffix, without compression suffixes.
 SUFFIXES = (
     {".csv": "csv", ".tsv": "csv", ".npy": "npy", ".parquet": "parquet", ".pq": "parquet"}
@@ -71,7 +71,8 @@ def splits(
         `count`, it is 64 MiB.
     format : {"text", "csv", "npy", "parquet", "arrow", "binary"}, optional
         By default determined by file names: .csv and .tsv; .npy; .parquet and .pq; .arrow, .feather and .ipc; .txt,
-        .text, .log, .t12, .md, .jsonl, .ndjson and names without suffix are text. Files with a description of records
+        .text, .log, .t12, .md, .jsonl, .ndjson, .libsvm, .svmlight, .svm and names without suffix are text. Files with
+        a description of records
         are binary.
     header : bool, optional
         Whether a CSV file begins with the names of its columns. Without a header they are f0, f1, … By default the

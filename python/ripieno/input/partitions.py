@@ -15,12 +15,14 @@ from typing import Any
 from ripieno.errors import InputError
 from ripieno.files.sources import PathLike, absolute, blamed_on, is_url, size_bytes
 from ripieno.input.checksums import Checksum
-from ripieno.input.columns import Key
+from ripieno.input.columns import Key, TableFiles
 from ripieno.input.formats import FORMATS
 from ripieno.input.split import Format, Split
 
 #: Name of the partition file that `ripieno split` writes.
 FILE_NAME = "partitions.json"
+#: File name suffix of a partition file.
+SUFFIX = ".json"
 VERSION = 2
 _KIND = "ripieno partitions"
 
@@ -64,6 +66,31 @@ def open_partitions(path: PathLike, *, verify: bool = True) -> list[Split]:
     except (KeyError, TypeError, ValueError, IndexError) as error:
         raise InputError(f"{path} is damaged: {type(error).__name__} {error}") from error
     return parts if verify else [replace(part, checksum=None) for part in parts]
+
+
+def splits_of(source: Any) -> list[Split] | None:
+    """Return the source if it consists of splits, or the splits in a partition file; None for any other source.
+
+    Raises
+    ------
+    InputError
+        The file is not a partition file, is in a list with other files, or is given with options of tables.
+    """
+    if isinstance(source, TableFiles):
+        if splits_of(source.source) is None:
+            return None
+        raise InputError(
+            f"{source.source}: options of tables apply when files are divided, not to partitions or splits"
+        )
+    items = list(source) if isinstance(source, list | tuple) else [source]
+    if items and all(isinstance(item, Split) for item in items):
+        return items
+    listed = [item for item in items if isinstance(item, str | os.PathLike) and os.fspath(item).endswith(SUFFIX)]
+    if not listed:
+        return None
+    if len(items) > 1:
+        raise InputError(f"{listed[0]} and others: expected one partition file, or files without partition files")
+    return open_partitions(listed[0])
 
 
 def write_partitions(path: Path, parts: Sequence[Split]) -> None:

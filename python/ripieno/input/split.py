@@ -17,6 +17,9 @@ from ripieno.input.checksums import Checksum
 from ripieno.input.columns import Key, TableOptions
 from ripieno.input.matrix.records import RecordType
 
+#: Name of the logger of notes about damaged copies.
+LOGGER = "ripieno.input"
+
 #: Start and stop in the format's unit, and the size in bytes.
 Range = tuple[int, int, int]
 
@@ -170,7 +173,7 @@ class Split:
             damage = self._damage(place)
             if damage is None:
                 for told in damages:
-                    log.note("ripieno.input", f"{told}; {place} is read in its place")
+                    log.note(LOGGER, f"{told}; {place} is read in its place")
                     warnings.warn(f"{told}; {place} is read in its place", stacklevel=2)
                 return place
             damages.append(damage)

@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 
 from ripieno._types import Combining, OpName
 from ripieno.errors import InputError
-from ripieno.wire.operations import OPS, PAIRWISE, check_rows, name_of, named
+from ripieno.wire.operations import OPS, PAIRWISE, check_rows, name_of, named, told_of
 
 Combine = OpName | Literal["mul", "concat"] | Combining
 
@@ -35,6 +35,11 @@ class Combiner(NamedTuple):
 
     name: str
     function: Callable[[Any, Any], Any] | None
+
+    @property
+    def told(self) -> str:
+        """The combiner in texts that ranks compare."""
+        return self.name if self.function is None else told_of(self.function)
 
     @property
     def combine(self) -> Combine:

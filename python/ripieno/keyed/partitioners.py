@@ -24,16 +24,17 @@ def checked(partitioner: Partitioner) -> Partitioner:
     return partitioner
 
 
-def name_of(partitioner: Partitioner, fallback: str) -> str:
+def told_of(partitioner: Partitioner, fallback: str) -> str:
+    """Return the partitioner in texts that ranks compare."""
     if callable(partitioner):
-        return operations.name_of(partitioner)
+        return operations.told_of(partitioner)
     return partitioner or fallback
 
 
 def homes_of(partitioner: Callable[[Any], Any], keys: Any, world_size: int) -> NDArray[Any]:
     """Return the checked owner of every key of a block, as uint32."""
     homes = np.asarray(partitioner(keys))
-    what = f"partitioner={name_of(partitioner, '')}"
+    what = f"partitioner={operations.name_of(partitioner)}"
     if homes.shape != (len(keys),) or homes.dtype.kind not in "iu":
         raise InputError(
             f"{what}: gave shape {homes.shape} and dtype {homes.dtype} for {len(keys)} keys: expected a rank for each"

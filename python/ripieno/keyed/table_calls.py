@@ -51,8 +51,8 @@ def regrouped(native: Any, table: Table, partitioner: Partitioner = None) -> tup
         homes = partitioners.homes_of(partitioner, ids, native.world_size)
     else:
         homes = ids % native.world_size
-    by = partitioners.name_of(partitioner, "hash")
-    call = f"regroup of a table by {by}, combine={table.combiner.name}"
+    by = partitioners.told_of(partitioner, "hash")
+    call = f"regroup of a table by {by}, combine={table.combiner.told}"
     at_home = [ids[homes == rank].tolist() for rank in range(native.world_size)]
     leaving = [(call, pack({number: table[number] for number in numbers})) for numbers in at_home]
     came = objects.alltoall(native, leaving, None)
@@ -71,7 +71,7 @@ def regrouped(native: Any, table: Table, partitioner: Partitioner = None) -> tup
 
 def allgathered(native: Any, table: Table) -> Table:
     """Return the partitions of all ranks, with equal ids combined in rank order."""
-    call = f"allgather of a table, combine={table.combiner.name}"
+    call = f"allgather of a table, combine={table.combiner.told}"
     return _united(table.combiner, objects.allgather(native, (call, pack(table)), None))
 
 
@@ -79,7 +79,7 @@ def allreduced(native: Any, table: Table) -> Table:
     """Return the partitions of all ranks, with equal ids combined, by the cheaper of two algorithms."""
     packed = pack(table)
     layout = repr((packed.ids, packed.layout, sorted(packed.others)))
-    is_same = agreement.is_same_layout(native, f"allreduce of a table, combine={table.combiner.name}", layout)
+    is_same = agreement.is_same_layout(native, f"allreduce of a table, combine={table.combiner.told}", layout)
     is_plain = table.combiner.function is None and table.combiner.name != CONCAT and not packed.others
     if not (is_same and is_plain):
         return allgathered(native, regrouped(native, table)[0])

@@ -3,7 +3,8 @@
 The folder of a job holds a manifest and the blobs that it names by the BLAKE2 digest of their content. A new checkpoint
 is durable before any file of the last one is removed: first the blobs, then the manifest, each written to a temporary
 name, synced and renamed. So a complete checkpoint exists at any time, even if the process or machine stops. The first
-line of the manifest is a digest of the rest. All digests are verified before any data is used.
+line of the manifest is a digest of the rest. All digests are verified before any data is used. Older checkpoints are
+kept under names with their age. If the last one is torn, the next older one is loaded.
 """
 
 from __future__ import annotations
@@ -15,12 +16,14 @@ import json
 import os
 import re
 import stat
+import warnings
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from ripieno import log
 from ripieno.errors import CheckpointError, InputError
 from ripieno.files.owners import WRITING, why_foreign
 from ripieno.files.results import explain
@@ -29,6 +32,7 @@ from ripieno.mapreduce.values import PICKLE, Blob, blob_names, decode, encode
 FORMAT = 1
 MANIFEST = "manifest"
 DIGEST_BYTES = 32
+_OLDER = re.compile(MANIFEST + r"-[1-9][0-9]{0,5}")
 _NAME = re.compile(r"[A-Za-z0-9_-][A-Za-z0-9._-]{0,99}")
 _BLOB = re.compile(r"[0-9a-f]{64}\.(npy|pickle)")
 _HEAD = re.compile(rb"ripieno checkpoint (\d+) ([0-9a-f]{64})\n")
@@ -44,6 +48,10 @@ class CheckpointContents:
     accumulators: list[Any]
 
 
+class _Torn(CheckpointError):
+    """A file of a checkpoint is torn or missing. An older checkpoint may be whole."""
+
+
 class Checkpoints:
     """The checkpoint folder of a job. Only one process at a time can open it.
 
@@ -57,6 +65,8 @@ class Checkpoints:
         Fingerprint of the job's functions.
     objects : bool
         Whether objects are allowed. Objects are pickles, and loading a pickle can run any code.
+    keep : int
+        Number of checkpoints to keep.
     trusted : bool
         Whether to load it even if other users own the folder or can write to it.
 
@@ -66,14 +76,18 @@ class Checkpoints:
         Another process has it open, the folder cannot be created, or other users may have written its files.
     """
 
-    def __init__(self, folder: Path, name: str, program: str, *, objects: bool = True, trusted: bool = False) -> None:
+    def __init__(
+        self, folder: Path, name: str, program: str, *, objects: bool = True, keep: int = 1, trusted: bool = False
+    ) -> None:
         if not _NAME.fullmatch(name):
             raise InputError(f"name={name!r}: expected letters, digits, '-', '_' and '.', at most 100, no '.' in front")
         self.folder = folder / name
         self._name = name
         self._program = program
         self._objects = objects
-        self._saved: set[str] = set()
+        self._keep = keep
+        # The blobs of each checkpoint in the folder, the last one first.
+        self._saved: list[set[str]] = []
         with self._explained():
             self.folder.parent.mkdir(parents=True, exist_ok=True)
             # The umask of some users lets their group write to new folders.
@@ -93,31 +107,56 @@ class Checkpoints:
             raise
 
     def load(self) -> CheckpointContents | None:
-        """Return the last checkpoint, or None if none exists.
+        """Return the last checkpoint that is not torn, or None if none exists.
 
         Raises
         ------
         CheckpointError
-            It is damaged, belongs to another job, program or format, or holds objects that are not allowed.
+            All are torn, or the last one that is not is damaged, belongs to another job, program or format, or holds
+            objects that are not allowed.
         """
-        path = self.folder / MANIFEST
+        found: CheckpointContents | None = None
+        whole: list[str] = []
+        torn: list[_Torn] = []
         with self._explained():
-            data = self._read(MANIFEST)
-            manifest = None if data is None else self._manifest(data)
-            names = set() if manifest is None else self._blob_names(manifest)
-            content = {name: self._blob(name) for name in names}
-            self._saved = names
+            for name in self._manifests():
+                try:
+                    manifest, names = self._manifest(name)
+                    if found is None:
+                        found = self._contents(name, manifest, names)
+                except _Torn as error:
+                    torn.append(error)
+                    continue
+                whole.append(name)
+                self._saved.append(names)
+            if found is None and torn:
+                raise torn[0]
+            for age, name in enumerate(whole):
+                (self.folder / name).rename(self.folder / _manifest_name(age))
+            for name in self._manifests()[len(whole) :]:
+                (self.folder / name).unlink()
             self._sweep()
-        if manifest is None:
-            return None
+        for error in torn:
+            text = f"{str(error).partition(': delete')[0]}; an older one is used"
+            log.note("ripieno.mapreduce", text)
+            warnings.warn(text, stacklevel=2)
+        return found
+
+    def _manifests(self) -> list[str]:
+        """Return the names of all manifests, the last one first."""
+        older = [entry.name for entry in self.folder.iterdir() if _OLDER.fullmatch(entry.name)]
+        last = [MANIFEST] if (self.folder / MANIFEST).exists() or (self.folder / MANIFEST).is_symlink() else []
+        return last + sorted(older, key=lambda name: int(name.partition("-")[2]))
+
+    def _contents(self, name: str, manifest: dict[str, Any], names: set[str]) -> CheckpointContents:
+        content = {name: self._blob(name) for name in names}
         try:
             return CheckpointContents(manifest["iteration"], *decode(manifest["values"], content.__getitem__))
         except Exception as error:
-            raise self._refused(path, f"holds an object that cannot be made again: {error}") from error
+            raise self._refused(self.folder / name, f"holds an object that cannot be made again: {error}") from error
 
-    def _blob_names(self, manifest: dict[str, Any]) -> set[str]:
+    def _blob_names(self, path: Path, manifest: dict[str, Any]) -> set[str]:
         """Return the names of the files in the manifest. All lie in the folder."""
-        path = self.folder / MANIFEST
         try:
             names = set(blob_names(manifest["values"]))
             strange = next((name for name in names if not _BLOB.fullmatch(name)), None)
@@ -153,22 +192,35 @@ class Checkpoints:
             "values": encode((saved.result, saved.state, saved.accumulators), keep, objects=self._objects),
         }
         text = json.dumps(body, indent=1).encode()
-        if (self.folder / MANIFEST).exists():
+        if self._manifests():
             left = "the last one is still there, from which the job resumes when it is started again"
         else:
             left = "there is none before it, so the job starts from the beginning when it is started again"
         try:
             with self._explained("the new checkpoint in", f"; {left}"):
-                for name in blobs.keys() - self._saved:
+                for name in blobs.keys() - self._used():
                     self._write(name, blobs[name][1])
                 self._sync()
+                self._make_older()
                 self._write(MANIFEST, [f"ripieno checkpoint {FORMAT} {_digest([text])}\n".encode(), text])
                 # Until the new manifest is durable, a later process may find either of them.
-                self._saved |= set(blobs)
+                self._saved.insert(0, set(blobs))
                 self._sync()
-                self._saved = set(blobs)
+                del self._saved[self._keep :]
         finally:
             self._sweep()
+
+    def _used(self) -> set[str]:
+        """Return the names of the blobs of all checkpoints."""
+        return {name for names in self._saved for name in names}
+
+    def _make_older(self) -> None:
+        """Rename the manifests to keep beside the next one, and remove others, except the last, which it replaces."""
+        for age, name in reversed(list(enumerate(self._manifests(), start=1))):
+            if age < self._keep:
+                (self.folder / name).rename(self.folder / _manifest_name(age))
+            elif name != MANIFEST:
+                (self.folder / name).unlink()
 
     def close(self) -> None:
         """Release the lock, so that other processes can open the folder."""
@@ -176,17 +228,19 @@ class Checkpoints:
         if lock is not None:
             os.close(lock)
 
-    def _manifest(self, data: bytes) -> dict[str, Any]:
-        path = self.folder / MANIFEST
-        head = _HEAD.match(data)
-        if head is None:
-            raise self._refused(path, "is torn, or no checkpoint of Ripieno: its first line is wrong")
+    def _manifest(self, name: str) -> tuple[dict[str, Any], set[str]]:
+        """Return a manifest and the names of its blobs."""
+        path = self.folder / name
+        data = self._read(name)
+        head = None if data is None else _HEAD.match(data)
+        if data is None or head is None:
+            raise self._refused(path, "is torn, or no checkpoint of Ripieno: its first line is wrong", _Torn)
         version, digest = int(head[1]), head[2].decode()
         if version != FORMAT:
             raise self._refused(path, f"has format {version}, and this Ripieno reads format {FORMAT}")
         text = data[head.end() :]
         if _digest([text]) != digest:
-            raise self._refused(path, "is torn: its checksum is wrong")
+            raise self._refused(path, "is torn: its checksum is wrong", _Torn)
         try:
             manifest: dict[str, Any] = json.loads(text)
             manifest["name"], manifest["program"], manifest["iteration"]
@@ -197,15 +251,15 @@ class Checkpoints:
         if manifest["program"] != self._program:
             reason = "is of another program: map, reduce, combine or collect were other functions, or had other data"
             raise self._refused(path, reason)
-        return manifest
+        return manifest, self._blob_names(path, manifest)
 
     def _blob(self, name: str) -> bytes:
         path = self.folder / name
         content = self._read(name)
         if content is None:
-            raise self._refused(path, "is missing")
+            raise self._refused(path, "is missing", _Torn)
         if _digest([content]) != name.partition(".")[0]:
-            raise self._refused(path, f"is torn: the checksum of its {len(content)} bytes is wrong")
+            raise self._refused(path, f"is torn: the checksum of its {len(content)} bytes is wrong", _Torn)
         return content
 
     def _check_owner(self, descriptor: int) -> None:
@@ -232,8 +286,8 @@ class Checkpoints:
                 raise self._refused(self.folder / name, "is not a file")
             return file.read()
 
-    def _refused(self, path: Path, reason: str) -> CheckpointError:
-        return CheckpointError(f"{path} {reason}: delete {self.folder} to start again, or give the job another name")
+    def _refused(self, path: Path, reason: str, kind: type[CheckpointError] = CheckpointError) -> CheckpointError:
+        return kind(f"{path} {reason}: delete {self.folder} to start again, or give the job another name")
 
     def _write(self, name: str, pieces: list[Any]) -> None:
         part = self.folder / f".{name}.part"
@@ -250,10 +304,11 @@ class Checkpoints:
         os.fsync(self._lock)
 
     def _sweep(self) -> None:
-        """Remove files that the checkpoint does not refer to, from older and unfinished checkpoints."""
+        """Remove files that no checkpoint refers to, from older and unfinished checkpoints."""
+        used = self._used()
         for entry in list(self.folder.iterdir()):
             name = entry.name
-            if (_BLOB.fullmatch(name) and name not in self._saved) or (name.startswith(".") and name.endswith(".part")):
+            if (_BLOB.fullmatch(name) and name not in used) or (name.startswith(".") and name.endswith(".part")):
                 with suppress(OSError):
                     entry.unlink()
 
@@ -265,6 +320,10 @@ class Checkpoints:
             raise
         except OSError as error:
             raise CheckpointError(f"{what} {self.folder}: {explain(error)}{state}") from error
+
+
+def _manifest_name(age: int) -> str:
+    return MANIFEST if age == 0 else f"{MANIFEST}-{age}"
 
 
 def _digest(pieces: list[Any]) -> str:

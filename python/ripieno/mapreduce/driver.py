@@ -19,24 +19,29 @@ import numpy as np
 
 from ripieno._checks import check_count
 from ripieno.errors import CommunicatorClosed, InputError
-from ripieno.files.sources import absolute
+from ripieno.files.sources import absolute, is_url
+from ripieno.input import Split
 from ripieno.keyed.combiners import Combine, combiner_of
 from ripieno.launch import Job
 from ripieno.launch.job.accumulators import Amounts, fold
 from ripieno.mapreduce import statistics, worker
 from ripieno.mapreduce.blocks import joined
 from ripieno.mapreduce.emitted import Shuffle
-from ripieno.mapreduce.fingerprint import fingerprint
 from ripieno.mapreduce.progress import StepProgress
 from ripieno.mapreduce.serialized_value import SerializedValue
 from ripieno.mapreduce.statistics import Stage, StepStatistics
 from ripieno.mapreduce.tasks import Task, as_partitions, deal
 from ripieno.mapreduce.team import ProgramRanks, RankTeam, Workers
+from ripieno.wire.fingerprint import fingerprint
 
 if TYPE_CHECKING:
     from ripieno.comm.communicator import Communicator
 
 R = TypeVar("R")
+
+#: In the next step, ranks run tasks of others if the times of the ranks differ by more than this, and by more than this
+#: part of the longest.
+UNEVEN_S, UNEVEN = 0.02, 0.1
 
 
 class MapReduce(StepProgress):
@@ -77,6 +82,12 @@ class MapReduce(StepProgress):
         Whether to resume from such a folder anyway.
     every : int, default=1
         Number of iterations between checkpoints.
+    keep : int, default=2
+        Number of checkpoints to keep. If the last one is torn, the job resumes from the one before, with a warning.
+    stealing : bool, default=True
+        Whether ranks without further tasks run tasks of slower ranks, if they have the partition: an object of the
+        list, or a split with a file on their host. The result has the same bits. Choose False if `map` keeps a state of
+        its own between steps.
     partitioner : callable or str, optional
         The rank of each key, as for `Communicator.regroup`.
     local_reduction : bool, default=True
@@ -136,6 +147,8 @@ class MapReduce(StepProgress):
         checkpoint: str | os.PathLike[str] | None = None,
         trusted: bool = False,
         every: int = 1,
+        keep: int = 2,
+        stealing: bool = True,
         partitioner: Any = None,
         local_reduction: bool = True,
         memory_limit: int | None = None,
@@ -146,7 +159,7 @@ class MapReduce(StepProgress):
     ) -> None:
         if sum((job is not None, comm is not None, workers is not None or bool(options))) > 1:
             raise InputError("job=, comm= and workers= (with options of launch): expected one of them")
-        for what, count in (("threads", threads), ("every", every)):
+        for what, count in (("threads", threads), ("every", every), ("keep", keep)):
             check_count(what, count)
         functions = {"map": map, "reduce": reduce, "collect": collect}
         for what, function in functions.items():
@@ -158,19 +171,22 @@ class MapReduce(StepProgress):
         self._map, self._reduce, self._collect = map, reduce, collect
         self._shuffle = Shuffle(combine, partitioner, local_reduction, memory_limit, spill_directory)
         self._threads = int(threads)
+        self._stealing = bool(stealing)
+        # Whether some ranks had less to do than others in the last step, or may have.
+        self._is_uneven = True
         self._options = {"workers": workers, **options}
         self._job, self._comm = job, comm
         self._team_or_none: RankTeam | None = None
         self._closed = False
+        self._can_move = False
         self._known_accumulators = -1
         self._load, self._broadcast = Stage(), Stage()
         # Gives ranks their tasks and the broadcast value again, if the job continues after a loss.
         self._load_again: Callable[[RankTeam], None] | None = None
         self._value: SerializedValue | None = None
         if checkpoint is not None:
-            self._open(
-                Path(absolute(checkpoint)), fingerprint({**functions, "combine": combine}), comm, trusted=trusted
-            )
+            program = fingerprint({**functions, "combine": combine})
+            self._open(Path(absolute(checkpoint)), program, comm, keep=int(keep), trusted=trusted)
 
     @property
     def workers(self) -> int:
@@ -207,7 +223,11 @@ class MapReduce(StepProgress):
             raise InputError(f"tasks={tasks}: an array can be cut into tasks, a list has one for each partition")
         items, names = as_partitions(partitions, len(team.hosts) if tasks is None else tasks)
         load = partial(
-            self._load_tasks, items, names, SerializedValue(worker.as_given if loader is None else loader, "loader")
+            self._load_tasks,
+            items,
+            names,
+            SerializedValue(worker.as_given if loader is None else loader, "loader"),
+            loader is None,
         )
         self._on_ranks(load)
         if team.restarts:
@@ -315,12 +335,15 @@ class MapReduce(StepProgress):
         if self._value is not None:
             team.run(worker.receive, self._value)
 
-    def _load_tasks(self, items: list[Any], names: list[str], loader: SerializedValue, team: RankTeam) -> None:
+    def _load_tasks(
+        self, items: list[Any], names: list[str], loader: SerializedValue, is_default: bool, team: RankTeam
+    ) -> None:
         """Assign the partitions to the ranks, which load them."""
         dealt = deal(items, names, team.hosts)
-        sealed = [
-            (task, SerializedValue(item, f"the partition of {task}")) for task, item in zip(dealt, items, strict=True)
-        ]
+        sealed = [_partition(task, item, is_default) for task, item in zip(dealt, items, strict=True)]
+        can_move = any(each.hosts is not None for each in sealed)
+        self._can_move = self._stealing and can_move and 1 < len(team.hosts) < len(sealed) and not team.has_replicas
+        self._is_uneven = True
         options = f", tasks of ranks {[task.rank for task in dealt]}"
         laps = team.run(worker.load, sealed, loader, self._threads, options=options)
         self.tasks = dealt
@@ -335,7 +358,11 @@ class MapReduce(StepProgress):
                 worker.configure, SerializedValue(program, "a function of the job", self._accumulators), options=options
             )
             self._known_accumulators = len(self._accumulators)
-        return team.run(worker.step)
+        results = team.run(worker.step, self._can_move and self._is_uneven)
+        seconds = [result.seconds["map"] for result in results]
+        has_moved = any(result.moved_count for result in results)
+        self._is_uneven = has_moved or max(seconds) - min(seconds) > max(UNEVEN_S, UNEVEN * max(seconds))
+        return results
 
     def _close(self, error: BaseException | None) -> None:
         self._closed = True
@@ -353,6 +380,19 @@ class MapReduce(StepProgress):
             for stage in ("map", "shuffle", "reduce")
         }
         combine = Stage((combine_s,), (sum(each.bytes["combine"] for each in results),))
-        record = StepStatistics(self.iteration + 1, self._load, self._broadcast, combine=combine, **stages)
+        moved_count = sum(each.moved_count for each in results)
+        record = StepStatistics(self.iteration + 1, self._load, self._broadcast, combine, moved_count, **stages)
         self.statistics.append(record)
         self._load, self._broadcast = Stage(), Stage()
+
+
+def _partition(task: Task, item: Any, is_default: bool) -> worker.Partition:
+    """Return a partition to send, with the hosts that can load it; `is_default` says whether no loader was given."""
+    sealed = SerializedValue(item, f"the partition of {task}")
+    if isinstance(item, Split):
+        paths = (item.path, *item.copies)
+        if not any(map(is_url, paths)):
+            return worker.Partition(task, sealed, sealed.size_bytes, item.hosts, paths)
+    elif is_default and not hasattr(item, "read") and not worker.has_mapped_file(item):
+        return worker.Partition(task, sealed, sealed.size_bytes, ())
+    return worker.Partition(task, sealed, sealed.size_bytes)

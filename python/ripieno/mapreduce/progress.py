@@ -94,11 +94,11 @@ class StepProgress:
             self._checkpoints.save(CheckpointContents(self.iteration, self.result, self.state, values))
             log.note("ripieno.mapreduce", f"checkpoint of iteration {self.iteration} in {self._checkpoints.folder}")
 
-    def _open(self, folder: Path, program: str, comm: Communicator | None, *, trusted: bool) -> None:
+    def _open(self, folder: Path, program: str, comm: Communicator | None, *, keep: int, trusted: bool) -> None:
         """Resume from the checkpoint in `folder`, if one exists. The first of several drivers reads and writes it."""
         saved = None
         if comm is None or comm.rank == 0:
-            self._checkpoints = Checkpoints(folder, self.name, program, trusted=trusted)
+            self._checkpoints = Checkpoints(folder, self.name, program, keep=keep, trusted=trusted)
             try:
                 saved = self._checkpoints.load()
             except BaseException:

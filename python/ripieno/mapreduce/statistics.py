@@ -45,15 +45,18 @@ class StepStatistics:
         The number of its iteration, from 1.
     load, broadcast, map, shuffle, reduce, combine : Stage
         Load is zero except in the first step after `MapReduce.cache`. Broadcast is zero without a new value.
+    moved_count : int
+        The number of tasks that another rank than their own has run.
     """
 
     iteration: int
     load: Stage
     broadcast: Stage
+    combine: Stage
+    moved_count: int
     map: Stage
     shuffle: Stage
     reduce: Stage
-    combine: Stage
 
     @property
     def seconds(self) -> float:
@@ -64,7 +67,8 @@ class StepStatistics:
 
 def table(steps: Sequence[StepStatistics]) -> str:
     """Return a table with a line per step, seconds and megabytes of every stage, and a line of sums."""
-    assert {field.name for field in fields(StepStatistics)} == {"iteration", *STAGES}, "the table has all stages"
+    shown = {"iteration", "moved_count", *STAGES}
+    assert {field.name for field in fields(StepStatistics)} == shown, "the table has all stages"
     rows = [
         [str(step.iteration), *(_cell(getattr(step, stage)) for stage in STAGES), f"{step.seconds:.4f}"]
         for step in steps

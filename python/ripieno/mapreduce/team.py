@@ -39,6 +39,11 @@ class RankTeam(ABC):
         self.hosts = self.run(worker.open_part, self._replicas)
 
     @property
+    def has_replicas(self) -> bool:
+        """Whether several ranks run each task at the same time."""
+        return self._replicas > 1
+
+    @property
     def has_lost_parts(self) -> bool:
         """Whether the ranks have reconnected since `open_parts`, which drops their parts."""
         return False

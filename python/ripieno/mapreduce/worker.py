@@ -6,17 +6,20 @@ communicator at the latest.
 
 from __future__ import annotations
 
+import os
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Hashable, Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from ripieno._threads import mapped
-from ripieno.errors import CommunicatorClosed
+from ripieno.errors import CommunicatorClosed, InputError
+from ripieno.files.sources import version
 from ripieno.launch.job.accumulators import AccumulatorTotals, Amounts, fold
+from ripieno.mapreduce import moving
 from ripieno.mapreduce.blocks import Reducer, bytes_of
 from ripieno.mapreduce.emitted import Pool, Shuffle
 from ripieno.mapreduce.serialized_value import SerializedValue
@@ -24,6 +27,11 @@ from ripieno.mapreduce.tasks import Task, size_bytes
 
 if TYPE_CHECKING:
     from ripieno.comm.communicator import Communicator
+
+
+#: Partitions up to this size stay on all ranks, so that each rank can run their tasks. Ranks of one host share memory.
+KEPT_BYTES = 1 << 20
+_NOTHING = SerializedValue(None, "nothing")
 
 
 class PartsLost(CommunicatorClosed):
@@ -49,6 +57,32 @@ class Result:
     amounts: Amounts
     seconds: dict[str, float]
     bytes: dict[str, int]
+    moved_count: int
+
+
+@dataclass(frozen=True)
+class Partition:
+    """A partition on its way to the ranks.
+
+    Parameters
+    ----------
+    task
+        Its task.
+    sealed
+        The partition.
+    size_bytes
+        Its size when it was sent.
+    hosts
+        The hosts whose ranks can load it; empty for all hosts, None for its own rank only.
+    paths
+        Its files, which must not change until another rank loads it.
+    """
+
+    task: Task
+    sealed: SerializedValue
+    size_bytes: int
+    hosts: tuple[str, ...] | None = None
+    paths: tuple[str, ...] = ()
 
 
 @dataclass
@@ -58,6 +92,11 @@ class WorkerState:
     comm: Communicator
     ledger: AccumulatorTotals = field(default_factory=AccumulatorTotals)
     tasks: list[tuple[Task, Any]] = field(default_factory=list)
+    # All partitions by number, of other ranks only those that this rank can load; and the ones that it has loaded.
+    partitions: list[Partition] = field(default_factory=list)
+    loader: Callable[[Any], Any] | None = None
+    versions: dict[str, Hashable] = field(default_factory=dict)
+    replicas: dict[int, Any] = field(default_factory=dict)
     program: TaskFunctions | None = None
     value: Any = None
 
@@ -86,24 +125,44 @@ def _part(comm: Communicator, key: str) -> WorkerState:
 
 
 def load(
-    comm: Communicator, key: str, tasks: list[tuple[Task, SerializedValue]], loader: SerializedValue, threads: int
+    comm: Communicator, key: str, partitions: list[Partition], loader: SerializedValue, threads: int
 ) -> tuple[float, int]:
     """Load this rank's partitions; return seconds and bytes."""
     begin = time.perf_counter()
     part = _part(comm, key)
-    load_one = loader.open(part.ledger)
-    mine = [(task, sealed) for task, sealed in tasks if task.rank == part.comm.rank]
+    part.loader, part.replicas = loader.open(part.ledger), {}
+    rank = part.comm.rank
+    mine = [each for each in partitions if each.task.rank == rank]
 
-    def loaded(pair: tuple[Task, SerializedValue]) -> tuple[Task, Any]:
-        task, sealed = pair
-        with noted(f"while {task} was loaded"):
-            return task, in_memory(load_one(sealed.open(part.ledger)))
+    def loaded(partition: Partition) -> tuple[Task, Any]:
+        with noted(f"while {partition.task} was loaded"):
+            return partition.task, _loaded(part, partition)
 
+    # The sealed partitions of other ranks are kept only if this rank may run their tasks.
+    can_run = [_may_run(part.comm, each, rank) for each in partitions]
+    given = list(zip(partitions, can_run, strict=True))
+    part.partitions = [each if can else replace(each, sealed=_NOTHING) for each, can in given]
+    paths = dict.fromkeys(path for each, can in given if can for path in each.paths)
+    part.versions = {path: version(path) for path in paths if os.path.exists(path)}
     part.tasks = list(mapped(loaded, mine, threads))
     known = [size_bytes(data) for _, data in part.tasks]
     return time.perf_counter() - begin, sum(
-        sealed.size_bytes if size is None else size for (_, sealed), size in zip(mine, known, strict=True)
+        each.sealed.size_bytes if size is None else size for each, size in zip(mine, known, strict=True)
     )
+
+
+def _loaded(part: WorkerState, partition: Partition) -> Any:
+    assert part.loader is not None, "the loader comes with the partitions"
+    return in_memory(part.loader(partition.sealed.open(part.ledger)))
+
+
+def _may_run(comm: Communicator, partition: Partition, rank: int) -> bool:
+    """Return whether a rank that does not keep a partition can load it."""
+    if partition.hosts is None or rank == partition.task.rank:
+        return False
+    if partition.hosts:
+        return comm.hosts[rank] in partition.hosts
+    return bool(partition.paths) or partition.size_bytes <= KEPT_BYTES or len(set(comm.hosts)) == 1
 
 
 def configure(comm: Communicator, key: str, program: SerializedValue) -> None:
@@ -118,18 +177,26 @@ def receive(comm: Communicator, key: str, value: SerializedValue) -> None:
     part.value = value.open(part.ledger)
 
 
-def step(comm: Communicator, key: str) -> Result:
-    """Map, shuffle and reduce."""
+def step(comm: Communicator, key: str, moves: bool) -> Result:
+    """Map, shuffle and reduce. With `moves`, idle ranks run tasks of others."""
     part = _part(comm, key)
     program = part.program
     assert program is not None, "functions come before the first step"
     amounts: Amounts = {}
     begin = time.perf_counter()
     pool = Pool(part.comm, program.shuffle)
-    for task, output, added in mapped(lambda pair: _mapped(part, *pair), part.tasks, program.threads):
+
+    def add(task: Task, output: Any, added: Amounts) -> None:
         with noted(f"in what {task} gave"):
             pool.add(task, output)
         fold(amounts, added, program.ops)
+
+    if moves:
+        moved_count = _with_moves(part, add)
+    else:
+        moved_count = 0
+        for each in mapped(lambda pair: _mapped(part, *pair), part.tasks, program.threads):
+            add(*each)
     mapped_s = time.perf_counter()
     reducer = Reducer(program.reduce, part.ledger, program.ops, part.comm.rank)
     sent_bytes = pool.send(reducer.take)
@@ -145,7 +212,55 @@ def step(comm: Communicator, key: str) -> Result:
             "reduce": 0 if program.reduce is None else reducer.in_bytes,
             "combine": sum(bytes_of(block) for block in reducer.blocks),
         },
+        moved_count,
     )
+
+
+def _with_moves(part: WorkerState, add: Callable[[Task, Any, Amounts], None]) -> int:
+    """Run the tasks of all ranks together, add the outputs of this rank's tasks, and return how many were moved."""
+    assert part.program is not None, "functions come before the first step"
+    own = {task.number: (task, data) for task, data in part.tasks}
+
+    def elsewhere(number: int) -> tuple[Task, Any, Amounts] | None:
+        partition = part.partitions[number]
+        if number not in part.replicas:
+            found = _replica(part, partition)
+            if found is None:
+                return None
+            part.replicas[number] = found[0]
+        with noted(f"run by rank {part.comm.rank} instead"):
+            return _mapped(part, partition.task, part.replicas[number])
+
+    claims = moving.Claims(
+        [each.task.rank for each in part.partitions],
+        lambda number, rank: _may_run(part.comm, part.partitions[number], rank),
+        part.comm.world_size,
+    )
+    return moving.run(
+        part.comm,
+        claims,
+        lambda number: _mapped(part, *own[number]),
+        elsewhere,
+        lambda number, output: add(*output),
+        part.program.threads,
+    )
+
+
+def _replica(part: WorkerState, partition: Partition) -> tuple[Any] | None:
+    """Load a partition of another rank; return None if its files have changed, or are missing."""
+    found = [path for path in partition.paths if path in part.versions]
+    if partition.paths and not (found and _unchanged(part, found)):
+        return None
+    try:
+        data = _loaded(part, partition)
+    except InputError:
+        # Its own rank reports what is wrong with it, or has read it before it was damaged.
+        return None
+    return (data,) if _unchanged(part, found) else None
+
+
+def _unchanged(part: WorkerState, paths: Sequence[str]) -> bool:
+    return all(os.path.exists(path) and version(path) == part.versions[path] for path in paths)
 
 
 def as_given(partition: Any) -> Any:
@@ -171,6 +286,15 @@ def in_memory(value: Any) -> Any:
     if type(value) is dict:
         return {key: in_memory(each) for key, each in value.items()}
     return value
+
+
+def has_mapped_file(value: Any) -> bool:
+    """Return whether a partition has arrays that are mapped files, as `in_memory` finds them."""
+    if type(value) in (list, tuple):
+        return any(map(has_mapped_file, value))
+    if type(value) is dict:
+        return any(map(has_mapped_file, value.values()))
+    return _is_mapped_file(value)
 
 
 def _is_mapped_file(array: Any) -> bool:

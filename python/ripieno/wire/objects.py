@@ -162,19 +162,21 @@ def allgather(native: NativeCommunicator, value: Any, algorithm: str | None, for
     return list(map(_value, firsts, chunks))
 
 
-def gather(native: NativeCommunicator, value: Any, root: int, algorithm: str | None) -> list[Any] | None:
+def gather(
+    native: NativeCommunicator, value: Any, root: int, algorithm: str | None, form: str = OBJECT
+) -> list[Any] | None:
     """Return every rank's value at the root."""
     try:
-        return _gather(native, value, root, algorithm)
+        return _gather(native, value, root, algorithm, form)
     except SerializationError:
         if (instead := _unsendable(native, value)) is not None:
-            _gather(native, instead, root, algorithm)
+            _gather(native, instead, root, algorithm, form)
         raise
 
 
-def _gather(native: NativeCommunicator, value: Any, root: int, algorithm: str | None) -> list[Any] | None:
+def _gather(native: NativeCommunicator, value: Any, root: int, algorithm: str | None, form: str) -> list[Any] | None:
     if algorithm is None and native.world_size <= _FEW_RANKS:
-        is_done, rest = _native.gather_objects(native, value, root, None, OBJECT)
+        is_done, rest = _native.gather_objects(native, value, root, None, form)
         if is_done:
             found: list[Any] | None = rest
             return found
@@ -183,11 +185,11 @@ def _gather(native: NativeCommunicator, value: Any, root: int, algorithm: str | 
         packed = packing.pack(movable(value))
         sizes_array = np.zeros(native.world_size, np.int64)
         sizes_array[native.rank] = packing.blob_bytes(packed)
-        native.allgather(sizes_array, [1] * native.world_size, None, OBJECT)
+        native.allgather(sizes_array, [1] * native.world_size, None, form)
         firsts = [(False, (_native.BLOB, size)) for size in sizes_array.tolist()]
     sizes, blobs, chunks = _rest(firsts)
     _write(packed, chunks[native.rank])
-    native.gather(blobs, sizes, root, algorithm, OBJECT)
+    native.gather(blobs, sizes, root, algorithm, form)
     return list(map(_value, firsts, chunks)) if native.rank == root else None
 
 

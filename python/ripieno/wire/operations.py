@@ -14,6 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ripieno.errors import InputError
+from ripieno.wire.fingerprint import code_of
 
 ARITHMETIC = ("sum", "prod", "min", "max")
 BITWISE = ("and", "or", "xor")
@@ -127,6 +128,12 @@ def name_of(function: Any) -> str:
     """Return the name of a function, which is the same on every rank."""
     found = getattr(function, "__qualname__", None) or getattr(function, "__name__", None)
     return str(found or type(function).__qualname__)
+
+
+def told_of(function: Any) -> str:
+    """Return the name of a function with a mark of its code, which ranks compare to see whether it is the same."""
+    code = code_of(function)
+    return name_of(function) if code is None else f"{name_of(function)} of code {code[:8]}"
 
 
 def check_rows(parameter: str, function: Any, result: Any, like: NDArray[Any]) -> NDArray[Any]:

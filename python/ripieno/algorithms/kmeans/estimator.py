@@ -28,6 +28,7 @@ from ripieno.algorithms.kmeans.program import KMeansOptions, KMeansPart
 from ripieno.algorithms.own_rows import Source, open_for_fit
 from ripieno.algorithms.reported import report_warning, reported
 from ripieno.algorithms.result_folder import FromResult, ResultFolder
+from ripieno.algorithms.split_rows import takes_splits
 from ripieno.algorithms.worker_estimator import SEED_LIMIT, IterativeEstimator, ObservedEstimator
 from ripieno.errors import InputError
 from ripieno.input.matrix import Dataset, InMemorySparse, LocalRows
@@ -318,6 +319,7 @@ class KMeans(
         """Cluster the rows of X and return their labels."""
         return self.fit(X, sample_weight=sample_weight).labels_
 
+    @takes_splits
     def transform(self, X: Input) -> NDArray[Any]:
         """Return the distance of each row to each centroid: (n_samples, n_clusters)."""
         return np.concatenate(self._apply_centers(program.transform, X))
@@ -354,6 +356,7 @@ class KMeans(
         self.inertia_gap_ = result.fact("inertia_gap", float)
         self.n_iter_ = result.fact("iteration_count", int)
 
+    @takes_splits
     def _assign(self, X: Input) -> tuple[NDArray[np.int32], NDArray[np.float64]]:
         labels, squared_distances = zip(*self._apply_centers(program.predict, X), strict=True)
         return np.concatenate(labels), np.concatenate(squared_distances)

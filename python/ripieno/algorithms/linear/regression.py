@@ -30,6 +30,7 @@ from ripieno.algorithms.linear.regression_program import RegressionOptions
 from ripieno.algorithms.own_rows import agreed, opening, own_points, own_weights
 from ripieno.algorithms.reported import report_warning, reported
 from ripieno.algorithms.result_folder import FromResult, ResultFolder
+from ripieno.algorithms.split_rows import applied, splits_in, takes_splits
 from ripieno.algorithms.worker_estimator import ObservedEstimator
 from ripieno.errors import InputError
 from ripieno.input.matrix import Dataset, LocalRows, RowsInMemory, open_source
@@ -121,6 +122,7 @@ class LeastSquares(MultiOutputMixin, RegressorMixin, ObservedEstimator):
             )
         return self
 
+    @takes_splits
     def predict(self, X: Input) -> NDArray[np.float64]:
         """Return the predicted targets of the rows, (n_samples,) or (n_samples, n_targets)."""
         check_is_fitted(self)
@@ -132,6 +134,10 @@ class LeastSquares(MultiOutputMixin, RegressorMixin, ObservedEstimator):
 
     def score(self, X: Input, y: ArrayLike | str | None = None, sample_weight: ArrayLike | None = None) -> float:
         """Return the coefficient of determination, R²; y may be the name of a column of files."""
+        splits = splits_in(X)
+        if splits is not None and isinstance(y, str):
+            predicted, targets = applied(self, "predict", splits, y)
+            return float(r2_score(targets, np.concatenate(predicted), sample_weight=sample_weight))
         if isinstance(y, str):
             if not in_files(X):
                 raise InputError(f"y={y!r}: only files have columns with names")

@@ -38,6 +38,7 @@ from ripieno.algorithms.own_rows import agreed, check_weights, classes_of_all, o
 from ripieno.algorithms.reported import report_warning, reported
 from ripieno.algorithms.result_folder import FromResult, ResultFolder
 from ripieno.algorithms.sgd.rows import canonical
+from ripieno.algorithms.split_rows import applied, splits_in, takes_splits
 from ripieno.algorithms.worker_estimator import IterativeEstimator, ObservedEstimator
 from ripieno.errors import InputError
 from ripieno.input import TableFiles
@@ -137,6 +138,7 @@ class LogisticRegression(LinearClassifier, FromResult, IterativeEstimator, Obser
     """
 
     _command = "logistic"
+    _takes_libsvm = True
 
     coef_: Reals
     intercept_: Reals
@@ -251,6 +253,10 @@ class LogisticRegression(LinearClassifier, FromResult, IterativeEstimator, Obser
 
     def score(self, X: Input, y: ArrayLike | str | None = None, sample_weight: ArrayLike | None = None) -> float:
         """Return the accuracy; y is the class column of files, or None for libsvm files, which include the classes."""
+        splits = splits_in(X)
+        if splits is not None and isinstance(y, str | None):
+            predicted, y = applied(self, "predict", splits, y)
+            return float(accuracy_score(y, np.concatenate(predicted), sample_weight=sample_weight))
         if y is None or isinstance(y, str):
             if not in_files(X):
                 raise InputError(f"y={y!r}: expected the class of each row, which only files have")
@@ -388,6 +394,7 @@ class LogisticRegression(LinearClassifier, FromResult, IterativeEstimator, Obser
         self.first_column_ = result.fact("first_column", int)
         self._is_libsvm = result.fact("libsvm", bool)
 
+    @takes_splits
     def _scores(self, X: Any) -> Reals:
         check_is_fitted(self, "coef_")
         if in_files(X):

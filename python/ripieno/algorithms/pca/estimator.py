@@ -23,6 +23,7 @@ from ripieno.algorithms.pca import program
 from ripieno.algorithms.pca.program import PCAOptions, PCAPart
 from ripieno.algorithms.reported import report_warning, reported
 from ripieno.algorithms.result_folder import FromResult, ResultFolder
+from ripieno.algorithms.split_rows import takes_splits
 from ripieno.algorithms.worker_estimator import IterativeEstimator, ObservedEstimator
 from ripieno.errors import InputError
 
@@ -211,6 +212,7 @@ class PCA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, FromResult, Iterati
         self._keep(parts, time.perf_counter() - begin)
         return self
 
+    @takes_splits
     def transform(self, X: Input) -> NDArray[Any]:
         """Project the rows onto the axes: (n_samples, n_components_)."""
         check_is_fitted(self)

@@ -21,17 +21,18 @@ import ripieno.kernels.sgd as kernels
 from ripieno._checks import check_count
 from ripieno.algorithms.class_scores import Reals, weight_count
 from ripieno.algorithms.classifier import LinearClassifier
-from ripieno.algorithms.inputs import rows_in_memory
+from ripieno.algorithms.inputs import in_libsvm, rows_in_memory
 from ripieno.algorithms.own_rows import agreed, classes_of_all, opening, own_points
 from ripieno.algorithms.reported import PlainReport, reported
 from ripieno.algorithms.same_call import same_call
 from ripieno.algorithms.sgd import program
 from ripieno.algorithms.sgd.rows import canonical, hashed
+from ripieno.algorithms.split_rows import applied, splits_in, takes_splits
 from ripieno.algorithms.worker_estimator import IterativeEstimator, ObservedEstimator
 from ripieno.errors import InputError
 from ripieno.files.sources import PathLike
 from ripieno.input import Split
-from ripieno.input.matrix import InMemorySparse, LocalRows, is_path_like
+from ripieno.input.matrix import InMemorySparse, LocalRows
 from ripieno.input.matrix.libsvm import InMemoryRows, LabeledSparseRows, LibsvmFiles
 from ripieno.wire.arrays import check_unmasked
 
@@ -156,6 +157,9 @@ class SparseSGD(LinearClassifier, IterativeEstimator, ObservedEstimator):
     n_features_in_: int
     _columns: range
 
+    _takes_libsvm = True
+    _is_libsvm = True
+
     def __init__(
         self,
         n_features: int | None = None,
@@ -273,10 +277,14 @@ class SparseSGD(LinearClassifier, IterativeEstimator, ObservedEstimator):
             raise InputError(f"classes={classes!r}: the first call had {self.classes_}")
         return self._descend(X, y, self.classes_, start=(self._weights, self._squares), epochs=1, comm=comm, rows=rows)
 
-    def score(self, X: Input, y: ArrayLike | None = None, sample_weight: ArrayLike | None = None) -> float:
-        """Return the accuracy; y is None for files, which include the classes."""
+    def score(self, X: Input, y: ArrayLike | str | None = None, sample_weight: ArrayLike | None = None) -> float:
+        """Return the accuracy; y is None for files, which include the classes, or the class column of splits."""
+        splits = splits_in(X)
+        if splits is not None and isinstance(y, str | None):
+            predicted, y = applied(self, "predict", splits, y)
+            return float(accuracy_score(y, np.concatenate(predicted), sample_weight=sample_weight))
         if y is None:
-            if not is_path_like(X):
+            if not in_libsvm(X):
                 raise InputError("y=None: expected the class of each row; only files contain classes")
             y = self._read(X).labels
         return float(accuracy_score(y, self.predict(X), sample_weight=sample_weight))
@@ -336,7 +344,7 @@ class SparseSGD(LinearClassifier, IterativeEstimator, ObservedEstimator):
         self, X: Any, y: Any, known: NDArray[Any] | None, *, reset: bool
     ) -> tuple[InMemoryRows | LibsvmFiles, NDArray[Any] | None]:
         """Return the rows, and the classes if they are known before the workers read."""
-        if is_path_like(X):
+        if in_libsvm(X):
             if y is not None:
                 raise InputError("y: expected None, because files contain the class of each row")
             return LibsvmFiles.open(X), known
@@ -351,11 +359,11 @@ class SparseSGD(LinearClassifier, IterativeEstimator, ObservedEstimator):
         """Open this rank's own rows, as `_open` does."""
         matrix = None
         with opening(comm):
-            if is_path_like(X):
+            if in_libsvm(X):
                 files, _ = self._open(X, y, known, reset=reset)
             elif X is not None:
                 matrix, y = self._checked_arrays(X, y, reset=reset)
-        if agreed(comm, None if X is None else is_path_like(X), "rows in files of libsvm text"):
+        if agreed(comm, None if X is None else in_libsvm(X), "rows in files of libsvm text"):
             return LocalRows(LibsvmFiles(()) if X is None else files, None, "y"), known
         source = None if matrix is None else InMemorySparse.of(csr_matrix(matrix))
         points = own_points(self, comm, source, None, reset=reset)
@@ -382,6 +390,7 @@ class SparseSGD(LinearClassifier, IterativeEstimator, ObservedEstimator):
         self.loss_, self.n_iter_ = parts[0].losses[-1], len(parts[0].losses)
         self.resumed_from_ = parts[0].resumed_from
 
+    @takes_splits
     def _scores(self, X: Input) -> NDArray[np.float64]:
         check_is_fitted(self, "coef_")
         matrix = self._read(X).matrix
@@ -390,7 +399,7 @@ class SparseSGD(LinearClassifier, IterativeEstimator, ObservedEstimator):
 
     def _read(self, X: Input) -> LabeledSparseRows:
         """Return all rows with the columns of the fit; arrays have no labels."""
-        if is_path_like(X):
+        if in_libsvm(X):
             rows = LibsvmFiles.open(X).read_share(0, 1)
             # Columns that the fit did not have get no weight.
             rows = replace(rows, matrix=rows.matrix[:, self._columns.start : self._columns.stop])

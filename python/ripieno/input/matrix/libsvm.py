@@ -84,7 +84,7 @@ class LibsvmFiles:
         return names_text(self.paths)
 
     @classmethod
-    def open(cls, paths: PathLike | Sequence[PathLike]) -> LibsvmFiles:
+    def open(cls, paths: PathLike | Sequence[PathLike] | LibsvmFiles) -> LibsvmFiles:
         """Open files by name. The workers read them.
 
         Raises
@@ -92,6 +92,8 @@ class LibsvmFiles:
         InputError
             A file is missing, or compressed.
         """
+        if isinstance(paths, LibsvmFiles):
+            return paths
         names = absolutes(paths)
         for name in names:
             if name.endswith(COMPRESSED):
@@ -114,16 +116,54 @@ class LibsvmFiles:
             start, stop = share.of(lengths[at])
             if start < stop:
                 parts.append(_read(self.paths[at], start, stop))
-        matrix = vstack([part.matrix for part in parts], format="csr")
-        return LabeledSparseRows(matrix, np.concatenate([part.labels for part in parts]))
+        return _joined(parts)
+
+
+@dataclass(frozen=True)
+class LibsvmTexts(LibsvmFiles):
+    """Texts that one worker has read, as its rows. The paths say where they come from."""
+
+    rows: LabeledSparseRows
+
+    @classmethod
+    def of(cls, text: bytes, path: str) -> LibsvmTexts:
+        """Parse a text; messages name the path.
+
+        Raises
+        ------
+        InputError
+            A line is invalid.
+        """
+        return cls((path,), _parsed(text, path))
+
+    @classmethod
+    def joined(cls, parts: Sequence[LibsvmTexts]) -> LibsvmTexts:
+        """Concatenate rows."""
+        return cls(tuple(path for part in parts for path in part.paths), _joined([part.rows for part in parts]))
+
+    def __len__(self) -> int:
+        return len(self.rows.labels)
+
+    def read_share(self, rank: int, world_size: int) -> LabeledSparseRows:
+        """Return the rows."""
+        return self.rows
+
+
+def _joined(parts: Sequence[LabeledSparseRows]) -> LabeledSparseRows:
+    matrix = vstack([part.matrix for part in parts], format="csr")
+    return LabeledSparseRows(matrix, np.concatenate([part.labels for part in parts]))
 
 
 def _read(path: str, start: int, stop: int) -> LabeledSparseRows:
     """Read the rows with lines that begin in bytes `start .. stop`."""
-    from sklearn.datasets import load_svmlight_file
-
     with opened(path) as file, blamed_on(path):
         text = b"".join(lines for _, lines in blocks(file, start, stop, stop - start))
+    return _parsed(text, path)
+
+
+def _parsed(text: bytes, path: str) -> LabeledSparseRows:
+    from sklearn.datasets import load_svmlight_file
+
     if not text.strip():
         return _NO_ROWS
     try:

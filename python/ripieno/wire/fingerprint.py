@@ -9,6 +9,7 @@ only after the job. Global variables, and functions called by a global name, con
 from __future__ import annotations
 
 import dataclasses
+import dis
 import functools
 import hashlib
 import sys
@@ -30,6 +31,42 @@ def fingerprint(parts: Mapping[str, Any]) -> str:
     """Return the fingerprint of a program that consists of named functions and options."""
     # Other versions of Python compile the same source to different code.
     return _digest((f"{sys.version_info[:2]}", *(_of((name, part), ()) for name, part in sorted(parts.items()))))
+
+
+def code_of(function: Any) -> str | None:
+    """Return a digest of the code of a function and of the constants bound to it, or None if it has no code in Python.
+
+    The digest ignores mutable objects and variables that the function assigns, because each rank has its own.
+    """
+    if isinstance(function, functools.partial):
+        bound = (*function.args, *sorted(function.keywords.items()))
+        inner = code_of(function.func)
+        return inner and _of((inner, *filter(_is_constant, bound)), ())
+    function = getattr(function, "__func__", function)
+    if not hasattr(function, "__code__"):
+        function = getattr(type(function), "__call__", None)  # noqa: B004
+    code = getattr(function, "__code__", None)
+    if not isinstance(code, CodeType):
+        return None
+    assigned = _assigned(code)
+    cells = zip(code.co_freevars, function.__closure__ or (), strict=True)
+    bound = [*(function.__defaults__ or ()), *sorted((function.__kwdefaults__ or {}).items())]
+    bound += [cell.cell_contents for name, cell in cells if name not in assigned and cell != CellType()]
+    constants = [code_of(value) or value for value in bound if _is_constant(value)]
+    return _of((code, *constants), ())
+
+
+def _is_constant(value: Any) -> bool:
+    if isinstance(value, tuple | frozenset):
+        return all(map(_is_constant, value))
+    return (isinstance(value, _PLAIN) and not isinstance(value, bytearray)) or hasattr(value, "__code__")
+
+
+@functools.lru_cache(maxsize=256)
+def _assigned(code: CodeType) -> frozenset[str]:
+    """Return the variables of enclosing functions that the code assigns."""
+    found = {each.argval for each in dis.get_instructions(code) if each.opname == "STORE_DEREF"}
+    return frozenset(found & set(code.co_freevars))
 
 
 def _of(part: Any, within: tuple[int, ...]) -> str:
