@@ -67,7 +67,7 @@ if TYPE_CHECKING:
     from ripieno.algorithms.progress import Progress
     from ripieno.graph import Graph
     from ripieno.keyed.frame import KeyedFrame
-    from ripieno.mapreduce import MapReduce
+    from ripieno.mapreduce import MapReduce, ObjectPairs
     from ripieno.text import count_words, grep, hash_features
 
 __all__ = [
@@ -101,6 +101,7 @@ __all__ = [
     "MiniBatchKMeans",
     "MissingExtra",
     "MissingIndicesError",
+    "ObjectPairs",
     "PageRank",
     "Progress",
     "RankFailed",
@@ -129,6 +130,7 @@ _LATE = {
     "Graph": "ripieno.graph",
     "Progress": "ripieno.algorithms.progress",
     "MapReduce": "ripieno.mapreduce",
+    "ObjectPairs": "ripieno.mapreduce",
     "count_words": "ripieno.text",
     "grep": "ripieno.text",
     "hash_features": "ripieno.text",

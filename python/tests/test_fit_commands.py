@@ -267,7 +267,7 @@ def test_layout_says_that_it_is_an_approximation(folder, capfd):
             ["als", "prices.csv"],
             "prices.csv has 'a', 'b', 'c', 'd', 'price': the columns of users, items and ratings are unknown",
         ),
-        (["als", "ratings.csv", "--columns", "who,what"], "--columns 'who,what': expected three names"),
+        (["als", "ratings.csv", "--columns", "who,what"], "columns='who,what': expected three names"),
         (["als", "ratings.csv", "--columns", "who,item,stars"], "ratings.csv has no such column"),
         (["logistic", "dear.csv", "--target", "cheap"], "dear.csv has no such column"),
         (["ridge", "rows.npy", "--target", "none.npy"], "none.npy does not exist"),

@@ -6,6 +6,8 @@ import doctest
 import os
 from collections import Counter
 from dataclasses import replace
+from datetime import datetime
+from fractions import Fraction
 from itertools import combinations, pairwise
 
 import numpy as np
@@ -15,6 +17,7 @@ from mapreduce_programs import CLUSTERS, assign, by_key, emit_ones, kmeans, poin
 from ripieno.files.sources import version
 from ripieno.input import splits
 from ripieno.mapreduce import driver, moving, worker
+from ripieno.mapreduce.blocks import as_keyed
 from ripieno.mapreduce.serialized_value import SerializedValue
 from ripieno.mapreduce.tasks import deal
 from varied import exhaustively
@@ -265,6 +268,73 @@ def test_local_reduction_sends_what_one_of_eight_tasks_gives(world):
     # Half of the rows of each rank belong to the other rank.
     assert sent_bytes(True) == pytest.approx(len(keys) * 101 * 8, rel=0.05)
     assert sent_bytes(True) / sent_bytes(False) == pytest.approx(1 / 8, rel=0.02)
+
+
+OBJECTS = [
+    (("b", 1), "x"), ((1.0, 2), "y"), (2.5, "z"), (b"\0", "u"), (None, "v"), ((1, 2.0), "w"), (frozenset("abc"), "q"),
+    (datetime(2020, 1, 1), "d"), (("b", 1), "e"), (frozenset("cba"), "f"), (Fraction(5, 2), "g"), (True, "h"), (1, "i"),
+]  # fmt: skip
+
+
+def test_keys_and_values_of_any_kind_meet_on_one_rank(world):
+    parts = [OBJECTS[:5], OBJECTS[5:8], [], OBJECTS[8:]]
+    expected = {}
+    for key, value in OBJECTS:
+        expected.setdefault(key, []).append(value)
+
+    def emit(part, _):
+        return [key for key, _ in part], [value for _, value in part]
+
+    for combine, of_values in (("concat", list), ("sum", "".join), (lambda left, right: max(left, right), max)):
+        with rp.MapReduce(emit, combine=combine, job=world(3)) as job:
+            job.cache(parts)
+            found = job.step()
+        assert isinstance(found, rp.ObjectPairs)
+        assert found.to_dict() == {key: of_values(values) for key, values in expected.items()}
+        assert len(found) == len(expected)
+
+    def count(keys, values):
+        return [str(key) for key in keys], [len(each) for each in values]
+
+    with rp.MapReduce(emit, combine="concat", reduce=count, job=world(3)) as job:
+        job.cache(parts)
+        counts = job.step()
+    assert isinstance(counts, rp.KeyValues) and counts.values.sum() == len(OBJECTS)
+
+
+@pytest.mark.parametrize(
+    ("output", "kind"),
+    [
+        (([1, 2], [0.5, 1]), rp.KeyValues),
+        ((["a", "b"], [[1, 2], [3, 4]]), rp.KeyValues),
+        ((np.array([1, 2]), np.ones((2, 3))), rp.KeyValues),
+        ((["a", "b"], [[1, 2], [3]]), rp.ObjectPairs),
+        ((["a", "b"], ["c", "d"]), rp.ObjectPairs),
+        (([0.5, 1.5], [1, 2]), rp.ObjectPairs),
+        ((np.array([0.5, 1.5]), np.array([1, 2])), rp.ObjectPairs),
+        (([("a", 1)], [1]), rp.ObjectPairs),
+        (([1], [{"a": 1}]), rp.ObjectPairs),
+        (([], []), rp.KeyValues),
+    ],
+)
+def test_columns_stay_columns(output, kind):
+    assert type(as_keyed(output)) is kind
+
+
+def test_objects_that_cannot_be_keys_or_combined_are_named():
+    for output, message in (
+        (([("a", [1])], [1]), "key .*: expected an object with a hash"),
+        (([(1,), (1,)], [1, "a"]), "unsupported operand"),
+        (([(1,)], [1, 2]), "values: 2 objects for 1 keys"),
+    ):
+        with rp.MapReduce(lambda part, _, output=output: output, workers=1) as job:
+            job.cache([0])
+            with pytest.raises((rp.InputError, TypeError), match=message):
+                job.step()
+    with rp.MapReduce(lambda part, _: ([1.5], [1]), memory_limit=9, workers=1) as job:
+        job.cache([0])
+        with pytest.raises(rp.InputError, match="memory_limit=9 beside ObjectPairs"):
+            job.step()
 
 
 def meet(part, _):

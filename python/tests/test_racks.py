@@ -1,13 +1,17 @@
 """Racks: given by a file, a dict or the environment, and known on every rank."""
 
 import socket
+import threading
+from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 import ripieno as rp
 from click.testing import CliRunner
 from ripieno.cli.run import run_command
 from ripieno.errors import InputError
-from ripieno.launch.racks import rack_of_this_host, read
+from ripieno.launch.job import programs
+from ripieno.launch.racks import found_racks, rack_of_this_host, read
+from ripieno.topology import Host, Topology
 
 HOST = socket.gethostname()
 
@@ -87,3 +91,63 @@ def test_ripieno_run_passes_a_file_on(tmp_path, monkeypatch):
 
     assert result.exit_code == 0, result.output
     assert result.output.count("['north', 'north']") == 2
+
+
+class Probed:
+    """Ranks of one host each, whose racks a search finds with a probability."""
+
+    def __init__(self, racks, sure=1.0):
+        self.hosts = [f"h{number}" for number in range(len(racks))]
+        self.rank = 0
+        self.searches = 0
+        self._found = Topology([Host(name, 1, 1, 1) for name in self.hosts], racks, "measured", sure, 1, 1)
+
+    def broadcast(self, value):
+        return value
+
+    def topology(self):
+        self.searches += 1
+        return self._found
+
+
+def test_found_racks_are_stored_and_used_if_they_are_sure(tmp_path, monkeypatch):
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
+    unsure, ranks = Probed(["a", "b", "a"], sure=0.9), Probed(["a", "b", "a"])
+    assert found_racks(unsure) is None and found_racks(unsure) is None
+    assert unsure.searches == 2
+
+    expected = {"h0": "a", "h1": "b", "h2": "a"}
+    assert found_racks(ranks) == found_racks(ranks) == expected
+    assert ranks.searches == 1
+    assert found_racks(Probed(["a"] * 4)) is None
+
+    (stored,) = [path for path in (tmp_path / "ripieno" / "racks").iterdir() if "b" in path.read_text()]
+    stored.write_text("{")
+    with pytest.raises(InputError, match="delete it, so that racks are found again"):
+        found_racks(ranks)
+
+
+def test_ranks_meet_again_in_the_racks_that_were_found(monkeypatch):
+    found = {HOST: "north"}
+    monkeypatch.setattr(programs, "found_racks", lambda comm: found)
+
+    def program(rank, exchange):
+        comm = programs.meet(rank, 2, exchange, threads=1, on_event=print, racks="find", token=bytes(32))
+        with comm:
+            return comm.racks, comm.allreduce(1)
+
+    texts, barrier = [None, None], threading.Barrier(2)
+
+    def exchange_of(rank):
+        def exchange(text):
+            texts[rank] = text
+            barrier.wait()
+            told = list(texts)
+            barrier.wait()
+            return told
+
+        return exchange
+
+    with ThreadPoolExecutor(2) as pool:
+        ranks = [pool.submit(program, rank, exchange_of(rank)) for rank in range(2)]
+        assert [rank.result() for rank in ranks] == [(["north", "north"], 2)] * 2

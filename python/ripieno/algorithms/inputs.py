@@ -24,16 +24,16 @@ from ripieno.wire.arrays import check_unmasked
 
 POINT_DTYPES = [np.float64, np.float32, np.uint8]
 
-Files = PathLike | Sequence[PathLike] | BinaryFiles | TableFiles | Dataset | LibsvmFiles
+Files = PathLike | Sequence[PathLike] | BinaryFiles | TableFiles | Dataset
 Input = ArrayLike | Files | Sequence[Split]
 
 
 def in_files(X: Input) -> TypeGuard[Files]:
-    """Return whether X refers to files."""
+    """Return whether X refers to files, or has been read from libsvm text of splits."""
     return is_path_like(X) or isinstance(X, BinaryFiles | TableFiles | Dataset | LibsvmFiles)
 
 
-def in_libsvm(X: Any) -> bool:
+def in_libsvm(X: Any) -> TypeGuard[PathLike | Sequence[PathLike] | LibsvmFiles]:
     """Return whether X refers to libsvm text, or has been read from it."""
     return is_path_like(X) or isinstance(X, LibsvmFiles)
 

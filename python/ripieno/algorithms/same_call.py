@@ -184,7 +184,9 @@ def _read(comm: Communicator, estimator: Any, rows: Rows, given: dict[str, Any],
         On every rank: a split cannot be read, or other arguments do not have an entry for each row.
     """
     first, source = next(iter(given.items()))
-    is_shared, numbers, counts = rows == "shared", [], []
+    is_shared = rows == "shared"
+    numbers: list[int] = []
+    counts: list[int] = []
     with log.noted(INPUT) as notes, opening(comm):
         splits = splits_in(source)
         if not estimator._takes_splits and splits is not None:

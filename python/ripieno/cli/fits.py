@@ -136,7 +136,7 @@ def target_option(more: str = "", *, required: bool = True) -> Callable[..., Any
 def fit_options(command: Callable[..., Any]) -> Callable[..., Any]:
     """Add inputs, options of tables, output folder, workers, engine, threads, failures, trace, overwrite and quiet."""
     command = table_options(command)
-    ways = [_on_failure_option, threads_option, engine_options, fit_workers_option]
+    ways: list[Callable[..., Any]] = [_on_failure_option, threads_option, engine_options, fit_workers_option]
     options: list[Callable[..., Any]] = [quiet_option, overwrite_option, trace_option, *ways, _out_option]
     for each in [*options, _inputs_argument]:
         command = each(command)

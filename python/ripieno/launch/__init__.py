@@ -92,7 +92,7 @@ def launch(
         docs/dashboard.md.
     **options
         ``links`` ("auto", "tcp", "shared-memory"), ``rendezvous_timeout_s``, ``heartbeat_timeout_s``, ``bind_host``,
-        ``ports``; ``racks``, a file or a dict of the hosts of each rack, see `ripieno.launch.racks`; ``tls``: whether
+        ``ports``; ``racks``, a file or a dict of the hosts of each rack, or "find", see docs/racks.md; ``tls``: whether
         to encrypt all TCP connections, or none. By default RIPIENO_TLS decides; without it, connections between hosts
         are encrypted, see docs/security.md. Also the options of an engine, see docs/engines.
 
@@ -240,7 +240,7 @@ _OPTIONS: dict[str, tuple[Callable[[Any], bool], str]] = {
     "ports": (lambda value: value is None or _is_range(value), "the first and the last port, as (5000, 5010)"),
     "racks": (
         lambda value: value is None or isinstance(value, str | os.PathLike | Mapping),
-        "a file or a dict of racks",
+        "a file or a dict of racks, or 'find'",
     ),
     "rendezvous_timeout_s": (_is_duration, "a positive number of seconds"),
     "tls": (lambda value: value is None or isinstance(value, bool), "True, False or None"),

@@ -8,20 +8,35 @@ south = ["node3", "gpu-*"]
 
 Host names may contain ``*``, ``?`` and ``[…]``. Sources, in order of precedence: the argument ``racks=``; the variable
 RACK (the rack's name); the file named by the variable RIPIENO_RACKS; the variable SLURM_TOPOLOGY_ADDR, in which Slurm's
-tree topology lists the switches above a node; and the engine. Without any of them racks are unknown.
+tree topology lists the switches above a node; and the engine. Without any of them racks are unknown. With
+``racks="find"`` the ranks of a job then search for them by probes, and store them for the next job on the same hosts.
 """
 
 from __future__ import annotations
 
+import hashlib
+import json
 import os
 import socket
 import tomllib
 from collections.abc import Mapping, Sequence
 from fnmatch import fnmatchcase
+from pathlib import Path
+from typing import TYPE_CHECKING
 
+from ripieno import log
 from ripieno.errors import InputError
+from ripieno.files.results import new_file
+
+if TYPE_CHECKING:
+    from ripieno.comm.communicator import Communicator
 
 Racks = Mapping[str, Sequence[str]] | str | os.PathLike[str]
+
+#: The value of ``racks=`` that lets the ranks search for racks.
+FIND = "find"
+#: Racks that were found are used if the least certain one has this probability.
+SURE = 0.99
 
 
 def rack_of_this_host(
@@ -34,6 +49,7 @@ def rack_of_this_host(
     InputError
         If the file or mapping is invalid, or lists this host in no rack or in several racks.
     """
+    racks = None if racks == FIND else racks
     if racks is None and variables.get("RACK"):
         return variables["RACK"]
     racks = racks or variables.get("RIPIENO_RACKS")
@@ -74,3 +90,50 @@ def rack_of(host: str, racks: Mapping[str, Sequence[str]], where: str) -> str:
         standing = f"in {' and '.join(found)}" if found else f"in none of {', '.join(racks)}"
         raise InputError(f"{where}: host {host} stands {standing}; expected exactly one rack")
     return found[0]
+
+
+def found_racks(comm: Communicator) -> dict[str, str] | None:
+    """Return the rack of each host, as found by an earlier job on the same hosts or by probes now. Collective.
+
+    Returns
+    -------
+    dict or None
+        None if all hosts stand in one rack, several hosts have one name, or the racks are not sure.
+    """
+    # Programs that need no racks start without the simulator.
+    from ripieno.simulation.link_costs import cache
+
+    path = cache() / "racks" / f"{_digest(comm.hosts)}.json"
+    stored = comm.broadcast(_stored(path) if comm.rank == 0 else None)
+    if stored is None:
+        found = comm.topology()
+        stored = {host.name: rack for host, rack in zip(found.hosts, found.racks, strict=True)}
+        if len(stored) < len(found.hosts) or (found.sure is not None and found.sure < SURE):
+            log.note("ripieno.launch", f"the racks that were found are not used: {str(found).splitlines()[0]}")
+            return None
+        if comm.rank == 0 and found.source == "measured":
+            _store(stored, path)
+    return stored if len(set(stored.values())) > 1 else None
+
+
+def _digest(hosts: Sequence[str]) -> str:
+    return hashlib.sha256("\n".join(sorted(set(hosts))).encode()).hexdigest()[:16]
+
+
+def _stored(path: Path) -> dict[str, str] | None:
+    try:
+        racks: dict[str, str] = json.loads(path.read_text("utf-8"))
+    except FileNotFoundError:
+        return None
+    except (OSError, ValueError) as error:
+        raise InputError(f"{path} cannot be read: {error}: delete it, so that racks are found again") from error
+    return racks
+
+
+def _store(racks: dict[str, str], path: Path) -> None:
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        with new_file(path) as part:
+            part.write_text(json.dumps(racks, indent=1) + "\n", "utf-8")
+    except OSError as error:
+        log.note("ripieno.launch", f"the racks that were found are not stored in {path}: {error}")

@@ -12,7 +12,8 @@ Source: Zhang et al., "Social image clustering with iterative MapReduce (Twister
 
 from ripieno.launch.job.accumulators import Accumulator
 from ripieno.mapreduce.driver import MapReduce
+from ripieno.mapreduce.object_pairs import ObjectPairs
 from ripieno.mapreduce.statistics import Stage, StepStatistics
 from ripieno.mapreduce.tasks import Task
 
-__all__ = ["Accumulator", "MapReduce", "Stage", "StepStatistics", "Task"]
+__all__ = ["Accumulator", "MapReduce", "ObjectPairs", "Stage", "StepStatistics", "Task"]

@@ -9,9 +9,10 @@ from typing import Any
 from ripieno.errors import InputError
 from ripieno.keyed import Groups, KeyValues, Table
 from ripieno.launch.job.accumulators import AccumulatorTotals, Amounts, fold
+from ripieno.mapreduce.object_pairs import ObjectPairs, are_objects
 from ripieno.mapreduce.tasks import size_bytes
 
-EXPECTED = "expected KeyValues, (keys, values), a Table or a dict of ids to arrays, or None"
+EXPECTED = "expected KeyValues, (keys, values), ObjectPairs, a Table or a dict of ids to arrays, or None"
 
 
 class Reducer:
@@ -41,7 +42,7 @@ class Reducer:
         self.seconds = 0.0
         self.in_bytes = 0
 
-    def take(self, block: KeyValues | Groups | Table) -> None:
+    def take(self, block: KeyValues | Groups | Table | ObjectPairs) -> None:
         """Reduce a block."""
         if len(block) == 0:
             return
@@ -67,9 +68,12 @@ class Reducer:
 
 
 def as_keyed(output: Any) -> Any:
-    """Return an output of `map` or `reduce` as keyed data: a pair as KeyValues, a dict as a Table, others unchanged."""
+    """Return an output of `map` or `reduce` as keyed data, others unchanged.
+
+    A pair of columns is `KeyValues`, a pair of other objects `ObjectPairs`, and a dict a `Table`.
+    """
     if isinstance(output, tuple) and len(output) == 2:
-        return KeyValues(*output)
+        return ObjectPairs(*output) if are_objects(*output) else KeyValues(*output)
     return Table(output) if isinstance(output, dict) else output
 
 
@@ -78,6 +82,8 @@ def joined(blocks: Sequence[Any]) -> Any:
     kinds = {type(block) for block in blocks}
     if kinds == {KeyValues}:
         return KeyValues.joined(blocks)
+    if kinds == {ObjectPairs}:
+        return ObjectPairs.joined(blocks)
     if kinds == {Groups}:
         return Groups.joined(blocks)
     if kinds == {Table}:
@@ -94,7 +100,7 @@ def bytes_of(value: Any) -> int:
     return size_bytes(value) or 0
 
 
-def _reduced(reduce: Callable[..., Any], block: KeyValues | Groups | Table) -> Any:
+def _reduced(reduce: Callable[..., Any], block: KeyValues | Groups | Table | ObjectPairs) -> Any:
     if isinstance(block, Table):
         return {number: reduce(number, array) for number, array in block.items()}
     if isinstance(block, Groups):
@@ -102,7 +108,7 @@ def _reduced(reduce: Callable[..., Any], block: KeyValues | Groups | Table) -> A
     return reduce(block.keys, block.values)
 
 
-def _hint(block: KeyValues | Groups | Table) -> str:
+def _hint(block: KeyValues | Groups | Table | ObjectPairs) -> str:
     if isinstance(block, Table):
         return ""
     return " (a pair is taken for keys and values, a dict for a table: put what is neither into a list)"

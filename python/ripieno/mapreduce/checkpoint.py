@@ -136,8 +136,8 @@ class Checkpoints:
             for name in self._manifests()[len(whole) :]:
                 (self.folder / name).unlink()
             self._sweep()
-        for error in torn:
-            text = f"{str(error).partition(': delete')[0]}; an older one is used"
+        for each in torn:
+            text = f"{str(each).partition(': delete')[0]}; an older one is used"
             log.note("ripieno.mapreduce", text)
             warnings.warn(text, stacklevel=2)
         return found

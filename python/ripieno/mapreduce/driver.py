@@ -52,16 +52,19 @@ class MapReduce(StepProgress):
     map : callable
         ``map(partition, value)`` of each map task receives its partition and the last broadcast value (None before the
         first). Their arrays are read-only. It returns `KeyValues` or ``(keys, values)``; or a `Table` or a dict of ids
-        to arrays; or None.
+        to arrays; or None. Lists of other keys than integers and strings, or of other values than numbers and rows of
+        them, such as tuples, floats, strings and lists of any length, are `ObjectPairs`.
     combine : str or callable, default="sum"
         How to combine rows of equal keys, or arrays of equal ids, as for `Communicator.regroup`: "sum", "prod", "min",
-        "max", "and", "or", "xor", a function of two blocks of rows, or "concat", which keeps all rows.
+        "max", "and", "or", "xor", a function of two blocks of rows, or "concat", which keeps all rows. Objects are
+        combined one by one: a function gets two values.
     reduce : callable, optional
         ``reduce(keys, values)`` receives blocks of keys as soon as they are complete. Each key is in one block of one
         rank. It returns the same types as `map`, or any other object. A pair always means keys and values, and a dict a
         table: put other pairs and dicts into a list. With "concat" the call is ``reduce(keys, values, offsets)``, and
         the rows of key i are ``values[offsets[i]:offsets[i + 1]]``. For tables it is ``reduce(id, array)``, which
-        returns an array.
+        returns an array. For objects it is ``reduce(keys, values)`` with two lists, also with "concat", which makes
+        every value a list.
     collect : callable, optional
         ``collect(result)`` runs in the driver and computes the result of `step` from the results of all ranks.
     workers : int, optional
@@ -252,7 +255,7 @@ class MapReduce(StepProgress):
 
         Returns
         -------
-        KeyValues, Groups, Table, list or None
+        KeyValues, Groups, Table, ObjectPairs, list or None
             The results of `reduce`, or the combined rows without `reduce`, of rank 0, 1 …: keyed data as one object,
             other objects in a list, None if there are no results. With `collect`, its result.
 

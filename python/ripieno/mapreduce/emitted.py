@@ -14,9 +14,11 @@ from typing import TYPE_CHECKING, Any
 
 from ripieno.errors import InputError
 from ripieno.keyed import Emitter, KeyValues, Table, regroup
-from ripieno.keyed.combiners import Combine
+from ripieno.keyed.combiners import Combine, combiner_of
+from ripieno.keyed.options import refuse_options
 from ripieno.keyed.table_calls import table_regrouping
 from ripieno.mapreduce.blocks import EXPECTED, as_keyed, bytes_of
+from ripieno.mapreduce.object_pairs import Merged, ObjectPairs
 
 if TYPE_CHECKING:
     from ripieno.comm.communicator import Communicator
@@ -44,6 +46,13 @@ class Shuffle:
     def regroup_table(self, comm: Communicator, table: Table) -> tuple[Table, dict[str, Any]]:
         """Combine the tables of all ranks. Return the partitions that this rank owns, and statistics."""
         return regroup(comm, table, combine=self.combine, **self._options)
+
+    def check_objects(self) -> None:
+        """Raise InputError if an option does not apply to objects, which stay in memory and are combined at once."""
+        given = {"memory_limit": self.memory_limit, "local_reduction": None if self.local_reduction else False}
+        refuse_options(ObjectPairs([], []), **given)
+        if isinstance(self.partitioner, str) and self.partitioner != "hash":
+            raise InputError(f"partitioner={self.partitioner!r} of objects: expected 'hash' or a function of a list")
 
     def check_table(self, table: Table) -> None:
         """Raise InputError if an option does not apply to tables."""
@@ -73,6 +82,7 @@ class Pool:
         self._shuffle = shuffle
         self._emitter: Emitter | None = None
         self._table: Table | None = None
+        self._objects: Merged | None = None
         self.in_bytes = 0
 
     def add(self, task: Task, output: Any) -> None:
@@ -89,7 +99,10 @@ class Pool:
                 return
             self.in_bytes += bytes_of(keyed)
             if isinstance(keyed, KeyValues):
-                self._rows.add(keyed)
+                if len(keyed):
+                    self._rows.add(keyed)
+            elif isinstance(keyed, ObjectPairs):
+                self._add_objects(keyed)
             elif isinstance(keyed, Table):
                 self._add_table(keyed)
             else:
@@ -98,21 +111,25 @@ class Pool:
             raise InputError(f"{task} gave {error}") from error
         if isinstance(keyed, Table):
             self._shuffle.check_table(keyed)
-        if self._emitter is not None and self._table is not None:
+        if sum(each is not None for each in (self._emitter, self._table, self._objects)) > 1:
             raise InputError(
-                f"{task} gave a {type(keyed).__name__}, others the other: expected all KeyValues, or all tables"
+                f"{task} gave a {type(keyed).__name__}, others the other: expected all KeyValues, or all tables, or "
+                "all ObjectPairs"
             )
 
     def send(self, on_block: Callable[[Any], None]) -> int:
         """Combine equal keys of all ranks at their owners, pass this rank's keys on, and return the bytes sent."""
-        kinds = set(self._comm.allgather("rows" if self._emitter else "tables" if self._table is not None else None))
-        kinds.discard(None)
-        if len(kinds) == 2:
-            raise InputError("map gave KeyValues on some ranks and tables on others: expected one of them")
-        if kinds == {"rows"}:
+        pools = {"KeyValues": self._emitter, "tables": self._table, "ObjectPairs": self._objects}
+        mine = next((name for name, pool in pools.items() if pool is not None), None)
+        kinds = {kind for kind in self._comm.allgather(mine) if kind is not None}
+        if len(kinds) > 1:
+            raise InputError(f"map gave {' on some ranks and '.join(sorted(kinds))} on others: expected one of them")
+        if kinds == {"KeyValues"}:
             return int(regroup(self._comm, self._rows, on_block=on_block)[1]["bytes_sent"])
         if kinds == {"tables"}:
             return self._send_table(on_block)
+        if kinds == {"ObjectPairs"}:
+            return self._send_objects(on_block)
         return 0
 
     @property
@@ -126,6 +143,21 @@ class Pool:
             self._table = Table(combine=self._shuffle.combine)
         for number, array in table.items():
             self._table.add(number, array)
+
+    def _add_objects(self, pairs: ObjectPairs) -> None:
+        if self._objects is None:
+            self._shuffle.check_objects()
+            self._objects = Merged(combiner_of(self._shuffle.combine))
+        self._objects.add(pairs)
+
+    def _send_objects(self, on_block: Callable[[Any], None]) -> int:
+        combiner, before = combiner_of(self._shuffle.combine), self._comm.stats()["bytes_sent"]
+        mine = self._objects or Merged(combiner)
+        total = Merged(combiner)
+        for part in self._comm.alltoall(mine.parts(self._shuffle.partitioner, self._comm.world_size)):
+            total.merge(part)
+        on_block(total.pairs)
+        return int(self._comm.stats()["bytes_sent"] - before)
 
     def _send_table(self, on_block: Callable[[Any], None]) -> int:
         mine = self._table if self._table is not None else Table(combine=self._shuffle.combine)

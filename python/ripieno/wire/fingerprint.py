@@ -39,9 +39,9 @@ def code_of(function: Any) -> str | None:
     The digest ignores mutable objects and variables that the function assigns, because each rank has its own.
     """
     if isinstance(function, functools.partial):
-        bound = (*function.args, *sorted(function.keywords.items()))
+        arguments = (*function.args, *sorted(function.keywords.items()))
         inner = code_of(function.func)
-        return inner and _of((inner, *filter(_is_constant, bound)), ())
+        return inner and _of((inner, *filter(_is_constant, arguments)), ())
     function = getattr(function, "__func__", function)
     if not hasattr(function, "__code__"):
         function = getattr(type(function), "__call__", None)  # noqa: B004

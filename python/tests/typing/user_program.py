@@ -290,6 +290,7 @@ def map_reduce(points: Floats) -> str:
             job.broadcast(centroids)
             found: rp.KeyValues = job.step()
             print(iteration, found.values)
+        print(rp.ObjectPairs([("a", 1.5)], ["x"]).sorted().to_dict())
         return job.report()
 
 

@@ -255,8 +255,8 @@ class LogisticRegression(LinearClassifier, FromResult, IterativeEstimator, Obser
         """Return the accuracy; y is the class column of files, or None for libsvm files, which include the classes."""
         splits = splits_in(X)
         if splits is not None and isinstance(y, str | None):
-            predicted, y = applied(self, "predict", splits, y)
-            return float(accuracy_score(y, np.concatenate(predicted), sample_weight=sample_weight))
+            of_splits, y = applied(self, "predict", splits, y)
+            return float(accuracy_score(y, np.concatenate(of_splits), sample_weight=sample_weight))
         if y is None or isinstance(y, str):
             if not in_files(X):
                 raise InputError(f"y={y!r}: expected the class of each row, which only files have")

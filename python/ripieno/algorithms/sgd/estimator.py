@@ -281,8 +281,8 @@ class SparseSGD(LinearClassifier, IterativeEstimator, ObservedEstimator):
         """Return the accuracy; y is None for files, which include the classes, or the class column of splits."""
         splits = splits_in(X)
         if splits is not None and isinstance(y, str | None):
-            predicted, y = applied(self, "predict", splits, y)
-            return float(accuracy_score(y, np.concatenate(predicted), sample_weight=sample_weight))
+            of_splits, y = applied(self, "predict", splits, y)
+            return float(accuracy_score(y, np.concatenate(of_splits), sample_weight=sample_weight))
         if y is None:
             if not in_libsvm(X):
                 raise InputError("y=None: expected the class of each row; only files contain classes")
@@ -397,7 +397,7 @@ class SparseSGD(LinearClassifier, IterativeEstimator, ObservedEstimator):
         scores: NDArray[np.float64] = np.asarray(matrix @ self.coef_.T) + self.intercept_
         return scores
 
-    def _read(self, X: Input) -> LabeledSparseRows:
+    def _read(self, X: Any) -> LabeledSparseRows:
         """Return all rows with the columns of the fit; arrays have no labels."""
         if in_libsvm(X):
             rows = LibsvmFiles.open(X).read_share(0, 1)

@@ -21,7 +21,7 @@ from ripieno.launch.process.processes import end_fork, flush_output
 from ripieno.launch.process.report import FailureReport
 from ripieno.launch.process.running import running
 from ripieno.launch.process.telemetry import Telemetry
-from ripieno.launch.racks import rack_of_this_host
+from ripieno.launch.racks import FIND, found_racks, rack_of_this_host
 
 # The collective that ends a program. No program makes this call, so ranks that still wait in another call get an error.
 _END = np.zeros(11, np.uint8)
@@ -63,9 +63,21 @@ def meet(
     """Join the other ranks and return this rank's communicator; `options` are passed to the native module."""
     import ripieno._native as _native
 
-    options["rack"] = rack_of_this_host(options.pop("racks", None), by_engine=options.pop("rack_by_engine", None))
-    native = _native.Communicator.connect(rank, world_size, exchange, **flight.prepared(options))
-    return Communicator(native, threads=threads, on_event=on_event)
+    racks = options.pop("racks", None)
+    options["rack"] = rack_of_this_host(racks, by_engine=options.pop("rack_by_engine", None))
+
+    def connected() -> Communicator:
+        native = _native.Communicator.connect(rank, world_size, exchange, **flight.prepared(options))
+        return Communicator(native, threads=threads, on_event=on_event)
+
+    comm = connected()
+    if racks != FIND or None not in comm.racks or (found := found_racks(comm)) is None:
+        return comm
+    # The orders of chains and trees are settled when ranks meet.
+    options["rack"] = found[comm.hosts[rank]]
+    comm.barrier()
+    comm.close()
+    return connected()
 
 
 @dataclass(frozen=True)
