@@ -159,7 +159,10 @@ def test_the_index_of_a_frame_is_no_column():
     ("columns", "message"),
     [
         ({"source": [1]}, "one column, expected a source and a target"),
-        ({"a": [1], "b": [2], "c": [3]}, "has the columns 'a', 'b', 'c': nothing says which are the ends of an edge"),
+        (
+            {"a": [1], "b": [2], "c": [3]},
+            "has the columns 'a', 'b', 'c': the columns of sources and targets are unknown",
+        ),
         ({"source": ["x"], "target": ["y"]}, "row 0, column 'source': strings; number the vertices from 0"),
         ({"source": [1, None], "target": [2, 3]}, "row 1, column 'source': a missing value: expected vertex ids"),
         ({"source": [0.5], "target": [2.0]}, "row 0, column 'source': the type double: expected vertex ids"),

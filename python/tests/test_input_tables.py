@@ -467,10 +467,10 @@ def test_a_name_that_says_nothing_is_told_beside_those_that_do(tmp_path, name, c
             make(tmp_path / name)
     assert main(["split", str(tmp_path / name), "-p", "1", "-o", str(tmp_path / "parts")]) == 2
     assert "say what it is: format=text, csv, npy, parquet, arrow, binary; records of" in capsys.readouterr().err
-    with pytest.raises(rp.InputError, match=rf"{name}: unknown kind of graph file, {end}: expected .*\.txt.*format="):
+    unknown = rf"{name}: unknown kind of graph file, {end}: expected .*\.txt.*or pass format=text, csv"
+    with pytest.raises(rp.InputError, match=f"{name} is no partition file" if end == ".json" else unknown):
         rp.Graph(tmp_path / name)
     assert main(["components", str(tmp_path / name)]) == 2
-    assert "or pass format=text, csv" in capsys.readouterr().err
 
     # Functions that only read text need no format.
     assert splits(tmp_path / name, format="text")[0].read() == b"1 2\n"

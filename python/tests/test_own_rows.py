@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import bz2
 import gzip
 import warnings
 from dataclasses import dataclass
@@ -438,8 +439,9 @@ def test_splits_of_every_format_are_input(world, tmp_path):
     patches = "".join(f"p{at} 0 0 {' '.join(map(repr, row))}\n" for at, row in enumerate(POINTS.tolist()))
     (tmp_path / "rows.t12").write_text(patches)
     (tmp_path / "rows.txt.gz").write_bytes(gzip.compress(patches.encode()))
-    (tmp_path / "edges.txt.gz").write_bytes(gzip.compress((tmp_path / "edges.txt").read_bytes()))
+    (tmp_path / "edges.txt.bz2").write_bytes(bz2.compress((tmp_path / "edges.txt").read_bytes()))
     dump_svmlight_file(SPARSE, np.median(TARGETS) < TARGETS, str(tmp_path / "rows.svm"))
+    (tmp_path / "rows.svm.gz").write_bytes(gzip.compress((tmp_path / "rows.svm").read_bytes()))
     ratings = CASES["ALS of a table"].data["ratings"]
     ratings.to_csv(tmp_path / "ratings.csv", index=False)
 
@@ -457,15 +459,16 @@ def test_splits_of_every_format_are_input(world, tmp_path):
     labels = kmeans().fit(tmp_path / "rows.t12").labels_
     for name in ("rows.t12", "rows.txt.gz"):
         assert_close(kmeans(engine=job).fit(splits(name)).labels_, labels, 0)
-    for name in ("edges.txt", "edges.txt.gz", "edges.npy"):
+    for name in ("edges.txt", "edges.txt.bz2", "edges.npy"):
         assert_close(rp.PageRank(engine=job).fit(splits(name)).ranks_, rp.PageRank().fit(EDGES).ranks_, 1e-12)
     undirected = rp.Graph(splits("edges.txt"), directed=False, vertex_count=30)
     whole = rp.Graph(EDGES, directed=False, vertex_count=30)
     assert_close(rp.PageRank(engine=job).fit(undirected).ranks_, rp.PageRank().fit(whole).ranks_, 1e-12)
     assert job.run(edge_count, undirected) == 3 * [job.run(edge_count, whole)[0]]
-    of_svm = rp.LogisticRegression(engine=job).fit(splits("rows.svm"))
-    assert_close(of_svm.coef_, rp.LogisticRegression().fit(tmp_path / "rows.svm").coef_, 1e-6)
-    assert of_svm.score(splits("rows.svm")) == of_svm.score(SPARSE, np.median(TARGETS) < TARGETS)
+    for name in ("rows.svm", "rows.svm.gz"):
+        of_svm = rp.LogisticRegression(engine=job).fit(splits(name))
+        assert_close(of_svm.coef_, rp.LogisticRegression().fit(tmp_path / "rows.svm").coef_, 1e-6)
+        assert of_svm.score(splits(name)) == of_svm.score(SPARSE, np.median(TARGETS) < TARGETS)
     weighted = kmeans(engine=job).fit(splits("rows.csv"), sample_weight=WEIGHTS)
     assert weighted.inertia_ == pytest.approx(kmeans().fit(POINTS, sample_weight=WEIGHTS).inertia_, rel=1e-12)
     factors = [model.fit(data) for model, data in (

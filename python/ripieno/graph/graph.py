@@ -146,14 +146,16 @@ class Graph:
     ) -> None:
         if vertex_count is not None and (not isinstance(vertex_count, Integral) or vertex_count < 1):
             raise InputError(f"vertex_count={vertex_count!r}: expected a whole number >= 1")
-        splits = splits_of(source)
+        in_files = is_path_like(source) or isinstance(source, TableFiles)
+        # With a format, JSON is a file of edges.
+        splits = None if in_files and format is not None else splits_of(source)
         self.source: Files | EdgesInMemory | SplitEdges
         if splits is not None:
             if format is not None:
                 raise InputError(f"format={format!r}: splits have formats of their own: expected None")
             options = {"directed": directed, "vertex_count": vertex_count, "duplicates": duplicates}
             self.source = SplitEdges(tuple(splits), {**options, "weighted": weighted})
-        elif is_path_like(source) or isinstance(source, TableFiles):
+        elif in_files:
             self.source = _open_files(source, weighted, format)
         else:
             self.source = in_memory(source, weighted)
