@@ -410,6 +410,30 @@ def test_the_model_of_splits_is_that_of_the_file_whichever_rank_reads_which(worl
     assert model.engine is world(3) and len(model.report_.ranks) == 3
 
 
+def positions(comm, path, options):
+    with patch.object(same_call, "assigned", in_turn):
+        model = mds(**options).fit(path, comm=comm)
+    return model.stress_, model.embedding_
+
+
+@pytest.mark.parametrize(
+    "options", [{}, {"weights": SQUARE + 1, "init": POINTS[:, :2], "n_components": 2}, {"n_init": 2}]
+)
+def test_positions_of_splits_do_not_depend_on_the_rank_that_reads_them(world, tmp_path, options):
+    np.save(tmp_path / "square.npy", SQUARE)
+    path = rp.input.divide(tmp_path / "square.npy", tmp_path / "parts", partitions=7)
+    counts = [len(part.read()) for part in rp.input.open_partitions(path)]
+    numbers = np.split(np.arange(len(POINTS)), np.cumsum(counts)[:-1])
+
+    found = world(3).run(positions, str(path), options)
+
+    whole = mds(**options).fit(SQUARE)
+    for rank, (stress, embedding) in enumerate(found):
+        assert stress == pytest.approx(whole.stress_, rel=1e-5)
+        assert_close(embedding, whole.embedding_[np.concatenate(numbers[rank::3])], 1e-4)
+    assert_close(mds(**options, engine=world(3)).fit(path).embedding_, whole.embedding_, 1e-4)
+
+
 def edge_count(comm, graph):
     return graph.partition(comm).edge_count
 
@@ -478,7 +502,6 @@ def test_splits_of_every_format_are_input(world, tmp_path):
     assert_close(factors[0].user_factors_, factors[1].user_factors_, 1e-5)
 
     for text, call in {
-        "needs the order of its rows": lambda: mds(engine=job).fit(splits("edges.npy")),
         "sample_weight has 3 entries for 60 rows": lambda: kmeans(engine=job).fit(
             splits("rows.csv"), sample_weight=WEIGHTS[:3]
         ),

@@ -6,7 +6,7 @@ all.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from copy import copy
 from dataclasses import dataclass
@@ -244,13 +244,21 @@ def own_points(
     return LocalRows(source, weights, f"rank {comm.rank}", getattr(estimator, "_row_runs", None))
 
 
-def row_runs(
-    comm: Communicator, numbers: Sequence[int], counts: Sequence[int]
-) -> tuple[tuple[tuple[int, int], ...], int]:
-    """Return the first row number and the count of each split that this rank has read, and the number of all rows."""
-    every = {number: count for mine in comm.allgather((numbers, counts)) for number, count in zip(*mine, strict=True)}
+#: The first row number and the row count of each split that a rank has read.
+Runs = tuple[tuple[int, int], ...]
+
+
+def row_runs(comm: Communicator, numbers: Sequence[int], counts: Sequence[int]) -> list[Runs]:
+    """Return the runs of all ranks; this rank passes the numbers and row counts of the splits that it has read."""
+    told = comm.allgather((numbers, counts))
+    every = {number: count for mine in told for number, count in zip(*mine, strict=True)}
     firsts, total = {}, 0
     for number in sorted(every):
         firsts[number] = total
         total += every[number]
-    return tuple((firsts[number], count) for number, count in zip(numbers, counts, strict=True) if count), total
+    return [tuple((firsts[number], count) for number, count in zip(*mine, strict=True) if count) for mine in told]
+
+
+def rows_of(runs: Iterable[tuple[int, int]]) -> NDArray[np.int64]:
+    """Return the row numbers of runs."""
+    return np.concatenate([np.empty(0, np.int64), *(np.arange(first, first + count) for first, count in runs)])

@@ -24,7 +24,7 @@ from scipy.sparse import issparse
 
 from ripieno import log
 from ripieno._types import Rows
-from ripieno.algorithms.own_rows import opening, row_runs
+from ripieno.algorithms.own_rows import opening, row_runs, rows_of
 from ripieno.algorithms.split_rows import assigned, fit_on_ranks, read, splits_in, without_target
 from ripieno.errors import CollectiveMismatch, InputError
 from ripieno.graph import Graph
@@ -114,7 +114,7 @@ def same_call(fit: Fit) -> Fit:
                 return fit(self, *args, **kwargs)
             given[names[0]] = _opened(given[names[0]], splits)
             return fit_on_ranks(self, fit.__name__, given)
-        for name in ("_splits_read", "_row_runs"):
+        for name in ("_splits_read", "_row_runs", "_row_order"):
             self.__dict__.pop(name, None)
         rows, given, has_splits = _settled(comm, self, f"{type(self).__name__}.{fit.__name__}", rows, given)
         if not has_splits:
@@ -189,8 +189,6 @@ def _read(comm: Communicator, estimator: Any, rows: Rows, given: dict[str, Any],
     counts: list[int] = []
     with log.noted(INPUT) as notes, opening(comm):
         splits = splits_in(source)
-        if not estimator._takes_splits and splits is not None:
-            raise InputError(f"{type(estimator).__name__} needs the order of its rows: expected rows, not splits")
         if splits is not None:
             numbers = assigned(splits, comm) if is_shared else list(range(len(splits)))
             mine = [splits[number] for number in numbers]
@@ -208,13 +206,16 @@ def _read(comm: Communicator, estimator: Any, rows: Rows, given: dict[str, Any],
     if is_graph or not is_shared:
         estimator._splits_read = [], []
         return given
-    runs, total = row_runs(comm, numbers, counts)
-    estimator._splits_read, estimator._row_runs = (numbers, counts), runs
+    every = row_runs(comm, numbers, counts)
+    estimator._splits_read, estimator._row_runs = (numbers, counts), every[comm.rank]
+    if estimator._needs_order:
+        estimator._row_order = rows_of(run for runs in every for run in runs)
+    total = sum(count for runs in every for _, count in runs)
     for name in each_row:
         values = np.asarray(given[name])
         if len(values) != total:
             raise InputError(f"{name} has {len(values)} entries for {total} rows of the splits")
-        own = np.concatenate([values[:0], *(values[first : first + count] for first, count in runs)])
+        own = values[rows_of(every[comm.rank])]
         given[name] = own if len(own) or name != "y" else None
     return given
 

@@ -220,7 +220,8 @@ def _fit(
     if "on_iteration" in model.get_params(deep=False):
         model.on_iteration = comm.emit
     getattr(model, method)(**given, comm=comm)
-    model.__dict__.pop("_row_runs", None)
+    for name in ("_row_runs", "_row_order"):
+        model.__dict__.pop(name, None)
     numbers, counts = model.__dict__.pop("_splits_read")
     parameters = model.get_params(deep=False)
     found = {name: value for name, value in vars(model).items() if name not in parameters and name != "_facts_of_ranks"}

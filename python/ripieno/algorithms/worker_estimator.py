@@ -37,7 +37,8 @@ class WorkerEstimator(BaseEstimator):
     _is_fitting = False
     # Names of attributes with one entry per row. A fit on splits puts these in the order of the splits.
     _of_rows: tuple[str, ...] = ()
-    _takes_splits = True
+    # Whether the fit on splits needs the numbers of the rows of all ranks.
+    _needs_order = False
     # Whether splits of text without `y` have lines of libsvm, and whether the model was fitted on such lines.
     _takes_libsvm = False
     _is_libsvm = False

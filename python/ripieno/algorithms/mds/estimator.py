@@ -5,10 +5,12 @@ from __future__ import annotations
 import os
 import time
 from collections.abc import Callable, Iterable
+from dataclasses import replace
 from numbers import Integral
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
+import pyarrow as pa
 from numpy.typing import ArrayLike, NDArray
 from sklearn.utils import check_array, check_random_state
 from sklearn.utils.validation import check_is_fitted, validate_data
@@ -20,7 +22,7 @@ from ripieno.algorithms.mds import program
 from ripieno.algorithms.mds.dissimilarities import METRICS, PRECOMPUTED, Source
 from ripieno.algorithms.mds.program import METHODS, MDSOptions, MDSPart
 from ripieno.algorithms.mds.sequences import SEQUENCE_METRICS, Sequences
-from ripieno.algorithms.own_rows import agreed, opening, own_points
+from ripieno.algorithms.own_rows import agreed, opening, own_points, rows_of
 from ripieno.algorithms.reported import report_warning, reported
 from ripieno.algorithms.worker_estimator import IterativeEstimator, ObservedEstimator
 from ripieno.errors import InputError
@@ -144,8 +146,7 @@ class MDS(IterativeEstimator, ObservedEstimator):
 
     _row_parameters = ("init", "weights")
     _of_rows = ("embedding_",)
-    # The columns of dissimilarities follow the order of the rows, which splits do not fix.
-    _takes_splits = False
+    _needs_order = True
 
     embedding_: Reals
     stress_: float
@@ -330,20 +331,37 @@ class MDS(IterativeEstimator, ObservedEstimator):
         with opening(comm):
             if self.metric in SEQUENCE_METRICS:
                 raise InputError(f"metric={self.metric!r}: rank 0 reads all sequences: expected rows='shared'")
+            order = getattr(self, "_row_order", None)
             if X is not None:
+                X = X if order is None or self.metric != PRECOMPUTED else _in_order(X, order)
                 source, weights, init = self._open(X), self._open_weights(), self._init()
+                if order is not None:
+                    weights, init = self._of_own_rows(weights, init, order)
                 if init is not None and source.row_count not in (None, len(init)):
                     raise InputError(f"rank {comm.rank}: init has {len(init)} rows for {source.row_count} points")
         mine = own_points(self, comm, source, None)
         inits = [each for each in comm.allgather(init) if each is not None]
         # Every rank has the positions of all points.
-        options = self._options(comm, np.concatenate(inits) if inits else None)
+        options = replace(self._options(comm, np.concatenate(inits) if inits else None), order=order)
         width = None if weights is None else weights.column_count
         (width,) = agreed(comm, None if source is None else (width,), "columns of weights")
         if width is None:
             return mine, None, options
         own = LocalRows(weights or RowsInMemory(np.empty((0, width), np.float32)), None, f"weights of rank {comm.rank}")
         return mine, own, options
+
+    def _of_own_rows(
+        self, weights: Any, init: Reals | None, order: NDArray[np.int64]
+    ) -> tuple[RowsInMemory | None, Reals | None]:
+        """Return the rows of this rank's splits in weights and positions of all points."""
+        own = rows_of(self._row_runs)
+        if isinstance(weights, Dataset):
+            raise InputError("weights in files, and X in splits: expected an array of weights")
+        for name, array in (("weights", None if weights is None else weights.array), ("init", init)):
+            if array is not None and len(array) != len(order):
+                raise InputError(f"{name} has {len(array)} rows for {len(order)} points")
+        rows = None if weights is None else RowsInMemory(np.ascontiguousarray(_in_order(weights.array[own], order)))
+        return rows, None if init is None else init[own]
 
     def _init(self) -> Reals | None:
         if isinstance(self.init, str):
@@ -417,6 +435,14 @@ class MDS(IterativeEstimator, ObservedEstimator):
                 dtype=first.dtype,
                 total_s=total_s,
             )
+
+
+def _in_order(X: Any, order: NDArray[np.int64]) -> NDArray[Any]:
+    """Return rows of a matrix of all points with the columns in the order of the ranks' rows."""
+    rows: NDArray[Any] = np.column_stack([each.to_numpy() for each in X.columns]) if isinstance(X, pa.Table) else X
+    if rows.ndim != 2 or rows.shape[1] != len(order):
+        raise InputError(f"X has {len(order)} rows and shape (…, {rows.shape[-1]}): expected a square matrix")
+    return np.ascontiguousarray(rows[:, order])
 
 
 def _sequences(X: Any) -> Sequences:

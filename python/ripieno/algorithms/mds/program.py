@@ -13,6 +13,7 @@ and Fox, "Dimension reduction and visualization of large high-dimensional data v
 
 from __future__ import annotations
 
+import hashlib
 import time
 from collections.abc import Iterator
 from contextlib import closing
@@ -20,6 +21,7 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 import numpy as np
+from numpy.typing import NDArray
 
 import ripieno.kernels.pairs as pairs
 from ripieno.algorithms.fit_checkpoint import CheckpointOptions
@@ -65,6 +67,8 @@ class MDSOptions:
         Seed of the random positions.
     checkpoint_options
         Checkpoint settings.
+    order : (n,), or None
+        Numbers of the points in the order of the ranks, if their splits are in another order.
     """
 
     n_components: int
@@ -77,6 +81,7 @@ class MDSOptions:
     cooling: float
     seed: int
     checkpoint_options: CheckpointOptions
+    order: NDArray[np.int64] | None = None
 
     def facts(self, rows: RowBlock) -> dict[str, object]:
         """Return the facts that identify a checkpoint's fit."""
@@ -89,6 +94,8 @@ class MDSOptions:
             "n_init": self.n_init,
             "seed": self.seed if self.init is None or self.method == METHODS[1] else None,
         }
+        if self.order is not None:
+            facts["order"] = hashlib.sha256(self.order.tobytes()).hexdigest()
         if self.method == METHODS[1] or self.n_init > 1:
             # These parameters ended the starts that are already complete.
             facts |= {"max_iter": self.max_iter, "eps": self.eps, "cooling": self.cooling}
@@ -229,7 +236,9 @@ class _Descent:
         random = np.random.default_rng([self._options.seed, state.start, level])
         state = replace(state, level=level, in_level=0, before=None)
         if level < len(self._shifts):
-            at = state.at + MOVED * self._rows.largest * random.normal(size=state.at.shape)
+            moves = random.normal(size=state.at.shape)
+            moves = moves if self._options.order is None else moves[self._options.order]
+            at = state.at + MOVED * self._rows.largest * moves
             # The next temperature changes the shifted dissimilarities, so the same positions give a new step.
             step = self._majorization.step(at, self._shift(level))
         else:
@@ -283,7 +292,8 @@ class _Descent:
             return
         random = np.random.RandomState(options.seed)
         while True:
-            yield random.uniform(size=(total, options.n_components))
+            drawn = random.uniform(size=(total, options.n_components))
+            yield drawn if options.order is None else drawn[options.order]
 
 
 def _shifts(largest: float, cooling: float) -> Iterator[float]:
