@@ -30,7 +30,7 @@ from ripieno.graph import Graph
 from ripieno.input import TableFiles
 
 
-@click.command("pagerank", short_help="Rank the vertices of a graph.")
+@click.command("pagerank")
 @graph_options(out=Path("ranks.parquet"), weights=True)
 @click.option(
     "--damping",

@@ -30,7 +30,7 @@ from ripieno.input.matrix import open_source
 ARRAYS = ("coef", "intercept")
 
 
-@click.command("ridge", short_help="Fit a linear regression of a column of files.")
+@click.command("ridge")
 @target_option()
 @click.option(
     "--alpha",
