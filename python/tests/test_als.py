@@ -307,7 +307,7 @@ def _with(value):
             pa.table({"a": [1], "b": [2], "c": [3]}),
             "columns='x': .* has no such column, only 'a', 'b', 'c'",
         ),
-        ({}, pa.table({"user": [1, None], "item": [2, 3], "rating": [3, 4]}), "column 'user': 1 are missing"),
+        ({}, pa.table({"user": [1, None], "item": [2, 3], "rating": [3, 4]}), "column 'user' has missing values"),
         ({}, pa.table({"user": [1, 2], "item": [2, 3], "rating": [3, None]}), "column 'rating' has missing values"),
         ({"reg": 0}, RATINGS, "reg=0: expected a number > 0"),
         ({"rank": 0}, RATINGS, "rank=0: expected a whole number >= 1"),
