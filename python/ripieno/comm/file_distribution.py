@@ -26,10 +26,8 @@ from ripieno.files.sources import opened
 TELL_S = 0.5
 #: Polling interval of all ranks.
 LOOK_S = 0.02
-#: A rank that reports nothing for this long is considered lost.
-SILENT_S = 60.0
-#: A rank with complete files keeps serving others as long as it sends bytes at least once within this time.
-LINGER_S = 60.0
+#: The heartbeat timeout bounds all waits for other ranks, but a rank may miss some reports of its progress.
+LEAST_SILENCE_S = 4 * TELL_S
 #: Piece size for copies of a file to shared places.
 COPY_BYTES = 1 << 22
 #: Maximum number of blocks per file. The digest of each block is sent to every rank.
@@ -199,10 +197,11 @@ class FileDistribution(BroadcastVariables):
             claims = self._said_by_all("distribute", [landing.row for landing in landings])
             if orders.strategy == SHARED_FILE:
                 return self._by_places(root, claims, landings, files, listed, on_progress)
+            silence_s = self._silence_s()
             begun = self._begin(root, orders, members, claims, sources, landings)
             if self.rank == root:
-                return _Giving(begun, claims, landings).run(on_progress)
-            return _fetched([_Fetch(begun[at], landing, root) for at, landing in enumerate(landings)])
+                return _Giving(begun, claims, landings, silence_s).run(on_progress)
+            return _fetched([_Fetch(begun[at], landing, root, silence_s) for at, landing in enumerate(landings)])
         finally:
             for landing in landings:
                 landing.leave(keep=orders.keep_partial)
@@ -239,13 +238,15 @@ class FileDistribution(BroadcastVariables):
             if self.rank == root:
                 # These variables carry only messages.
                 words = [broadcasts.offer(0, [], DISCIPLINES[0], None, []) for _ in names]
-                return _Giving(words, claims, landings).run(on_progress)
+                return _Giving(words, claims, landings, self._silence_s()).run(on_progress)
             words = [broadcasts.expect(root, None) for _ in names]
+            silence_s = self._silence_s()
             with ThreadPoolExecutor(1, "ripieno-read") as pool:
                 # Let each host begin with a different copy, to spread the load.
                 first = self.nodes[self.rank]
                 readings = [
-                    _Reading(words[at], landing, root, names[at], first, pool) for at, landing in enumerate(landings)
+                    _Reading(words[at], landing, root, silence_s, names[at], first, pool)
+                    for at, landing in enumerate(landings)
                 ]
                 try:
                     return _fetched(readings)
@@ -254,6 +255,10 @@ class FileDistribution(BroadcastVariables):
                         reading.stop()
         finally:
             remove(copies)
+
+    def _silence_s(self) -> float:
+        """Return how long another rank may report nothing and need nothing."""
+        return max(self._heartbeat_timeout_s, LEAST_SILENCE_S)
 
     def _begin(
         self,
@@ -466,11 +471,13 @@ def _sync(path: str) -> None:
 class _Fetch:
     """A file that this rank receives over links, and its messages to the root."""
 
-    def __init__(self, variable: NativeVariable, landing: _Landing, root: int) -> None:
+    def __init__(self, variable: NativeVariable, landing: _Landing, root: int, silence_s: float) -> None:
         self._variable = variable
         self.landing = landing
         self._root = root
+        self._silence_s = silence_s
         self._told = ("", 0.0)
+        self._told_count = 0
         self._gave = (0, time.monotonic())
 
     def advance(self, pool: ThreadPoolExecutor) -> None:
@@ -487,7 +494,9 @@ class _Fetch:
             self._gave = (gave_bytes, now)
         if landing.row.state != self._told[0] or now >= self._told[1] + TELL_S:
             self._told = (landing.row.state, now)
-            self._variable.tell(self._root, json.dumps(landing.row).encode())
+            # The count shows that the rank lives, even without progress.
+            self._told_count += 1
+            self._variable.tell(self._root, json.dumps([self._told_count, *landing.row]).encode())
 
     def _came(self) -> tuple[int, int]:
         """Bytes received here, and bytes sent from here."""
@@ -509,7 +518,7 @@ class _Fetch:
             return True
         is_free = self._is_free() or self.landing.row.state == FAILED
         is_root_lost = self._root in self._variable.lost()
-        return (is_root_lost and is_free) or time.monotonic() > self._gave[1] + LINGER_S
+        return (is_root_lost and is_free) or time.monotonic() > self._gave[1] + self._silence_s
 
     def _is_free(self) -> bool:
         """Whether all live ranks have everything."""
@@ -524,11 +533,12 @@ class _Reading(_Fetch):
         words: NativeVariable,
         landing: _Landing,
         root: int,
+        silence_s: float,
         names: list[str],
         first: int,
         pool: ThreadPoolExecutor,
     ) -> None:
-        super().__init__(words, landing, root)
+        super().__init__(words, landing, root, silence_s)
         self._names = [names[(first + at) % len(names)] for at in range(len(names))]
         self._read_bytes = 0
         self._is_stopped = False
@@ -590,7 +600,14 @@ def _fetched(fetches: Sequence[_Fetch]) -> list[HostFile]:
 class _Giving:
     """The root's side: it serves the files and waits until all ranks have ended."""
 
-    def __init__(self, variables: list[NativeVariable], claims: list[list[HostFile]], landings: list[_Landing]) -> None:
+    def __init__(
+        self,
+        variables: list[NativeVariable],
+        claims: list[list[HostFile]],
+        landings: list[_Landing],
+        silence_s: float,
+    ) -> None:
+        self._silence_s = silence_s
         self._variables = variables
         self._landings = landings
         self._rows = {(row.rank, at): row for rows in claims for at, row in enumerate(rows)}
@@ -645,10 +662,10 @@ class _Giving:
             if described.get(rank, words) != words:
                 words, received = described[rank], now
                 self._heard[rank, at] = (words, received)
-                row = self._rows[rank, at] = HostFile(*json.loads(words))
+                row = self._rows[rank, at] = HostFile(*json.loads(words)[1:])
             if row.state in OVER:
                 continue
             if rank in lost:
                 self._rows[rank, at] = row._replace(state=LOST, error="its process has ended, or cannot be reached")
-            elif now > received + SILENT_S:
-                self._rows[rank, at] = row._replace(state=LOST, error=f"it has sent nothing for {SILENT_S:g} s")
+            elif now > received + self._silence_s:
+                self._rows[rank, at] = row._replace(state=LOST, error=f"it has sent nothing for {self._silence_s:g} s")

@@ -16,6 +16,7 @@ from ripieno.comm.communicator import Communicator
 from ripieno.errors import CollectiveMismatch, CommunicatorClosed, RankFailed, SerializationError
 from ripieno.launch.job.accumulators import PROGRAMS
 from ripieno.launch.job.stand_ins import forget
+from ripieno.launch.limits import HEARTBEAT_S
 from ripieno.launch.process.channel import Channel, HungUp
 from ripieno.launch.process.processes import end_fork, flush_output
 from ripieno.launch.process.report import FailureReport
@@ -65,7 +66,8 @@ def meet(
 
     options["rack"] = rack_of_this_host(options.pop("racks", None), by_engine=options.pop("rack_by_engine", None))
     native = _native.Communicator.connect(rank, world_size, exchange, **flight.prepared(options))
-    return Communicator(native, threads=threads, on_event=on_event)
+    heartbeat_s = options.get("heartbeat_timeout_s", HEARTBEAT_S)
+    return Communicator(native, threads=threads, on_event=on_event, heartbeat_timeout_s=heartbeat_s)
 
 
 @dataclass(frozen=True)
