@@ -144,24 +144,24 @@ class Board:
                     known.state, known.waits_for, known.collective, known.cores = "ready", None, None, 0.0
             self.version += 1
 
-    def pulse(self, rank: int, fields: Mapping[str, Any]) -> None:
+    def pulse(self, rank: int, told: Mapping[str, Any]) -> None:
         """Record the pulse of a rank."""
         now_s = self.now_s()
         with self.lock:
             known = self.ranks.setdefault(rank, RankState(rank))
-            last = self._last.get(fields["teller"], {})
-            self._last[fields["teller"]] = {**last, **fields}
-            growth = {name: _growth(name, last, fields) for name in COUNTERS}
+            last = self._last.get(told["teller"], {})
+            self._last[told["teller"]] = {**last, **told}
+            growth = {name: _growth(name, last, told) for name in COUNTERS}
             for name, more in growth.items():
                 known.sums[name] += more
-            self._take_time(known, last, fields, growth, now_s)
-            self._take_traffic(rank, fields)
-            known.memory_bytes, known.broadcasts, known.heard_s = fields["memory_bytes"], fields["broadcasts"], now_s
-            known.collective, known.waits_for = fields.get("collective"), fields.get("waits_for")
+            self._take_time(known, last, told, growth, now_s)
+            self._take_traffic(rank, told)
+            known.memory_bytes, known.broadcasts, known.heard_s = told["memory_bytes"], told["broadcasts"], now_s
+            known.collective, known.waits_for = told.get("collective"), told.get("waits_for")
             known.state = "waiting" if known.waits_for else "communicating" if known.collective else "computing"
-            for ago_s, kind, source, text in fields["lines"]:
+            for ago_s, kind, source, text in told["lines"]:
                 self.line(kind, source, text, rank=rank, ago_s=ago_s)
-            for ago_s, event in fields["events"]:
+            for ago_s, event in told["events"]:
                 self.event({"rank": rank, **event}, ago_s=ago_s)
             self.version += 1
 
@@ -169,14 +169,14 @@ class Board:
         self,
         known: RankState,
         last: Mapping[str, Any],
-        fields: Mapping[str, Any],
+        told: Mapping[str, Any],
         growth: Mapping[str, float],
         now_s: float,
     ) -> None:
         busy_s = growth["busy_s"]
         if busy_s <= 0:
             return
-        passed_s = fields["at_s"] - last["at_s"] if last else busy_s
+        passed_s = told["at_s"] - last["at_s"] if last else busy_s
         called_s = min(growth["called_s"], busy_s)
         waited_s = min(growth["waited_s"], called_s)
         known.cores = growth["cpu_s"] / passed_s if passed_s > 0 else 0.0
@@ -187,18 +187,18 @@ class Board:
             "cpu": growth["cpu_s"],
         }
         # A rank that was idle for most of the interval was busy at its end.
-        self.history.add(known.rank, max(now_s - min(passed_s, busy_s), 0.0), now_s, sums, fields["memory_bytes"])
+        self.history.add(known.rank, max(now_s - min(passed_s, busy_s), 0.0), now_s, sums, told["memory_bytes"])
 
-    def _take_traffic(self, rank: int, fields: Mapping[str, Any]) -> None:
-        for peer, more_s in fields.get("waited_for_s", {}).items():
+    def _take_traffic(self, rank: int, told: Mapping[str, Any]) -> None:
+        for peer, more_s in told.get("waited_for_s", {}).items():
             self.waited_for_s[peer] = self.waited_for_s.get(peer, 0.0) + more_s
             if max(rank, peer) < PAIRED_COUNT:
                 self.pairs_s[rank, peer] = self.pairs_s.get((rank, peer), 0.0) + more_s
-        for peer, more in fields.get("sent_to", {}).items():
+        for peer, more in told.get("sent_to", {}).items():
             if max(rank, peer) < PAIRED_COUNT:
                 self.links_bytes[rank, peer] = self.links_bytes.get((rank, peer), 0.0) + more
-        before = self._usage_before.setdefault(fields["teller"], {})
-        for collective, algorithm, calls, sent_bytes in fields.get("usage", ()):
+        before = self._usage_before.setdefault(told["teller"], {})
+        for collective, algorithm, calls, sent_bytes in told.get("usage", ()):
             key = (collective, algorithm)
             was = before.get(key, (0, 0))
             # A decrease means another communicator.
@@ -209,9 +209,9 @@ class Board:
             before[key] = (calls, sent_bytes)
 
 
-def _growth(name: str, last: Mapping[str, Any], fields: Mapping[str, Any]) -> float:
+def _growth(name: str, last: Mapping[str, Any], told: Mapping[str, Any]) -> float:
     """Return the increase since the last pulse; the whole value for another communicator or the first pulse."""
-    if name not in fields:
+    if name not in told:
         return 0.0
-    now, before = float(fields[name]), float(last.get(name, 0.0))
+    now, before = float(told[name]), float(last.get(name, 0.0))
     return now - before if now >= before else now
