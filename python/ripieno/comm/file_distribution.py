@@ -478,27 +478,27 @@ class _Fetch:
         self._silence_s = silence_s
         self._told = ("", 0.0)
         self._told_count = 0
-        self._gave = (0, time.monotonic())
+        self._last_sent = (0, time.monotonic())
 
     def advance(self, pool: ThreadPoolExecutor) -> None:
         """Advance the file and report changes to the root."""
         landing, now = self.landing, time.monotonic()
-        came_bytes, gave_bytes = self._came()
-        landing.advance(came_bytes)
+        received_bytes, sent_bytes = self._progress_bytes()
+        landing.advance(received_bytes)
         if landing.row.state == FETCHING and self._has_ended():
             try:
                 landing.write(pool, self._shown())
             except RipienoError as error:
                 landing.fail(error)
-        if gave_bytes > self._gave[0] or not landing.is_over:
-            self._gave = (gave_bytes, now)
+        if sent_bytes > self._last_sent[0] or not landing.is_over:
+            self._last_sent = (sent_bytes, now)
         if landing.row.state != self._told[0] or now >= self._told[1] + TELL_S:
             self._told = (landing.row.state, now)
             # The count shows that the rank lives, even without progress.
             self._told_count += 1
-            self._variable.tell(self._root, json.dumps([self._told_count, *landing.row]).encode())
+            self._variable.send_message(self._root, json.dumps([self._told_count, *landing.row]).encode())
 
-    def _came(self) -> tuple[int, int]:
+    def _progress_bytes(self) -> tuple[int, int]:
         """Bytes received here, and bytes sent from here."""
         return self._variable.progress()[:2]
 
@@ -514,11 +514,11 @@ class _Fetch:
         """Whether no other rank needs this rank any more, as far as this rank knows."""
         if not self.landing.is_over:
             return False
-        if self._variable.told().get(self._root) == _ALL_OVER:
+        if self._variable.latest_messages().get(self._root) == _ALL_OVER:
             return True
         is_free = self._is_free() or self.landing.row.state == FAILED
         is_root_lost = self._root in self._variable.lost()
-        return (is_root_lost and is_free) or time.monotonic() > self._gave[1] + self._silence_s
+        return (is_root_lost and is_free) or time.monotonic() > self._last_sent[1] + self._silence_s
 
     def _is_free(self) -> bool:
         """Whether all live ranks have everything."""
@@ -548,7 +548,7 @@ class _Reading(_Fetch):
         """Stop reading."""
         self._is_stopped = True
 
-    def _came(self) -> tuple[int, int]:
+    def _progress_bytes(self) -> tuple[int, int]:
         return self._read_bytes, 0
 
     def _has_ended(self) -> bool:
@@ -617,7 +617,7 @@ class _Giving:
         for rank, at in self._rows:
             if rank != self._own:
                 # A link to the rank shows whether it died before its first message.
-                variables[at].tell(rank, _BEGUN)
+                variables[at].send_message(rank, _BEGUN)
 
     def run(self, on_progress: Callable[[list[HostFile]], None] | None) -> list[HostFile]:
         """Wait for all ranks and return one row per file and rank."""
@@ -642,7 +642,7 @@ class _Giving:
         """Notify the waiting ranks that all states are final."""
         for (rank, at), row in self._rows.items():
             if rank != self._own and row.state != LOST:
-                self._variables[at].tell(rank, _ALL_OVER)
+                self._variables[at].send_message(rank, _ALL_OVER)
 
     def _all(self) -> list[HostFile]:
         return [self._rows[key] for key in sorted(self._rows, key=lambda key: (key[1], key[0]))]
@@ -652,7 +652,7 @@ class _Giving:
         variable, now = self._variables[at], time.monotonic()
         self._landings[at].advance(0)
         self._rows[self._own, at] = self._landings[at].row
-        described, lost = variable.told(), set(variable.lost())
+        described, lost = variable.latest_messages(), set(variable.lost())
         report = variable.delivery()
         lost.update(() if report is None else report["lost"])
         for (rank, of), row in self._rows.items():
