@@ -1,7 +1,7 @@
-"""An emulated cluster: Ripieno beside Open MPI as it chooses, Open MPI at its best forced, and Gloo.
+"""Benchmarks on an emulated cluster: Ripieno, Open MPI with default and with the best forced algorithms, and Gloo.
 
-Times stand beside the bytes' time on a host's cable; TCP's headers make the minimum 1.046 of that. Polling is taken out
-of Open MPI in its favor: real hosts do not share cores.
+The limit is the time of the bytes on the link of a host; TCP headers raise the minimum to 1.046 times that. Open MPI
+runs without busy polling, in its favor: the emulated hosts share cores, real hosts do not.
 """
 
 from __future__ import annotations

@@ -1,8 +1,11 @@
 """Benchmarks of PageRank on this machine and on emulated hosts, and the chart of docs/estimator-measurements.md.
 
-benches/pagerank.py host [--scale 20] [--graph FILES]… [--gap PR] [--quick] [--json FILE] benches/pagerank.py cluster
-[--hosts 1,2,4,8,16] [--rate 1gbit] [--scale 20] [--graph FILES]… [--quick] [--json FILE] benches/pagerank.py charts
-[--cluster FILE] [--out FOLDER]
+Commands::
+
+    benches/pagerank.py host [--scale 20] [--graph FILES]… [--gap PR] [--quick] [--json FILE]
+    benches/pagerank.py cluster [--hosts 1,2,4,8,16] [--rate 1gbit] [--scale 20] [--graph FILES]… [--quick]
+                                 [--json FILE]
+    benches/pagerank.py charts [--cluster FILE] [--out FOLDER]
 """
 
 from __future__ import annotations

@@ -1,8 +1,10 @@
 """Benchmarks of sparse reductions on an emulated cluster and with threads, and charts of docs/sparse.md.
 
-benches/sparse.py cluster [--hosts 64] [--rate 100mbit] [--quick] [--json FILE] benches/sparse.py threads [--features
-60000000] [--density 0.21] [--quick] [--json FILE] benches/sparse.py charts [--cluster FILE] [--packets NAME=FILE]…
-[--quick] [--out FOLDER]
+Commands::
+
+    benches/sparse.py cluster [--hosts 64] [--rate 100mbit] [--quick] [--json FILE]
+    benches/sparse.py threads [--features 60000000] [--density 0.21] [--quick] [--json FILE]
+    benches/sparse.py charts [--cluster FILE] [--packets NAME=FILE]… [--quick] [--out FOLDER]
 """
 
 from __future__ import annotations

@@ -397,7 +397,9 @@ class World:
     def check(self) -> None:
         """Assert the laws of supervision."""
         verdict = self.run()
-        if verdict is None and self.is_suspended:
+        is_unseen = self.kind == "engine" and all(map(self.is_stopped, range(self.size)))
+        if verdict is None and (self.is_suspended or is_unseen):
+            # The user was told of the suspension. Only an engine itself can notice that all of its tasks are stopped.
             return
         assert verdict is not None, "the caller hears nothing"
         self._check_time(verdict)

@@ -307,7 +307,7 @@ def _with(value):
             pa.table({"a": [1], "b": [2], "c": [3]}),
             "columns='x': .* has no such column, only 'a', 'b', 'c'",
         ),
-        ({}, pa.table({"user": [1, None], "item": [2, 3], "rating": [3, 4]}), "column 'user': 1 are missing"),
+        ({}, pa.table({"user": [1, None], "item": [2, 3], "rating": [3, 4]}), "column 'user' has missing values"),
         ({}, pa.table({"user": [1, 2], "item": [2, 3], "rating": [3, None]}), "column 'rating' has missing values"),
         ({"reg": 0}, RATINGS, "reg=0: expected a number > 0"),
         ({"rank": 0}, RATINGS, "rank=0: expected a whole number >= 1"),
@@ -319,7 +319,7 @@ def _with(value):
         ({"implicit": True}, _with(1e38), "not finite"),
     ],
 )
-def test_bad_input_is_reported_in_a_sentence(world, options, ratings, message):
+def test_bad_input_is_reported(world, options, ratings, message):
     for workers in (1, 3):
         with pytest.raises(rp.InputError, match=message):
             model_of(engine=world(workers)).set_params(**options).fit(ratings)
@@ -443,7 +443,7 @@ def test_runs_of_rows_are_everything_once_and_even():
     assert even_cuts(np.zeros(0, np.int64), 8, 2).tolist() == [0, 0, 0]
 
 
-def test_kernels_say_what_they_give():
+def test_kernels_describe_their_results():
     factors = np.arange(6, dtype=np.float32).reshape(3, 2)
     np.testing.assert_array_equal(scatter(factors, 1.5 * 64), factors.T @ factors)
     starts, columns, values = np.array([0, 0, 2]), np.array([0, 2], np.int32), np.array([1, 2], np.float32)

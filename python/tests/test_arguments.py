@@ -109,7 +109,7 @@ def numbers(comm, name):
 
 
 @pytest.mark.parametrize("name", CALLS)
-def test_a_number_that_is_no_whole_number_or_out_of_range_is_reported(name, threads):
+def test_a_number_that_is_not_an_integer_or_out_of_range_is_reported(name, threads):
     threads(1, numbers, name)
 
 

@@ -158,7 +158,7 @@ def test_as_many_workers_as_there_are_now_deal_the_cores():
         assert [found[0] for found in job.run(where_it_computes)] == [sorted(place.cpus) for place in expected]
 
 
-def test_what_cannot_be_is_said_before_anything_starts():
+def test_impossible_bindings_are_reported_before_anything_starts():
     count = len(HERE) + 1
     with pytest.raises(
         rp.InputError, match=f"need {count} cores, and may use {len(HERE)}: take fewer ranks or threads"
@@ -187,7 +187,7 @@ SCRIPT = """
 """
 
 
-def told(tmp_path: Path, rank: int) -> list:
+def lines_of(tmp_path: Path, rank: int) -> list:
     return json.loads((tmp_path / f"found{rank}").read_text())
 
 
@@ -205,7 +205,9 @@ def test_ranks_of_a_script_are_bound_before_its_first_line(tmp_path):
     )
     assert done.returncode == 0, done.stderr
     expected = places(Binding("core", "pin"), [1, 1], host.cores())
-    assert [told(tmp_path, rank) for rank in (0, 1)] == [[sorted(each.cpus), [*each.pins], False] for each in expected]
+    assert [lines_of(tmp_path, rank) for rank in (0, 1)] == [
+        [sorted(each.cpus), [*each.pins], False] for each in expected
+    ]
 
 
 def test_a_script_with_too_many_ranks_is_not_begun(tmp_path):
@@ -227,11 +229,11 @@ def test_ranks_of_other_launchers_divide_the_cores_that_they_share(tmp_path):
     ranks = [subprocess.Popen(words, env={**here, **more, "RANK": str(rank)}) for rank in (0, 1)]
     assert [rank.wait(60) for rank in ranks] == [0, 0]
     expected = places(Binding("core"), [1, 1], host.cores())
-    assert [told(tmp_path, rank) for rank in (0, 1)] == [[sorted(each.cpus), [], False] for each in expected]
+    assert [lines_of(tmp_path, rank) for rank in (0, 1)] == [[sorted(each.cpus), [], False] for each in expected]
 
 
 @needs_two_cores
-def test_a_thread_that_was_lent_to_a_rank_comes_back_to_its_cores():
+def test_a_thread_that_was_lent_to_a_rank_returns_to_its_cores():
     import ripieno._native as native
 
     with binding.lent_thread():
@@ -249,7 +251,7 @@ def test_ranks_of_an_engine_bind_their_threads(monkeypatch):
 
 
 @needs_two_cores
-def test_ranks_of_an_engine_that_cannot_be_bound_say_so(monkeypatch):
+def test_ranks_of_an_engine_that_cannot_be_bound_raise(monkeypatch):
     monkeypatch.setenv("RIPIENO_BIND", "core")
     with pytest.raises(rp.InputError, match=f"need {2 * len(HERE)} cores, and may use {len(HERE)}"):
         rp.launch(workers=2, threads=len(HERE), engine=StandIn())

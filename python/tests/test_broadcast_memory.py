@@ -157,7 +157,7 @@ def test_the_default_limit_is_half_of_the_memory(monkeypatch):
     assert value_memory._OfProcess().now().limit_bytes == 1_000_000
 
 
-def test_where_values_go_is_said_by_tmpdir(monkeypatch, tmp_path):
+def test_tmpdir_determines_where_values_are_stored(monkeypatch, tmp_path):
     monkeypatch.setattr(value_memory.tempfile, "tempdir", None)
     monkeypatch.setenv("TMPDIR", str(tmp_path))
     assert value_memory._spill_directory() == str(tmp_path)

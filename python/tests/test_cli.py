@@ -276,3 +276,12 @@ def test_every_command_explains_itself(capsys):
         assert main([name, "--help"]) == 0
         assert f"Usage: ripieno {name}" in capsys.readouterr().out
     assert main(["dance"]) == 2
+
+
+def test_the_list_of_commands_is_printed_without_large_libraries():
+    program = (
+        "import sys; from ripieno.cli import main; main(['--help']); "
+        "print([name for name in ('sklearn', 'scipy', 'pyarrow') if name in sys.modules])"
+    )
+    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True)
+    assert "kmeans" in done.stdout and done.stdout.splitlines()[-1] == "[]"

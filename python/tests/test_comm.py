@@ -410,7 +410,7 @@ def test_statistics_count_calls_bytes_and_seconds(world):
         assert counts["seconds_communicating"] > 0
 
 
-def test_a_closed_communicator_says_so(tmp_path):
+def test_a_closed_communicator_raises(tmp_path):
     kept = []
     with rp.launch(workers=1) as job:
         job.run(kept.append)

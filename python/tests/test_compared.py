@@ -69,7 +69,7 @@ def test_folders_of_one_name_are_called_by_their_paths():
     assert "a/result, " in re.sub(r"<.*?>", "", Path("compared.html").read_text())
 
 
-def test_what_cannot_be_compared_is_said(folder, capfd):
+def test_results_that_cannot_be_compared_are_reported(folder, capfd):
     fitted("all")
     assert main(["pca", "rows.npy", "-q", "-o", "axes"]) == 0
     (folder / "bare").mkdir()

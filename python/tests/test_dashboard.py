@@ -37,7 +37,7 @@ def asked(link: str, path: str = "state") -> bytes:
         return answer.read()
 
 
-def told(dashboard: Dashboard) -> dict:
+def state_of(dashboard: Dashboard) -> dict:
     return json.loads(asked(dashboard.link))
 
 
@@ -69,8 +69,8 @@ def watched():
         job.announce("Demo", 30)
         assert job.run(iterate, 20, late=(1,)) == [0, 1, 2]
         dashboard = job.dashboard
-        yield told(dashboard), dashboard
-    assert told(dashboard)["job"]["state"] == "over"
+        yield state_of(dashboard), dashboard
+    assert state_of(dashboard)["job"]["state"] == "over"
     dashboard.close()
 
 
@@ -110,25 +110,25 @@ def test_iterations_and_lines_of_the_log_come_with_pulses(watched):
     assert {("warning", rank, f"rank {rank} is done") for rank in range(3)} <= set(lines)
 
 
-def broadcast_until(comm, length, told):
+def broadcast_until(comm, length, stop_file):
     with comm.broadcast_variable(np.ones(length) if comm.rank == 0 else None, per_host=False) as variable:
         assert variable.value.sum() == length
-        assert comes_true(told.exists, 30.0)
+        assert comes_true(stop_file.exists, 30.0)
 
 
 def test_variables_are_reported_with_what_has_come_and_what_was_passed_on(tmp_path):
     seen = []
     with rp.launch(workers=2, dashboard=True) as job, ThreadPoolExecutor(1) as pool:
-        ran = pool.submit(job.run, broadcast_until, 100_000, tmp_path / "told")
+        ran = pool.submit(job.run, broadcast_until, 100_000, tmp_path / "stop")
         root = job.dashboard.board.ranks[0]
         assert comes_true(lambda: seen.extend(root.broadcasts) or (seen and seen[-1][3] == seen[-1][4]), 30.0)
-        (tmp_path / "told").touch()
+        (tmp_path / "stop").touch()
         ran.result()
     job.dashboard.close()
 
     # On the other rank it is in progress only for a moment.
-    *_, (root_rank, strategy, received, gave, whole) = seen
-    assert (root_rank, strategy, received, gave) == (0, "csb", 0, whole) and whole >= 800_000
+    *_, (root_rank, strategy, received, sent, size) = seen
+    assert (root_rank, strategy, received, sent) == (0, "csb", 0, size) and size >= 800_000
 
 
 def test_metrics_of_a_job_pass_the_strict_parser(watched):
@@ -155,7 +155,7 @@ def test_the_trace_has_a_track_for_each_rank(watched):
 def test_a_single_rank_is_shown_too():
     with rp.launch(workers=1, dashboard=True) as job:
         job.run(iterate, 150)
-        state = told(job.dashboard)
+        state = state_of(job.dashboard)
     assert len(state["ranks"]) == 1 and state["iterations"]["number"] == 150
     assert [line[4] for line in state["lines"]].count("rank 0 is done") == 1
 
@@ -170,7 +170,7 @@ def test_a_death_is_shown_and_the_job_continues():
 
     with rp.launch(workers=3, on_failure="shrink", dashboard=True) as job, pytest.warns(RuntimeWarning):
         assert job.run(dies) == [2, 2]
-        state = told(job.dashboard)
+        state = state_of(job.dashboard)
     lines = [text for *_, text in state["lines"]]
     assert any(text.startswith("rank 1 is lost: killed by SIGKILL") for text in lines)
     assert any("begins again on 2 ranks" in text for text in lines)
@@ -180,7 +180,7 @@ def test_a_death_is_shown_and_the_job_continues():
 def test_ranks_of_an_engine_are_shown():
     with rp.launch(engine=StandIn(), workers=2, threads=1, dashboard=True) as job:
         assert job.run(iterate, 150) == [0, 1]
-        state = told(job.dashboard)
+        state = state_of(job.dashboard)
     assert state["job"]["place"] == "stand-in" and state["iterations"]["number"] == 150
     assert all(each[8] > 0.7 and each[11] > 0 for each in state["ranks"])
 
@@ -436,10 +436,10 @@ def test_one_dashboard_shows_all_jobs_of_a_command(capsys):
             with rp.launch(workers=1) as job:
                 job.run(iterate, 1)
                 shown = job.dashboard
-                assert told(shown)["job"]["state"] == "ready"
+                assert state_of(shown)["job"]["state"] == "ready"
     assert capsys.readouterr().err.count("dashboard: http") == 1
     with pytest.raises(urllib.error.URLError):
-        told(shown)
+        state_of(shown)
 
 
 # Commands

@@ -15,7 +15,7 @@ from ripieno.simulation import Cluster, distribute, search_block_bytes
 MIB = 1 << 20
 
 
-def told(*words: str) -> str:
+def output_of(*words: str) -> str:
     result = CliRunner().invoke(simulate_command, ["broadcast", *words], catch_exceptions=False)
     assert result.exit_code == 0, result.output
     return result.output
@@ -93,14 +93,14 @@ def test_the_command_plays_machines_and_draws_them(tmp_path: Path) -> None:
     picture = tmp_path / "csb.svg"
     words = ("--nodes", "8", "--bytes", "4MiB", "--rate", "100mbit", "--kill", "3@50%", "--slow", "5@0.2")
 
-    output = told(*words, "--algorithm", "csb", "--timeline", str(picture))
+    output = output_of(*words, "--algorithm", "csb", "--timeline", str(picture))
 
     assert "have it     7 of 8 ranks" in output
     assert "lost        rank 3" in output
     assert "block 0 from rank" in picture.read_text()
-    found = json.loads(told(*words, "--algorithm", "chain", "--heal", "--json"))
+    found = json.loads(output_of(*words, "--algorithm", "chain", "--heal", "--json"))
     assert [end["kind"] for end in found["ends"]].count("done") == 7
-    assert "wait forever" in told(*words, "--algorithm", "chain")
+    assert "wait forever" in output_of(*words, "--algorithm", "chain")
 
 
 def test_the_command_names_options_of_state_machines() -> None:

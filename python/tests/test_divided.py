@@ -84,7 +84,7 @@ def test_rows_of_any_values_get_the_same_clusters_of_two_workers_as_of_whole_cen
 
 @pytest.mark.parametrize("workers", [3, *exhaustively(1, 2)])
 @pytest.mark.parametrize("block_bytes", [divided.BLOCK_BYTES, FEW_BYTES])
-def test_a_near_fit_loses_little_and_says_how_much(world, rows, workers, block_bytes):
+def test_an_approximate_fit_loses_little_and_reports_how_much(world, rows, workers, block_bytes):
     options = KMeansOptions(K, "array", [start_of(rows)], 12, 0.0, assign="near", centroids="divided")
     centroids, labels, inertia, history = world(workers).run(fitted, rows, None, options, block_bytes)[0]
     exact = rp.KMeans(K, init=start_of(rows), max_iter=12, tol=0).fit(rows)
@@ -176,7 +176,7 @@ def test_centroids_are_divided_when_a_worker_has_not_memory_enough(rows, monkeyp
         events.clear()
 
 
-def test_the_command_divides_them_and_tells(rows, tmp_path, capfd):
+def test_the_command_divides_and_reports_them(rows, tmp_path, capfd):
     np.save(tmp_path / "rows.npy", rows)
     command = ["kmeans", str(tmp_path / "rows.npy"), "-k", str(K), "--assign", "near", "--max-iter", "2"]
     assert main([*command, "-o", str(tmp_path / "out"), "--centroids", "divided"]) == 0

@@ -129,7 +129,7 @@ def test_a_rank_that_dies_is_named(culprit, end):
     assert caught.value.rank == culprit
 
 
-def test_what_the_engine_says_of_an_end_is_told():
+def test_the_engines_reason_of_an_end_is_reported():
     engine = StandIn()
 
     def program(comm):
@@ -145,7 +145,7 @@ def test_what_the_engine_says_of_an_end_is_told():
 
 
 @pytest.mark.parametrize("ended", [[0, 2], [0]], ids=["its end shows", "its host fell silent"])
-def test_whom_the_engine_names_is_blamed_before_who_has_hung_up_first(ended):
+def test_a_rank_named_by_the_engine_is_blamed_before_the_first_closed_connection(ended):
     engine = StandIn()
 
     def end(event):
@@ -192,7 +192,7 @@ def test_a_job_that_another_thread_closes_as_a_run_ends_holds_nothing(workers):
     assert gone_within(SLACK_S, pids)
 
 
-def test_nobody_listens_beyond_loopback(world):
+def test_no_socket_listens_beyond_loopback(world):
     def listening_at(comm):
         own = {os.readlink(each.path) for each in os.scandir("/proc/self/fd")}
         found = []
@@ -234,7 +234,7 @@ def test_a_rank_that_stands_still_before_all_have_met_is_named():
         Still().launch(2, rendezvous_timeout_s=8)
 
 
-def test_more_tasks_than_ranks_are_told():
+def test_more_tasks_than_ranks_are_reported():
     class Generous(StandIn):
         def start(self, workers, invitation):
             run = super().start(0, invitation)
@@ -245,7 +245,7 @@ def test_more_tasks_than_ranks_are_told():
         Generous().launch(2)
 
 
-def test_an_address_of_another_machine_is_told():
+def test_an_address_of_another_machine_is_reported():
     class Elsewhere(StandIn):
         def host(self):
             return "192.0.2.1"
@@ -352,7 +352,7 @@ def heard(listening, within_s=PATIENCE_S):
     return list(listening.joined()) if watch.poll(within_s * 1000) else []
 
 
-def test_strangers_are_refused_and_hold_nobody_up(listening):
+def test_unauthenticated_peers_are_refused_and_delay_no_member(listening):
     silent = [socket.create_connection((HOST, listening.port)) for _ in range(8)]
     with pytest.raises(remote.NotAuthentic):
         remote.connect(HOST, listening.port, TOKEN[::-1], PATIENCE_S)
@@ -375,7 +375,7 @@ def descriptors(limit):
         resource.setrlimit(resource.RLIMIT_NOFILE, (soft, hard))
 
 
-def test_silent_strangers_give_their_places_to_members(listening):
+def test_silent_unauthenticated_peers_give_their_places_to_members(listening):
     # An eighth of the descriptors.
     with descriptors(8 * 20), ExitStack() as crowd:
         silent = [crowd.enter_context(socket.create_connection((HOST, listening.port))) for _ in range(60)]
@@ -384,7 +384,7 @@ def test_silent_strangers_give_their_places_to_members(listening):
         assert 40 <= len(gone) < 60, "the oldest are shown out, no more than needed"
 
 
-def test_a_crowd_from_one_place_shows_out_nobody_from_another(listening):
+def test_many_connections_from_one_address_do_not_displace_another_address(listening):
     with descriptors(8 * 20), ExitStack() as open_ends:
         other = socket.create_connection((HOST, listening.port), source_address=("127.0.0.2", 0))
         crowd = [socket.create_connection((HOST, listening.port)) for _ in range(60)]
@@ -410,7 +410,7 @@ channel.receive()
 """
 
 
-def test_strangers_that_would_take_all_descriptors_keep_no_member_out(listening):
+def test_unauthenticated_peers_that_would_take_all_descriptors_keep_no_member_out(listening):
     with descriptors(max(map(int, os.listdir("/proc/self/fd"))) + 40):
         crowd = subprocess.Popen([sys.executable, "-c", CROWD, HOST, str(listening.port), TOKEN.hex()])
         [(join, channel)] = heard(listening, 30.0)
@@ -436,7 +436,7 @@ def test_what_the_launching_process_lacks_to_let_ranks_in_is_named():
         listening.close()
 
 
-def test_a_stranger_starts_no_thread(listening):
+def test_an_unauthenticated_peer_starts_no_thread(listening):
     threads = native_threads()
     with ExitStack() as crowd:
         for saying in (b"", b"RIPIENO\x02", b"GET / HTTP/1.1\r\n\r\n"):
@@ -461,7 +461,7 @@ def joined(listening):
     channel.close()
 
 
-def test_strangers_do_not_outlive_the_server(listening):
+def test_unauthenticated_peers_do_not_outlive_the_server(listening):
     # The connection is authenticated, but has not identified itself.
     channel = remote.connect(HOST, listening.port, TOKEN, PATIENCE_S)
     assert comes_true(lambda: _greeters() > 1, PROMPT_S)
@@ -520,7 +520,7 @@ def test_a_server_that_does_not_know_the_token_is_found_out(listening):
         thread.join()
 
 
-def test_a_task_that_comes_too_late_is_told_so(listening):
+def test_a_late_task_gets_an_error(listening):
     listening.close()
     with pytest.raises(rp.RendezvousError, match="the job is over, or has begun without this attempt of the task"):
         member.serve(invitation_to(listening), 0)
@@ -644,7 +644,7 @@ def test_a_broadcast_value_stays_until_it_is_released(world, workers):
     assert not job._kept
 
 
-def test_a_broadcast_value_of_another_job_is_told(world):
+def test_a_broadcast_value_of_another_job_is_reported(world):
     wrong = pytest.raises(rp.SerializationError, match="a broadcast value of another job")
     with world(2).broadcast("mine") as value, rp.launch(workers=2, threads=1) as other, wrong:
         other.run(lambda comm, value: value.value, value)

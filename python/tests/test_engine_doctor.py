@@ -82,7 +82,7 @@ def test_tasks_say_what_they_run_on_and_reach_each_other():
     assert unreached == []
 
 
-def test_a_task_that_cannot_be_reached_is_told_with_the_reason():
+def test_a_task_that_cannot_be_reached_is_reported_with_the_reason():
     with socket.create_server(("127.0.0.1", 0)) as closed:
         port = closed.getsockname()[1]
 
@@ -155,7 +155,7 @@ def test_pairs_that_do_not_reach_each_other_are_named_by_address():
         (False, False, WARNING, "not authenticated and not encrypted"),
     ],
 )
-def test_how_the_token_travels_is_said(monkeypatch, authentic, encrypted, outcome, words):
+def test_how_the_token_travels_is_reported(monkeypatch, authentic, encrypted, outcome, words):
     monkeypatch.setattr(StandIn, "handover", lambda self: Handover("by pipes", authentic, encrypted, "do better"))
 
     finding = engine_doctor._token(StandIn())
@@ -163,7 +163,7 @@ def test_how_the_token_travels_is_said(monkeypatch, authentic, encrypted, outcom
     assert (finding.outcome, finding.found) == (outcome, f"travels by pipes, {words}")
 
 
-def test_links_beyond_this_host_are_said_to_be_encrypted_or_readable(monkeypatch):
+def test_links_beyond_this_host_are_reported_as_encrypted_or_readable(monkeypatch):
     assert "TLS13_AES_128_GCM_SHA256" in engine_doctor._links([site(0), site(1)]).found
     monkeypatch.setenv("RIPIENO_TLS", "0")
     assert engine_doctor._links([site(0), site(1)]).outcome == WARNING

@@ -29,7 +29,7 @@ def in_a_child(work):
     return pickle.loads(found)
 
 
-def told(calls):
+def errors_of(calls):
     words = []
     for call in calls:
         try:
@@ -66,7 +66,7 @@ def forked(comm):
         ]
         if comm.world_size > 1:
             calls.append(lambda: comm.recv(1 - comm.rank))
-        words = told(calls)
+        words = errors_of(calls)
         part.close()
         comm.close()
         large = rp.empty((1 << 10, 1 << 8))
@@ -112,7 +112,7 @@ def test_a_forked_process_owns_no_job_and_the_launchers_continues(workers):
         next(results)
 
         def child():
-            words = told([lambda: job.run(square), lambda: list(results), lambda: job.resize(3), steps.step])
+            words = errors_of([lambda: job.run(square), lambda: list(results), lambda: job.resize(3), steps.step])
             steps.close()
             job.close()
             return words

@@ -393,7 +393,7 @@ def test_a_file_that_ends_early_is_named(tmp_path):
         rp.KMeans(2).fit(str(tmp_path / "short.npy"))
 
 
-def test_what_one_worker_finds_every_caller_is_told(tmp_path):
+def test_an_error_of_one_worker_is_raised_at_every_caller(tmp_path):
     (tmp_path / "rows.csv").write_text("1,2\n" * 50 + "3,x\n" + "1,2\n" * 50)
 
     with pytest.raises(rp.InputError, match=r"rows\.csv, line 51, column .*: 'x' is not a number"):

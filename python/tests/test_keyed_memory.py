@@ -85,7 +85,7 @@ def test_rows_that_a_function_did_not_fold_are_not_forgotten():
     assert_every_call_raises(caught.value, emitter, rows_of(1, "int64"))
 
 
-def test_one_process_that_cannot_spill_says_so(tmp_path):
+def test_one_process_that_cannot_spill_raises(tmp_path):
     emitter = keyed.Emitter(1, memory_limit=LIMIT_BYTES, spill_directory=tmp_path)
     with files_of_at_most(4096), pytest.raises(rp.SpillError, match=str(tmp_path)) as caught:
         emitter.add(rows_of(1, "string"))

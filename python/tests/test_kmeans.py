@@ -234,7 +234,7 @@ def test_every_rank_ends_with_the_same_centroids(world, digits):
         assert part.history == parts[0].history
 
 
-def test_equal_rows_leave_clusters_empty_and_say_so():
+def test_equal_rows_leave_clusters_empty_with_a_warning():
     points = np.repeat([[1.0, 2.0], [3.0, 4.0]], 5, axis=0)
 
     with pytest.warns(ConvergenceWarning, match=r"distinct clusters \(2\)"):

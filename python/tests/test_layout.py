@@ -175,7 +175,7 @@ def test_positions_are_the_same_bits_with_any_number_of_workers_and_threads(worl
 
 
 @everywhere
-def test_an_approximation_is_near_the_exact_layout_and_said_to_be_one(world, workers):
+def test_an_approximation_is_near_the_exact_layout_and_labeled_as_one(world, workers):
     events: list[dict] = []
     parameters = {"iterations": 3, "random_state": 0, "engine": world(workers), "on_iteration": events.append}
     exact = rp.FruchtermanReingold(**parameters).fit(LATTICE)

@@ -121,7 +121,7 @@ def test_threads_of_a_fork_join_team_do_not_meet(comm):
         comm.team(model="join")
 
 
-def test_a_team_that_would_wait_for_ever_says_so(comm):
+def test_a_team_that_would_wait_for_ever_raises(comm):
     with comm.team(threads=1) as team:
         with pytest.raises(rp.InputError, match="would wait for itself: make another team"):
             team.tasks(lambda part: team.tasks(str, [part]), [1])

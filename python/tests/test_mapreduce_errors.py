@@ -18,7 +18,7 @@ def failing(part, _):
 
 
 @pytest.mark.parametrize("threads", [1, 2])
-def test_what_map_raises_comes_to_the_caller_with_task_and_partition(threads):
+def test_what_map_raises_reaches_the_caller_with_task_and_partition(threads):
     launched = rp.launch(workers=2)
     with rp.MapReduce(failing, job=launched, threads=threads) as job:
         job.cache([np.int64(number) for number in range(6)])
@@ -136,7 +136,7 @@ def test_wrong_input_is_named(world):
             job.broadcast(job.accumulator(0))
 
 
-def test_a_job_goes_on_when_a_replica_of_a_rank_dies():
+def test_a_job_continues_when_a_replica_of_a_rank_dies():
     def emit(part, value):
         if value == 1 and os.getpid() == victim:
             os.kill(os.getpid(), signal.SIGKILL)
@@ -157,7 +157,7 @@ def test_a_job_goes_on_when_a_replica_of_a_rank_dies():
         np.testing.assert_array_equal(step.values[order], [570, 590, 610])
 
 
-def test_a_failure_in_between_is_told_by_the_next_step(world):
+def test_a_failure_in_between_is_reported_by_the_next_step(world):
     def fail(comm):
         raise KeyError("in between")
 

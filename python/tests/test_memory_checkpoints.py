@@ -90,7 +90,7 @@ def half_written(comm, folder):
     return kept
 
 
-def test_the_last_whole_checkpoint_is_the_one_that_comes_back(tmp_path):
+def test_the_last_whole_checkpoint_is_the_one_that_returns(tmp_path):
     with rp.launch(workers=3, threads=1, on_failure="respawn") as job, pytest.warns(RuntimeWarning):
         assert job.run(half_written, tmp_path) == [{}, {0: "old", 1: "old"}, {2: "old"}]
 

@@ -37,7 +37,7 @@ def dealt(comm) -> list[int]:
     return sorted(key for block in seen for key in block.keys.tolist())
 
 
-def test_every_key_comes_to_one_rank_whatever_the_waves(world):
+def test_every_key_reaches_one_rank_whatever_the_waves(world):
     for p in (1, 2, 3):
         shares = world(p).run(dealt)
         assert sorted(key for share in shares for key in share) == list(range(-500, 500))

@@ -42,7 +42,7 @@ def right(results, world_size):
 @pytest.mark.parametrize("links", ["shared-memory", "tcp"])
 @pytest.mark.parametrize("victims", [(0,), (2,), (0, 1), (1, 2, 3)])
 @pytest.mark.parametrize("policy", POLICIES)
-def test_a_program_begins_again_without_the_dead_or_with_others_for_them(tmp_path, policy, victims, links):
+def test_a_program_restarts_on_survivors_or_with_replacements(tmp_path, policy, victims, links):
     left = WORKERS - len(victims) if policy == "shrink" else WORKERS
     with rp.launch(workers=WORKERS, threads=1, on_failure=policy, links=links) as job:
         pids = job.pids
@@ -248,7 +248,7 @@ def test_a_job_grows_and_shrinks_between_programs(prefix_output, tmp_path, capsy
     assert open_descriptors() == before
 
 
-def test_a_job_that_cannot_change_its_size_says_so():
+def test_a_job_that_cannot_be_resized_raises():
     with rp.launch(workers=1) as job, pytest.raises(rp.InputError, match="is the calling process"):
         job.resize(2)
     with rp.launch(workers=2, replicas=2) as job, pytest.raises(rp.InputError, match="2 replicas of each rank"):
@@ -292,7 +292,7 @@ def test_an_engine_starts_all_ranks_again(tmp_path, policy):
         StandIn().launch(3, spares=1)
 
 
-def test_a_partial_program_begins_again_under_the_name_of_its_function(tmp_path):
+def test_a_partial_program_restarts_under_the_name_of_its_function(tmp_path):
     with rp.launch(workers=2, threads=1, on_failure="shrink") as job:
         table = job.broadcast(np.arange(10) * 10)
         with pytest.warns(RuntimeWarning, match="; sums begins again on 1 rank"):

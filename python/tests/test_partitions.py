@@ -118,13 +118,13 @@ def test_no_partition_is_empty(tmp_path, name):
 
 @pytest.mark.parametrize("value", ["0", "-1", "1.5", "many", "", "1e3"])
 @pytest.mark.parametrize("option", ["--partitions", "--replicas", "--workers", "--record-bytes"])
-def test_what_is_no_count_is_told(text, tmp_path, capsys, option, value):
+def test_invalid_counts_are_reported(text, tmp_path, capsys, option, value):
     assert main(["split", str(text), "-p", "2", "--out", str(tmp_path / "parts"), option, value]) == 2
     assert f"Invalid value for '-{option[2]}' / '{option}'" in (told := capsys.readouterr().err) or option in told
     assert names(tmp_path) == ["big.txt"]
 
 
-def test_counts_that_nothing_could_hold_are_told(text, tmp_path, capsys):
+def test_counts_beyond_any_memory_are_reported(text, tmp_path, capsys):
     out = tmp_path / "parts"
     for words, message in [
         (["-p", "2", "--replicas", str(10**12)], "replicas=1000000000000: expected 1000 or fewer"),
@@ -236,7 +236,7 @@ def test_a_partition_of_another_length_is_damaged(text, tmp_path, in_place, chan
         part.read()
 
 
-def test_a_good_copy_is_read_in_place_of_a_damaged_one_which_is_told(text, tmp_path):
+def test_a_good_copy_replaces_a_damaged_one_with_a_warning(text, tmp_path):
     path = divide(text, tmp_path / "parts", partitions=4, replicas=3, nodes=["a", "b", "c"])
     part = open_partitions(path)[0]
     expected = part.read()
@@ -466,7 +466,7 @@ def test_the_command_divides_and_shows_who_reads_what(text, tmp_path, capsys):
         (["--plan", "x"], "x does not exist"),
     ],
 )
-def test_wrong_usage_is_told_in_a_sentence(arguments, message, tmp_path, monkeypatch, capsys):
+def test_wrong_usage_is_reported(arguments, message, tmp_path, monkeypatch, capsys):
     monkeypatch.chdir(tmp_path)
 
     assert main(["split", *arguments]) == 2

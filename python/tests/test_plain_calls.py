@@ -190,14 +190,14 @@ def test_arrays_of_all_kinds_are_reduced_and_moved_in_place(everywhere):
     ],
 )
 def test_what_is_wrong_is_reported_before_anything_is_sent(everywhere, call, message):
-    def told(comm):
+    def refused_call(comm):
         out = np.ones(6 * comm.world_size)
         out.flags.writeable = False
         with pytest.raises(rp.InputError, match=message):
             call(comm, out)
         return comm.allreduce(1)
 
-    assert len(set(everywhere(told))) == 1
+    assert len(set(everywhere(refused_call))) == 1
 
 
 def wait_for_the_other_thread(comm, path):

@@ -141,7 +141,7 @@ def refusal(capfd, *words):
     return capfd.readouterr().err
 
 
-def test_what_cannot_be_applied_is_said(folder, capfd):
+def test_models_that_cannot_be_applied_are_reported(folder, capfd):
     assert main(["kmeans", "rows.npy", "-k", "3", "-q"]) == 0
     assert main(["ridge", "prices.csv", "--target", "price", "-o", "ridge", "-q"]) == 0
     (folder / "ratings.csv").write_text("user_id,item,rating\nann,7,5\nbob,9,1\n")
@@ -162,8 +162,8 @@ def test_what_cannot_be_applied_is_said(folder, capfd):
     [
         (lambda folder: (folder / "model.json").write_text("{"), "model.json is damaged"),
         (lambda folder: (folder / "model.json").write_text("[]"), "expected an object"),
-        (lambda folder: told(folder, "parameters", None), "'parameters' is None, expected a dict"),
-        (lambda folder: told(folder, "column_count", 5), r"has the shape \(3, 4\): expected \(3, 5\)"),
+        (lambda folder: changed_field(folder, "parameters", None), "'parameters' is None, expected a dict"),
+        (lambda folder: changed_field(folder, "column_count", 5), r"has the shape \(3, 4\): expected \(3, 5\)"),
         (lambda folder: (folder / "centroids.npy").unlink(), "centroids.npy does not exist"),
         (lambda folder: (folder / "centroids.npy").write_bytes(b"\x93NUMPY\x01"), "centroids.npy is damaged"),
         (lambda folder: np.save(folder / "centroids.npy", np.full((3, 4), np.nan)), "not finite"),
@@ -178,6 +178,6 @@ def test_a_damaged_result_is_refused(folder, spoil, message):
         rp.KMeans.load("result")
 
 
-def told(folder, name, value):
+def changed_field(folder, name, value):
     known = json.loads((folder / "model.json").read_text())
     (folder / "model.json").write_text(json.dumps(known | {name: value}))

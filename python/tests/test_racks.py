@@ -47,7 +47,7 @@ def test_an_argument_is_stronger_than_the_variable_and_that_than_the_file_of_the
         ("s0.s1", "switch.switch.node", None),
     ],
 )
-def test_the_leaf_switch_of_slurms_tree_is_the_rack_if_nothing_else_tells(address, pattern, rack):
+def test_the_leaf_switch_of_slurms_tree_is_the_rack_by_default(address, pattern, rack):
     variables = {"SLURM_TOPOLOGY_ADDR": address, "SLURM_TOPOLOGY_ADDR_PATTERN": pattern}
 
     assert rack_of_this_host(None, variables) == rack

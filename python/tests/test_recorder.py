@@ -83,7 +83,7 @@ def die_in_turn(comm):
         raise
 
 
-def test_an_error_carries_what_its_rank_did_and_the_caller_hears_of_all_ranks():
+def test_an_error_carries_what_its_rank_did_and_the_caller_learns_of_all_ranks():
     with rp.launch(workers=2, threads=1) as job, pytest.raises(ValueError, match="no more") as raised:
         job.run(die_in_turn)
     text = "\n".join(raised.value.__notes__)

@@ -56,7 +56,7 @@ def test_a_job_killed_in_the_middle_resumes_and_ends_with_the_same_bits(world, t
     assert resumed.tobytes() == uninterrupted.tobytes()
 
 
-def test_a_job_that_is_done_resumes_at_its_end_and_says_so(world, tmp_path, capsys):
+def test_a_finished_job_resumes_at_its_end_and_logs_it(world, tmp_path, capsys):
     with job_of(tmp_path, world(2)) as job:
         first = kmeans(job)
     assert capsys.readouterr().err == ""

@@ -187,7 +187,7 @@ def test_the_lowest_keys_of_all_ranks_are_found_in_order(world, keys, count):
 
 
 @pytest.mark.parametrize(("init", "n_clusters"), [("k-means++", 1000), ("k-means||", 1200)])
-def test_who_waits_for_many_centroids_hears_how_many_there_are(init, n_clusters):
+def test_long_seedings_report_their_progress(init, n_clusters):
     events = []
 
     rp.KMeans(n_clusters, init=init, max_iter=1, random_state=0, on_iteration=events.append).fit(blobs(1500))

@@ -145,7 +145,7 @@ def test_bad_files_are_named_by_the_line(world, workers, tmp_path, text, message
         ("none.fasta", "none.fasta does not exist"),
     ],
 )
-def test_what_are_no_sequences_is_said(bad, message):
+def test_values_that_are_no_sequences_are_reported(bad, message):
     with pytest.raises(rp.InputError, match=message):
         rp.MDS(metric="levenshtein").fit(bad)
 

@@ -245,7 +245,7 @@ def test_one_bad_epoch_is_not_the_end():
     assert _epochs_without_gain([3.0, 2.0, 1.95, 1.8, 1.75], 0.1) == 1
 
 
-def test_a_model_that_was_not_fitted_says_so():
+def test_a_model_that_was_not_fitted_raises():
     X, y = sparse_rows()
     model = rp.SparseSGD()
     with pytest.raises(rp.InputError, match="class"):
@@ -285,12 +285,12 @@ def test_epochs_are_reported_as_they_end_and_models_are_pickled():
 def test_epochs_are_reported_on_rank_0_of_ranks_that_are_there_already(world):
     X, y = sparse_rows()
 
-    def told(comm):
+    def fit_epochs(comm):
         events: list[dict] = []
         rp.SparseSGD(random_state=SEED, max_iter=3, tol=None, on_iteration=events.append).fit(X, y, comm=comm)
         return [event["epoch"] for event in events]
 
-    assert world(2).run(told) == [[1, 2, 3], []]
+    assert world(2).run(fit_epochs) == [[1, 2, 3], []]
 
 
 @pytest.mark.parametrize(

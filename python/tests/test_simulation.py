@@ -304,7 +304,7 @@ def test_blocks_that_come_at_once_are_drawn_below_each_other(tmp_path):
         assert all(x + width <= after + 0.02 for (x, width), (after, _) in pairwise(lane))
 
 
-def test_a_timeline_of_many_ranks_shows_some_and_says_so():
+def test_a_timeline_of_many_ranks_shows_some_with_a_note():
     found = simulate("broadcast", Cluster(nodes=500), nbytes=1 << 20, algorithm="chain", transfers=True)
 
     assert "64 ranks shown" in pictures.timeline(found)

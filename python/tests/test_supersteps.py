@@ -262,7 +262,7 @@ def wrong_steps(comm):
     comm.barrier()
 
 
-def test_wrong_steps_are_told_by_name_and_value(world):
+def test_wrong_steps_are_reported_by_name_and_value(world):
     world(2).run(wrong_steps)
 
 

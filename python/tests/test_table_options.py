@@ -58,8 +58,11 @@ def test_a_table_is_the_same_to_every_consumer(name, tmp_path):
     assert dataset.column_names == ("source", "target", "rating")
     assert pa.concat_tables(part.read() for part in splits(path, count=3)).to_pydict() == TABLE.to_pydict()
     assert splits(path, ignore=["rating"])[0].read().column_names == ["source", "target"]
-    if ".tsv" not in name:
-        edges = [Graph(path).read_share(rank, 3) for rank in range(3)]
+    for source in (path, TableFiles(path, columns=("source", "target"))):
+        # Tables of tabs are edge lists unless options say what their columns are.
+        if ".tsv" in name and source is path:
+            continue
+        edges = [Graph(source).read_share(rank, 3) for rank in range(3)]
         assert sorted((a, b) for part in edges for a, b in zip(part.sources, part.targets, strict=True)) == sorted(
             (a, b) for a, b in ROWS[:, :2].tolist()
         )
@@ -105,6 +108,10 @@ def test_missing_values_are_errors_unless_rows_are_dropped_or_the_mean_is_put(tm
         open_source(TableFiles(tmp_path / "t.parquet", missing="mean")).read_share(0, 1).points,
         [[1, 0.5], [2, 1], [3, 0.75]],
     )
+    lists = pa.array([[1.0, 2], None, [3, 4], [None, 1]], pa.list_(pa.float64(), 2))
+    pq.write_table(pa.table({"v": lists}), tmp_path / "lists.parquet")
+    kept = open_source(TableFiles(tmp_path / "lists.parquet", missing="drop")).read_share(0, 1).points
+    np.testing.assert_array_equal(kept, [[1, 2], [3, 4]])
     (tmp_path / "inf.csv").write_text("a,b\n1,\n2,inf\n")
     with pytest.raises(rp.InputError, match=r"inf.csv, line 3, column 'b' .*: infinity"):
         rp.KMeans(1).fit(TableFiles(tmp_path / "inf.csv", missing="drop"))
@@ -131,6 +138,15 @@ def test_options_that_do_not_fit_are_named(options, message, tmp_path):
     (tmp_path / "t.csv").write_text(GAPS)
     with pytest.raises(rp.InputError, match=message):
         open_source(TableFiles(tmp_path / "t.csv", **options)).read_share(0, 1)
+
+
+def test_thousands_may_be_separated_as_fields_are_if_they_are_quoted(tmp_path):
+    (tmp_path / "t.csv").write_text('a,b\n"1,234",5\n"-12,345.5",6\n')
+    rows = open_source(TableFiles(tmp_path / "t.csv", thousands=",")).read_share(0, 1).points
+    np.testing.assert_array_equal(rows, [[1234, 5], [-12345.5, 6]])
+    (tmp_path / "t.csv").write_text('a,b\n"1,23",5\n')
+    with pytest.raises(rp.InputError, match=r"line 2, column 'a' \(1 of 2\): '1,23' is not a number"):
+        open_source(TableFiles(tmp_path / "t.csv", thousands=",")).read_share(0, 1)
 
 
 def test_types_say_what_text_is(tmp_path):

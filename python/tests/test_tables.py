@@ -249,6 +249,6 @@ def other_calls(comm):
     (comm.allgather if comm.rank else comm.allreduce)(rp.Table({1: np.ones(2)}))
 
 
-def test_ranks_that_make_other_calls_are_told():
+def test_ranks_that_make_other_calls_are_reported():
     with rp.launch(workers=3) as job, pytest.raises(rp.CollectiveMismatch, match="rank 0 called allreduce"):
         job.run(other_calls)

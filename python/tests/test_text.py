@@ -102,7 +102,7 @@ def _size(path: str) -> int:
     return Path(path).stat().st_size
 
 
-def test_words_beyond_the_memory_limit_go_to_files_and_come_back(tmp_path):
+def test_words_beyond_the_memory_limit_are_spilled_and_read_back(tmp_path):
     text = b"\n".join(b"word%d %d" % (i * i % 7919, i % 97) for i in range(100000))
     (tmp_path / "numbers.txt").write_bytes(text)
     spill = tmp_path / "spill"

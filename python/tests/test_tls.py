@@ -51,7 +51,7 @@ def test_ranks_in_an_engine_and_their_launcher_talk_encrypted():
         assert [each.size for each in job.run(lambda comm: np.full(LARGE, comm.rank))] == [LARGE] * 2
 
 
-def test_the_exception_of_a_rank_in_an_engine_comes_back_through_the_tunnel():
+def test_the_exception_of_a_rank_in_an_engine_returns_through_the_tunnel():
     def program(comm):
         comm.barrier()
         if comm.rank == 1:

@@ -39,7 +39,7 @@ def test_an_algorithm_holds_half_way_to_the_next_size_and_the_last_beyond():
     assert found.rows("barrier") == []
 
 
-def test_choices_come_back_as_they_were_kept_for_ranks_that_stand_alike_only():
+def test_stored_choices_are_loaded_only_for_the_same_placement():
     found = choices(("allreduce", 8, "tree"))
     path = algorithm_choices.keep(found)
 

@@ -67,7 +67,7 @@ def test_a_latency_longer_than_segments_leaves_the_rate_as_measured():
     assert link.alpha_s / 65536 + link.beta_s_per_byte == pytest.approx(1 / 100e6)
 
 
-def test_costs_come_back_as_they_were_kept_for_the_same_hosts_only(cache):
+def test_stored_costs_are_loaded_only_for_the_same_hosts(cache):
     costs = costs_of_two_racks()
 
     path = link_costs.keep(costs)

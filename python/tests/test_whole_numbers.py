@@ -46,7 +46,7 @@ def among_others(comm):
 
 @pytest.mark.parametrize("program", [sums_and_products, among_others])
 @pytest.mark.parametrize("workers", [3, *exhaustively(1, 2)])
-def test_whole_numbers_are_added_and_multiplied_exactly(world, workers, program):
+def test_integers_are_added_and_multiplied_exactly(world, workers, program):
     world(workers).run(program)
 
 

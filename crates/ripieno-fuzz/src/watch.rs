@@ -6,7 +6,7 @@ use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 /// Longest time of a reader for one input, with a margin for a busy machine.
-const LONGEST: Duration = Duration::from_secs(60);
+const INPUT_TIMEOUT: Duration = Duration::from_secs(60);
 
 /// Watchdog over the current input of a reader. It runs until it is dropped.
 pub(crate) struct ReaderWatch {
@@ -22,7 +22,7 @@ impl ReaderWatch {
         let watched = current.clone();
         std::thread::spawn(move || {
             let mut seen = u64::MAX;
-            while ended.recv_timeout(LONGEST) == Err(RecvTimeoutError::Timeout) {
+            while ended.recv_timeout(INPUT_TIMEOUT) == Err(RecvTimeoutError::Timeout) {
                 let (number, input) = &*watched.lock().unwrap();
                 if *number == seen {
                     let _ = file.parent().map(std::fs::create_dir_all);

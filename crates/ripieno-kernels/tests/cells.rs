@@ -31,7 +31,7 @@ fn reals(seed: u64, count: usize) -> Vec<f32> {
 }
 
 #[test]
-fn a_cell_that_is_asked_again_goes_on_as_if_it_had_been_asked_once() {
+fn a_cell_that_is_asked_again_continues_as_if_it_had_been_asked_once() {
     let (values, row_weights, ends) = (reals(1, 300 * 3), vec![1.0; 300], [120, 120, 300]);
     let growth = |center_count, until| Growth { trial_count: 3, center_count, until };
     let whole = grown(&values, 3, &row_weights, &ends, growth(20, FOREVER));

@@ -123,7 +123,7 @@ fn ties_go_to_the_lowest_index_also_between_groups() {
 }
 
 #[test]
-fn bounds_begin_anew_with_other_shapes() {
+fn bounds_are_reset_for_other_shapes() {
     let points = f32s(&clumps(4, 3000, 16, 0.3));
     let (mut bounds, threads) = (DistanceBounds::new(UNLIMITED), Threads::new(2));
     for (rows, count) in [(3000, 100), (3000, 100), (3000, 100), (2000, 100), (2000, 90), (2000, 90), (0, 90), (9, 90)]

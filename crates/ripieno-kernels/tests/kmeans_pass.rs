@@ -136,7 +136,7 @@ fn a_common_offset_costs_no_label() {
 }
 
 #[test]
-fn centroids_closer_together_than_f32_can_tell_are_told_apart() {
+fn centroids_closer_together_than_f32_can_tell_are_distinguished() {
     for d in [3, 25] {
         let points = reals(1, 200 * d, |x| x);
         // Clusters of centroids 1e-9 apart, and one distant outlier that determines the scale.

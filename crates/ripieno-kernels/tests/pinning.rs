@@ -24,7 +24,7 @@ fn cores_of_members(count: usize) -> Vec<Vec<usize>> {
 }
 
 #[test]
-fn every_member_computes_on_its_core_and_the_caller_comes_back() {
+fn every_member_computes_on_its_core_and_the_caller_returns() {
     let _turn = TURN.lock().unwrap();
     let all = allowed();
     let reversed: Vec<usize> = all.iter().rev().copied().collect();

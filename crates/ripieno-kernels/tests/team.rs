@@ -58,7 +58,7 @@ fn a_part_may_have_parts_of_its_own() {
 }
 
 #[test]
-fn a_panic_in_a_part_is_the_callers_and_the_team_goes_on() {
+fn a_panic_in_a_part_is_the_callers_and_the_team_continues() {
     let threads = Threads::new(4);
     for unlucky in 0..20 {
         let outcome = catch_unwind(AssertUnwindSafe(|| {

@@ -144,18 +144,18 @@ mod tests {
 
     #[test]
     #[should_panic(expected = "formula \"2·(p-1\": not understood from byte 7 on")]
-    fn a_bracket_that_is_never_closed_is_told() {
+    fn a_bracket_that_is_never_closed_is_reported() {
         at(4, "2·(p-1");
     }
 
     #[test]
     #[should_panic(expected = "formula \"p·delta\": not understood from byte 3 on, \"delta\"")]
-    fn a_letter_that_stands_for_nothing_is_told() {
+    fn an_undefined_letter_is_reported() {
         at(4, "p·delta");
     }
 
     #[test]
-    fn segments_are_told_from_letters_of_words() {
+    fn segments_are_distinguished_from_letters_of_words() {
         assert!(has_segments("2(floor(log2 p) - 1 + k)·alpha"));
         assert!(!has_segments("2(p-1)·alpha + n·beta"));
     }

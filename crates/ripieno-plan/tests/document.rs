@@ -6,7 +6,7 @@ mod algorithms;
 use std::fs::read_to_string;
 
 #[test]
-fn the_page_on_the_algorithms_is_what_the_plans_say() {
+fn the_page_of_algorithms_matches_the_plans() {
     let committed = read_to_string(algorithms::PATH).expect("the page is there");
     let stale = "docs/algorithms.md is stale: run cargo run -p ripieno-plan --example algorithms -- --write";
     assert!(committed == algorithms::document(), "{stale}");

@@ -189,27 +189,27 @@ impl Variable {
     /// Return the bytes received, the bytes sent and the size of the value; and whether all live ranks have it.
     fn progress(&self) -> (u64, u64, u64, bool) {
         let meter = self.inner.meter();
-        (meter.came_bytes(), meter.gave_bytes(), meter.value_bytes(), meter.is_released())
+        (meter.received_bytes(), meter.sent_bytes(), meter.value_bytes(), meter.is_released())
     }
 
     /// Return the record: senders, blocks, bytes, and the arrival times of the first and the last byte, in seconds
     /// since the variable began on this rank; and the number of bytes beyond the capacity of the record.
     fn record(&self) -> (Vec<FetchTuple>, usize) {
         let record = self.inner.record();
-        let told = |it: &broadcasts::MeteredBlock| {
+        let to_tuple = |it: &broadcasts::MeteredBlock| {
             (it.from, it.block, it.bytes, it.first.as_secs_f64(), it.last.as_secs_f64())
         };
-        (record.fetches.iter().map(told).collect(), record.left_out_bytes)
+        (record.fetches.iter().map(to_tuple).collect(), record.left_out_bytes)
     }
 
     /// Send a message about the variable to another rank.
-    fn tell(&self, to: usize, bytes: Vec<u8>) {
-        self.inner.tell(to, bytes);
+    fn send_message(&self, to: usize, bytes: Vec<u8>) {
+        self.inner.send_message(to, bytes);
     }
 
     /// Return the latest message of each other rank about the variable.
-    fn told(&self) -> BTreeMap<usize, Vec<u8>> {
-        self.inner.told()
+    fn latest_messages(&self) -> BTreeMap<usize, Vec<u8>> {
+        self.inner.latest_messages()
     }
 
     /// Return the ranks to which the connection is lost.

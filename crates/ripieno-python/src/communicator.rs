@@ -602,7 +602,7 @@ impl Communicator {
     ) -> Begun {
         let (bytes, only_reads) = (ArrayBytes::of(main)?, task.only_reads(self.rank));
         let shape = match form {
-            Some(words) => ElementShape::Told(words),
+            Some(words) => ElementShape::Described(words),
             None if main.ndim() == 1 => ElementShape::Line,
             None => ElementShape::Axes(main.shape()),
         };
@@ -705,9 +705,9 @@ pub(crate) fn raised_by(raised: &Raised) -> Option<PyErr> {
 }
 
 /// Describe an exception for the other ranks: its message and its traceback.
-pub(crate) fn told(py: Python<'_>, error: &PyErr) -> (String, String) {
+pub(crate) fn cause_and_traceback(py: Python<'_>, error: &PyErr) -> (String, String) {
     let described = py.import("ripieno.comm").and_then(|comm| comm.call_method1("describe", (error.value(py),)));
-    described.and_then(|told| told.extract()).unwrap_or((error.to_string(), String::new()))
+    described.and_then(|it| it.extract()).unwrap_or((error.to_string(), String::new()))
 }
 
 /// Return the names of the algorithms of a collective, in the order of their numbers.

@@ -76,7 +76,7 @@ impl Frames<'_, '_> {
     }
 
     fn run(&self, task: &CollectiveTask<'_>, algorithm: Option<&str>, frames: &mut [MessageFrame]) -> PyResult<()> {
-        let elements = ElementType { element: Element::U8, shape: ElementShape::Told(self.form) };
+        let elements = ElementType { element: Element::U8, shape: ElementShape::Described(self.form) };
         let bytes = MessageFrame::bytes_of_mut(frames);
         let memory = if task.only_reads(self.rank()) { BufferMemory::Read(bytes) } else { BufferMemory::Write(bytes) };
         self.comm.run(self.py, task, elements, algorithm, [memory, NO_MEMORY])

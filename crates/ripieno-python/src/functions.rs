@@ -2,7 +2,7 @@
 //! foreign function, called without.
 
 use crate::arrays::ArrayBytes;
-use crate::communicator::{Communicator, raised_by, reported};
+use crate::communicator::{Communicator, cause_and_traceback, raised_by};
 use crate::errors;
 use crate::handle::{Handle, HandleMemory};
 use numpy::PyUntypedArray;
@@ -65,7 +65,7 @@ impl RowCombiner {
                     Python::attach(|py| {
                         let addresses = (into.as_mut_ptr() as usize, from.as_ptr() as usize, from.len());
                         callable.call1(py, addresses).map(drop).map_err(|error| {
-                            let (cause, traceback) = reported(py, &error);
+                            let (cause, traceback) = cause_and_traceback(py, &error);
                             *raised.lock().unwrap_or_else(PoisonError::into_inner) = Some(error);
                             FunctionError { cause, traceback }
                         })
@@ -115,7 +115,7 @@ pub fn perform(
 ) -> PyResult<Option<Handle>> {
     let (task, bytes, raised) = (asked.task()?, ArrayBytes::of(array)?, Raised::default());
     let function = combine.function(comm, row_bytes, &raised)?;
-    let elements = ElementType { element: bytes.element, shape: ElementShape::Told(form) };
+    let elements = ElementType { element: bytes.element, shape: ElementShape::Described(form) };
     if later {
         let kept = HandleMemory::arrays(array, None, false)?;
         let handle = comm.call(py, |inner| inner.start_by(&task, elements, &function, algorithm, kept))?;

@@ -1,7 +1,7 @@
 //! Keyed data for Python: aggregations, blocks and regroup.
 
 use crate::arrays::ArrayBytes;
-use crate::communicator::{Communicator, parse_op, reported};
+use crate::communicator::{Communicator, cause_and_traceback, parse_op};
 use crate::errors;
 use numpy::{IntoPyArray, PyArray1, PyArrayDescr, PyReadonlyArray1, PyUntypedArray};
 use pyo3::prelude::*;
@@ -287,7 +287,7 @@ pub fn regroup<'py>(
 
 /// Describe an exception for the other ranks.
 fn describe(py: Python<'_>, error: &PyErr) -> Error {
-    let (cause, traceback) = reported(py, error);
+    let (cause, traceback) = cause_and_traceback(py, error);
     Error::Callback { cause, traceback }
 }
 

@@ -90,9 +90,9 @@ fn broadcast_object<'py>(
 ) -> PyResult<(bool, Bound<'py, PyAny>)> {
     let frames = Frames { py: value.py(), comm, form };
     if frames.rank() != root {
-        let mut came = [MessageFrame::EMPTY];
-        frames.broadcast(&mut came, root, algorithm)?;
-        return value_of(value.py(), came[0]);
+        let mut received = [MessageFrame::EMPTY];
+        frames.broadcast(&mut received, root, algorithm)?;
+        return value_of(value.py(), received[0]);
     }
     let packed = PackedObject::of(value)?;
     match packed.frame() {

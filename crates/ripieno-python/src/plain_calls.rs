@@ -147,7 +147,8 @@ impl PlainCalls {
             self.perform(bytes, array, task)?;
             return Ok(copy);
         }
-        let shape = if matches!(leaf, Leaf::Whole(_)) { ElementShape::Told(WHOLE) } else { ElementShape::Axes(&[]) };
+        let shape =
+            if matches!(leaf, Leaf::Whole(_)) { ElementShape::Described(WHOLE) } else { ElementShape::Axes(&[]) };
         let mut line = Vec::new();
         leaf.put(&mut line);
         self.run(py, task, ElementType { element: leaf.element(), shape }, BufferMemory::Write(&mut line))?;
@@ -175,7 +176,7 @@ impl PlainCalls {
             self.run(
                 py,
                 task,
-                ElementType { element: *element, shape: ElementShape::Told(form) },
+                ElementType { element: *element, shape: ElementShape::Described(form) },
                 BufferMemory::Write(line),
             )?;
         }

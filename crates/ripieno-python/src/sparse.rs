@@ -42,7 +42,7 @@ impl SparseReduce {
         row: &str,
     ) -> PyResult<()> {
         let (values, into) = (ArrayBytes::of(values)?, ArrayBytes::of(into)?);
-        let form = SparseForm { element: values.element, width, op: parse_op(op)?, row: ElementShape::Told(row) };
+        let form = SparseForm { element: values.element, width, op: parse_op(op)?, row: ElementShape::Described(row) };
         let (values, into) = (values.read(), into.write()?);
         communicator.call(py, |_| self.inner.reduce(values, into, form))
     }
@@ -126,7 +126,7 @@ fn sparse_reduce(
 ) -> PyResult<()> {
     let (out_indices, in_indices) = (slice(&out_indices)?, slice(&in_indices)?);
     let (values, into) = (ArrayBytes::of(values)?, ArrayBytes::of(into)?);
-    let form = SparseForm { element: values.element, width, op: parse_op(op)?, row: ElementShape::Told(row) };
+    let form = SparseForm { element: values.element, width, op: parse_op(op)?, row: ElementShape::Described(row) };
     let (values, into) = (values.read(), into.write()?);
     communicator.call(py, |comm| {
         let options = SparseOptions::parse(size, degrees, missing_is_zero, dense_above, comm.world_size())?;

@@ -75,7 +75,7 @@ mod tests {
     }
 
     #[test]
-    fn every_half_comes_back_from_its_accumulator() {
+    fn every_half_survives_its_accumulator() {
         for bits in 0..=u16::MAX {
             let (half, brain) = (f16::from_bits(bits), bf16::from_bits(bits));
             let wide: f64 = converted(Element::F16, Element::F64, half);

@@ -415,7 +415,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn every_header_comes_back_as_it_left(
+        fn every_header_round_trips(
             kind in kinds(),
             element in select(Element::ALL.to_vec()),
             form: u32,
@@ -442,7 +442,7 @@ mod tests {
     }
 
     #[test]
-    fn a_form_is_told_in_words_where_these_are_known() {
+    fn a_form_is_reported_in_words_where_these_are_known() {
         let (collective, op) = (Collective::Allreduce, Some(Op::Sum));
         let kind = CallKind::Catalogued { collective, algorithm: 0, op, root: 0, element_count: 6 };
         let call = Call { kind, element: Element::I64, form: 0xabc };
@@ -455,7 +455,7 @@ mod tests {
     }
 
     #[test]
-    fn every_kind_of_call_is_told_with_what_it_depends_on() {
+    fn every_kind_of_call_is_reported_with_what_it_depends_on() {
         let reported = |kind| Call { kind, element: Element::F32, form: 0 }.to_string();
         let (collective, op) = (Collective::Reduce, Some(Op::Sum));
         let reduce = CallKind::Catalogued { collective, algorithm: 9, op, root: 3, element_count: 5 };

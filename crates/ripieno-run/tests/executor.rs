@@ -125,7 +125,7 @@ fn a_chain_passes_every_byte_on() {
 }
 
 #[test]
-fn ranks_that_call_different_collectives_are_told_who_called_what() {
+fn ranks_that_call_different_collectives_get_the_names_of_both_calls() {
     let whole = Span::whole(Buffer::MAIN, 4, 4);
     let calls = |rank: usize| call(if rank == 0 { Collective::Allreduce } else { Collective::Reduce }, 4);
     for result in run(64, vec![vec![1; 4]; 2], calls, |group| ring(group, whole)) {
@@ -202,7 +202,7 @@ fn local_steps_wait_for_their_bytes_and_not_for_each_other() {
 }
 
 #[test]
-fn a_rank_of_a_failed_job_neither_sends_nor_goes_on() {
+fn a_rank_of_a_failed_job_neither_sends_nor_continues() {
     let whole = Span::whole(Buffer::MAIN, 4, 4);
     let failure = JobFailure::Mismatch { description: "told before".to_string() };
     let mut worlds = worlds(2, 64, 7);
@@ -475,7 +475,7 @@ fn a_mismatch_in_one_run_ends_all_that_are_in_flight() {
 }
 
 #[test]
-fn an_end_that_is_never_told_is_dropped_with_the_executor() {
+fn an_unreported_end_is_dropped_with_the_executor() {
     let mut worlds = worlds(2, 64, 64);
     let mut executor = Executor::default();
     let ended = submit(&mut executor, &mut worlds[0], message(0, 1, 0, 0));

@@ -136,7 +136,7 @@ fn only(executor: &Executor, now: Duration) -> CollectiveRecord {
 }
 
 #[test]
-fn the_peer_that_comes_last_is_the_one_that_was_waited_for() {
+fn the_wait_is_attributed_to_the_last_peer() {
     let (executor, ended, now) =
         receive(|first, second| vec![RecorderEvent::Comes(first), RecorderEvent::Comes(second)]);
     ended.unwrap();

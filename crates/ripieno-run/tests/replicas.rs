@@ -203,8 +203,8 @@ fn play(
             for player in &players {
                 let (rank, names) = (player.world.rank, deeds.iter().map(|deed| &deed.name).collect::<Vec<_>>());
                 let expected = deeds.iter().map(|deed| &deed.expected[replicas.logical(rank)]);
-                let said = format!("{names:?}: rank {rank} of {replicas:?}, {victims:?}, pace {pace}");
-                assert!(player.results.iter().eq(expected.clone()), "{said}: {:?}", player.results);
+                let context = format!("{names:?}: rank {rank} of {replicas:?}, {victims:?}, pace {pace}");
+                assert!(player.results.iter().eq(expected.clone()), "{context}: {:?}", player.results);
             }
             return Ok(lives.iter().map(|life| usize::MAX - life.left_bytes()).collect());
         }

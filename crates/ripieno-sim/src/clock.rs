@@ -91,7 +91,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_was_noted_first_comes_first_at_the_same_time() {
+    fn events_at_the_same_time_keep_their_order() {
         let mut clock = Clock::default();
         for (at_s, event) in [(2.0, 'c'), (1.0, 'a'), (2.0, 'd'), (1.0, 'b')] {
             clock.note(at_s, event);

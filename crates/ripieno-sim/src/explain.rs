@@ -209,7 +209,7 @@ mod tests {
     }
 
     #[test]
-    fn the_fastest_comes_first_and_what_cannot_last() {
+    fn the_fastest_is_listed_first_and_the_impossible_last() {
         let model = Model { alpha_s: 4.0, beta_s_per_byte: 0.25, gamma_s_per_byte: 0.0 };
         let asked = SimulationRequest::new(Collective::Allgather, 5, 10, 0);
         let explained = Explanation::of(&asked, Order::Racks, &Cluster::uniform(5, &model), &|| false).unwrap();

@@ -209,7 +209,7 @@ mod tests {
     }
 
     #[test]
-    fn who_follows_is_no_faster_than_who_goes_ahead() {
+    fn a_follower_is_no_faster_than_its_leader() {
         let flows = [demand(&[(0, 2.0)], 9.0, &[]), demand(&[(1, 0.5)], 9.0, &[0]), demand(&[(1, 0.5)], 9.0, &[])];
         assert_eq!(rates(&flows), [0.5, 0.5, 1.5]);
     }

@@ -166,7 +166,7 @@ mod tests {
     }
 
     #[test]
-    fn who_sends_the_second_half_waits_for_the_segments_that_have_it() {
+    fn a_rank_that_sends_the_second_half_waits_for_the_segments_that_have_it() {
         let vector = Span::whole(Buffer::MAIN, 100, 1);
         let mut plan = Plan::new();
         plan.receive(0, vector);

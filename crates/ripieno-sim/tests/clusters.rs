@@ -115,7 +115,7 @@ fn slow_hosts_drawn_by_a_seed_are_the_same_every_time() {
 }
 
 #[test]
-fn behind_a_host_that_dies_nobody_ends_and_before_it_everybody_does() {
+fn ranks_after_a_dead_host_do_not_finish_and_ranks_before_it_do() {
     let mut cluster = racks(10, 1, 1.0);
     cluster.faults = ClusterFaults::default().death(4, 0.5);
     let found = chain(Order::Racks, &cluster);

@@ -11,7 +11,7 @@ use ripieno_run::{BufferMemory, Element};
 
 /// Shape of these internal exchanges. It distinguishes them from user calls with equally many numbers.
 const NUMBERS: ElementType<'static> =
-    ElementType { element: Element::U64, shape: ElementShape::Told("numbers of a call of several steps") };
+    ElementType { element: Element::U64, shape: ElementShape::Described("numbers of a call of several steps") };
 /// Size of the text that describes a rank's options.
 const TOLD_BYTES: usize = 256;
 

@@ -216,7 +216,7 @@ mod tests {
     }
 
     #[test]
-    fn one_thread_at_a_time_is_inside_and_who_waits_is_told() {
+    fn one_thread_at_a_time_is_inside_and_waiting_threads_are_notified() {
         let mut builder = loom::model::Builder::new();
         builder.preemption_bound = Some(3);
         builder.check(|| {
@@ -238,7 +238,7 @@ mod tests {
     }
 
     #[test]
-    fn who_is_inside_does_not_enter_again() {
+    fn the_lock_is_not_reentrant() {
         let bias = BiasedLock::<AtomicU64>::default();
         bias.give(7);
         assert_eq!((bias.enter(8), bias.enter(7), bias.enter(7)), (EnterResult::No, EnterResult::Yes, EnterResult::No));

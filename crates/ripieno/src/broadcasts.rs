@@ -88,7 +88,7 @@ struct BroadcastState {
     ended: BTreeMap<u32, Result<Arc<HostMemory>, BroadcastEnding>>,
     deliveries: BTreeMap<u32, VariableDelivery>,
     /// The latest message of each other rank, by variable.
-    told: BTreeMap<u32, BTreeMap<usize, Vec<u8>>>,
+    latest_messages: BTreeMap<u32, BTreeMap<usize, Vec<u8>>>,
     /// Ranks to which the connection is lost, by variable.
     lost: BTreeMap<u32, BTreeSet<usize>>,
 }
@@ -116,7 +116,7 @@ enum Command {
         digests: Vec<Digest>,
     },
     Abandon(u32),
-    Tell {
+    SendMessage {
         number: u32,
         to: usize,
         bytes: Vec<u8>,
@@ -168,9 +168,9 @@ impl Broadcasts {
         let mut filler = Filler::new(room?);
         let variable = self.give(filler.memory().clone(), manifest, Vec::new(), order);
         let number = variable.number;
-        let tell = |digests| self.shared.tell(Command::Fill { number, digests });
-        let filled = failure.map_or_else(|| fill(&mut filler, pieces, &manifest, tell), Err);
-        filled.inspect_err(|_| self.shared.tell(Command::Abandon(number)))?;
+        let report = |digests| self.shared.submit(Command::Fill { number, digests });
+        let filled = failure.map_or_else(|| fill(&mut filler, pieces, &manifest, report), Err);
+        filled.inspect_err(|_| self.shared.submit(Command::Abandon(number)))?;
         self.memory.note_use(filler.memory());
         Ok(variable)
     }
@@ -225,7 +225,7 @@ impl Broadcasts {
 
     /// Continue to serve ranks that are fetching values for a limited time, then end the thread.
     pub fn close(&self) {
-        self.shared.tell(Command::Close);
+        self.shared.submit(Command::Close);
         if let Some(thread) = lock(&self.thread).take() {
             // A panic of the thread has already been reported, and leaves nothing to close.
             let _ = thread.join();
@@ -242,7 +242,7 @@ impl Drop for Broadcasts {
 impl Variable {
     /// Start fetching the value, unless this has already begun.
     pub fn want(&self) {
-        self.shared.tell(Command::Want(self.number));
+        self.shared.submit(Command::Want(self.number));
     }
 
     /// Wait for the value. Calls `interrupted` periodically.
@@ -298,13 +298,13 @@ impl Variable {
     }
 
     /// Send a message about the variable to another rank.
-    pub fn tell(&self, to: usize, bytes: Vec<u8>) {
-        self.shared.tell(Command::Tell { number: self.number, to, bytes });
+    pub fn send_message(&self, to: usize, bytes: Vec<u8>) {
+        self.shared.submit(Command::SendMessage { number: self.number, to, bytes });
     }
 
     /// Return the latest message of each other rank about the variable.
-    pub fn told(&self) -> BTreeMap<usize, Vec<u8>> {
-        lock(&self.shared.state).told.get(&self.number).cloned().unwrap_or_default()
+    pub fn latest_messages(&self) -> BTreeMap<usize, Vec<u8>> {
+        lock(&self.shared.state).latest_messages.get(&self.number).cloned().unwrap_or_default()
     }
 
     /// Return the ranks to which the connection is lost.
@@ -324,15 +324,15 @@ impl Drop for Variable {
         state.kept.remove(&self.number);
         state.ended.remove(&self.number);
         state.deliveries.remove(&self.number);
-        state.told.remove(&self.number);
+        state.latest_messages.remove(&self.number);
         state.lost.remove(&self.number);
         drop(state);
-        self.shared.tell(Command::Release(self.number));
+        self.shared.submit(Command::Release(self.number));
     }
 }
 
 impl BroadcastShared {
-    fn tell(&self, command: Command) {
+    fn submit(&self, command: Command) {
         lock(&self.state).commands.push_back(command);
         self.bell.ring();
     }
@@ -354,8 +354,8 @@ impl BroadcastShared {
                 News::Ended(ended) => {
                     state.ended.insert(number, ended);
                 }
-                News::Told { from, bytes } => {
-                    state.told.entry(number).or_default().insert(from, bytes);
+                News::Message { from, bytes } => {
+                    state.latest_messages.entry(number).or_default().insert(from, bytes);
                 }
                 News::Lost { peer } => {
                     state.lost.entry(number).or_default().insert(peer);
@@ -426,7 +426,7 @@ fn carry_out(driver: &mut Driver<HostMemory>, now: Duration, command: Command, c
         }
         Command::Fill { number, digests } => driver.fill(now, number, &digests),
         Command::Abandon(number) => driver.abandon(number),
-        Command::Tell { number, to, bytes } => driver.tell(number, to, bytes),
+        Command::SendMessage { number, to, bytes } => driver.send_message(number, to, bytes),
         Command::Want(number) => driver.want(now, number),
         Command::Release(number) => driver.release(number),
         Command::Close => {
@@ -442,7 +442,7 @@ fn fill(
     filler: &mut Filler,
     pieces: &[(usize, &[u8])],
     manifest: &BlockManifest,
-    tell: impl Fn(Vec<Digest>),
+    report: impl Fn(Vec<Digest>),
 ) -> io::Result<()> {
     let most = (FILL_BYTES_MAX / manifest.block_bytes).max(1);
     let (mut digests, mut told_count) = (Vec::new(), 0);
@@ -465,7 +465,7 @@ fn fill(
         digests.extend(BlockDigests::of(&memory[start..end], manifest.block_bytes).digests);
         if digests.len() > told_count.min(most) || block + 1 == manifest.block_count() {
             told_count += digests.len();
-            tell(std::mem::take(&mut digests));
+            report(std::mem::take(&mut digests));
         }
     }
     Ok(())
@@ -486,14 +486,17 @@ mod tests {
         let manifest = BlockManifest::new(expected.len(), Some(50), Discipline::Chain, 2);
         let mut filler = Filler::new(HostMemory::new(expected.len()).unwrap());
         let memory = filler.memory().clone();
-        let told = RefCell::new(Vec::new());
-        let tell = |digests: Vec<Digest>| {
-            assert!(memory.len() >= 50 * (told.borrow().len() + digests.len()).min(106), "what is told is there");
-            assert!(digests.len() <= told.borrow().len() + 1, "as many again at most");
-            told.borrow_mut().extend(digests);
+        let reported = RefCell::new(Vec::new());
+        let report = |digests: Vec<Digest>| {
+            assert!(
+                memory.len() >= 50 * (reported.borrow().len() + digests.len()).min(106),
+                "reported digests belong to received bytes"
+            );
+            assert!(digests.len() <= reported.borrow().len() + 1, "as many again at most");
+            reported.borrow_mut().extend(digests);
         };
-        fill(&mut filler, &pieces, &manifest, tell).unwrap();
+        fill(&mut filler, &pieces, &manifest, report).unwrap();
         assert_eq!(memory[..], expected);
-        assert_eq!(told.into_inner(), BlockDigests::of(&expected, 50).digests);
+        assert_eq!(reported.into_inner(), BlockDigests::of(&expected, 50).digests);
     }
 }

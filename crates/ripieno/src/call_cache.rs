@@ -61,7 +61,7 @@ pub(crate) struct ResolvedCall {
 enum KeptShape {
     Line,
     Axes(Vec<usize>),
-    Told(String),
+    Described(String),
 }
 
 impl<'a> CallKey<'a> {
@@ -92,7 +92,7 @@ impl<'a> CallKey<'a> {
             shape: match self.elements.shape {
                 ElementShape::Line => KeptShape::Line,
                 ElementShape::Axes(axes) => KeptShape::Axes(axes.to_vec()),
-                ElementShape::Told(words) => KeptShape::Told(words.to_string()),
+                ElementShape::Described(words) => KeptShape::Described(words.to_string()),
             },
             algorithm: self.algorithm.map(str::to_string),
             counts: self.counts().collect(),
@@ -147,7 +147,7 @@ impl KeptShape {
         match (self, shape) {
             (KeptShape::Line, ElementShape::Line) => true,
             (KeptShape::Axes(kept), ElementShape::Axes(axes)) => kept == axes,
-            (KeptShape::Told(kept), ElementShape::Told(words)) => kept == words,
+            (KeptShape::Described(kept), ElementShape::Described(words)) => kept == words,
             _ => false,
         }
     }

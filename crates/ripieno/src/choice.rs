@@ -236,7 +236,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_not_known_is_told_with_what_is() {
+    fn unknown_names_are_reported_with_the_known_ones() {
         assert!(told("rng").contains("algorithm=rng: expected one of") && told("rng").contains("dissemination"));
         assert!(told("allreduce=chain").contains("algorithm=chain: expected one of bidirectional-exchange"));
         assert!(told("allreduse=ring").contains("collective=allreduse: expected one of broadcast"));
@@ -246,7 +246,7 @@ mod tests {
     }
 
     #[test]
-    fn orders_that_differ_are_told_apart() {
+    fn orders_that_differ_are_distinguished() {
         let hash = |asked| {
             let (group, preferred) = (Group::new(0, 9), Preferred::default());
             let choice = Overrides::default().choice(Collective::Broadcast, Some(asked), &group, &preferred, 8);

@@ -432,7 +432,7 @@ impl Communicator {
             }
         }
         let peers: Vec<usize> = sources.iter().map(|&source| self.world_ranks[source]).collect();
-        let form = words.map(|words| ElementShape::Told(words).form());
+        let form = words.map(|words| ElementShape::Described(words).form());
         let mut held = self.hold()?;
         let (runtime, state) = held.communicator(self.number)?;
         let until = timeout.map(|timeout| runtime.fabric.now() + timeout);

@@ -24,7 +24,7 @@ pub enum ElementShape<'a> {
     /// An array with this number of entries along each axis.
     Axes(&'a [usize]),
     /// A description by the caller, equal on every rank.
-    Told(&'a str),
+    Described(&'a str),
 }
 
 impl From<Element> for ElementType<'_> {
@@ -43,7 +43,7 @@ impl ElementShape<'_> {
             ElementShape::Axes(axes) => axes.iter().fold(hash(&[0xff]), |form, axis| {
                 form.rotate_left(5).wrapping_mul(0x9e37_79b1) ^ hash(&axis.to_le_bytes())
             }),
-            ElementShape::Told(words) => hash(words.as_bytes()),
+            ElementShape::Described(words) => hash(words.as_bytes()),
         }
     }
 
@@ -55,7 +55,7 @@ impl ElementShape<'_> {
             ElementShape::Axes(axes) => {
                 format!("shape ({})", axes.iter().map(usize::to_string).collect::<Vec<_>>().join(", "))
             }
-            ElementShape::Told(words) => words.to_string(),
+            ElementShape::Described(words) => words.to_string(),
         }
     }
 }
@@ -102,8 +102,8 @@ mod tests {
             ElementShape::Axes(&[1, 6]),
             ElementShape::Axes(&[6, 1]),
             ElementShape::Axes(&[2, 3, 1]),
-            ElementShape::Told("rows of shape (3, 2)"),
-            ElementShape::Told("{'a': float64 of shape (2, 3)}"),
+            ElementShape::Described("rows of shape (3, 2)"),
+            ElementShape::Described("{'a': float64 of shape (2, 3)}"),
         ];
         for (index, shape) in shapes.iter().enumerate() {
             for other in &shapes[..index] {

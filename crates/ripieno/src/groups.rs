@@ -34,7 +34,8 @@ impl Communicator {
         let counts = vec![3; p];
         let (mut runtime, state) = held.communicator(self.number)?;
         let memory = [BufferMemory::Write(&mut bytes), NO_MEMORY];
-        let elements = ElementType { element: Element::U64, shape: ElementShape::Told("colors and keys of a split") };
+        let elements =
+            ElementType { element: Element::U64, shape: ElementShape::Described("colors and keys of a split") };
         state.run(&mut runtime, &CollectiveTask::Allgather { chunks: &counts }, elements, None, memory)?;
         let words = words(&bytes);
         let rows: Vec<[u64; 3]> = words.chunks_exact(3).map(|row| [row[0], row[1], row[2]]).collect();
@@ -72,7 +73,7 @@ impl Communicator {
         let (mut runtime, _) = held.communicator(self.number)?;
         let mut bytes: Vec<u8> = known.iter().flat_map(|word| word.to_ne_bytes()).collect();
         let (counts, words_of) = (vec![1; members.len()], format!("a group of the ranks {members:?}"));
-        let elements = ElementType { element: Element::U64, shape: ElementShape::Told(&words_of) };
+        let elements = ElementType { element: Element::U64, shape: ElementShape::Described(&words_of) };
         let algorithm = (members.len() <= DIRECT_MEMBERS).then_some("direct");
         let memory = [BufferMemory::Write(&mut bytes), NO_MEMORY];
         place.run(&mut runtime, &CollectiveTask::Allgather { chunks: &counts }, elements, algorithm, memory)?;

@@ -99,7 +99,7 @@ unsafe extern "C" fn reduce_scatter(
         })?;
         let counts: Vec<usize> = blocks.lengths.iter().map(|&bytes| bytes as usize / row_bytes).collect();
         let reported = format!("LightGBM's histograms of elements of {row_bytes} bytes");
-        let elements = ElementType { element: Element::U8, shape: ElementShape::Told(&reported) };
+        let elements = ElementType { element: Element::U8, shape: ElementShape::Described(&reported) };
         comm.run_by(
             &CollectiveTask::ReduceScatter { chunks: &counts, op: Op::Function },
             elements,
@@ -133,7 +133,7 @@ unsafe extern "C" fn allgather(
         let mine = blocks.of(comm.rank());
         output[mine.clone()].copy_from_slice(&input[..mine.len()]);
         let counts: Vec<usize> = blocks.lengths.iter().map(|&bytes| bytes as usize).collect();
-        let elements = ElementType { element: Element::U8, shape: ElementShape::Told("LightGBM's splits") };
+        let elements = ElementType { element: Element::U8, shape: ElementShape::Described("LightGBM's splits") };
         let memory = [BufferMemory::Write(&mut output[..total]), NO_MEMORY];
         comm.run(&CollectiveTask::Allgather { chunks: &counts }, elements, None, memory)
     });

@@ -113,12 +113,12 @@ pub fn simulate_sparse(
     is_interrupted: &dyn Fn() -> bool,
 ) -> Result<Played, Error> {
     let p = cluster.topology.size();
-    let told: Degrees = degrees.parse().map_err(|error: InvalidDegrees| Error::Argument {
+    let asked: Degrees = degrees.parse().map_err(|error: InvalidDegrees| Error::Argument {
         name: "degrees",
         value: degrees.to_string(),
         expected: error.to_string(),
     })?;
-    if told.world_size() != p {
+    if asked.world_size() != p {
         return Err(argument("degrees", degrees, &format!("those of {p} ranks")));
     }
     if sets.len() != p {
@@ -131,7 +131,7 @@ pub fn simulate_sparse(
     if let Some(rank) = sets.iter().position(|keys| !is_sound(keys)) {
         return Err(argument("sets", format!("those of rank {rank}"), &format!("ascending features below {features}")));
     }
-    play_sparse(cluster, &told, features, sets, row_bytes, is_interrupted).map_err(|unplayable| match unplayable {
+    play_sparse(cluster, &asked, features, sets, row_bytes, is_interrupted).map_err(|unplayable| match unplayable {
         Unplayable::Interrupted => Error::Interrupted,
         _ => argument("degrees", degrees, &format!("fewer messages: {unplayable}")),
     })
@@ -202,18 +202,21 @@ mod tests {
     use super::*;
     use ripieno_plan::simulate::Model;
 
-    fn told(algorithm: &str, root: usize) -> String {
+    fn error_text(algorithm: &str, root: usize) -> String {
         let model = Model { alpha_s: 1.0, beta_s_per_byte: 1.0, gamma_s_per_byte: 0.0 };
         let found = simulate(&Cluster::uniform(5, &model), Collective::Allgather, Some(algorithm), 8, root, &|| false);
         found.map(|found| found.algorithm.to_string()).unwrap_or_else(|error| error.to_string())
     }
 
     #[test]
-    fn what_cannot_be_played_is_told_with_what_can() {
-        assert_eq!(told("neighbour-exchange", 0), "algorithm=neighbour-exchange: expected an even number of ranks");
-        assert!(told("chain", 0).starts_with("algorithm=chain: expected one of ring"));
-        assert_eq!(told("ring", 5), "root=5: expected a rank, 0 … 4");
-        assert_eq!(told("ring@random:7", 0), "ring");
+    fn an_impossible_simulation_is_reported_with_the_possible_ones() {
+        assert_eq!(
+            error_text("neighbour-exchange", 0),
+            "algorithm=neighbour-exchange: expected an even number of ranks"
+        );
+        assert!(error_text("chain", 0).starts_with("algorithm=chain: expected one of ring"));
+        assert_eq!(error_text("ring", 5), "root=5: expected a rank, 0 … 4");
+        assert_eq!(error_text("ring@random:7", 0), "ring");
     }
 
     #[test]
@@ -229,21 +232,21 @@ mod tests {
     }
 
     #[test]
-    fn sparse_reductions_that_there_cannot_be_are_told() {
+    fn impossible_sparse_reductions_are_reported() {
         let model = Model { alpha_s: 1.0, beta_s_per_byte: 1.0, gamma_s_per_byte: 0.0 };
-        let told = |degrees: &str, sets: &[Vec<u64>], row_bytes: usize| {
+        let error_text = |degrees: &str, sets: &[Vec<u64>], row_bytes: usize| {
             simulate_sparse(&Cluster::uniform(4, &model), degrees, 10, sets, row_bytes, &|| false)
                 .unwrap_err()
                 .to_string()
         };
         let sets = vec![vec![3, 9]; 4];
-        assert_eq!(told("3x2", &sets, 4), "degrees=3x2: expected those of 4 ranks");
-        assert!(told("0x4", &sets, 4).starts_with("degrees=0x4: expected "));
-        assert_eq!(told("2x2", &sets[1..], 4), "sets=3: expected one for each of 4 ranks");
-        assert_eq!(told("2x2", &sets, 0), "row_bytes=0: expected at least 1");
+        assert_eq!(error_text("3x2", &sets, 4), "degrees=3x2: expected those of 4 ranks");
+        assert!(error_text("0x4", &sets, 4).starts_with("degrees=0x4: expected "));
+        assert_eq!(error_text("2x2", &sets[1..], 4), "sets=3: expected one for each of 4 ranks");
+        assert_eq!(error_text("2x2", &sets, 0), "row_bytes=0: expected at least 1");
         for wrong in [vec![3, 3], vec![9, 3], vec![3, 10]] {
             let sets = [sets[0].clone(), wrong, sets[0].clone(), sets[0].clone()];
-            assert_eq!(told("2x2", &sets, 4), "sets=those of rank 1: expected ascending features below 10");
+            assert_eq!(error_text("2x2", &sets, 4), "sets=those of rank 1: expected ascending features below 10");
         }
     }
 }

@@ -42,7 +42,7 @@ fn sum_of_one(comm: &Communicator, count: usize) {
 }
 
 #[test]
-fn what_goes_on_by_itself_goes_on_while_its_thread_is_elsewhere() {
+fn a_background_call_continues_while_its_thread_is_elsewhere() {
     world(2, |comm| {
         sum_ones(comm, MANY);
         let task = CollectiveTask::Allreduce { op: Op::Sum, vector: Whole };

@@ -323,7 +323,7 @@ fn a_rank_that_leaves_early_is_named() {
 }
 
 #[test]
-fn wrong_arguments_are_told_by_name() {
+fn wrong_arguments_are_reported_by_name() {
     world(2, |comm| {
         let text = |result: Result<(), Error>| result.unwrap_err().to_string();
         let mut data = vec![0; 8];

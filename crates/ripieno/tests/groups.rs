@@ -92,7 +92,7 @@ fn a_wait_ends_with_its_call_though_another_thread_is_in_one() {
 }
 
 #[test]
-fn who_waits_for_the_call_of_another_thread_can_be_interrupted() {
+fn waiting_for_the_call_of_another_thread_can_be_interrupted() {
     let is_interrupted = AtomicBool::new(false);
     let results = world(2, |comm| {
         if comm.rank() == 1 {
@@ -218,7 +218,7 @@ fn a_call_ends_without_its_caller() {
 }
 
 #[test]
-fn what_fails_is_told_by_every_handle() {
+fn every_handle_reports_the_failure() {
     let results = world(2, |comm| {
         let task = CollectiveTask::Allreduce { op: Op::Sum, vector: Whole };
         let lengths = [100, 100 + comm.rank()];

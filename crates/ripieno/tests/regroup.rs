@@ -26,7 +26,7 @@ const CASES: [(KeyKind, KeyedCombine, KeyedCombine, usize); 9] = [
 ];
 
 #[test]
-fn every_key_comes_to_one_rank_with_all_its_rows() {
+fn every_key_reaches_one_rank_with_all_its_rows() {
     for p in [1, 2, 3, 5, 8] {
         for (number, (keys, combine, merge, width)) in CASES.into_iter().enumerate() {
             let all = all_rows(p, width);

@@ -7,7 +7,7 @@ use ripieno::{Element, Error, JobFailure, Op};
 use std::collections::BTreeSet;
 
 #[test]
-fn ranks_that_differ_are_all_told_and_the_world_goes_on() {
+fn ranks_that_differ_are_reported_and_the_world_continues() {
     let (int64, usual) = (form(KeyKind::Int64, 1, SUM), Regroup::new(SUM));
     let others = [
         (KeyedForm { width: 2, ..int64 }, usual, "int64 keys, rows of int64 × 2"),
@@ -69,7 +69,7 @@ fn key_count_of(count: usize) -> usize {
 }
 
 #[test]
-fn ranks_that_call_something_else_are_told() {
+fn ranks_that_call_something_else_are_reported() {
     let (int64, usual) = (form(KeyKind::Int64, 1, SUM), Regroup::new(SUM));
     let results = world(3, |comm| {
         let options = if comm.rank() == 2 { Regroup { wave_bytes: 5, ..usual } } else { usual };

@@ -208,7 +208,7 @@ fn a_thousand_rounds_give_no_wrong_value() {
 }
 
 #[test]
-fn a_wanted_index_that_nobody_gives_is_an_error_on_every_rank_or_zero() {
+fn a_wanted_index_that_no_rank_gives_is_an_error_on_every_rank_or_zero() {
     for p in [1, 2, 5] {
         world(p, |comm| {
             let rank = comm.rank() as i64;
@@ -240,43 +240,43 @@ fn a_wanted_index_that_nobody_gives_is_an_error_on_every_rank_or_zero() {
 }
 
 #[test]
-fn other_options_are_told_to_every_rank() {
-    let told = world(3, |comm| {
+fn other_options_are_reported_to_every_rank() {
+    let errors = world(3, |comm| {
         let options = SparseOptions { missing_is_zero: comm.rank() == 2, ..SparseOptions::default() };
-        let told = comm.sparse(&[1], &[1], &options).err().unwrap().to_string();
+        let errors = comm.sparse(&[1], &[1], &options).err().unwrap().to_string();
         comm.barrier(None).unwrap();
-        told
+        errors
     });
-    assert_eq!(told[0], told[1]);
-    assert_eq!(told[0], told[2]);
+    assert_eq!(errors[0], errors[1]);
+    assert_eq!(errors[0], errors[2]);
     let asked = |missing: &str| format!("size=None, degrees=None, missing={missing}, dense_above=0.9, packets #");
-    assert!(told[0].starts_with(&format!("rank 2 asked for {}", asked("zero"))), "{told:?}");
-    assert!(told[0].contains(&format!(", rank 0 for {}", asked("error"))), "{told:?}");
-    assert!(told[0].ends_with(": expected the same on every rank"), "{told:?}");
+    assert!(errors[0].starts_with(&format!("rank 2 asked for {}", asked("zero"))), "{errors:?}");
+    assert!(errors[0].contains(&format!(", rank 0 for {}", asked("error"))), "{errors:?}");
+    assert!(errors[0].ends_with(": expected the same on every rank"), "{errors:?}");
 }
 
 #[test]
-fn other_packets_are_told_to_every_rank() {
-    let told = world(2, |comm| {
+fn other_packets_are_reported_to_every_rank() {
+    let errors = world(2, |comm| {
         comm.keep_packets(PacketCurve::memory().crowded(comm.rank() as f64 * 1e-6));
         comm.sparse(&[1], &[1], &SparseOptions::default()).err().unwrap().to_string()
     });
-    assert!(told[0].contains(", packets #") && told[0] == told[1], "{told:?}");
+    assert!(errors[0].contains(", packets #") && errors[0] == errors[1], "{errors:?}");
 }
 
 #[test]
 fn indices_that_cannot_be_are_named_before_anything_is_sent() {
     world(2, |comm| {
-        let told = |out: &[i64], wanted: &[i64], size| {
+        let errors = |out: &[i64], wanted: &[i64], size| {
             let options = SparseOptions { size, ..SparseOptions::default() };
             comm.sparse(out, wanted, &options).err().unwrap().to_string()
         };
         assert_eq!(
-            told(&[3, -1, 4, -7], &[], None),
+            errors(&[3, -1, 4, -7], &[], None),
             "out_indices=-1 at position 1, -7 at position 3: expected 0 to 9223372036854775806"
         );
         assert_eq!(
-            told(&[], &[9, 10, 11, 12, 13], Some(10)),
+            errors(&[], &[9, 10, 11, 12, 13], Some(10)),
             "in_indices=10 at position 1, 11 at position 2, 12 at position 3 and 1 more: expected 0 to 9, for size=10"
         );
         comm.barrier(None).unwrap();
@@ -329,18 +329,18 @@ fn a_rank_that_leaves_fails_the_others() {
 }
 
 #[test]
-fn arguments_that_do_not_fit_are_told() {
+fn arguments_that_do_not_fit_are_reported() {
     world(2, |comm| {
         let configured = comm.sparse(&[5, 6], &[6], &SparseOptions::default()).unwrap();
-        let told = |given: usize, into: usize, form| {
+        let errors = |given: usize, into: usize, form| {
             configured.reduce(&vec![0; given], &mut vec![0; into], form).unwrap_err().to_string()
         };
-        assert_eq!(told(8, 8, SUM), "values=8 bytes: expected 2 rows of 8 bytes, one per index");
-        assert_eq!(told(16, 9, SUM), "into=9 bytes: expected 1 rows of 8 bytes, one per index");
-        assert_eq!(told(0, 0, SparseForm { width: 0, ..SUM }), "width=0: expected at least one element in a row");
+        assert_eq!(errors(8, 8, SUM), "values=8 bytes: expected 2 rows of 8 bytes, one per index");
+        assert_eq!(errors(16, 9, SUM), "into=9 bytes: expected 1 rows of 8 bytes, one per index");
+        assert_eq!(errors(0, 0, SparseForm { width: 0, ..SUM }), "width=0: expected at least one element in a row");
         let bits = SparseForm { element: Element::F64, width: 1, op: Op::Xor, row: ElementShape::Line };
-        assert!(told(16, 8, bits).contains("op xor has no meaning on float64"));
-        let huge = |width| told(16, 8, SparseForm { width, ..SUM });
+        assert!(errors(16, 8, bits).contains("op xor has no meaning on float64"));
+        let huge = |width| errors(16, 8, SparseForm { width, ..SUM });
         assert_eq!(huge(1 << 61), "width=2305843009213693952: expected a row that memory can hold");
         assert!(huge(1 << 60).starts_with("values=16 bytes: expected 2 rows of 9223372036854775808 bytes"));
         for text in ["2y1", "3x2"] {

@@ -10,7 +10,7 @@ use ripieno::{
 /// Agree to the other ranks' requests, as a rank with empty sets.
 fn agree(comm: &Communicator) -> Result<(), Error> {
     let numbers =
-        ElementType { element: Element::U64, shape: ElementShape::Told("numbers of a call of several steps") };
+        ElementType { element: Element::U64, shape: ElementShape::Described("numbers of a call of several steps") };
     let wish = &CollectiveTask::Allreduce { op: Op::Max, vector: Whole };
     comm.run(wish, numbers, None, [BufferMemory::Write(&mut [0; 32]), BufferMemory::Read(&[])])
 }

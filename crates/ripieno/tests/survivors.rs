@@ -63,7 +63,7 @@ fn assert_the_others_go_on(p: usize, victims: &[usize], links: LinkPolicy) {
 }
 
 #[test]
-fn the_others_go_on_whoever_leaves() {
+fn the_others_continue_after_any_rank_leaves() {
     for links in [LinkPolicy::SharedMemory, LinkPolicy::Tcp] {
         for p in 2..=6 {
             (0..p).for_each(|victim| assert_the_others_go_on(p, &[victim], links));
@@ -72,7 +72,7 @@ fn the_others_go_on_whoever_leaves() {
 }
 
 #[test]
-fn the_others_go_on_whichever_two_leave() {
+fn the_others_continue_after_any_two_ranks_leave() {
     for (p, links) in [(3, LinkPolicy::Tcp), (4, LinkPolicy::SharedMemory), (6, LinkPolicy::Tcp)] {
         for second in 1..p {
             (0..second).for_each(|first| assert_the_others_go_on(p, &[first, second], links));
@@ -81,7 +81,7 @@ fn the_others_go_on_whichever_two_leave() {
 }
 
 #[test]
-fn the_others_go_on_without_a_living_rank_whose_program_is_over() {
+fn the_others_continue_without_a_living_rank_whose_program_is_over() {
     for (links, victim) in [(LinkPolicy::SharedMemory, 0), (LinkPolicy::Tcp, 1), (LinkPolicy::Auto, 2)] {
         let others: Vec<usize> = (0..3).filter(|&rank| rank != victim).collect();
         let gone_on = std::sync::Barrier::new(3);
@@ -135,7 +135,7 @@ fn a_world_in_which_nothing_failed_does_not_shrink() {
 }
 
 #[test]
-fn after_different_calls_all_ranks_go_on() {
+fn after_different_calls_all_ranks_continue() {
     let ended = endpoint_world(3, LinkPolicy::Auto, |comm| {
         let own = comm.rank() as i64;
         let called = if own == 1 { comm.barrier(None) } else { talk(comm, own).map(drop) };

@@ -132,7 +132,7 @@ class IterationLog:
         self._laps: list[tuple[float, float]] = []
         self._measures: list[Measures] = []
 
-    def tell(self, **measures: float | str) -> None:
+    def end_iteration(self, **measures: float | str) -> None:
         """Record the end of an iteration; every rank passes the same measures."""
         compute_s, communication_s = lap = self.clock.lap()
         self._laps.append(lap)

@@ -32,12 +32,12 @@ class ResultFolder:
     ----------
     path
         Path of the folder.
-    told
+    description
         Contents of model.json.
     """
 
     path: str
-    told: Mapping[str, Any]
+    description: Mapping[str, Any]
 
     @classmethod
     def read(cls, folder: PathLike) -> ResultFolder:
@@ -73,7 +73,7 @@ class ResultFolder:
         InputError
             The entry is missing or has another type.
         """
-        value = self.told.get(name)
+        value = self.description.get(name)
         if not isinstance(value, kind):
             raise InputError(f"{self.path}/model.json: {name!r} is {value!r}, expected a {kind.__name__}")
         return value
@@ -143,7 +143,7 @@ class FromResult(BaseEstimator):
         known = set(cls._get_param_names()).difference(_OF_THE_RUN)
         model = cls(**{name: value for name, value in result.fact("parameters", dict).items() if name in known})
         model.n_features_in_ = result.column_count
-        names = result.told.get("column_names")
+        names = result.description.get("column_names")
         if names is not None:
             model.feature_names_in_ = np.array(names, dtype=object)
         model._restore(result)

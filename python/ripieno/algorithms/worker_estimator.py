@@ -102,11 +102,11 @@ class WorkerEstimator(BaseEstimator):
             job.announce(type(self).__name__, getattr(self, "max_iter", None))
         return self._note_facts(job.run(measured, *arguments))
 
-    def _note_facts(self, told: list[tuple[Any, RankFacts]]) -> list[Any]:
+    def _note_facts(self, outcomes: list[tuple[Any, RankFacts]]) -> list[Any]:
         """Return the results of the ranks, and keep their time breakdowns for the fit's report."""
         if self._is_fitting:
-            self._facts_of_ranks = tuple(facts for _, facts in told)
-        return [result for result, _ in told]
+            self._facts_of_ranks = tuple(facts for _, facts in outcomes)
+        return [result for result, _ in outcomes]
 
     def _apply(
         self, program: Callable[..., Any], source: Dataset | RowsInMemory | InMemorySparse, *arguments: Any

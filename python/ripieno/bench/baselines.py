@@ -102,11 +102,11 @@ class Baseline:
         refused: dict[str, str] = {}
         if words:
             for line in self.start([f"{budget_s:g}", *words], timeout_s).splitlines():
-                word, told = line.split(maxsplit=1)
-                if told.startswith(REFUSED):
-                    refused[word] = told.removeprefix(REFUSED)
+                word, text = line.split(maxsplit=1)
+                if text.startswith(REFUSED):
+                    refused[word] = text.removeprefix(REFUSED)
                 else:
-                    found[word].append(float(told))
+                    found[word].append(float(text))
         return {**found, **refused}
 
     def word(self, case: BenchCase) -> str:

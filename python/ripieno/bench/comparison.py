@@ -78,11 +78,11 @@ def compare(
                 times[each.name].clear()
                 continue
             for case in each.able(cases):
-                told = found[each.word(case)]
-                if isinstance(told, str):
-                    report.remark(f"{title(case)} is left out: {told}")
+                measured = found[each.word(case)]
+                if isinstance(measured, str):
+                    report.remark(f"{title(case)} is left out: {measured}")
                 else:
-                    times[each.name].setdefault(case, []).append(statistics.median(told))
+                    times[each.name].setdefault(case, []).append(statistics.median(measured))
     ours, *peers = baselines
     for case in times[ours.name]:
         beside = {peer.name: times[peer.name][case] for peer in peers if case in times[peer.name]}

@@ -292,10 +292,10 @@ def _rows(asked: ModelQuery, shape: RackShape) -> list[ModelRow]:
         for _ in range(asked.repetitions):
             found = ranks.times(cases, BUDGET_S, TIMEOUT_S)
             for case in cases:
-                told = found[case.word]
-                if isinstance(told, str):
-                    raise LabError(f"{case.name} on {shape}: {told}")
-                seconds[case] += told
+                found_s = found[case.word]
+                if isinstance(found_s, str):
+                    raise LabError(f"{case.name} on {shape}: {found_s}")
+                seconds[case] += found_s
     return [predicted(shape, case, seconds[case], modeled(spec)) for case in cases]
 
 

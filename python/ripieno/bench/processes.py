@@ -21,7 +21,7 @@ from ripieno.errors import RipienoError
 TIMEOUT_S = 900.0
 # Time for a program to end its own children.
 END_S = 3.0
-SAID_CHARACTERS = 2000
+OUTPUT_CHARACTERS = 2000
 
 
 class ProgramFailed(RipienoError):
@@ -82,11 +82,11 @@ def _run_all(commands: Sequence[tuple[Sequence[str | Path], Mapping[str, str]]],
                 running.append(_start([str(word) for word in command], environment, out_file, err_file))
         failed = _wait(running, timeout_s)
         if failed is not None:
-            words = " ".join(str(word) for word in commands[failed][0])[:SAID_CHARACTERS]
+            words = " ".join(str(word) for word in commands[failed][0])[:OUTPUT_CHARACTERS]
             status = running[failed].poll()
             how = f"did not end within {timeout_s:g} s" if status is None else f"ended with {status}"
-            said = "\n".join(filter(None, (_text(name) for name in reversed(names[failed]))))[-SAID_CHARACTERS:]
-            raise ProgramFailed(f"{who.format(failed)}{words!r} {how}; it said: {said or 'nothing'}")
+            output = "\n".join(filter(None, (_text(name) for name in reversed(names[failed]))))[-OUTPUT_CHARACTERS:]
+            raise ProgramFailed(f"{who.format(failed)}{words!r} {how}; it said: {output or 'nothing'}")
         return _text(names[0][0])
 
 

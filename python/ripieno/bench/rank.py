@@ -144,8 +144,8 @@ def main() -> None:
     for case in options.cases:
         found = times(world, case, options.budget)
         if world.rank == 0:
-            told = [f"{REFUSED}{found}"] if isinstance(found, str) else [f"{seconds:.9f}" for seconds in found]
-            print("\n".join(f"{case} {each}" for each in told), flush=True)
+            texts = [f"{REFUSED}{found}"] if isinstance(found, str) else [f"{seconds:.9f}" for seconds in found]
+            print("\n".join(f"{case} {each}" for each in texts), flush=True)
 
 
 def world_of(through: str, links: str) -> PythonWorld:

@@ -196,7 +196,7 @@ class StrategyResults:
         rows = []
         for row in self.rows:
             undisturbed_s = statistics.median(run.seconds() for run in row.runs)
-            told: dict[str, Any] = {
+            fields: dict[str, Any] = {
                 "strategy": row.strategy,
                 "multiples": [run.seconds() / ideal_s for run in row.runs],
                 "simulated": row.modeled_s / ideal_s,
@@ -206,17 +206,17 @@ class StrategyResults:
                 "switches_per_host": [statistics.mean(run.switches) for run in row.runs],
             }
             if row.killed_modeled_s is not None:
-                told["killed"] = asked.killed
-                told["killed_of_undisturbed"] = [run.seconds() / undisturbed_s for run in row.killed]
-                told["killed_simulated"] = row.killed_modeled_s / row.modeled_s
+                fields["killed"] = asked.killed
+                fields["killed_of_undisturbed"] = [run.seconds() / undisturbed_s for run in row.killed]
+                fields["killed_simulated"] = row.killed_modeled_s / row.modeled_s
             if row.slow_modeled_s is not None and asked.slow is not None:
-                told["slow"] = asked.slow
-                told["slow_of_undisturbed"] = [run.seconds([asked.slow[0]]) / undisturbed_s for run in row.slow]
-                told["slow_simulated"] = row.slow_modeled_s / row.modeled_s
+                fields["slow"] = asked.slow
+                fields["slow_of_undisturbed"] = [run.seconds([asked.slow[0]]) / undisturbed_s for run in row.slow]
+                fields["slow_simulated"] = row.slow_modeled_s / row.modeled_s
             if row.shuffled_modeled_s is not None:
-                told["random_of_undisturbed"] = [run.seconds() / undisturbed_s for run in row.shuffled]
-                told["random_simulated"] = row.shuffled_modeled_s / row.modeled_s
-            rows.append(told)
+                fields["random_of_undisturbed"] = [run.seconds() / undisturbed_s for run in row.shuffled]
+                fields["random_simulated"] = row.shuffled_modeled_s / row.modeled_s
+            rows.append(fields)
         return {
             "machine": figures.machine(),
             "load": self.load,

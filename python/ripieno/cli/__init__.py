@@ -15,6 +15,7 @@ from importlib import import_module
 from types import FrameType
 
 import click
+from click.shell_completion import CompletionItem
 
 from ripieno.cli.command_line import COMMAND_LINE
 from ripieno.errors import InputError, RipienoError
@@ -27,39 +28,45 @@ FAILED, WRONG_INPUT, INTERRUPTED = 1, 2, 130
 FAILED_AS = {"grep": 2}
 SIGNAL_BASE = 128
 
-#: Module of each command. Commands are imported on use because some import large libraries.
+#: Module and function of each command, and its summary. Commands are imported on use: some import large libraries.
 COMMANDS = {
-    "als": "ripieno.cli.als:als_command",
-    "bench": "ripieno.cli.bench:bench_command",
-    "bfs": "ripieno.cli.vertices:bfs_command",
-    "components": "ripieno.cli.vertices:components_command",
-    "demo": "ripieno.cli.demo:demo_command",
-    "diameter": "ripieno.cli.vertices:diameter_command",
-    "distribute": "ripieno.cli.distribute:distribute_command",
-    "doctor": "ripieno.cli.run:doctor_command",
-    "explain": "ripieno.cli.explain:explain_command",
-    "features": "ripieno.cli.features:features_command",
-    "grep": "ripieno.cli.grep:grep_command",
-    "kmeans": "ripieno.cli.kmeans:kmeans_command",
-    "kubernetes": "ripieno.cli.kubernetes:kubernetes_command",
-    "lab": "ripieno.cli.lab:lab_command",
-    "layout": "ripieno.cli.layout:layout_command",
-    "pagerank": "ripieno.cli.pagerank:pagerank_command",
-    "logistic": "ripieno.cli.logistic:logistic_command",
-    "packets": "ripieno.cli.packets:packets_command",
-    "mds": "ripieno.cli.mds:mds_command",
-    "pca": "ripieno.cli.pca:pca_command",
-    "predict": "ripieno.cli.predict:predict_command",
-    "report": "ripieno.cli.report:report_command",
-    "ridge": "ripieno.cli.ridge:ridge_command",
-    "reproduce": "ripieno.cli.reproduce:reproduce_command",
-    "run": "ripieno.cli.run:run_command",
-    "simulate": "ripieno.cli.simulate:simulate_command",
-    "split": "ripieno.cli.split:split_command",
-    "topology": "ripieno.cli.topology:topology_command",
-    "trace": "ripieno.cli.trace:trace_command",
-    "tune": "ripieno.cli.tune:tune_command",
-    "wordcount": "ripieno.cli.wordcount:wordcount_command",
+    "als": ("als:als_command", "Factorize ratings of items by users."),
+    "bench": ("bench:bench_command", "Compare collectives with the lower bound and with other libraries."),
+    "bfs": ("vertices:bfs_command", "Count the edges between a vertex and all others."),
+    "components": ("vertices:components_command", "Find the connected components of a graph."),
+    "demo": ("demo:demo_command", "Cluster patches of photographs from installed packages."),
+    "diameter": ("vertices:diameter_command", "Estimate the effective diameter of a graph."),
+    "distribute": (
+        "distribute:distribute_command",
+        "Copy files from one host to many; hosts also fetch from each other.",
+    ),
+    "doctor": ("run:doctor_command", "Check whether workers can start, connect and communicate."),
+    "explain": ("explain:explain_command", "Show which algorithms would run, and their predicted costs."),
+    "features": ("features:features_command", "Compute feature vectors of patches of pictures."),
+    "grep": ("grep:grep_command", "Find lines of files."),
+    "kmeans": ("kmeans:kmeans_command", "Cluster the vectors of files."),
+    "kubernetes": (
+        "kubernetes:kubernetes_command",
+        "Write the manifest that runs a script in the pods of a Kubernetes cluster.",
+    ),
+    "lab": ("lab:lab_command", "Emulate a cluster on this machine."),
+    "layout": ("layout:layout_command", "Compute a force-directed layout of a graph."),
+    "pagerank": ("pagerank:pagerank_command", "Rank the vertices of a graph."),
+    "logistic": ("logistic:logistic_command", "Fit a linear classifier to the rows of files."),
+    "packets": ("packets:packets_command", "Measure throughput against packet size."),
+    "mds": ("mds:mds_command", "Embed points so that distances match a matrix of dissimilarities."),
+    "pca": ("pca:pca_command", "Compute the principal components of the vectors of files."),
+    "predict": ("predict:predict_command", "Apply a fitted model to new rows."),
+    "report": ("report:report_command", "Compare results of several runs."),
+    "ridge": ("ridge:ridge_command", "Fit a linear regression of a column of files."),
+    "reproduce": ("reproduce:reproduce_command", "Simulate figures of papers, beside the printed values."),
+    "run": ("run:run_command", "Run a script as several ranks on this machine."),
+    "simulate": ("simulate:simulate_command", "Simulate a collective on a modeled cluster."),
+    "split": ("split:split_command", "Divide files into even partitions, or show their assignment to workers."),
+    "topology": ("topology:topology_command", "Find which hosts share a rack."),
+    "trace": ("trace:trace_command", "Write a trace of the communication of ranks."),
+    "tune": ("tune:tune_command", "Measure costs of links, memory and cores."),
+    "wordcount": ("wordcount:wordcount_command", "Count the words of files."),
 }
 
 
@@ -69,6 +76,17 @@ class LazyGroup(click.Group):
     def list_commands(self, ctx: click.Context) -> list[str]:
         """Return the names of all commands."""
         return sorted(COMMANDS)
+
+    def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
+        """Write the names and summaries of all commands, without an import."""
+        with formatter.section("Commands"):
+            formatter.write_dl([(name, COMMANDS[name][1]) for name in self.list_commands(ctx)])
+
+    def shell_complete(self, ctx: click.Context, incomplete: str) -> list[CompletionItem]:
+        """Return the options and commands that begin with `incomplete`, without an import."""
+        names = [name for name in self.list_commands(ctx) if name.startswith(incomplete)]
+        options = click.Command.shell_complete(self, ctx, incomplete)
+        return [*(CompletionItem(name, help=COMMANDS[name][1]) for name in names), *options]
 
     def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
         """Store the command line for reports, which print it as the command that repeats them."""
@@ -91,8 +109,8 @@ class LazyGroup(click.Group):
         """Import a command."""
         if cmd_name not in COMMANDS:
             return None
-        module, _, name = COMMANDS[cmd_name].partition(":")
-        command: click.Command = getattr(import_module(module), name)
+        module, _, name = COMMANDS[cmd_name][0].partition(":")
+        command: click.Command = getattr(import_module(f"ripieno.cli.{module}"), name)
         return command
 
 

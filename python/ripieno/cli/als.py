@@ -31,7 +31,7 @@ from ripieno.report import Charted, charts
 ARRAYS = ("user_factors", "item_factors", "user_ids", "item_ids")
 
 
-@click.command("als", short_help="Factorize ratings of items by users.")
+@click.command("als")
 @click.option(
     "--rank",
     type=click.IntRange(min=1),

@@ -32,7 +32,7 @@ class _Bench(click.Command):
 MODEL, STRATEGIES, THREADS = "model", "strategies", "threads"
 
 
-@click.command("bench", cls=_Bench, short_help="Compare collectives with the lower bound and with other libraries.")
+@click.command("bench", cls=_Bench)
 @click.argument("collectives", metavar="COLLECTIVE[,…]|all", default="all")
 @click.option("--ranks", metavar="LIST", help="Numbers of ranks to start, such as 2,4,8. Default: 2.")
 @click.option(

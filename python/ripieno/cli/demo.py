@@ -13,7 +13,7 @@ from ripieno.cli.options import counted_workers, overwrite_option, trace_option
 DEMO_STRIDE = 16
 
 
-@click.command("demo", short_help="Cluster patches of photographs from installed packages.")
+@click.command("demo")
 @click.option(
     "-o", "--out", type=click.Path(path_type=Path), default=Path("result"), show_default=True, help="Folder to write."
 )

@@ -39,7 +39,7 @@ NO_RANK = -1
 SHOWN_MAX = 24
 
 
-@click.command("distribute", short_help="Copy files from one host to many; hosts also fetch from each other.")
+@click.command("distribute")
 @click.argument("files", nargs=-1, required=True)
 @click.option(
     "-o",

@@ -36,7 +36,7 @@ class CollectiveGroup(click.Group):
         return _collective_command(collective)
 
 
-@click.group("explain", cls=CollectiveGroup, short_help="Show which algorithms would run, and their predicted costs.")
+@click.group("explain", cls=CollectiveGroup)
 def explain_command() -> None:
     """Show which algorithms would run, and their predicted costs."""
 

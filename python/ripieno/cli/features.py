@@ -17,7 +17,7 @@ from ripieno.host import usable_cores
 NAMED_SMALL_PICTURES = 3
 
 
-@click.command("features", short_help="Compute feature vectors of patches of pictures.")
+@click.command("features")
 @click.argument("pictures", nargs=-1)
 @click.option(
     "-o",

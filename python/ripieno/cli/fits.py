@@ -215,7 +215,7 @@ def write_model(
     model: BaseEstimator,
     arrays: Mapping[str, NDArray[Any]],
     inputs: Sequence[str],
-    told: FitOutput,
+    output: FitOutput,
 ) -> str:
     """Write arrays and model.json as a whole or not at all, then report.html; return the path to print."""
     report = model.report_
@@ -223,21 +223,21 @@ def write_model(
     with new_folder(out, names) as folder:
         for name, array in arrays.items():
             save_array(folder / f"{name}.npy", array)
-        description = _description(told, report, parameters, inputs, model)
+        description = _description(output, report, parameters, inputs, model)
         (folder / "model.json").write_text(json.dumps(description, indent=2) + "\n")
 
     def write(part: Path) -> None:
-        tiles, charted = told.page()
+        tiles, charted = output.page()
         write_fit_report(
             part,
             report,
-            title=told.title,
-            what=told.what,
+            title=output.title,
+            what=output.what,
             tiles=tiles,
             charted=charted,
             parameters=parameters,
             inputs=inputs,
-            words=told.words,
+            words=output.words,
             command=command_line(),
         )
 
@@ -254,11 +254,11 @@ def add_report(out: ResultPath, write: Callable[[Path], None]) -> str:
     return str(out)
 
 
-def say_end(console: Console, written: str, report: FitReport | PlainReport, told: FitOutput, result: str) -> None:
+def say_end(console: Console, written: str, report: FitReport | PlainReport, output: FitOutput, result: str) -> None:
     """Print the outcome of the fit, and the path of its result."""
     size = ""
     if isinstance(report, FitReport):
-        size = f"{report.row_count:,} {told.words[0]} × {report.column_count:,} {told.words[1]}: "
+        size = f"{report.row_count:,} {output.words[0]} × {report.column_count:,} {output.words[1]}: "
     console.print(f"{size}{result}, {report.total_s:.3g} s", highlight=False, soft_wrap=True)
     click.echo(written)
 
@@ -271,21 +271,21 @@ def of_report(report: FitReport | PlainReport) -> dict[str, Any]:
 
 
 def _description(
-    told: FitOutput,
+    output: FitOutput,
     report: RunReport | PlainReport,
     parameters: Mapping[str, Any],
     inputs: Sequence[str],
     model: BaseEstimator,
 ) -> dict[str, Any]:
     return {
-        "algorithm": told.algorithm,
+        "algorithm": output.algorithm,
         "ripieno_version": __version__,
         "parameters": parameters,
         "inputs": list(inputs),
         "column_names": list(getattr(model, "feature_names_in_", [])) or None,
         **of_report(report),
-        **told.facts,
-        **_times(report, told.what),
+        **output.facts,
+        **_times(report, output.what),
     }
 
 

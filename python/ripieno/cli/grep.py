@@ -19,7 +19,7 @@ from ripieno.text.search import Query, SearchMatches, search
 NOTHING_FOUND = 1
 
 
-@click.command("grep", short_help="Find lines of files.")
+@click.command("grep")
 @click.argument("pattern")
 @click.argument("inputs", nargs=-1, required=True)
 @click.option("-i", "--ignore-case", is_flag=True, help="Ignore case.")

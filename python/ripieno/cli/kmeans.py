@@ -54,7 +54,7 @@ LISTED_PARAMETERS = (
 )
 
 
-@click.command("kmeans", short_help="Cluster the vectors of files.")
+@click.command("kmeans")
 @aliased_option(
     "-k",
     "--clusters",

@@ -36,7 +36,7 @@ class OptionPair(click.ParamType):  # type: ignore[type-arg]  # click is generic
         return first, second
 
 
-@click.command("kubernetes", short_help="Write the manifest that runs a script in the pods of a Kubernetes cluster.")
+@click.command("kubernetes")
 @click.option("-n", "--workers", type=int, required=True, metavar="COUNT", help="Number of pods, with one rank each.")
 @click.option("--image", required=True, help="Image of the pods, with `ripieno` installed.")
 @click.option("-m", "module", is_flag=True, help="SCRIPT names a module of the image, as in python -m.")

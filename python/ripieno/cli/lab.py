@@ -26,7 +26,7 @@ def _name_option(function: Callable[..., Any]) -> Callable[..., Any]:
     )
 
 
-@click.group("lab", short_help="Emulate a cluster on this machine.")
+@click.group("lab")
 def lab_command() -> None:
     """Emulate a cluster on this machine: racks of hosts, with cables and uplinks of a given rate.
 

@@ -36,7 +36,7 @@ from ripieno.report import Charted, charts, scatter
 ARRAYS = ("positions", "vertices")
 
 
-@click.command("layout", short_help="Compute a force-directed layout of a graph.")
+@click.command("layout")
 @directed_option
 @click.option(
     "--dim",

@@ -34,7 +34,7 @@ from ripieno.report import Charted, charts
 ARRAYS = ("coef", "intercept", "classes")
 
 
-@click.command("logistic", short_help="Fit a linear classifier to the rows of files.")
+@click.command("logistic")
 @target_option(" Without it INPUTS are libsvm text, which contains classes.", required=False)
 @aliased_option(
     "--c",

@@ -41,7 +41,7 @@ from ripieno.report import Charted, charts, scatter
 EMBEDDING, INTERPOLATED = "embedding", "interpolated"
 
 
-@click.command("mds", short_help="Embed points so that distances match a matrix of dissimilarities.")
+@click.command("mds")
 @aliased_option(
     "--components",
     aliases=["--n-components"],

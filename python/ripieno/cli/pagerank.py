@@ -31,7 +31,7 @@ from ripieno.input import TableFiles
 from ripieno.launch.engine.contract import Engine
 
 
-@click.command("pagerank", short_help="Rank the vertices of a graph.")
+@click.command("pagerank")
 @graph_options(out=Path("ranks.parquet"), weights=True)
 @click.option(
     "--damping",

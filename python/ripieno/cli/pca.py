@@ -34,7 +34,7 @@ ARRAYS = ("components", "explained_variance", "mean")
 PROJECTED = "projected"
 
 
-@click.command("pca", short_help="Compute the principal components of the vectors of files.")
+@click.command("pca")
 @aliased_option(
     "--components",
     aliases=["--n-components"],

@@ -35,7 +35,7 @@ APPLIED: dict[str, tuple[type[FromResult], tuple[str, ...]]] = {
 }
 
 
-@click.command("predict", short_help="Apply a fitted model to new rows.")
+@click.command("predict")
 @click.argument("result", type=PathOrUrl())
 @click.argument("inputs", nargs=-1, required=True)
 @click.option(

@@ -9,7 +9,7 @@ from ripieno.files.results import ResultPath, check_results, new_file
 from ripieno.report import write_comparison
 
 
-@click.command("report", short_help="Compare results of several runs.")
+@click.command("report")
 @click.argument("results", nargs=-1, required=True, type=PathOrUrl())
 @click.option("-o", "--out", type=PathOrUrl(*PAGES), default="compared.html", show_default=True, help="File to write.")
 @overwrite_option

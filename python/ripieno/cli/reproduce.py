@@ -11,7 +11,7 @@ import click
 from ripieno.cli.options import LocalPath, aliased_option, overwrite_option
 
 
-@click.command("reproduce", short_help="Simulate figures of papers, beside the printed values.")
+@click.command("reproduce")
 @click.argument("name", metavar="NAME|list|all")
 @click.option("--json", "as_json", is_flag=True, help="Print everything as JSON.")
 @aliased_option(

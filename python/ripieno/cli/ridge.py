@@ -31,7 +31,7 @@ from ripieno.launch.engine.contract import Engine
 ARRAYS = ("coef", "intercept")
 
 
-@click.command("ridge", short_help="Fit a linear regression of a column of files.")
+@click.command("ridge")
 @target_option()
 @click.option(
     "--alpha",

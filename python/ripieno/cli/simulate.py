@@ -37,7 +37,7 @@ class _Simulate(click.Command):
 KMEANS, TRACE = "kmeans", "--trace"
 
 
-@click.command("simulate", cls=_Simulate, short_help="Simulate a collective on a modeled cluster.")
+@click.command("simulate", cls=_Simulate)
 @click.argument("collective", metavar="COLLECTIVE")
 @click.option("--nodes", type=click.IntRange(min=1), metavar="COUNT", help="Number of nodes.")
 @click.option("--ranks", type=click.IntRange(min=1), metavar="COUNT", help="Number of ranks. By default one per node.")

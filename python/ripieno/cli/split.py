@@ -29,7 +29,7 @@ class Names(click.ParamType):  # type: ignore[type-arg]  # click is generic from
         return value if isinstance(value, tuple) else tuple(filter(None, (name.strip() for name in value.split(","))))
 
 
-@click.command("split", short_help="Divide files into even partitions, or show their assignment to workers.")
+@click.command("split")
 @click.argument("inputs", nargs=-1)
 @click.option("-o", "--out", type=LocalPath(), help="Folder to make.")
 @click.option("-p", "--partitions", type=click.IntRange(min=1), metavar="COUNT", help="How many partitions.")

@@ -11,7 +11,7 @@ from ripieno import log
 from ripieno.cli.options import LocalPath, aliased_option, overwrite_option
 
 
-@click.command("topology", short_help="Find which hosts share a rack.")
+@click.command("topology")
 @click.option("--measure", is_flag=True, help="Measure even if a file or the launcher names the racks.")
 @click.option(
     "--round",

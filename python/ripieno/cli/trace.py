@@ -11,7 +11,7 @@ from ripieno.files.results import check_results
 from ripieno.flight.trace import read, write
 
 
-@click.command("trace", short_help="Write a trace of the communication of ranks.")
+@click.command("trace")
 @click.argument("folders", nargs=-1, required=True, type=LocalPath(exists=True, file_okay=False))
 @click.option(
     "-o",

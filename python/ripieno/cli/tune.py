@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from ripieno.simulation.algorithm_choices import AlgorithmChoices
 
 
-@click.command("tune", short_help="Measure costs of links, memory and cores.")
+@click.command("tune")
 @counted_workers("Number of ranks to start. Default: 2.", aliases=["--ranks"])
 @click.option(
     "--budget",

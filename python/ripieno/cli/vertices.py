@@ -55,7 +55,7 @@ def _fit(
     click.echo(tell(model))
 
 
-@click.command("components", short_help="Find the connected components of a graph.")
+@click.command("components")
 @graph_options()
 def components_command(**options: Any) -> None:
     """Find the connected components of the graph with the edges in INPUTS, ignoring directions.
@@ -77,7 +77,7 @@ def components_command(**options: Any) -> None:
     )
 
 
-@click.command("bfs", short_help="Count the edges between a vertex and all others.")
+@click.command("bfs")
 @directed_option
 @click.option("--source", type=click.IntRange(min=0), metavar="VERTEX", required=True, help="Start vertex.")
 @graph_options()
@@ -103,7 +103,7 @@ def bfs_command(source: int, **options: Any) -> None:
     _fit(BFS(source), tell, columns, **options)
 
 
-@click.command("diameter", short_help="Estimate the effective diameter of a graph.")
+@click.command("diameter")
 @directed_option
 @click.option(
     "--share",

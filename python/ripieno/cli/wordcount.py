@@ -30,7 +30,7 @@ from ripieno.keyed.columns import Strings
 from ripieno.text import count_words
 
 
-@click.command("wordcount", short_help="Count the words of files.")
+@click.command("wordcount")
 @click.argument("inputs", nargs=-1, required=True)
 @click.option("-o", "--out", type=PathOrUrl(*TABLE_FORMATS), help=f"File or URL to write: {', '.join(TABLE_FORMATS)}.")
 @overwrite_option

@@ -46,11 +46,11 @@ def under_way() -> list[tuple[int, str, int, int, int]]:
     """Return root, strategy, received, sent and total bytes of each variable that is in transfer in this process."""
     held = [(each, each._native) for each in list(_living)]
     return [
-        (each.root, each.strategy, came_bytes, gave_bytes, value_bytes)
+        (each.root, each.strategy, received_bytes, sent_bytes, value_bytes)
         for each, native in held
         if native is not None
-        for came_bytes, gave_bytes, value_bytes, is_released in [native.progress()]
-        if not is_released and (came_bytes or gave_bytes)
+        for received_bytes, sent_bytes, value_bytes, is_released in [native.progress()]
+        if not is_released and (received_bytes or sent_bytes)
     ]
 
 
@@ -240,12 +240,12 @@ class SharedFileVariable(BroadcastVariable[T]):
     def _fetched(self, native: NativeVariable) -> NDArray[np.uint8]:
         blob = self._file.read(self._first)
         if not self._is_root:
-            native.tell(self.root, HAS_IT)
+            native.send_message(self.root, HAS_IT)
         return blob
 
     def delivery(self) -> Delivery | None:
         native, lost = self._held(), set(self._held().lost())
-        described = set(native.told())
+        described = set(native.latest_messages())
         if not self._is_root or not described | lost >= self._others:
             return None
         return Delivery(sorted(described), sorted(lost - described), [])
@@ -255,7 +255,7 @@ class SharedFileVariable(BroadcastVariable[T]):
             self._serving.let_go(self._native)
             self._serving.sweep()
         elif self._native is not None:
-            self._native.tell(self.root, LET_GO)
+            self._native.send_message(self.root, LET_GO)
         super().release()
 
     def __del__(self) -> None:

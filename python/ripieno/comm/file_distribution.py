@@ -26,10 +26,8 @@ from ripieno.files.sources import opened
 TELL_S = 0.5
 #: Polling interval of all ranks.
 LOOK_S = 0.02
-#: A rank that reports nothing for this long is considered lost.
-SILENT_S = 60.0
-#: A rank with complete files keeps serving others as long as it sends bytes at least once within this time.
-LINGER_S = 60.0
+#: The heartbeat timeout bounds all waits for other ranks, but a rank may miss some reports of its progress.
+LEAST_SILENCE_S = 4 * TELL_S
 #: Piece size for copies of a file to shared places.
 COPY_BYTES = 1 << 22
 #: Maximum number of blocks per file. The digest of each block is sent to every rank.
@@ -199,10 +197,11 @@ class FileDistribution(BroadcastVariables):
             claims = self._said_by_all("distribute", [landing.row for landing in landings])
             if orders.strategy == SHARED_FILE:
                 return self._by_places(root, claims, landings, files, listed, on_progress)
+            silence_s = self._silence_s()
             begun = self._begin(root, orders, members, claims, sources, landings)
             if self.rank == root:
-                return _Giving(begun, claims, landings).run(on_progress)
-            return _fetched([_Fetch(begun[at], landing, root) for at, landing in enumerate(landings)])
+                return _Giving(begun, claims, landings, silence_s).run(on_progress)
+            return _fetched([_Fetch(begun[at], landing, root, silence_s) for at, landing in enumerate(landings)])
         finally:
             for landing in landings:
                 landing.leave(keep=orders.keep_partial)
@@ -239,13 +238,15 @@ class FileDistribution(BroadcastVariables):
             if self.rank == root:
                 # These variables carry only messages.
                 words = [broadcasts.offer(0, [], DISCIPLINES[0], None, []) for _ in names]
-                return _Giving(words, claims, landings).run(on_progress)
+                return _Giving(words, claims, landings, self._silence_s()).run(on_progress)
             words = [broadcasts.expect(root, None) for _ in names]
+            silence_s = self._silence_s()
             with ThreadPoolExecutor(1, "ripieno-read") as pool:
                 # Let each host begin with a different copy, to spread the load.
                 first = self.nodes[self.rank]
                 readings = [
-                    _Reading(words[at], landing, root, names[at], first, pool) for at, landing in enumerate(landings)
+                    _Reading(words[at], landing, root, silence_s, names[at], first, pool)
+                    for at, landing in enumerate(landings)
                 ]
                 try:
                     return _fetched(readings)
@@ -254,6 +255,10 @@ class FileDistribution(BroadcastVariables):
                         reading.stop()
         finally:
             remove(copies)
+
+    def _silence_s(self) -> float:
+        """Return how long another rank may report nothing and need nothing."""
+        return max(self._heartbeat_timeout_s, LEAST_SILENCE_S)
 
     def _begin(
         self,
@@ -466,30 +471,34 @@ def _sync(path: str) -> None:
 class _Fetch:
     """A file that this rank receives over links, and its messages to the root."""
 
-    def __init__(self, variable: NativeVariable, landing: _Landing, root: int) -> None:
+    def __init__(self, variable: NativeVariable, landing: _Landing, root: int, silence_s: float) -> None:
         self._variable = variable
         self.landing = landing
         self._root = root
+        self._silence_s = silence_s
         self._told = ("", 0.0)
-        self._gave = (0, time.monotonic())
+        self._told_count = 0
+        self._last_sent = (0, time.monotonic())
 
     def advance(self, pool: ThreadPoolExecutor) -> None:
         """Advance the file and report changes to the root."""
         landing, now = self.landing, time.monotonic()
-        came_bytes, gave_bytes = self._came()
-        landing.advance(came_bytes)
+        received_bytes, sent_bytes = self._progress_bytes()
+        landing.advance(received_bytes)
         if landing.row.state == FETCHING and self._has_ended():
             try:
                 landing.write(pool, self._shown())
             except RipienoError as error:
                 landing.fail(error)
-        if gave_bytes > self._gave[0] or not landing.is_over:
-            self._gave = (gave_bytes, now)
+        if sent_bytes > self._last_sent[0] or not landing.is_over:
+            self._last_sent = (sent_bytes, now)
         if landing.row.state != self._told[0] or now >= self._told[1] + TELL_S:
             self._told = (landing.row.state, now)
-            self._variable.tell(self._root, json.dumps(landing.row).encode())
+            # The count shows that the rank lives, even without progress.
+            self._told_count += 1
+            self._variable.send_message(self._root, json.dumps([self._told_count, *landing.row]).encode())
 
-    def _came(self) -> tuple[int, int]:
+    def _progress_bytes(self) -> tuple[int, int]:
         """Bytes received here, and bytes sent from here."""
         return self._variable.progress()[:2]
 
@@ -505,11 +514,11 @@ class _Fetch:
         """Whether no other rank needs this rank any more, as far as this rank knows."""
         if not self.landing.is_over:
             return False
-        if self._variable.told().get(self._root) == _ALL_OVER:
+        if self._variable.latest_messages().get(self._root) == _ALL_OVER:
             return True
         is_free = self._is_free() or self.landing.row.state == FAILED
         is_root_lost = self._root in self._variable.lost()
-        return (is_root_lost and is_free) or time.monotonic() > self._gave[1] + LINGER_S
+        return (is_root_lost and is_free) or time.monotonic() > self._last_sent[1] + self._silence_s
 
     def _is_free(self) -> bool:
         """Whether all live ranks have everything."""
@@ -524,11 +533,12 @@ class _Reading(_Fetch):
         words: NativeVariable,
         landing: _Landing,
         root: int,
+        silence_s: float,
         names: list[str],
         first: int,
         pool: ThreadPoolExecutor,
     ) -> None:
-        super().__init__(words, landing, root)
+        super().__init__(words, landing, root, silence_s)
         self._names = [names[(first + at) % len(names)] for at in range(len(names))]
         self._read_bytes = 0
         self._is_stopped = False
@@ -538,7 +548,7 @@ class _Reading(_Fetch):
         """Stop reading."""
         self._is_stopped = True
 
-    def _came(self) -> tuple[int, int]:
+    def _progress_bytes(self) -> tuple[int, int]:
         return self._read_bytes, 0
 
     def _has_ended(self) -> bool:
@@ -590,7 +600,14 @@ def _fetched(fetches: Sequence[_Fetch]) -> list[HostFile]:
 class _Giving:
     """The root's side: it serves the files and waits until all ranks have ended."""
 
-    def __init__(self, variables: list[NativeVariable], claims: list[list[HostFile]], landings: list[_Landing]) -> None:
+    def __init__(
+        self,
+        variables: list[NativeVariable],
+        claims: list[list[HostFile]],
+        landings: list[_Landing],
+        silence_s: float,
+    ) -> None:
+        self._silence_s = silence_s
         self._variables = variables
         self._landings = landings
         self._rows = {(row.rank, at): row for rows in claims for at, row in enumerate(rows)}
@@ -600,7 +617,7 @@ class _Giving:
         for rank, at in self._rows:
             if rank != self._own:
                 # A link to the rank shows whether it died before its first message.
-                variables[at].tell(rank, _BEGUN)
+                variables[at].send_message(rank, _BEGUN)
 
     def run(self, on_progress: Callable[[list[HostFile]], None] | None) -> list[HostFile]:
         """Wait for all ranks and return one row per file and rank."""
@@ -625,7 +642,7 @@ class _Giving:
         """Notify the waiting ranks that all states are final."""
         for (rank, at), row in self._rows.items():
             if rank != self._own and row.state != LOST:
-                self._variables[at].tell(rank, _ALL_OVER)
+                self._variables[at].send_message(rank, _ALL_OVER)
 
     def _all(self) -> list[HostFile]:
         return [self._rows[key] for key in sorted(self._rows, key=lambda key: (key[1], key[0]))]
@@ -635,7 +652,7 @@ class _Giving:
         variable, now = self._variables[at], time.monotonic()
         self._landings[at].advance(0)
         self._rows[self._own, at] = self._landings[at].row
-        described, lost = variable.told(), set(variable.lost())
+        described, lost = variable.latest_messages(), set(variable.lost())
         report = variable.delivery()
         lost.update(() if report is None else report["lost"])
         for (rank, of), row in self._rows.items():
@@ -645,10 +662,10 @@ class _Giving:
             if described.get(rank, words) != words:
                 words, received = described[rank], now
                 self._heard[rank, at] = (words, received)
-                row = self._rows[rank, at] = HostFile(*json.loads(words))
+                row = self._rows[rank, at] = HostFile(*json.loads(words)[1:])
             if row.state in OVER:
                 continue
             if rank in lost:
                 self._rows[rank, at] = row._replace(state=LOST, error="its process has ended, or cannot be reached")
-            elif now > received + SILENT_S:
-                self._rows[rank, at] = row._replace(state=LOST, error=f"it has sent nothing for {SILENT_S:g} s")
+            elif now > received + self._silence_s:
+                self._rows[rank, at] = row._replace(state=LOST, error=f"it has sent nothing for {self._silence_s:g} s")

@@ -239,7 +239,8 @@ class SplitCalls(CallBase):
             self._failure = error
             self.close()
             raise
-        comm = type(self)(left, threads=self.threads, on_event=self._on_event)
+        heartbeat_s = self._heartbeat_timeout_s
+        comm = type(self)(left, threads=self.threads, on_event=self._on_event, heartbeat_timeout_s=heartbeat_s)
         comm.first_ranks = [self.first_ranks[place] for place in places]
         comm._without = sorted({*self._without, *self.first_ranks} - set(comm.first_ranks))
         comm.kept.update(self.kept)
@@ -271,4 +272,7 @@ class SplitCalls(CallBase):
 
     def _member(self, native: NativeCommunicator) -> Self:
         """Return this process's membership in another communicator of the same world."""
-        return type(self)(native, threads=self.threads, on_event=self._on_event, parent=self)
+        heartbeat_s = self._heartbeat_timeout_s
+        return type(self)(
+            native, threads=self.threads, on_event=self._on_event, parent=self, heartbeat_timeout_s=heartbeat_s
+        )

@@ -51,7 +51,9 @@ class CallBase:
         threads: int = 1,
         on_event: Callable[[dict[str, Any]], None] | None = None,
         parent: CallBase | None = None,
+        heartbeat_timeout_s: float = 10.0,
     ) -> None:
+        self._heartbeat_timeout_s = heartbeat_timeout_s
         self._native_or_none: NativeCommunicator | None = native
         self._plain = PlainCalls(native)
         self._on_event = on_event

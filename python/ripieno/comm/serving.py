@@ -41,7 +41,7 @@ class Serving:
     def sweep(self) -> None:
         """Remove the files that no rank reads any more."""
         for variable, file in list(self._files):
-            described = variable.told()
+            described = variable.latest_messages()
             has_left = {rank for rank, words in described.items() if words == LET_GO} | set(variable.lost())
             if has_left >= self._others and not any(each is variable for each in self._held):
                 file.remove()

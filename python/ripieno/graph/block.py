@@ -49,15 +49,15 @@ class Block:
         graph: PartitionedGraph,
         number: int,
         places: NDArray[np.int64],
-        came: Messages,
+        messages: Messages,
         form: np.dtype[Any],
         aggregators: Aggregators,
     ) -> None:
-        came = came.of(places)
+        messages = messages.of(places)
         self._graph, self._form, self._aggregators = graph, form, aggregators
         self.number, self.places, self.vertices = number, places, graph.vertices[places]
         self.values = SomeRows(graph.values, places)
-        self.received, self.messages, self.offsets = came.received, came.values, came.offsets
+        self.received, self.messages, self.offsets = messages.received, messages.values, messages.offsets
         self.aggregates = aggregators.results
         self.halting = np.zeros(len(places), np.bool_)
         # Outgoing messages: a row and a send flag for each vertex that this rank owns; pairs of targets and rows.

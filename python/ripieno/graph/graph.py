@@ -358,15 +358,17 @@ def _open_file(
         raise InputError(f"{path}: each worker reads graphs by a local path: copy it first")
     if size_bytes(path) == 0:
         raise EmptyFile(f"{path} is empty")
-    kind = format or _format_of(path)
+    kind, is_table = format or _format_of(path), options != TableOptions() or bool(keys)
+    if is_table and format is None and File(path, 0).inner_suffix == ".tsv":
+        kind = "csv"
     if kind in OTHERS:
-        if options != TableOptions() or keys:
+        if is_table:
             raise InputError(f"{path} is read as {kind}: expected a table, for options and names of folders")
         return OTHERS[kind](path, weighted)
     if kind != "csv":
         return TableEdges.of(TABLES[f".{kind}"].open(path, options).keyed(keys), options, weighted)
     table = CsvColumns.open(path, options, has_comments=True)
-    if len(table.own) < 2 and options == TableOptions() and not keys:
+    if len(table.own) < 2 and not is_table:
         return TextEdges.open(path, weighted)
     return TableEdges.of(table.keyed(keys), options, weighted)
 

@@ -233,7 +233,8 @@ class _Clock:
 class Supervisor:
     """Decides about the ranks of one program, rendezvous or script.
 
-    Inputs: `meets`, `runs`, `returns`, `fails`, `leaves`, `ends`, `engine_says`, `stands_still`, `abandon`.
+    Inputs: `meets`, `runs`, `returns`, `returns_apart`, `fails`, `garbles`, `leaves`, `ends`, `engine_says`,
+    `stands_still`, `abandon`.
     Time: `tick`, after all inputs of a moment; it is called again after `wait_s`.
     Outputs: `verdict`, `lost`, `news`, `state`.
 
@@ -306,7 +307,7 @@ class Supervisor:
         for lost in each.without:
             self._accuse(rank, lost, f"rank {rank} went on without it", opens=False)
         # A rank that has returned lives. A rank that has returned, too, may have accused it in error.
-        self._evidence = [e for e in self._evidence if e.rank != rank or e.by is None or not self._has_returned(e.by)]
+        self._evidence = [e for e in self._evidence if not (e.rank == rank and self._is_doubtful(e))]
 
     def returns_apart(self, rank: int, cause: str, culprit: int | None, *, was_silent: bool, was_known: bool) -> None:
         """Note, after `returns`, why a rank has not taken part in the collective that ends a program."""
@@ -331,6 +332,10 @@ class Supervisor:
         if can_go_on and (self.policy.is_script or (culprit == rank and self._has_replica(rank))):
             # The process of a script ends with the report. Otherwise, the others have continued without the rank.
             self._lose(rank, cause)
+
+    def garbles(self, rank: int, cause: str) -> None:
+        """Note that a message of a rank is unreadable. Its program still runs."""
+        self._add(_Weight.CERTAIN, rank, cause, by=rank)
 
     def leaves(self, rank: int, *, is_announced: bool = False) -> None:
         """Note that a rank has closed its connection, or has announced its exit."""
@@ -392,11 +397,6 @@ class Supervisor:
         if each.state in _OPEN and any(e.rank == rank and e.is_silence for e in self._evidence):
             return RankState.SILENT
         return each.state
-
-    @property
-    def is_decided(self) -> bool:
-        """Whether the verdict will be a failure. Its culprit may still change."""
-        return self.verdict is not None or any(each.opens for each in self._evidence)
 
     @property
     def awaited(self) -> list[int]:
@@ -679,6 +679,9 @@ class Supervisor:
     def _has_returned(self, rank: int) -> bool:
         each = self._at(rank)
         return each is not None and each.state in (RankState.READY, RankState.FINISHED)
+
+    def _is_doubtful(self, evidence: _Evidence) -> bool:
+        return evidence.weight is _Weight.BY_OTHERS and evidence.by is not None and self._has_returned(evidence.by)
 
     def _blames(self, rank: int | None) -> bool:
         each = None if rank is None else self._at(rank)

@@ -211,8 +211,8 @@ def _check_type(into: BufferArgument, given: NDArray[Any]) -> None:
         raise InputError(f"{into.call}: {given.dtype} to send and {into.memory.dtype} to receive: expected one type")
 
 
-def _put_all(into: BufferArgument, blocks: list[NDArray[Any]], came: list[Any]) -> None:
-    for block, value in zip(blocks, came, strict=True):
+def _put_all(into: BufferArgument, blocks: list[NDArray[Any]], received: list[Any]) -> None:
+    for block, value in zip(blocks, received, strict=True):
         into.put(block, value)
 
 

@@ -177,7 +177,7 @@ def _done() -> Request:
 def _put(into: BufferArgument, value: Any) -> None:
     """Copy received elements to the beginning of a buffer."""
     if not isinstance(value, np.ndarray):
-        raise InputError(f"{into.call}: a {type(value).__name__} came: expected a buffer; recv receives objects")
+        raise InputError(f"{into.call}: received a {type(value).__name__}: expected a buffer; recv receives objects")
     into.put(into.elements, value, is_whole=False)
 
 

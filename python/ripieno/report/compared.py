@@ -39,7 +39,7 @@ class ComparedRun:
     @cached_property
     def word(self) -> str:
         """Return the unit of work of the run: "iteration" or "stage"."""
-        return next((word for word in WORDS if f"{word}s" in self.folder.told), WORDS[0])
+        return next((word for word in WORDS if f"{word}s" in self.folder.description), WORDS[0])
 
     @cached_property
     def laps(self) -> list[dict[str, Any]]:
@@ -67,7 +67,7 @@ class ComparedRun:
 
     def figures(self) -> Iterator[tuple[str, float | None, str]]:
         """Yield the outcome of the run as (name, number for ratios or None, text)."""
-        described = self.folder.told
+        described = self.folder.description
         for name in ("row_count", "column_count"):
             yield name.replace("_count", "s"), None, page.count(self.folder.fact(name, int))
         yield "workers", None, page.count(len(self.laps[0]["compute_s"]))
@@ -120,7 +120,7 @@ def write_comparison(path: Path, results: Sequence[PathLike]) -> None:
         rows=rows,
         different=different,
         same=[(name, values[0]) for name, values in parameters if len(set(values)) == 1],
-        other_input=len({str(run.folder.told.get("inputs")) for run in runs}) > 1,
+        other_input=len({str(run.folder.description.get("inputs")) for run in runs}) > 1,
         word=runs[0].word,
         charts=[
             (

@@ -278,9 +278,9 @@ def _arrow(each: TransferTime) -> str:
     )
 
 
-def text(x: float, y: float, told: str, anchor: str = "start", kind: str = "") -> str:
+def text(x: float, y: float, content: str, anchor: str = "start", kind: str = "") -> str:
     """Return a text element with optional attributes."""
-    return f"<text x='{x:.1f}' y='{y:.1f}' text-anchor='{anchor}'{kind}>{escape(told)}</text>"
+    return f"<text x='{x:.1f}' y='{y:.1f}' text-anchor='{anchor}'{kind}>{escape(content)}</text>"
 
 
 def title_width(title: str) -> float:

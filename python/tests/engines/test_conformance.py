@@ -198,7 +198,7 @@ def test_programs_may_print_as_much_as_they_like(engine: EngineStanding):
     assert engine.job().run(programs.print_much, 2000) == [SLOTS] * SLOTS
 
 
-def test_an_argument_that_cannot_travel_is_said_and_the_job_goes_on(engine: EngineStanding):
+def test_an_argument_that_cannot_travel_is_reported_and_the_job_continues(engine: EngineStanding):
     job = engine.job()
     with pytest.raises(rp.SerializationError, match=r"summed or its arguments cannot be sent"):
         job.run(programs.summed, threading.Lock())
@@ -273,7 +273,7 @@ def test_a_rank_that_stands_still_is_named_and_ended(engine: EngineStanding):
 
 @pytest.mark.timeout(400)
 @pytest.mark.parametrize(("policy", "left"), [("shrink", 2), ("respawn", 3)])
-def test_a_program_begins_again_where_a_rank_has_died_and_ranks_are_fewer_when_told(
+def test_a_program_restarts_after_a_death_with_fewer_ranks_if_requested(
     engine: EngineStanding, tmp_path: Path, policy: str, left: int
 ):
     engine.close()
@@ -295,7 +295,7 @@ def test_engines_keep_no_spares(engine: EngineStanding):
 
 
 @pytest.mark.timeout(400)
-def test_a_fit_goes_on_from_its_folder_where_a_rank_has_died(engine: EngineStanding, tmp_path: Path):
+def test_a_fit_continues_from_its_folder_where_a_rank_has_died(engine: EngineStanding, tmp_path: Path):
     engine.close()
     (rows,) = _rows()
     expected = rp.KMeans(7, random_state=3, max_iter=6, tol=0.0, workers=3, threads=1).fit(rows)
@@ -326,7 +326,7 @@ def test_leaving_by_exit_is_a_failure_of_that_rank(engine: EngineStanding):
     assert engine.works()
 
 
-def test_a_result_that_cannot_travel_is_said_with_its_rank(engine: EngineStanding):
+def test_a_result_that_cannot_travel_is_reported_with_its_rank(engine: EngineStanding):
     with pytest.raises(rp.SerializationError, match=r"the result of rank 1, a lock, cannot be sent"):
         engine.job().run(programs.return_what_cannot_travel)
 
@@ -334,7 +334,7 @@ def test_a_result_that_cannot_travel_is_said_with_its_rank(engine: EngineStandin
 
 
 @pytest.mark.every_engine
-def test_too_few_slots_are_told_soon_with_numbers(engine: EngineStanding):
+def test_too_few_slots_are_reported_soon_with_numbers(engine: EngineStanding):
     if engine.name == "local":
         pytest.skip("this machine starts as many processes as are asked for")
     needed, free = (2, 0) if engine.knows_others else (SLOTS + 1, SLOTS)

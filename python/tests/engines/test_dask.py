@@ -92,7 +92,7 @@ def len_running(dask_worker) -> int:
     return len(dask_worker.state.all_running_tasks)
 
 
-def test_a_worker_whose_threads_are_busy_comes_last(dask_client, held, monkeypatch):
+def test_a_worker_whose_threads_are_busy_is_last(dask_client, held, monkeypatch):
     with launch(dask_client, 3) as job:
         assert held.address not in job.run(place)
     monkeypatch.setattr(run, "BEGIN_S", 1.0)
@@ -214,7 +214,7 @@ def test_clients_that_cannot_be_used_are_refused(dask_client, monkeypatch):
     asyncio.run(asynchronous())
 
 
-def test_an_engine_of_ones_own_makes_its_client_anew(dask_client):
+def test_a_custom_engine_recreates_its_client(dask_client):
     engine = dask.DaskEngine(address=dask_client.scheduler.address)
     for _ in range(2):
         with rp.launch(2, engine=engine) as job:

@@ -77,7 +77,7 @@ def test_chunks_are_read_in_place(dask_client, job, places):
     assert job.run(program, futures, keys) == [(1, True, 30)] * RANKS
 
 
-def test_what_lies_elsewhere_comes_from_there(dask_client, job, places):
+def test_remote_data_are_fetched_from_their_worker(dask_client, job, places):
     (elsewhere,) = set(workers(dask_client)) - set(places)
     futures = spread(dask_client, list(range(7)), [elsewhere] * 6 + [places[2]])
 
@@ -134,7 +134,7 @@ def test_a_future_or_a_delayed_value_is_the_same_on_every_rank(dask_client, job)
         assert row.tolist() == [0, 1, 2, 3, 4] and options == {"rate": 0.5}
 
 
-def test_what_dask_cannot_compute_is_raised_and_the_job_goes_on(dask_client, job):
+def test_what_dask_cannot_compute_is_raised_and_the_job_continues(dask_client, job):
     x = da.ones(10, chunks=5).map_blocks(lambda block: 1 // 0, dtype=float)
     with pytest.raises(ZeroDivisionError):
         job.run(lambda comm, rows: None, x)

@@ -26,7 +26,7 @@ from ripieno.launch.engines.dask import run  # noqa: E402
 WORKERS = 4
 
 
-def test_the_end_of_a_worker_is_told_with_what_dask_says(dask_client):
+def test_the_end_of_a_worker_is_reported_with_what_dask_says(dask_client):
     def program(comm):
         if comm.rank == 1:
             os.kill(os.getpid(), signal.SIGKILL)
@@ -58,7 +58,7 @@ def test_ranks_of_a_job_that_fails_are_no_failed_tasks_in_the_logs_of_workers(da
     assert failed_tasks() == before
 
 
-def test_a_rank_that_loses_its_launcher_is_told_by_dask(dask_client):
+def test_a_rank_that_loses_its_launcher_is_reported_by_dask(dask_client):
     def program(comm):
         if comm.rank == 1:
             for each in gc.get_objects():

@@ -35,7 +35,7 @@ def is_fit(findings: dict[str, dict[str, str]], engine: str) -> bool:
     )
 
 
-def test_a_dask_cluster_is_fit_and_its_scheduler_is_said_to_be_open(dask_client):
+def test_a_dask_cluster_passes_and_its_open_scheduler_is_reported(dask_client):
     code, findings = examined("dask", "--address", dask_client.scheduler.address)
 
     assert code == 0 and is_fit(findings, "dask"), findings
@@ -69,7 +69,7 @@ def test_a_ray_of_two_nodes_is_fit(ray_nodes):
     assert "RAY_USE_TLS" in findings["token"]["advice"]
 
 
-def test_a_ray_that_had_to_be_started_is_said_to_be_none_that_was_found(ray_nodes):
+def test_a_ray_that_the_command_started_is_reported_as_not_found(ray_nodes):
     command = [sys.executable, "-m", "ripieno", "doctor", "--engine", "ray", "--json"]
     with tempfile.TemporaryDirectory(prefix="ray-") as folder:
         environment = os.environ | {"RAY_TMPDIR": folder}

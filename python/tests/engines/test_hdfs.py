@@ -117,12 +117,12 @@ def test_a_failed_result_leaves_nothing_in_hdfs(mini_hadoop, folder):
     ],
 )
 @pytest.mark.parametrize("read", [rp.KMeans(2).fit, rp.input.splits], ids=["fit", "splits"])
-def test_what_cannot_be_read_is_said_in_a_sentence(folder, url, message, read):
+def test_unreadable_files_are_reported(folder, url, message, read):
     with pytest.raises(rp.InputError, match=message):
         read(url.format(hdfs=folder))
 
 
-def test_what_cannot_be_written_is_said_before_any_work(mini_hadoop, folder):
+def test_unwritable_results_are_reported_before_any_work(mini_hadoop, folder):
     put(mini_hadoop, "a.txt", lambda file: file.write(b"a"))
     for place, new, message in (
         (folder, new_file, "is a folder"),

@@ -97,7 +97,7 @@ def ranks(java: str, classes: Path, tmp_path: Path) -> Iterator[Iterator[subproc
         process.wait()
 
 
-def _told(process: subprocess.Popen[str]) -> list[str]:
+def _output_lines(process: subprocess.Popen[str]) -> list[str]:
     """Return the output lines of a rank, which must succeed."""
     out, _ = process.communicate(timeout=PATIENCE_S)
     assert process.returncode == 0, out
@@ -131,7 +131,7 @@ def test_ranks_of_java_and_of_python_compute_together(ranks, tmp_path):
     assert python.returncode == 0, python.stderr
     bits = python.stdout.split()[0]
     for process in java:
-        assert _told(process) == [f"{bits} [14, 3] [2.0, -1.0]"]
+        assert _output_lines(process) == [f"{bits} [14, 3] [2.0, -1.0]"]
 
 
 def _drawn(count: int, columns: int) -> np.ndarray:
@@ -148,12 +148,12 @@ def test_kmeans_of_java_has_the_bits_of_pythons(ranks, size):
     rows = _drawn(3000, 5)
     model = rp.KMeans(20, init=rows[:20].copy(), max_iter=40, tol=1e-4, workers=size).fit(rows)
     java = [ranks(rank, size, "kmeans") for rank in range(size)]
-    told = [_told(process)[-1].split() for process in java]
+    printed = [_output_lines(process)[-1].split() for process in java]
     wanted = [struct.pack(">d", value).hex() for value in model.cluster_centers_.ravel()]
-    assert told[0][0] == str(model.n_iter_)
-    assert all(each[2:] == wanted for each in told)
+    assert printed[0][0] == str(model.n_iter_)
+    assert all(each[2:] == wanted for each in printed)
     labels = np.array_split(model.labels_, size)
-    for each, own in zip(told, labels, strict=True):
+    for each, own in zip(printed, labels, strict=True):
         number = 1
         for label in own.tolist():
             number = (31 * number + label) & 0xFFFFFFFF
@@ -167,7 +167,7 @@ def test_a_rank_that_is_killed_is_named_to_ranks_of_java(ranks):
     assert java[2].stdout.readline() == "here\n"
     java[2].send_signal(signal.SIGKILL)
     for process in java[:2]:
-        assert _told(process)[1].startswith("rank 2 failed: ")
+        assert _output_lines(process)[1].startswith("rank 2 failed: ")
     assert java[2].wait() == -signal.SIGKILL
 
 
@@ -183,21 +183,21 @@ def test_programs_and_kmeans_run_on_spark(classes, tmp_path, master):
     place = {"SPARK_HOME": str(home), "SPARK_LOCAL_IP": "127.0.0.1"}
     ran = subprocess.run(command, capture_output=True, text=True, env=os.environ | place, timeout=800)
     assert ran.returncode == 0, ran.stderr[-4000:]
-    told = [line for line in ran.stdout.splitlines() if line.split()[0] in KINDS]
-    assert told[0] == "sums [499500.0, 1000.0, 4.0] [499500.0, 1000.0, 4.0]"
-    centers, peers, cost, peer_cost = (line.split(maxsplit=1)[1] for line in told[1:5])
+    printed = [line for line in ran.stdout.splitlines() if line.split()[0] in KINDS]
+    assert printed[0] == "sums [499500.0, 1000.0, 4.0] [499500.0, 1000.0, 4.0]"
+    centers, peers, cost, peer_cost = (line.split(maxsplit=1)[1] for line in printed[1:5])
     # Spark's random draws depend on the placement of rows on executors, and may end in a worse optimum.
     is_same = float(cost) == pytest.approx(float(peer_cost), rel=1e-9)
     assert centers == peers if is_same else float(cost) < float(peer_cost)
-    assert told[5] == "pairs of labels 5"
-    assert told[6].startswith("read ") and told[6].endswith(" 5")
-    assert float(told[7].split()[1]) < 1e-5
-    assert told[8] == "arrow true column 0 has 1 nulls: expected none"
-    assert "expected vectors" in told[9] and "expected one of features" in told[10]
-    assert told[11] == "failed true"
+    assert printed[5] == "pairs of labels 5"
+    assert printed[6].startswith("read ") and printed[6].endswith(" 5")
+    assert float(printed[7].split()[1]) < 1e-5
+    assert printed[8] == "arrow true column 0 has 1 nulls: expected none"
+    assert "expected vectors" in printed[9] and "expected one of features" in printed[10]
+    assert printed[11] == "failed true"
     if master != "local[4]":
         # An executor is lost; the remaining ranks do not wait for its ranks' heartbeat timeout.
-        assert int(told[12].removeprefix("killed ")) < 60
+        assert int(printed[12].removeprefix("killed ")) < 60
 
 
 KINDS = {"sums", "centers", "cost", "pairs", "read", "float", "arrow", "refused", "failed", "killed"}

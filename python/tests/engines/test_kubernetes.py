@@ -148,13 +148,13 @@ def test_the_culprit_tells_why_and_the_others_end_at_once(lab, tmp_path):
     gang = gang_of(lab, written(tmp_path, FAILING))
 
     with name_service(lab, gang), running(lab, gang, lab.hosts[2].address, tmp_path) as children:
-        told = children[2].communicate(timeout=60)[1]
+        error_output = children[2].communicate(timeout=60)[1]
         since = time.monotonic()
         others = [children[rank].communicate(timeout=60)[1] for rank in (0, 1, 3)]
         elapsed_s = time.monotonic() - since
 
     assert [child.returncode for child in children] == [1] * WORKERS
-    assert "KeyError: 'culprit'" in told and "RankFailed" not in told
+    assert "KeyError: 'culprit'" in error_output and "RankFailed" not in error_output
     for text in others:
         assert f"RankFailed: rank 2 on {gang[2].name} failed: KeyError: 'culprit'" in text
     assert elapsed_s < under_load(PROMPT_S)

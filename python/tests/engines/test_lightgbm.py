@@ -123,7 +123,7 @@ def test_a_rank_that_fails_ends_training_everywhere_by_its_name():
             job.run(dies, "raise")
 
 
-def test_ranks_that_train_otherwise_are_told():
+def test_ranks_that_train_otherwise_are_reported():
     def program(comm):
         x, y, params, _, _ = part(comm, "binary")
         with rp.lightgbm.network(comm) as net:
@@ -169,7 +169,7 @@ def test_estimators_are_lightgbms_once_they_are_fitted():
     assert clone(regressor).tree_learner == "voting"
 
 
-def test_whoever_lacks_lightgbm_is_told_the_extra(tmp_path):
+def test_without_lightgbm_the_error_names_the_extra(tmp_path):
     (tmp_path / "lightgbm.py").write_text("raise ModuleNotFoundError('no', name='lightgbm')")
     script = "import ripieno as rp\ntry:\n    rp.lightgbm\nexcept rp.MissingExtra as error:\n    print(error)\n"
     done = subprocess.run(

@@ -169,7 +169,7 @@ def test_a_lost_node_ends_the_job(ray_nodes):
     works_as_before()
 
 
-def test_ranks_that_hear_nothing_are_killed(ray_nodes):
+def test_ranks_without_heartbeats_are_killed(ray_nodes):
     with launch(4) as job:
         pids = [pid for _, pid, *_ in job.run(place)]
         with pytest.raises(ValueError, match="on purpose"):
@@ -218,7 +218,7 @@ def test_more_ranks_than_nodes_are_not_spread_strictly(ray_nodes):
         ),
     ],
 )
-def test_what_cannot_be_is_said(ray_nodes, options, error, message):
+def test_impossible_options_are_reported(ray_nodes, options, error, message):
     with pytest.raises(error, match=message):
         launch(1, **options)
 
@@ -231,7 +231,7 @@ def test_what_cannot_be_is_said(ray_nodes, options, error, message):
     ],
     ids=["absent", "other version"],
 )
-def test_workers_without_this_ripieno_say_so(ray_nodes, tmp_path, package, message):
+def test_workers_without_this_ripieno_raise(ray_nodes, tmp_path, package, message):
     (tmp_path / "ripieno").mkdir()
     (tmp_path / "ripieno" / "__init__.py").write_text(package)
 
@@ -250,7 +250,7 @@ with rp.launch(2, engine="ray", address=sys.argv[1]) as job:
 """
 
 
-def test_nothing_is_left_of_a_job_whose_launcher_is_killed(ray_nodes):
+def test_a_job_whose_launcher_is_killed_leaves_nothing(ray_nodes):
     command = [sys.executable, "-c", LAUNCHER, ray_nodes.address]
     with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as launcher:
         pids = [int(word) for word in launcher.stdout.readline().split()]

@@ -61,7 +61,7 @@ def test_objects_may_come_from_tasks_that_still_run(ray_nodes):
         assert job.run(lambda comm, array: int(array.sum()), [make.remote(rank) for rank in range(2)]) == [0, 10]
 
 
-def test_the_error_of_the_task_that_makes_an_object_is_raised_and_the_job_goes_on(ray_nodes):
+def test_the_error_of_the_task_that_makes_an_object_is_raised_and_the_job_continues(ray_nodes):
     @ray.remote
     def make():
         raise ValueError("no such data")

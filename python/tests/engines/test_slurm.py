@@ -188,7 +188,7 @@ def test_room_is_counted_in_the_partition_that_srun_takes(slurm, monkeypatch):
         rp.launch(engine="slurm", cpus_per_worker=99)
 
 
-def test_what_srun_says_of_itself_is_no_failure_of_a_rank(slurm):
+def test_messages_of_srun_itself_are_no_failure_of_a_rank(slurm):
     tells = started.matching(engine._FAILURE)
 
     assert tells("srun: error: n2: task 3: Killed\n") == (3, "Killed")
@@ -196,7 +196,7 @@ def test_what_srun_says_of_itself_is_no_failure_of_a_rank(slurm):
     assert tells("srun: error: Unable to confirm allocation for job 7: Resource temporarily unavailable\n") is None
 
 
-def test_what_srun_refuses_is_told(slurm):
+def test_a_refusal_of_srun_is_reported(slurm):
     with pytest.raises(
         rp.EngineError, match=r"slurm has ended the ranks: srun: .*Unable to allocate resources: Invalid node name"
     ):

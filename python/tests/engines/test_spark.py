@@ -160,7 +160,7 @@ def test_an_interrupt_ends_the_ranks_whatever_they_are_at(spark_local):
     assert _works_again()
 
 
-def test_without_a_session_it_is_said_how_to_get_one(monkeypatch):
+def test_without_a_session_the_error_names_the_remedy(monkeypatch):
     monkeypatch.setattr("pyspark.sql.SparkSession.active", _no_session)
 
     with pytest.raises(EngineError, match=r"there is none: start one by SparkSession\.builder"):

@@ -312,7 +312,7 @@ def test_a_stream_is_refused(spark_local):
         rp.spark.run(stream, programs.size)
 
 
-def test_a_frame_that_spark_cannot_compute_is_said_with_the_reason(spark_local):
+def test_a_frame_that_spark_cannot_compute_is_reported_with_the_reason(spark_local):
     frame = spark_local.range(0, 4, 1, 4).selectExpr("raise_error('no such row') as id")
 
     with pytest.raises(rp.RipienoError, match="no such row"):

@@ -225,7 +225,7 @@ def test_during_a_fit_a_rank_has_its_rows_once():
     assert copied < 1000 * 4 * 8, "the array is a copy"
 
 
-def test_a_fit_waits_for_slots_as_long_as_it_is_told(spark_local):
+def test_a_fit_waits_for_slots_up_to_its_timeout(spark_local):
     estimator = KMeans(workers=WORKERS, slots_timeout_s=0.2, features_col="point")
     rows = frame(spark_local)
 
@@ -254,7 +254,7 @@ def test_a_fit_waits_for_slots_as_long_as_it_is_told(spark_local):
         ({"k": 3, "initial_centers": [[1.0, 2.0, 3.0]]}, "initial_centers: expected k=3 rows of one length, there are"),
     ],
 )
-def test_wrong_parameters_and_columns_are_told_before_anything_starts(spark_local, parameters, message):
+def test_wrong_parameters_and_columns_are_reported_before_anything_starts(spark_local, parameters, message):
     with pytest.raises(InputError, match=message):
         KMeans(**{"features_col": "point", "workers": 1000, **parameters}).fit(frame(spark_local))
 
@@ -267,7 +267,7 @@ def test_wrong_parameters_and_columns_are_told_before_anything_starts(spark_loca
         ([[1.0, 2.0], [1.0, 2.0], [3.0, 4.0]], "n_samples=3 should be >= n_clusters=5"),
     ],
 )
-def test_wrong_rows_are_told_by_the_rank_that_has_them(spark_local, rows, message):
+def test_wrong_rows_are_reported_by_the_rank_that_has_them(spark_local, rows, message):
     with pytest.raises(InputError, match=message):
         KMeans(k=5, workers=WORKERS, features_col="point").fit(of_rows(spark_local, *rows))
 

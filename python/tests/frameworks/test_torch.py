@@ -55,7 +55,7 @@ def test_three_ranks_have_equal_networks(jobs):
     assert len(set(jobs(3).run(programs.trained_together, "ripieno"))) == 1
 
 
-def test_sharded_parameters_have_the_bits_that_gloo_gives_and_come_back_from_a_checkpoint(jobs, tmp_path):
+def test_sharded_parameters_have_the_bits_that_gloo_gives_and_return_from_a_checkpoint(jobs, tmp_path):
     ours = jobs(2).run(programs.sharded, "ripieno", str(tmp_path / "ours"))
     gloo = jobs(2).run(programs.sharded, "gloo", str(tmp_path / "gloo"))
 

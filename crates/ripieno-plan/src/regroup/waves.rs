@@ -142,8 +142,8 @@ mod tests {
         let given = |wave: usize| {
             let mut given = vec![0; p];
             for rank in 0..p {
-                let came = waves.parts(rank, wave).iter().filter(|&&part| giver(part) != rank);
-                came.for_each(|&part| given[giver(part)] += part_bytes[part]);
+                let received = waves.parts(rank, wave).iter().filter(|&&part| giver(part) != rank);
+                received.for_each(|&part| given[giver(part)] += part_bytes[part]);
             }
             given.into_iter().max().unwrap_or(0)
         };

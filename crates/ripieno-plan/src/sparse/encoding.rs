@@ -171,7 +171,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_not_a_set_is_told() {
+    fn a_sequence_that_is_no_set_is_reported() {
         let list = |offsets: &[u32]| {
             let mut bytes = vec![OFFSETS_32];
             bytes.extend_from_slice(&(offsets.len() as u64).to_le_bytes());

@@ -93,7 +93,7 @@ mod tests {
     }
 
     #[test]
-    fn large_numbers_come_back() {
+    fn large_numbers_round_trip() {
         for n in [(1 << 32) - 5, 1 << 32, (1 << 40) + 3, (1 << 62) + 1, (1 << 63) - 1, 1 << 63] {
             let permutation = Permutation::new(n);
             for step in 0..1000 {

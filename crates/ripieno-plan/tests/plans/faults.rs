@@ -109,13 +109,13 @@ fn different_sizes_are_found() {
 }
 
 #[test]
-fn bytes_that_nobody_takes_are_found() {
+fn bytes_that_are_never_received_are_found() {
     let fault = fault_of_a_sum(|first, _| first.send(1, vector()));
     assert_eq!((fault.rank, fault.operation, fault.what), (0, Some(0), FaultKind::Undelivered { to: 1 }));
 }
 
 #[test]
-fn bytes_that_nobody_sends_are_found() {
+fn bytes_that_are_never_sent_are_found() {
     let fault = fault_of_a_sum(|_, second| second.receive(0, vector()));
     assert_eq!((fault.rank, fault.operation, fault.what), (1, Some(0), FaultKind::NeverSent { from: 0 }));
 }

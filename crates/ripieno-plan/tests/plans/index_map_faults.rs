@@ -91,7 +91,7 @@ fn another_constant_is_found() {
 }
 
 #[test]
-fn who_wants_what_nobody_has_is_promised_zeros() {
+fn missing_indices_get_zeros() {
     let filled = |with: Constant| {
         let mut plan = Plan::new();
         plan.fill(output(0, 1), with);

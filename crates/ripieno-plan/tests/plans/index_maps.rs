@@ -150,7 +150,7 @@ fn rows_are_filled_and_nothing_between_them() {
 }
 
 #[test]
-fn who_passes_a_gap_early_does_not_let_others_overtake() {
+fn a_rank_that_passes_a_gap_early_does_not_let_others_overtake() {
     // The reductions of rank 0 finish before rank 2 sends. The copy still follows the data of rank 2, and the last
     // operation follows all others.
     let mut plans = [Plan::new(), Plan::new(), Plan::new()];

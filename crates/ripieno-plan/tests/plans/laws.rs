@@ -88,7 +88,7 @@ fn every_chunk_changes_from_its_sender_to_its_receiver() {
 }
 
 #[test]
-fn every_rank_hears_of_every_other_before_it_goes_on() {
+fn every_rank_learns_of_every_other_before_it_continues() {
     law(Collective::Barrier);
 }
 
@@ -127,7 +127,7 @@ fn every_algorithm_takes_as_many_rounds_as_it_states() {
 }
 
 #[test]
-fn a_false_theory_is_told_with_what_the_plans_do() {
+fn a_false_theory_is_reported_with_what_the_plans_do() {
     let layout = DataLayout::even(5, 13);
     let reported = |spoil: fn(&mut Theory)| {
         let ring = Algorithm::by_name(Collective::Allreduce, "ring").unwrap();
@@ -153,7 +153,7 @@ fn a_false_theory_is_told_with_what_the_plans_do() {
 }
 
 #[test]
-fn plans_that_break_their_promise_are_told_before_their_theory() {
+fn plans_that_break_their_promise_are_reported_before_their_theory() {
     let ring = Algorithm::by_name(Collective::Allreduce, "ring").unwrap();
     let layout = DataLayout::even(3, 6);
     let requests = layout.requests(Collective::Allreduce, 0, 0, Op::Sum);

@@ -7,7 +7,7 @@ use ripieno_plan::check::check_rendezvous;
 use ripieno_plan::{Algorithm, Op, Order, PlacementUse, Plan};
 
 #[test]
-fn an_algorithm_runs_by_rendezvous_if_its_entry_says_so() {
+fn an_algorithm_uses_rendezvous_if_its_entry_requires_it() {
     let found = |algorithm: &'static Algorithm| worlds(algorithm).try_for_each(|plans| check_rendezvous(&plans));
     let wrong: Vec<String> = ALGORITHMS
         .iter()

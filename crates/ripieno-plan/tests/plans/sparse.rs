@@ -213,7 +213,7 @@ fn messages_that_hold_no_sets_are_refused_and_change_nothing() {
 }
 
 #[test]
-fn a_malformed_message_is_told_by_its_first_fault() {
+fn a_malformed_message_is_reported_by_its_first_fault() {
     let what = |message: &[u8]| {
         let mut machine = Configuring::new(0, &Degrees::direct(2), 20, vec![1, 12], vec![2], 2.0);
         machine.absorb(0, &[(1, message)], &Alone).unwrap_err().what

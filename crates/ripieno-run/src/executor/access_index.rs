@@ -57,7 +57,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn whoever_uses_one_of_the_bytes_is_found_and_nobody_else() {
+    fn exactly_the_users_of_the_bytes_are_found() {
         let mut state = 7u64;
         let mut random = |below: u64| -> usize {
             state = state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1);

@@ -337,7 +337,7 @@ mod tests {
     }
 
     #[test]
-    fn who_wrote_rows_wrote_nothing_between_them() {
+    fn writes_to_rows_leave_the_bytes_between_them_unchanged() {
         let mut plan = Plan::new();
         plan.receive(1, span(0, 10));
         plan.reduce_rows(2, span(0, 10), Rows::new([0, 9].into(), 1), Op::Sum);

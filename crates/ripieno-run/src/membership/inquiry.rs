@@ -21,9 +21,9 @@ pub(super) struct Inquiry {
 
 impl Inquiry {
     /// Record the call of `rank`.
-    pub fn learn(&mut self, rank: usize, told: DescribedCall) {
-        if told.is_whole() || !self.calls.contains_key(&rank) {
-            self.calls.insert(rank, told);
+    pub fn learn(&mut self, rank: usize, reported: DescribedCall) {
+        if reported.is_whole() || !self.calls.contains_key(&rank) {
+            self.calls.insert(rank, reported);
         }
         self.absent.remove(&rank);
         self.asked.remove(&rank);
@@ -31,7 +31,7 @@ impl Inquiry {
 
     /// Return whether the recorded calls differ.
     pub fn differs(&self) -> bool {
-        let mut calls = self.calls.values().map(|told| told.header.call);
+        let mut calls = self.calls.values().map(|reported| reported.header.call);
         calls.next().is_some_and(|first| calls.any(|other| other != first))
     }
 }
@@ -40,17 +40,17 @@ impl Inquiry {
 /// sum, ring); rank 1 called barrier`.
 pub fn describe(id: CollectiveId, calls: &BTreeMap<usize, DescribedCall>) -> String {
     let mut groups: Vec<(&DescribedCall, Vec<usize>)> = Vec::new();
-    for (&rank, told) in calls {
-        match groups.iter_mut().find(|(known, _)| known.header.call == told.header.call) {
+    for (&rank, reported) in calls {
+        match groups.iter_mut().find(|(known, _)| known.header.call == reported.header.call) {
             Some((known, ranks)) => {
                 ranks.push(rank);
-                *known = if known.is_whole() { known } else { told };
+                *known = if known.is_whole() { known } else { reported };
             }
-            None => groups.push((told, vec![rank])),
+            None => groups.push((reported, vec![rank])),
         }
     }
     let parts: Vec<String> =
-        groups.iter().map(|(told, ranks)| format!("{} called {}", name_ranks(ranks), told.call())).collect();
+        groups.iter().map(|(reported, ranks)| format!("{} called {}", name_ranks(ranks), reported.call())).collect();
     format!("{id}: {}", parts.join("; "))
 }
 

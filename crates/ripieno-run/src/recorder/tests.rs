@@ -85,7 +85,7 @@ fn the_peer_that_was_awaited_longest_is_named() {
 }
 
 #[test]
-fn who_takes_nothing_is_waited_for_only_where_no_bytes_are_awaited() {
+fn a_rank_that_takes_nothing_is_waited_for_only_where_no_bytes_are_awaited() {
     let mut recorder = Recorder::new(4);
     let ticket = begin(&mut recorder, 0);
     wait(&mut recorder, ticket, &[to(1), from(2)], ms(0), ms(1));
@@ -123,7 +123,7 @@ fn waits_that_are_long_enough_are_kept_one_by_one() {
 }
 
 #[test]
-fn what_is_in_flight_says_for_whom_it_waits_now() {
+fn a_call_in_flight_names_the_peer_it_waits_for() {
     let mut recorder = Recorder::new(2);
     let ticket = begin(&mut recorder, 5);
     wait(&mut recorder, ticket, &[from(1)], ms(0), ms(2));
@@ -158,7 +158,7 @@ fn a_collective_that_outlives_its_record_touches_no_other() {
 }
 
 #[test]
-fn a_gauge_counts_once_it_was_read_and_tells_of_the_wait_that_goes_on() {
+fn a_gauge_counts_after_its_first_reading_and_includes_the_current_wait() {
     let mut recorder = Recorder::default();
     let ticket = recorder.begin(&record(8, 1), 0, None);
     recorder.enter(ticket, None);

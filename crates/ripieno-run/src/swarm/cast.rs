@@ -58,7 +58,7 @@ pub(super) struct BroadcastRun<M> {
     /// Whether no other rank is known to need this rank for the value.
     pub(super) is_over: bool,
     /// Lost peers that were reported to the node.
-    pub(super) told: BTreeSet<usize>,
+    pub(super) notified: BTreeSet<usize>,
 }
 
 impl<M: Store> BroadcastRun<M> {
@@ -82,7 +82,7 @@ impl<M: Store> BroadcastRun<M> {
             open: BTreeSet::new(),
             is_kept: true,
             is_over: true,
-            told: BTreeSet::new(),
+            notified: BTreeSet::new(),
         }
     }
 

@@ -59,7 +59,7 @@ pub enum News<M> {
     /// The broadcast ended with the value or with an error. Reported once.
     Ended(Result<Arc<M>, BroadcastEnding>),
     /// The application on another rank sent a message.
-    Told {
+    Message {
         /// The sender.
         from: usize,
         /// The message.
@@ -218,7 +218,7 @@ impl<M: Store> Driver<M> {
     }
 
     /// Send a message about a value to the application on another rank.
-    pub fn tell(&mut self, number: u32, to: usize, bytes: Vec<u8>) {
+    pub fn send_message(&mut self, number: u32, to: usize, bytes: Vec<u8>) {
         self.push(number, to, &FrameKind::Application { bytes });
     }
 
@@ -410,7 +410,7 @@ impl<M: Store> Driver<M> {
         }
         self.news.extend(self.casts.keys().map(|&number| (number, News::Lost { peer })));
         for (&number, cast) in self.casts.iter_mut().filter(|(_, cast)| cast.node.is_some()) {
-            if cast.told.insert(peer) {
+            if cast.notified.insert(peer) {
                 self.events.push_back((number, SwarmEvent::Lost { peer }));
             }
         }
@@ -431,7 +431,7 @@ impl<M: Store> Driver<M> {
             FrameKind::Withdraw => {
                 self.casts.get_mut(&number).expect("it was found").open.remove(&from);
             }
-            FrameKind::Application { bytes } => self.news.push((number, News::Told { from, bytes })),
+            FrameKind::Application { bytes } => self.news.push((number, News::Message { from, bytes })),
             FrameKind::Share => self.share(now, number, from),
             FrameKind::InTransfer => {
                 let cast = self.casts.get_mut(&number).expect("it was found");
@@ -575,7 +575,7 @@ impl<M: Store> Driver<M> {
         let Some(cast) = self.casts.get_mut(&number) else { return };
         match action {
             Action::Tell { to, .. } if self.lost.contains(&to) => {
-                if cast.told.insert(to) {
+                if cast.notified.insert(to) {
                     self.events.push_back((number, SwarmEvent::Lost { peer: to }));
                 }
             }

@@ -129,15 +129,15 @@ mod tests {
     use ripieno_plan::swarm::Have;
 
     #[test]
-    fn words_come_back_as_they_left_and_a_wrong_bit_is_found() {
+    fn words_round_trip_and_a_wrong_bit_is_found() {
         let message = SwarmMessage::Offer { have: Box::new(Have::all(100)), is_answer: true, instead_of: None };
-        let said = FrameKind::Swarm { message, digests: vec![[7; 8]; 3] };
-        let frame = word(5, &said);
+        let sent = FrameKind::Swarm { message, digests: vec![[7; 8]; 3] };
+        let frame = word(5, &sent);
         let (header, body) = frame.split_first_chunk().unwrap();
         let Some(FrameHeader::Word { cast: 5, length_bytes, check }) = FrameHeader::decode(header) else {
             panic!("{header:?}")
         };
-        assert_eq!((length_bytes, read_word(5, check, body)), (body.len(), Some(said)));
+        assert_eq!((length_bytes, read_word(5, check, body)), (body.len(), Some(sent)));
         for bit in 0..8 * body.len() {
             let mut wrong = body.to_vec();
             wrong[bit / 8] ^= 1 << (bit % 8);

@@ -158,17 +158,18 @@ fn frames(mut tape: &[u8]) -> Vec<u8> {
 
 /// Return inputs with the messages of the root to a receiver, and of members to each other and to the root.
 fn tapes() -> Vec<Vec<u8>> {
-    let said = |message: SwarmMessage| FrameKind::Swarm { message, digests: digests() };
+    let in_frame = |message: SwarmMessage| FrameKind::Swarm { message, digests: digests() };
     let mut tapes = Vec::new();
     for discipline in [Discipline::Chain, Discipline::SplitStream, Discipline::CSB, Discipline::BITTORRENT] {
         let welcome =
             SwarmMessage::Welcome { manifest: manifest(discipline), sources: vec![0], neighbors: meetings([0, 2]) };
         let blocks = value().chunks(BLOCK_BYTES).map(<[u8]>::to_vec).collect::<Vec<_>>();
         let chunks = blocks.iter().enumerate().flat_map(|(block, bytes)| chunk(0, block as u64, 0, bytes));
-        let fetches = (0..5).flat_map(|block| word(0, &said(SwarmMessage::Fetch { block, source: 0 })));
-        let offer = said(SwarmMessage::Offer { have: Box::new(Have::all(5)), is_answer: false, instead_of: Some(2) });
-        let parts = [word(0, &said(welcome)), word(0, &offer), fetches.collect(), chunks.collect()];
-        tapes.push([parts.concat(), word(0, &said(SwarmMessage::Released))].concat());
+        let fetches = (0..5).flat_map(|block| word(0, &in_frame(SwarmMessage::Fetch { block, source: 0 })));
+        let offer =
+            in_frame(SwarmMessage::Offer { have: Box::new(Have::all(5)), is_answer: false, instead_of: Some(2) });
+        let parts = [word(0, &in_frame(welcome)), word(0, &offer), fetches.collect(), chunks.collect()];
+        tapes.push([parts.concat(), word(0, &in_frame(SwarmMessage::Released))].concat());
     }
     let have = || Box::new(Have::all(5));
     let messages = [
@@ -193,9 +194,11 @@ fn tapes() -> Vec<Vec<u8>> {
         SwarmMessage::Refused { block: 1 },
         SwarmMessage::Have { block: 4 },
     ];
-    tapes.push(messages.iter().flat_map(|it| word(0, &said(it.clone()))).collect());
+    tapes.push(messages.iter().flat_map(|it| word(0, &in_frame(it.clone()))).collect());
     tapes.extend(
-        messages.into_iter().map(|message| [word(0, &said(SwarmMessage::Join)), word(0, &said(message))].concat()),
+        messages
+            .into_iter()
+            .map(|message| [word(0, &in_frame(SwarmMessage::Join)), word(0, &in_frame(message))].concat()),
     );
     let place = MemoryPlace { process: 1, descriptor: 1, inode: 1 };
     let words = [
@@ -207,7 +210,7 @@ fn tapes() -> Vec<Vec<u8>> {
         FrameKind::InTransfer,
         FrameKind::Shared { place, length_bytes: VALUE_BYTES },
         FrameKind::Alone,
-        FrameKind::Application { bytes: b"told".to_vec() },
+        FrameKind::Application { bytes: b"message".to_vec() },
     ];
     tapes.extend(words.iter().map(|it| [word(0, it), word(1, it)].concat()));
     tapes
@@ -223,7 +226,7 @@ fn driven(mut driver: Driver<FuzzMemory>, peer: usize, tape: &[u8]) -> (bool, Ve
             News::Ended(Ok(_)) => 0,
             News::Ended(Err(BroadcastEnding::Failure(_))) => 1,
             News::Ended(Err(_)) => 2,
-            News::Told { .. } => 3,
+            News::Message { .. } => 3,
             News::Lost { .. } => 4,
             News::Reopened => 5,
             News::Settled { .. } => 6,

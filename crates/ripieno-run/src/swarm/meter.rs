@@ -36,8 +36,8 @@ pub struct FetchRecord {
 #[derive(Debug, Default)]
 pub struct Meter {
     value_bytes: AtomicU64,
-    came_bytes: AtomicU64,
-    gave_bytes: AtomicU64,
+    received_bytes: AtomicU64,
+    sent_bytes: AtomicU64,
     is_released: AtomicBool,
     is_recorded: AtomicBool,
     record: Mutex<FetchLog>,
@@ -57,13 +57,13 @@ impl Meter {
     }
 
     /// Return the number of received bytes, including blocks that failed verification.
-    pub fn came_bytes(&self) -> u64 {
-        self.came_bytes.load(Ordering::Relaxed)
+    pub fn received_bytes(&self) -> u64 {
+        self.received_bytes.load(Ordering::Relaxed)
     }
 
     /// Return the number of bytes sent to other ranks.
-    pub fn gave_bytes(&self) -> u64 {
-        self.gave_bytes.load(Ordering::Relaxed)
+    pub fn sent_bytes(&self) -> u64 {
+        self.sent_bytes.load(Ordering::Relaxed)
     }
 
     /// Return whether the tracker has reported that all live ranks have the value.
@@ -91,7 +91,7 @@ impl Meter {
     }
 
     pub(super) fn note_came(&self, now: Duration, from: usize, block: usize, count: usize) {
-        self.came_bytes.fetch_add(count as u64, Ordering::Relaxed);
+        self.received_bytes.fetch_add(count as u64, Ordering::Relaxed);
         if !self.is_recorded.load(Ordering::Relaxed) {
             return;
         }
@@ -108,7 +108,7 @@ impl Meter {
     }
 
     pub(super) fn note_gave(&self, count: usize) {
-        self.gave_bytes.fetch_add(count as u64, Ordering::Relaxed);
+        self.sent_bytes.fetch_add(count as u64, Ordering::Relaxed);
     }
 
     pub(super) fn note_released(&self) {
@@ -121,7 +121,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_comes_is_recorded_once_that_is_asked_for_and_in_bounded_room() {
+    fn received_bytes_are_recorded_on_request_in_bounded_memory() {
         let meter = Meter::default();
         let at = Duration::from_millis;
         meter.note_came(at(1), 3, 0, 10);
@@ -135,6 +135,6 @@ mod tests {
         (1..=FETCHES_RECORDED_MAX).for_each(|block| meter.note_came(at(5), 1, block, 2));
         let record = meter.record();
         assert_eq!((record.fetches.len(), record.left_out_bytes), (FETCHES_RECORDED_MAX, 4));
-        assert_eq!(meter.came_bytes(), 42 + 2 * FETCHES_RECORDED_MAX as u64);
+        assert_eq!(meter.received_bytes(), 42 + 2 * FETCHES_RECORDED_MAX as u64);
     }
 }

@@ -215,7 +215,7 @@ struct SwarmWorld {
     now: Duration,
     outcomes: BTreeMap<usize, Result<Arc<TestMemory>, BroadcastEnding>>,
     settled: Option<(Vec<usize>, Vec<usize>, Vec<usize>)>,
-    told: Vec<(usize, usize, Vec<u8>)>,
+    messages: Vec<(usize, usize, Vec<u8>)>,
     /// Losses as (observing rank, value, lost peer).
     missed: Vec<(usize, u32, usize)>,
 }
@@ -243,7 +243,7 @@ impl SwarmWorld {
         };
         let ranks = (0..size).map(rank).collect();
         let (now, outcomes) = (Duration::ZERO, BTreeMap::new());
-        SwarmWorld { net: net.clone(), ranks, now, outcomes, settled: None, told: Vec::new(), missed: Vec::new() }
+        SwarmWorld { net: net.clone(), ranks, now, outcomes, settled: None, messages: Vec::new(), missed: Vec::new() }
     }
 
     /// All ranks begin a broadcast and want the value at once.
@@ -281,7 +281,7 @@ impl SwarmWorld {
                         assert!(self.outcomes.insert(rank, outcome).is_none(), "rank {rank} ends twice");
                     }
                     News::Reopened => self.settled = None,
-                    News::Told { from, bytes } => self.told.push((rank, from, bytes)),
+                    News::Message { from, bytes } => self.messages.push((rank, from, bytes)),
                     News::Lost { peer } => {
                         assert!(self.net.lock().unwrap().is_gone(peer));
                         self.missed.push((rank, number, peer));
@@ -348,15 +348,15 @@ fn blocks_go_out_as_they_are_made_and_none_before() {
         let number = world.begin_with(0, bytes, discipline, 1);
         let meters: Vec<Arc<Meter>> = (1..size).map(|_| Arc::default()).collect();
         meters.iter().zip(1..).for_each(|(meter, rank)| world.ranks[rank].0.watch(number, meter.clone()));
-        for (told, made) in [(1, 1), (1, 2), (2, 10), (10, block_count)] {
-            world.ranks[0].0.fill(world.now, number, &digests[told..made]);
+        for (filled, made) in [(1, 1), (1, 2), (2, 10), (10, block_count)] {
+            world.ranks[0].0.fill(world.now, number, &digests[filled..made]);
             (0..400).for_each(|_| _ = world.turn());
-            let came: Vec<u64> = meters.iter().map(|meter| meter.came_bytes()).collect();
+            let received: Vec<u64> = meters.iter().map(|meter| meter.received_bytes()).collect();
             // With BitTorrent, receivers request blocks in any order, and the root serves one request at a time.
             let most = (made * BLOCK_BYTES) as u64;
             let is_random = discipline == Discipline::BITTORRENT && made < block_count;
-            let is_right = |&came: &u64| came == most || is_random && came < most;
-            assert!(came.iter().all(is_right), "{discipline:?}, {made} blocks: {came:?}");
+            let is_right = |&received: &u64| received == most || is_random && received < most;
+            assert!(received.iter().all(is_right), "{discipline:?}, {made} blocks: {received:?}");
             assert_eq!(world.outcomes.len(), if made == block_count { size - 1 } else { 0 });
         }
         assert!((1..size).all(|rank| world.right(rank, bytes)), "{discipline:?}");
@@ -381,7 +381,7 @@ fn a_block_that_comes_before_its_digest_is_compared_when_that_is_here() {
         world.run_until(|world| world.outcomes.len() == 2);
         // Four blocks are requested ahead, and none of them is finished.
         (0..20).for_each(|_| _ = world.turn());
-        assert_eq!(meter.came_bytes(), 5 * BLOCK_BYTES as u64);
+        assert_eq!(meter.received_bytes(), 5 * BLOCK_BYTES as u64);
         world.net.lock().unwrap().held.clear();
         world.run_until(|world| world.settled.is_some());
         assert!(world.right(3, bytes));
@@ -493,7 +493,7 @@ fn without_the_root_they_finish_if_they_have_all_together_and_else_it_is_named()
 }
 
 #[test]
-fn who_asks_late_is_served_also_when_the_root_has_released_the_value() {
+fn a_rank_that_asks_late_is_served_also_when_the_root_has_released_the_value() {
     let (size, bytes) = (3, 5 * BLOCK_BYTES);
     let mut world = SwarmWorld::new(size);
     let manifest = BlockManifest::new(bytes, Some(BLOCK_BYTES), Discipline::CSB, size);
@@ -519,7 +519,7 @@ fn who_asks_late_is_served_also_when_the_root_has_released_the_value() {
 
 /// Broadcast a value from rank 0 to ranks that have some of its blocks. Return the number of bytes received by each
 /// rank.
-fn came_to_those_that_have(discipline: Discipline, bytes: usize, parts: &[Vec<u8>]) -> Vec<u64> {
+fn received_by_holders(discipline: Discipline, bytes: usize, parts: &[Vec<u8>]) -> Vec<u64> {
     let size = parts.len() + 1;
     let mut world = SwarmWorld::new(size);
     let (given, digests) = given(bytes);
@@ -538,11 +538,11 @@ fn came_to_those_that_have(discipline: Discipline, bytes: usize, parts: &[Vec<u8
     (0..3).for_each(|_| _ = world.turn());
     assert!((1..size).all(|rank| world.right(rank, bytes)), "{discipline:?}");
     assert!(meters.iter().all(|meter| meter.is_released()), "{discipline:?}");
-    meters.iter().map(|meter| meter.came_bytes()).collect()
+    meters.iter().map(|meter| meter.received_bytes()).collect()
 }
 
 #[test]
-fn who_has_blocks_already_fetches_the_others_only_and_gives_what_it_has() {
+fn a_rank_with_some_blocks_fetches_only_the_others_and_serves_its_own() {
     let bytes = 12 * BLOCK_BYTES + 5;
     let whole = value(bytes);
     let half = [&whole[..6 * BLOCK_BYTES], &vec![0; bytes - 6 * BLOCK_BYTES]].concat();
@@ -550,24 +550,24 @@ fn who_has_blocks_already_fetches_the_others_only_and_gives_what_it_has() {
     damaged[bytes - 1] ^= 1;
     damaged[3 * BLOCK_BYTES] ^= 1;
     for discipline in disciplines() {
-        let came = came_to_those_that_have(discipline, bytes, &[half.clone(), whole.clone(), damaged.clone()]);
-        assert_eq!(came, [6 * BLOCK_BYTES as u64 + 5, 0, BLOCK_BYTES as u64 + 5], "{discipline:?}");
+        let received = received_by_holders(discipline, bytes, &[half.clone(), whole.clone(), damaged.clone()]);
+        assert_eq!(received, [6 * BLOCK_BYTES as u64 + 5, 0, BLOCK_BYTES as u64 + 5], "{discipline:?}");
     }
 }
 
 #[test]
-fn what_users_tell_each_other_comes_in_order() {
+fn application_messages_arrive_in_order() {
     let mut world = SwarmWorld::new(2);
     let number = world.begin(0, 3 * BLOCK_BYTES, Discipline::Chain);
     for bytes in [b"first".to_vec(), b"second".to_vec()] {
-        world.ranks[1].0.tell(number, 0, bytes);
+        world.ranks[1].0.send_message(number, 0, bytes);
     }
-    world.run_until(|world| world.told.len() == 2);
-    assert_eq!(world.told, [(0, 1, b"first".to_vec()), (0, 1, b"second".to_vec())]);
+    world.run_until(|world| world.messages.len() == 2);
+    assert_eq!(world.messages, [(0, 1, b"first".to_vec()), (0, 1, b"second".to_vec())]);
 }
 
 #[test]
-fn who_dies_before_a_value_begins_here_is_missed_there_too() {
+fn a_rank_that_dies_before_a_value_begins_is_lost_on_all_ranks() {
     let mut world = SwarmWorld::new(3);
     let (first, now) = (world.begin(0, 1, Discipline::Chain), world.now);
     let second = world.ranks[2].0.expect(now, 0, None);
@@ -581,7 +581,7 @@ fn who_dies_before_a_value_begins_here_is_missed_there_too() {
 }
 
 #[test]
-fn who_lacks_what_links_need_names_itself_and_not_the_root() {
+fn a_rank_without_resources_for_links_names_itself_and_not_the_root() {
     let bytes = 5 * BLOCK_BYTES;
     for discipline in disciplines() {
         let mut world = SwarmWorld::new(3);
@@ -616,7 +616,7 @@ fn begin_on_two_hosts(world: &mut SwarmWorld, bytes: usize) -> u32 {
 }
 
 #[test]
-fn who_comes_late_gets_another_source_where_the_first_has_let_go() {
+fn a_rank_that_is_late_gets_another_source_where_the_first_has_let_go() {
     let bytes = 9 * BLOCK_BYTES;
     for discipline in disciplines() {
         let mut world = SwarmWorld::new(3);
@@ -650,7 +650,7 @@ fn one_of_a_host_fetches_when_the_first_of_them_asks() {
 }
 
 #[test]
-fn who_has_mapped_a_value_is_told_where_it_has_moved() {
+fn a_rank_that_maps_a_value_is_notified_of_its_new_place() {
     let bytes = 3 * BLOCK_BYTES;
     let mut world = SwarmWorld::new(4);
     let number = begin_on_two_hosts(&mut world, bytes);
@@ -665,7 +665,7 @@ fn who_has_mapped_a_value_is_told_where_it_has_moved() {
 }
 
 #[test]
-fn who_waits_for_a_rank_of_its_host_that_dies_or_says_nothing_fetches_itself() {
+fn a_rank_that_waits_for_a_dead_or_silent_neighbor_fetches_the_value_itself() {
     let bytes = 20 * BLOCK_BYTES;
     for is_silent in [false, true] {
         let mut world = SwarmWorld::new(4);

@@ -136,7 +136,7 @@ fn any_link_between_receivers_may_be_cut() {
 }
 
 #[test]
-fn who_is_cut_off_from_the_root_fails_and_names_it() {
+fn a_rank_that_is_cut_off_from_the_root_fails_and_names_it() {
     for (name, discipline) in disciplines() {
         let found = played(&with(4, ClusterFaults::default().cut(0, 2, 0.15)), &asked(discipline));
         for (rank, outcome) in found.outcomes[0].iter().enumerate() {
@@ -153,7 +153,7 @@ fn who_is_cut_off_from_the_root_fails_and_names_it() {
 }
 
 #[test]
-fn who_comes_late_is_served() {
+fn a_rank_that_is_late_is_served() {
     for (name, discipline) in disciplines() {
         for at_s in [0.01, 0.2, 5.0] {
             let mut asked = asked(discipline);
@@ -254,13 +254,13 @@ fn random(seed: u64) {
 }
 
 #[test]
-fn random_faults_leave_nobody_waiting_and_no_wrong_byte() {
+fn random_faults_leave_no_rank_waiting_and_no_wrong_byte() {
     (0..300).for_each(random);
 }
 
 #[test]
 #[ignore = "takes minutes: make soak; RIPIENO_SWARM_SEEDS says how many, or which, such as 17..18"]
-fn many_random_faults_leave_nobody_waiting_and_no_wrong_byte() {
+fn many_random_faults_leave_no_rank_waiting_and_no_wrong_byte() {
     let text = std::env::var("RIPIENO_SWARM_SEEDS").unwrap_or("5000".to_string());
     let (first, end) = text.split_once("..").unwrap_or(("0", &text));
     let [first, end] = [first, end].map(|text| text.parse::<u64>().expect("a number, or two as 17..18"));

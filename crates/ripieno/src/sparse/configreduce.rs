@@ -116,13 +116,13 @@ fn next(
     team: &dyn WorkTeam,
 ) -> Result<PooledBuffer, Error> {
     let mut arrivals = Vec::new();
-    for (&(peer, map), (sender, came)) in maps.arrivals.iter().zip(arrived.rows()) {
+    for (&(peer, map), (sender, received)) in maps.arrivals.iter().zip(arrived.rows()) {
         assert_eq!(peer, sender, "parcels lie in the order in which they are combined");
-        if came.len() != map.len() * row_bytes {
-            let cause = format!("rank {peer} sent {} bytes of values for {} keys", came.len(), map.len());
+        if received.len() != map.len() * row_bytes {
+            let cause = format!("rank {peer} sent {} bytes of values for {} keys", received.len(), map.len());
             return Err(Error::Malformed { cause });
         }
-        arrivals.push((came, map));
+        arrivals.push((received, map));
     }
     let mut next = take(pool, maps.row_count * row_bytes)?;
     let (own, own_map) = &maps.own;
@@ -136,7 +136,7 @@ fn next(
                 combine(rows, &piece, own, own_map, row_bytes, reduction);
             }
         }
-        arrivals.iter().for_each(|(came, map)| combine(rows, &piece, came, map, row_bytes, reduction));
+        arrivals.iter().for_each(|(received, map)| combine(rows, &piece, received, map, row_bytes, reduction));
     });
     Ok(next)
 }

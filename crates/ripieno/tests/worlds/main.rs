@@ -49,7 +49,7 @@ fn number(name: &str) -> Option<u64> {
 }
 
 #[test]
-fn whoever_lives_has_right_results_or_is_told_in_time_whatever_happens() {
+fn survivors_get_correct_results_or_timely_errors() {
     let seeds = match number("RIPIENO_SEED") {
         Some(seed) => seed..seed + 1,
         None => 0..number("RIPIENO_SEEDS").unwrap_or(300),

@@ -119,7 +119,7 @@ def fit(
         for iteration in range(done + 1, options.max_iter + 1):
             users, _, penalty = work.solved("users", items, users)
             items, loss, of_items = work.solved("items", users, items)
-            journal.tell(**work.measures(loss, penalty + of_items))
+            journal.end_iteration(**work.measures(loss, penalty + of_items))
             if iteration < options.max_iter:
                 checkpointer.save(iteration, users, items)
     return ALSPart(

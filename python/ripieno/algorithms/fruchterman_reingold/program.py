@@ -172,7 +172,7 @@ def fit(comm: Communicator, graph: Graph, options: LayoutOptions, emit: Emit | N
                 change = math.sqrt(_total(np.square(moved - at).ravel())) / count
             at = moved
             iteration += 1
-            journal.tell(change=change, step=step, approximation=approximation)
+            journal.end_iteration(change=change, step=step, approximation=approximation)
             step -= cooling
             if change < options.threshold:
                 break

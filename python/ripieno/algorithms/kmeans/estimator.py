@@ -350,7 +350,7 @@ class KMeans(
             self.init = next(iter(INITS))
         self.cluster_centers_ = result.array("centroids", self.n_clusters, result.column_count)
         self.labels_ = result.array("labels", result.fact("row_count", int))
-        self.first_column_ = result.told.get("first_column")
+        self.first_column_ = result.description.get("first_column")
         self.inertia_ = result.fact("inertia", float)
         self.assignment_recall_ = result.fact("assignment_recall", float)
         self.inertia_gap_ = result.fact("inertia_gap", float)

@@ -360,8 +360,8 @@ class Ridge(FromResult, LeastSquares):
         self.solver = solver
 
     def _restore(self, result: ResultFolder) -> None:
-        self._target_name = result.told.get("target")
-        count = result.told.get("target_count")
+        self._target_name = result.description.get("target")
+        count = result.description.get("target_count")
         shape = (result.column_count,) if count is None else (count, result.column_count)
         self.coef_ = result.array("coef", *shape)
         intercept = result.array("intercept", count or 1)

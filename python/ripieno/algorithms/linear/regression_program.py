@@ -140,7 +140,7 @@ def _solve(
             weight, sums = weight_and_sums(columns)
         with clock.communicating():
             _, center = means(comm, weight, sums)
-        journal.tell(stage="means")
+        journal.end_iteration(stage="means")
     solution = None
     if options.solver != "tsqr":
         solution = _by_normal_equations(comm, columns, center, options, journal)
@@ -162,14 +162,14 @@ def _by_normal_equations(
         scatter = scatter_matrix(columns, center, threads=comm.threads)
     with clock.communicating():
         total = comm.reduce(scatter)
-    journal.tell(stage="scatter matrix")
+    journal.end_iteration(stage="scatter matrix")
     solution = None
     if total is not None:
         with clock.computing():
             solution = _solve_normal_equations(total, center, columns.points.shape[1], options)
     with clock.communicating():
         found: Solution | None = comm.broadcast(solution)
-    journal.tell(stage="normal equations")
+    journal.end_iteration(stage="normal equations")
     if found is None and options.solver == "normal":
         raise InputError("solver='normal': the columns are linearly dependent: expected solver='tsqr' or 'auto'")
     return found
@@ -200,7 +200,7 @@ def _by_factors(
     with clock.computing():
         own = tsqr.factor(columns.moved_blocks(center, tsqr.block_rows(columns.count)), columns.count)
     factor = tsqr.joined(comm, own, clock)
-    journal.tell(stage="QR factors")
+    journal.end_iteration(stage="QR factors")
     solution = None
     if factor is not None:
         with clock.computing():
@@ -212,7 +212,7 @@ def _by_factors(
             solution = _solution(coef, center, width, singular, "tsqr", rank)
     with clock.communicating():
         found: Solution = comm.broadcast(solution)
-    journal.tell(stage="least squares")
+    journal.end_iteration(stage="least squares")
     return found
 
 

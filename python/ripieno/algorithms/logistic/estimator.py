@@ -390,7 +390,7 @@ class LogisticRegression(LinearClassifier, FromResult, IterativeEstimator, Obser
         self.intercept_ = result.array("intercept", count)
         self.objective_ = result.fact("objective", float)
         self.n_iter_ = result.fact("iteration_count", int)
-        self._target_name = result.told.get("target")
+        self._target_name = result.description.get("target")
         self.first_column_ = result.fact("first_column", int)
         self._is_libsvm = result.fact("libsvm", bool)
 

@@ -237,7 +237,7 @@ class DistributedObjective:
     def tell(self, iterate: Iterate) -> None:
         """Record the end of an iteration. The next request notifies the other ranks."""
         self._asked[1:4] = 1.0, iterate.value, iterate.slope
-        self._journal.tell(objective=iterate.value / self._penalty, gradient=iterate.slope)
+        self._journal.end_iteration(objective=iterate.value / self._penalty, gradient=iterate.slope)
 
     def keep(self, iterate: Iterate) -> None:
         """Copy the iterate to the next rank's memory, if the program restarts after failures."""
@@ -258,7 +258,9 @@ class DistributedObjective:
             with clock.communicating():
                 self._comm.broadcast(out=self._asked)
             if self._asked[1]:
-                self._journal.tell(objective=float(self._asked[2]) / self._penalty, gradient=float(self._asked[3]))
+                self._journal.end_iteration(
+                    objective=float(self._asked[2]) / self._penalty, gradient=float(self._asked[3])
+                )
             if self._asked[0] == END:
                 return
             if self._asked[0] == KEEP:

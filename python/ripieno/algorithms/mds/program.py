@@ -181,7 +181,7 @@ class _Descent:
             state = kept
             for _ in range(kept.start):
                 drawn = next(starts)
-            self._journal.iterations_before = self.resumed_from = kept.told
+            self._journal.iterations_before = self.resumed_from = kept.all_iterations
         step = self._majorization.step(state.at, self._shift(state.level))
         if kept is not None:
             checkpointer.check(kept, step.errors)
@@ -200,7 +200,11 @@ class _Descent:
                 return state
             start = state.start + 1
             state = MdsFitState(
-                at=next(starts), start=start, level=self._first(start), told=state.told, best=state.best
+                at=next(starts),
+                start=start,
+                level=self._first(start),
+                all_iterations=state.all_iterations,
+                best=state.best,
             )
             step = self._majorization.step(state.at, self._shift(state.level))
 
@@ -226,7 +230,7 @@ class _Descent:
                 squares=step.squares,
                 iteration=state.iteration + 1,
                 in_level=state.in_level + 1,
-                told=state.told + 1,
+                all_iterations=state.all_iterations + 1,
             )
             self._tell(state)
 
@@ -280,7 +284,7 @@ class _Descent:
         if self._options.method == METHODS[1]:
             width = self._shift(state.level) * self._rows.scale
             measures["temperature"] = width / float(np.sqrt(2 * self._options.n_components))
-        self._journal.tell(**measures)
+        self._journal.end_iteration(**measures)
 
     def _starts(self) -> Iterator[Reals]:
         """Yield initial positions; they equal scikit-learn's for the same seed."""

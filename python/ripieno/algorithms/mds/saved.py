@@ -31,7 +31,7 @@ class MdsFitState:
         Positions.
     start, level
         Number of the start, and of the temperature, from 0; rounds of leaps follow the last temperature.
-    iteration, in_level, told
+    iteration, in_level, all_iterations
         Iterations of this start, of this temperature, and of all starts.
     errors, squares
         Sums measured at the positions.
@@ -50,7 +50,7 @@ class MdsFitState:
     level: int = 0
     iteration: int = 0
     in_level: int = 0
-    told: int = 0
+    all_iterations: int = 0
     errors: float = 0.0
     squares: float = 0.0
     before: float | None = None
@@ -100,7 +100,7 @@ class MdsCheckpointer:
 
     def save(self, state: MdsFitState, *, last: bool = False) -> None:
         """Save the state after an iteration if the schedule requires it or if it is the `last`."""
-        self._states.save(state.told, _parts(state), last=last)
+        self._states.save(state.all_iterations, _parts(state), last=last)
 
     def close(self) -> None:
         """Release the folder for other processes."""

@@ -110,7 +110,7 @@ def fit(comm: Communicator, source: Dataset | RowsInMemory, options: PCAOptions,
         count, sums = weight_and_sums(columns)
     with journal.clock.communicating():
         _, mean = means(comm, count, sums)
-    journal.tell(stage="means")
+    journal.end_iteration(stage="means")
     solver = chosen_solver(options, rows.total, columns.count)
     if options.checkpoint_options.folder is not None and solver != "randomized" and comm.rank == 0:
         log.note(
@@ -167,14 +167,14 @@ def _by_scatter_matrix(
         scatter = scatter_matrix(columns, mean, threads=comm.threads)
     with clock.communicating():
         total = comm.reduce(scatter)
-    journal.tell(stage="scatter matrix")
+    journal.end_iteration(stage="scatter matrix")
     axes = None
     if total is not None:
         with clock.computing():
             axes = _axes_of_scatter(total / (row_count - 1), row_count, options.n_components)
     with clock.communicating():
         found: Axes = comm.broadcast(axes)
-    journal.tell(stage="eigenvectors")
+    journal.end_iteration(stage="eigenvectors")
     return found
 
 
@@ -200,7 +200,7 @@ def _by_factors(
     with clock.computing():
         own = tsqr.factor(columns.moved_blocks(mean, tsqr.block_rows(columns.count)), columns.count)
     factor = tsqr.joined(comm, own, clock)
-    journal.tell(stage="QR factors")
+    journal.end_iteration(stage="QR factors")
     axes = None
     if factor is not None:
         with clock.computing():
@@ -210,7 +210,7 @@ def _by_factors(
             axes = _kept(components, variances, float(variances.sum()), most, options.n_components)
     with clock.communicating():
         found: Axes = comm.broadcast(axes)
-    journal.tell(stage="singular values")
+    journal.end_iteration(stage="singular values")
     return found
 
 
@@ -252,7 +252,7 @@ def _by_subspace(
                     subspace = np.linalg.qr(total)[0]
             with clock.communicating():
                 subspace = comm.broadcast(subspace)
-            journal.tell(stage=f"subspace {iteration}")
+            journal.end_iteration(stage=f"subspace {iteration}")
             if iteration < iterations:
                 states.save(iteration + 1, subspace)
     with clock.computing():
@@ -270,7 +270,7 @@ def _by_subspace(
             axes = _kept(components, variances, squares / (row_count - 1), least, wanted)
     with clock.communicating():
         found: Axes = comm.broadcast(axes)
-    journal.tell(stage="singular values")
+    journal.end_iteration(stage="singular values")
     return found
 
 

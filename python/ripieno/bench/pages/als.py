@@ -37,5 +37,5 @@ def als_chart(title: str, steps: Sequence[FitStep], held_out: Sequence[float]) -
             axes.set_xlabel("iteration")
             axes.legend(frameon=False, labelcolor=charts.MUTED)
         drawing.suptitle(title, color=charts.MUTED, fontsize=10)
-        told = f"Held-out error {held_out[0]:.4f} falls to {held_out[-1]:.4f} in {len(steps)} iterations."
-        return charts.standalone(charts.svg_of(drawing, "als", told))
+        caption = f"Held-out error {held_out[0]:.4f} falls to {held_out[-1]:.4f} in {len(steps)} iterations."
+        return charts.standalone(charts.svg_of(drawing, "als", caption))

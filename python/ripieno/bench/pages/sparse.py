@@ -52,10 +52,10 @@ def throughput_chart(curves: Mapping[str, PacketCurve]) -> str:
         axes.yaxis.set_major_locator(LogLocator(subs=(1, 2, 5)))
         axes.yaxis.set_major_formatter(FuncFormatter(lambda value, _: f"{value:g}"))
         axes.legend(frameon=False, labelcolor=charts.MUTED)
-        told = "; ".join(
+        caption = "; ".join(
             f"{name}: efficient from {bytes_text(curve.efficient_bytes)}" for name, curve in curves.items()
         )
-        return charts.standalone(charts.svg_of(drawing, "packets", f"Throughput against packet size. {told}."))
+        return charts.standalone(charts.svg_of(drawing, "packets", f"Throughput against packet size. {caption}."))
 
 
 def density_chart(features: int, alphas: Sequence[float]) -> str:
@@ -137,8 +137,8 @@ def time_chart(title: str, bars: Sequence[tuple[str, float, float, float | None]
         configure.set_yticks(rows, [bar[0] for bar in bars])
         configure.invert_yaxis()
         drawing.suptitle(title, color=charts.MUTED, fontsize=10)
-        told = ", ".join(f"{name} {duration_text(seconds)}" for name, _, seconds, _ in bars)
-        return charts.standalone(charts.svg_of(drawing, "times", f"Seconds of a reduction: {told}."))
+        caption = ", ".join(f"{name} {duration_text(seconds)}" for name, _, seconds, _ in bars)
+        return charts.standalone(charts.svg_of(drawing, "times", f"Seconds of a reduction: {caption}."))
 
 
 def _marks(axes: Axes, x: ArrayLike, rows: ArrayLike) -> None:

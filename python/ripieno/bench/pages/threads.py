@@ -69,8 +69,8 @@ def cost_chart(found: ThreadsResults, case: str) -> str:
         axes.xaxis.set_major_formatter(FuncFormatter(_duration))
         axes.minorticks_off()
         fastest = min(mine, key=lambda cost: cost.phase.median_s)
-        told = f"{case}: {fastest.way} takes {duration_text(fastest.phase.median_s)}, the least."
-        return charts.svg_of(drawing, f"cost{found.cases.index(case)}", told)
+        caption = f"{case}: {fastest.way} takes {duration_text(fastest.phase.median_s)}, the least."
+        return charts.svg_of(drawing, f"cost{found.cases.index(case)}", caption)
 
 
 def grid_chart(found: ThreadsResults, centroids: int) -> str:
@@ -91,8 +91,8 @@ def grid_chart(found: ThreadsResults, centroids: int) -> str:
         panels[0].set_ylim(0, 1.05 * max(samples.worst_s for samples in mine))
         drawing.legend(loc="outside lower center", ncols=6, frameon=False, labelcolor=charts.MUTED)
         medians = [samples.median_s for samples in mine]
-        told = f"Iterations take {duration_text(min(medians))} to {duration_text(max(medians))}."
-        return charts.svg_of(drawing, f"grid{centroids}", told)
+        caption = f"Iterations take {duration_text(min(medians))} to {duration_text(max(medians))}."
+        return charts.svg_of(drawing, f"grid{centroids}", caption)
 
 
 def _bars(axes: Axes, costs: list[FitCost]) -> None:

@@ -22,7 +22,7 @@ const duration = at => {
 };
 
 const history = { width_s: 0, rankCount: 0, waiting: [], communicating: [], memory: [] };
-let told = null, chosen = null, placed = null, stopped = false, before = null, now = null;
+let board = null, chosen = null, placed = null, stopped = false, before = null, now = null;
 const MOST_LINES = 1000;
 
 function decode(text) { return Uint8Array.from(atob(text), each => each.charCodeAt(0)); }
@@ -71,19 +71,19 @@ function bar(row, share) {
 }
 
 function tiles() {
-  const ranks = told.ranks.filter(each => !each[3]), sum = at => ranks.reduce((total, each) => total + each[at], 0);
+  const ranks = board.ranks.filter(each => !each[3]), sum = at => ranks.reduce((total, each) => total + each[at], 0);
   const [busy, called, waited] = [sum(8), sum(9), sum(10)], share = part => busy > 0 ? `${Math.round(100 * part / busy)} %` : "–";
   const rate = before && now.at > before.at ? (now.sent - before.sent) / (now.at - before.at) : 0;
   const shown = [
-    [duration(told.now_s), told.job.state === "over" ? "in all" : "since the beginning"],
+    [duration(board.now_s), board.job.state === "over" ? "in all" : "since the beginning"],
     [share(busy - called), "computing"], [share(called - waited), "communicating"], [share(waited), "waiting"],
-    [told.job.state === "over" ? bytes(sum(11)) : `${bytes(Math.max(0, rate))}/s`, "sent by all ranks"],
+    [board.job.state === "over" ? bytes(sum(11)) : `${bytes(Math.max(0, rate))}/s`, "sent by all ranks"],
     [bytes(sum(7)), "memory of all ranks"], [sum(6).toFixed(1), "cores busy"],
   ];
-  if (told.iterations.number) {
-    const most = told.iterations.most, eta = told.iterations.eta_s;
-    shown.splice(1, 0, [`${told.iterations.number}${most ? ` / ${most}` : ""}`,
-      eta === null || told.job.state !== "running" ? "iterations" : `iterations, ${duration(eta)} left at most`]);
+  if (board.iterations.number) {
+    const most = board.iterations.most, eta = board.iterations.eta_s;
+    shown.splice(1, 0, [`${board.iterations.number}${most ? ` / ${most}` : ""}`,
+      eta === null || board.job.state !== "running" ? "iterations" : `iterations, ${duration(eta)} left at most`]);
   }
   byId("tiles").replaceChildren(...shown.map(([value, name]) => {
     const tile = document.createElement("div"), big = document.createElement("b"), small = document.createElement("span");
@@ -94,8 +94,8 @@ function tiles() {
 }
 
 function head() {
-  const { job } = told, lost = told.ranks.filter(each => each[3]).length;
-  const what = told.iterations.name || job.program || "job";
+  const { job } = board, lost = board.ranks.filter(each => each[3]).length;
+  const what = board.iterations.name || job.program || "job";
   byId("title").textContent = what;
   document.title = `${what} – Ripieno`;
   const state = stopped && job.state !== "over" ? "not reachable" : job.state;
@@ -106,7 +106,7 @@ function head() {
 }
 
 function fit() {
-  const it = told.iterations;
+  const it = board.iterations;
   byId("fit").hidden = !it.numbers.length;
   if (!it.numbers.length) return;
   if (!it.names.includes(chosen)) chosen = it.objective;
@@ -126,7 +126,7 @@ function fit() {
 }
 
 function ranks() {
-  const shown = told.ranks.slice(0, 256);
+  const shown = board.ranks.slice(0, 256);
   table("ranks", [["Rank"], ["Host"], ["Now"], ["Cores", "number"], ["Memory", "number"], ["Computed", "number"],
     ["Communicated", "number"], ["Waited", "number"], ["Sent", "number"]], shown, (row, each) => {
     const [rank, host, state, lost, collective, waits, cores, memory, busy, called, waited, sent] = each;
@@ -142,7 +142,7 @@ function ranks() {
 }
 
 function waiting() {
-  const { pairs, caused, distinct } = told.waiting, worst = caused[0], count = Math.max(told.job.workers, 1);
+  const { pairs, caused, distinct } = board.waiting, worst = caused[0], count = Math.max(board.job.workers, 1);
   byId("waiting-words").textContent = !worst || worst[1] === 0 ? "No rank has waited." : distinct
     ? `Rank ${worst[0]} made the others wait ${seconds(worst[1])}, also through ranks that waited themselves.`
     : `No rank stands out: rank ${worst[0]} made the others wait ${seconds(worst[1])}, as others did.`;
@@ -154,11 +154,11 @@ function waiting() {
 }
 
 function traffic() {
-  const { pairs, within, between } = told.links, most = told.usage.length ? told.usage[0][3] || 1 : 1;
+  const { pairs, within, between } = board.links, most = board.usage.length ? board.usage[0][3] || 1 : 1;
   byId("bytes-words").textContent = pairs.length
     ? `${bytes(within)} within hosts, ${bytes(between)} between hosts.` : "Nothing has been sent.";
-  drawPairs("links", pairs, Math.max(told.job.workers, 1), "rank sends", "to rank");
-  table("usage", [["Collective"], ["Algorithm"], ["Calls", "number"], ["Sent", "number"], [""]], told.usage, (row, each) => {
+  drawPairs("links", pairs, Math.max(board.job.workers, 1), "rank sends", "to rank");
+  table("usage", [["Collective"], ["Algorithm"], ["Calls", "number"], ["Sent", "number"], [""]], board.usage, (row, each) => {
     const [collective, algorithm, calls, sent] = each;
     cell(row, collective); cell(row, algorithm);
     cell(row, Math.round(calls).toLocaleString("en"), "number"); cell(row, bytes(sent), "number");
@@ -169,12 +169,12 @@ function traffic() {
 function memory() {
   const values = history.memory.map(each => each || null), known = values.filter(each => each);
   byId("memory-words").textContent = known.length
-    ? `All ranks together: ${bytes(told.ranks.reduce((total, each) => total + each[7], 0))}, at most ${bytes(Math.max(...known))}.` : "";
+    ? `All ranks together: ${bytes(board.ranks.reduce((total, each) => total + each[7], 0))}, at most ${bytes(Math.max(...known))}.` : "";
   drawLine("memory", values.map((_, at) => at * history.width_s), values, { fill: true, label: bytes, axis: "seconds" });
 }
 
 function broadcasts() {
-  const rows = told.ranks.flatMap(each => each[13].map(value => [each[0], ...value]));
+  const rows = board.ranks.flatMap(each => each[13].map(value => [each[0], ...value]));
   byId("broadcasts").hidden = !rows.length;
   table("broadcast-table", [["Rank"], ["From rank"], ["Strategy"], ["Came", "number"], ["Of", "number"], ["Passed on", "number"], [""]], rows, (row, each) => {
     const [rank, root, strategy, came, gave, whole] = each;
@@ -201,15 +201,15 @@ function addLines(lines) {
 }
 
 function draw() {
-  if (!told) return;
+  if (!board) return;
   head(); tiles(); fit(); ranks(); waiting(); traffic(); memory(); broadcasts();
-  placed = drawTime(history, told.ranks, Math.max(told.now_s, 2 * history.width_s));
+  placed = drawTime(history, board.ranks, Math.max(board.now_s, 2 * history.width_s));
   byId("time-note").textContent = history.width_s > 0.5 ? `A step is ${duration(history.width_s)}.` : "";
 }
 
 function take(state, isWhole) {
   if (isWhole) byId("lines").replaceChildren();
-  told = state;
+  board = state;
   stopped = false;
   takeHistory(state.history);
   before = now;
@@ -226,7 +226,7 @@ function over() {
 async function ask() {
   try {
     take(await (await fetch("state", { cache: "no-store" })).json(), true);
-    if (told.job.state === "over" || location.hash === "#once") return;
+    if (board.job.state === "over" || location.hash === "#once") return;
   } catch { over(); }
   setTimeout(ask, 2000);
 }
@@ -240,7 +240,7 @@ function listen() {
   source.onmessage = message => {
     clearTimeout(patience);
     take(JSON.parse(message.data), heard++ === 0);
-    if (told.job.state === "over") source.close();
+    if (board.job.state === "over") source.close();
   };
   source.onerror = () => { if (heard || source.readyState === EventSource.CLOSED) over(); };
 }

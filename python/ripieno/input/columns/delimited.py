@@ -164,6 +164,9 @@ def sniff(
         raise InputError(f"{path} is not text") from None
     try:
         mark = _delimiter(first, rest, marks)
+        if delimiter is None and options.thousands in tuple(DELIMITERS) and mark not in first and '"' in first + rest:
+            # Numbers in quotes, as in "1,234",5.
+            mark = options.thousands
         (fields,), rows = _fields(first, mark, 1), _fields(rest, mark, SAMPLE_RECORDS)
     except csv.Error as error:
         raise InputError(f"{path} is not delimited text: {error}") from error

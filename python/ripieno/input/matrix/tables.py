@@ -106,7 +106,12 @@ class TableRows:
     def _rows(self, table: pa.Table, first: int) -> NDArray[Any]:
         if is_list(table.schema.types[0]):
             where = f"{self.path}, column {self.values.names[0]!r}"
-            return list_matrix(table.column(0), self.column_count, where, first).astype(self.dtype, copy=False)
+            lists = table.column(0)
+            if self.options.missing is None or not lists.null_count:
+                return list_matrix(lists, self.column_count, where, first).astype(self.dtype, copy=False)
+            found = np.full((len(lists), self.column_count), np.nan, self.dtype)
+            found[lists.is_valid().to_numpy()] = list_matrix(lists.drop_null(), self.column_count, where, first)
+            return found
         rows = np.empty((len(table), self.column_count), self.dtype or np.float32)
         for at, column in enumerate(table.columns):
             if column.null_count and self.dtype == np.uint8:

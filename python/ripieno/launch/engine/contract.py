@@ -122,7 +122,6 @@ class Run(ABC):
 
     def __init__(self) -> None:
         self.failure: tuple[int | None, str] | None = None
-        self._said = threading.Event()
         self._heard = os.eventfd(0, os.EFD_NONBLOCK | os.EFD_CLOEXEC)
         self._unheard = weakref.finalize(self, os.close, self._heard)
         self._lock = threading.Lock()
@@ -139,13 +138,7 @@ class Run(ABC):
         with self._lock:
             if self.failure is None and self._unheard.alive:
                 self.failure = (rank, cause)
-                self._said.set()
                 os.eventfd_write(self._heard, 1)
-
-    def wait(self, timeout_s: float) -> tuple[int | None, str] | None:
-        """Wait for a failure that the engine reports, and return it, or None after `timeout_s`."""
-        self._said.wait(timeout_s)
-        return self.failure
 
     def close(self) -> None:
         """End the tasks and stop listening. Repeated calls have no effect."""

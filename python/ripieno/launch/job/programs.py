@@ -16,6 +16,7 @@ from ripieno.comm.communicator import Communicator
 from ripieno.errors import CollectiveMismatch, CommunicatorClosed, RankFailed, SerializationError
 from ripieno.launch.job.accumulators import PROGRAMS
 from ripieno.launch.job.stand_ins import forget
+from ripieno.launch.limits import HEARTBEAT_S
 from ripieno.launch.process.channel import Channel, HungUp
 from ripieno.launch.process.processes import end_fork, flush_output
 from ripieno.launch.process.report import FailureReport
@@ -65,10 +66,11 @@ def meet(
 
     racks = options.pop("racks", None)
     options["rack"] = rack_of_this_host(racks, by_engine=options.pop("rack_by_engine", None))
+    heartbeat_s = options.get("heartbeat_timeout_s", HEARTBEAT_S)
 
     def connected() -> Communicator:
         native = _native.Communicator.connect(rank, world_size, exchange, **flight.prepared(options))
-        return Communicator(native, threads=threads, on_event=on_event)
+        return Communicator(native, threads=threads, on_event=on_event, heartbeat_timeout_s=heartbeat_s)
 
     comm = connected()
     if racks != FIND or None not in comm.racks or (found := found_racks(comm)) is None:

@@ -114,6 +114,8 @@ class ResultCollector:
         self.replies: dict[int, Any] = {}
         self.reports: dict[int, FailureReport] = {}
         self.apart: dict[int, FailureReport] = {}
+        # Reports about messages that this process cannot unpickle.
+        self._garbled: dict[int, FailureReport] = {}
         self.added: dict[int, Any] = {}
 
     @property
@@ -124,7 +126,7 @@ class ResultCollector:
     @property
     def has_culprit(self) -> bool:
         """Return whether a program has raised an error that no other rank caused."""
-        return any(report.victim is None for report in self.reports.values())
+        return bool(self._garbled) or any(report.victim is None for report in self.reports.values())
 
     def results(self) -> list[Any]:
         """Return one reply per logical rank, from its first replica that has replied; skip ranks that were lost.
@@ -144,7 +146,7 @@ class ResultCollector:
 
     def _throw(self, verdict: Verdict) -> NoReturn:
         if verdict.witness is not None:
-            (self.apart | self.reports)[verdict.witness].throw()
+            (self.apart | self.reports | self._garbled)[verdict.witness].throw()
         if verdict.ending is Ending.ENGINE:
             raise EngineError(verdict.cause)
         if verdict.culprit is not None:
@@ -223,6 +225,10 @@ class ResultCollector:
     def _unreadable(self, member: RankConnection, kind: str, error: Exception) -> None:
         """Treat a message that the launching process cannot unpickle as a failure of the program."""
         report = _unreadable_report(member, kind, error)
+        if kind not in _LAST_MESSAGES:
+            self._garbled.setdefault(member.rank, report)
+            self.supervisor.garbles(member.rank, report.cause)
+            return
         self.reports[member.rank] = report
         # After "returned" the member knows of another failed rank. The report of that rank explains more.
         culprit = member.rank if kind == "returned" else None

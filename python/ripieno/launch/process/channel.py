@@ -76,13 +76,6 @@ class Channel:
             return name, partial(open_shared, fds[0], size_bytes)
         return name, partial(open_inline, self._exactly(size_bytes), writable=writable)
 
-    def has_message(self) -> bool:
-        """Return whether unread data has arrived."""
-        try:
-            return bool(self._socket.recv(1, socket.MSG_PEEK | socket.MSG_DONTWAIT))
-        except OSError:
-            return False
-
     def hang_up(self) -> None:
         """Shut down the connection for both ends, even if a forked process still holds this end."""
         with suppress(OSError):

@@ -21,7 +21,7 @@ from ripieno.launch.binding import Binding, bind_together
 from ripieno.launch.encryption import wants_tls
 from ripieno.launch.job.inline import single_rank
 from ripieno.launch.job.programs import EventOptions, Events
-from ripieno.launch.limits import MEETING_S
+from ripieno.launch.limits import HEARTBEAT_S, MEETING_S
 from ripieno.launch.process import running
 from ripieno.launch.process.processes import fill_standard_descriptors
 from ripieno.launch.racks import rack_of_this_host
@@ -139,7 +139,8 @@ def from_environment(
         if place.rank == 0 and place.world_size > 1 and "tcp_store" in how:
             await_name(how["tcp_store"][0], options["rendezvous_timeout_s"])
         native = _native.Communicator.connect(place.rank, place.world_size, None, **how, **options)
-    return Communicator(native, threads=threads, on_event=on_event)
+    heartbeat_s = options.get("heartbeat_timeout_s", HEARTBEAT_S)
+    return Communicator(native, threads=threads, on_event=on_event, heartbeat_timeout_s=heartbeat_s)
 
 
 def _tell_peers_of_uncaught_exceptions() -> None:

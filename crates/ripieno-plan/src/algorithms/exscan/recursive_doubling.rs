@@ -25,30 +25,30 @@ pub const ENTRY: Entry = Entry::new(
 /// Plan this rank's part in a recursive-doubling exscan of `vector`.
 pub fn plan(group: &Group, vector: Span, op: Op) -> Plan {
     let (rank, p) = (group.rank(), group.size());
-    let up_to_me = vector.placed(Buffer::SCRATCH, 0);
-    let came = vector.placed(Buffer::SCRATCH, vector.length_bytes);
+    let prefix = vector.placed(Buffer::SCRATCH, 0);
+    let received = vector.placed(Buffer::SCRATCH, vector.length_bytes);
     let mut plan = Plan::new();
     let mut distance = 1;
     while distance < p {
         let sends_again = rank + 2 * distance < p;
         if rank + distance < p {
             // Rank 0 has no lower ranks, and in the first round every rank has only its own vector.
-            plan.send(rank + distance, if rank == 0 || distance == 1 { vector } else { up_to_me });
+            plan.send(rank + distance, if rank == 0 || distance == 1 { vector } else { prefix });
         }
         if rank >= distance {
             let from = rank - distance;
             match (distance, sends_again) {
                 (1, false) => plan.receive(from, vector),
                 (1, true) => {
-                    plan.copy(vector, up_to_me);
+                    plan.copy(vector, prefix);
                     plan.receive(from, vector);
-                    plan.combine(vector, up_to_me, op);
+                    plan.combine(vector, prefix, op);
                 }
                 (_, false) => plan.reduce(from, vector, op),
                 (_, true) => {
-                    plan.receive(from, came);
-                    plan.combine(came, vector, op);
-                    plan.combine(came, up_to_me, op);
+                    plan.receive(from, received);
+                    plan.combine(received, vector, op);
+                    plan.combine(received, prefix, op);
                 }
             }
         }

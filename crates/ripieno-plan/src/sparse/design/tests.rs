@@ -69,7 +69,7 @@ fn packets_that_cost_nothing_make_it_direct_and_packets_that_cost_all_make_it_bi
 }
 
 #[test]
-fn of_every_factorization_the_cheapest_comes_first() {
+fn of_every_factorization_the_cheapest_is_first() {
     let curve = twitter(1.1);
     let both = sets(&curve, 60e6);
     // The paper's curve: 0.4 MB packets reach three tenths of the throughput of 5 MB packets.

@@ -113,7 +113,7 @@ fn those_that_have_begun_wait_for_one_that_computes_and_then_leave_it_out() {
 }
 
 #[test]
-fn those_that_have_begun_go_on_at_once_without_one_whose_program_is_over() {
+fn ranks_that_have_begun_continue_at_once_without_a_rank_whose_program_is_over() {
     for victim in 0..3 {
         for is_early in [true, false] {
             let mut ranks = AgreementRanks::new(3, false);
@@ -136,7 +136,7 @@ fn those_that_have_begun_go_on_at_once_without_one_whose_program_is_over() {
 }
 
 #[test]
-fn who_was_left_out_learns_so_from_one_whose_program_is_over() {
+fn an_excluded_rank_learns_it_from_one_whose_program_is_over() {
     let mut ranks = AgreementRanks::new(3, false);
     ranks.unreachable.push(2);
     [0, 1].into_iter().for_each(|rank| ranks.begin(rank));
@@ -187,18 +187,18 @@ fn a_silent_rank_is_left_out_by_more_than_half_and_told_when_it_is_heard_again()
 }
 
 #[test]
-fn half_of_the_ranks_do_not_go_on_without_the_other_half_that_may_be_at_work() {
+fn half_of_the_ranks_do_not_continue_without_the_other_half_that_may_be_at_work() {
     let mut ranks = AgreementRanks::new(4, false);
     ranks.unreachable = vec![0, 3];
     [1, 2].into_iter().for_each(|rank| ranks.begin(rank));
     ranks.pass(PATIENCE.give_up() + Duration::from_secs(1));
     assert_eq!(ranks.decided, [None, None, None, None]);
     let reported = ranks.gave_up[1].clone().unwrap();
-    assert!(reported.contains("more than half of 4") && reported.contains("ranks 0, 3"), "{reported}");
+    assert!(reported.contains("a majority of the 4 ranks") && reported.contains("ranks 0, 3"), "{reported}");
 }
 
 #[test]
-fn on_one_node_a_single_rank_goes_on_without_others_that_stand_still() {
+fn on_one_node_a_single_rank_continues_without_others_that_stand_still() {
     let mut ranks = AgreementRanks::new(4, true);
     ranks.unreachable = vec![0, 1, 3];
     ranks.begin(2);
@@ -207,14 +207,14 @@ fn on_one_node_a_single_rank_goes_on_without_others_that_stand_still() {
 }
 
 #[test]
-fn who_stood_still_does_not_go_on_alone() {
+fn a_rank_that_stood_still_does_not_continue_alone() {
     let mut ranks = AgreementRanks::new(2, true);
     ranks.event(0, AgreementEvent::StoodStill);
     ranks.unreachable.push(1);
     ranks.event(0, AgreementEvent::Ended { peer: 1 });
     ranks.begin(0);
     ranks.pass(PATIENCE.give_up() + Duration::from_secs(1));
-    assert!(ranks.gave_up[0].as_ref().unwrap().contains("stood still"));
+    assert!(ranks.gave_up[0].as_ref().unwrap().contains("was paused"));
 }
 
 #[test]

@@ -85,7 +85,7 @@ fn a_reported_error_reaches_all_ranks_despite_live_replicas_and_dead_hubs() {
 }
 
 #[test]
-fn a_report_that_the_first_hub_took_along_is_told_by_the_next() {
+fn a_report_lost_with_the_first_hub_is_sent_by_the_next() {
     let mut world = MembershipWorld::replicated(4, 2);
     world.event(3, MembershipEvent::Request(MembershipRequest::Report(raised(3))));
     // Rank 0 dies before the report arrives.
@@ -129,7 +129,7 @@ fn a_hub_that_has_not_seen_all_come_believes_the_first() {
 }
 
 #[test]
-fn a_rank_that_was_taken_for_dead_learns_that_the_others_go_on_without_it() {
+fn a_rank_that_was_taken_for_dead_learns_that_the_others_continue_without_it() {
     for silent in 0..4 {
         let mut world = MembershipWorld::replicated(4, 2);
         world.frozen.push(silent);

@@ -125,7 +125,7 @@ impl Steps {
             "{part_count} parts, at least {wave_count} waves of up to {wave_bytes} bytes, {pulls} pulls above \
              {eager_bytes} bytes"
         );
-        Steps { form: ElementShape::Told(&words).form(), words, next: 0 }
+        Steps { form: ElementShape::Described(&words).form(), words, next: 0 }
     }
 
     /// Return the call of the next step on `comm`.
