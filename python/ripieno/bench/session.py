@@ -109,16 +109,19 @@ def _started(asked: BenchRequest) -> CollectiveFigures:
         )
         for remark in remarks:
             found.report.remark(remark)
+        limit = MachineLimit(world_size)
         found.failed += contest(
             [ours, *peers],
             asked.cases(),
-            MachineLimit(world_size),
+            limit,
             found.report,
             title=_title(world_size, through),
             repetitions=asked.repetitions,
             budget_s=asked.budget_s,
             timeout_s=asked.timeout_s,
         )
+        if limit.placement is not None:
+            found.report.remark(limit.placement)
     return _with_figures(found)
 
 

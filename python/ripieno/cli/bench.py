@@ -46,7 +46,7 @@ MODEL, STRATEGIES, THREADS = "model", "strategies", "threads"
     "--algorithm", metavar="NAME|all", help="Measure this algorithm, not the default choice; all: every one beside it."
 )
 @click.option("--links", type=click.Choice(["auto", "tcp", "shared-memory"]), default="auto", show_default=True)
-@click.option("--against", metavar="LIST", help="Peers: some of openmpi, mpich, gloo.")
+@click.option("--against", metavar="LIST", help="Peers: some of openmpi, mpich, intelmpi, gloo.")
 @click.option(
     "--repetitions",
     type=click.IntRange(min=1),
