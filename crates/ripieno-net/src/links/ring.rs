@@ -251,7 +251,7 @@ impl RingLink {
         Ok(usize::try_from(ahead).unwrap_or(usize::MAX).min(arrived))
     }
 
-    /// Record that the next `count` of the `arrived` bytes are read now. They are timed if one publication announced them.
+    /// Record that the next `count` of the `arrived` bytes are read now, and time them if they are one publication.
     #[inline]
     fn begin_read(&mut self, arrived: usize, count: usize) {
         let is_whole = arrived == count && self.consumer.has_wrapped();

@@ -1,9 +1,9 @@
 //! Streaming copies: stores that bypass the caches of the writing core.
 //!
 //! Ordinary stores leave modified lines in the caches of the writer. A reader on a core with other caches fetches them
-//! one by one, at 100 to 200 ns per line. Streaming (non-temporal) stores send whole lines to memory, where the reader's
-//! prefetcher finds them. On cores that share a cache they are slower for short copies, so
-//! [`super::store_choice`] measures both.
+//! one by one, at 100 to 200 ns per line. Streaming (non-temporal) stores send whole lines to memory, and the
+//! prefetcher of the reader's core fetches them from there; prefetch instructions made the reads slower. On cores that share a
+//! cache, streaming stores are slower for short copies, so [`super::store_choice`] measures both.
 //!
 //! Streaming stores are weakly ordered on x86: the release store that publishes the bytes does not order them.
 //! [`copy`] therefore ends with a store fence (SFENCE). SFENCE orders all earlier stores of the thread, streaming or
