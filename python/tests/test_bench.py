@@ -328,7 +328,7 @@ def test_the_newest_of_the_installed_peers_is_taken(tmp_path, monkeypatch):
 
 
 def test_the_placement_of_the_cores_is_told(monkeypatch):
-    lines = iter([145e-9, 26e-9])
+    lines = iter([145e-9, 26e-9, 2e-3])
     monkeypatch.setattr(_native, "line_s", lambda: next(lines))
     monkeypatch.setattr(limits.host, "usable_cores", lambda: 2)
     limit = limits.MachineLimit(2)
@@ -338,6 +338,8 @@ def test_the_placement_of_the_cores_is_told(monkeypatch):
     assert limit.placement == "a cache line takes 145 ns from core to core: they share no cache"
     limit.measure([BenchCase("barrier", 4)], 0.001)
     assert "26 ns from core to core: they share a cache; at other times a cache line takes 145 ns" in limit.placement
+    limit.measure([BenchCase("barrier", 4)], 0.001)
+    assert limit.placement.endswith("is unknown: other programs use the cores")
 
 
 def test_ranks_meet_where_they_are_placed():

@@ -2,8 +2,8 @@
 //!
 //! Ordinary stores leave modified lines in the caches of the writer. A reader on a core with other caches fetches them
 //! one by one, at 100 to 200 ns per line. Streaming (non-temporal) stores send whole lines to memory, and the
-//! prefetcher of the reader's core fetches them from there; prefetch instructions made the reads slower. On cores that share a
-//! cache, streaming stores are slower for short copies, so [`super::store_choice`] measures both.
+//! prefetcher of the reader's core fetches them from there; prefetch instructions made the reads slower. On cores that
+//! share a cache, streaming stores are slower for short copies, so [`super::store_choice`] measures both.
 //!
 //! Streaming stores are weakly ordered on x86: the release store that publishes the bytes does not order them.
 //! [`copy`] therefore ends with a store fence (SFENCE). SFENCE orders all earlier stores of the thread, streaming or
@@ -13,7 +13,7 @@
 //! The other direction needs no fence: a streaming store is not performed before an earlier load of its thread
 //! completes, and the producer acquires the consumer's index before it overwrites the bytes.
 
-/// Return whether this machine has streaming stores that [`copy`] uses.
+/// Whether this architecture has streaming stores that [`copy`] uses.
 pub(super) const CAN_STREAM: bool = cfg!(target_arch = "x86_64");
 
 /// Bytes of a cache line.
