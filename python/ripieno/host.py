@@ -7,6 +7,11 @@ from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 
+#: A cache line takes less between cores that share a cache (10 to 60 ns), and more between others (100 to 200 ns).
+SHARED_LINE_S = 80e-9
+#: A longer time includes waits for a core.
+DISTURBED_LINE_S = 1e-6
+
 _CGROUP = Path("/sys/fs/cgroup")
 _OWN_CGROUPS = Path("/proc/self/cgroup")
 _CPUS = Path("/sys/devices/system/cpu")
@@ -37,6 +42,14 @@ def usable_cores() -> int:
     cores = len(os.sched_getaffinity(0))
     quota = cpu_quota()
     return cores if quota is None else max(1, min(cores, int(quota)))
+
+
+def line_text(line_s: float) -> str:
+    """Describe the measured time of a cache line from core to core, and what it says about their caches."""
+    if line_s > DISTURBED_LINE_S:
+        return "the time of a cache line from core to core is unknown: other programs use the cores"
+    shares = "they share a cache" if line_s < SHARED_LINE_S else "they share no cache"
+    return f"a cache line takes {line_s * 1e9:.0f} ns from core to core: {shares}"
 
 
 def numa_nodes() -> int:

@@ -64,7 +64,7 @@ def test_a_size_that_cannot_be_is_told(text):
         (["allreduc"], "'allreduc': expected all, or some of broadcast"),
         (["allreduce", "--ranks", "1"], "ranks '1': expected numbers of at least 2"),
         (["allreduce", "--algorithm", "shrub"], "'shrub': expected all, or for allreduce one of"),
-        (["allreduce", "--against", "nccl"], "'nccl': expected some of openmpi, mpich, gloo"),
+        (["allreduce", "--against", "nccl"], "'nccl': expected some of openmpi, mpich, intelmpi, gloo"),
         (["allreduce", "--rate", "fast"], "rate='fast'"),
         (["allreduce", "--rate", "100mbit"], "--rate: ranks of one host have no cable"),
         (["allgather", "--ranks", "3", "--algorithm", "neighbour-exchange", "--sizes", "8B"], "an even number"),
@@ -301,6 +301,45 @@ def test_a_peer_that_is_not_installed_is_told_with_how_to_get_it():
     text = session.started(asked(against="gloo", gloo_python=str(Path("no", "python"))), only_choice=False)
 
     assert "apt-get install python3-torch" in text.report.remarks[0] and not text.failed
+
+
+def test_the_newest_of_the_installed_peers_is_taken(tmp_path, monkeypatch):
+    said = {
+        "bin": "mpirun (Open MPI) 4.1.4",
+        "peers/openmpi/bin": "mpirun (Open MPI) 5.0.11",
+        "peers/impi-rt/bin": "Intel(R) MPI Library for Linux* OS, Version 2021.19.0 Build 20260929",
+        "peers/mpich/bin": "HYDRA build details:\n    Version:      5.0.2",
+    }
+    for folder, text in said.items():
+        (tmp_path / folder).mkdir(parents=True)
+        for name in ("mpirun", "mpiexec.hydra", "mpicc"):
+            (tmp_path / folder / name).write_text(f"#!/bin/sh\necho '{text}'\n")
+            (tmp_path / folder / name).chmod(0o755)
+    monkeypatch.setattr(sys, "prefix", str(tmp_path))
+    monkeypatch.setenv("PATH", f"{tmp_path}/bin:/bin")
+
+    open_mpi, mpich, intel = (each.__wrapped__() for each in (toolchain.open_mpi, toolchain.mpich, toolchain.intel_mpi))
+
+    assert open_mpi.title == f"Open MPI 5.0.11 ({tmp_path}/peers/openmpi/bin/mpirun)"
+    assert (mpich.name, mpich.version, intel.version) == ("MPICH", (5, 0, 2), (2021, 19, 0))
+    # Programs for Intel MPI are made by MPICH and find the other libraries at run time.
+    assert intel.compiler == mpich.compiler == f"{tmp_path}/peers/mpich/bin/mpicc"
+    assert intel.environment["LD_LIBRARY_PATH"].split(":")[0] == f"{tmp_path}/peers/impi-rt/lib"
+
+
+def test_the_placement_of_the_cores_is_told(monkeypatch):
+    lines = iter([145e-9, 26e-9, 2e-3])
+    monkeypatch.setattr(_native, "line_s", lambda: next(lines))
+    monkeypatch.setattr(limits.host, "usable_cores", lambda: 2)
+    limit = limits.MachineLimit(2)
+
+    assert limit.placement is None
+    limit.measure([BenchCase("barrier", 4)], 0.001)
+    assert limit.placement == "a cache line takes 145 ns from core to core: they share no cache"
+    limit.measure([BenchCase("barrier", 4)], 0.001)
+    assert "26 ns from core to core: they share a cache; at other times a cache line takes 145 ns" in limit.placement
+    limit.measure([BenchCase("barrier", 4)], 0.001)
+    assert limit.placement.endswith("is unknown: other programs use the cores")
 
 
 def test_ranks_meet_where_they_are_placed():

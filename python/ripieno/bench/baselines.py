@@ -1,4 +1,4 @@
-"""The compared implementations and their launch: Ripieno, Open MPI, MPICH, Gloo, mpi4py.
+"""The compared implementations and their launch: Ripieno, Open MPI, MPICH, Intel MPI, Gloo, mpi4py.
 
 Each implementation runs a program that prints "CASE SECONDS" lines; see ``programs/timing.py`` for the rules.
 """
@@ -149,7 +149,7 @@ def open_mpi(
     name
         Name in tables.
     single_copy
-        Transport of large messages in vader, its shared memory: "cma" or "none".
+        Transport of large messages in shared memory: "cma" or "none".
     settings
         More MCA parameters, such as a forced algorithm.
     tamed
@@ -208,7 +208,11 @@ def _open_mpi(
     parameters = {"pml": "ob1", "mpi_yield_when_idle": str(int(place.shares_cores))}
     if place.hosts is None:
         words += ["--bind-to", "none" if place.shares_cores else "core"]
-        parameters |= {"btl": "vader,self", "btl_vader_single_copy_mechanism": single_copy}
+        # Version 5 has other names for its shared memory and for the transport of large messages.
+        if mpi.version >= (5,):
+            parameters |= {"btl": "sm,self", "smsc": {"cma": "cma", "none": "^cma"}[single_copy]}
+        else:
+            parameters |= {"btl": "vader,self", "btl_vader_single_copy_mechanism": single_copy}
     else:
         words += ["--bind-to", "none", "-H", ",".join(f"{host}:1" for host in place.hosts)]
         parameters |= {
@@ -240,6 +244,23 @@ def mpich(place: Deployment) -> Baseline:
     return Baseline("MPICH", lambda arguments, timeout_s: run([*command, *arguments], timeout_s=timeout_s))
 
 
+def intel_mpi(place: Deployment) -> Baseline:
+    """Return Intel MPI on one host, over shared memory. Its ranks are pinned unless they outnumber cores.
+
+    Raises
+    ------
+    Skipped
+        If it is not installed.
+    """
+    mpi = toolchain.intel_mpi()
+    command = [mpi.launcher, "-n", str(place.world_size), str(mpi.compiled(PROGRAMS / "collectives.c"))]
+    environment = {**mpi.environment, "I_MPI_FABRICS": "shm", "I_MPI_PIN": str(int(not place.shares_cores))}
+    return Baseline(
+        "Intel MPI",
+        lambda arguments, timeout_s: run([*command, *arguments], environment=environment, timeout_s=timeout_s),
+    )
+
+
 def gloo(place: Deployment, *, python: str | None = None) -> Baseline:
     """Return Gloo through torch.distributed of the interpreter `python`.
 
@@ -257,25 +278,29 @@ def gloo(place: Deployment, *, python: str | None = None) -> Baseline:
 def peers(
     names: Sequence[str], place: Deployment, *, python: bool, gloo_python: str | None
 ) -> tuple[list[Baseline], list[str]]:
-    """Return the named peers on one host, in all their modes, and remarks on missing ones."""
+    """Return the named peers on one host, in all their modes, and remarks on versions and on missing peers."""
     makers: dict[str, list[Callable[[], Baseline]]] = {
         "openmpi": [
             lambda: open_mpi(place, name="Open MPI (CMA)", single_copy="cma"),
             lambda: open_mpi(place, name="Open MPI (copies)", single_copy="none"),
         ],
         "mpich": [lambda: mpich(place)],
+        "intelmpi": [lambda: intel_mpi(place)],
         "gloo": [lambda: gloo(place, python=gloo_python)],
     }
     if python:
         makers["openmpi"] = [lambda: mpi4py(place, single_copy="cma"), lambda: mpi4py(place, single_copy="none")]
+    installed = {"openmpi": toolchain.open_mpi, "mpich": toolchain.mpich, "intelmpi": toolchain.intel_mpi}
     found, remarks = [], []
     for name in names:
         try:
             found += [maker() for maker in makers[name]]
+            if name in installed:
+                remarks.append(installed[name]().title)
         except toolchain.Skipped as skipped:
             remarks.append(str(skipped))
     return found, remarks
 
 
 #: Peer names that `peers` accepts.
-PEERS = ("openmpi", "mpich", "gloo")
+PEERS = ("openmpi", "mpich", "intelmpi", "gloo")

@@ -7,9 +7,9 @@ from dataclasses import dataclass, field
 from typing import Protocol
 
 import ripieno._native as _native
+import ripieno.host as host
 from ripieno.bench.cases import BenchCase, memory_work, wire_bytes
 from ripieno.bench.programs.timing import APART_BYTES, ROOTED
-from ripieno.host import usable_cores
 
 
 class PeerLimit(Protocol):
@@ -50,13 +50,13 @@ class MachineLimit:
 
     world_size: int
     text: str = "a line changes cores; the cores share what must be added and copied"
-    _line_s: float = float("inf")
+    _lines_s: list[float] = field(default_factory=list)
     _pass_s: dict[int, tuple[float, float]] = field(default_factory=dict)
 
     def measure(self, cases: Sequence[BenchCase], budget_s: float) -> None:
         """Measure the memory once more."""
         if self._core_count > 1:
-            self._line_s = min(self._line_s, _native.line_s())
+            self._lines_s.append(_native.line_s())
         for size in {case.size_bytes for case in cases}:
             before = self._pass_s.get(size, (float("inf"), float("inf")))
             add_s, copy_s = _native.memory_pass(self._core_count, size, budget_s)
@@ -68,12 +68,23 @@ class MachineLimit:
         add_s, copy_s = self._pass_s[case.size_bytes]
         # Many small rooted calls overlap, so no call waits for a cache line.
         waits = self._core_count > 1 and (case.collective not in ROOTED or case.size_bytes >= APART_BYTES)
-        line_s = self._line_s if waits else 0.0
+        line_s = min(self._lines_s) if waits else 0.0
         return line_s + (adds * add_s + copies * copy_s) / self._core_count
 
     @property
+    def placement(self) -> str | None:
+        """Return the measured times of a cache line between cores; None without a measurement.
+
+        A virtual machine may move its cores during a run, so the fastest and the slowest time count.
+        """
+        if not self._lines_s:
+            return None
+        fastest, slowest = (host.line_text(line_s) for line_s in (min(self._lines_s), max(self._lines_s)))
+        return fastest if fastest == slowest else f"{fastest}; at other times {slowest}"
+
+    @property
     def _core_count(self) -> int:
-        return min(self.world_size, usable_cores())
+        return min(self.world_size, host.usable_cores())
 
 
 @dataclass(frozen=True)

@@ -107,16 +107,19 @@ def _started(asked: BenchRequest) -> CollectiveFigures:
         peers, remarks = baselines.peers(asked.against, place, python=asked.from_python, gloo_python=asked.gloo_python)
         for remark in remarks:
             found.report.remark(remark)
+        limit = MachineLimit(world_size)
         found.failed += compare(
             [ours, *peers],
             asked.cases(),
-            MachineLimit(world_size),
+            limit,
             found.report,
             title=_title(world_size, through),
             repetitions=asked.repetitions,
             budget_s=asked.budget_s,
             timeout_s=asked.timeout_s,
         )
+        if limit.placement is not None:
+            found.report.remark(limit.placement)
     return _with_figures(found)
 
 

@@ -5,10 +5,11 @@ from __future__ import annotations
 import hashlib
 import importlib.util
 import os
+import re
 import shutil
 import sys
 import tempfile
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cache
 from pathlib import Path
 
@@ -26,11 +27,26 @@ class Skipped(RipienoError):
 
 @dataclass(frozen=True)
 class Mpi:
-    """An installed MPI: its launcher, its compiler, and the Debian package of its headers."""
+    """An installed MPI.
 
+    Parameters
+    ----------
+    name, version
+        Name and version, such as "Open MPI" and (5, 0, 11).
+    launcher, compiler
+        Paths of its launcher and of the compiler for its programs.
+    headers
+        The Debian package of its headers.
+    libraries
+        Folder with libraries of the same binary interface that programs load instead of the compiler's.
+    """
+
+    name: str
+    version: tuple[int, ...]
     launcher: str
     compiler: str
     headers: str
+    libraries: str | None = None
 
     def compiled(self, source: Path) -> Path:
         """Compile one of our C programs for this MPI, and return its path.
@@ -44,37 +60,71 @@ class Mpi:
             raise Skipped(f"{self.compiler} finds no mpi.h, which is not installed: apt-get install {self.headers}")
         return _compiled(self.compiler, source, ["-O3", "-march=native"])
 
+    @property
+    def environment(self) -> dict[str, str]:
+        """Return the environment variables with which its programs run."""
+        if self.libraries is None:
+            return {}
+        paths = os.pathsep.join(filter(None, (self.libraries, os.environ.get("LD_LIBRARY_PATH"))))
+        return {"LD_LIBRARY_PATH": paths}
+
+    @property
+    def title(self) -> str:
+        """Return its name, version and place."""
+        return f"{self.name} {'.'.join(map(str, self.version))} ({self.launcher})"
+
 
 @cache
 def open_mpi() -> Mpi:
-    """Return Open MPI.
+    """Return the newest Open MPI.
 
     Raises
     ------
     Skipped
         If it is not installed.
     """
-    found = _find("Open MPI", "libopenmpi-dev", ("mpirun.openmpi", "mpicc.openmpi"), ("mpirun", "mpicc"))
+    pairs = ("mpirun.openmpi", "mpicc.openmpi"), ("mpirun", "mpicc")
+    found = _newest("Open MPI", r"\(Open MPI\) ([0-9.]+)", "libopenmpi-dev", "openmpi", *pairs)
     if found is None:
-        raise Skipped("Open MPI is not installed: apt-get install openmpi-bin libopenmpi-dev")
+        raise Skipped("Open MPI is not installed: apt-get install openmpi-bin libopenmpi-dev, or make bench")
     return found
 
 
 @cache
 def mpich() -> Mpi:
-    """Return MPICH.
+    """Return the newest MPICH.
 
     Raises
     ------
     Skipped
         If it is not installed.
     """
-    found = _find(
-        "HYDRA", "libmpich-dev", ("mpirun.mpich", "mpicc.mpich"), ("mpiexec.hydra", "mpicc"), ("mpirun", "mpicc")
+    pairs = ("mpirun.mpich", "mpicc.mpich"), ("mpiexec.hydra", "mpicc"), ("mpirun", "mpicc")
+    found = _newest("MPICH", r"HYDRA[^\0]*?Version: +([0-9.]+)", "libmpich-dev", "mpich", *pairs)
+    if found is None:
+        raise Skipped("MPICH is not installed: apt-get install mpich libmpich-dev, or make bench")
+    return found
+
+
+@cache
+def intel_mpi() -> Mpi:
+    """Return the newest Intel MPI, whose programs the compiler of MPICH makes: both have one binary interface.
+
+    Raises
+    ------
+    Skipped
+        If it or MPICH is not installed.
+    """
+    found = _newest(
+        "Intel MPI", r"Intel\(R\) MPI Library.*Version ([0-9.]+)", "libmpich-dev", "impi-rt", ("mpiexec.hydra",)
     )
     if found is None:
-        raise Skipped("MPICH is not installed: apt-get install mpich libmpich-dev")
-    return found
+        raise Skipped("Intel MPI is not installed: make bench")
+    try:
+        compiler = mpich().compiler
+    except Skipped as why:
+        raise Skipped(f"Intel MPI needs the compiler of MPICH: {why}") from None
+    return replace(found, compiler=compiler, libraries=str(Path(found.launcher).parents[1] / "lib"))
 
 
 def require_mpi4py() -> None:
@@ -158,13 +208,24 @@ def java_archive(source: Path, libraries: Path) -> Path:
     return archive
 
 
-def _find(version: str, headers: str, *pairs: tuple[str, str]) -> Mpi | None:
-    """Return the first launcher with this version text, with its compiler."""
-    for launcher, compiler in pairs:
-        paths = shutil.which(launcher), shutil.which(compiler)
-        if paths[0] and paths[1] and version in run([paths[0], "--version"], timeout_s=QUESTION_TIMEOUT_S):
-            return Mpi(paths[0], paths[1], headers)
-    return None
+def _newest(name: str, version: str, headers: str, wheel: str, *programs: tuple[str, ...]) -> Mpi | None:
+    """Return the newest MPI on the path, among the wheels of `make bench`, or beside this interpreter.
+
+    `version` is a pattern of the output of `--version` with the version as its group; each of `programs` has a launcher
+    and, unless another MPI compiles, a compiler.
+    """
+    found = []
+    for folder in (None, f"{sys.prefix}/peers/{wheel}/bin", f"{sys.prefix}/bin"):
+        for names in programs:
+            paths = [shutil.which(each, path=folder) for each in names]
+            if all(paths):
+                launcher, compiler = str(paths[0]), str(paths[-1])
+                said = re.search(version, run([launcher, "--version"], timeout_s=QUESTION_TIMEOUT_S))
+                if said:
+                    numbers = tuple(int(each) for each in said[1].split(".") if each)
+                    found.append(Mpi(name, numbers, launcher, compiler, headers))
+                    break
+    return max(found, key=lambda mpi: mpi.version, default=None)
 
 
 @cache

@@ -48,7 +48,7 @@ MODEL, STRATEGIES, THREADS = "model", "strategies", "threads"
     help="Measure this algorithm instead of the default choice; all: measure every algorithm.",
 )
 @click.option("--links", type=click.Choice(["auto", "tcp", "shared-memory"]), default="auto", show_default=True)
-@click.option("--against", metavar="LIST", help="Other libraries to measure: openmpi, mpich, gloo.")
+@click.option("--against", metavar="LIST", help="Other libraries to measure: openmpi, mpich, intelmpi, gloo.")
 @click.option(
     "--repetitions",
     type=click.IntRange(min=1),

@@ -106,6 +106,8 @@ def _machine() -> Iterator[Finding]:
     quota = host.cpu_quota()
     limit = "no CPU quota" if quota is None else f"a CPU quota of {quota:g}"
     yield Finding("processor", f"{host.usable_cores()} usable cores, {limit}, SIMD {_native.simd_level()}")
+    if host.usable_cores() > 1:
+        yield Finding("caches", host.line_text(_native.line_s()))
     memory_bytes = host.memory_limit_bytes()
     found = f"{memory_bytes / 2**30:.1f} GiB"
     if memory_bytes < MEMORY_MIN_BYTES:

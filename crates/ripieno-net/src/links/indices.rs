@@ -10,6 +10,7 @@
 //! peer may have crashed or be hostile.
 
 use super::atomics::AtomicWord;
+use super::store_choice::ReadCosts;
 use std::sync::atomic::Ordering::{Acquire, Relaxed, Release};
 
 /// Set in an index by the side that closes; the other bits are its last index.
@@ -18,6 +19,10 @@ const CLOSED: u64 = 1 << 63;
 const INLINE: u64 = 1 << 62;
 /// Set in a slot's index if the slot describes a zero-copy send, which counts as one byte.
 const LOAN: u64 = 1 << 61;
+/// Set in a slot's index if the bytes in the ring were written by streaming stores.
+const STREAMED: u64 = 1 << 60;
+/// The bits of a slot's index that are no part of the index.
+const FLAGS: u64 = CLOSED | INLINE | LOAN | STREAMED;
 
 /// Number of slots of a ring. Up to `NOTE_COUNT - 1` publications may be ahead of the consumer.
 pub const NOTE_COUNT: usize = 64;
@@ -30,6 +35,7 @@ pub struct Indices<W: AtomicWord, const NOTES: usize = NOTE_COUNT> {
     starved: IndexLine<W>,
     recalled: IndexLine<W>,
     visit: IndexLine<ReadAttempt<W>>,
+    read_costs: IndexLine<ReadCosts<W>>,
     consumer: IndexLine<W>,
 }
 
@@ -88,6 +94,8 @@ pub struct Producer<const NOTES: usize = NOTE_COUNT> {
     published: u64,
     head_seen: u64,
     starved: bool,
+    /// Whether the last unpublished bytes were written by streaming stores.
+    is_streamed: bool,
     /// The slot of the next publication.
     next: usize,
     /// The index that was published in each slot.
@@ -100,6 +108,10 @@ pub struct Consumer<const NOTES: usize = NOTE_COUNT> {
     head: u64,
     tail_seen: u64,
     closed: bool,
+    /// Whether the bytes of the last publication were written by streaming stores.
+    is_streamed: bool,
+    /// The index at which the last publication begins.
+    last_start: u64,
     /// The slot of the next publication.
     next: usize,
 }
@@ -108,6 +120,11 @@ impl<W: AtomicWord, const NOTES: usize> Indices<W, NOTES> {
     /// Return the words with which the consumer tests whether it can read the producer's memory.
     pub(super) fn visit(&self) -> &ReadAttempt<W> {
         &self.visit.0
+    }
+
+    /// Return the consumer's costs of reading.
+    pub(super) fn read_costs(&self) -> &ReadCosts<W> {
+        &self.read_costs.0
     }
 }
 
@@ -121,6 +138,7 @@ impl<const NOTES: usize> Producer<NOTES> {
             published: 0,
             head_seen: 0,
             starved: false,
+            is_streamed: false,
             next: 0,
             told: [0; NOTES],
         }
@@ -178,6 +196,16 @@ impl<const NOTES: usize> Producer<NOTES> {
         debug_assert!(self.tail - self.head_seen <= self.capacity, "no more is written than there is room");
     }
 
+    /// Return whether every byte of the ring was written before.
+    pub fn has_wrapped(&self) -> bool {
+        self.tail >= self.capacity
+    }
+
+    /// Record that the last written bytes were written by streaming stores. The caller has fenced them.
+    pub fn mark_streamed(&mut self) {
+        self.is_streamed = true;
+    }
+
     /// Return the number of bytes written and not yet published.
     pub fn unpublished(&self) -> usize {
         (self.tail - self.published) as usize
@@ -186,7 +214,8 @@ impl<const NOTES: usize> Producer<NOTES> {
     /// Publish all written bytes to the consumer.
     pub fn publish<W: AtomicWord>(&mut self, shared: &Indices<W, NOTES>) {
         if self.tail != self.published {
-            self.tell(shared, 0);
+            let flags = if std::mem::take(&mut self.is_streamed) { STREAMED } else { 0 };
+            self.tell(shared, flags);
         }
     }
 
@@ -248,7 +277,15 @@ impl<const NOTES: usize> Consumer<NOTES> {
     /// Create the consumer of an empty ring of `capacity` bytes, a power of two.
     pub fn new(capacity: usize) -> Self {
         assert!(capacity.is_power_of_two(), "a ring's capacity is a power of two");
-        Consumer { capacity: capacity as u64, head: 0, tail_seen: 0, closed: false, next: 0 }
+        Consumer {
+            capacity: capacity as u64,
+            head: 0,
+            tail_seen: 0,
+            closed: false,
+            is_streamed: false,
+            last_start: 0,
+            next: 0,
+        }
     }
 
     /// Return the number of bytes that may be read at [`Self::offset`]. Slots are read while fewer than `least` bytes
@@ -267,7 +304,7 @@ impl<const NOTES: usize> Consumer<NOTES> {
             let note = &shared.notes[self.next];
             // Acquire: the producer's writes of these bytes happen before they are read here.
             let word = note.tail.load(Acquire);
-            let tail = word & !(CLOSED | INLINE | LOAN);
+            let tail = word & !FLAGS;
             if word & CLOSED != 0 {
                 self.tail_seen = within(tail, self.tail_seen, self.head + self.capacity)?;
                 self.closed = true;
@@ -288,6 +325,7 @@ impl<const NOTES: usize> Consumer<NOTES> {
             } else if word & INLINE != 0 {
                 take(&note.bytes, NoteResult::Bytes(self.place(self.tail_seen), (tail - self.tail_seen) as usize));
             }
+            (self.last_start, self.is_streamed) = (self.tail_seen, word & STREAMED != 0);
             self.tail_seen = tail;
             self.turn(shared);
         }
@@ -323,6 +361,17 @@ impl<const NOTES: usize> Consumer<NOTES> {
     /// Return the ring offset of the next byte to read.
     pub fn offset(&self) -> usize {
         self.place(self.head)
+    }
+
+    /// Return whether every byte of the ring was read before.
+    pub fn has_wrapped(&self) -> bool {
+        self.head >= self.capacity
+    }
+
+    /// Return whether the bytes of the last publication were written by streaming stores, if all known bytes belong to
+    /// it.
+    pub fn is_streamed(&self) -> Option<bool> {
+        (self.head >= self.last_start).then_some(self.is_streamed)
     }
 
     /// Return whether all bytes known to have arrived are consumed.
@@ -380,6 +429,7 @@ where
             starved: line(),
             recalled: line(),
             visit: IndexLine(ReadAttempt::default()),
+            read_costs: IndexLine(ReadCosts::default()),
             consumer: line(),
         }
     }

@@ -16,6 +16,8 @@ mod model;
 mod region;
 mod ring;
 pub mod shared_memory;
+mod store_choice;
+mod streaming;
 mod tcp;
 pub mod thread;
 mod unanswered;

@@ -1,8 +1,9 @@
 //! A link over shared memory: one byte ring in each direction.
 //!
 //! Messages are copied into the ring and out of it. Large messages are copied in units, so that both sides copy
-//! concurrently. A message of a few bytes travels inline in the slot that announces it, so one cache line moves between
-//! cores. Requires both ends on one host, in any processes.
+//! concurrently. Measurements decide whether the copy into the ring uses [streaming stores](super::store_choice). A
+//! message of a few bytes travels inline in the slot that announces it, so one cache line moves between cores. Requires
+//! both ends on one host, in any processes.
 
 use super::atomics::AtomicWord;
 use super::doorbell::{Bell, serves_barriers};
@@ -10,6 +11,8 @@ use super::indices::{Consumer, Indices, NoteResult, Producer, RingBroken};
 use super::lent_descriptors::{self, Lent, LentDescriptor, LentSpan};
 use super::memory::{Mapping, page_bytes, sealed_len, sealed_memfd};
 use super::region::place_of;
+use super::store_choice::{ReadTimes, StoreChoice, StoreKind};
+use super::streaming;
 use crate::lack::lack;
 use ripieno_run::{Link, LinkError};
 use std::io;
@@ -36,6 +39,8 @@ pub struct RingLink {
     peer: Bell,
     lent: Lent,
     borrowed: LentSpan,
+    stores: StoreChoice,
+    read_times: ReadTimes,
     /// Whether bytes of a zero-copy send were consumed since the last flush.
     has_borrowed: bool,
     sent: bool,
@@ -117,6 +122,8 @@ impl RingLink {
             peer,
             lent: Lent::default(),
             borrowed,
+            stores: StoreChoice::default(),
+            read_times: ReadTimes::default(),
             has_borrowed: false,
             sent: false,
             released: false,
@@ -244,6 +251,19 @@ impl RingLink {
         Ok(usize::try_from(ahead).unwrap_or(usize::MAX).min(arrived))
     }
 
+    /// Record that the next `count` of the `arrived` bytes are read now, and time them if they are one publication.
+    #[inline]
+    fn begin_read(&mut self, arrived: usize, count: usize) {
+        let is_whole = arrived == count && self.consumer.has_wrapped();
+        self.read_times.begin(count, self.consumer.is_streamed().filter(|_| is_whole));
+    }
+
+    /// Record that the next `count` bytes were read.
+    #[inline]
+    fn end_read(&mut self, count: usize) {
+        self.read_times.end(count, self.segment.indices(self.incoming()).read_costs());
+    }
+
     /// Copy a prefix of `part` into the ring; return its length.
     fn write(&mut self, part: &[u8]) -> Result<usize, RingBroken> {
         let mut written = 0;
@@ -254,13 +274,21 @@ impl RingLink {
                 break;
             }
             let ring = self.segment.data[self.outgoing()].address();
+            let write = self.stores.begin(count, self.producer.has_wrapped());
             // SAFETY: The mirrored mapping holds `capacity` bytes from any offset. `room` guarantees that the consumer
             // does not read these bytes until they are published.
             unsafe {
-                let place = ring.as_ptr().add(self.producer.offset());
-                std::ptr::copy_nonoverlapping(part.as_ptr().add(written), place, count);
+                let (from, place) = (part.as_ptr().add(written), ring.as_ptr().add(self.producer.offset()));
+                match write.kind {
+                    StoreKind::Ordinary => std::ptr::copy_nonoverlapping(from, place, count),
+                    StoreKind::Streaming => streaming::copy(from, place, count),
+                }
             }
             self.producer.advance(count);
+            if write.kind == StoreKind::Streaming {
+                self.producer.mark_streamed();
+            }
+            self.stores.end(write, self.segment.indices(self.outgoing()).read_costs());
             written += count;
             if self.producer.unpublished() >= UNIT_BYTES {
                 self.producer.publish(self.segment.indices(self.outgoing()));
@@ -396,6 +424,7 @@ impl Link for RingLink {
                 Err(broken) => return Err(closed(broken)),
             };
             let count = arrived.min(into.len() - taken).min(UNIT_BYTES);
+            self.begin_read(arrived, count);
             let ring = self.segment.data[self.incoming()].address();
             // SAFETY: The mirrored mapping holds `capacity` bytes from any offset. The producer does not write these
             // bytes until they are released. A hostile peer can change the bytes, but it could have sent those bytes
@@ -404,6 +433,7 @@ impl Link for RingLink {
                 let place = ring.as_ptr().add(self.consumer.offset());
                 std::ptr::copy_nonoverlapping(place, into.as_mut_ptr().add(taken), count);
             }
+            self.end_read(count);
             self.release(count);
             taken += count;
         }
@@ -418,6 +448,7 @@ impl Link for RingLink {
         if self.is_at_loan() {
             return self.borrowed.peek().map_err(unreadable);
         }
+        self.begin_read(arrived, arrived);
         let ring = self.segment.data[self.incoming()].address();
         // SAFETY: As in `receive`. `consume` needs `self`, so the bytes are released only after the slice is gone.
         Ok(unsafe { std::slice::from_raw_parts(ring.as_ptr().add(self.consumer.offset()), arrived) })
@@ -428,6 +459,7 @@ impl Link for RingLink {
             self.borrowed.consume(count);
             self.after_borrowing();
         } else {
+            self.end_read(count);
             self.release(count);
         }
     }

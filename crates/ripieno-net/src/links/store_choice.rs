@@ -1,0 +1,289 @@
+//! Choice between ordinary and [streaming](super::streaming) stores for the bytes of a ring, by the measured cost of
+//! both.
+//!
+//! The faster kind depends on whether the cores of both ranks share a cache. That changes while a job runs: threads
+//! migrate between cores, and the cores of a virtual machine between those of its host, where `sysfs` is wrong besides.
+//! So the link measures its own traffic. The producer times its writes and the consumer its reads, both per kind of
+//! store and class of length. Streaming stores are used where the sum of both is lower by a third. Trials of the other
+//! kind keep both costs current: the number of bytes between two trials doubles up to [`TRIAL_BYTES`], and starts anew
+//! when the choice changes. The first pass through the ring is not timed, because the kernel allocates its pages then.
+//!
+//! Cost: two reads of the time stamp counter for one of [`TIMED_EVERY`] writes, and about 1 % for trials.
+
+use super::atomics::AtomicWord;
+use super::streaming::{CAN_STREAM, ticks};
+use std::sync::atomic::Ordering::Relaxed;
+
+/// Shorter writes always use ordinary stores. They cost about the same on every pair of cores.
+const LEAST_BYTES: usize = 2 << 10;
+/// Classes of length: from 2, 4, 8, 16 and 32 KiB on.
+const CLASS_COUNT: usize = 5;
+/// One of this number of writes is timed.
+const TIMED_EVERY: u32 = 8;
+/// Greatest number of bytes of a class between two trials of the kind that is not used.
+const TRIAL_BYTES: usize = 16 << 20;
+/// Number of writes between the first two trials.
+const FIRST_TRIAL_COUNT: usize = 2;
+/// Number of costs whose least counts: disturbances only add to a cost.
+const WINDOW: u32 = 8;
+/// A consumer publishes a cost that changed by at least this fraction of it.
+const CHANGE: u32 = 8;
+
+/// A kind of store.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum StoreKind {
+    /// The lines stay in the caches of the writer.
+    Ordinary = 0,
+    /// The lines bypass the caches.
+    Streaming = 1,
+}
+
+/// The consumer's costs of reading, in shared memory: ticks per KiB by class and kind, or 0 if not measured.
+#[repr(C)]
+#[cfg_attr(test, derive(Default))]
+pub(super) struct ReadCosts<W>([[W; 2]; CLASS_COUNT]);
+
+/// The least of the last costs, in ticks per KiB; 0 if unknown.
+#[derive(Clone, Copy, Default)]
+struct Cost {
+    before: u32,
+    now: u32,
+    count: u32,
+}
+
+/// The producer's state.
+#[derive(Default)]
+pub(super) struct StoreChoice([ClassChoice; CLASS_COUNT]);
+
+#[derive(Clone, Copy, Default)]
+struct ClassChoice {
+    /// By kind.
+    writes: [Cost; 2],
+    streams: bool,
+    write_count: u32,
+    /// Bytes since the last trial.
+    bytes: usize,
+    /// Bytes from the last trial to the next.
+    trial_bytes: usize,
+}
+
+/// A write that has begun.
+#[derive(Clone, Copy)]
+pub(super) struct Write {
+    pub kind: StoreKind,
+    count: usize,
+    /// The start, if the write is timed.
+    start: Option<u64>,
+}
+
+/// The consumer's state.
+#[derive(Default)]
+pub(super) struct ReadTimes {
+    /// By class and kind.
+    reads: [[Cost; 2]; CLASS_COUNT],
+    /// The kind of the last read of each class. Another kind is a trial or a new choice, and is timed.
+    last: [Option<StoreKind>; CLASS_COUNT],
+    read_count: u32,
+    begun: Option<Read>,
+}
+
+#[derive(Clone, Copy)]
+struct Read {
+    kind: StoreKind,
+    count: usize,
+    /// The start, if the read is timed.
+    start: Option<u64>,
+}
+
+fn class_of(count: usize) -> Option<usize> {
+    let class = (count / LEAST_BYTES).checked_ilog2()? as usize;
+    CAN_STREAM.then_some(class.min(CLASS_COUNT - 1))
+}
+
+fn per_kib(ticks: u64, count: usize) -> u32 {
+    u32::try_from((ticks << 10) / count as u64).unwrap_or(u32::MAX).max(1)
+}
+
+impl StoreKind {
+    pub fn of(is_streamed: bool) -> StoreKind {
+        if is_streamed { StoreKind::Streaming } else { StoreKind::Ordinary }
+    }
+
+    fn other(self) -> StoreKind {
+        StoreKind::of(self == StoreKind::Ordinary)
+    }
+}
+
+impl Cost {
+    fn add(&mut self, cost: u32) {
+        self.now = if self.count == 0 { cost } else { self.now.min(cost) };
+        self.count += 1;
+        if self.count == WINDOW {
+            (self.before, self.count) = (self.now, 0);
+        }
+    }
+
+    fn least(self) -> u32 {
+        if self.before == 0 { self.now } else { self.before.min(self.now) }
+    }
+}
+
+impl StoreChoice {
+    /// Choose the kind of store for the next `count` bytes. `is_warm` tells whether the ring was passed once.
+    #[inline]
+    pub fn begin(&mut self, count: usize, is_warm: bool) -> Write {
+        match class_of(count).filter(|_| is_warm) {
+            Some(class) => self.0[class].begin(count),
+            None => Write { kind: StoreKind::Ordinary, count, start: None },
+        }
+    }
+
+    /// Record that the write has ended, and update the choice.
+    #[inline]
+    pub fn end<W: AtomicWord>(&mut self, write: Write, reads: &ReadCosts<W>) {
+        if let Some((start, class)) = write.start.zip(class_of(write.count)) {
+            self.0[class].end(write.kind, per_kib(ticks().saturating_sub(start), write.count), &reads.0[class]);
+        }
+    }
+}
+
+impl ClassChoice {
+    fn begin(&mut self, count: usize) -> Write {
+        let used = StoreKind::of(self.streams);
+        self.write_count = self.write_count.wrapping_add(1);
+        self.bytes += count;
+        let is_trial = self.bytes >= self.trial_bytes;
+        if is_trial {
+            self.bytes = 0;
+            self.trial_bytes = (2 * self.trial_bytes).clamp(FIRST_TRIAL_COUNT * count, TRIAL_BYTES);
+        }
+        let is_timed = is_trial || self.write_count.is_multiple_of(TIMED_EVERY);
+        Write { kind: if is_trial { used.other() } else { used }, count, start: is_timed.then(ticks) }
+    }
+
+    fn end<W: AtomicWord>(&mut self, kind: StoreKind, cost: u32, reads: &[W; 2]) {
+        self.writes[kind as usize].add(cost);
+        let of = |kind: StoreKind| {
+            let (write, read) = (self.writes[kind as usize].least(), reads[kind as usize].load(Relaxed));
+            (write > 0 && read > 0).then(|| u64::from(write) + (read & u64::from(u32::MAX)))
+        };
+        let Some((ordinary, streaming)) = of(StoreKind::Ordinary).zip(of(StoreKind::Streaming)) else { return };
+        // The margin keeps ordinary stores on a shared cache, where both cost about the same: the least costs hide how
+        // streaming stores load the memory.
+        let streams = if self.streams { streaming < ordinary } else { 3 * streaming < 2 * ordinary };
+        if self.streams != streams {
+            self.streams = streams;
+            self.trial_bytes = 0;
+        }
+    }
+}
+
+impl ReadTimes {
+    /// Record that the consumer may begin to read `count` bytes, written by streaming stores or not; `None` if that is
+    /// not known of all of them.
+    #[inline]
+    pub fn begin(&mut self, count: usize, is_streamed: Option<bool>) {
+        self.begun = class_of(count).zip(is_streamed).map(|(class, is_streamed)| {
+            let kind = StoreKind::of(is_streamed);
+            let is_timed = self.read_count.is_multiple_of(TIMED_EVERY) || self.last[class] != Some(kind);
+            Read { kind, count, start: is_timed.then(ticks) }
+        });
+    }
+
+    /// Record that `count` bytes were read, and publish the cost if it changed.
+    #[inline]
+    pub fn end<W: AtomicWord>(&mut self, count: usize, costs: &ReadCosts<W>) {
+        let Some(read) = self.begun.take().filter(|read| read.count == count) else { return };
+        let Some(class) = class_of(count) else { return };
+        self.read_count = self.read_count.wrapping_add(1);
+        self.last[class] = Some(read.kind);
+        let Some(start) = read.start else { return };
+        let known = &mut self.reads[class][read.kind as usize];
+        known.add(per_kib(ticks().saturating_sub(start), count));
+        let (least, word) = (known.least(), &costs.0[class][read.kind as usize]);
+        let published = word.load(Relaxed) as u32;
+        if least.abs_diff(published) > published / CHANGE {
+            word.store(least.into(), Relaxed);
+        }
+    }
+}
+
+#[cfg(all(test, target_arch = "x86_64"))]
+mod tests {
+    use super::*;
+    use std::sync::atomic::AtomicU64;
+
+    const COUNT: usize = 4 << 10;
+
+    /// A link whose costs per KiB are given, by kind.
+    #[derive(Default)]
+    struct Modeled {
+        choice: ClassChoice,
+        costs: ReadCosts<AtomicU64>,
+    }
+
+    impl Modeled {
+        /// Write `bytes` and return the fraction that used streaming stores.
+        fn write(&mut self, bytes: usize, cost: [u32; 2]) -> f64 {
+            let reads = &self.costs.0[0];
+            let mut streamed = 0;
+            for _ in 0..bytes / COUNT {
+                let write = self.choice.begin(COUNT);
+                streamed += write.kind as usize;
+                reads[write.kind as usize].store(cost[write.kind as usize].into(), Relaxed);
+                if write.start.is_some() {
+                    self.choice.end(write.kind, cost[write.kind as usize], reads);
+                }
+            }
+            streamed as f64 / (bytes / COUNT) as f64
+        }
+    }
+
+    #[test]
+    fn the_cheaper_kind_is_used_and_followed_when_the_cores_change() {
+        let (separate, shared) = ([300, 50], [30, 50]);
+        let mut link = Modeled::default();
+        link.write(1 << 20, separate);
+        assert!(link.write(64 << 20, separate) > 0.99);
+        link.write(2 * TRIAL_BYTES, shared);
+        assert!(link.write(64 << 20, shared) < 0.01);
+        link.write(1 << 20, separate);
+        assert!(link.write(64 << 20, separate) > 0.99);
+    }
+
+    #[test]
+    fn costs_are_read_from_what_the_consumer_times() {
+        let (mut reads, costs) = (ReadTimes::default(), ReadCosts::<AtomicU64>::default());
+        let known = |kind: StoreKind| costs.0[1][kind as usize].load(Relaxed) > 0;
+        // A peek that ends in a shorter read, such as of a preamble, is not timed.
+        reads.begin(COUNT, Some(true));
+        reads.end(24, &costs);
+        assert!(!known(StoreKind::Streaming));
+        reads.begin(COUNT, Some(true));
+        reads.end(COUNT, &costs);
+        assert!(known(StoreKind::Streaming) && !known(StoreKind::Ordinary));
+        // Bytes of several publications end an earlier read.
+        reads.begin(COUNT, Some(false));
+        reads.begin(COUNT, None);
+        reads.end(COUNT, &costs);
+        assert!(!known(StoreKind::Ordinary));
+        reads.begin(COUNT, Some(false));
+        reads.end(COUNT, &costs);
+        assert!(known(StoreKind::Ordinary));
+    }
+
+    #[test]
+    fn classes_begin_at_powers_of_two() {
+        let counts = [1, 2047, 2048, 4095, 4096, 32 << 10, 1 << 30];
+        assert_eq!(counts.map(class_of), [None, None, Some(0), Some(0), Some(1), Some(4), Some(4)]);
+    }
+
+    #[test]
+    fn a_disturbance_does_not_count_and_a_lasting_change_does() {
+        let mut cost = Cost::default();
+        [100, 10_000, 90].into_iter().for_each(|each| cost.add(each));
+        assert_eq!(cost.least(), 90);
+        (0..2 * WINDOW).for_each(|_| cost.add(500));
+        assert_eq!(cost.least(), 500);
+    }
+}
