@@ -280,7 +280,11 @@ class World:
     def _notice_from(self, rank: int, by: int, failed: int, is_silence: bool) -> None:
         if self.hears(rank, by):
             self._notice(rank, failed, is_silence)
-        else:
+            return
+        if self.now < LATE_S:
+            # The news arrive after the interruption.
+            self.at(self.now + 2.0, self._notice_from, rank, by, failed, is_silence)
+        if not self.hears(rank, failed) or not self.ranks[failed].is_alive or self.is_stopped(failed):
             # Without the news, it misses the heartbeats.
             self.at(self.now + self.heartbeat_s, self._notice, rank, failed, True)
 
