@@ -9,9 +9,9 @@ import os
 
 import pytest
 import ripieno as rp
+from injected_faults import strike_once
 from ripieno.launch import RankState, limits
 from ripieno.launch.supervisor import Policy, Supervisor
-from strikes import strike_once
 from supervised_worlds import World
 
 

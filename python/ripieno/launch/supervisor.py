@@ -483,12 +483,13 @@ class Supervisor:
         counts = not self.policy.is_script or any(
             each.state is RankState.MEETING and each.stopped_at is None for each in self._ranks
         )
+        accused = self._accused()
         for rank, each in enumerate(self._ranks):
             if each.stopped_at is None or each.state not in _OPEN or (self.policy.is_script and each.has_met):
                 continue
-            accused = [e for e in self._evidence if e.rank == rank and e.is_silence]
-            if accused and self.policy.outlives:
-                self._lose(rank, accused[0].cause)
+            accusation = accused.get(rank)
+            if accusation is not None and accusation.is_silence and self.policy.outlives:
+                self._lose(rank, accusation.cause)
             elif not counts:
                 each.stopped_at = self._clock.now
             elif self._clock.is_past(each.stopped_at + limit_s):
@@ -543,10 +544,7 @@ class Supervisor:
         """Lose accused ranks of a job once all others have reported. The processes of a script end by themselves."""
         if self.policy.is_script:
             return
-        accusations = [each for each in reversed(self._evidence) if each.weight is _Weight.BY_OTHERS]
-        votes = Counter(each.rank for each in accusations)
-        # The word of an isolated rank, which others accuse, does not count.
-        accused = {each.rank: each for each in accusations if votes[each.by] < votes[each.rank]}
+        accused = self._accused()
         missing = [rank for rank in self.awaited if self._ranks[rank].state in _OPEN]
         if not missing or any(rank not in accused for rank in missing):
             self._alone_since = None
@@ -555,6 +553,12 @@ class Supervisor:
         if self._clock.is_past(self._alone_since + limits.SILENT_S):
             for rank in missing:
                 self._lose(rank, accused[rank].cause)
+
+    def _accused(self) -> dict[int | None, _Evidence]:
+        """Return the first accusation of each rank, without those of isolated ranks, which others accuse."""
+        accusations = [each for each in reversed(self._evidence) if each.weight is _Weight.BY_OTHERS]
+        votes = Counter(each.rank for each in accusations)
+        return {each.rank: each for each in accusations if votes[each.by] < votes[each.rank]}
 
     def _may_end_early(self) -> bool:
         """Return whether a script may end before all of its ranks."""
