@@ -17,7 +17,7 @@ import pyarrow.parquet as pq
 import pytest
 import ripieno as rp
 from ripieno.algorithms.als import estimator as als
-from ripieno.algorithms.als.exchange import Exchange
+from ripieno.algorithms.als.exchange import FactorTransfer
 from ripieno.algorithms.als.program import ALSOptions, start_factors
 from ripieno.algorithms.als.ratings import RatingSide, even_cuts
 from ripieno.algorithms.fit_checkpoint import NO_CHECKPOINTS
@@ -153,7 +153,7 @@ def test_workers_with_nothing_are_no_harm(world, implicit):
 
 def _moved(comm, cuts, columns, way):
     own = np.arange(cuts[comm.rank], cuts[comm.rank + 1])
-    exchange = Exchange(comm, "items", cuts, columns[comm.rank], 4, way)
+    exchange = FactorTransfer(comm, "items", cuts, columns[comm.rank], 4, way)
     sent = comm.stats()["bytes_sent"]
     table = exchange((own[:, None] * [1, 10, 100, 1000]).astype(np.float32))
     return table[exchange.columns], exchange.way, comm.stats()["bytes_sent"] - sent
