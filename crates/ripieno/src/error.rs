@@ -52,7 +52,12 @@ pub enum Error {
         description: String,
     },
     /// Requested indices that no rank contributes; every rank gets this error.
-    #[error("{count} wanted {} that no rank contributes: {}; contribute them, leave them out, or accept zeros for them (missing=\"zero\")", plural(*count), listed(*count, .examples))]
+    #[error(
+        "{count} wanted {} that no rank contributes: {}; contribute them, leave them out, or accept zeros for them \
+         (missing=\"zero\")",
+        plural(*count),
+        listed(*count, .examples)
+    )]
     MissingIndices {
         /// Number of distinct missing indices.
         count: u64,

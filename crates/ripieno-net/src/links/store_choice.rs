@@ -8,7 +8,7 @@
 //! kind keep both costs current: the number of bytes between two trials doubles up to [`TRIAL_BYTES`], and starts anew
 //! when the choice changes. The first pass through the ring is not timed, because the kernel allocates its pages then.
 //!
-//! Cost: two reads of the time stamp counter for one of [`TIMED_EVERY`] writes, and about 1 % for trials.
+//! Cost: two reads of the time stamp counter for one of [`TIMED_EVERY`] writes, and an estimated 1 % for trials.
 
 use super::atomics::AtomicWord;
 use super::streaming::{CAN_STREAM, ticks};

@@ -3,14 +3,15 @@
 It has imported what a worker needs, so that a worker starts in milliseconds instead of importing NumPy and this package
 anew. It ends when its launcher hangs up.
 
-Protocol: the launcher sends the names of modules to import first, and five descriptors: the worker's channel, its
-standard output and error, its current folder, and the write end of a pipe. The server writes the process id of the
-worker into that pipe, and the exit status after its end.
+Protocol: the launcher sends one byte and six descriptors: a file with the names of modules to import first and the
+worker's environment, its channel, its standard output and error, its current folder, and the write end of a pipe. The
+server writes the process id of the worker into that pipe, and the exit status after its end.
 """
 
 from __future__ import annotations
 
 import gc
+import json
 import os
 import select
 import signal
@@ -25,8 +26,7 @@ from ripieno.launch.job import worker
 from ripieno.launch.process import processes
 from ripieno.launch.process.processes import NUMBER
 
-_DESCRIPTORS = 5
-_REQUEST_BYTES = 1 << 16
+_DESCRIPTORS = 6
 
 
 def main(fd: int, launcher_pid: int) -> None:
@@ -63,17 +63,20 @@ class _Server:
                 if fd == self._woken:
                     self._report()
                 else:
-                    request, fds, _, _ = socket.recv_fds(self._control, _REQUEST_BYTES, _DESCRIPTORS)
+                    request, fds, _, _ = socket.recv_fds(self._control, 1, _DESCRIPTORS)
                     if not request:
                         return None
-                    self._import(request.decode().split(","))
-                    channel = self._fork(*fds)
+                    with os.fdopen(fds[0], "rb") as file:
+                        file.seek(0)
+                        modules, environment = json.load(file)
+                    self._import(modules)
+                    channel = self._fork(environment, *fds[1:])
                     if channel is not None:
                         return channel
 
     @staticmethod
     def _import(modules: Sequence[str]) -> None:
-        missing = [name for name in modules if name and name not in sys.modules]
+        missing = [name for name in modules if name not in sys.modules]
         for name in missing:
             # A worker that needs the module imports it again, and reports the error.
             with suppress(Exception):
@@ -83,10 +86,15 @@ class _Server:
             gc.collect()
             gc.freeze()
 
-    def _fork(self, channel: int, stdout: int, stderr: int, folder: int, status: int) -> int | None:
+    def _fork(
+        self, environment: dict[str, str], channel: int, stdout: int, stderr: int, folder: int, status: int
+    ) -> int | None:
         pid = os.fork()
         if pid == 0:
             self._become_worker(channel, stdout, stderr, folder)
+            for name in set(os.environ) - set(environment):
+                del os.environ[name]
+            os.environ.update(environment)
             return channel
         for fd in (channel, stdout, stderr, folder):
             os.close(fd)

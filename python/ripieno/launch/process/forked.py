@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import re
 import resource
@@ -28,6 +29,10 @@ preloaded: list[str] = []
 # Modules that workers of the estimators need, and that take long to import. The server imports those that this process
 # has imported.
 _SHARED = re.compile(r"numpy\.random|pyarrow\.(compute|parquet)|scipy\.sparse|ripieno\.algorithms\.\w+\.(\w+_)?program")
+# Variables that libraries, or Python, may read when they are loaded.
+_AT_IMPORT = re.compile(
+    r"(ARROW|BLIS|GLIBC|GOMP|GOTO|KMP|LANG|LC|LD|MALLOC|MKL|NPY|NUMEXPR|NUMPY|OMP|OPENBLAS|PYTHON|RIPIENO|SCIPY|SKLEARN|TZ)"
+)
 # Limit for a fork. A new server imports NumPy first, on a machine that may be busy.
 _FORK_S = 60.0
 _LIMITS = sorted({getattr(resource, name) for name in dir(resource) if name.startswith("RLIMIT_")})
@@ -103,7 +108,7 @@ class _ServerEnded(RipienoError):
 
 
 class _ForkServer:
-    """A server for workers that inherit the same environment, limits, folder and so on. `_lock` protects it."""
+    """A server for workers that inherit the same limits, thread variables and so on. `_lock` protects it."""
 
     def __init__(self, environment: Mapping[str, str], inherited: tuple[Any, ...]) -> None:
         self.inherited = inherited
@@ -122,7 +127,7 @@ class _ForkServer:
         self.end.atexit = False
         _servers.add(self)
 
-    def fork(self, channel: int, *, piped: bool) -> ForkedProcess:
+    def fork(self, channel: int, *, environment: Mapping[str, str], piped: bool) -> ForkedProcess:
         """Start a worker that holds a copy of the descriptor `channel`.
 
         Its output goes into pipes if `piped`, and otherwise to where the output of this process goes now.
@@ -139,11 +144,13 @@ class _ForkServer:
                 outputs.append(number)
             folder = os.open(".", os.O_PATH)
             ours.callback(os.close, folder)
+            request = self._request(environment)
+            ours.callback(os.close, request)
             try:
                 try:
                     # If the server has ended, its end of the pipe closes, too.
                     with suppress(BrokenPipeError, ConnectionResetError):
-                        socket.send_fds(self._control, [self._modules()], [channel, *outputs, folder, reported])
+                        socket.send_fds(self._control, [b"f"], [request, channel, *outputs, folder, reported])
                 finally:
                     os.close(reported)
                 if not _readable(status, _FORK_S):
@@ -161,10 +168,14 @@ class _ForkServer:
                 raise
         return ForkedProcess(self, NUMBER.unpack(pid)[0], status, *(pipes or (None, None)))
 
-    def _modules(self) -> bytes:
-        """Return the names of the modules that the server is to import before the fork."""
+    @staticmethod
+    def _request(environment: Mapping[str, str]) -> int:
+        """Return a file with the environment of the worker, and the modules to import before the fork."""
         named = [*os.environ.get(PRELOAD_VARIABLE, "").split(","), *preloaded]
-        return ",".join(filter(None, [*named, *filter(_SHARED.fullmatch, list(sys.modules))])).encode() or b","
+        modules = [*filter(None, named), *filter(_SHARED.fullmatch, list(sys.modules))]
+        request = os.memfd_create("ripieno-worker")
+        os.write(request, json.dumps([modules, {**os.environ, **environment}]).encode())
+        return request
 
 
 _lock = threading.Lock()
@@ -192,21 +203,21 @@ def fork(channel: int, *, environment: Mapping[str, str], piped: bool) -> Forked
         if server is not None:
             _recent.remove(server)
             with suppress(_ServerEnded):
-                child = server.fork(channel, piped=piped)
+                child = server.fork(channel, environment=environment, piped=piped)
                 _recent.insert(0, server)
                 return child
         server = _ForkServer(environment, inherited)
         _recent[:] = [server, *_recent][:_RECENT]
-        return server.fork(channel, piped=piped)
+        return server.fork(channel, environment=environment, piped=piped)
 
 
 def _inherited(environment: Mapping[str, str]) -> tuple[Any, ...]:
-    """Return everything that a child process started now would inherit, except folder and descriptors."""
+    """Return everything that a child process started now would inherit and `_ForkServer.fork` does not pass on."""
     status = dict(line.split(":\t", 1) for line in Path("/proc/self/status").read_text().splitlines())
     return (
         os.getpid(),
         sys.executable,
-        {**os.environ, **environment},
+        {name: value for name, value in {**os.environ, **environment}.items() if _AT_IMPORT.match(name)},
         [status[name] for name in ("Umask", "Uid", "Gid", "Groups", "SigIgn", "CapEff") if name in status],
         sorted(os.sched_getaffinity(0)),
         os.getpriority(os.PRIO_PROCESS, 0),
