@@ -376,7 +376,7 @@ def test_paths_are_those_of_the_directory_where_the_call_is_made(tmp_path, monke
     assert rp.Graph("g.txt").names == [str(tmp_path / "g.txt")]
     assert LibsvmFiles.open("s.libsvm").paths == (str(tmp_path / "s.libsvm"),)
     assert ratings.opened("r.csv", None).paths == (str(tmp_path / "r.csv"),)
-    assert rp.KMeans(1, checkpoint="kept")._keeping().folder == str(tmp_path / "kept")
+    assert rp.KMeans(1, checkpoint="kept")._checkpoint_options().folder == str(tmp_path / "kept")
 
 
 def test_a_line_of_more_columns_than_are_read_is_named(tmp_path):

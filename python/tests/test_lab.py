@@ -20,6 +20,7 @@ import pytest
 from ripieno.cli import main
 from ripieno.errors import InputError, LabError
 from ripieno.lab import ClusterSpec, Counters, Lab, cluster_spec, kernel, registry, why_not, wiring
+from ripieno.launch import limits
 from watching import comes_true, under_load
 
 cannot_emulate = why_not()
@@ -88,7 +89,7 @@ def name() -> str:
 @pytest.fixture
 def hasty(monkeypatch) -> None:
     """Give the ranks of a run hardly any time after a failure."""
-    monkeypatch.setattr("ripieno.launch.limits.WITNESSES_S", 0.1)
+    monkeypatch.setattr(limits, "WITNESSES_S", 0.1)
 
 
 @contextmanager
@@ -319,7 +320,7 @@ def test_a_kernel_without_token_buckets_is_named_before_anything_is_made(monkeyp
     without = [*kernel._TRIALS[:2], ("sch_tbf", "CONFIG_NET_SCH_TBF", "tc", "qdisc add dev one root no_such_shaper")]
     monkeypatch.setattr(kernel, "_TRIALS", without)
 
-    with pytest.raises(LabError, match="no sch_tbf: modprobe sch_tbf"), Lab(name=name):
+    with pytest.raises(LabError, match="lacks sch_tbf: modprobe sch_tbf"), Lab(name=name):
         pytest.fail("the lab came up")
 
     assert not traces(name)

@@ -126,7 +126,7 @@ def test_what_cannot_be_computed_is_declined_with_the_reason():
     ]:
         assert reason in backend.can_run("pagerank", (graph,), words)
     assert "no nodes" in backend.can_run("is_connected", (nx.Graph(),), {})
-    assert "no node" in backend.can_run("single_source_shortest_path_length", (graph, 9), {})
+    assert "not a node" in backend.can_run("single_source_shortest_path_length", (graph, 9), {})
     with pytest.raises(NotImplementedError, match="not implemented by 'ripieno' backend for the given arguments"):
         nx.pagerank(graph, nstart={0: 1}, backend="ripieno")
 

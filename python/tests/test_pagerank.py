@@ -287,7 +287,7 @@ def test_ranks_of_a_launcher_do_the_work_together(slash, tmp_path):
     ranks = np.loadtxt(tmp_path / "r.csv", delimiter=",", skiprows=1)
     assert math.fsum(abs(rank - want[vertex]) for vertex, rank in ranks.tolist()) < 1e-8
     refused = subprocess.run([*run, "--overwrite", "--workers", "2"], capture_output=True, text=True, timeout=250)
-    assert refused.returncode == 2 and refused.stderr.count("--workers and --trace are") == 1
+    assert refused.returncode == 2 and refused.stderr.count("--workers, --engine and --trace are") == 1
 
 
 def kernel_step(**changed):
