@@ -261,7 +261,7 @@ def test_grep_prints_as_grep_does(tmp_path, capfdbinary):
         (["grep", "a(b", "TEXT"], 'ripieno: pattern="a(b": unclosed group, at character 2\n'),
         (["grep", "a", "/dev/null"], "/dev/null is a pipe or a device"),
         (["wordcount", "PIPE"], "pipe is a pipe or a device, which only one reader can read: copy it to a file first"),
-        (["wordcount", "/proc/self/status"], "/proc/self/status does not tell how long it is"),
+        (["wordcount", "/proc/self/status"], "/proc/self/status does not report its length"),
         (["grep", "a", "nowhere.txt"], "nowhere.txt does not exist"),
         (["grep", "a", "no*where"], "no file matches"),
         (["grep", "a", "DAMAGED"], "is damaged"),

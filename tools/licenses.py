@@ -1,6 +1,6 @@
 """Write THIRD-PARTY-LICENSES: the crates compiled into the native modules, with their terms.
 
-python tools/licences.py            # after Cargo.lock has changed python tools/licences.py --check    # fail if the
+python tools/licenses.py            # after Cargo.lock has changed python tools/licenses.py --check    # fail if the
 file is stale
 """
 
@@ -75,7 +75,7 @@ def main() -> int:
     made = document()
     if parser.parse_args().check:
         if not FILE.exists() or FILE.read_text() != made:
-            print(f"{FILE.name} is stale: run python tools/licences.py", file=sys.stderr)
+            print(f"{FILE.name} is stale: run python tools/licenses.py", file=sys.stderr)
             return 1
         return 0
     FILE.write_text(made)
