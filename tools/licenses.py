@@ -1,7 +1,7 @@
 """Write THIRD-PARTY-LICENSES: the crates compiled into the native modules, with their terms.
 
-python tools/licenses.py            # after Cargo.lock has changed python tools/licenses.py --check    # fail if the
-file is stale
+    python tools/licenses.py            # after Cargo.lock has changed
+    python tools/licenses.py --check    # fail if the file is stale
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ STATEMENTS = ("licen", "copying", "notice", "unlicense")
 
 
 def crates() -> dict[str, tuple[str, Path]]:
-    """Return each crate that is linked into the modules: name and version, licence, and folder."""
+    """Return each crate that is linked into the modules: name and version, license, and folder."""
     found: dict[str, tuple[str, Path]] = {}
     for target in TARGETS:
         command = ["cargo", "metadata", "--format-version", "1", "--locked", "--filter-platform", target]
@@ -63,7 +63,7 @@ def document() -> str:
                 if name not in texts[text]:
                     texts[text].append(name)
     parts = ["The native modules of Ripieno contain these crates:\n"]
-    parts += [f"{name}: {licence}" for name, (licence, _) in sorted(known.items())]
+    parts += [f"{name}: {license}" for name, (license, _) in sorted(known.items())]
     for text, names in texts.items():
         parts += ["\n" + "=" * 100, ", ".join(names), "=" * 100 + "\n", text]
     return "\n".join(parts) + "\n"

@@ -136,11 +136,11 @@ def check(wheel: Path) -> None:
     """Check the size, the contents and the system requirements of a wheel."""
     size_bytes = wheel.stat().st_size
     names = zipfile.ZipFile(wheel).namelist()
-    licences = [name for name in names if "LICENSE" in name]
-    print(f"{wheel.name}: {size_bytes / 2**20:.2f} MiB, {len(names)} files, licences {len(licences)}")
+    licenses = [name for name in names if "LICENSE" in name]
+    print(f"{wheel.name}: {size_bytes / 2**20:.2f} MiB, {len(names)} files, licenses {len(licenses)}")
     print(run(sys.executable, "-m", "auditwheel", "show", wheel).strip().replace("\n", " "))
-    if len(licences) < 2:
-        raise SystemExit(f"{wheel.name} lacks licences: it has {licences}")
+    if len(licenses) < 2:
+        raise SystemExit(f"{wheel.name} lacks licenses: it has {licenses}")
 
 
 def attempt(wheel: Path) -> list[str]:
