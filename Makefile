@@ -120,7 +120,7 @@ jars: $(VENV)/.wheels ## Build the jars with libraries for x86-64 and aarch64
 
 test-engines: engines ## Run the tests that start real engines: Spark, YARN, Slurm, MPI launchers, Dask, Ray, a browser
 	@mkdir -p target
-	RIPIENO_TEST_TIMES=engines $(PYTEST) -n 2 --dist loadgroup --no-loadscope-reorder $(MARKS) python/tests/engines 2>&1 \
+	RIPIENO_TEST_TIMES=engines $(PYTEST) -n $(PYTEST_PROCESSES) --dist loadgroup --no-loadscope-reorder $(MARKS) python/tests/engines 2>&1 \
 	    | tee $(ENGINES_LOG)
 
 frameworks: $(VENV)/.frameworks $(MODULE) ## Install PyTorch and XGBoost (several gigabytes)

@@ -28,7 +28,7 @@ def test_a_chain_is_best_for_a_gang_and_sharing_beside_a_slow_receiver():
 def test_the_command_says_why_auto_is_which():
     words = ["broadcast", "--ranks", "5", "--bytes", "1MiB", "--rate", "100mbit", "--strategies"]
     text = CliRunner().invoke(explain_command, words, catch_exceptions=False).output
-    assert "auto is chain for files" in text and "It is csb for" in text
+    assert "auto uses chain for files" in text and "It uses csb for" in text
     found = json.loads(CliRunner().invoke(explain_command, [*words, "--json"], catch_exceptions=False).output)
     assert found["why"] in text.replace("\n", " ")
     refused = CliRunner().invoke(explain_command, ["allreduce", *words[1:]])

@@ -87,7 +87,7 @@ def test_missing_values_are_errors_unless_rows_are_dropped_or_the_mean_is_put(tm
 
     with pytest.raises(rp.InputError, match=r"t.csv, line 4, column 'y' \(4 of 4\): '\?', a missing .* missing='drop'"):
         read().read_share(0, 1)
-    with pytest.raises(rp.InputError, match=r"line 3, column 'b' .*: NaN where .* missing='drop' or missing='mean'"):
+    with pytest.raises(rp.InputError, match=r"line 3, column 'b' .*: NaN where .* missing='drop' .*missing='mean'"):
         rp.KMeans(1).fit(TableFiles(tmp_path / "t.csv", columns=["a", "b"], decimal=","))
     dropped = read(missing="drop")
     assert dropped.row_count is None
@@ -98,7 +98,7 @@ def test_missing_values_are_errors_unless_rows_are_dropped_or_the_mean_is_put(tm
     np.testing.assert_allclose(mean, [[1.5, 2, 1003], [2.5, 11 / 3, 4], [3, 4, 1013.5 / 3], [4.25, 5, 6.5]])
     # A target has no other value than its own.
     with pytest.raises(
-        rp.InputError, match=r"column 'y' .*: NaN .* a target is not replaced by a mean: say missing='drop'"
+        rp.InputError, match=r"column 'y' .*: NaN .* a target is not replaced by a mean: pass missing='drop'"
     ):
         rp.Ridge().fit(TableFiles(tmp_path / "t.csv", ignore=["note"], missing="mean", **numbers), "y")
     fitted = rp.Ridge(0.0).fit(TableFiles(tmp_path / "t.csv", ignore=["note"], missing="drop", **numbers), "y")
@@ -197,9 +197,9 @@ def test_commands_have_the_options_of_tables(tmp_path, monkeypatch, capsys):
     assert main(["predict", "fit", *table, "--missing", "mean", "--out", "p.npy", "--quiet"]) == 0
     assert len(np.load("p.npy")) == 4
     assert main(["kmeans", "-k", "1", *table, "--out", "clusters", "--quiet"]) == 2
-    assert "say --missing 'drop' or --missing 'mean'" in capsys.readouterr().err
+    assert "pass missing='drop' to leave its row out, or missing='mean'" in capsys.readouterr().err
     assert main(["kmeans", "-k", "1", "t.csv", "--columns", "zip", "--out", "clusters"]) == 2
-    assert "--columns 'zip': " in capsys.readouterr().err
+    assert "columns='zip': " in capsys.readouterr().err
     (tmp_path / "g.csv").write_text("a,b,c\n1,2,0.5\n3,4,1\n")
     assert main(["components", "g.csv", "--columns", "a,b", "--out", "c.csv"]) == 0
     assert main(["als", "g.csv", "--columns", "b,a,c", "--rank", "1", "--types", "b=string", "--out", "als"]) == 0

@@ -33,7 +33,7 @@ NAMES = {
     "rating": ("rating", "r", "value", "count", "plays", "score", "weight"),
 }
 ONE_OF = "expected a sparse matrix of SciPy, a table, a tuple (users, items, ratings), or paths of tables"
-DROP_HINT = "; to go on without these rows, say missing='drop'"
+DROP_HINT = "; pass missing='drop' to leave these rows out"
 
 
 @dataclass(frozen=True)

@@ -18,7 +18,7 @@ INDEX_NAMES = ("picture", "row", "col")
 Missing = Literal["drop", "mean"]
 _ZONED = re.compile(r"timestamp\[(s|ms|us|ns), tz=(.+)\]")
 #: The end of messages about missing values.
-MISSING_HINT = "; to go on without it, say missing='drop' or missing='mean'"
+MISSING_HINT = "; pass missing='drop' to leave its row out, or missing='mean'"
 
 
 @dataclass(frozen=True, kw_only=True)

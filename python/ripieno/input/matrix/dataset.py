@@ -110,7 +110,7 @@ class RowShare:
         given = {piece.file.options.missing for piece in self.pieces if isinstance(piece.file, TableRows)}
         if not given:
             return ""
-        return MISSING_HINT if given == {None} else "; a target is not replaced by a mean: say missing='drop'"
+        return MISSING_HINT if given == {None} else "; a target is not replaced by a mean: pass missing='drop'"
 
     def describe(self, row: int, column: int) -> str:
         """Return file and position of a value of this share, for messages."""
