@@ -60,7 +60,7 @@ test: ## Run the Rust and Python tests that need no engine
 
 test-all: setup ## Run every test: all world sizes, benchmarks, examples, pages and schedules, and all engines
 	@status=0; \
-	RIPIENO_EXHAUSTIVE=1 $(MAKE) --no-print-directory run-tests MARKS="-m ''" || status=1; \
+	$(MAKE) --no-print-directory run-tests MARKS="-m ''" || status=1; \
 	$(MAKE) --no-print-directory test-engines MARKS="-m ''" || status=1; \
 	exit $$status
 
