@@ -1,7 +1,7 @@
 """Write THIRD-PARTY-LICENSES: the crates compiled into the native modules, with their terms.
 
-    python tools/licenses.py            # after Cargo.lock has changed
-    python tools/licenses.py --check    # fail if the file is stale
+python tools/licenses.py            # after Cargo.lock has changed
+python tools/licenses.py --check    # fail if the file is stale
 """
 
 from __future__ import annotations
