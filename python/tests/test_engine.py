@@ -445,7 +445,7 @@ def test_an_unauthenticated_peer_starts_no_thread(listening):
                 with suppress(ConnectionError):
                     stranger.sendall(saying)
         joined(listening)
-        assert comes_true(lambda: native_threads() == threads, PROMPT_S)
+        assert comes_true(lambda: native_threads() <= threads, PROMPT_S)
 
 
 def native_threads():
