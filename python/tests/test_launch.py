@@ -370,13 +370,16 @@ def test_workers_of_later_jobs_have_what_the_launcher_has_now(monkeypatch, tmp_p
     assert first[0] is None and first[4] != second[4]
 
 
-def test_workers_start_from_one_warm_process_but_draw_different_numbers():
+def test_workers_start_from_one_warm_process_but_draw_different_numbers(monkeypatch):
     def program(comm):
-        return os.getppid(), float(np.random.random()), random.random()
+        return os.getppid(), float(np.random.random()), random.random(), os.environ.get("LATER")
 
-    with rp.launch(workers=2, threads=1) as one, rp.launch(workers=2, threads=1) as two:
-        results = one.run(program) + two.run(program)
-    parents, numpy_draws, python_draws = zip(*results, strict=True)
+    with rp.launch(workers=2, threads=1) as one:
+        monkeypatch.setenv("LATER", "set")
+        with rp.launch(workers=2, threads=1) as two:
+            results = one.run(program) + two.run(program)
+    parents, numpy_draws, python_draws, later = zip(*results, strict=True)
+    assert later == (None, None, "set", "set")
     assert len(set(parents)) == 1 and os.getpid() not in parents
     assert len(set(numpy_draws)) == len(set(python_draws)) == 4
 
