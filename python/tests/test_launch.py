@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import gc
 import json
 import os
@@ -399,6 +400,21 @@ def test_workers_start_although_the_process_that_starts_them_was_killed():
     os.kill(server, signal.SIGKILL)
     with rp.launch(workers=2, threads=1) as job:
         assert job.run(lambda comm: os.getppid())[0] != server
+
+
+def test_a_worker_that_cannot_be_started_leaves_no_descriptor(monkeypatch):
+    def refuse(name):
+        raise OSError(errno.EMFILE, os.strerror(errno.EMFILE))
+
+    gc.collect()
+    before = open_descriptors()
+    with monkeypatch.context() as patch:
+        patch.setattr(os, "memfd_create", refuse)
+        for prefix_output in (False, True):
+            with pytest.raises(OSError, match="Too many open files"):
+                rp.launch(workers=2, threads=1, prefix_output=prefix_output)
+    gc.collect()
+    assert open_descriptors() == before
 
 
 def test_a_rank_that_is_killed_while_sigchld_is_ignored_is_reported_as_killed():

@@ -24,7 +24,7 @@ from typing import Any
 
 from ripieno.launch.job import worker
 from ripieno.launch.process import processes
-from ripieno.launch.process.processes import NUMBER
+from ripieno.launch.process.forked import NUMBER
 
 _DESCRIPTORS = 6
 
@@ -43,6 +43,8 @@ def main(fd: int, launcher_pid: int) -> None:
 
 
 class _Server:
+    """The state of the server: the launcher's connection, and the running workers."""
+
     def __init__(self, fd: int) -> None:
         self._control = socket.socket(fileno=fd)
         self._pid = os.getpid()

@@ -9,6 +9,7 @@ import resource
 import select
 import signal
 import socket
+import struct
 import subprocess
 import sys
 import threading
@@ -20,18 +21,19 @@ from typing import IO, Any
 
 from ripieno.errors import RipienoError
 from ripieno.launch.process import processes
-from ripieno.launch.process.processes import NUMBER
 
+#: A process id or an exit status, in a status pipe.
+NUMBER = struct.Struct("q")
 #: Environment variable with modules, separated by commas, that workers find imported.
 PRELOAD_VARIABLE = "RIPIENO_PRELOAD"
-#: More such modules.
+#: More such modules, for this process alone.
 preloaded: list[str] = []
 # Modules that workers of the estimators need, and that take long to import. The server imports those that this process
 # has imported.
 _SHARED = re.compile(r"numpy\.random|pyarrow\.(compute|parquet)|scipy\.sparse|ripieno\.algorithms\.\w+\.(\w+_)?program")
 # Variables that libraries, or Python, may read when they are loaded.
 _AT_IMPORT = re.compile(
-    r"(ARROW|BLIS|GLIBC|GOMP|GOTO|KMP|LANG|LC|LD|MALLOC|MKL|NPY|NUMEXPR|NUMPY|OMP|OPENBLAS|PYTHON|RIPIENO|SCIPY|SKLEARN|TZ)"
+    r"ARROW|BLIS|GLIBC|GOMP|GOTO|KMP|LANG|LC_|LD_|MALLOC|MKL|NPY|NUMEXPR|NUMPY|OMP|OPENBLAS|PYTHON|RIPIENO|SCIPY|SKLEARN|TZ"
 )
 # Limit for a fork. A new server imports NumPy first, on a machine that may be busy.
 _FORK_S = 60.0
@@ -132,41 +134,34 @@ class _ForkServer:
 
         Its output goes into pipes if `piped`, and otherwise to where the output of this process goes now.
         """
-        with ExitStack() as ours:
-            status, reported = os.pipe()
-            outputs: list[int] = []
-            pipes: list[IO[bytes]] = []
-            for number in (1, 2):
-                if piped:
-                    end, number = os.pipe()
-                    pipes.append(os.fdopen(end, "rb", 0))
-                    ours.callback(os.close, number)
-                outputs.append(number)
-            folder = os.open(".", os.O_PATH)
-            ours.callback(os.close, folder)
-            request = self._request(environment)
-            ours.callback(os.close, request)
-            try:
-                try:
-                    # If the server has ended, its end of the pipe closes, too.
-                    with suppress(BrokenPipeError, ConnectionResetError):
-                        socket.send_fds(self._control, [b"f"], [request, channel, *outputs, folder, reported])
-                finally:
-                    os.close(reported)
-                if not _readable(status, _FORK_S):
-                    raise RipienoError(
-                        f"no worker process was started within {_FORK_S:.0f} s: is the machine overloaded?"
-                    )
-                pid = os.read(status, NUMBER.size)
-                if not pid:
-                    ending = processes.ending(processes.wait_for_end(self._process, processes.STEP_S))
-                    raise _ServerEnded(f"the process that starts workers has failed: {ending}")
-            except BaseException:
-                os.close(status)
-                for pipe in pipes:
-                    pipe.close()
-                raise
-        return ForkedProcess(self, NUMBER.unpack(pid)[0], status, *(pipes or (None, None)))
+        # Descriptors that this process keeps unless the fork fails, and those that only the worker or the server keeps.
+        with ExitStack() as kept:
+            with ExitStack() as passed:
+
+                def pipe() -> tuple[int, int]:
+                    end, theirs = os.pipe()
+                    kept.callback(os.close, end)
+                    passed.callback(os.close, theirs)
+                    return end, theirs
+
+                ends, outputs = zip(*(pipe() for _ in range(2)), strict=True) if piped else ((), (1, 2))
+                status, reported = pipe()
+                folder = os.open(".", os.O_PATH)
+                passed.callback(os.close, folder)
+                request = self._request(environment)
+                passed.callback(os.close, request)
+                # If the server has ended, its end of the status pipe closes, too.
+                with suppress(BrokenPipeError, ConnectionResetError):
+                    socket.send_fds(self._control, [b"f"], [request, channel, *outputs, folder, reported])
+            if not _readable(status, _FORK_S):
+                raise RipienoError(f"no worker process was started within {_FORK_S:.0f} s: is the machine overloaded?")
+            pid = os.read(status, NUMBER.size)
+            if not pid:
+                ending = processes.ending(processes.wait_for_end(self._process, processes.STEP_S))
+                raise _ServerEnded(f"the process that starts workers has failed: {ending}")
+            kept.pop_all()
+        stdout, stderr = (os.fdopen(end, "rb", 0) for end in ends) if piped else (None, None)
+        return ForkedProcess(self, NUMBER.unpack(pid)[0], status, stdout, stderr)
 
     @staticmethod
     def _request(environment: Mapping[str, str]) -> int:
@@ -224,15 +219,8 @@ def _inherited(environment: Mapping[str, str]) -> tuple[Any, ...]:
         os.getpgrp(),
         [resource.getrlimit(kind) for kind in _LIMITS],
         # Determines how Python buffers the output.
-        [_is_terminal(number) for number in (1, 2)],
+        [os.isatty(number) for number in (1, 2)],
     )
-
-
-def _is_terminal(fd: int) -> bool:
-    try:
-        return os.isatty(fd)
-    except OSError:
-        return False
 
 
 def _end(control: socket.socket, server: subprocess.Popen[bytes], owner_pid: int) -> None:

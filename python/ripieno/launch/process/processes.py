@@ -10,7 +10,6 @@ import os
 import select
 import signal
 import site
-import struct
 import subprocess
 import sys
 import threading
@@ -26,8 +25,6 @@ from ripieno.errors import RipienoError
 # A child is ended in steps: request, SIGTERM, SIGKILL. This is the time for each step.
 STEP_S = 1.0
 _PR_SET_PDEATHSIG = 1
-# A process id or an exit status, as a fork server reports it.
-NUMBER = struct.Struct("q")
 # Exit status of a process whose status was lost with its fork server.
 UNKNOWN = 1 << 16
 THREAD_VARIABLES = ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS", "NUMEXPR_NUM_THREADS")
