@@ -263,7 +263,7 @@ SCRIPT_OF_A_SCHEDULE = """
     (folder / f"{rank} is over").touch()
 """
 #: Message of the command about a suspended job.
-SUSPENDED = "let them go on by kill -CONT"
+SUSPENDED = "resume them by kill -CONT"
 #: Time after the first failure for final messages of ranks, and for a rank without a connection to end.
 LAST_S = 12.0
 

@@ -360,7 +360,7 @@ def test_run_lets_ranks_die_of_which_a_replica_lives_and_says_who(tmp_path):
     assert done.returncode == 0, done.stderr
     assert sorted(done.stdout.splitlines()) == ["rank 0 replica 1 total 59", "rank 1 replica 0 total 59"]
     for rank, replica in [(0, 2), (3, 1)]:
-        assert f"ripieno: rank {rank} of " in done.stderr and f"its replica, rank {replica}, goes on" in done.stderr
+        assert f"ripieno: rank {rank} of " in done.stderr and f"its replica, rank {replica}, continues" in done.stderr
 
 
 def test_run_fails_with_the_last_replica_and_with_what_a_replica_raises(tmp_path):

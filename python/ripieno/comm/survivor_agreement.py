@@ -19,7 +19,7 @@ from ripieno.errors import CollectiveMismatch, RankFailed
 
 
 class _Proposal(NamedTuple):
-    """What a rank proposes: the number of its agreement, its flag, and all values that it knows."""
+    """The number of a rank's agreement, its flag, and all values that it knows."""
 
     number: float
     flag: int
@@ -66,18 +66,18 @@ class Agreements:
 
     def _exchange(self, number: float, flag: int) -> bool:
         """Exchange proposals; return whether this rank's call has ended."""
-        told: list[_Proposal] = self.world.allgather(_Proposal(number, flag, self._known))
-        known = {name: value for each in told for name, value in each.known.items()}
-        latest = max(each.number for each in told)
-        if any(each.number < latest and each.number not in known for each in told):
-            raise CollectiveMismatch(f"ranks called different agreements: {[each.number for each in told]}")
+        proposals: list[_Proposal] = self.world.allgather(_Proposal(number, flag, self._known))
+        known = {name: value for each in proposals for name, value in each.known.items()}
+        latest = max(each.number for each in proposals)
+        if any(each.number < latest and each.number not in known for each in proposals):
+            raise CollectiveMismatch(f"ranks called different agreements: {[each.number for each in proposals]}")
         if number < latest:
             # Another rank has returned from this agreement. It waits in a later one for this rank.
             self._known[number] = known[number]
             return True
-        if any(each.number < latest for each in told):
+        if any(each.number < latest for each in proposals):
             return False
-        self._known[number] = known.get(number, reduce(and_, (each.flag for each in told)))
+        self._known[number] = known.get(number, reduce(and_, (each.flag for each in proposals)))
         self.world.barrier()
         return True
 

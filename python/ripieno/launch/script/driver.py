@@ -132,13 +132,15 @@ class ScriptDriver:
             if event is Event.SUSPENDED:
                 pids = " ".join(str(self._ranks[rank].process.pid) for rank in self._supervisor.awaited)
                 what = f"all ranks of {self._script.target} that have not ended are stopped"
-                self._say(f"ripieno: {what}: let them go on by kill -CONT {pids}, or interrupt this")
+                self._say(f"ripieno: {what}: resume them by kill -CONT {pids}, or interrupt this")
                 continue
             assert number is not None, "all other events are those of a rank"
             name = named(number, self._script)
             if event is Event.LOST:
                 replica = self._supervisor.replica_of(number)
-                others = "the others go on without it" if replica is None else f"its replica, rank {replica}, goes on"
+                others = (
+                    "the others continue without it" if replica is None else f"its replica, rank {replica}, continues"
+                )
                 self._say(f"{name}: {self._supervisor.lost[number]}; {others}")
             elif event is Event.KILLED:
                 self._ranks[number].process.kill()
