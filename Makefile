@@ -32,6 +32,8 @@ INSTALL := $(PYTHON) -m uv pip install --quiet --python $(PYTHON) --require-hash
 TIMED := python3 tools/times.py run
 # Tests wait about as long as they compute, so pytest uses one process more than cores, up to 4 in total.
 PYTEST_PROCESSES := $(shell cores=$$(nproc); echo $$(( cores < 3 ? cores + 1 : 4 )))
+# Tests of engines wait twice as long as they compute.
+ENGINE_PROCESSES := $(shell echo $$(( $(PYTEST_PROCESSES) + 1 )))
 # One BLAS thread per process: more threads would spin while they wait for each other.
 PYTEST := OPENBLAS_NUM_THREADS=1 OMP_NUM_THREADS=1 $(PYTHON) -m pytest
 ENGINES_LOG := target/pytest-engines.log
@@ -120,7 +122,7 @@ jars: $(VENV)/.wheels ## Build the jars with libraries for x86-64 and aarch64
 
 test-engines: engines ## Run the tests that start real engines: Spark, YARN, Slurm, MPI launchers, Dask, Ray, a browser
 	@mkdir -p target
-	RIPIENO_TEST_TIMES=engines $(PYTEST) -n $(PYTEST_PROCESSES) --dist loadgroup --no-loadscope-reorder $(MARKS) python/tests/engines 2>&1 \
+	RIPIENO_TEST_TIMES=engines $(PYTEST) -n $(ENGINE_PROCESSES) --dist loadgroup --no-loadscope-reorder $(MARKS) python/tests/engines 2>&1 \
 	    | tee $(ENGINES_LOG)
 
 frameworks: $(VENV)/.frameworks $(MODULE) ## Install PyTorch and XGBoost (several gigabytes)

@@ -5,6 +5,8 @@ from __future__ import annotations
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
+from ripieno._deferred import deferred
+
 if TYPE_CHECKING:
     from ripieno.algorithms.als.estimator import ALS
     from ripieno.algorithms.fruchterman_reingold.estimator import FruchtermanReingold
@@ -61,5 +63,6 @@ _MODULES = {
 
 def __getattr__(name: str) -> Any:
     if name in _MODULES:
-        return getattr(import_module(f"ripieno.algorithms.{_MODULES[name]}"), name)
+        with deferred():
+            return getattr(import_module(f"ripieno.algorithms.{_MODULES[name]}"), name)
     raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

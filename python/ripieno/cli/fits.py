@@ -6,12 +6,11 @@ import json
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, get_args
+from typing import TYPE_CHECKING, Any, get_args
 
 import click
 from numpy.typing import NDArray
 from rich.console import Console
-from sklearn.base import BaseEstimator
 
 from ripieno import log
 from ripieno._types import OnFailure
@@ -37,6 +36,9 @@ from ripieno.input import TableFiles
 from ripieno.input.matrix import open_source
 from ripieno.input.partitions import splits_of
 from ripieno.report import Charted, write_fit_report
+
+if TYPE_CHECKING:
+    from sklearn.base import BaseEstimator
 
 #: Parameters of a model that do not affect the result.
 _UNLISTED = ("on_iteration",)

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import json
 import shutil
 from collections.abc import Iterator
+from pathlib import Path
 
 import dask_cases
 import hadoop
@@ -33,13 +35,17 @@ ENGINES = {
 }
 
 
+#: Seconds of computing of each group, as recorded by `make times RECORD=1`.
+RECORDED_S: dict[str, float] = json.loads((Path(__file__).parents[1] / "times.json").read_text())["engines"]
+
+
 # Before xdist, which then looks for groups.
 @pytest.hookimpl(tryfirst=True)
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     spark_sessions.by_master(items)
-    order = list(dict.fromkeys(ENGINES.values()))
     engines = {item: _engine(item) for item in items}
-    items.sort(key=lambda item: order.index(engines[item]) if engines[item] in order else len(order))
+    # Longest groups first: a long group that starts last would delay the end of the run.
+    items.sort(key=lambda item: -RECORDED_S.get(engines[item], 0.0))
     # Several processes may share the tests, but an engine starts in only one of them.
     for item in items:
         item.add_marker(pytest.mark.xdist_group(engines[item]))

@@ -240,7 +240,7 @@ def test_the_example_of_the_page_runs_in_a_spark_shell(tmp_path):
     assert "sums 499500.0 1000.0" in ran.stdout and "centers 1000" in ran.stdout, ran.stdout
 
 
-@pytest.mark.parametrize("case", ["array", "aggregate", "kmeans"])
+@pytest.mark.parametrize("case", ["array", *exhaustively("aggregate", "kmeans")])
 def test_the_jvm_is_measured_beside_spark_flink_and_python(tmp_path, case):
     if spark_sessions.missing() is not None:
         pytest.skip(str(spark_sessions.missing()))

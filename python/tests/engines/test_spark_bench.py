@@ -18,6 +18,7 @@ CONFIGURATION = {**spark_sessions.CONFIGURATION, "spark.driver.memory": "1g"}
 
 
 # It starts a separate Spark.
+@pytest.mark.exhaustive
 @pytest.mark.timeout(400)
 @pytest.mark.skipif(spark_sessions.missing() is not None, reason=spark_sessions.missing() or "")
 def test_spark_and_ranks_are_measured_in_one_session_and_the_page_is_filled(tmp_path, monkeypatch):

@@ -54,6 +54,7 @@ def test_the_python_of_the_page_runs(spark_local, capfd):
 NOT_RUN = ("pip install 'ripieno[spark]'", "venv-pack -p environment -o environment.tar.gz")
 
 
+@pytest.mark.exhaustive
 @pytest.mark.timeout(300)
 def test_an_environment_goes_to_executors_as_an_archive(spark_sessions_of, tmp_path):
     spark_sessions_of.close()

@@ -10,7 +10,6 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 from sklearn.base import MultiOutputMixin, RegressorMixin
-from sklearn.metrics import r2_score
 from sklearn.utils.validation import check_is_fitted, validate_data
 
 from ripieno.algorithms.checks import checked_weights
@@ -27,6 +26,7 @@ from ripieno.algorithms.inputs import (
 from ripieno.algorithms.iteration_log import RunReport
 from ripieno.algorithms.linear import regression_program as program
 from ripieno.algorithms.linear.regression_program import RegressionOptions
+from ripieno.algorithms.metrics import r_squared
 from ripieno.algorithms.own_rows import agreed, opening, own_points, own_weights
 from ripieno.algorithms.reported import report_warning, reported
 from ripieno.algorithms.result_folder import FromResult, ResultFolder
@@ -137,14 +137,14 @@ class LeastSquares(MultiOutputMixin, RegressorMixin, ObservedEstimator):
         splits = splits_in(X)
         if splits is not None and isinstance(y, str):
             predicted, targets = applied(self, "predict", splits, y)
-            return float(r2_score(targets, np.concatenate(predicted), sample_weight=sample_weight))
+            return r_squared(targets, np.concatenate(predicted), sample_weight)
         if isinstance(y, str):
             if not in_files(X):
                 raise InputError(f"y={y!r}: only files have columns with names")
             source = open_source(X)
             target = target_column(source, y)
             y = np.concatenate(self._run(program.column, source.keeping(target), target, comm=None))
-        return float(r2_score(y, self.predict(X), sample_weight=sample_weight))
+        return r_squared(y, self.predict(X), sample_weight)
 
     def _keep(self, solution: program.Solution) -> None:
         """Set the attributes that only this regression has."""

@@ -13,7 +13,6 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 from scipy.sparse import issparse
 from sklearn.exceptions import ConvergenceWarning
-from sklearn.metrics import accuracy_score
 from sklearn.utils.multiclass import check_classification_targets
 from sklearn.utils.validation import check_is_fitted, validate_data
 
@@ -34,6 +33,7 @@ from ripieno.algorithms.iteration_log import RunReport
 from ripieno.algorithms.logistic import program
 from ripieno.algorithms.logistic.program import LogisticOptions, LogisticPart
 from ripieno.algorithms.logistic.solvers import SOLVERS
+from ripieno.algorithms.metrics import accuracy
 from ripieno.algorithms.own_rows import agreed, check_weights, classes_of_all, opening, own_points, own_weights
 from ripieno.algorithms.reported import report_warning, reported
 from ripieno.algorithms.result_folder import FromResult, ResultFolder
@@ -256,14 +256,14 @@ class LogisticRegression(LinearClassifier, FromResult, IterativeEstimator, Obser
         splits = splits_in(X)
         if splits is not None and isinstance(y, str | None):
             of_splits, y = applied(self, "predict", splits, y)
-            return float(accuracy_score(y, np.concatenate(of_splits), sample_weight=sample_weight))
+            return accuracy(y, np.concatenate(of_splits), sample_weight)
         if y is None or isinstance(y, str):
             if not in_files(X):
                 raise InputError(f"y={y!r}: expected the class of each row, which only files have")
             found, labels = self._found(X, y, scored=True)
             predicted = self.classes_[_likeliest(found)]
-            return float(accuracy_score(labels, predicted, sample_weight=sample_weight))
-        return float(accuracy_score(y, self.predict(X), sample_weight=sample_weight))
+            return accuracy(labels, predicted, sample_weight)
+        return accuracy(y, self.predict(X), sample_weight)
 
     def __sklearn_tags__(self) -> Any:
         """Return the input types that scikit-learn may pass."""

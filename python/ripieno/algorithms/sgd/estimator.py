@@ -12,7 +12,6 @@ from typing import TYPE_CHECKING, Any, TypeVar
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 from scipy.sparse import csr_matrix
-from sklearn.metrics import accuracy_score
 from sklearn.utils.metaestimators import available_if
 from sklearn.utils.multiclass import check_classification_targets
 from sklearn.utils.validation import check_is_fitted, validate_data
@@ -22,6 +21,7 @@ from ripieno._checks import check_count
 from ripieno.algorithms.class_scores import Reals, weight_count
 from ripieno.algorithms.classifier import LinearClassifier
 from ripieno.algorithms.inputs import in_libsvm, rows_in_memory
+from ripieno.algorithms.metrics import accuracy
 from ripieno.algorithms.own_rows import agreed, classes_of_all, opening, own_points
 from ripieno.algorithms.reported import PlainReport, reported
 from ripieno.algorithms.same_call import same_call
@@ -282,12 +282,12 @@ class SparseSGD(LinearClassifier, IterativeEstimator, ObservedEstimator):
         splits = splits_in(X)
         if splits is not None and isinstance(y, str | None):
             of_splits, y = applied(self, "predict", splits, y)
-            return float(accuracy_score(y, np.concatenate(of_splits), sample_weight=sample_weight))
+            return accuracy(y, np.concatenate(of_splits), sample_weight)
         if y is None:
             if not in_libsvm(X):
                 raise InputError("y=None: expected the class of each row; only files contain classes")
             y = self._read(X).labels
-        return float(accuracy_score(y, self.predict(X), sample_weight=sample_weight))
+        return accuracy(y, self.predict(X), sample_weight)
 
     def __sklearn_tags__(self) -> Any:
         """Return the input types that scikit-learn may pass."""

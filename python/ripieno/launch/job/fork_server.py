@@ -22,6 +22,7 @@ from contextlib import suppress
 from importlib import import_module
 from typing import Any
 
+from ripieno._deferred import deferred
 from ripieno.launch.job import worker
 from ripieno.launch.process import processes
 from ripieno.launch.process.forked import NUMBER
@@ -81,7 +82,7 @@ class _Server:
         missing = [name for name in modules if name not in sys.modules]
         for name in missing:
             # A worker that needs the module imports it again, and reports the error.
-            with suppress(Exception):
+            with suppress(Exception), deferred():
                 import_module(name)
         if missing:
             # Collections in the workers do not touch the objects of the modules, whose memory stays shared.

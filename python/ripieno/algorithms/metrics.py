@@ -1,0 +1,21 @@
+"""Scores of predictions, by scikit-learn, whose metrics take half a second to import: imported on first use."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from numpy.typing import ArrayLike
+
+
+def accuracy(y: ArrayLike, predicted: Any, sample_weight: ArrayLike | None) -> float:
+    """Return the weighted share of rows whose class is predicted."""
+    from sklearn.metrics import accuracy_score
+
+    return float(accuracy_score(y, predicted, sample_weight=sample_weight))
+
+
+def r_squared(y: ArrayLike, predicted: Any, sample_weight: ArrayLike | None) -> float:
+    """Return the coefficient of determination."""
+    from sklearn.metrics import r2_score
+
+    return float(r2_score(y, predicted, sample_weight=sample_weight))
