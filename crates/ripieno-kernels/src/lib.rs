@@ -67,14 +67,14 @@ pub use assign::{
 };
 pub use check::first_non_finite;
 pub use distances::{distances, squared_distances};
-pub use forces::{Attraction, BlockShare, attraction, barnes_hut, repulsion, wholes_per_one};
+pub use forces::{Attraction, BlockShare, attraction, barnes_hut, fixed_point_scale, repulsion};
 pub use logistic::{SparseRows, logistic_curvature, logistic_loss};
 pub use matrix::{Centroid, Matrix, Point};
 pub use pairs::{Dissimilarity, MOST_DIMENSIONS, Wanted, guttman, weighted_differences};
 pub use products::add_products;
 pub use seeding::{Cells, Center, Growth, grow_cells};
 pub use sgd::{
-    DescentOptions, FeatureState, Loss, OrderedColumns, StepNumbers, StepRows, sgd_epoch, sgd_meetings,
+    DescentOptions, FeatureState, Loss, OrderedColumns, StepNumbers, StepRows, sgd_epoch, sgd_needed_features,
     sgd_occurrences, sgd_places,
 };
 pub use simd::Simd;

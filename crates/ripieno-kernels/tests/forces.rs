@@ -2,7 +2,7 @@
 
 use crate::common::SplitMix64;
 use ripieno_kernels::{
-    Attraction, BlockShare, Matrix, Simd, Threads, attraction, barnes_hut, repulsion, wholes_per_one,
+    Attraction, BlockShare, Matrix, Simd, Threads, attraction, barnes_hut, fixed_point_scale, repulsion,
 };
 
 const WHOLE: BlockShare = BlockShare { index: 0, count: 1 };
@@ -47,8 +47,8 @@ fn by_clusters(theta: f32, all: &[f32], k: usize, threads: &Threads) -> (Vec<f64
     (out, pairs)
 }
 
-fn in_ones(wholes: &[i64], point_count: usize) -> Vec<f64> {
-    wholes.iter().map(|&sum| sum as f64 / wholes_per_one(point_count)).collect()
+fn in_ones(fixed: &[i64], point_count: usize) -> Vec<f64> {
+    fixed.iter().map(|&sum| sum as f64 / fixed_point_scale(point_count)).collect()
 }
 
 fn close(found: &[f64], expected: &[f64], what: &str) {
@@ -121,10 +121,10 @@ fn pushes_of_all_shares_add_up_to_the_same_wholes_for_any_number_of_shares_and_t
 
 #[test]
 fn wholes_are_as_small_as_sums_that_fit_allow() {
-    assert_eq!(wholes_per_one(0), 33f64.exp2());
-    assert_eq!(wholes_per_one(1_000_000), 33f64.exp2());
+    assert_eq!(fixed_point_scale(0), 33f64.exp2());
+    assert_eq!(fixed_point_scale(1_000_000), 33f64.exp2());
     for count in [1usize << 24, 1 << 31] {
-        let greatest = 100.0 * count as f64 * wholes_per_one(count);
+        let greatest = 100.0 * count as f64 * fixed_point_scale(count);
         assert!(greatest <= 62f64.exp2() && greatest > 60f64.exp2());
     }
 }
@@ -212,7 +212,7 @@ fn edges_pull_by_their_formula() {
         let starts: Vec<i64> = (0..=(count - first) as i64).map(|row| 2 * row).collect();
         let columns: Vec<i32> = (0..2 * (count - first)).map(|edge| (edge * 7 % count) as i32).collect();
         let weights: Vec<f32> = (0..columns.len()).map(|edge| (edge % 3) as f32).collect();
-        let springs = Attraction { first, starts: &starts, columns: &columns, weights: &weights };
+        let edges = Attraction { first, starts: &starts, columns: &columns, weights: &weights };
         let mut expected = vec![1.0; (count - first) * k];
         for edge in 0..columns.len() {
             let between = between(&all, k, first + edge / 2, columns[edge] as usize);
@@ -220,7 +220,7 @@ fn edges_pull_by_their_formula() {
             expected[edge / 2 * k..].iter_mut().zip(&between).for_each(|(sum, x)| *sum -= factor * x);
         }
         let mut out = vec![1.0; (count - first) * k];
-        attraction(springs, 0.7, Matrix::new(&all, count, k), &mut out, &Threads::new(2));
+        attraction(edges, 0.7, Matrix::new(&all, count, k), &mut out, &Threads::new(2));
         close(&out, &expected, "pulls");
     }
 }

@@ -164,7 +164,7 @@ impl Call {
 
 impl DescribedCall {
     /// Return a call without a description of its form.
-    pub fn untold(header: Header) -> DescribedCall {
+    pub fn undescribed(header: Header) -> DescribedCall {
         DescribedCall { header, form: String::new() }
     }
 
@@ -450,7 +450,7 @@ mod tests {
         let reported = DescribedCall { header, form: "shape (2, 3)".to_string() };
         assert_eq!(reported.call(), "allreduce(int64 × 6, sum, shape (2, 3), bidirectional-exchange)");
         assert_eq!(reported.to_string(), format!("{} as its collective 7", reported.call()));
-        assert!(DescribedCall::untold(header).call().contains("form #00000abc"));
+        assert!(DescribedCall::undescribed(header).call().contains("form #00000abc"));
         assert!(!call.to_string().contains("form"));
     }
 

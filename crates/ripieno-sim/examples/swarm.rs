@@ -17,12 +17,12 @@ fn main() {
         let mut cluster = Cluster::uniform(nodes, &model);
         cluster.topology = std::sync::Arc::new(Topology::flat(nodes));
         cluster.segment_bytes = Some(64 << 10);
-        let mut asked = Casting::of(0, mib << 20, Discipline::named(name).unwrap());
-        asked.casts[0].block_bytes = (block_kib > 0).then_some(block_kib << 10);
-        asked.balance_s = balance_ms as f64 / 1e3;
-        asked.longest_s = 1000.0;
+        let mut request = Casting::of(0, mib << 20, Discipline::named(name).unwrap());
+        request.casts[0].block_bytes = (block_kib > 0).then_some(block_kib << 10);
+        request.balance_s = balance_ms as f64 / 1e3;
+        request.longest_s = 1000.0;
         let begun = Instant::now();
-        let found = swarm(&cluster, &asked).unwrap();
+        let found = swarm(&cluster, &request).unwrap();
         let right =
             found.outcomes[0].iter().filter(|it| matches!(it, RankOutcome::Done { is_right: true, .. })).count();
         let ideal_s = (mib << 20) as f64 * 8e-8;

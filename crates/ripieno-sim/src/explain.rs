@@ -83,17 +83,17 @@ impl fmt::Display for Unplayed {
 impl Explanation {
     /// Price every algorithm for the request and simulate the plans that fit the limits, unless interrupted.
     pub fn of(
-        asked: &SimulationRequest,
+        request: &SimulationRequest,
         order: Order,
         cluster: &Cluster,
         is_interrupted: &dyn Fn() -> bool,
     ) -> Result<Explanation, Unplayable> {
         let group = Group::with_topology(0, cluster.topology.clone());
-        let terms = terms(asked, cluster);
+        let terms = terms(request, cluster);
         let mut budget = EXPLAINED_OPERATIONS_MAX.min(EXPLAINED_WORK_MAX / terms.p);
         let mut candidates = Vec::new();
-        for (algorithm, terms_s) in by_price(asked, &terms) {
-            let played = outcome(asked, algorithm, order, cluster, &mut budget, is_interrupted);
+        for (algorithm, terms_s) in by_price(request, &terms) {
+            let played = outcome(request, algorithm, order, cluster, &mut budget, is_interrupted);
             if played == Err(Unplayed::Impossible(NotSimulable::Unplayable(Unplayable::Interrupted))) {
                 return Err(Unplayable::Interrupted);
             }
@@ -101,7 +101,7 @@ impl Explanation {
             candidates.push(Candidate { algorithm: algorithm.name, formula, terms_s, played });
         }
         candidates.sort_by(|one, other| one.time_s().total_cmp(&other.time_s()));
-        let chosen = choose(asked.collective(), &group, asked.request(0).length_bytes()).name;
+        let chosen = choose(request.collective(), &group, request.request(0).length_bytes()).name;
         Ok(Explanation { candidates, chosen, model: terms.model, segment_count: terms.k })
     }
 }
@@ -120,17 +120,17 @@ impl Candidate {
 
 /// Return the algorithms for a request with the terms of their prices, cheapest first. Algorithms without a formula
 /// come last.
-pub fn priced(asked: &SimulationRequest, cluster: &Cluster) -> Vec<(&'static Algorithm, Option<[f64; 3]>)> {
-    by_price(asked, &terms(asked, cluster))
+pub fn priced(request: &SimulationRequest, cluster: &Cluster) -> Vec<(&'static Algorithm, Option<[f64; 3]>)> {
+    by_price(request, &terms(request, cluster))
 }
 
-fn by_price(asked: &SimulationRequest, terms: &Terms) -> Vec<(&'static Algorithm, Option<[f64; 3]>)> {
+fn by_price(request: &SimulationRequest, terms: &Terms) -> Vec<(&'static Algorithm, Option<[f64; 3]>)> {
     let terms_s = |algorithm: &Algorithm| {
         let formula = algorithm.theory.cost.formula().filter(|_| terms.p > 1);
         formula.map(|text| by_term(text, terms))
     };
     let mut found: Vec<_> =
-        Algorithm::of(asked.collective()).map(|algorithm| (algorithm, terms_s(algorithm))).collect();
+        Algorithm::of(request.collective()).map(|algorithm| (algorithm, terms_s(algorithm))).collect();
     found.sort_by(|(_, one), (_, other)| price_s(*one).total_cmp(&price_s(*other)));
     found
 }
@@ -141,7 +141,7 @@ fn price_s(terms_s: Option<[f64; 3]>) -> f64 {
 
 /// Simulate an algorithm if its plans have at most `budget` operations, and reduce the budget accordingly.
 fn outcome(
-    asked: &SimulationRequest,
+    request: &SimulationRequest,
     algorithm: &Algorithm,
     order: Order,
     cluster: &Cluster,
@@ -149,14 +149,14 @@ fn outcome(
     is_interrupted: &dyn Fn() -> bool,
 ) -> Result<PlanCost, Unplayed> {
     let impossible = |unanswered| Unplayed::Impossible(unanswered);
-    let operation_count = asked
+    let operation_count = request
         .operation_count(algorithm, order, cluster)
         .map_err(|unsuitable| impossible(NotSimulable::Unsuitable(unsuitable)))?;
     if operation_count > *budget {
         return Err(Unplayed::TooLarge { operation_count });
     }
     *budget -= operation_count;
-    let played = asked.play(algorithm, order, cluster, is_interrupted).map_err(impossible)?;
+    let played = request.play(algorithm, order, cluster, is_interrupted).map_err(impossible)?;
     Ok(PlanCost {
         time_s: played.time_s(),
         most_sent_bytes: played.sent_bytes.iter().copied().max().unwrap_or(0),
@@ -165,9 +165,9 @@ fn outcome(
 }
 
 /// Return the variables of the formulas for a request.
-fn terms(asked: &SimulationRequest, cluster: &Cluster) -> Terms {
+fn terms(request: &SimulationRequest, cluster: &Cluster) -> Terms {
     let p = cluster.topology.size();
-    let requests: Vec<Request> = (0..p).map(|rank| asked.request(rank)).collect();
+    let requests: Vec<Request> = (0..p).map(|rank| request.request(rank)).collect();
     let case = TheoryCase::of(&requests);
     let k = cluster.segment_count(case.n).max(1);
     Terms { p, n: case.n, k, d: case.peer_count(), model: model(cluster) }
@@ -197,9 +197,9 @@ mod tests {
     fn the_terms_of_a_price_add_up_to_what_plays_on_equal_links() {
         let model = Model { alpha_s: 4.0, beta_s_per_byte: 0.25, gamma_s_per_byte: 0.125 };
         let cluster = Cluster::uniform(8, &model);
-        let asked = SimulationRequest::new(Collective::Allreduce, 8, 4096, 0);
+        let request = SimulationRequest::new(Collective::Allreduce, 8, 4096, 0);
 
-        let explained = Explanation::of(&asked, Order::Racks, &cluster, &|| false).unwrap();
+        let explained = Explanation::of(&request, Order::Racks, &cluster, &|| false).unwrap();
 
         let ring = explained.candidates.iter().find(|each| each.algorithm == "ring").unwrap();
         let terms_s = ring.terms_s.unwrap();
@@ -211,8 +211,8 @@ mod tests {
     #[test]
     fn the_fastest_is_listed_first_and_the_impossible_last() {
         let model = Model { alpha_s: 4.0, beta_s_per_byte: 0.25, gamma_s_per_byte: 0.0 };
-        let asked = SimulationRequest::new(Collective::Allgather, 5, 10, 0);
-        let explained = Explanation::of(&asked, Order::Racks, &Cluster::uniform(5, &model), &|| false).unwrap();
+        let request = SimulationRequest::new(Collective::Allgather, 5, 10, 0);
+        let explained = Explanation::of(&request, Order::Racks, &Cluster::uniform(5, &model), &|| false).unwrap();
 
         let times: Vec<f64> = explained.candidates.iter().map(Candidate::time_s).collect();
         assert!(times.is_sorted(), "{times:?}");
@@ -224,9 +224,9 @@ mod tests {
     #[test]
     fn plans_that_are_too_large_are_priced_by_their_formulas() {
         let model = Model { alpha_s: 4e-6, beta_s_per_byte: 1e-9, gamma_s_per_byte: 0.0 };
-        let asked = SimulationRequest::new(Collective::Allreduce, 20_000, 1 << 20, 0);
+        let request = SimulationRequest::new(Collective::Allreduce, 20_000, 1 << 20, 0);
 
-        let explained = Explanation::of(&asked, Order::Racks, &Cluster::uniform(20_000, &model), &|| false).unwrap();
+        let explained = Explanation::of(&request, Order::Racks, &Cluster::uniform(20_000, &model), &|| false).unwrap();
 
         let ring = explained.candidates.iter().find(|each| each.algorithm == "ring").unwrap();
         assert!(matches!(ring.played, Err(Unplayed::TooLarge { operation_count }) if operation_count > 100_000_000));
@@ -236,9 +236,9 @@ mod tests {
     #[test]
     fn an_explanation_ends_when_it_is_interrupted() {
         let model = Model { alpha_s: 4e-6, beta_s_per_byte: 1e-9, gamma_s_per_byte: 0.0 };
-        let asked = SimulationRequest::new(Collective::Allreduce, 256, 1 << 20, 0);
+        let request = SimulationRequest::new(Collective::Allreduce, 256, 1 << 20, 0);
 
-        let explained = Explanation::of(&asked, Order::Racks, &Cluster::uniform(256, &model), &|| true);
+        let explained = Explanation::of(&request, Order::Racks, &Cluster::uniform(256, &model), &|| true);
 
         assert_eq!(explained.err(), Some(Unplayable::Interrupted));
     }

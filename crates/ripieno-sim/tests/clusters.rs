@@ -20,8 +20,8 @@ fn racks(node_count: usize, rack_count: usize, uplink: f64) -> Cluster {
 }
 
 fn played(collective: Collective, name: &str, order: Order, bytes: usize, cluster: &Cluster) -> Played {
-    let asked = SimulationRequest::new(collective, cluster.topology.size(), bytes, 0);
-    asked.play(Algorithm::by_name(collective, name).unwrap(), order, cluster, &|| false).unwrap()
+    let request = SimulationRequest::new(collective, cluster.topology.size(), bytes, 0);
+    request.play(Algorithm::by_name(collective, name).unwrap(), order, cluster, &|| false).unwrap()
 }
 
 fn chain(order: Order, cluster: &Cluster) -> Played {

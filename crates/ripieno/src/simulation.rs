@@ -38,15 +38,15 @@ pub fn simulate(
     root: usize,
     is_interrupted: &dyn Fn() -> bool,
 ) -> Result<SimulationCall, Error> {
-    let (asked, group) = asked(cluster, collective, bytes, root)?;
-    let (bytes, preferred) = (asked.request(0).length_bytes(), Preferred::default());
+    let (request, group) = request(cluster, collective, bytes, root)?;
+    let (bytes, preferred) = (request.request(0).length_bytes(), Preferred::default());
     let choice = Overrides::default().choice(collective, algorithm, &group, &preferred, bytes)?;
     let is_named = algorithm.is_some_and(|text| !text.is_empty() && !text.starts_with('@'));
-    let candidates = if is_named { vec![choice.algorithm] } else { usual_first(&asked, choice.algorithm, cluster) };
+    let candidates = if is_named { vec![choice.algorithm] } else { usual_first(&request, choice.algorithm, cluster) };
     let mut left_out = Vec::new();
     let mut failure = None;
     for algorithm in candidates {
-        match played(&asked, algorithm, choice.order, cluster, is_interrupted) {
+        match played(&request, algorithm, choice.order, cluster, is_interrupted) {
             Ok(played) => return Ok(SimulationCall { algorithm: algorithm.name, left_out, played }),
             Err(NotSimulable::Unplayable(Unplayable::Interrupted)) => return Err(Error::Interrupted),
             Err(unanswered) => {
@@ -67,24 +67,24 @@ pub fn simulate(
 }
 
 /// Return the algorithms to try if none is named: the default, then the others, cheapest first.
-fn usual_first(asked: &SimulationRequest, usual: &'static Algorithm, cluster: &Cluster) -> Vec<&'static Algorithm> {
-    let others = priced(asked, cluster).into_iter().map(|(algorithm, _)| algorithm);
+fn usual_first(request: &SimulationRequest, usual: &'static Algorithm, cluster: &Cluster) -> Vec<&'static Algorithm> {
+    let others = priced(request, cluster).into_iter().map(|(algorithm, _)| algorithm);
     std::iter::once(usual).chain(others.filter(|algorithm| algorithm.name != usual.name)).collect()
 }
 
 /// Simulate an algorithm, unless an estimate, which is faster than planning, finds its plans too large.
 fn played(
-    asked: &SimulationRequest,
+    request: &SimulationRequest,
     algorithm: &'static Algorithm,
     order: Order,
     cluster: &Cluster,
     is_interrupted: &dyn Fn() -> bool,
 ) -> Result<Played, NotSimulable> {
-    let operation_count = asked.operation_count(algorithm, order, cluster).map_err(NotSimulable::Unsuitable)?;
+    let operation_count = request.operation_count(algorithm, order, cluster).map_err(NotSimulable::Unsuitable)?;
     if operation_count > OPERATIONS_MAX {
         return Err(NotSimulable::Unplayable(Unplayable::TooLarge { operation_count }));
     }
-    asked.play(algorithm, order, cluster, is_interrupted)
+    request.play(algorithm, order, cluster, is_interrupted)
 }
 
 /// Price every algorithm of `collective`, and simulate it on `cluster` if its plans are small enough, unless
@@ -97,9 +97,9 @@ pub fn explain(
     root: usize,
     is_interrupted: &dyn Fn() -> bool,
 ) -> Result<Explanation, Error> {
-    let (asked, group) = asked(cluster, collective, bytes, root)?;
+    let (request, group) = request(cluster, collective, bytes, root)?;
     let order = Overrides::default().choice(collective, order, &group, &Preferred::default(), bytes)?.order;
-    Explanation::of(&asked, order, cluster, is_interrupted).map_err(|_| Error::Interrupted)
+    Explanation::of(&request, order, cluster, is_interrupted).map_err(|_| Error::Interrupted)
 }
 
 /// Simulate a reduction of rows by a butterfly of `degrees` on `cluster`. Every rank contributes and requests the
@@ -113,12 +113,12 @@ pub fn simulate_sparse(
     is_interrupted: &dyn Fn() -> bool,
 ) -> Result<Played, Error> {
     let p = cluster.topology.size();
-    let asked: Degrees = degrees.parse().map_err(|error: InvalidDegrees| Error::Argument {
+    let request: Degrees = degrees.parse().map_err(|error: InvalidDegrees| Error::Argument {
         name: "degrees",
         value: degrees.to_string(),
         expected: error.to_string(),
     })?;
-    if asked.world_size() != p {
+    if request.world_size() != p {
         return Err(argument("degrees", degrees, &format!("those of {p} ranks")));
     }
     if sets.len() != p {
@@ -131,7 +131,7 @@ pub fn simulate_sparse(
     if let Some(rank) = sets.iter().position(|keys| !is_sound(keys)) {
         return Err(argument("sets", format!("those of rank {rank}"), &format!("ascending features below {features}")));
     }
-    play_sparse(cluster, &asked, features, sets, row_bytes, is_interrupted).map_err(|unplayable| match unplayable {
+    play_sparse(cluster, &request, features, sets, row_bytes, is_interrupted).map_err(|unplayable| match unplayable {
         Unplayable::Interrupted => Error::Interrupted,
         _ => argument("degrees", degrees, &format!("fewer messages: {unplayable}")),
     })
@@ -145,7 +145,7 @@ const EXACT_RANKS_MAX: usize = 128;
 /// chain is ordered by rack.
 pub fn casting(cluster: &Cluster, algorithm: &str, bytes: usize, root: usize) -> Result<Casting, Error> {
     let p = cluster.topology.size();
-    asked(cluster, Collective::Broadcast, bytes, root)?;
+    request(cluster, Collective::Broadcast, bytes, root)?;
     let discipline = Discipline::named(algorithm)
         .ok_or_else(|| argument("algorithm", algorithm, &format!("one of {}", Discipline::NAMES.join(", "))))?;
     let at = &cluster.topology;
@@ -181,7 +181,7 @@ fn not_cast(cluster: &Cluster, uncast: &Uncast) -> Error {
     }
 }
 
-fn asked(
+fn request(
     cluster: &Cluster,
     collective: Collective,
     bytes: usize,

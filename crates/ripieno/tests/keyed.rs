@@ -86,8 +86,8 @@ fn ranks_that_the_caller_names_are_the_homes() {
             let mut found = Vec::new();
             for part in 0..parts.part_count() {
                 let rows = blocks(&case.form, vec![parts.take(part).unwrap()]);
-                let is_home = |key: &[u8]| key.len() * 31 % 3 == part / per_rank;
-                assert!(rows.iter().all(|(key, _)| is_home(key)));
+                let is_owner = |key: &[u8]| key.len() * 31 % 3 == part / per_rank;
+                assert!(rows.iter().all(|(key, _)| is_owner(key)));
                 found.extend(rows);
             }
             found.sort();

@@ -180,10 +180,10 @@ fn keys_of_a_part_lie_in_order_of_first_appearance_and_rows_of_a_key_rank_by_ran
         // Each rank first contributes a key of its own, then the common keys in descending order. Rank 1 owns all keys.
         let keys: Vec<i64> = [100 + rank].into_iter().chain((0..40).rev()).collect();
         let values = keys.iter().map(|&key| rank * 1000 + key).collect();
-        let homes = vec![1u32; keys.len()];
+        let owners = vec![1u32; keys.len()];
         let rows = RankRows { keys, values };
         let form = form(KeyKind::Int64, 1, KeyedCombine::Concat);
-        let (blocks, _) = try_run(comm, form, &rows, Some(&homes), &Regroup::new(KeyedCombine::Concat)).unwrap();
+        let (blocks, _) = try_run(comm, form, &rows, Some(&owners), &Regroup::new(KeyedCombine::Concat)).unwrap();
         assert_eq!(blocks.is_empty(), rank != 1);
         let order = |key: i64| if key >= 100 { (key - 100, 0) } else { (0, 40 - key) };
         for block in &blocks {

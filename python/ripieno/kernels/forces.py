@@ -39,9 +39,9 @@ class Attraction:
     weights: NDArray[np.float32]
 
 
-def wholes_per_one(point_count: int) -> float:
+def fixed_point_scale(point_count: int) -> float:
     """Return the fixed-point scale of `repulsion` for this many points: a power of two, at most 2^33."""
-    return _native.wholes_per_one(point_count)
+    return _native.fixed_point_scale(point_count)
 
 
 def repulsion(all: Positions, share: tuple[int, int], out: NDArray[np.int64], *, threads: int = 1) -> None:

@@ -85,14 +85,14 @@ pub fn assign_accumulate_near<P: Point>(
         threads.for_each(
             blocks.enumerate().collect(),
             operations * points.columns(),
-            || Room::new(points.columns()),
-            |room, (block, (labels, distances))| {
+            || ScratchBuffers::new(points.columns()),
+            |scratch, (block, (labels, distances))| {
                 let first = block * block_rows;
                 let points = points.row_range(first, labels.len());
                 let before = before.map(|before| &before[first..first + labels.len()]);
                 begin(points, centroids, before, labels, distances, threads);
-                room.choice.choose(&groups.means, points, probes, threads);
-                let Room { choice, meeting } = room;
+                scratch.choice.choose(&groups.means, points, probes, threads);
+                let ScratchBuffers { choice, meeting } = scratch;
                 meeting.meet(&members, |group| &choice.probing[group], points, (labels, distances), threads);
             },
         );
@@ -196,13 +196,13 @@ impl<P: Point> VectorJob for OwnDistances<'_, P> {
 }
 
 /// Buffers of a thread for selecting groups and comparing rows with them.
-struct Room<P: Point> {
+struct ScratchBuffers<P: Point> {
     choice: GroupChoiceScratch,
     meeting: GroupSearchScratch<P>,
 }
 
-impl<P: Point> Room<P> {
-    fn new(columns: usize) -> Room<P> {
-        Room { choice: GroupChoiceScratch::default(), meeting: GroupSearchScratch::new(columns) }
+impl<P: Point> ScratchBuffers<P> {
+    fn new(columns: usize) -> ScratchBuffers<P> {
+        ScratchBuffers { choice: GroupChoiceScratch::default(), meeting: GroupSearchScratch::new(columns) }
     }
 }

@@ -222,14 +222,15 @@ fn a_lone_rank_sends_nothing() {
 #[test]
 fn an_algorithm_says_what_it_cannot_do() {
     let bruck = Algorithm::by_name(Collective::Alltoall, "bruck").unwrap();
-    let asked = |layout: &DataLayout| bruck.plans(&layout.requests(Collective::Alltoall, 0, 0, Op::Sum));
-    assert!(asked(&DataLayout::equal(5, 3)).is_ok());
-    let refused = asked(&DataLayout::even(5, 3)).unwrap_err();
+    let requested = |layout: &DataLayout| bruck.plans(&layout.requests(Collective::Alltoall, 0, 0, Op::Sum));
+    assert!(requested(&DataLayout::equal(5, 3)).is_ok());
+    let refused = requested(&DataLayout::even(5, 3)).unwrap_err();
     assert_eq!(refused.to_string(), "bruck needs equally long chunks on all ranks");
 
     let by_neighbors = Algorithm::by_name(Collective::Allgather, "neighbour-exchange").unwrap();
-    let asked = |p: usize| by_neighbors.plans(&DataLayout::even(p, 9).requests(Collective::Allgather, 0, 0, Op::Sum));
-    assert!((1..=8).filter(|&p| asked(p).is_ok()).eq([1, 2, 4, 6, 8]));
+    let requested =
+        |p: usize| by_neighbors.plans(&DataLayout::even(p, 9).requests(Collective::Allgather, 0, 0, Op::Sum));
+    assert!((1..=8).filter(|&p| requested(p).is_ok()).eq([1, 2, 4, 6, 8]));
 }
 
 /// If chunks are not in rank order, only algorithms that send several chunks in one message fail.

@@ -161,10 +161,10 @@ fn direct_sends_every_row_to_its_home_and_every_wanted_one_from_there() {
     for p in 1..=33 {
         let degrees = Degrees::direct(p);
         for (shape, keys) in shapes(p, p as u64) {
-            let home = |key: u64| (0..p).find(|&rank| key < keys.n * (rank as u64 + 1) / p as u64).unwrap();
+            let owner = |key: u64| (0..p).find(|&rank| key < keys.n * (rank as u64 + 1) / p as u64).unwrap();
             let between = |sets: &[Vec<u64>], from: usize, to: usize| match from == to {
                 true => 0,
-                false => sets[from].iter().filter(|&&key| home(key) == to).count(),
+                false => sets[from].iter().filter(|&&key| owner(key) == to).count(),
             };
             let plans = plans(&configured(&degrees, &keys, f64::INFINITY), Op::Sum);
             let report = check(&plans, &vec![Promise::nothing(); p]).unwrap();

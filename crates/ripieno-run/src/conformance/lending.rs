@@ -134,9 +134,9 @@ impl Lender {
     fn sleep(&mut self, sleeper: &mut dyn super::Sleeper) {
         sleeper.prepare();
         if self.stream.link.lent_bytes().unwrap() > 0 {
-            let asleep = Instant::now();
+            let wait_start = Instant::now();
             sleeper.sleep(false, true, super::LOST_WAKE);
-            assert!(asleep.elapsed() < super::LOST_WAKE, "a sleeping end was not woken");
+            assert!(wait_start.elapsed() < super::LOST_WAKE, "a sleeping end was not woken");
         }
         sleeper.cancel();
     }

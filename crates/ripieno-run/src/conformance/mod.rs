@@ -412,9 +412,9 @@ impl Sleeping {
             self.sleeper.prepare();
             let moved = attempt(&mut self.stream);
             if !moved {
-                let asleep = Instant::now();
+                let wait_start = Instant::now();
                 self.sleeper.sleep(readable, writable, LOST_WAKE);
-                assert!(asleep.elapsed() < LOST_WAKE, "a sleeping end was not woken");
+                assert!(wait_start.elapsed() < LOST_WAKE, "a sleeping end was not woken");
             }
             self.sleeper.cancel();
             if moved {

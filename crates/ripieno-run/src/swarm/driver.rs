@@ -55,7 +55,7 @@ pub enum BroadcastEnding {
 
 /// An event that the driver reports about a broadcast.
 #[derive(Debug)]
-pub enum News<M> {
+pub enum BroadcastEvent<M> {
     /// The broadcast ended with the value or with an error. Reported once.
     Ended(Result<Arc<M>, BroadcastEnding>),
     /// The application on another rank sent a message.
@@ -109,7 +109,7 @@ pub struct Driver<M> {
     lost: BTreeSet<usize>,
     /// Events that the nodes have yet to handle.
     events: VecDeque<(u32, SwarmEvent)>,
-    news: Vec<(u32, News<M>)>,
+    pending_events: Vec<(u32, BroadcastEvent<M>)>,
     scratch: Box<[u8]>,
 }
 
@@ -127,7 +127,7 @@ impl<M: Store> Driver<M> {
             peers: BTreeMap::new(),
             lost: BTreeSet::new(),
             events: VecDeque::new(),
-            news: Vec::new(),
+            pending_events: Vec::new(),
             scratch: vec![0; SCRATCH_BYTES].into(),
         }
     }
@@ -164,7 +164,7 @@ impl<M: Store> Driver<M> {
             self.push(number, to, &FrameKind::Digests { first_block, digests: digests.to_vec() });
         }
         if is_whole {
-            self.tell_sharers(number);
+            self.notify_sharers(number);
         }
         self.settle(now);
     }
@@ -203,10 +203,10 @@ impl<M: Store> Driver<M> {
         let number = self.next;
         self.next += 1;
         // Ranks lost before this broadcast began are lost for it as well.
-        self.news.extend(self.lost.iter().map(|&peer| (number, News::Lost { peer })));
+        self.pending_events.extend(self.lost.iter().map(|&peer| (number, BroadcastEvent::Lost { peer })));
         let (due, early) = std::mem::take(&mut self.early).into_iter().partition(|(cast, ..)| *cast == number);
         self.early = early;
-        due.into_iter().for_each(|(number, from, word)| self.take_word(now, number, from, word));
+        due.into_iter().for_each(|(number, from, message)| self.take_message(now, number, from, message));
         self.settle(now);
     }
 
@@ -287,8 +287,8 @@ impl<M: Store> Driver<M> {
     }
 
     /// Return the events since the last call.
-    pub fn take_news(&mut self) -> Vec<(u32, News<M>)> {
-        std::mem::take(&mut self.news)
+    pub fn take_events(&mut self) -> Vec<(u32, BroadcastEvent<M>)> {
+        std::mem::take(&mut self.pending_events)
     }
 
     /// Return the links that the driver waits on.
@@ -302,7 +302,7 @@ impl<M: Store> Driver<M> {
 
     /// Read and send all that the links accept now. Return whether any bytes moved.
     pub fn turn(&mut self, now: Duration, wires: &mut dyn Wires) -> bool {
-        for peer in wires.newcomers() {
+        for peer in wires.new_peers() {
             self.peers.entry(peer).or_default();
         }
         let mut has_moved = false;
@@ -315,7 +315,7 @@ impl<M: Store> Driver<M> {
                 }
                 Err(LinkError::Lacking { what }) => {
                     wires.close(peer, &what);
-                    self.end_those_to_come(peer, &what);
+                    self.end_awaited(peer, &what);
                     self.lose(now, peer);
                 }
             }
@@ -325,7 +325,7 @@ impl<M: Store> Driver<M> {
         let due: Vec<u32> = self.casts.iter().filter(|(_, cast)| due(cast)).map(|(&number, _)| number).collect();
         self.events.extend(due.into_iter().map(|number| (number, SwarmEvent::Tick)));
         self.look_after_sharing(now);
-        self.tell_moved();
+        self.report_progress();
         self.settle(now);
         self.sweep();
         has_moved
@@ -336,23 +336,24 @@ impl<M: Store> Driver<M> {
         loop {
             let Some(link) = wires.link(peer)? else { return Ok(false) };
             let Some(it) = self.peers.get_mut(&peer) else { return Ok(false) };
-            if let FrameInbox::Chunk(coming) = it.inbox {
-                let cast = self.casts.get_mut(&coming.cast);
-                let room = cast.and_then(|it| it.room(peer, coming.block, coming.at_bytes, coming.left_bytes));
-                let is_wanted = room.is_some();
-                let length_bytes = coming.left_bytes.min(self.scratch.len());
-                let count = link.receive(room.unwrap_or(&mut self.scratch[..length_bytes]))?;
+            if let FrameInbox::Chunk(progress) = it.inbox {
+                let cast = self.casts.get_mut(&progress.cast);
+                let capacity =
+                    cast.and_then(|it| it.capacity(peer, progress.block, progress.at_bytes, progress.left_bytes));
+                let is_wanted = capacity.is_some();
+                let length_bytes = progress.left_bytes.min(self.scratch.len());
+                let count = link.receive(capacity.unwrap_or(&mut self.scratch[..length_bytes]))?;
                 it.inbox.advance(count);
-                if let Some(cast) = self.casts.get_mut(&coming.cast).filter(|_| is_wanted) {
-                    let events = cast.arrived(now, peer, coming.block, coming.at_bytes + count);
-                    self.events.extend(events.into_iter().map(|event| (coming.cast, event)));
+                if let Some(cast) = self.casts.get_mut(&progress.cast).filter(|_| is_wanted) {
+                    let events = cast.arrived(now, peer, progress.block, progress.at_bytes + count);
+                    self.events.extend(events.into_iter().map(|event| (progress.cast, event)));
                 }
                 read_bytes += count;
                 if count == 0 {
                     // A wanted block is worth a turn once a forwardable piece of it has arrived.
-                    let cast = self.casts.get(&coming.cast).filter(|_| is_wanted);
-                    let useful_bytes = cast.map_or(usize::MAX, |cast| step_bytes(cast.block_length(coming.block)));
-                    link.expect(coming.left_bytes.min(useful_bytes));
+                    let cast = self.casts.get(&progress.cast).filter(|_| is_wanted);
+                    let useful_bytes = cast.map_or(usize::MAX, |cast| step_bytes(cast.block_length(progress.block)));
+                    link.expect(progress.left_bytes.min(useful_bytes));
                     break;
                 }
             } else {
@@ -362,7 +363,7 @@ impl<M: Store> Driver<M> {
                         break;
                     }
                     Read::Some => {}
-                    Read::Word(cast, word) => self.take_word(now, cast, peer, word),
+                    Read::Message(cast, message) => self.take_message(now, cast, peer, message),
                 }
                 read_bytes += 1;
             }
@@ -408,7 +409,7 @@ impl<M: Store> Driver<M> {
             cast.open.remove(&peer);
             cast.mappers.remove(&peer);
         }
-        self.news.extend(self.casts.keys().map(|&number| (number, News::Lost { peer })));
+        self.pending_events.extend(self.casts.keys().map(|&number| (number, BroadcastEvent::Lost { peer })));
         for (&number, cast) in self.casts.iter_mut().filter(|(_, cast)| cast.node.is_some()) {
             if cast.notified.insert(peer) {
                 self.events.push_back((number, SwarmEvent::Lost { peer }));
@@ -416,22 +417,24 @@ impl<M: Store> Driver<M> {
         }
     }
 
-    fn take_word(&mut self, now: Duration, number: u32, from: usize, word: FrameKind) {
+    fn take_message(&mut self, now: Duration, number: u32, from: usize, message: FrameKind) {
         if number >= self.next {
             if self.early.len() < EARLY_MAX {
-                self.early.push((number, from, word));
+                self.early.push((number, from, message));
             }
             return;
         }
         if !self.casts.contains_key(&number) {
-            return self.answer_for_gone(number, from, &word);
+            return self.answer_for_ended(number, from, &message);
         }
-        match word {
+        match message {
             FrameKind::Here => {}
             FrameKind::Withdraw => {
                 self.casts.get_mut(&number).expect("it was found").open.remove(&from);
             }
-            FrameKind::Application { bytes } => self.news.push((number, News::Message { from, bytes })),
+            FrameKind::Application { bytes } => {
+                self.pending_events.push((number, BroadcastEvent::Message { from, bytes }))
+            }
             FrameKind::Share => self.share(now, number, from),
             FrameKind::InTransfer => {
                 let cast = self.casts.get_mut(&number).expect("it was found");
@@ -449,7 +452,7 @@ impl<M: Store> Driver<M> {
                         let value = Arc::new(value);
                         (cast.sharing, cast.is_over) = (None, true);
                         cast.holding = Holding::Here(value.clone());
-                        self.news.push((number, News::Ended(Ok(value))));
+                        self.pending_events.push((number, BroadcastEvent::Ended(Ok(value))));
                     }
                     // Mapping the leader's memory failed: fetch the value instead.
                     Some(Err(_)) => self.start(now, number),
@@ -489,7 +492,7 @@ impl<M: Store> Driver<M> {
                     }
                     SwarmMessage::Join | SwarmMessage::Rejoin { .. } => {
                         cast.is_over = false;
-                        self.news.push((number, News::Reopened));
+                        self.pending_events.push((number, BroadcastEvent::Reopened));
                     }
                     _ => {}
                 }
@@ -504,15 +507,15 @@ impl<M: Store> Driver<M> {
         let cast = self.casts.get_mut(&number).expect("it was found");
         if matches!(cast.holding, Holding::Here(_)) {
             cast.sharers.insert(with);
-            return self.tell_sharers(number);
+            return self.notify_sharers(number);
         }
-        let word = if cast.has_failed { FrameKind::Alone } else { FrameKind::InTransfer };
+        let message = if cast.has_failed { FrameKind::Alone } else { FrameKind::InTransfer };
         cast.sharers.insert(with);
-        self.push(number, with, &word);
+        self.push(number, with, &message);
     }
 
     /// Report the result to the ranks of this host that wait for this rank.
-    fn tell_sharers(&mut self, number: u32) {
+    fn notify_sharers(&mut self, number: u32) {
         let Some(cast) = self.casts.get_mut(&number) else { return };
         let sharers = std::mem::take(&mut cast.sharers);
         let Holding::Here(value) = &cast.holding else {
@@ -522,25 +525,25 @@ impl<M: Store> Driver<M> {
             return;
         }
         let place = value.place();
-        let word = FrameKind::Shared { place, length_bytes: value.len() };
+        let message = FrameKind::Shared { place, length_bytes: value.len() };
         cast.mappers.extend(sharers.iter().map(|&sharer| (sharer, place)));
-        sharers.into_iter().for_each(|sharer| self.push(number, sharer, &word));
+        sharers.into_iter().for_each(|sharer| self.push(number, sharer, &message));
     }
 
     /// Report the new location of a value to the ranks of this host that have mapped it.
-    fn tell_moved(&mut self) {
+    fn report_progress(&mut self) {
         for number in self.casts.keys().copied().collect::<Vec<_>>() {
             let Some(cast) = self.casts.get_mut(&number).filter(|cast| !cast.mappers.is_empty()) else { continue };
             let Holding::Here(value) = &cast.holding else { continue };
             let here = value.place();
             cast.sharers.extend(cast.mappers.iter().filter(|(_, place)| **place != here).map(|(&rank, _)| rank));
-            self.tell_sharers(number);
+            self.notify_sharers(number);
         }
     }
 
     /// Answer a frame about a value that this rank has released.
-    fn answer_for_gone(&mut self, number: u32, from: usize, word: &FrameKind) {
-        let answer = match word {
+    fn answer_for_ended(&mut self, number: u32, from: usize, message: &FrameKind) {
+        let answer = match message {
             FrameKind::Swarm { message: SwarmMessage::Request { block, .. }, .. } => {
                 FrameKind::Swarm { message: SwarmMessage::Refused { block: *block }, digests: Vec::new() }
             }
@@ -550,9 +553,9 @@ impl<M: Store> Driver<M> {
         self.push(number, from, &answer);
     }
 
-    fn push(&mut self, number: u32, to: usize, word: &FrameKind) {
+    fn push(&mut self, number: u32, to: usize, message: &FrameKind) {
         if !self.lost.contains(&to) {
-            self.peers.entry(to).or_default().outbox.push_word(frame::word(number, word));
+            self.peers.entry(to).or_default().outbox.push_message(frame::encode(number, message));
         }
     }
 
@@ -574,14 +577,14 @@ impl<M: Store> Driver<M> {
     fn act(&mut self, number: u32, action: Action) {
         let Some(cast) = self.casts.get_mut(&number) else { return };
         match action {
-            Action::Tell { to, .. } if self.lost.contains(&to) => {
+            Action::SendMessage { to, .. } if self.lost.contains(&to) => {
                 if cast.notified.insert(to) {
                     self.events.push_back((number, SwarmEvent::Lost { peer: to }));
                 }
             }
-            Action::Tell { to, message } => {
+            Action::SendMessage { to, message } => {
                 let digests = if manifest_of(&message).is_some() { cast.digests.clone() } else { Vec::new() };
-                if let (SwarmMessage::Welcome { .. }, Holding::Filling(_)) = (&message, &cast.holding) {
+                if let (SwarmMessage::Admitted { .. }, Holding::Filling(_)) = (&message, &cast.holding) {
                     cast.informed.insert(to);
                 }
                 self.push(number, to, &FrameKind::Swarm { message, digests });
@@ -601,35 +604,35 @@ impl<M: Store> Driver<M> {
             }
             Action::Done => {
                 if let Some(value) = cast.finish() {
-                    self.news.push((number, News::Ended(Ok(value))));
-                    self.tell_sharers(number);
+                    self.pending_events.push((number, BroadcastEvent::Ended(Ok(value))));
+                    self.notify_sharers(number);
                 }
             }
             Action::Failed(failure) => {
                 (cast.is_over, cast.has_failed) = (true, true);
-                self.news.push((number, News::Ended(Err(failure.into()))));
-                self.tell_sharers(number);
+                self.pending_events.push((number, BroadcastEvent::Ended(Err(failure.into()))));
+                self.notify_sharers(number);
             }
             Action::Settled { acknowledged, lost, corruptions } => {
                 cast.is_over = true;
-                self.news.push((number, News::Settled { acknowledged, lost, corruptions }));
+                self.pending_events.push((number, BroadcastEvent::Settled { acknowledged, lost, corruptions }));
             }
         }
     }
 
     /// End a broadcast on this rank, whatever the state of its node.
     fn end(&mut self, number: u32, ending: Result<Arc<M>, BroadcastEnding>) {
-        self.news.push((number, News::Ended(ending)));
-        self.tell_sharers(number);
+        self.pending_events.push((number, BroadcastEvent::Ended(ending)));
+        self.notify_sharers(number);
         self.drop_cast(number);
     }
 
     /// End all incomplete broadcasts, because the link to `peer` cannot be set up. Otherwise healthy ranks would be
     /// reported as lost.
-    fn end_those_to_come(&mut self, peer: usize, what: &str) {
-        let is_to_come = |cast: &BroadcastRun<M>| matches!(cast.holding, Holding::Awaited | Holding::Coming(_));
-        let to_come: Vec<u32> = self.casts.iter().filter(|(_, cast)| is_to_come(cast)).map(|(&it, _)| it).collect();
-        for number in to_come {
+    fn end_awaited(&mut self, peer: usize, what: &str) {
+        let is_awaited = |cast: &BroadcastRun<M>| matches!(cast.holding, Holding::Awaited | Holding::Receiving(_));
+        let awaited: Vec<u32> = self.casts.iter().filter(|(_, cast)| is_awaited(cast)).map(|(&it, _)| it).collect();
+        for number in awaited {
             self.end(number, Err(BroadcastEnding::Lacking { peer, what: what.to_string() }));
         }
     }
@@ -650,7 +653,7 @@ impl<M: Store> Driver<M> {
 
 fn manifest_of(message: &SwarmMessage) -> Option<&BlockManifest> {
     match message {
-        SwarmMessage::Welcome { manifest, .. } => Some(manifest),
+        SwarmMessage::Admitted { manifest, .. } => Some(manifest),
         SwarmMessage::Rejoin { manifest, .. } => manifest.as_ref(),
         _ => None,
     }

@@ -11,7 +11,7 @@ pub(super) const HEADER_BYTES: usize = 32;
 /// Maximum message size in bytes. A manifest of 4 TiB in blocks of 4 MiB has digests of 8 MiB.
 pub(super) const WORD_BYTES_MAX: usize = 16 << 20;
 
-const WORD: u32 = 0x5249_5731;
+const MESSAGE: u32 = 0x5249_5731;
 const CHUNK: u32 = 0x5249_4331;
 
 /// Digest of a block.
@@ -45,7 +45,7 @@ pub(super) enum FrameKind {
 /// Decoded header, which determines the data that follows.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum FrameHeader {
-    Word { cast: u32, length_bytes: usize, check: u32 },
+    Message { cast: u32, length_bytes: usize, check: u32 },
     Chunk { cast: u32, block: usize, from_bytes: usize, length_bytes: usize },
 }
 
@@ -54,8 +54,8 @@ pub(super) fn digest(bytes: &[u8]) -> Digest {
 }
 
 /// Return the frame of a message.
-pub(super) fn word(cast: u32, word: &FrameKind) -> Vec<u8> {
-    let body = postcard::to_stdvec(word).expect("words are plain data, which postcard always encodes");
+pub(super) fn encode(cast: u32, message: &FrameKind) -> Vec<u8> {
+    let body = postcard::to_stdvec(message).expect("words are plain data, which postcard always encodes");
     assert!(body.len() <= WORD_BYTES_MAX, "a manifest has no more blocks than its digests have room for");
     framed(cast, &body)
 }
@@ -63,7 +63,7 @@ pub(super) fn word(cast: u32, word: &FrameKind) -> Vec<u8> {
 /// Return the frame of an encoded message.
 pub(super) fn framed(cast: u32, body: &[u8]) -> Vec<u8> {
     let mut frame = Vec::with_capacity(HEADER_BYTES + body.len());
-    frame.extend(fields(WORD, cast, body.len(), 0, 0));
+    frame.extend(fields(MESSAGE, cast, body.len(), 0, 0));
     frame.extend(body);
     let check = check(&frame[..28], body);
     frame[28..HEADER_BYTES].copy_from_slice(&check.to_le_bytes());
@@ -102,8 +102,8 @@ impl FrameHeader {
         let long = |at: usize| bytes[at..].first_chunk().copied().map(u64::from_le_bytes);
         let (cast, length_bytes, found) = (short(4)?, short(8)? as usize, short(28)?);
         match short(0)? {
-            WORD if (1..=WORD_BYTES_MAX).contains(&length_bytes) => {
-                Some(FrameHeader::Word { cast, length_bytes, check: found })
+            MESSAGE if (1..=WORD_BYTES_MAX).contains(&length_bytes) => {
+                Some(FrameHeader::Message { cast, length_bytes, check: found })
             }
             CHUNK if length_bytes > 0 && check(&bytes[..28], &[]) == found => {
                 let from_bytes: usize = long(20)?.try_into().ok()?;
@@ -117,8 +117,8 @@ impl FrameHeader {
 }
 
 /// Decode the message of a frame. Return `None` if the checksum does not match.
-pub(super) fn read_word(cast: u32, found: u32, body: &[u8]) -> Option<FrameKind> {
-    let is_right = check(&fields(WORD, cast, body.len(), 0, 0)[..28], body) == found;
+pub(super) fn decode_message(cast: u32, found: u32, body: &[u8]) -> Option<FrameKind> {
+    let is_right = check(&fields(MESSAGE, cast, body.len(), 0, 0)[..28], body) == found;
     is_right.then(|| postcard::from_bytes(body).ok())?
 }
 
@@ -132,16 +132,16 @@ mod tests {
     fn words_round_trip_and_a_wrong_bit_is_found() {
         let message = SwarmMessage::Offer { have: Box::new(Have::all(100)), is_answer: true, instead_of: None };
         let sent = FrameKind::Swarm { message, digests: vec![[7; 8]; 3] };
-        let frame = word(5, &sent);
+        let frame = encode(5, &sent);
         let (header, body) = frame.split_first_chunk().unwrap();
-        let Some(FrameHeader::Word { cast: 5, length_bytes, check }) = FrameHeader::decode(header) else {
+        let Some(FrameHeader::Message { cast: 5, length_bytes, check }) = FrameHeader::decode(header) else {
             panic!("{header:?}")
         };
-        assert_eq!((length_bytes, read_word(5, check, body)), (body.len(), Some(sent)));
+        assert_eq!((length_bytes, decode_message(5, check, body)), (body.len(), Some(sent)));
         for bit in 0..8 * body.len() {
             let mut wrong = body.to_vec();
             wrong[bit / 8] ^= 1 << (bit % 8);
-            assert_eq!(read_word(5, check, &wrong), None);
+            assert_eq!(decode_message(5, check, &wrong), None);
         }
     }
 

@@ -10,7 +10,7 @@ use std::collections::{BTreeMap, VecDeque};
 /// Maximum chunk size in bytes, which bounds the delay of a message.
 const CHUNK_BYTES: usize = 32 << 10;
 /// Maximum size of unsent messages in bytes. A peer that exceeds it is treated as lost.
-const WORDS_BYTES_MAX: usize = 64 << 20;
+const MESSAGE_BYTES_MAX: usize = 64 << 20;
 
 /// A chunk that has been sent.
 #[derive(Debug)]
@@ -40,21 +40,21 @@ enum PendingFrame {
 
 #[derive(Debug, Default)]
 pub(super) struct Outbox {
-    words: VecDeque<Vec<u8>>,
-    words_bytes: usize,
+    messages: VecDeque<Vec<u8>>,
+    message_bytes: usize,
     streams: VecDeque<BlockStream>,
     current: Option<(PendingFrame, usize)>,
 }
 
 impl Outbox {
-    pub(super) fn push_word(&mut self, frame: Vec<u8>) {
-        self.words_bytes += frame.len();
-        self.words.push_back(frame);
+    pub(super) fn push_message(&mut self, frame: Vec<u8>) {
+        self.message_bytes += frame.len();
+        self.messages.push_back(frame);
     }
 
     /// Return whether the peer accepts too few messages.
     pub(super) fn is_overfull(&self) -> bool {
-        self.words_bytes > WORDS_BYTES_MAX
+        self.message_bytes > MESSAGE_BYTES_MAX
     }
 
     pub(super) fn begin(&mut self, cast: u32, block: usize, from_bytes: usize) {
@@ -80,7 +80,7 @@ impl Outbox {
     /// Return whether any data is ready to send.
     pub(super) fn is_ready<M: Store>(&self, casts: &BTreeMap<u32, BroadcastRun<M>>) -> bool {
         let can_go = |stream: &BlockStream| casts.get(&stream.cast).is_some_and(|cast| stream.length(cast) > 0);
-        self.current.is_some() || !self.words.is_empty() || self.streams.iter().any(can_go)
+        self.current.is_some() || !self.messages.is_empty() || self.streams.iter().any(can_go)
     }
 
     /// Send until the link is full or the queue is empty. Return the number of sent bytes, and add the completed chunks
@@ -119,9 +119,9 @@ impl Outbox {
         if let Some(current) = self.current.take() {
             return Some(current);
         }
-        if let Some(word) = self.words.pop_front() {
-            self.words_bytes -= word.len();
-            return Some((PendingFrame::Owned(word), 0));
+        if let Some(message) = self.messages.pop_front() {
+            self.message_bytes -= message.len();
+            return Some((PendingFrame::Owned(message), 0));
         }
         let can_go = |stream: &BlockStream| casts.get(&stream.cast).is_some_and(|cast| stream.length(cast) > 0);
         let mut stream = self.streams.iter().position(can_go).and_then(|index| self.streams.remove(index))?;

@@ -1,6 +1,6 @@
 //! Tests of drivers over pipes of tiny capacity, on a virtual clock.
 
-use super::{BlockDigests, BroadcastEnding, Digest, Driver, MemoryPlace, Meter, News, Store, Wires};
+use super::{BlockDigests, BroadcastEnding, BroadcastEvent, Digest, Driver, MemoryPlace, Meter, Store, Wires};
 use crate::link::{Link, LinkError};
 use ripieno_plan::swarm::{BlockManifest, Discipline, MemberFailure, SwarmTiming};
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
@@ -69,7 +69,7 @@ impl Store for TestMemory {
 #[derive(Default)]
 struct Net {
     pipes: BTreeMap<(usize, usize), VecDeque<u8>>,
-    newcomers: BTreeMap<usize, Vec<usize>>,
+    new_peers: BTreeMap<usize, Vec<usize>>,
     dead: BTreeSet<usize>,
     /// Ranks that are suspended. No rank is notified.
     silent: BTreeSet<usize>,
@@ -194,14 +194,14 @@ impl Wires for PipeWires {
         }
         let (rank, net) = (self.rank, self.net.clone());
         let link = self.links.entry(peer).or_insert_with(|| {
-            net.lock().unwrap().newcomers.entry(peer).or_default().push(rank);
+            net.lock().unwrap().new_peers.entry(peer).or_default().push(rank);
             PipeLink { rank, peer, net, staged: Vec::new() }
         });
         Ok(Some(link))
     }
 
-    fn newcomers(&mut self) -> Vec<usize> {
-        self.net.lock().unwrap().newcomers.remove(&self.rank).unwrap_or_default()
+    fn new_peers(&mut self) -> Vec<usize> {
+        self.net.lock().unwrap().new_peers.remove(&self.rank).unwrap_or_default()
     }
 
     fn close(&mut self, peer: usize, _cause: &str) {
@@ -275,18 +275,18 @@ impl SwarmWorld {
             }
             let (driver, wires) = &mut self.ranks[rank];
             has_moved |= driver.turn(self.now, wires);
-            for (number, news) in driver.take_news() {
-                match news {
-                    News::Ended(outcome) => {
+            for (number, pending_events) in driver.take_events() {
+                match pending_events {
+                    BroadcastEvent::Ended(outcome) => {
                         assert!(self.outcomes.insert(rank, outcome).is_none(), "rank {rank} ends twice");
                     }
-                    News::Reopened => self.settled = None,
-                    News::Message { from, bytes } => self.messages.push((rank, from, bytes)),
-                    News::Lost { peer } => {
+                    BroadcastEvent::Reopened => self.settled = None,
+                    BroadcastEvent::Message { from, bytes } => self.messages.push((rank, from, bytes)),
+                    BroadcastEvent::Lost { peer } => {
                         assert!(self.net.lock().unwrap().is_gone(peer));
                         self.missed.push((rank, number, peer));
                     }
-                    News::Settled { acknowledged, lost, corruptions } => {
+                    BroadcastEvent::Settled { acknowledged, lost, corruptions } => {
                         let sources = corruptions.into_iter().map(|it| it.source).collect();
                         self.settled = Some((acknowledged, lost, sources));
                     }
@@ -420,8 +420,8 @@ fn several_values_come_at_once_by_the_same_links() {
         world.now += TURN;
         for (rank, (driver, wires)) in world.ranks.iter_mut().enumerate() {
             driver.turn(world.now, wires);
-            for (number, news) in driver.take_news() {
-                if let News::Ended(Ok(here)) = news {
+            for (number, pending_events) in driver.take_events() {
+                if let BroadcastEvent::Ended(Ok(here)) = pending_events {
                     found.insert((number, rank), here[..] == value([one, other][number as usize]));
                 }
             }

@@ -203,9 +203,9 @@ impl fmt::Display for Uncast {
 
 impl std::error::Error for Uncast {}
 
-fn check(p: usize, asked: &Casting, block_counts: &[usize]) -> Result<(), Uncast> {
-    let named = asked.late.iter().chain(&asked.stops).chain(&asked.corruptions).map(|(rank, _)| *rank);
-    let ordered = asked.casts.iter().flat_map(|cast| cast.order.iter().flatten().copied().chain([cast.root]));
+fn check(p: usize, request: &Casting, block_counts: &[usize]) -> Result<(), Uncast> {
+    let named = request.late.iter().chain(&request.stops).chain(&request.corruptions).map(|(rank, _)| *rank);
+    let ordered = request.casts.iter().flat_map(|cast| cast.order.iter().flatten().copied().chain([cast.root]));
     if let Some(rank) = named.chain(ordered).find(|&rank| rank >= p) {
         return Err(Uncast::NoSuchRank { rank });
     }
@@ -214,14 +214,18 @@ fn check(p: usize, asked: &Casting, block_counts: &[usize]) -> Result<(), Uncast
 }
 
 /// Simulate broadcasts on a cluster.
-pub fn swarm(cluster: &Cluster, asked: &Casting) -> Result<Swarmed, Uncast> {
-    swarm_unless(cluster, asked, &|| false)
+pub fn swarm(cluster: &Cluster, request: &Casting) -> Result<Swarmed, Uncast> {
+    swarm_unless(cluster, request, &|| false)
 }
 
 /// Simulate broadcasts on a cluster. `is_interrupted` is called from time to time and stops the simulation if it
 /// returns true.
-pub fn swarm_unless(cluster: &Cluster, asked: &Casting, is_interrupted: &dyn Fn() -> bool) -> Result<Swarmed, Uncast> {
-    let mut stage = SwarmState::ready(cluster, asked)?;
+pub fn swarm_unless(
+    cluster: &Cluster,
+    request: &Casting,
+    is_interrupted: &dyn Fn() -> bool,
+) -> Result<Swarmed, Uncast> {
+    let mut stage = SwarmState::ready(cluster, request)?;
     stage.run(is_interrupted)?;
     Ok(stage.swarmed())
 }

@@ -45,7 +45,7 @@ struct TickingNode {
 
 pub(super) struct SwarmState<'a> {
     cluster: &'a Cluster,
-    asked: &'a Casting,
+    request: &'a Casting,
     manifests: Vec<BlockManifest>,
     clock: Clock<ScheduledEvent>,
     flows: Flows,
@@ -67,27 +67,35 @@ pub(super) struct SwarmState<'a> {
 }
 
 impl<'a> SwarmState<'a> {
-    pub(super) fn ready(cluster: &'a Cluster, asked: &'a Casting) -> Result<SwarmState<'a>, Uncast> {
+    pub(super) fn ready(cluster: &'a Cluster, request: &'a Casting) -> Result<SwarmState<'a>, Uncast> {
         let p = cluster.topology.size();
-        let late: BTreeMap<usize, f64> = asked.late.iter().copied().collect();
+        let late: BTreeMap<usize, f64> = request.late.iter().copied().collect();
         let here_count = p - late.len();
         let manifest =
             |cast: &SimulatedBroadcast| BlockManifest::new(cast.bytes, cast.block_bytes, cast.discipline, here_count);
-        let manifests: Vec<BlockManifest> = asked.casts.iter().map(manifest).collect();
+        let manifests: Vec<BlockManifest> = request.casts.iter().map(manifest).collect();
         let block_counts: Vec<usize> = manifests.iter().map(BlockManifest::block_count).collect();
-        super::check(p, asked, &block_counts)?;
+        super::check(p, request, &block_counts)?;
         let mut clock = Clock::default();
         let mut parts = Vec::new();
         let mut flows = Flows::new(cluster, &block_counts);
-        for (number, (cast, manifest)) in asked.casts.iter().zip(&manifests).enumerate() {
+        for (number, (cast, manifest)) in request.casts.iter().zip(&manifests).enumerate() {
             let order = cast.order.clone().unwrap_or_else(|| (1..p).map(|after| (cast.root + after) % p).collect());
             let order: Vec<usize> = order.into_iter().filter(|rank| !late.contains_key(rank)).collect();
             let node = |rank: usize| {
                 let now = time(cast.start_s);
                 let node = if rank == cast.root {
-                    SwarmNode::root(rank, p, *manifest, order.clone(), asked.timing, asked.seed + number as u64, now)
+                    SwarmNode::root(
+                        rank,
+                        p,
+                        *manifest,
+                        order.clone(),
+                        request.timing,
+                        request.seed + number as u64,
+                        now,
+                    )
                 } else {
-                    SwarmNode::receiver(rank, cast.root, p, asked.timing, now)
+                    SwarmNode::receiver(rank, cast.root, p, request.timing, now)
                 };
                 TickingNode { node, tick_s: f64::INFINITY }
             };
@@ -105,25 +113,25 @@ impl<'a> SwarmState<'a> {
         let faults = &cluster.faults;
         faults.deaths().iter().for_each(|&(node, at_s)| clock.note(at_s, ScheduledEvent::Death { node }));
         faults.cuts().iter().for_each(|&(ends, at_s)| clock.note(at_s, ScheduledEvent::Cut { ends }));
-        asked.stops.iter().for_each(|&(rank, at_s)| clock.note(at_s, ScheduledEvent::Stop { rank }));
+        request.stops.iter().for_each(|&(rank, at_s)| clock.note(at_s, ScheduledEvent::Stop { rank }));
         let lives =
             (0..p).map(|rank| if late.contains_key(&rank) { NodeLife::Awaited } else { NodeLife::Here }).collect();
         Ok(SwarmState {
             cluster,
-            asked,
+            request,
             clock,
             flows,
             parts,
             lives,
             contacts: vec![BTreeSet::new(); p],
             cut: BTreeSet::new(),
-            corruptions: asked.corruptions.clone(),
+            corruptions: request.corruptions.clone(),
             outcomes: vec![vec![RankOutcome::Waiting; p]; manifests.len()],
             settled: vec![None; manifests.len()],
             manifests,
             sent_bytes: vec![0.0; p],
             fetched: Vec::new(),
-            unfinished_count: asked.casts.len() * p,
+            unfinished_count: request.casts.len() * p,
             message_count: 0,
             is_balance_noted: false,
             turn: 0.0,
@@ -133,7 +141,7 @@ impl<'a> SwarmState<'a> {
     /// Run until all ranks have an outcome or the time limit is reached.
     pub(super) fn run(&mut self, is_interrupted: &dyn Fn() -> bool) -> Result<(), Uncast> {
         let mut count = 0;
-        while !self.is_over() && self.clock.now_s() <= self.asked.longest_s {
+        while !self.is_over() && self.clock.now_s() <= self.request.longest_s {
             count += 1;
             if count % UNINTERRUPTED_COUNT == 0 && is_interrupted() {
                 return Err(Uncast::Interrupted);
@@ -152,21 +160,21 @@ impl<'a> SwarmState<'a> {
         let is_settled = |(cast, settled): (&SimulatedBroadcast, &Option<Settled>)| {
             settled.is_some() || self.lives[cast.root] != NodeLife::Here
         };
-        self.unfinished_count == 0 && self.asked.casts.iter().zip(&self.settled).all(is_settled)
+        self.unfinished_count == 0 && self.request.casts.iter().zip(&self.settled).all(is_settled)
     }
 
     fn balance(&mut self) {
-        if self.asked.balance_s == 0.0 {
+        if self.request.balance_s == 0.0 {
             self.flows.settle(&mut self.clock, f64::INFINITY, ScheduledEvent::Arrival);
         } else if !self.is_balance_noted && !self.flows.is_settled() {
             self.is_balance_noted = true;
             self.turn = self.next_turn();
-            self.clock.note(self.turn * self.asked.balance_s, ScheduledEvent::Balance);
+            self.clock.note(self.turn * self.request.balance_s, ScheduledEvent::Balance);
         }
     }
 
     fn next_turn(&self) -> f64 {
-        ((self.clock.now_s() / self.asked.balance_s).floor() + 1.0).max(self.turn + 1.0)
+        ((self.clock.now_s() / self.request.balance_s).floor() + 1.0).max(self.turn + 1.0)
     }
 
     fn happen(&mut self, noted: ScheduledEvent) {
@@ -179,14 +187,14 @@ impl<'a> SwarmState<'a> {
             }
             ScheduledEvent::Balance => {
                 self.is_balance_noted = false;
-                let until_s = self.next_turn() * self.asked.balance_s;
+                let until_s = self.next_turn() * self.request.balance_s;
                 self.flows.settle(&mut self.clock, until_s, ScheduledEvent::Arrival);
             }
             ScheduledEvent::Begin { cast, rank } => {
                 if self.lives[rank] == NodeLife::Awaited {
                     self.lives[rank] = NodeLife::Here;
                 }
-                if rank == self.asked.casts[cast].root {
+                if rank == self.request.casts[cast].root {
                     self.finish(cast, rank, RankOutcome::Done { at_s: now_s, is_right: true });
                 }
                 self.handle(cast, rank, SwarmEvent::Start);
@@ -245,7 +253,7 @@ impl<'a> SwarmState<'a> {
     fn note_fetched(&mut self, flow: &super::flows::BlockFlow) {
         let passed = self.flows.passed(flow);
         self.sent_bytes[flow.sender] += passed;
-        if self.asked.keeps_fetches && passed > 0.0 {
+        if self.request.keeps_fetches && passed > 0.0 {
             self.fetched.push(SimulatedFetch {
                 cast: flow.cast,
                 sender: flow.sender,
@@ -293,7 +301,7 @@ impl<'a> SwarmState<'a> {
     fn act(&mut self, cast: usize, rank: usize, action: Action) {
         let now_s = self.clock.now_s();
         match action {
-            Action::Tell { to, message } => self.tell(cast, rank, to, message),
+            Action::SendMessage { to, message } => self.tell(cast, rank, to, message),
             Action::Send { to, block, .. } => self.send(cast, rank, to, block),
             Action::Stop { to, block } => self.stop_flow(cast, rank, to, block),
             Action::Done => {
@@ -371,7 +379,7 @@ impl<'a> SwarmState<'a> {
             self.break_off(number);
         }
         self.end_all(rank);
-        let at_s = self.clock.now_s() + self.asked.notice_s;
+        let at_s = self.clock.now_s() + self.request.notice_s;
         let contacts = std::mem::take(&mut self.contacts[rank]);
         contacts.into_iter().for_each(|other| self.clock.note(at_s, ScheduledEvent::Lost { rank: other, peer: rank }));
     }
@@ -401,7 +409,7 @@ impl<'a> SwarmState<'a> {
         let between: Vec<u32> = self.flows_of(one).into_iter().filter(is_between).collect();
         between.into_iter().for_each(|number| self.break_off(number));
         if self.contacts[one].contains(&other) {
-            let at_s = self.clock.now_s() + self.asked.notice_s;
+            let at_s = self.clock.now_s() + self.request.notice_s;
             self.clock.note(at_s, ScheduledEvent::Lost { rank: one, peer: other });
             self.clock.note(at_s, ScheduledEvent::Lost { rank: other, peer: one });
         }

@@ -22,40 +22,44 @@ fn disciplines() -> impl Iterator<Item = (&'static str, Discipline)> {
     Discipline::NAMES.into_iter().map(|name| (name, Discipline::named(name).unwrap()))
 }
 
-fn played(cluster: &Cluster, asked: &Casting) -> Swarmed {
-    swarm(cluster, asked).unwrap()
+fn played(cluster: &Cluster, request: &Casting) -> Swarmed {
+    swarm(cluster, request).unwrap()
 }
 
 /// Check the invariants of every broadcast, with any faults.
-fn hold(told: &str, asked: &Casting, found: &Swarmed, ranks_lost: &[usize]) {
-    for (cast, outcomes) in asked.casts.iter().zip(&found.outcomes) {
+fn hold(case_text: &str, request: &Casting, found: &Swarmed, ranks_lost: &[usize]) {
+    for (cast, outcomes) in request.casts.iter().zip(&found.outcomes) {
         let is_root_lost = ranks_lost.contains(&cast.root);
         for (rank, outcome) in outcomes.iter().enumerate() {
             match outcome {
-                RankOutcome::Done { is_right, .. } => assert!(is_right, "{told}: rank {rank} has wrong bytes"),
+                RankOutcome::Done { is_right, .. } => assert!(is_right, "{case_text}: rank {rank} has wrong bytes"),
                 RankOutcome::Lost { .. } => {
-                    assert!(ranks_lost.contains(&rank), "{told}: rank {rank} was not to be lost")
+                    assert!(ranks_lost.contains(&rank), "{case_text}: rank {rank} was not to be lost")
                 }
                 RankOutcome::Failed { failure, .. } => {
-                    assert!(is_root_lost, "{told}: rank {rank} failed though the root lives: {failure}");
+                    assert!(is_root_lost, "{case_text}: rank {rank} failed though the root lives: {failure}");
                     assert!(
                         matches!(failure, MemberFailure::RootLost { root, .. } if *root == cast.root),
-                        "{told}: rank {rank}: {failure}"
+                        "{case_text}: rank {rank}: {failure}"
                     );
                 }
-                RankOutcome::Waiting => panic!("{told}: rank {rank} waits forever, until {} s", found.end_s),
+                RankOutcome::Waiting => panic!("{case_text}: rank {rank} waits forever, until {} s", found.end_s),
             }
         }
     }
-    if let [cast] = &asked.casts[..]
+    if let [cast] = &request.casts[..]
         && !ranks_lost.contains(&cast.root)
     {
-        let settled = found.settled[0].as_ref().unwrap_or_else(|| panic!("{told}: the root knows of no end"));
+        let settled = found.settled[0].as_ref().unwrap_or_else(|| panic!("{case_text}: the root knows of no end"));
         for (rank, outcome) in found.outcomes[0].iter().enumerate().filter(|(rank, _)| *rank != cast.root) {
             let (acknowledged, lost) = (settled.acknowledged.contains(&rank), settled.lost.contains(&rank));
             match outcome {
-                RankOutcome::Lost { .. } => assert!(lost != acknowledged, "{told}: rank {rank} is lost: {settled:?}"),
-                _ => assert!(acknowledged || ranks_lost.contains(&rank), "{told}: rank {rank} has it: {settled:?}"),
+                RankOutcome::Lost { .. } => {
+                    assert!(lost != acknowledged, "{case_text}: rank {rank} is lost: {settled:?}")
+                }
+                _ => {
+                    assert!(acknowledged || ranks_lost.contains(&rank), "{case_text}: rank {rank} has it: {settled:?}")
+                }
             }
         }
     }
@@ -76,7 +80,7 @@ fn a_simulation_ends_when_it_is_interrupted() {
 fn neighbors_are_as_many_whether_all_come_at_once_or_one_after_the_other() {
     let at_once = Casting::of(0, 16 * MIB, Discipline::BITTORRENT);
     let by_turns = Casting { late: (1..65).map(|rank| (rank, 1e-3 * rank as f64)).collect(), ..at_once.clone() };
-    let [at_once_s, by_turns_s] = [at_once, by_turns].map(|asked| played(&cluster(65), &asked).time_s(0));
+    let [at_once_s, by_turns_s] = [at_once, by_turns].map(|request| played(&cluster(65), &request).time_s(0));
     println!("64 that come by turns take {:.3} times as long", by_turns_s / at_once_s);
     assert!(by_turns_s <= 1.1 * at_once_s, "{by_turns_s} and {at_once_s} s");
 }

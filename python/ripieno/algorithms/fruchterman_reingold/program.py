@@ -229,7 +229,7 @@ class _ExactPushes:
         with clock.communicating():
             comm.reduce_scatter(self._wholes, out=self._own, counts=self._counts)
         with clock.computing():
-            np.multiply(self._own, 1 / forces.wholes_per_one(len(placed)), out=out)
+            np.multiply(self._own, 1 / forces.fixed_point_scale(len(placed)), out=out)
 
 
 @dataclass(frozen=True)

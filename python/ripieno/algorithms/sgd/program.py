@@ -205,7 +205,7 @@ def _batches(
     comm: Communicator,
     rows: sgd_rows.SgdRows,
     homes: FeatureOwners,
-    home_feature_count: int,
+    owned_feature_count: int,
     step_count: int,
     seed: int,
 ) -> kernels.StepRows:
@@ -219,9 +219,9 @@ def _batches(
 
     ends = np.cumsum(occurring.counts.sum(axis=1))
     described = np.split(homes.places[occurring.numbers], ends[:-1])
-    asked, counts = zip(*comm.alltoall(list(zip(described, occurring.counts, strict=True))), strict=True)
-    all_asked = kernels.StepNumbers(np.concatenate(asked), np.stack(counts))
-    met, places_of_asked = kernels.meetings(all_asked, home_feature_count, step_count)
+    requested, counts = zip(*comm.alltoall(list(zip(described, occurring.counts, strict=True))), strict=True)
+    all_requested = kernels.StepNumbers(np.concatenate(requested), np.stack(counts))
+    needed, places_of_requested = kernels.needed_features(all_requested, owned_feature_count, step_count)
     return kernels.StepRows(
         starts=columns.starts,
         places=places,
@@ -229,8 +229,8 @@ def _batches(
         classes=rows.labels[order].astype(np.int32),
         counts=occurring.counts,
         penalties=penalties,
-        met=met,
-        asked=places_of_asked,
+        needed=needed,
+        requested=places_of_requested,
         chunk_lens=chunk_lens,
     )
 
