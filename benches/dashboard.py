@@ -50,7 +50,7 @@ def cases() -> dict[str, Measured]:
 
 def iterate(comm: Communicator, count: int) -> tuple[float, float]:
     """Return the processor seconds of the iterations on this rank, and the part for telemetry."""
-    begun_s, telling_s = time.process_time(), _telling_s()
+    begun_s, reporting_s = time.process_time(), _reporting_s()
     rows, table = np.ones((ROWS, ROWS)), np.ones(TABLE_FLOATS)
     for iteration in range(count):
         rows = rows @ rows
@@ -58,13 +58,13 @@ def iterate(comm: Communicator, count: int) -> tuple[float, float]:
         comm.allreduce(table, out=table, op="max")
         if comm.rank == 0:
             comm.emit({"event": "iteration", "iteration": iteration + 1, "inertia": 1.0 / (iteration + 1)})
-    return time.process_time() - begun_s, _telling_s() - telling_s
+    return time.process_time() - begun_s, _reporting_s() - reporting_s
 
 
-def _telling_s() -> float:
+def _reporting_s() -> float:
     """Return the processor seconds of this rank's telemetry thread."""
-    tellers = [each.ident for each in threading.enumerate() if each.name == PULSE_THREAD and each.ident is not None]
-    return sum(time.clock_gettime(time.pthread_getcpuclockid(each)) for each in tellers)
+    reporters = [each.ident for each in threading.enumerate() if each.name == PULSE_THREAD and each.ident is not None]
+    return sum(time.clock_gettime(time.pthread_getcpuclockid(each)) for each in reporters)
 
 
 def _measure(report: Measurements, effort: Effort, workers: int) -> None:
@@ -86,7 +86,7 @@ def _measure(report: Measurements, effort: Effort, workers: int) -> None:
             1 + SHARE,
         ))  # fmt: skip
         total = [each.ranks_s + each.launcher_s for each in found]
-        watching = [each.telling_s + max(each.launcher_s - alone_s, 0.0) for each in found]
+        watching = [each.reporting_s + max(each.launcher_s - alone_s, 0.0) for each in found]
         report.figures.append(_figure(
             f"processor time of ranks and launcher, {workers} ranks", way,
             total, "without the time of watching",
@@ -100,7 +100,7 @@ class DashboardTurn(NamedTuple):
 
     elapsed_s: float
     ranks_s: float
-    telling_s: float
+    reporting_s: float
     launcher_s: float
 
 

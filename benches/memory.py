@@ -96,7 +96,7 @@ def _allocations(loop: Callable[[], object]) -> float:
     loop()
     before = count()
     loop()
-    return (count() - before) / timing.MOST_CALLS_APART
+    return (count() - before) / timing.MOST_SEPARATE_CALLS
 
 
 def _extra_bytes(call: Callable[[], object]) -> int:

@@ -226,12 +226,12 @@ def test_what_a_pulse_covers_is_spread_over_the_bins_between():
 
 def test_counters_continue_when_others_take_a_rank_or_a_rank_changes():
     board = Board()
-    board.tell_ranks(["here", "here"])
+    board.set_ranks(["here", "here"])
     board.pulse(0, pulse(1.0, bytes_sent=100))
     board.pulse(1, pulse(1.0, teller="b", bytes_sent=7))
     board.pulse(0, pulse(2.0, bytes_sent=150))
     # Rank 1 becomes rank 0, but keeps its own sums.
-    board.tell_ranks(["here"])
+    board.set_ranks(["here"])
     board.pulse(0, pulse(3.0, teller="b", bytes_sent=10))
     # Another communicator starts counting from zero.
     board.pulse(0, pulse(4.0, teller="b", bytes_sent=2))
@@ -263,8 +263,8 @@ def test_an_empty_board_has_a_state_metrics_and_a_picture():
 
 def test_metrics_of_odd_names_and_numbers_pass_the_strict_parser():
     board = Board()
-    board.tell_job(place='a "host"\n\\')
-    board.tell_ranks(['h"\n'])
+    board.update_job(place='a "host"\n\\')
+    board.set_ranks(['h"\n'])
     board.pulse(0, pulse(1.0, waited_for_s={0: 0.5}, usage=[("allreduce", "ring", 3, 5)]))
     board.event({"event": "iteration", "iteration": 1, "inertia": float("nan"), "odd\n": float("inf")})
 

@@ -388,8 +388,8 @@ class Slow:
     def put(self, *block):
         time.sleep(0.002)
         return self.file.put(*block)
-opened = file_distribution._Landing.opened
-file_distribution._Landing.opened = lambda landing: Slow(opened(landing))
+opened = file_distribution._OutputFile.opened
+file_distribution._OutputFile.opened = lambda landing: Slow(opened(landing))
 sys.argv[0] = "ripieno"
 sys.exit(main())
 """

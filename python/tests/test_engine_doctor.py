@@ -9,7 +9,7 @@ import pytest
 from click.testing import CliRunner
 from ripieno.cli.run import doctor_command
 from ripieno.doctor import engine as engine_doctor
-from ripieno.doctor.here import BAD, GOOD, WARNING
+from ripieno.doctor.here import BAD, PASSED, WARNING
 from ripieno.errors import EngineError, TooFewSlots
 from ripieno.launch import engines
 from ripieno.launch.engine import survey
@@ -130,7 +130,7 @@ def test_versions_that_differ_are_named_and_weighed():
 
     findings = found(engine_doctor._versions(sites))
 
-    assert findings["Python"].outcome == findings["pyarrow"].outcome == GOOD
+    assert findings["Python"].outcome == findings["pyarrow"].outcome == PASSED
     assert findings["numpy"].outcome == WARNING
     assert f"{HERE['numpy']} here, but 1.0 in /usr/bin/python3 on b" in findings["numpy"].found
     assert findings["ripieno"].outcome == BAD and "missing" in findings["ripieno"].found
@@ -150,7 +150,7 @@ def test_pairs_that_do_not_reach_each_other_are_named_by_address():
 @pytest.mark.parametrize(
     ("authentic", "encrypted", "outcome", "words"),
     [
-        (True, True, GOOD, "authenticated and encrypted"),
+        (True, True, PASSED, "authenticated and encrypted"),
         (True, False, WARNING, "not encrypted"),
         (False, False, WARNING, "not authenticated and not encrypted"),
     ],
@@ -167,7 +167,7 @@ def test_links_beyond_this_host_are_reported_as_encrypted_or_readable(monkeypatc
     assert "TLS13_AES_128_GCM_SHA256" in engine_doctor._links([site(0), site(1)]).found
     monkeypatch.setenv("RIPIENO_TLS", "0")
     assert engine_doctor._links([site(0), site(1)]).outcome == WARNING
-    assert engine_doctor._links([site(0, host=socket.gethostname())]).outcome == GOOD
+    assert engine_doctor._links([site(0, host=socket.gethostname())]).outcome == PASSED
 
 
 @pytest.mark.parametrize("engine", ["local", "slurm", "mpirun"])

@@ -14,7 +14,7 @@ import numpy as np
 import pytest
 import ripieno as rp
 from numpy.testing import assert_array_equal
-from ripieno.wire.operations import told_of
+from ripieno.wire.operations import description_of
 
 SOURCE = """
 #include <stdint.h>
@@ -202,14 +202,14 @@ def test_the_mark_of_a_function_tells_its_code_and_constants_apart():
         counted(seen),
         np.hypot,
     ]
-    assert len({told_of(function) for function in apart}) == len(apart)
-    assert told_of(scaled(2)) == told_of(scaled(2))
+    assert len({description_of(function) for function in apart}) == len(apart)
+    assert description_of(scaled(2)) == description_of(scaled(2))
 
     # Each rank has its own log and counter.
     function, other = counted(seen), counted([2, 3])
-    before = told_of(function)
+    before = description_of(function)
     assert function(1, 2) == 3 and seen == [1, 1]
-    assert told_of(function) == before == told_of(other)
+    assert description_of(function) == before == description_of(other)
 
 
 ROWS = np.arange(3.0)

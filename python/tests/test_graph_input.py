@@ -332,9 +332,9 @@ def share(comm, graph):
     known = set(local.vertices.ids.tolist())
     assert len(known) == len(local.vertices.ids) and known >= set(local.rows.tolist())
     # An owner without outgoing edges of the vertex is correct only if no rank has any.
-    at_home = local.vertices.ids[local.vertices.home].tolist()
-    without = set(local.vertices.ids[len(local.columns) :][local.vertices.home[len(local.columns) :]].tolist())
-    return edges, weights, at_home, without, local.vertices.total, local.vertices.largest, local.edge_count
+    owned = local.vertices.ids[local.vertices.is_owned].tolist()
+    without = set(local.vertices.ids[len(local.columns) :][local.vertices.is_owned[len(local.columns) :]].tolist())
+    return edges, weights, owned, without, local.vertices.total, local.vertices.largest, local.edge_count
 
 
 @pytest.mark.parametrize("workers", [3, *exhaustively(1, 2)])
@@ -350,7 +350,7 @@ def test_dealt_edges_meet_their_equals_and_every_vertex_has_one_home(world, work
         shares = world(workers).run(share, graph)
         assert sorted(edge for edges, *_ in shares for edge in edges) == want
         vertices = sorted({vertex for edge in want for vertex in edge})
-        assert sorted(vertex for _, _, at_home, *_ in shares for vertex in at_home) == vertices
+        assert sorted(vertex for _, _, owned, *_ in shares for vertex in owned) == vertices
         dangling = set(vertices) - {source for source, _ in want}
         assert set().union(*(without for _, _, _, without, *_ in shares)) == dangling
         assert all(
@@ -368,11 +368,11 @@ def test_isolated_vertices_are_there_if_announced(world, tmp_path):
     lone = Edges(np.array([0]), np.array([2]), lone=np.array([9, 4]))
     for workers in (1, 3):
         shares = world(workers).run(share, Graph(lone))
-        assert sorted(vertex for _, _, at_home, *_ in shares for vertex in at_home) == [0, 2, 4, 9]
+        assert sorted(vertex for _, _, owned, *_ in shares for vertex in owned) == [0, 2, 4, 9]
         shares = world(workers).run(share, graph)
-        assert sorted(vertex for _, _, at_home, *_ in shares for vertex in at_home) == list(range(7))
+        assert sorted(vertex for _, _, owned, *_ in shares for vertex in owned) == list(range(7))
         shares = world(workers).run(share, Graph(tmp_path / "lists.txt"))
-        assert sorted(vertex for _, _, at_home, *_ in shares for vertex in at_home) == [0, 1, 2]
+        assert sorted(vertex for _, _, owned, *_ in shares for vertex in owned) == [0, 1, 2]
 
 
 def test_what_one_worker_finds_wrong_all_are_told(world, tmp_path):

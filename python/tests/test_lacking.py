@@ -22,12 +22,12 @@ def exhaust(what: str) -> None:
 def borrow(comm: rp.Communicator, what: str, mark: Path) -> None:
     """Rank 1 lacks a resource for mapping shared memory of rank 0."""
     # 512 MiB, never written.
-    lent = rp.empty(1 << 26, np.float64)
+    borrowed = rp.empty(1 << 26, np.float64)
     # The link exists now.
     comm.broadcast(out=np.ones(3))
     if comm.rank == 1:
         exhaust(what)
-    comm.broadcast(out=lent)
+    comm.broadcast(out=borrowed)
 
 
 def connect(comm: rp.Communicator, what: str, mark: Path) -> None:

@@ -97,13 +97,13 @@ def test_rows_of_a_fit_stay_where_they_are_if_workers_can_read_them_and_else_are
 
 def test_what_was_lent_is_read_by_slices_and_a_process_that_has_ended_is_told():
     array = np.arange(60, dtype=np.float32).reshape(10, 3, 2)
-    lent = Borrowed.of(array)
+    borrowed = Borrowed.of(array)
     for rows in (slice(None), slice(2, 5), slice(4, 4), slice(9, 30), slice(7, 3)):
-        assert np.array_equal(lent[rows], array[rows])
+        assert np.array_equal(borrowed[rows], array[rows])
     ended = subprocess.Popen([sys.executable, "-c", ""])
     ended.wait()
-    gone = replace(lent, pid=ended.pid)
-    assert can_read(lent, array) and not can_read(gone, array)
+    gone = replace(borrowed, pid=ended.pid)
+    assert can_read(borrowed, array) and not can_read(gone, array)
     with pytest.raises(rp.SerializationError, match=f"process {ended.pid} cannot be read"):
         gone[:]
 

@@ -11,8 +11,8 @@ from ripieno.algorithms import fit_checkpoint
 from ripieno.algorithms.clock import IterationClock
 from ripieno.algorithms.mds import estimator as mds
 from ripieno.algorithms.mds.dissimilarities import RowBlock
-from ripieno.algorithms.mds.leaps import Leaps
 from ripieno.algorithms.mds.majorization import Majorization
+from ripieno.algorithms.mds.relocations import Relocations
 from ripieno.input.shares import even_range
 from scipy.spatial.distance import cdist
 from sklearn.datasets import load_wine
@@ -210,7 +210,7 @@ def rows_of(weights=None):
 @pytest.mark.parametrize("weights", [None, (W + 2 * np.eye(70)).astype(np.float32)], ids=["alike", "weighted"])
 def test_a_point_that_tries_a_place_is_measured_as_if_it_were_there(weights):
     at, there = np.random.default_rng(1).normal(size=(2, 70, 2))
-    errors, steps = Leaps(rows_of(weights), at, 1)._measured(there)
+    errors, steps = Relocations(rows_of(weights), at, 1)._measured(there)
 
     for point in range(70):
         moved = at.copy()
@@ -228,13 +228,13 @@ def test_points_on_the_wrong_side_leap_back():
     wrong = flat.copy()
     wrong[[3, 40]] = -3 * wrong[[3, 40]]
     rows = RowBlock(distances.astype(np.float32), None, (70,), 0, 1.0, float(distances.max()))
-    landings = flat[np.random.default_rng(0).integers(70, size=(4, 70))]
-    found = Leaps(rows, wrong, 1).better(landings)
+    targets = flat[np.random.default_rng(0).integers(70, size=(4, 70))]
+    found = Relocations(rows, wrong, 1).better(targets)
 
     others = np.setdiff1d(np.arange(70), [3, 40])
     assert np.linalg.norm(found[[3, 40]] - flat[[3, 40]], axis=1).max() < 0.5
     assert np.linalg.norm(found[others] - flat[others], axis=1).max() < 1.0
-    np.testing.assert_allclose(Leaps(rows, flat, 1).better(landings), flat, atol=1e-6)
+    np.testing.assert_allclose(Relocations(rows, flat, 1).better(targets), flat, atol=1e-6)
 
 
 @everywhere

@@ -21,7 +21,7 @@ def fields(comm):
         all_ids, _ = gathered(comm, graph.vertices, graph.vertices)
         assert_array_equal(all_ids, names)
         assert (graph.vertex_count, graph.edge_count, graph.largest) == (len(names), len(weights), 500)
-        assert_array_equal(graph.home_of(graph.vertices), np.full(len(graph.vertices), comm.rank))
+        assert_array_equal(graph.owner_of(graph.vertices), np.full(len(graph.vertices), comm.rank))
         assert_array_equal(graph.out_degrees, np.count_nonzero(sources[:, None] == graph.vertices, axis=0))
         assert_array_equal(graph.in_degrees, np.count_nonzero(targets[:, None] == graph.vertices, axis=0))
         near = graph.edges.sources if by == "source" else graph.edges.targets
@@ -29,7 +29,7 @@ def fields(comm):
         edges = [np.concatenate(comm.allgather(each)) for each in vars(graph.edges).values()][:3]
         assert sorted(zip(*edges, strict=True)) == sorted(zip(sources, targets, weights, strict=True))
         moved = graph.send_edges(by="target")
-        assert_array_equal(graph.home_of(moved.targets), np.full(len(moved), comm.rank))
+        assert_array_equal(graph.owner_of(moved.targets), np.full(len(moved), comm.rank))
         assert comm.allreduce(len(moved)) == len(weights) and (np.diff(moved.targets) >= 0).all()
 
 
@@ -219,7 +219,7 @@ def moved(comm):
         assert other.by == options.get("by", "source") and other.edge_count == graph.edge_count
         for each in other.allgather("id"):
             assert_array_equal(each, everyone)
-        assert_array_equal(other.home_of(other.vertices), np.full(len(other.vertices), comm.rank))
+        assert_array_equal(other.owner_of(other.vertices), np.full(len(other.vertices), comm.rank))
         here, there = (g.allgather("came")[1] for g in map(with_sums, (graph, other)))
         assert_array_equal(here, there)
 

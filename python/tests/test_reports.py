@@ -229,7 +229,7 @@ def test_a_link_that_was_no_first_choice_is_reported_at_the_end(caplog):
     rank = object.__new__(CallBase)
     rank.rank = 1
     with caplog.at_level("INFO", logger="ripieno"):
-        rank._tell_of_links(ByTcp())
+        rank._log_links(ByTcp())
     assert caplog.messages == ["rank 1 has reached rank 2 by TCP, for: no memfd"]
 
 

@@ -113,7 +113,7 @@ def test_words_beyond_the_memory_limit_are_spilled_and_read_back(tmp_path):
     assert not list(spill.iterdir())
 
 
-def _homes(comm, paths):
+def _owners(comm, paths):
     rows = rp.count_words(paths, comm=comm)
     lines = rp.grep("import", paths, comm=comm)
     return rows, lines.num_rows
@@ -121,7 +121,7 @@ def _homes(comm, paths):
 
 def test_ranks_that_are_there_keep_the_words_at_home_with_them(corpus, job):
     paths, text = corpus
-    homes, line_counts = zip(*job.run(_homes, paths), strict=True)
+    homes, line_counts = zip(*job.run(_owners, paths), strict=True)
 
     assert sorted(pairs(rp.KeyValues.joined(homes))) == sorted(ordered(text))
     assert {str(rows.keys.type) for rows in homes} == {"large_binary"}

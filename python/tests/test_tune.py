@@ -11,7 +11,7 @@ import ripieno as rp
 from click.testing import CliRunner
 from ripieno.cli import main
 from ripieno.cli.tune import tune_command
-from ripieno.comm.cost_probes import _crowd, _pairs
+from ripieno.comm.cost_probes import _concurrent_pairs, _pairs
 from ripieno.lab import Lab, why_not
 from ripieno.simulation import Cluster, LinkCost, MeasuredCosts, explain, link_costs, simulate
 
@@ -94,8 +94,8 @@ def test_pairs_are_of_one_kind_each():
     found = _pairs(costs.nodes, costs.racks)
 
     assert found == {"memory": [(0, 1)], "cable": [(0, 2), (3, 4)], "uplink": [(0, 3)]}
-    assert _crowd(costs.nodes, costs.racks) == [(0, 3), (2, 4)]
-    assert _crowd([0, 1, 2], [None] * 3) == []
+    assert _concurrent_pairs(costs.nodes, costs.racks) == [(0, 3), (2, 4)]
+    assert _concurrent_pairs([0, 1, 2], [None] * 3) == []
 
 
 def tune_and_explain(comm, cache):

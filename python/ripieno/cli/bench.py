@@ -110,15 +110,15 @@ def bench_command(choice: bool, plot: Path | None, target: Path | None, overwrit
             "--choice times all algorithms of Ripieno: no --plot, --against, --python or --algorithm"
         )
     check_results({"--plot": plot, "--json": target}, overwrite=overwrite)
-    asked = session.BenchRequest.parse(**words, budget_s=BUDGET_S)
-    joined = under_launcher(asks_for_workers=bool(asked.world_sizes))
-    found = session.joined(asked, only_choice=choice) if joined else session.started(asked, only_choice=choice)
+    request = session.BenchRequest.parse(**words, budget_s=BUDGET_S)
+    joined = under_launcher(asks_for_workers=bool(request.world_sizes))
+    found = session.joined(request, only_choice=choice) if joined else session.started(request, only_choice=choice)
     if found is not None:
-        _tell(found, plot, target)
+        _write_results(found, plot, target)
         sys.exit(int(bool(found.failed)))
 
 
-def _tell(found: Any, plot: Path | None, target: Path | None) -> None:
+def _write_results(found: Any, plot: Path | None, target: Path | None) -> None:
     """Print, draw and write the results."""
     from ripieno.bench import table
     from ripieno.files.results import new_file
@@ -254,10 +254,10 @@ def strategies_command(
     for name in names:
         if name not in bench.STRATEGIES:
             raise InputError(f"--strategies={name!r}: expected some of {', '.join(bench.STRATEGIES)}")
-    asked = bench.StrategiesQuery(
+    request = bench.StrategiesQuery(
         strategies=names, kill=_killed(kill), slow=_slowed(slow), record=out is not None, **words
     )
-    found = bench.measure(asked)
+    found = bench.measure(request)
     found.show()
     if target is not None:
         with new_file(target) as part:

@@ -163,7 +163,7 @@ class SplitCalls(CallBase):
         """
         if self._parent is not None:
             raise InputError("shrink: expected the communicator of the world; split or replicate its result")
-        comm: Self = self._shrunk() if self._agreements is None else self._agreements.settle()
+        comm: Self = self._shrunk() if self._agreements is None else self._agreements.resolve()
         self._successor, self._agreements = comm, None
         return comm
 

@@ -16,7 +16,7 @@ from ripieno.comm.agreement import agreement
 from ripieno.errors import InputError
 from ripieno.files.sources import EmptyFile, File, expand_keyed, is_url, names_text, size_bytes, with_rows
 from ripieno.graph.edge_files import EdgeFile, TableEdges
-from ripieno.graph.edges import Edges, settled_directions
+from ripieno.graph.edges import Edges, with_both_directions
 from ripieno.graph.layout import End
 from ripieno.graph.matrix_market import MatrixMarketEdges
 from ripieno.graph.memory import EdgesInMemory, checked, in_memory
@@ -229,7 +229,7 @@ class Graph:
             once = _duplicates(duplicates, weighted, False) == "once"
         weights = None if not weighted else edges.weights if len(edges) else np.empty(0)
         edges = Edges(edges.sources, edges.targets, weights, lone)
-        edges = settled_directions(comm, edges, directed=directed)
+        edges = with_both_directions(comm, edges, directed=directed)
         return PartitionedGraph(comm, edges, home=home, by=by, once=once)
 
     def partition(self, comm: Communicator, *, home: Home = "hash", by: End = "source") -> PartitionedGraph:
@@ -255,7 +255,7 @@ class Graph:
             return self._partition_splits(comm, self.source, home, by)
         with agreement(comm, f"a graph's partition, directed={self.directed}, duplicates={self.duplicates}"):
             edges = self.read_share(comm.rank, comm.world_size)
-        edges = settled_directions(comm, edges, directed=self.directed)
+        edges = with_both_directions(comm, edges, directed=self.directed)
         once = self.duplicates == "once"
         return PartitionedGraph(comm, edges, home=home, by=by, once=once, labels=self.labels)
 
