@@ -1,4 +1,4 @@
-"""Benchmark of numbers and small objects between two ranks of this machine, from Python, beside mpi4py.
+"""Benchmark of numbers and small objects between two ranks of this machine, from Python, compared with mpi4py.
 
 As a program (``objects.py ripieno|mpi4py CALLS``) this file is a rank; rank 0 prints the seconds of some batches of
 each case.

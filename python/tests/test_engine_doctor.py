@@ -73,7 +73,7 @@ def found(findings) -> dict:
     return {finding.name: finding for finding in findings}
 
 
-def test_tasks_say_what_they_run_on_and_reach_each_other():
+def test_tasks_report_their_hosts_and_reach_each_other():
     sites, unreached = survey.take(StandIn(), 3)
 
     assert [site.rank for site in sites] == [0, 1, 2]
@@ -90,7 +90,7 @@ def test_a_task_that_cannot_be_reached_is_reported_with_the_reason():
     assert survey._try(Site(1, "b", "127.0.0.1", port, "", {}), invitation) == "Connection refused"
 
 
-def test_the_command_says_what_there_is_and_that_two_workers_compute(as_dask):
+def test_the_command_reports_the_engine_and_a_run_of_two_workers(as_dask):
     as_dask(Small)
 
     result = CliRunner().invoke(doctor_command, ["--engine", "dask", "--json"])
@@ -112,7 +112,7 @@ def test_tasks_that_cannot_report_are_a_finding(as_dask):
     assert "2 were started" in findings["tasks"].found and "the task ended" in findings["tasks"].found
 
 
-def test_an_engine_that_is_not_there_is_a_finding(as_dask):
+def test_an_engine_that_does_not_exist_is_a_finding(as_dask):
     as_dask(Absent)
 
     (finding,) = engine_doctor.examine("dask")

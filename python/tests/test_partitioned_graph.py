@@ -33,7 +33,7 @@ def fields(comm):
         assert comm.allreduce(len(moved)) == len(weights) and (np.diff(moved.targets) >= 0).all()
 
 
-def test_vertices_and_edges_are_all_there_once_at_home(everywhere):
+def test_every_vertex_and_edge_is_stored_once_at_its_owner(everywhere):
     everywhere(fields)
 
 
@@ -99,7 +99,7 @@ def all_cases(comm):
         along_edges(comm, *case)
 
 
-def test_messages_along_edges_are_those_of_numpy(everywhere):
+def test_messages_along_edges_match_numpy(everywhere):
     everywhere(all_cases)
 
 
@@ -148,7 +148,7 @@ def messages_to_any(comm):
     assert_array_equal(again.values, arrived.values)
 
 
-def test_messages_to_any_vertices_are_those_of_numpy(everywhere):
+def test_messages_to_any_vertices_match_numpy(everywhere):
     everywhere(messages_to_any)
 
 

@@ -87,7 +87,7 @@ fn hard_places(k: usize) -> Vec<(&'static str, Vec<f32>)> {
 }
 
 #[test]
-fn pushes_are_those_of_their_formula_on_every_simd_level_and_for_every_number_of_dimensions() {
+fn pushes_match_their_formula_on_every_simd_level_and_for_every_number_of_dimensions() {
     for simd in Simd::available() {
         for (count, k) in [(0, 2), (1, 2), (90, 2), (257, 3), (1700, 2), (1300, 3), (300, 1), (70, 5), (40, 64)] {
             let mut all = positions(count, k, 8);
@@ -104,7 +104,7 @@ fn pushes_are_those_of_their_formula_on_every_simd_level_and_for_every_number_of
 }
 
 #[test]
-fn pushes_of_all_shares_add_up_to_the_same_wholes_for_any_number_of_shares_and_threads() {
+fn pushes_of_all_shares_add_up_to_the_same_fixed_point_sums_for_any_number_of_shares_and_threads() {
     let (count, k) = (2900, 2);
     let all = positions(count, k, 4);
     let whole = exactly(&all, k, WHOLE, &Threads::new(1));
@@ -120,7 +120,7 @@ fn pushes_of_all_shares_add_up_to_the_same_wholes_for_any_number_of_shares_and_t
 }
 
 #[test]
-fn wholes_are_as_small_as_sums_that_fit_allow() {
+fn fixed_point_units_are_as_small_as_the_sums_allow() {
     assert_eq!(fixed_point_scale(0), 33f64.exp2());
     assert_eq!(fixed_point_scale(1_000_000), 33f64.exp2());
     for count in [1usize << 24, 1 << 31] {
@@ -130,7 +130,7 @@ fn wholes_are_as_small_as_sums_that_fit_allow() {
 }
 
 #[test]
-fn as_many_points_as_may_share_a_place_push_one_as_hard_as_they_can() {
+fn the_maximum_number_of_points_at_one_position_pushes_without_overflow() {
     let count = 3000;
     let mut all = vec![0.0; 2 * count];
     all[0] = 0.01;
@@ -181,7 +181,7 @@ fn points_in_hard_places_are_pushed_as_others() {
 }
 
 #[test]
-fn clusters_save_as_many_pairs_where_points_lie_badly() {
+fn clusters_save_as_many_pairs_for_unfavorable_positions() {
     // A quadtree of cells would hold nearly all of these points in one cell.
     let count = 20_000;
     let mut all = positions(count, 2, 6);
@@ -192,7 +192,7 @@ fn clusters_save_as_many_pairs_where_points_lie_badly() {
 }
 
 #[test]
-fn own_points_are_pushed_the_same_bits_whoever_wants_them_and_with_any_number_of_threads() {
+fn forces_of_own_points_have_the_same_bits_for_any_rank_and_number_of_threads() {
     let (count, k) = (5000, 3);
     let all = positions(count, k, 7);
     let (whole, pairs) = by_clusters(0.8, &all, k, &Threads::new(1));

@@ -268,7 +268,7 @@ mod tests {
     }
 
     #[test]
-    fn after_a_stranger_those_who_come_are_heard_together_and_hear_nothing() {
+    fn after_an_unauthenticated_peer_waiting_connections_are_handled_together_and_get_no_reply() {
         let (mut entrance, address) = entrance();
         let first = unauthenticated(address);
         assert!(wait(&entrance, PROMPT));
@@ -294,7 +294,7 @@ mod tests {
     }
 
     #[test]
-    fn who_says_too_little_is_shown_out_when_its_time_is_over() {
+    fn a_peer_that_sends_too_little_is_closed_at_its_deadline() {
         let (mut entrance, address) = entrance();
         let mut slow = TcpStream::connect(address).unwrap();
         slow.write_all(b"RIPIENO").unwrap();
@@ -310,7 +310,7 @@ mod tests {
     }
 
     #[test]
-    fn one_of_the_job_comes_in_amid_strangers() {
+    fn a_rank_of_the_job_connects_among_unauthenticated_peers() {
         let (mut entrance, address) = entrance();
         let connections: Vec<TcpStream> = (0..400).map(|_| unauthenticated(address)).collect();
         let silent: Vec<TcpStream> = (0..400).map(|_| TcpStream::connect(address).unwrap()).collect();

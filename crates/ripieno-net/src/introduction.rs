@@ -171,13 +171,13 @@ mod tests {
     }
 
     #[test]
-    fn who_knows_the_token_is_let_in() {
+    fn a_member_with_the_token_is_accepted() {
         let met = meet(&credentials("a", false), &credentials("a", false));
         assert!(matches!(met, [Some(Ok(None)), Some(Ok(None))]));
     }
 
     #[test]
-    fn what_passes_through_a_tunnel_arrives_whole_and_in_order_until_its_end() {
+    fn bytes_through_a_tunnel_arrive_whole_and_in_order_until_its_end() {
         let met = meet(&credentials("a", true), &credentials("a", true));
         let [(there, member), (_, server)] = met.map(|met| met.unwrap().unwrap().unwrap());
         let [mut member, mut server] = [member, server].map(UnixStream::from);
@@ -207,7 +207,7 @@ mod tests {
     }
 
     #[test]
-    fn a_member_is_told_that_tokens_differ() {
+    fn a_member_is_notified_that_tokens_differ() {
         for tls in [false, true] {
             let met = meet(&credentials("a", tls), &credentials("b", tls));
             assert!(matches!(met, [Some(Err(ErrorKind::PermissionDenied)), None]));

@@ -176,7 +176,7 @@ mod tests {
     }
 
     #[test]
-    fn cards_come_back_as_they_left() {
+    fn addresses_round_trip_unchanged() {
         let (configs, strings) = addresses(&["a", "a"]);
         let read = PeerAddress::read_all(&configs[1], &strings).unwrap();
         assert_eq!(read.iter().map(PeerAddress::encode).collect::<Vec<_>>(), strings);
@@ -184,7 +184,7 @@ mod tests {
     }
 
     #[test]
-    fn another_token_another_version_and_another_order_are_told_on_every_rank() {
+    fn another_token_another_version_and_another_order_are_reported_on_every_rank() {
         let (configs, strings) = addresses(&["a", "b", "a"]);
         let (peer, text) = cause(PeerAddress::read_all(&configs[2], &strings));
         assert!(peer == 1 && text.contains("tokens differ"), "{text}");
@@ -200,7 +200,7 @@ mod tests {
     }
 
     #[test]
-    fn a_host_that_offers_only_loopback_is_named_when_there_are_others() {
+    fn a_host_that_offers_only_loopback_is_reported_if_other_hosts_exist() {
         let (configs, strings) = addresses(&["a", "a"]);
         let mut addresses = PeerAddress::read_all(&configs[0], &strings).unwrap();
         addresses[1].usable.clear();

@@ -33,7 +33,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_is_lacking_is_told_from_other_errors() {
+    fn shortages_are_distinguished_from_other_errors() {
         assert!(shortage(&Errno::MFILE.into()).unwrap().contains("Too many open files (os error 24); this process"));
         assert!(shortage(&Errno::NOMEM.into()).unwrap().contains("ulimit -v"));
         assert_eq!(shortage(&Errno::CONNREFUSED.into()), None);

@@ -31,7 +31,7 @@ fn every_pair_exchanges_bytes_over_every_kind_of_link() {
 }
 
 #[test]
-fn ranks_of_which_one_encrypts_do_not_meet_and_both_name_it() {
+fn ranks_of_which_only_one_encrypts_do_not_connect_and_both_report_it() {
     let exchanges = ThreadExchange::group(2, TIMEOUT).into_iter().enumerate();
     let threads = exchanges.map(|(rank, mut exchange)| {
         let config = Config {
@@ -47,7 +47,7 @@ fn ranks_of_which_one_encrypts_do_not_meet_and_both_name_it() {
 }
 
 #[test]
-fn a_rank_bound_to_an_ipv6_address_is_met_there() {
+fn a_rank_bound_to_an_ipv6_address_is_reachable_there() {
     for host in ["::1", "127.0.0.1", "localhost"] {
         let endpoints =
             connect_threads(3, |config| Config { links: LinkPolicy::Tcp, host: Some(host.to_string()), ..config });
@@ -79,7 +79,7 @@ fn a_reported_failure_wakes_every_parked_rank() {
 }
 
 #[test]
-fn a_mismatch_is_told_to_all_and_names_all() {
+fn a_mismatch_is_reported_to_all_and_names_all() {
     let mut endpoints = connect_threads(3, |config| config);
     for (endpoint, kind) in endpoints.iter_mut().zip([Collective::Barrier, Collective::Barrier, Collective::Allgather])
     {
@@ -109,7 +109,7 @@ fn a_rank_that_left_while_others_need_it_is_named() {
 }
 
 #[test]
-fn leaving_in_any_order_fails_nobody_and_takes_no_time() {
+fn leaving_in_any_order_fails_no_rank_and_takes_no_time() {
     for order in [[0, 1, 2], [2, 1, 0], [1, 0, 2]] {
         let endpoints = connect_threads(3, |config| config);
         let started = Instant::now();
@@ -135,7 +135,7 @@ fn leaving_in_any_order_fails_nobody_and_takes_no_time() {
 }
 
 #[test]
-fn a_peer_that_is_gone_is_blamed_within_the_bound() {
+fn a_peer_that_ended_is_reported_within_the_bound() {
     let mut endpoints = connect_threads(2, |config| config);
     std::thread::scope(|scope| {
         let mut first = endpoints.remove(0);

@@ -63,7 +63,7 @@ fn a_stopped_rank_is_found_by_its_silence() {
 }
 
 #[test]
-fn what_a_rank_sent_before_it_left_still_arrives() {
+fn messages_sent_before_leaving_still_arrive() {
     for links in ["\"auto\"", "\"tcp\""] {
         let mut ranks = Role { links, ..Role::new(3, "pipe") }.connect_all();
         let mut leaving_rank = ranks.pop().unwrap();
@@ -89,7 +89,7 @@ fn the_ranks_that_stay_are_watched_after_rank_0_has_left() {
 }
 
 #[test]
-fn a_killed_rank_is_named_to_a_rank_that_waits_for_it_when_nobody_watches_any_more() {
+fn a_waiting_rank_learns_of_a_killed_rank_after_all_hubs_left() {
     let mut ranks = Role { linger_ms: 10, ..Role::new(3, "pipe") }.connect_all();
     ranks.remove(0).close();
     watch(&mut ranks[..1], |_| "collect 2".to_string());

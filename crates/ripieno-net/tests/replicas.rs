@@ -59,7 +59,7 @@ fn a_stopped_rank_is_found_by_its_silence_also_after_rank_0() {
 }
 
 #[test]
-fn those_that_live_leave_in_good_order() {
+fn live_ranks_leave_in_good_order() {
     for order in [vec![0], vec![2, 1]] {
         let mut ranks = Role { replicas: 2, ..Role::new(4, "pipe") }.connect_all();
         lose_in_order(&mut ranks, &order, Signal::KILL);

@@ -35,7 +35,7 @@ fn a_panic_is_the_failure_of_its_rank_on_all_others() {
 }
 
 #[test]
-fn a_mismatch_and_an_early_leaver_are_told_to_all() {
+fn a_mismatch_and_an_early_leaver_are_reported_to_all() {
     let mut fabrics = ThreadFabric::group(3).unwrap();
     for (fabric, collective) in fabrics.iter_mut().zip([Collective::Barrier, Collective::Barrier, Collective::Gather]) {
         fabric.enter(0, &header(7, collective).encode());

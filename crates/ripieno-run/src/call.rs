@@ -455,7 +455,7 @@ mod tests {
     }
 
     #[test]
-    fn every_kind_of_call_is_reported_with_what_it_depends_on() {
+    fn every_kind_of_call_is_reported_with_its_arguments() {
         let reported = |kind| Call { kind, element: Element::F32, form: 0 }.to_string();
         let (collective, op) = (Collective::Reduce, Some(Op::Sum));
         let reduce = CallKind::Catalogued { collective, algorithm: 9, op, root: 3, element_count: 5 };

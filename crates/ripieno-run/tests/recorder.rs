@@ -164,7 +164,7 @@ fn a_brief_run_waits_from_when_it_first_offers_its_core() {
 }
 
 #[test]
-fn a_run_that_fails_says_for_whom_it_waited() {
+fn a_failed_run_records_the_awaited_peers() {
     let (executor, ended, now) = receive(|_, second| vec![RecorderEvent::Arrives(second), RecorderEvent::Fails]);
     assert_eq!(ended, Err(RunError::Failed(failure())));
 
@@ -189,7 +189,7 @@ fn a_run_that_never_waits_looks_at_no_clock() {
 }
 
 #[test]
-fn what_is_in_flight_is_recorded_as_such() {
+fn runs_in_flight_are_recorded_as_in_flight() {
     let [mut world, mut peer, _]: [RankWorld; 3] =
         worlds(3, 1 << 10, 1 << 10).try_into().ok().expect("there are three");
     let (mut send, mut receive) = (Plan::new(), Plan::new());
@@ -207,7 +207,7 @@ fn what_is_in_flight_is_recorded_as_such() {
 }
 
 #[test]
-fn a_call_that_comes_after_the_failure_is_recorded_as_failed() {
+fn a_call_after_the_failure_is_recorded_as_failed() {
     let mut world = worlds(3, 1 << 10, 1 << 10).remove(0);
     world.report(failure());
     let mut executor = Executor::default();

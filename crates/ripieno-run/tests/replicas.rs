@@ -258,7 +258,7 @@ fn whichever_copies_die_together_one_of_each_is_enough() {
 }
 
 #[test]
-fn the_death_of_the_last_copy_fails_the_run_of_whoever_needs_it() {
+fn the_death_of_the_last_replica_fails_every_run_that_needs_it() {
     let replicas = Replicas::new(4, 2);
     for (number, call) in ScheduledCall::all(2).into_iter().enumerate().filter(|(_, call)| call.is_symmetric()) {
         for round in 0..20 {

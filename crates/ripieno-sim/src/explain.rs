@@ -194,7 +194,7 @@ mod tests {
     use ripieno_plan::Collective;
 
     #[test]
-    fn the_terms_of_a_price_add_up_to_what_plays_on_equal_links() {
+    fn the_terms_of_a_price_add_up_to_the_simulated_time_on_equal_links() {
         let model = Model { alpha_s: 4.0, beta_s_per_byte: 0.25, gamma_s_per_byte: 0.125 };
         let cluster = Cluster::uniform(8, &model);
         let request = SimulationRequest::new(Collective::Allreduce, 8, 4096, 0);

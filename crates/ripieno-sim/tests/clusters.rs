@@ -34,7 +34,7 @@ fn line_s(bytes: usize) -> f64 {
 }
 
 #[test]
-fn a_chain_in_the_order_of_racks_crosses_each_uplink_once_and_takes_what_one_rack_takes() {
+fn a_chain_in_rack_order_crosses_each_uplink_once_and_takes_the_time_of_one_rack() {
     let found = chain(Order::Racks, &racks(40, 5, 1.0));
 
     assert_eq!(found.bytes_by_kind(&racks(40, 5, 1.0))[ConnectionKind::Uplink as usize].1, 4 * GIB / 8);
@@ -74,7 +74,7 @@ fn two_flows_share_an_uplink_and_a_third_elsewhere_is_not_concerned() {
 }
 
 #[test]
-fn what_all_racks_send_passes_the_core_switch() {
+fn all_traffic_between_racks_passes_the_core_switch() {
     let mut cluster = racks(16, 4, 4.0);
     let free_s = played(Collective::Alltoall, "pairwise", Order::Racks, 16 << 20, &cluster).time_s().unwrap();
     cluster.core_s_per_byte = S_PER_BYTE;
@@ -126,7 +126,7 @@ fn ranks_after_a_dead_host_do_not_finish_and_ranks_before_it_do() {
 }
 
 #[test]
-fn a_link_that_is_cut_stops_what_passes_it_alone() {
+fn a_cut_link_stops_only_its_own_traffic() {
     let mut cluster = racks(6, 1, 1.0);
     cluster.faults = ClusterFaults::default().cut(2, 3, 0.1);
     assert_eq!(chain(Order::Racks, &cluster).finish_s.iter().filter(|finish_s| finish_s.is_none()).count(), 4);
@@ -136,7 +136,7 @@ fn a_link_that_is_cut_stops_what_passes_it_alone() {
 }
 
 #[test]
-fn a_bounded_queue_holds_back_a_sender_whose_receiver_has_no_time() {
+fn a_bounded_queue_blocks_a_sender_with_a_slow_receiver() {
     let mut cluster = racks(2, 1, 1.0);
     cluster.faults = ClusterFaults::default().slow(1, 4.0);
     // Rank 0 sends to rank 1.
@@ -197,7 +197,7 @@ fn rounds_of_an_exchange_overlap_however_their_packets_coincide() {
 }
 
 #[test]
-fn the_same_play_comes_to_the_same_bits() {
+fn equal_simulations_have_equal_bits() {
     let mut cluster = racks(24, 3, 2.0);
     cluster.faults = ClusterFaults::default().slow_some(24, 3, 2.0, 5);
     for (collective, name) in [(Collective::Allreduce, "double-tree"), (Collective::Allgather, "bruck")] {

@@ -42,7 +42,7 @@ fn time_s(collective: Collective, name: &str, p: usize, n: usize, model: &Model,
 }
 
 #[test]
-fn on_equal_links_every_algorithm_takes_what_its_cost_says() {
+fn on_equal_links_every_algorithm_takes_the_time_of_its_cost_formula() {
     for algorithm in ALGORITHMS {
         for p in 1..=33 {
             let layout = DataLayout::suiting(algorithm, p, p * 16 + 3);
@@ -63,7 +63,7 @@ fn on_equal_links_every_algorithm_takes_what_its_cost_says() {
 }
 
 #[test]
-fn every_rank_sends_and_receives_the_bytes_of_theory_whatever_the_network() {
+fn every_rank_sends_and_receives_the_bytes_of_theory_for_any_network() {
     for algorithm in ALGORITHMS {
         for p in 1..=33 {
             let layout = DataLayout::suiting(algorithm, p, p * 16 + 3);

@@ -477,7 +477,7 @@ mod tests {
     use std::cell::RefCell;
 
     #[test]
-    fn pieces_come_to_their_places_and_each_digest_is_told_once_and_early() {
+    fn pieces_reach_their_positions_and_each_digest_is_reported_once_and_early() {
         let (head, body) = (vec![1; 100], (0..5000).map(|at| at as u8).collect::<Vec<u8>>());
         let pieces: [(usize, &[u8]); 3] = [(0, &head), (128, &body), (5200, &[])];
         let mut expected = vec![0; 5300];

@@ -195,7 +195,7 @@ mod tests {
     }
 
     #[test]
-    fn a_bare_name_concerns_every_collective_that_knows_it() {
+    fn a_bare_name_applies_to_every_collective_that_has_it() {
         assert_eq!(chosen("ring", Collective::Allreduce, None).0, "ring");
         assert_eq!(chosen("ring", Collective::Allgather, None).0, "ring");
         assert_eq!(
@@ -215,7 +215,7 @@ mod tests {
     }
 
     #[test]
-    fn what_a_communicator_prefers_is_weaker_than_what_is_named() {
+    fn a_named_algorithm_overrides_the_preference_of_a_communicator() {
         let (group, mut preferred) = (Group::new(0, 16), Preferred::default());
         preferred.set(Collective::Allreduce, &group, &[(1 << 20, "one-round".to_string())]).unwrap();
         let chosen = |overrides: &str, requested| {

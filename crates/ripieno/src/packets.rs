@@ -129,7 +129,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_latency_is_what_no_packet_adds() {
+    fn the_latency_excludes_packets() {
         // A latency of 10, and 2 per packet.
         assert_eq!(latency_s(12.0, 8, 26.0), 10.0);
         // Calls with one packet, or calls that take no longer with several packets, do not determine a latency.

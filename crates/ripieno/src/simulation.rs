@@ -220,7 +220,7 @@ mod tests {
     }
 
     #[test]
-    fn an_algorithm_that_fits_stands_in_for_the_usual_one() {
+    fn a_suitable_algorithm_replaces_the_usual_one() {
         let model = Model { alpha_s: 1e-6, beta_s_per_byte: 1e-9, gamma_s_per_byte: 0.0 };
         let cluster = Cluster::uniform(2400, &model);
         let found = simulate(&cluster, Collective::Allgather, None, 8, 0, &|| false).unwrap();

@@ -66,7 +66,7 @@ fn check_all(comm: &mut Communicator, length: usize, algorithm: Option<&str>) {
 }
 
 #[test]
-fn two_levels_give_the_same_as_one_whatever_the_nodes_and_the_order() {
+fn two_levels_produce_the_result_of_one_for_any_nodes_and_order() {
     for topology in [scattered(), grid()] {
         world(topology, |comm| {
             assert_eq!(comm.choice(Collective::Allreduce, 8).unwrap().name, "two-level");
@@ -80,7 +80,7 @@ fn two_levels_give_the_same_as_one_whatever_the_nodes_and_the_order() {
 }
 
 #[test]
-fn every_algorithm_gives_the_sum_in_every_order() {
+fn every_algorithm_computes_the_sum_in_every_order() {
     let results = world(scattered(), |comm| {
         let names = Algorithm::of(Collective::Allreduce).map(|algorithm| algorithm.name);
         let orders = ["", "@racks", "@given", "@random:1", "@random:2"];

@@ -88,7 +88,7 @@ fn ranks_that_call_something_else_are_reported() {
 }
 
 #[test]
-fn what_fails_where_blocks_are_handed_on_ends_the_job() {
+fn an_error_of_the_block_callback_ends_the_job() {
     let failed = Error::Callback { cause: "no room".to_string(), traceback: "line 3".to_string() };
     let results = world(3, |comm| {
         let mut aggregation = Aggregation::new(form(KeyKind::Int64, 1, SUM), 3, None).unwrap();

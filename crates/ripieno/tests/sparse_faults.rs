@@ -56,10 +56,10 @@ fn announce(comm: &Communicator, lengths: [i64; 2]) -> Result<usize, Error> {
     Ok(values(&theirs).iter().sum::<i64>() as usize)
 }
 
-/// Exchange `parcel` for the `count` bytes of rank 0.
-fn send_parts(comm: &Communicator, parcel: &[u8], count: usize) -> Result<(), Error> {
-    let (peers, mut theirs) = ([(0, parcel.len())], vec![0; count]);
-    comm.neighbour_exchange(parcel, &peers, &mut theirs, &[(0, count)], Element::U8, None)
+/// Exchange `message` for the `count` bytes of rank 0.
+fn send_parts(comm: &Communicator, message: &[u8], count: usize) -> Result<(), Error> {
+    let (peers, mut theirs) = ([(0, message.len())], vec![0; count]);
+    comm.neighbour_exchange(message, &peers, &mut theirs, &[(0, count)], Element::U8, None)
 }
 
 #[test]

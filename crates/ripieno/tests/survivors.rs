@@ -81,7 +81,7 @@ fn the_others_continue_after_any_two_ranks_leave() {
 }
 
 #[test]
-fn the_others_continue_without_a_living_rank_whose_program_is_over() {
+fn the_others_continue_without_a_live_rank_whose_program_is_over() {
     for (links, victim) in [(LinkPolicy::SharedMemory, 0), (LinkPolicy::Tcp, 1), (LinkPolicy::Auto, 2)] {
         let others: Vec<usize> = (0..3).filter(|&rank| rank != victim).collect();
         let continued = std::sync::Barrier::new(3);

@@ -338,7 +338,7 @@ def _some_rows(data: Any, labels: NDArray[Any] | None) -> tuple[NDArray[Any] | N
     chosen = np.arange(count) * len(data) // count
     rows = data.iloc[chosen].to_numpy() if is_frame else data[chosen]
     if rows.dtype.hasobject:
-        # A column of lists beside other columns is not numeric.
+        # A column of lists among other columns is not numeric.
         return None, None
     return rows, np.asarray(labels[chosen], np.int64)
 

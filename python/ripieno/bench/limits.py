@@ -1,4 +1,4 @@
-"""Lower bounds in seconds: of the memory, measured beside the implementations, and of cables."""
+"""Lower bounds in seconds: of the memory, measured together with the implementations, and of cables."""
 
 from __future__ import annotations
 

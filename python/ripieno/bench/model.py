@@ -1,4 +1,4 @@
-"""Validation of the model: times of collectives on emulated hosts beside the simulator's predictions.
+"""Validation of the model: times of collectives on emulated hosts compared with the simulator's predictions.
 
 Hosts are in one rack, or in several racks with oversubscribed uplinks. The model uses the rates, packets and headers of
 the lab, and no measurements.
@@ -300,7 +300,7 @@ def _rows(request: ModelQuery, shape: RackShape) -> list[ModelRow]:
 
 
 def predicted(shape: RackShape, case: BenchCase, seconds: Sequence[float], cluster: Cluster) -> ModelRow:
-    """Return the measured time of a case beside its time on the modeled cluster."""
+    """Return the measured time of a case and its time on the modeled cluster."""
     played = simulate(case.collective, cluster, nbytes=case.size_bytes, algorithm=case.algorithm)
     assert played.seconds is not None, "no rank dies, so every rank is done"
     return ModelRow(shape, case, Samples(tuple(seconds)), played.seconds)

@@ -1,4 +1,4 @@
-"""Broadcast variables on emulated hosts: each strategy beside its simulation and the minimum time on a cable.
+"""Broadcast variables on emulated hosts: each strategy compared with its simulation and the minimum time on a cable.
 
 A time lasts from the start on all hosts until the last host has the value, divided by the bytes over the rate of a
 host's cable. TCP's headers alone make it 1.046. With killed or slow hosts, the time of the others is given as a

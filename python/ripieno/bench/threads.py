@@ -1,4 +1,4 @@
-"""Benchmarks of a rank's threads: their costs beside alternatives, and K-means in both models and all patterns.
+"""Benchmarks of a rank's threads: their costs compared with alternatives, and K-means in both models and all patterns.
 
 Source: Ekanayake et al., "Java thread and process performance for parallel machine learning on multicore HPC clusters",
 table II and figures 3 to 8. As there, TxP is T threads in each of P processes.

@@ -237,7 +237,7 @@ def strategies_command(
     """Broadcast a value to emulated hosts with each strategy: undisturbed, with killed hosts, and with slow hosts.
 
     Times count until the last host has the value, as multiples of the bytes' time at the rate of a cable; TCP's headers
-    alone make it 1.046. The simulated times stand beside them. The requirements are the same as for `ripieno lab`,
+    alone make it 1.046. The page also shows the simulated times. The requirements are the same as for `ripieno lab`,
     including root.
 
     \b
@@ -308,7 +308,7 @@ def threads_command(
 ) -> None:
     """Compare ways to use the cores of this machine, as Ekanayake et al. did for K-means and MDS.
 
-    First it measures fork-joins, barriers and phases of a millisecond, beside OpenMP and threads created per phase,
+    First it compares fork-joins, barriers and phases of a millisecond with OpenMP and with threads created per phase,
     also with more threads than cores. Then it runs K-means in both thread models and six patterns of affinity, from one
     process with all threads to all processes with one thread each, with context switches and migrations. It takes about
     a minute.

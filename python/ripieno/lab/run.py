@@ -44,7 +44,7 @@ class LabProgram:
     ranks_per_host
         Number of ranks per host. Ranks of one host have consecutive numbers.
     environment
-        Variables to set beside this process's own.
+        Variables to set in addition to this process's own.
     prefix
         Whether to mark lines of output with their host.
     timeout_s

@@ -518,14 +518,14 @@ mod tests {
     }
 
     #[test]
-    fn of_two_columns_a_point_meets_a_group_of_candidates_or_two() {
+    fn with_two_columns_a_point_is_compared_with_at_most_two_groups() {
         let tree = worth_it(2).unwrap().tree;
         assert!(tree.met < 2 * tree.sample_count, "{} groups for {} points", tree.met, tree.sample_count);
         assert!(tree.nodes.len() < 6 * 400, "{} nodes", tree.nodes.len());
     }
 
     #[test]
-    fn where_every_centroid_is_a_neighbor_of_most_there_are_no_regions() {
+    fn no_regions_exist_if_every_centroid_is_a_neighbor_of_most() {
         assert!(worth_it(8).is_none());
     }
 
@@ -608,7 +608,7 @@ mod tests {
         #![proptest_config(ProptestConfig { cases: 60, failure_persistence: None, ..ProptestConfig::default() })]
 
         #[test]
-        fn labels_and_distances_are_those_of_all_centroids(
+        fn labels_and_distances_match_all_centroids(
             layout in prop::sample::select(&LAYOUTS),
             columns in 1usize..=8,
             count in 6usize..300,

@@ -182,7 +182,7 @@ mod tests {
     const ROWS: OrderedColumns = OrderedColumns { starts: &[0, 2, 4, 4, 5], columns: &[0, 1, 1, 4, 2], step_count: 2 };
 
     #[test]
-    fn each_feature_of_a_step_is_found_once_at_its_home() {
+    fn each_feature_of_a_step_is_found_once_at_its_owner() {
         let (numbers, counts) = sgd_occurrences(ROWS, &[0, 1, 0, 1, 1], 3);
 
         assert_eq!(counts, [1, 1, 2, 0, 0, 0]);
@@ -190,7 +190,7 @@ mod tests {
     }
 
     #[test]
-    fn an_entry_is_placed_in_the_chunk_of_its_home_and_penalties_count_entries() {
+    fn an_entry_is_placed_in_the_chunk_of_its_owner_and_penalties_count_entries() {
         let occurring = StepNumbers { numbers: &[0, 2, 1, 4], counts: &[1, 1, 2, 0, 0, 0] };
         let (places, penalties) = sgd_places(ROWS, occurring, &[3, 1], &[0.5, 1.0, 2.0, 4.0, 8.0]);
 
@@ -199,7 +199,7 @@ mod tests {
     }
 
     #[test]
-    fn features_that_several_ranks_ask_for_meet() {
+    fn features_that_several_ranks_request_are_combined() {
         // First rank: 3 and 1, then 2; second rank: 1, then 2 and 0.
         let requested = StepNumbers { numbers: &[3, 1, 2, 1, 2, 0], counts: &[2, 1, 1, 2] };
         let (features, counts, places) = sgd_needed_features(requested, 4, 2);

@@ -107,7 +107,7 @@ impl Watched {
 }
 
 #[test]
-fn what_is_written_before_a_barrier_is_seen_by_all_after_it() {
+fn writes_before_a_barrier_are_visible_to_all_after_it() {
     model(|| {
         let shared: Arc<(Barrier<Modeled>, [Watched; 2])> = Arc::default();
         let member = |own: usize| {

@@ -1,3 +1,5 @@
+//! Tests of the authentication: accepted, refused and unauthenticated callers, with and without TLS.
+
 use super::preauth_tag::preauth_tag;
 use super::*;
 use crate::config::{Credentials, Encryption};
@@ -77,14 +79,14 @@ fn meet_over(
 }
 
 #[test]
-fn who_knows_the_token_is_welcome_and_known() {
+fn a_caller_with_the_token_is_accepted_and_identified() {
     let (called, answered) = meet(&plain("a"), &plain("a"), Ok(()));
     assert!(called.is_ok());
     assert!(matches!(answered, Answer::Accepted(_, GREETING)));
 }
 
 #[test]
-fn who_knows_another_token_is_refused_and_told() {
+fn a_caller_with_another_token_is_refused_and_notified() {
     let (called, answered) = meet(&plain("a"), &plain("b"), Ok(()));
     assert_eq!(called.unwrap_err(), Denied::OtherToken);
     assert!(matches!(answered, Answer::WrongToken(_)));
@@ -126,7 +128,7 @@ fn a_silent_answerer_costs_no_more_than_the_deadline() {
 }
 
 #[test]
-fn a_crowd_from_one_place_makes_room_by_its_own() {
+fn connections_from_one_address_evict_only_their_own() {
     let listener = TcpListener::bind("127.0.0.1:0").unwrap();
     let mut callers = Vec::new();
     let mut pending = |source: &str| {
@@ -137,9 +139,9 @@ fn a_crowd_from_one_place_makes_room_by_its_own() {
         PendingConnection::new(Stream::Tcp(listener.accept().unwrap().0), Instant::now() + Duration::from_secs(5))
             .unwrap()
     };
-    let crowd = ["127.0.0.2", "127.0.0.1", "127.0.0.3", "127.0.0.1", "127.0.0.2", "127.0.0.1"].map(&mut pending);
-    assert_eq!(connection_to_evict(crowd.iter()), Some(1));
-    assert_eq!(connection_to_evict(crowd[..1].iter()), Some(0));
+    let connections = ["127.0.0.2", "127.0.0.1", "127.0.0.3", "127.0.0.1", "127.0.0.2", "127.0.0.1"].map(&mut pending);
+    assert_eq!(connection_to_evict(connections.iter()), Some(1));
+    assert_eq!(connection_to_evict(connections[..1].iter()), Some(0));
     assert_eq!(connection_to_evict([].iter()), None);
 }
 
@@ -171,7 +173,7 @@ fn reply_to(bytes: &[u8]) -> (Vec<u8>, bool) {
 }
 
 #[test]
-fn a_stranger_hears_nothing_and_is_closed_upon_at_its_first_wrong_byte() {
+fn an_unauthenticated_peer_gets_no_reply_and_is_closed_at_its_first_wrong_byte() {
     let greeting = GREETING.encode(&[5; CHALLENGE_BYTES]);
     for sent in [&b"G"[..], b"RIPIENO\x03", b"\x16\x03\x01", &greeting] {
         assert_eq!(reply_to(sent), (vec![], false));
@@ -260,7 +262,7 @@ fn a_connection_that_stays_on_its_host_is_encrypted_only_if_all_are() {
 }
 
 #[test]
-fn who_asks_for_an_older_tls_is_a_stranger() {
+fn a_caller_with_an_older_tls_is_unauthenticated() {
     let (caller, pending) = tcp_pair();
     let mut hello = Vec::new();
     crate::tls::calling(&token("a")).unwrap().write_tls(&mut hello).unwrap();

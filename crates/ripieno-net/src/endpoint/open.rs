@@ -232,7 +232,7 @@ mod tests {
     }
 
     #[test]
-    fn a_fallback_to_tcp_is_told_and_forbidden_where_shared_memory_was_asked_for() {
+    fn a_fallback_to_tcp_is_reported_and_forbidden_where_shared_memory_was_requested() {
         let mut endpoints = with_broken_shared_memory(LinkPolicy::Auto);
         open_first(&mut endpoints[0]).unwrap();
         let peer = endpoints[0].describe().peers.remove(0);

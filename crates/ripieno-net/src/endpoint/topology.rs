@@ -72,7 +72,7 @@ mod tests {
     }
 
     #[test]
-    fn nobody_needs_to_name_a_rack() {
+    fn rack_names_are_optional() {
         let (config, addresses) = addresses(&[("a", None), ("b", None), ("b", None)]);
         let found = topology(&config, &addresses).unwrap();
         assert_eq!((found.nodes(), found.racks()), (vec![0, 1, 1], vec![0, 0, 0]));

@@ -152,7 +152,7 @@ mod tests {
     }
 
     #[test]
-    fn no_rank_gives_much_more_than_comes_to_one() {
+    fn no_rank_sends_much_more_than_one_receives() {
         for rank_count in [2, 3, 5, 33] {
             let part_count = 8 * rank_count;
             let part_bytes: Vec<u64> = (0..part_count as u64).map(|part| part * 37 % 101).collect();

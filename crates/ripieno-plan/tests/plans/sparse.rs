@@ -143,7 +143,7 @@ fn a_rank_holds_the_union_of_all_that_k_ranks_have_of_its_range() {
 }
 
 #[test]
-fn in_each_layer_what_is_held_is_sent_and_after_as_many_layers_k_ranks_share_a_range() {
+fn each_layer_sends_all_held_rows_and_k_ranks_finally_share_a_range() {
     for degrees in worlds().filter(|degrees| degrees.folded() == 0) {
         let mut product = 1;
         for (layer, above) in contributors(&degrees).iter().enumerate() {
@@ -157,7 +157,7 @@ fn in_each_layer_what_is_held_is_sent_and_after_as_many_layers_k_ranks_share_a_r
 }
 
 #[test]
-fn direct_sends_every_row_to_its_home_and_every_wanted_one_from_there() {
+fn direct_sends_every_row_to_its_owner_and_every_wanted_row_from_there() {
     for p in 1..=33 {
         let degrees = Degrees::direct(p);
         for (shape, keys) in shapes(p, p as u64) {

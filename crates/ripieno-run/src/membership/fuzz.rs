@@ -104,7 +104,7 @@ fn damaged_messages_are_taken_or_refused_by_every_kind_of_rank() {
 }
 
 #[test]
-fn damaged_headers_are_refused_or_are_those_of_a_call() {
+fn damaged_headers_are_rejected_or_describe_a_call() {
     let valid = [barrier(7), allreduce(1 << 40)].map(|header| header.encode().to_vec());
     Fuzz::new("header", env!("CARGO_MANIFEST_DIR"), valid).run(|bytes| {
         let header = bytes.first_chunk::<HEADER_BYTES>().and_then(Header::decode)?;

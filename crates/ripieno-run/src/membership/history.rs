@@ -199,7 +199,7 @@ mod tests {
     }
 
     #[test]
-    fn what_forms_stand_for_is_remembered_of_the_latest_256() {
+    fn the_latest_256_form_descriptions_are_kept() {
         let mut history = CallHistory::default();
         (1..=300).for_each(|form| history.note_form(form, &|| format!("shape ({form},)")));
         history.note_form(45, &|| unreachable!("it is known"));
@@ -211,7 +211,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_forgotten_is_no_proof_of_absence() {
+    fn an_evicted_call_does_not_count_as_absent() {
         let mut history = CallHistory::default();
         history.enter(of(0, 4));
         (1..=COMMUNICATORS_REMEMBERED as u32 + 2).for_each(|communicator| history.enter(of(communicator, 0)));

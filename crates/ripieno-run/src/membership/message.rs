@@ -259,7 +259,7 @@ mod tests {
     }
 
     #[test]
-    fn messages_come_out_whole_however_their_bytes_arrive() {
+    fn messages_are_decoded_whole_for_any_split_of_their_bytes() {
         let described: WireCall = DescribedCall { header: barrier(7), form: "shape (2, 3)".into() }.into();
         let messages = [
             MembershipMessage::Heartbeat,

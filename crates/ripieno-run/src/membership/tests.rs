@@ -152,7 +152,7 @@ fn raised(rank: usize) -> JobFailure {
 }
 
 #[test]
-fn the_meeting_is_complete_when_the_last_rank_has_come() {
+fn the_world_is_complete_when_the_last_rank_has_joined() {
     let mut world = MembershipWorld::new(3);
     world.event(0, MembershipEvent::Connected { peer: 2 });
     world.deliver();
@@ -164,7 +164,7 @@ fn the_meeting_is_complete_when_the_last_rank_has_come() {
 }
 
 #[test]
-fn a_rank_that_never_comes_fails_the_others() {
+fn a_rank_that_never_joins_fails_the_others() {
     let mut world = MembershipWorld::new(3);
     world.event(0, MembershipEvent::Connected { peer: 1 });
     world.frozen.push(2);
@@ -230,7 +230,7 @@ fn the_first_failure_is_reported_on_all_ranks() {
 }
 
 #[test]
-fn a_closed_link_waits_for_the_culprits_own_words() {
+fn a_closed_link_waits_for_the_report_of_the_failed_rank() {
     let mut world = MembershipWorld::met(3);
     world.request(2, MembershipRequest::Suspect { peer: 1, cause: "reset".into() });
     assert!(world.failures.iter().all(Option::is_none));
@@ -376,7 +376,7 @@ fn leaving_is_no_failure_until_a_rank_waits_for_more() {
 }
 
 #[test]
-fn who_waits_for_a_message_compares_no_calls_and_learns_of_leaving() {
+fn a_rank_that_waits_for_a_message_compares_no_calls_and_learns_of_leaving() {
     let mut world = MembershipWorld::met(3);
     world.enter(1, barrier(4));
     world.request(2, stalled(message_to(2, 4), vec![1]));
@@ -397,7 +397,7 @@ fn assert_all_wait_in_a_cycle(world: &MembershipWorld, text: &str) {
 }
 
 #[test]
-fn two_ranks_that_send_to_each_other_are_told() {
+fn two_ranks_that_send_to_each_other_are_reported() {
     let mut world = MembershipWorld::met(3);
     world.request(1, stalled(message_to(2, 0), vec![2]));
     world.pass(Duration::from_secs(1));
@@ -411,7 +411,7 @@ fn two_ranks_that_send_to_each_other_are_told() {
 }
 
 #[test]
-fn three_ranks_that_each_wait_for_the_next_are_told() {
+fn three_ranks_that_each_wait_for_the_next_are_reported() {
     let mut world = MembershipWorld::met(3);
     for _ in 0..2 {
         for rank in 0..3 {
@@ -444,7 +444,7 @@ fn waits_for_any(rank: usize, peers: Vec<usize>) -> MembershipRequest {
 }
 
 #[test]
-fn a_rank_that_waits_for_any_of_several_is_told_once_all_of_these_wait_for_it() {
+fn a_rank_that_waits_for_any_of_several_is_reported_once_all_of_these_wait_for_it() {
     let mut world = MembershipWorld::met(3);
     for rank in [1, 2] {
         world.enter(rank, barrier(0));
@@ -464,7 +464,7 @@ fn a_rank_that_waits_for_any_of_several_is_told_once_all_of_these_wait_for_it() 
 }
 
 #[test]
-fn a_rank_that_waits_for_any_of_several_waits_in_peace_for_those_that_wait_for_each_other_in_a_slow_collective() {
+fn waiting_for_any_rank_in_a_slow_collective_is_no_deadlock() {
     let mut world = MembershipWorld::met(3);
     for _ in 0..4 {
         world.request(0, waits_for_any(0, vec![1, 2]));
@@ -478,7 +478,7 @@ fn a_rank_that_waits_for_any_of_several_waits_in_peace_for_those_that_wait_for_e
 }
 
 #[test]
-fn one_of_several_that_are_waited_for_may_leave_but_not_all() {
+fn one_of_several_awaited_ranks_may_leave_but_not_all() {
     let mut world = MembershipWorld::met(3);
     world.request(2, MembershipRequest::Leave);
     world.request(0, waits_for_any(0, vec![1, 2]));
@@ -489,7 +489,7 @@ fn one_of_several_that_are_waited_for_may_leave_but_not_all() {
 }
 
 #[test]
-fn ranks_that_wait_for_each_other_in_different_communicators_are_told() {
+fn ranks_that_wait_for_each_other_in_different_communicators_are_reported() {
     for (first, second) in [(0, 1), (1, 2)] {
         let mut world = MembershipWorld::met(3);
         world.enter(first, of(5, barrier(0)));
@@ -520,7 +520,7 @@ fn a_message_with_the_number_of_the_collective_that_the_other_waits_in_is_no_par
 }
 
 #[test]
-fn one_that_waits_elsewhere_for_others_that_wait_for_it_together_is_told() {
+fn a_rank_that_waits_elsewhere_for_ranks_that_wait_for_it_is_reported() {
     for odd in 0..3 {
         let (next, last) = ((odd + 1) % 3, (odd + 2) % 3);
         let mut world = MembershipWorld::met(3);
@@ -552,7 +552,7 @@ fn ranks_that_wait_for_each_other_in_one_slow_collective_wait_in_peace() {
 }
 
 #[test]
-fn who_waits_in_a_collective_that_the_other_has_passed_waits_for_bytes_and_not_for_ever() {
+fn waiting_in_a_collective_that_the_peer_has_completed_is_no_deadlock() {
     let mut world = MembershipWorld::met(3);
     for rank in [1, 2] {
         world.enter(rank, of(5, barrier(0)));
@@ -567,7 +567,7 @@ fn who_waits_in_a_collective_that_the_other_has_passed_waits_for_bytes_and_not_f
 }
 
 #[test]
-fn who_has_other_calls_in_flight_is_in_no_circle() {
+fn a_rank_with_other_calls_in_flight_is_in_no_cycle() {
     let mut world = MembershipWorld::met(3);
     for _ in 0..3 {
         for (rank, peer) in [(1, 2), (2, 1)] {
@@ -626,7 +626,7 @@ fn a_hub_that_left_watches_until_the_last_has_left() {
 }
 
 #[test]
-fn a_hub_that_left_still_tells_of_deaths() {
+fn a_hub_that_left_still_reports_deaths() {
     let mut world = MembershipWorld::met(3);
     world.request(0, MembershipRequest::Leave);
     world.dies(1);
@@ -635,7 +635,7 @@ fn a_hub_that_left_still_tells_of_deaths() {
 }
 
 #[test]
-fn a_spoke_that_waits_for_a_hub_that_left_and_went_is_told() {
+fn a_spoke_that_waits_for_a_hub_that_left_is_notified() {
     let mut world = MembershipWorld::met(3);
     world.request(0, MembershipRequest::Leave);
     world.dies(0);
@@ -649,7 +649,7 @@ fn a_spoke_that_waits_for_a_hub_that_left_and_went_is_told() {
 }
 
 #[test]
-fn a_spoke_whose_hub_left_and_went_is_alone_but_sound() {
+fn a_spoke_without_a_hub_continues() {
     let mut world = MembershipWorld::met(3);
     world.request(0, MembershipRequest::Leave);
     world.dies(0);

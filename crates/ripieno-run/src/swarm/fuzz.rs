@@ -244,7 +244,7 @@ fn fuzz(name: &'static str) -> Fuzz {
 }
 
 #[test]
-fn a_receiver_bears_what_a_damaged_root_says() {
+fn a_receiver_survives_damaged_messages_of_the_root() {
     fuzz("swarm-receiver").run(|tape| {
         let mut receiver = driver(1);
         let number = receiver.expect(Duration::ZERO, 0, None);
@@ -256,7 +256,7 @@ fn a_receiver_bears_what_a_damaged_root_says() {
 }
 
 #[test]
-fn a_root_bears_what_a_damaged_member_says() {
+fn a_root_survives_damaged_messages_of_a_member() {
     for (name, discipline, order) in [
         ("swarm-root-chain", Discipline::Chain, vec![2]),
         ("swarm-root-split", Discipline::SplitStream, vec![1, 2]),

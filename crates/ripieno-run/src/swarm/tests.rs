@@ -318,7 +318,7 @@ fn disciplines() -> impl Iterator<Item = Discipline> {
 }
 
 #[test]
-fn everybody_gets_the_bytes_from_every_root() {
+fn every_rank_gets_the_bytes_from_every_root() {
     for discipline in disciplines() {
         for size in [1, 2, 3, 5] {
             for root in 0..size {
@@ -364,7 +364,7 @@ fn blocks_go_out_as_they_are_made_and_none_before() {
 }
 
 #[test]
-fn a_block_that_comes_before_its_digest_is_compared_when_that_is_here() {
+fn a_block_that_precedes_its_digest_is_checked_when_the_digest_arrives() {
     let bytes = 20 * BLOCK_BYTES;
     let digests = given(bytes).1;
     for is_tampered in [false, true] {
@@ -410,7 +410,7 @@ fn a_root_that_dies_or_gives_up_before_the_value_is_whole_is_named() {
 }
 
 #[test]
-fn several_values_come_at_once_by_the_same_links() {
+fn several_values_arrive_at_once_over_the_same_links() {
     let mut world = SwarmWorld::new(4);
     let (one, other) = (5 * BLOCK_BYTES, 7 * BLOCK_BYTES);
     world.begin(0, one, Discipline::Chain);
@@ -493,7 +493,7 @@ fn without_the_root_they_finish_if_they_have_all_together_and_else_it_is_named()
 }
 
 #[test]
-fn a_rank_that_asks_late_is_served_also_when_the_root_has_released_the_value() {
+fn a_late_rank_is_served_after_the_root_has_released_the_value() {
     let (size, bytes) = (3, 5 * BLOCK_BYTES);
     let mut world = SwarmWorld::new(size);
     let manifest = BlockManifest::new(bytes, Some(BLOCK_BYTES), Discipline::CSB, size);

@@ -105,7 +105,7 @@ fn holds(seed: u64, scale: PlanScale, run_count: usize) {
 }
 
 #[test]
-fn overlapping_operations_end_as_if_one_came_after_the_other() {
+fn overlapping_operations_have_the_result_of_sequential_ones() {
     for seed in 0..400 {
         let mut draws = seed;
         let scale = PlanScale {
@@ -122,7 +122,7 @@ fn overlapping_operations_end_as_if_one_came_after_the_other() {
 }
 
 #[test]
-fn runs_in_flight_end_as_if_one_came_after_the_other() {
+fn runs_in_flight_have_the_result_of_sequential_ones() {
     for seed in 1000..1200 {
         let mut draws = seed;
         let scale = PlanScale {
@@ -139,7 +139,7 @@ fn runs_in_flight_end_as_if_one_came_after_the_other() {
 }
 
 #[test]
-fn replicas_that_race_end_as_if_one_happening_came_after_the_other() {
+fn racing_replicas_have_the_result_of_sequential_steps() {
     for seed in 2000..2100 {
         let mut draws = seed;
         let scale = PlanScale {

@@ -68,7 +68,7 @@ fn any_one_rank_may_die_at_any_time() {
 }
 
 #[test]
-fn any_one_rank_may_stand_still() {
+fn any_one_rank_may_hang() {
     for (name, discipline) in disciplines() {
         for p in [2, 3, 5, 8] {
             for still in 0..p {
@@ -104,7 +104,7 @@ fn a_wrong_block_is_fetched_again_and_its_source_named() {
 }
 
 #[test]
-fn a_source_whose_blocks_are_all_wrong_is_left() {
+fn a_source_of_only_corrupt_blocks_is_dropped() {
     for (name, discipline) in disciplines().filter(|(_, discipline)| !discipline.is_streamed()) {
         let mut request = request(discipline);
         request.corruptions = vec![(1, 0.0); 10_000];

@@ -20,7 +20,7 @@ fn named(name: &str) -> Discipline {
 }
 
 #[test]
-fn sixty_four_mib_come_to_8_and_32_hosts_in_little_more_than_their_bytes_take() {
+fn a_broadcast_of_64_mib_reaches_8_and_32_hosts_near_the_rate_limit() {
     let most = [("chain", 1.06, 1.08), ("splitstream", 1.15, 1.2), ("csb", 1.3, 1.5), ("bittorrent", 1.5, 1.6)];
     for (name, most_8, most_32) in most {
         let [at_8, at_32] = [8, 32].map(|hosts| multiple(&cluster(hosts + 1), named(name)));
@@ -39,7 +39,7 @@ fn sixty_four_hosts_take_hardly_longer_than_8() {
 }
 
 #[test]
-fn the_root_of_bittorrent_gives_hardly_a_block_twice_before_all_are_out() {
+fn the_root_of_bittorrent_sends_few_blocks_twice_before_all_are_sent() {
     for hosts in [8, 64] {
         let request = Casting { keeps_fetches: true, ..Casting::of(0, BYTES, named("bittorrent")) };
         let found = played(&cluster(hosts + 1), &request);

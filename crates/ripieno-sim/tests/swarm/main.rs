@@ -77,7 +77,7 @@ fn a_simulation_ends_when_it_is_interrupted() {
 }
 
 #[test]
-fn neighbors_are_as_many_whether_all_come_at_once_or_one_after_the_other() {
+fn the_number_of_neighbors_does_not_depend_on_the_order_of_joining() {
     let at_once = Casting::of(0, 16 * MIB, Discipline::BITTORRENT);
     let by_turns = Casting { late: (1..65).map(|rank| (rank, 1e-3 * rank as f64)).collect(), ..at_once.clone() };
     let [at_once_s, by_turns_s] = [at_once, by_turns].map(|request| played(&cluster(65), &request).time_s(0));

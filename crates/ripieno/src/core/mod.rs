@@ -29,7 +29,7 @@ use std::time::Duration;
 pub(crate) struct Core {
     pub fabric: Box<dyn Fabric>,
     pub executor: Executor,
-    /// Memory for plans that need scratch space beside the caller's buffers.
+    /// Memory for plans that need scratch space in addition to the caller's buffers.
     pub scratch: BufferPool,
     /// Algorithms for calls that name none.
     pub overrides: Overrides,

@@ -104,7 +104,7 @@ mod tests {
     }
 
     #[test]
-    fn a_store_that_dies_is_named_to_those_who_wait() {
+    fn waiting_ranks_are_notified_when_the_store_dies() {
         let port = free_port();
         let config = store(0, 3, port).config;
         let mut server = StoreServer::listen(&config, "127.0.0.1", port).unwrap();
@@ -118,7 +118,7 @@ mod tests {
     }
 
     #[test]
-    fn strings_come_whole_and_in_order() {
+    fn strings_arrive_whole_and_in_order() {
         [Encryption::Off, Encryption::Everywhere].into_iter().for_each(strings_come_whole);
     }
 
@@ -155,7 +155,7 @@ mod tests {
     }
 
     #[test]
-    fn a_flood_of_strangers_keeps_nobody_away() {
+    fn a_flood_of_unauthenticated_peers_keeps_no_rank_away() {
         let port = free_port();
         let is_over = AtomicBool::new(false);
         let flood_connections = || {
@@ -177,7 +177,7 @@ mod tests {
     }
 
     #[test]
-    fn nobody_is_believed_at_once_that_a_token_is_wrong() {
+    fn a_single_wrong_token_report_is_not_trusted() {
         let port = free_port();
         let impostor = std::net::TcpListener::bind(("127.0.0.1", port)).unwrap();
         let rank = std::thread::spawn(move || store(1, 2, port).exchange("1"));

@@ -549,7 +549,7 @@ fn number(name: &str) -> Option<u64> {
 }
 
 #[test]
-fn survivors_agree_whatever_happens_to_them() {
+fn survivors_agree_under_any_faults() {
     let seeds = match number("RIPIENO_SEED") {
         Some(seed) => seed..seed + 1,
         None => 0..number("RIPIENO_SEEDS").unwrap_or(300),

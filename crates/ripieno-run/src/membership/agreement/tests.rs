@@ -97,7 +97,7 @@ fn no_rank_is_left_out_while_all_are_present() {
 }
 
 #[test]
-fn those_that_have_begun_wait_for_one_that_computes_and_then_leave_it_out() {
+fn ranks_wait_for_a_late_rank_and_then_exclude_it() {
     let mut ranks = AgreementRanks::new(3, false);
     [0, 2].into_iter().for_each(|rank| ranks.begin(rank));
     ranks.pass(TIMEOUTS.late - Duration::from_millis(500));
@@ -136,7 +136,7 @@ fn ranks_that_have_begun_continue_at_once_without_a_rank_whose_program_is_over()
 }
 
 #[test]
-fn an_excluded_rank_learns_it_from_one_whose_program_is_over() {
+fn an_excluded_rank_learns_it_from_a_rank_whose_program_is_over() {
     let mut ranks = AgreementRanks::new(3, false);
     ranks.unreachable.push(2);
     [0, 1].into_iter().for_each(|rank| ranks.begin(rank));
@@ -152,7 +152,7 @@ fn an_excluded_rank_learns_it_from_one_whose_program_is_over() {
 }
 
 #[test]
-fn what_a_rank_has_accepted_counts_when_its_program_is_over() {
+fn an_accepted_proposal_counts_after_the_program_is_over() {
     let mut ranks = AgreementRanks::new(4, false);
     ranks.end(3);
     // Rank 1 has accepted to continue with rank 0 and without rank 2.
@@ -169,7 +169,7 @@ fn what_a_rank_has_accepted_counts_when_its_program_is_over() {
 }
 
 #[test]
-fn a_silent_rank_is_left_out_by_more_than_half_and_told_when_it_is_heard_again() {
+fn a_silent_rank_is_excluded_by_a_majority_and_notified_when_it_returns() {
     for victim in 0..3 {
         let mut ranks = AgreementRanks::new(3, false);
         ranks.unreachable.push(victim);
@@ -187,7 +187,7 @@ fn a_silent_rank_is_left_out_by_more_than_half_and_told_when_it_is_heard_again()
 }
 
 #[test]
-fn half_of_the_ranks_do_not_continue_without_the_other_half_that_may_be_at_work() {
+fn half_of_the_ranks_do_not_continue_without_a_possibly_live_half() {
     let mut ranks = AgreementRanks::new(4, false);
     ranks.unreachable = vec![0, 3];
     [1, 2].into_iter().for_each(|rank| ranks.begin(rank));
@@ -198,7 +198,7 @@ fn half_of_the_ranks_do_not_continue_without_the_other_half_that_may_be_at_work(
 }
 
 #[test]
-fn on_one_node_a_single_rank_continues_without_others_that_stand_still() {
+fn on_one_node_a_single_rank_continues_without_hung_ranks() {
     let mut ranks = AgreementRanks::new(4, true);
     ranks.unreachable = vec![0, 1, 3];
     ranks.begin(2);
@@ -218,7 +218,7 @@ fn a_rank_that_stood_still_does_not_continue_alone() {
 }
 
 #[test]
-fn what_may_have_been_decided_by_a_leader_that_ended_is_what_the_next_one_decides() {
+fn the_next_leader_decides_the_proposal_that_an_ended_leader_may_have_decided() {
     let mut ranks = AgreementRanks::new(4, false);
     ranks.end(3);
     // Rank 1 accepted the proposal of rank 0 to continue without ranks 2 and 3, so rank 0 may have decided.

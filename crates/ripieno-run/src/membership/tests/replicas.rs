@@ -97,7 +97,7 @@ fn a_report_lost_with_the_first_hub_is_sent_by_the_next() {
 }
 
 #[test]
-fn a_death_before_all_have_come_ends_the_job() {
+fn a_death_before_all_have_joined_ends_the_job() {
     let mut world = MembershipWorld::with_replicas(4, 2);
     [0, 1, 3].iter().for_each(|&peer| world.event(2, MembershipEvent::Connected { peer }));
     [1, 2].iter().for_each(|&peer| world.event(0, MembershipEvent::Connected { peer }));
@@ -107,7 +107,7 @@ fn a_death_before_all_have_come_ends_the_job() {
 }
 
 #[test]
-fn a_hub_that_has_not_seen_all_come_believes_the_first() {
+fn a_hub_that_has_not_admitted_all_ranks_trusts_the_first_hub() {
     for sees_the_death_first in [false, true] {
         let mut world = MembershipWorld::with_replicas(4, 2);
         // Rank 3 is still connecting to hub 2.

@@ -137,7 +137,7 @@ mod tests {
         Announcement { call: 7, balanced: true, form: FORM, merge: KeyedCombine::Concat, size_bytes: 40 };
 
     #[test]
-    fn what_was_told_comes_back_and_what_tells_nothing_is_refused() {
+    fn announcements_round_trip_and_invalid_ones_are_rejected() {
         let ops = Op::ALL.into_iter().map(KeyedCombine::Op).chain([KeyedCombine::Concat]);
         for (combine, balanced) in ops.flat_map(|combine| [(combine, false), (combine, true)]) {
             let announced = Announcement { balanced, merge: combine, form: KeyedForm { combine, ..FORM }, ..ANNOUNCED };
@@ -165,7 +165,7 @@ mod tests {
     }
 
     #[test]
-    fn ranks_that_differ_are_named_with_what_each_gave() {
+    fn ranks_that_differ_are_reported_with_their_values() {
         let with = |form| Announcement { form, ..ANNOUNCED };
         let cases = [
             (

@@ -261,7 +261,7 @@ mod tests {
     }
 
     #[test]
-    fn other_sizes_for_other_homes_end_the_job() {
+    fn different_sizes_for_different_owners_end_the_job() {
         let options = Regroup { balanced: true, ..Regroup::new(FORM.combine) };
         let sizes = [PartSize::default(), PartSize { keys: 1, key_bytes: 8, rows: 1 }];
         let [outcome, after] = announce_false_size(FORM, &options, &sizes);

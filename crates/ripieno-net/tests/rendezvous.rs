@@ -39,7 +39,7 @@ impl Drop for Directory {
 }
 
 #[test]
-fn ranks_meet_by_every_supplier_and_leave() {
+fn ranks_connect_by_every_supplier_and_leave() {
     let directory = Directory::new("meet");
     for world_size in [1, 2, 3, 5] {
         let v6 = format!("tcp ::1 {}", free_port("::1"));
@@ -100,7 +100,7 @@ fn a_job_killed_in_the_exchange_does_not_disturb_the_next_in_the_same_directory(
 }
 
 #[test]
-fn a_rank_with_another_token_is_told_to_all() {
+fn a_rank_with_another_token_is_reported_to_all() {
     let part = Role::new(2, "pipe");
     let mut ranks = vec![part.start(0), Role { token: "other".to_string(), ..part }.start(1)];
     crate::common::process::pass_addresses(&mut ranks);
@@ -121,7 +121,7 @@ fn a_rank_with_another_token_cannot_join_a_store_but_is_noticed() {
 }
 
 #[test]
-fn a_rank_with_another_world_size_and_a_rank_that_comes_twice_are_told_to_all() {
+fn a_wrong_world_size_and_a_duplicate_rank_are_reported_to_all() {
     let part = Role::new(3, &tcp());
     let other = Role { world_size: 4, ..part.clone() };
     for mut ranks in [vec![part.start(0), part.start(1), other.start(2)]] {

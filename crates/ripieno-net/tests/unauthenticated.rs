@@ -13,7 +13,7 @@ use std::time::{Duration, Instant};
 const CONNECTION_COUNT: usize = 300;
 
 #[test]
-fn a_crowd_of_strangers_does_not_keep_ranks_from_opening_links() {
+fn many_unauthenticated_peers_do_not_keep_ranks_from_opening_links() {
     let mut endpoints = connect_threads(2, |config| Config { links: LinkPolicy::Tcp, ..config });
     let port = endpoints[1].describe().port;
     let visit = |bytes: &[u8]| {
@@ -43,7 +43,7 @@ fn a_crowd_of_strangers_does_not_keep_ranks_from_opening_links() {
 }
 
 #[test]
-fn a_flood_of_strangers_does_not_keep_ranks_from_opening_links() {
+fn a_flood_of_unauthenticated_peers_does_not_keep_ranks_from_opening_links() {
     [false, true].into_iter().for_each(open_links_under_flood);
 }
 
@@ -72,7 +72,7 @@ fn open_links_under_flood(tls: bool) {
 }
 
 #[test]
-fn a_stranger_who_says_nothing_is_shown_out_in_time() {
+fn a_silent_unauthenticated_peer_is_closed_in_time() {
     let endpoints = connect_threads(1, |config| config);
     let mut stream = TcpStream::connect(("127.0.0.1", endpoints[0].describe().port)).unwrap();
     stream.set_read_timeout(Some(Duration::from_secs(10))).unwrap();
@@ -82,7 +82,7 @@ fn a_stranger_who_says_nothing_is_shown_out_in_time() {
 }
 
 #[test]
-fn a_rank_of_another_job_is_a_stranger() {
+fn a_rank_of_another_job_is_unauthenticated() {
     let mut ours = connect_threads(2, |config| config);
     let mut theirs = connect_threads(2, |config| config);
     // Two jobs with the same token and ranks but different nonces do not exchange data.

@@ -1,4 +1,4 @@
-//! Parcels: the keys that a rank sends to each peer in one step, and the rows of values that belong to them.
+//! Messages of a step: the keys that a rank sends to each peer, and their rows of values.
 //!
 //! Cost: two messages to each peer. The first has 16 bytes, the lengths of keys and rows in the second.
 
@@ -9,9 +9,9 @@ use crate::task::CollectiveTask;
 use ripieno_run::{BufferMemory, Element};
 use std::ops::Range;
 
-/// Parcels for, or from, some peers, one after the other.
+/// Messages for, or from, some peers, one after the other.
 #[derive(Default)]
-pub(super) struct Parcels {
+pub(super) struct PeerMessages {
     bytes: Vec<u8>,
     messages: Vec<SparseMessage>,
 }
@@ -23,16 +23,16 @@ struct SparseMessage {
     rows: Range<usize>,
 }
 
-impl Parcels {
-    /// Add the parcel for a peer.
+impl PeerMessages {
+    /// Add the message for a peer.
     pub fn add(&mut self, peer: usize, keys: &[u8], rows: &[u8]) {
         self.bytes.extend_from_slice(keys);
         self.bytes.extend_from_slice(rows);
         self.note(peer, keys.len(), rows.len());
     }
 
-    /// Send each peer its parcel and receive the parcels of `peers`.
-    pub fn exchange(self, comm: &Communicator, peers: &[usize]) -> Result<Parcels, Error> {
+    /// Send each peer its message and receive the messages of `peers`.
+    pub fn exchange(self, comm: &Communicator, peers: &[usize]) -> Result<PeerMessages, Error> {
         let lengths = |message: &SparseMessage| [message.keys.len() as u64, message.rows.len() as u64];
         let out: Vec<u8> = self.messages.iter().flat_map(lengths).flat_map(u64::to_ne_bytes).collect();
         let out_peers: Vec<_> = self.messages.iter().map(|message| (message.peer, 2)).collect();
@@ -40,7 +40,7 @@ impl Parcels {
         let mut into = vec![0; 16 * peers.len()];
         comm.neighbour_exchange(&out, &out_peers, &mut into, &in_peers, Element::U64, None)?;
 
-        let mut arrived = Parcels::default();
+        let mut arrived = PeerMessages::default();
         let mut lengths = words(&into).map(|length| length as usize);
         for &peer in peers {
             let mut next = || lengths.next().expect("two lengths per peer");
