@@ -497,7 +497,7 @@ class Probing:
     @property
     def bytes(self) -> int: ...
 
-def meet_groups(
+def compare_groups(
     points: NDArray[Any],
     probing: Probing,
     groups: Any,

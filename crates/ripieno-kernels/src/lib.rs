@@ -1,7 +1,7 @@
 //! Numeric kernels of the algorithms: the local computation of a rank between two collectives.
 //!
 //! - K-means: [`assign_accumulate`] is one pass, [`assign_accumulate_within`] one of several passes, and
-//!   [`assign_accumulate_near`] a pass over very many centroids. [`Probing`], [`meet_groups`] and [`accumulate_run`]
+//!   [`assign_accumulate_near`] a pass over very many centroids. [`Probing`], [`compare_groups`] and [`accumulate_run`]
 //!   compute a pass and its sums if a rank holds only some of the centroids. [`assign_sparse`] and
 //!   [`accumulate_sparse`] process sparse rows, and [`assign()`] predicts. [`update_min_distances`] is a step of
 //!   seeding, and [`grow_cells`] seeds very many clusters. [`squared_distances`] returns the whole matrix, and
@@ -63,7 +63,7 @@ pub use accumulate::{CentroidShift, accumulate_run, recenter};
 pub use als::{Aim, AlsObjective, Ratings, Solver, scatter, solve_factors};
 pub use assign::{
     DistanceBounds, NearIndex, PassOutput, PreviousCentroids, Probing, SomeGroups, assign, assign_accumulate,
-    assign_accumulate_near, assign_accumulate_within, inertia_of, meet_groups, update_min_distances,
+    assign_accumulate_near, assign_accumulate_within, compare_groups, inertia_of, update_min_distances,
 };
 pub use check::first_non_finite;
 pub use distances::{distances, squared_distances};

@@ -4,7 +4,7 @@
 use crate::common::{SplitMix64, squared_distance};
 use ripieno_kernels::{
     Matrix, NearIndex, PassOutput, Point, PreviousCentroids, Probing, Simd, SomeGroups, Threads, accumulate_run,
-    assign_accumulate, assign_accumulate_near, inertia_of, meet_groups, recenter,
+    assign_accumulate, assign_accumulate_near, compare_groups, inertia_of, recenter,
 };
 
 /// The result of a pass, compared bit by bit.
@@ -156,7 +156,7 @@ fn pass_in_parts<P: Point>(
             starts: &starts,
         };
         let before = before.map(|labels| PreviousCentroids { places: &places, labels, first: begin });
-        meet_groups(points, &probing, some, before, (&mut labels, &mut squared_distances), threads);
+        compare_groups(points, &probing, some, before, (&mut labels, &mut squared_distances), threads);
     }
     let (mut sums, mut weight_sums) = (vec![-7.0; k * d], vec![-7.0; k]);
     for first in (0..k).step_by(70) {

@@ -4,7 +4,7 @@ use ripieno_plan::Topology;
 use ripieno_plan::simulate::Model;
 use ripieno_plan::swarm::Discipline;
 use ripieno_sim::Cluster;
-use ripieno_sim::swarm::{Casting, RankOutcome, swarm};
+use ripieno_sim::swarm::{RankOutcome, SwarmRequest, swarm};
 use std::time::Instant;
 
 fn main() {
@@ -17,8 +17,8 @@ fn main() {
         let mut cluster = Cluster::uniform(nodes, &model);
         cluster.topology = std::sync::Arc::new(Topology::flat(nodes));
         cluster.segment_bytes = Some(64 << 10);
-        let mut request = Casting::of(0, mib << 20, Discipline::named(name).unwrap());
-        request.casts[0].block_bytes = (block_kib > 0).then_some(block_kib << 10);
+        let mut request = SwarmRequest::of(0, mib << 20, Discipline::named(name).unwrap());
+        request.broadcasts[0].block_bytes = (block_kib > 0).then_some(block_kib << 10);
         request.balance_s = balance_ms as f64 / 1e3;
         request.longest_s = 1000.0;
         let begun = Instant::now();

@@ -7,7 +7,7 @@
 //! algorithms the price replaces the simulated time.
 
 use crate::cluster::{Cluster, ConnectionKind};
-use crate::play::Unplayable;
+use crate::plans::SimulationError;
 use crate::request::{NotSimulable, SimulationRequest};
 use ripieno_plan::formula::{self, Terms};
 use ripieno_plan::simulate::Model;
@@ -43,12 +43,12 @@ pub struct Candidate {
     /// Terms of the formula in alpha, beta and gamma, in seconds. `None` without a formula.
     pub terms_s: Option<[f64; 3]>,
     /// Simulated cost on the cluster, or the reason why it is unknown.
-    pub played: Result<PlanCost, Unplayed>,
+    pub simulated: Result<PlanCost, NotSimulated>,
 }
 
 /// The reason why the simulated cost of an algorithm is unknown.
 #[derive(Clone, Debug, PartialEq)]
-pub enum Unplayed {
+pub enum NotSimulated {
     /// Its plans are too large for an explanation.
     TooLarge {
         /// Estimated number of operations of all plans.
@@ -69,13 +69,13 @@ pub struct PlanCost {
     pub uplink_bytes: usize,
 }
 
-impl fmt::Display for Unplayed {
+impl fmt::Display for NotSimulated {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Unplayed::TooLarge { operation_count } => {
+            NotSimulated::TooLarge { operation_count } => {
                 write!(f, "about {operation_count} operations, which are not played")
             }
-            Unplayed::Impossible(unanswered) => unanswered.fmt(f),
+            NotSimulated::Impossible(error) => error.fmt(f),
         }
     }
 }
@@ -87,18 +87,18 @@ impl Explanation {
         order: Order,
         cluster: &Cluster,
         is_interrupted: &dyn Fn() -> bool,
-    ) -> Result<Explanation, Unplayable> {
+    ) -> Result<Explanation, SimulationError> {
         let group = Group::with_topology(0, cluster.topology.clone());
         let terms = terms(request, cluster);
         let mut budget = EXPLAINED_OPERATIONS_MAX.min(EXPLAINED_WORK_MAX / terms.p);
         let mut candidates = Vec::new();
         for (algorithm, terms_s) in by_price(request, &terms) {
-            let played = outcome(request, algorithm, order, cluster, &mut budget, is_interrupted);
-            if played == Err(Unplayed::Impossible(NotSimulable::Unplayable(Unplayable::Interrupted))) {
-                return Err(Unplayable::Interrupted);
+            let simulated = outcome(request, algorithm, order, cluster, &mut budget, is_interrupted);
+            if simulated == Err(NotSimulated::Impossible(NotSimulable::SimulationError(SimulationError::Interrupted))) {
+                return Err(SimulationError::Interrupted);
             }
             let formula = algorithm.theory.cost.to_string();
-            candidates.push(Candidate { algorithm: algorithm.name, formula, terms_s, played });
+            candidates.push(Candidate { algorithm: algorithm.name, formula, terms_s, simulated });
         }
         candidates.sort_by(|one, other| one.time_s().total_cmp(&other.time_s()));
         let chosen = choose(request.collective(), &group, request.request(0).length_bytes()).name;
@@ -110,10 +110,10 @@ impl Candidate {
     /// Return the time in seconds: the price if the plans are too large to simulate, and infinity if the algorithm is
     /// unsuitable.
     pub fn time_s(&self) -> f64 {
-        match &self.played {
+        match &self.simulated {
             Ok(outcome) => outcome.time_s.unwrap_or(f64::INFINITY),
-            Err(Unplayed::TooLarge { .. }) => price_s(self.terms_s),
-            Err(Unplayed::Impossible(_)) => f64::INFINITY,
+            Err(NotSimulated::TooLarge { .. }) => price_s(self.terms_s),
+            Err(NotSimulated::Impossible(_)) => f64::INFINITY,
         }
     }
 }
@@ -147,20 +147,20 @@ fn outcome(
     cluster: &Cluster,
     budget: &mut usize,
     is_interrupted: &dyn Fn() -> bool,
-) -> Result<PlanCost, Unplayed> {
-    let impossible = |unanswered| Unplayed::Impossible(unanswered);
+) -> Result<PlanCost, NotSimulated> {
+    let impossible = |error| NotSimulated::Impossible(error);
     let operation_count = request
         .operation_count(algorithm, order, cluster)
         .map_err(|unsuitable| impossible(NotSimulable::Unsuitable(unsuitable)))?;
     if operation_count > *budget {
-        return Err(Unplayed::TooLarge { operation_count });
+        return Err(NotSimulated::TooLarge { operation_count });
     }
     *budget -= operation_count;
-    let played = request.play(algorithm, order, cluster, is_interrupted).map_err(impossible)?;
+    let simulated = request.simulate(algorithm, order, cluster, is_interrupted).map_err(impossible)?;
     Ok(PlanCost {
-        time_s: played.time_s(),
-        most_sent_bytes: played.sent_bytes.iter().copied().max().unwrap_or(0),
-        uplink_bytes: played.bytes_by_kind(cluster)[ConnectionKind::Uplink as usize].1,
+        time_s: simulated.time_s(),
+        most_sent_bytes: simulated.sent_bytes.iter().copied().max().unwrap_or(0),
+        uplink_bytes: simulated.bytes_by_kind(cluster)[ConnectionKind::Uplink as usize].1,
     })
 }
 
@@ -204,8 +204,8 @@ mod tests {
         let ring = explained.candidates.iter().find(|each| each.algorithm == "ring").unwrap();
         let terms_s = ring.terms_s.unwrap();
         assert_eq!(terms_s, [56.0, 1792.0, 448.0]);
-        assert_eq!(ring.played.as_ref().unwrap().time_s, Some(terms_s.iter().sum()));
-        assert_eq!(ring.played.as_ref().unwrap().most_sent_bytes, 7168);
+        assert_eq!(ring.simulated.as_ref().unwrap().time_s, Some(terms_s.iter().sum()));
+        assert_eq!(ring.simulated.as_ref().unwrap().most_sent_bytes, 7168);
     }
 
     #[test]
@@ -217,7 +217,7 @@ mod tests {
         let times: Vec<f64> = explained.candidates.iter().map(Candidate::time_s).collect();
         assert!(times.is_sorted(), "{times:?}");
         let last = explained.candidates.last().unwrap();
-        let reported = last.played.as_ref().unwrap_err().to_string();
+        let reported = last.simulated.as_ref().unwrap_err().to_string();
         assert_eq!(reported, "neighbour-exchange needs an even number of ranks");
     }
 
@@ -229,7 +229,9 @@ mod tests {
         let explained = Explanation::of(&request, Order::Racks, &Cluster::uniform(20_000, &model), &|| false).unwrap();
 
         let ring = explained.candidates.iter().find(|each| each.algorithm == "ring").unwrap();
-        assert!(matches!(ring.played, Err(Unplayed::TooLarge { operation_count }) if operation_count > 100_000_000));
+        assert!(
+            matches!(ring.simulated, Err(NotSimulated::TooLarge { operation_count }) if operation_count > 100_000_000)
+        );
         assert_eq!(ring.time_s(), ring.terms_s.unwrap().iter().sum::<f64>());
     }
 
@@ -240,6 +242,6 @@ mod tests {
 
         let explained = Explanation::of(&request, Order::Racks, &Cluster::uniform(256, &model), &|| true);
 
-        assert_eq!(explained.err(), Some(Unplayable::Interrupted));
+        assert_eq!(explained.err(), Some(SimulationError::Interrupted));
     }
 }

@@ -164,8 +164,8 @@ impl Broadcasts {
         let taken = self.memory.take(length_bytes);
         // If the allocation fails, the variable still exists: all ranks number variables alike, and the others get the
         // error.
-        let (room, failure) = taken.map_or_else(|error| (HostMemory::new(0), Some(error)), |it| (Ok(it), None));
-        let mut filler = Filler::new(room?);
+        let (buffer, failure) = taken.map_or_else(|error| (HostMemory::new(0), Some(error)), |it| (Ok(it), None));
+        let mut filler = Filler::new(buffer?);
         let variable = self.register(filler.memory().clone(), manifest, Vec::new(), order);
         let number = variable.number;
         let report = |digests| self.shared.submit(Command::Fill { number, digests });
@@ -341,16 +341,16 @@ impl BroadcastShared {
         std::mem::take(&mut lock(&self.state).commands)
     }
 
-    fn publish(&self, pending_events: Vec<(u32, BroadcastEvent<HostMemory>)>) {
-        if pending_events.is_empty() {
+    fn publish(&self, events: Vec<(u32, BroadcastEvent<HostMemory>)>) {
+        if events.is_empty() {
             return;
         }
         let mut state = lock(&self.state);
-        for (number, pending_events) in pending_events {
+        for (number, event) in events {
             if !state.kept.contains(&number) {
                 continue;
             }
-            match pending_events {
+            match event {
                 BroadcastEvent::Ended(ended) => {
                     state.ended.insert(number, ended);
                 }

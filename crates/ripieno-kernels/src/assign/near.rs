@@ -93,7 +93,7 @@ pub fn assign_accumulate_near<P: Point>(
                 begin(points, centroids, before, labels, distances, threads);
                 scratch.choice.choose(&groups.means, points, probes, threads);
                 let ScratchBuffers { choice, meeting } = scratch;
-                meeting.meet(&members, |group| &choice.probing[group], points, (labels, distances), threads);
+                meeting.compare(&members, |group| &choice.probing[group], points, (labels, distances), threads);
             },
         );
         index.labels.clear();

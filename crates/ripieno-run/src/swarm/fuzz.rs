@@ -126,31 +126,31 @@ fn value() -> Vec<u8> {
     (0..VALUE_BYTES).map(|at| at as u8).collect()
 }
 
-fn entry(cast: u8, is_chunk: bool, bytes: &[u8]) -> Vec<u8> {
-    [&[cast, u8::from(is_chunk)], &(bytes.len() as u16).to_le_bytes()[..], bytes].concat()
+fn entry(broadcast: u8, is_chunk: bool, bytes: &[u8]) -> Vec<u8> {
+    [&[broadcast, u8::from(is_chunk)], &(bytes.len() as u16).to_le_bytes()[..], bytes].concat()
 }
 
-fn encode(cast: u8, message: &FrameKind) -> Vec<u8> {
-    entry(cast, false, &postcard::to_stdvec(message).unwrap())
+fn encode(broadcast: u8, message: &FrameKind) -> Vec<u8> {
+    entry(broadcast, false, &postcard::to_stdvec(message).unwrap())
 }
 
-fn chunk(cast: u8, block: u64, from: u64, bytes: &[u8]) -> Vec<u8> {
-    entry(cast, true, &[&block.to_le_bytes()[..], &from.to_le_bytes(), bytes].concat())
+fn chunk(broadcast: u8, block: u64, from: u64, bytes: &[u8]) -> Vec<u8> {
+    entry(broadcast, true, &[&block.to_le_bytes()[..], &from.to_le_bytes(), bytes].concat())
 }
 
 /// Return the frames of an input.
 fn frames(mut tape: &[u8]) -> Vec<u8> {
     let mut frames = Vec::new();
-    while let Some(([cast, is_chunk, low, high], rest)) = tape.split_first_chunk() {
+    while let Some(([broadcast, is_chunk, low, high], rest)) = tape.split_first_chunk() {
         let (bytes, rest) = rest.split_at(rest.len().min(u16::from_le_bytes([*low, *high]).into()));
         tape = rest;
         match bytes.split_first_chunk::<16>() {
             Some((place, bytes)) if *is_chunk == 1 => {
                 let [block, from] = [0, 8].map(|at| u64::from_le_bytes(place[at..at + 8].try_into().unwrap()) as usize);
-                frames.extend(frame::chunk((*cast).into(), block, from, bytes.len()));
+                frames.extend(frame::chunk((*broadcast).into(), block, from, bytes.len()));
                 frames.extend(bytes);
             }
-            _ => frames.extend(frame::framed((*cast).into(), bytes)),
+            _ => frames.extend(frame::framed((*broadcast).into(), bytes)),
         }
     }
     frames

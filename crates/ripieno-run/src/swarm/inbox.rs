@@ -6,7 +6,7 @@ use crate::link::{Link, LinkError};
 /// A chunk in transfer.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct ChunkProgress {
-    pub(super) cast: u32,
+    pub(super) broadcast: u32,
     pub(super) block: usize,
     /// Destination of its next byte, as an offset in the block.
     pub(super) at_bytes: usize,
@@ -18,7 +18,7 @@ pub(super) enum FrameInbox {
     #[default]
     Header,
     Message {
-        cast: u32,
+        broadcast: u32,
         check: u32,
         body: Vec<u8>,
         filled: usize,
@@ -43,26 +43,31 @@ impl FrameInbox {
                 let Some(bytes) = link.peek(HEADER_BYTES)?.first_chunk().copied() else { return Ok(Read::Nothing) };
                 link.consume(HEADER_BYTES);
                 *self = match FrameHeader::decode(&bytes) {
-                    Some(FrameHeader::Message { cast, length_bytes, check }) => {
-                        FrameInbox::Message { cast, check, body: vec![0; length_bytes], filled: 0 }
+                    Some(FrameHeader::Message { broadcast, length_bytes, check }) => {
+                        FrameInbox::Message { broadcast, check, body: vec![0; length_bytes], filled: 0 }
                     }
-                    Some(FrameHeader::Chunk { cast, block, from_bytes, length_bytes }) => {
-                        FrameInbox::Chunk(ChunkProgress { cast, block, at_bytes: from_bytes, left_bytes: length_bytes })
+                    Some(FrameHeader::Chunk { broadcast, block, from_bytes, length_bytes }) => {
+                        FrameInbox::Chunk(ChunkProgress {
+                            broadcast,
+                            block,
+                            at_bytes: from_bytes,
+                            left_bytes: length_bytes,
+                        })
                     }
                     None => return Err(garbled()),
                 };
                 Ok(Read::Some)
             }
-            FrameInbox::Message { cast, check, body, filled } => {
+            FrameInbox::Message { broadcast, check, body, filled } => {
                 let count = link.receive(&mut body[*filled..])?;
                 *filled += count;
                 if *filled < body.len() {
                     return Ok(if count == 0 { Read::Nothing } else { Read::Some });
                 }
-                let message = decode_message(*cast, *check, body).ok_or_else(garbled)?;
-                let cast = *cast;
+                let message = decode_message(*broadcast, *check, body).ok_or_else(garbled)?;
+                let broadcast = *broadcast;
                 *self = FrameInbox::Header;
-                Ok(Read::Message(cast, message))
+                Ok(Read::Message(broadcast, message))
             }
             FrameInbox::Chunk(_) => Ok(Read::Some),
         }

@@ -10,7 +10,7 @@
 //! On each host one rank fetches the value as soon as any of its ranks needs it. The other ranks map its memory.
 
 mod blocks;
-mod cast;
+mod broadcast;
 mod driver;
 mod frame;
 #[cfg(test)]

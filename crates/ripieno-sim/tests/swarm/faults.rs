@@ -6,9 +6,9 @@ use ripieno_sim::ClusterFaults;
 
 const BYTES: usize = 4 * MIB;
 
-fn request(discipline: Discipline) -> Casting {
-    let mut request = Casting::of(0, BYTES, discipline);
-    request.casts[0].block_bytes = Some(128 << 10);
+fn request(discipline: Discipline) -> SwarmRequest {
+    let mut request = SwarmRequest::of(0, BYTES, discipline);
+    request.broadcasts[0].block_bytes = Some(128 << 10);
     request.longest_s = 1000.0;
     request
 }
@@ -18,8 +18,8 @@ fn with(p: usize, faults: ClusterFaults) -> Cluster {
 }
 
 /// Check the bound of the total bytes sent: each receiver gets each byte once, plus retransmissions.
-fn hold_bytes(case_text: &str, request: &Casting, found: &Swarmed, p: usize, fault_count: usize) {
-    let bytes: usize = request.casts.iter().map(|cast| cast.bytes).sum();
+fn hold_bytes(case_text: &str, request: &SwarmRequest, found: &SwarmOutcome, p: usize, fault_count: usize) {
+    let bytes: usize = request.broadcasts.iter().map(|broadcast| broadcast.bytes).sum();
     let block_bytes = found.manifests.iter().map(|manifest| manifest.block_bytes).max().unwrap();
     let sent_bytes: usize = found.sent_bytes.iter().sum();
     // A corrupted block is sent again to all ranks downstream, and so are the following blocks in transit.
@@ -34,8 +34,8 @@ fn without_faults_every_rank_has_the_value_and_gets_each_byte_once() {
             for root in [0, p / 2, p - 1] {
                 for bytes in [0, 1, BYTES / 8 + 1] {
                     let mut request = request(discipline);
-                    (request.casts[0].root, request.casts[0].bytes) = (root, bytes);
-                    let found = played(&cluster(p), &request);
+                    (request.broadcasts[0].root, request.broadcasts[0].bytes) = (root, bytes);
+                    let found = simulated(&cluster(p), &request);
                     let case_text = format!("{name}, p {p}, root {root}, {bytes} bytes");
                     hold(&case_text, &request, &found, &[]);
                     assert_eq!(found.settled[0].as_ref().unwrap().acknowledged.len(), p - 1, "{case_text}");
@@ -52,12 +52,12 @@ fn without_faults_every_rank_has_the_value_and_gets_each_byte_once() {
 fn any_one_rank_may_die_at_any_time() {
     for (name, discipline) in disciplines() {
         for p in 2..=9 {
-            let undisturbed_s = played(&cluster(p), &request(discipline)).time_s(0);
+            let undisturbed_s = simulated(&cluster(p), &request(discipline)).time_s(0);
             for dead in 0..p {
                 for percent in [0, 1, 10, 50, 90, 99, 110] {
                     let at_s = undisturbed_s * f64::from(percent) / 100.0;
                     let request = request(discipline);
-                    let found = played(&with(p, ClusterFaults::default().death(dead, at_s)), &request);
+                    let found = simulated(&with(p, ClusterFaults::default().death(dead, at_s)), &request);
                     let case_text = format!("{name}, p {p}, rank {dead} dies at {percent}%");
                     hold(&case_text, &request, &found, &[dead]);
                     hold_bytes(&case_text, &request, &found, p, 1);
@@ -75,7 +75,7 @@ fn any_one_rank_may_hang() {
                 for at_s in [0.0, 1e-4, 0.1, 0.3] {
                     let mut request = request(discipline);
                     request.stops = vec![(still, at_s)];
-                    let found = played(&cluster(p), &request);
+                    let found = simulated(&cluster(p), &request);
                     hold(&format!("{name}, p {p}, rank {still} stands still at {at_s} s"), &request, &found, &[still]);
                 }
             }
@@ -90,7 +90,7 @@ fn a_wrong_block_is_fetched_again_and_its_source_named() {
             for source in 0..p {
                 let mut request = request(discipline);
                 request.corruptions = vec![(source, 0.05)];
-                let found = played(&cluster(p), &request);
+                let found = simulated(&cluster(p), &request);
                 let case_text = format!("{name}, p {p}, rank {source} sends a wrong block");
                 hold(&case_text, &request, &found, &[]);
                 hold_bytes(&case_text, &request, &found, p, 1);
@@ -108,7 +108,7 @@ fn a_source_of_only_corrupt_blocks_is_dropped() {
     for (name, discipline) in disciplines().filter(|(_, discipline)| !discipline.is_streamed()) {
         let mut request = request(discipline);
         request.corruptions = vec![(1, 0.0); 10_000];
-        let found = played(&cluster(5), &request);
+        let found = simulated(&cluster(5), &request);
         hold(name, &request, &found, &[]);
         let corruptions = &found.settled[0].as_ref().unwrap().corruptions;
         assert!(!corruptions.is_empty() && corruptions.iter().all(|it| it.source == 1), "{name}: {corruptions:?}");
@@ -127,7 +127,7 @@ fn any_link_between_receivers_may_be_cut() {
             for one in 1..p {
                 for other in one + 1..p {
                     let request = request(discipline);
-                    let found = played(&with(p, ClusterFaults::default().cut(one, other, 0.15)), &request);
+                    let found = simulated(&with(p, ClusterFaults::default().cut(one, other, 0.15)), &request);
                     hold(&format!("{name}, p {p}, {one} and {other} cut"), &request, &found, &[]);
                 }
             }
@@ -138,7 +138,7 @@ fn any_link_between_receivers_may_be_cut() {
 #[test]
 fn a_rank_that_is_cut_off_from_the_root_fails_and_names_it() {
     for (name, discipline) in disciplines() {
-        let found = played(&with(4, ClusterFaults::default().cut(0, 2, 0.15)), &request(discipline));
+        let found = simulated(&with(4, ClusterFaults::default().cut(0, 2, 0.15)), &request(discipline));
         for (rank, outcome) in found.outcomes[0].iter().enumerate() {
             match outcome {
                 RankOutcome::Failed { failure, .. } => {
@@ -158,7 +158,7 @@ fn a_rank_that_is_late_is_served() {
         for at_s in [0.01, 0.2, 5.0] {
             let mut request = request(discipline);
             request.late = vec![(3, at_s), (5, at_s * 1.5)];
-            let found = played(&cluster(7), &request);
+            let found = simulated(&cluster(7), &request);
             hold(&format!("{name}, late at {at_s} s"), &request, &found, &[]);
         }
     }
@@ -168,18 +168,18 @@ fn a_rank_that_is_late_is_served() {
 fn several_values_share_the_links() {
     for (name, discipline) in disciplines() {
         let mut request = request(discipline);
-        let alone_s = played(&cluster(6), &request).time_s(0);
-        request.casts.push(request.casts[0].clone());
-        let found = played(&cluster(6), &request);
+        let alone_s = simulated(&cluster(6), &request).time_s(0);
+        request.broadcasts.push(request.broadcasts[0].clone());
+        let found = simulated(&cluster(6), &request);
         hold(name, &request, &found, &[]);
-        let [one_s, other_s] = [0, 1].map(|cast| found.time_s(cast));
+        let [one_s, other_s] = [0, 1].map(|broadcast| found.time_s(broadcast));
         assert!((one_s - other_s).abs() <= 0.25 * one_s.max(other_s), "{name}: {one_s} and {other_s} s");
         assert!(one_s.max(other_s) <= 2.3 * alone_s, "{name}: {one_s} and {other_s} s, alone {alone_s}");
     }
 }
 
 /// Return the time at which the receivers jointly hold all blocks, without faults.
-fn together_s(found: &Swarmed) -> f64 {
+fn together_s(found: &SwarmOutcome) -> f64 {
     let mut whole_s = std::collections::BTreeMap::new();
     for it in &found.fetched {
         let at_s: &mut f64 = whole_s.entry((it.block, it.receiver)).or_default();
@@ -196,9 +196,9 @@ fn the_root_may_die_once_the_others_have_everything_together() {
         for p in [2, 3, 5, 9] {
             let mut request = request(discipline);
             request.keeps_fetches = true;
-            let together_s = together_s(&played(&cluster(p), &request));
+            let together_s = together_s(&simulated(&cluster(p), &request));
             for (share, fails) in [(0.2, true), (0.9, true), (0.999, true), (1.0001, false), (1.01, false)] {
-                let found = played(&with(p, ClusterFaults::default().death(0, together_s * share)), &request);
+                let found = simulated(&with(p, ClusterFaults::default().death(0, together_s * share)), &request);
                 hold(&format!("{name}, p {p}, root dies at {share}"), &request, &found, &[0]);
                 let failed_count =
                     found.outcomes[0].iter().filter(|it| matches!(it, RankOutcome::Failed { .. })).count();
@@ -227,10 +227,10 @@ fn random(seed: u64) {
     let (name, discipline) = disciplines().nth(draw(Discipline::NAMES.len())).unwrap();
     let p = 2 + draw(12);
     let mut request = request(discipline);
-    request.casts[0].bytes = 1 + draw(BYTES / 2);
-    request.casts[0].block_bytes = Some([32 << 10, 100_000, 256 << 10][draw(3)]);
+    request.broadcasts[0].bytes = 1 + draw(BYTES / 2);
+    request.broadcasts[0].block_bytes = Some([32 << 10, 100_000, 256 << 10][draw(3)]);
     request.seed = seed;
-    let longest_s = request.casts[0].bytes as f64 * BETA * 1.5;
+    let longest_s = request.broadcasts[0].bytes as f64 * BETA * 1.5;
     let mut faults = ClusterFaults::default();
     let mut lost = Vec::new();
     for _ in 0..1 + draw(p.div_ceil(3)) {
@@ -247,9 +247,9 @@ fn random(seed: u64) {
         faults = faults.slow(draw(p), 1.0 + draw(50) as f64 / 10.0);
     }
     let case_text =
-        format!("seed {seed}: {name}, p {p}, {} bytes, {faults:?}, {:?}", request.casts[0].bytes, request.stops);
+        format!("seed {seed}: {name}, p {p}, {} bytes, {faults:?}, {:?}", request.broadcasts[0].bytes, request.stops);
     let fault_count = lost.len() + request.corruptions.len();
-    let found = played(&with(p, faults), &request);
+    let found = simulated(&with(p, faults), &request);
     hold(&case_text, &request, &found, &lost);
     hold_bytes(&case_text, &request, &found, p, fault_count);
 }
@@ -274,7 +274,7 @@ fn the_same_seed_ends_the_same() {
         let times = || {
             let mut request = request(discipline);
             request.keeps_fetches = true;
-            played(&with(9, ClusterFaults::default().death(3, 0.2).slow(5, 3.0)), &request).fetched
+            simulated(&with(9, ClusterFaults::default().death(3, 0.2).slow(5, 3.0)), &request).fetched
         };
         assert_eq!(times(), times(), "{name}");
     }

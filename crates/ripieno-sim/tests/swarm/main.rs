@@ -6,7 +6,7 @@ mod figures;
 use ripieno_plan::simulate::Model;
 use ripieno_plan::swarm::{Discipline, MemberFailure};
 use ripieno_sim::Cluster;
-use ripieno_sim::swarm::{Casting, RankOutcome, Swarmed, Uncast, swarm, swarm_unless};
+use ripieno_sim::swarm::{RankOutcome, SwarmError, SwarmOutcome, SwarmRequest, swarm, swarm_interruptible};
 use std::cell::Cell;
 
 /// Seconds per byte at 100 Mbit/s.
@@ -22,14 +22,14 @@ fn disciplines() -> impl Iterator<Item = (&'static str, Discipline)> {
     Discipline::NAMES.into_iter().map(|name| (name, Discipline::named(name).unwrap()))
 }
 
-fn played(cluster: &Cluster, request: &Casting) -> Swarmed {
+fn simulated(cluster: &Cluster, request: &SwarmRequest) -> SwarmOutcome {
     swarm(cluster, request).unwrap()
 }
 
 /// Check the invariants of every broadcast, with any faults.
-fn hold(case_text: &str, request: &Casting, found: &Swarmed, ranks_lost: &[usize]) {
-    for (cast, outcomes) in request.casts.iter().zip(&found.outcomes) {
-        let is_root_lost = ranks_lost.contains(&cast.root);
+fn hold(case_text: &str, request: &SwarmRequest, found: &SwarmOutcome, ranks_lost: &[usize]) {
+    for (broadcast, outcomes) in request.broadcasts.iter().zip(&found.outcomes) {
+        let is_root_lost = ranks_lost.contains(&broadcast.root);
         for (rank, outcome) in outcomes.iter().enumerate() {
             match outcome {
                 RankOutcome::Done { is_right, .. } => assert!(is_right, "{case_text}: rank {rank} has wrong bytes"),
@@ -39,7 +39,7 @@ fn hold(case_text: &str, request: &Casting, found: &Swarmed, ranks_lost: &[usize
                 RankOutcome::Failed { failure, .. } => {
                     assert!(is_root_lost, "{case_text}: rank {rank} failed though the root lives: {failure}");
                     assert!(
-                        matches!(failure, MemberFailure::RootLost { root, .. } if *root == cast.root),
+                        matches!(failure, MemberFailure::RootLost { root, .. } if *root == broadcast.root),
                         "{case_text}: rank {rank}: {failure}"
                     );
                 }
@@ -47,11 +47,11 @@ fn hold(case_text: &str, request: &Casting, found: &Swarmed, ranks_lost: &[usize
             }
         }
     }
-    if let [cast] = &request.casts[..]
-        && !ranks_lost.contains(&cast.root)
+    if let [broadcast] = &request.broadcasts[..]
+        && !ranks_lost.contains(&broadcast.root)
     {
         let settled = found.settled[0].as_ref().unwrap_or_else(|| panic!("{case_text}: the root knows of no end"));
-        for (rank, outcome) in found.outcomes[0].iter().enumerate().filter(|(rank, _)| *rank != cast.root) {
+        for (rank, outcome) in found.outcomes[0].iter().enumerate().filter(|(rank, _)| *rank != broadcast.root) {
             let (acknowledged, lost) = (settled.acknowledged.contains(&rank), settled.lost.contains(&rank));
             match outcome {
                 RankOutcome::Lost { .. } => {
@@ -72,15 +72,16 @@ fn a_simulation_ends_when_it_is_interrupted() {
         question_count.set(question_count.get() + 1);
         question_count.get() == 3
     };
-    let found = swarm_unless(&cluster(65), &Casting::of(0, 64 * MIB, Discipline::BITTORRENT), &is_interrupted);
-    assert_eq!((found.err(), question_count.get()), (Some(Uncast::Interrupted), 3));
+    let found =
+        swarm_interruptible(&cluster(65), &SwarmRequest::of(0, 64 * MIB, Discipline::BITTORRENT), &is_interrupted);
+    assert_eq!((found.err(), question_count.get()), (Some(SwarmError::Interrupted), 3));
 }
 
 #[test]
 fn the_number_of_neighbors_does_not_depend_on_the_order_of_joining() {
-    let at_once = Casting::of(0, 16 * MIB, Discipline::BITTORRENT);
-    let by_turns = Casting { late: (1..65).map(|rank| (rank, 1e-3 * rank as f64)).collect(), ..at_once.clone() };
-    let [at_once_s, by_turns_s] = [at_once, by_turns].map(|request| played(&cluster(65), &request).time_s(0));
+    let at_once = SwarmRequest::of(0, 16 * MIB, Discipline::BITTORRENT);
+    let by_turns = SwarmRequest { late: (1..65).map(|rank| (rank, 1e-3 * rank as f64)).collect(), ..at_once.clone() };
+    let [at_once_s, by_turns_s] = [at_once, by_turns].map(|request| simulated(&cluster(65), &request).time_s(0));
     println!("64 that come by turns take {:.3} times as long", by_turns_s / at_once_s);
     assert!(by_turns_s <= 1.1 * at_once_s, "{by_turns_s} and {at_once_s} s");
 }

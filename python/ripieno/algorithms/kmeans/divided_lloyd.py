@@ -131,7 +131,7 @@ class DividedPasses:
             with self._clock.computing():
                 with _counted(stages, "meet_s"):
                     own = kernels.PreviousCentroids(grouped.places, before, block.first)
-                    kernels.meet_groups(rows.points, probing, block.groups, own, labels, distances, threads=threads)
+                    kernels.compare_groups(rows.points, probing, block.groups, own, labels, distances, threads=threads)
                 with _counted(stages, "sample_s"):
                     kernels.update_min_distances(sampled, block.centroids, exact, threads=threads)
             on_part(done / grouped.blocks_per_pass)

@@ -95,10 +95,10 @@ impl<M: Store> BroadcastRun<M> {
     pub(super) fn given(node: SwarmNode, value: Arc<M>, digests: Vec<Digest>) -> BroadcastRun<M> {
         let root = node.rank();
         let holding = Holding::Filling(value);
-        let mut cast =
+        let mut broadcast =
             BroadcastRun { node: Some(node), holding, digests, is_over: false, ..BroadcastRun::awaited(root, None) };
-        cast.note_filled();
-        cast
+        broadcast.note_filled();
+        broadcast
     }
 
     /// Add digests on the root. Return whether the value is complete.
