@@ -111,10 +111,10 @@ def _batches(call: Callable[[], object], barrier: Callable[[], object], calls: i
     found = []
     for _ in range(1 + BATCHES):
         barrier()
-        begun_s = time.perf_counter()
+        start_s = time.perf_counter()
         for _ in range(calls):
             call()
-        found.append((time.perf_counter() - begun_s) / calls)
+        found.append((time.perf_counter() - start_s) / calls)
     return found[1:]
 
 

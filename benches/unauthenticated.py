@@ -141,9 +141,9 @@ def _serving_s(connections: int) -> float:
     """Return the processor seconds of this process while clients connect to its member server."""
     server = MemberServer("127.0.0.1", secrets.token_bytes(32))
     unauthenticated = _started("unauthenticated", connections, server.port)
-    begun_s = time.process_time()
+    start_s = time.process_time()
     unauthenticated.communicate()
-    took_s = time.process_time() - begun_s
+    took_s = time.process_time() - start_s
     server.close()
     return took_s
 
@@ -151,12 +151,12 @@ def _serving_s(connections: int) -> float:
 def _iterate(comm: Communicator, count: int) -> tuple[float, float, float, int]:
     rows, table = np.ones((ROWS, ROWS)), np.ones(TABLE_FLOATS)
     comm.barrier()
-    begun_s, cpu_s, computing_s = time.perf_counter(), time.process_time(), time.thread_time()
+    start_s, cpu_s, computing_s = time.perf_counter(), time.process_time(), time.thread_time()
     for _ in range(count):
         rows = rows @ rows
         rows /= np.abs(rows).max()
         comm.allreduce(table, out=table, op="max")
-    elapsed_s, cpu_s = time.perf_counter() - begun_s, time.process_time() - cpu_s
+    elapsed_s, cpu_s = time.perf_counter() - start_s, time.process_time() - cpu_s
     computing_s = time.thread_time() - computing_s
     pages = int(Path("/proc/self/statm").read_text().split()[1])
     return elapsed_s, cpu_s, cpu_s - computing_s, pages * os.sysconf("SC_PAGE_SIZE")
@@ -204,7 +204,7 @@ def _visit(ports: Sequence[int], count: int) -> None:
     """Connect to all ports; print the number of refused connections."""
     connections: list[socket.socket] = []
     refused = 0
-    begun_s = time.monotonic()
+    start_s = time.monotonic()
     for number in range(count):
         try:
             connections.append(socket.create_connection(("127.0.0.1", ports[number % len(ports)]), timeout=1.0))
@@ -214,7 +214,7 @@ def _visit(ports: Sequence[int], count: int) -> None:
         if len(connections) > CONNECTION_COUNT_MAX:
             connections.pop(0).close()
         # Spread connections over the turn; a few end early.
-        time.sleep(max(0.0, begun_s + 0.8 * TURN_S * number / CONNECTIONS - time.monotonic()))
+        time.sleep(max(0.0, start_s + 0.8 * TURN_S * number / CONNECTIONS - time.monotonic()))
     print(refused)
 
 

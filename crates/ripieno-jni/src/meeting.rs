@@ -83,7 +83,7 @@ pub fn text(env: &Env<'_>, string: &JString<'_>) -> Result<Option<String>, Throw
 }
 
 fn ask(env: &mut Env<'_>, rank: jint, exchange: &JObject<'_>, mine: &str) -> Result<Vec<String>, NetError> {
-    let begun = Instant::now();
+    let started = Instant::now();
     let mut ask = || -> Result<Vec<String>, Thrown> {
         let mine = env.new_string(mine)?;
         let all = env.call_method(
@@ -108,7 +108,7 @@ fn ask(env: &mut Env<'_>, rank: jint, exchange: &JObject<'_>, mine: &str) -> Res
     ask().map_err(|error| NetError::Exchange {
         rank: rank as usize,
         cause: error.to_string(),
-        elapsed_ms: begun.elapsed().as_millis() as u64,
+        elapsed_ms: started.elapsed().as_millis() as u64,
     })
 }
 

@@ -5,8 +5,8 @@
 //! and the owners add these up in rank order. Each feature has its own step size.
 //!
 //! A step has the same rows in every epoch. Its features and their owners are computed once, by [`sgd_occurrences`],
-//! [`sgd_places`] and [`sgd_needed_features`]. During a step no entry searches its feature among all features: the weights and
-//! gradients are vectors of the step's own length.
+//! [`sgd_places`] and [`sgd_needed_features`]. During a step no entry searches its feature among all features: the
+//! weights and gradients are vectors of the step's own length.
 //! Cost: `4·k` operations per entry; for each feature of a step four moves of its weights, a square root and a
 //! division.
 //! Source: Duchi, Hazan and Singer, "Adaptive subgradient methods for online learning and stochastic optimization",

@@ -2,9 +2,10 @@
 //!
 //! One epoll set watches the listeners and all pending connections. The owner polls its descriptor next to its other
 //! descriptors. The acceptor reads from a new connection immediately. The first bytes mostly suffice to recognize an
-//! unauthenticated peer, and the acceptor closes its connection. It then pauses accepting for [`REJECTION_PAUSE`] and handles the
-//! connections that queued meanwhile as one batch. A flood therefore does not wake the owner more often.
-//! Cost: a few system calls per unauthenticated peer, and one wake-up for all connections that arrive within [`REJECTION_PAUSE`].
+//! unauthenticated peer, and the acceptor closes its connection. It then pauses accepting for [`REJECTION_PAUSE`] and
+//! handles the connections that queued meanwhile as one batch. A flood therefore does not wake the owner more often.
+//! Cost: a few system calls per unauthenticated peer, and one wake-up for all connections that arrive within
+//! [`REJECTION_PAUSE`].
 
 use crate::auth::{Answer, Greeting, PendingConnection, Refusal, connection_to_evict};
 use crate::config::Credentials;

@@ -251,7 +251,7 @@ impl Fabric for ThreadFabric {
         let mut failures = peers.iter().map(|&peer| self.world.check_peer(header, peer));
         let failures = match blocking {
             Blocking::Any => failures.collect::<Option<Vec<_>>>().and_then(|all| all.into_iter().next()),
-            Blocking::All | Blocking::Nothing => failures.find_map(|failures| failures),
+            Blocking::All | Blocking::Nothing => failures.find_map(|failure| failure),
         };
         let cycle = || self.world.cycle(self.rank, header, peers, blocking);
         let failure = failures.or_else(cycle);

@@ -21,7 +21,7 @@ fn main() {
         request.broadcasts[0].block_bytes = (block_kib > 0).then_some(block_kib << 10);
         request.balance_s = balance_ms as f64 / 1e3;
         request.longest_s = 1000.0;
-        let begun = Instant::now();
+        let started = Instant::now();
         let found = swarm(&cluster, &request).unwrap();
         let right =
             found.outcomes[0].iter().filter(|it| matches!(it, RankOutcome::Done { is_right: true, .. })).count();
@@ -33,7 +33,7 @@ fn main() {
             *found.sent_bytes.iter().max().unwrap() as f64 / (mib << 20) as f64,
             found.sent_bytes[0] as f64 / (mib << 20) as f64,
             found.message_count,
-            begun.elapsed().as_secs_f64()
+            started.elapsed().as_secs_f64()
         );
     }
 }

@@ -68,7 +68,7 @@ pub struct Variable {
     number: u32,
     meter: Arc<Meter>,
     /// Start time of the variable, on the clock of the thread.
-    begun: Duration,
+    start: Duration,
 }
 
 struct BroadcastShared {
@@ -212,7 +212,7 @@ impl Broadcasts {
     }
 
     fn begin(&self, command: impl FnOnce(Arc<Meter>) -> Command) -> Variable {
-        let (meter, begun) = (Arc::new(Meter::default()), self.shared.started.elapsed());
+        let (meter, start) = (Arc::new(Meter::default()), self.shared.started.elapsed());
         let mut state = lock(&self.shared.state);
         let number = state.next;
         state.next += 1;
@@ -220,7 +220,7 @@ impl Broadcasts {
         state.commands.push_back(command(meter.clone()));
         drop(state);
         self.shared.bell.ring();
-        Variable { shared: self.shared.clone(), memory: self.memory.clone(), number, meter, begun }
+        Variable { shared: self.shared.clone(), memory: self.memory.clone(), number, meter, start }
     }
 
     /// Continue to serve ranks that are fetching values for a limited time, then end the thread.
@@ -291,8 +291,8 @@ impl Variable {
     pub fn record(&self) -> FetchRecord {
         let mut record = self.meter.record();
         for fetched in &mut record.fetches {
-            fetched.first = fetched.first.saturating_sub(self.begun);
-            fetched.last = fetched.last.saturating_sub(self.begun);
+            fetched.first = fetched.first.saturating_sub(self.start);
+            fetched.last = fetched.last.saturating_sub(self.start);
         }
         record
     }

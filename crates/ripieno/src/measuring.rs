@@ -26,7 +26,8 @@ const SPIN_COUNT: usize = 10_000;
 /// Bytes that a memory pass processes between two reads of the clock.
 const CLOCK_READ_BYTES: usize = 64 << 10;
 
-/// Measure the time of `call` in seconds: of each call after a barrier if `is_separate`, else per call of several batches.
+/// Measure the time of `call` in seconds: of each call after a barrier if `is_separate`, else per call of several
+/// batches.
 ///
 /// The number of calls depends on `budget`; a call that takes longer is made once more after the first.
 pub fn measure(

@@ -163,9 +163,9 @@ class BroadcastVariable(Generic[T]):
         native = self._held()
         if not self._opened:
             blob = self._fetched(native)
-            begun_s = time.perf_counter()
+            begin_s = time.perf_counter()
             self._opened.append(packing.read_blob(blob))
-            self.serialization_s += time.perf_counter() - begun_s
+            self.serialization_s += time.perf_counter() - begin_s
         else:
             native.note_use()
         return self._opened[0]
@@ -366,13 +366,13 @@ class BroadcastVariables(Gathers):
         if self.replicas > 1:
             raise InputError("broadcast_variable: expected the world, or a communicator that was split from it")
         # Arrays inside the pickle would not be read-only. An empty array needs no memory.
-        begun_s = time.perf_counter()
+        begin_s = time.perf_counter()
         try:
             packed = packing.pack(value, within_bytes=0) if self.rank == root else None
         except SerializationError as error:
             self._given_by(root, "broadcast_variable", Unsendable(root, error))
             raise
-        packed_s = time.perf_counter() - begun_s
+        packed_s = time.perf_counter() - begin_s
         places = checked_for(strategy, places) if self.rank == root else []
         strategy, per_host = self._given_by(root, "broadcast_variable", (strategy, per_host))
         if strategy == SHARED_FILE:
@@ -469,9 +469,9 @@ class BroadcastVariables(Gathers):
         if self.rank == root:
             assert packed is not None, "the root has the value"
             pieces = list(packing.blob_pieces(packed))
-            begun_s = time.perf_counter()
+            begin_s = time.perf_counter()
             native = serving.native.offer(packing.blob_bytes(packed), pieces, discipline, block_bytes, order)
-            copied_s = time.perf_counter() - begun_s
+            copied_s = time.perf_counter() - begin_s
             of_this_process().log_spills()
         else:
             copied_s = 0.0

@@ -117,14 +117,14 @@ class Team:
                 raise
 
         with self._calling():
-            begun = [self._pool.submit(one, part) for part in parts]
+            started = [self._pool.submit(one, part) for part in parts]
             try:
-                wait(begun)
+                wait(started)
             except BaseException:
                 # A signal has interrupted this thread. The other threads stop after their present part.
                 over.set()
                 raise
-        return _results(begun, "part")
+        return _results(started, "part")
 
     def run(self, function: Callable[[int], Result]) -> list[Result]:
         """Call `function` with every number below `threads`, all at the same time.
@@ -160,14 +160,14 @@ class Team:
 
         with self._calling():
             self._meeting = _Meeting(self.threads)
-            begun = [self._pool.submit(member, number) for number in range(self.threads)]
+            started = [self._pool.submit(member, number) for number in range(self.threads)]
             try:
-                wait(begun)
+                wait(started)
             except BaseException:
                 # A signal has interrupted this thread. The other threads stop at their next `wait`.
                 self._meeting.abandon()
                 raise
-        return _results(begun, "thread")
+        return _results(started, "thread")
 
     def wait(self) -> None:
         """Wait until all threads have called this. Only inside `run` of a team of model "bsp".

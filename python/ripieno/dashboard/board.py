@@ -79,7 +79,7 @@ class Board:
     def __init__(self) -> None:
         self.lock = threading.RLock()
         self.begun = time.time()
-        self._begun_s = time.monotonic()
+        self._start_s = time.monotonic()
         self.version = 0
         self.job: dict[str, Any] = {"name": "", "place": "", "workers": 0, "threads": 0, "state": "starting"}
         self.ranks: dict[int, BoardRank] = {}
@@ -98,7 +98,7 @@ class Board:
 
     def now_s(self) -> float:
         """Return the time in seconds since the board began."""
-        return time.monotonic() - self._begun_s
+        return time.monotonic() - self._start_s
 
     def update_job(self, **facts: Any) -> None:
         """Record changed facts about the job."""

@@ -83,10 +83,10 @@ class Files:
 
     def read_share(self, rank: int, world_size: int) -> Edges:
         """Return the edges in this rank's share of the bytes of all files."""
-        begun_s = time.perf_counter()
+        start_s = time.perf_counter()
         sizes = [file.size_bytes for file in self.files]
         parts = [self.files[at].read(share) for at, share in file_shares(sizes, rank, world_size)]
-        edges, took = Edges.joined(parts, weighted=self.weighted), duration_text(time.perf_counter() - begun_s)
+        edges, took = Edges.joined(parts, weighted=self.weighted), duration_text(time.perf_counter() - start_s)
         logger.info("rank %d of %d has read %d edges of %d files in %s", rank, world_size, len(edges), len(parts), took)
         return edges
 

@@ -102,7 +102,7 @@ def run(
     for number in count():
         if number == max_supersteps:
             return Supersteps(False, board.results, steps)
-        begun = time.perf_counter()
+        started = time.perf_counter()
         halted &= ~messages.received
         block = Block(graph, number, np.flatnonzero(~halted), messages, message, board)
         returned = fn(block)
@@ -115,7 +115,7 @@ def run(
         )
         messages = post.deliver(block, *sent)
         message_count = sum(sent[1:])
-        steps.append(Superstep(active, message_count, computed - begun, time.perf_counter() - computed))
+        steps.append(Superstep(active, message_count, computed - started, time.perf_counter() - computed))
         if not active_count and not message_count:
             return Supersteps(True, board.results, steps)
     raise AssertionError("supersteps are counted without end")

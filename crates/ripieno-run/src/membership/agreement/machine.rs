@@ -96,7 +96,7 @@ impl Agreement {
 
     /// Return the time at which the machine needs its next tick.
     pub fn next_tick(&self) -> Duration {
-        if self.round.begun.is_some() { self.next_resend } else { Duration::MAX }
+        if self.round.begun_at.is_some() { self.next_resend } else { Duration::MAX }
     }
 
     /// Return the participants of the current epoch: the ranks that the last epoch did not exclude.
@@ -130,7 +130,7 @@ impl Agreement {
 
     fn begin(&mut self, now: Duration, address: String, outputs: &mut Vec<AgreementOutput>) {
         self.queried_since.clear();
-        self.round.begun = Some(now);
+        self.round.begun_at = Some(now);
         self.round.begun_ranks.insert(self.rank);
         self.round.addresses.insert(self.rank, address);
         self.round.leader = None;
@@ -145,7 +145,7 @@ impl Agreement {
         let caller = (self.round.ballot != Ballot::default()).then_some(self.round.ballot.rank as usize);
         let waiting: BTreeSet<usize> = self.round.begun_ranks.iter().copied().chain(caller).collect();
         self.has_withdrawn = true;
-        self.round.begun = None;
+        self.round.begun_at = None;
         self.round.campaign = None;
         let others = waiting.into_iter().filter(|&peer| peer != self.rank && !self.ended.contains(&peer));
         outputs.extend(others.map(|to| AgreementOutput::Send { to, message: self.away(self.epoch()) }));
@@ -153,7 +153,7 @@ impl Agreement {
 
     /// Send the first message over a new connection.
     fn send_first_message(&mut self, peer: usize, outputs: &mut Vec<AgreementOutput>) {
-        if self.round.begun.is_none() || !self.members.contains(&peer) {
+        if self.round.begun_at.is_none() || !self.members.contains(&peer) {
             return;
         }
         match &self.round.campaign {
@@ -208,7 +208,7 @@ impl Agreement {
                 self.round.addresses.entry(rank as usize).or_insert(address);
             }
             AgreementMessage::Propose { ballot, excluded, .. } => {
-                if self.round.begun.is_some() && self.respect(ballot) {
+                if self.round.begun_at.is_some() && self.respect(ballot) {
                     self.round.accepted = Some((ballot, excluded));
                     outputs.push(AgreementOutput::Send {
                         to: peer,
@@ -282,19 +282,19 @@ impl Agreement {
 
     /// Return whether `peer` had time to begin and to answer a query, but has not begun.
     fn is_late(&self, peer: usize, now: Duration) -> bool {
-        let (Some(begun), Some(&queried_since)) = (self.round.begun, self.queried_since.get(&peer)) else {
+        let (Some(begun_at), Some(&queried_since)) = (self.round.begun_at, self.queried_since.get(&peer)) else {
             return false;
         };
-        let until = (begun + self.timeouts.late).max(queried_since + self.timeouts.silence);
+        let until = (begun_at + self.timeouts.late).max(queried_since + self.timeouts.silence);
         !self.round.begun_ranks.contains(&peer) && now > until
     }
 
     /// Take the next step of the agreement. On a beat, resend the unanswered messages.
     fn advance(&mut self, now: Duration, is_resend_due: bool, outputs: &mut Vec<AgreementOutput>) {
-        let Some(begun) = self.round.begun else { return };
-        if now.saturating_sub(begun) > self.timeouts.time_limit() {
+        let Some(begun_at) = self.round.begun_at else { return };
+        if now.saturating_sub(begun_at) > self.timeouts.time_limit() {
             let cause = self.failure_reason(now);
-            self.round.begun = None;
+            self.round.begun_at = None;
             self.round.campaign = None;
             self.round.addresses.remove(&self.rank);
             outputs.push(AgreementOutput::GaveUp(cause));
@@ -412,7 +412,7 @@ impl Agreement {
         }
         if self.is_excluded {
             outputs.push(AgreementOutput::Excluded);
-        } else if round.begun.is_some() {
+        } else if round.begun_at.is_some() {
             let (members, addresses) = (self.members.clone(), self.addresses.clone());
             outputs.push(AgreementOutput::Decided(Decision { epoch: epoch as u32, members, addresses }));
         }
@@ -466,7 +466,7 @@ impl Agreement {
         AgreementMessage::Here {
             epoch: self.epoch(),
             ballot: self.round.ballot,
-            address: self.round.begun.and_then(|_| self.round.addresses.get(&self.rank).cloned()),
+            address: self.round.begun_at.and_then(|_| self.round.addresses.get(&self.rank).cloned()),
             accepted: self.round.accepted.clone(),
         }
     }
@@ -475,7 +475,7 @@ impl Agreement {
     fn failure_reason(&self, now: Duration) -> String {
         let missing: Vec<usize> = self.members.iter().copied().filter(|&rank| rank != self.rank).collect();
         let silent: Vec<usize> = missing.into_iter().filter(|&rank| self.is_silent(rank, now)).collect();
-        let waited = now.saturating_sub(self.round.begun.unwrap_or(now)).as_secs_f64();
+        let waited = now.saturating_sub(self.round.begun_at.unwrap_or(now)).as_secs_f64();
         let what = match (silent.is_empty(), self.was_paused) {
             (false, _) => format!("{} did not respond, and may be running elsewhere", name_ranks(&silent)),
             (true, true) => "this process was paused, and the others may have continued without it".to_string(),

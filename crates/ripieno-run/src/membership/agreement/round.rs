@@ -8,7 +8,7 @@ use std::time::Duration;
 #[derive(Debug, Default)]
 pub(super) struct AgreementRound {
     /// Time at which this rank began.
-    pub begun: Option<Duration>,
+    pub begun_at: Option<Duration>,
     /// Highest ballot that this rank knows.
     pub ballot: Ballot,
     pub accepted: Option<(Ballot, ExcludedRanks)>,
