@@ -614,7 +614,7 @@ def test_a_named_lab_exists_until_it_is_removed(cli, name):
 @pytest.mark.parametrize(("ending", "code"), [("SIGINT", 130), ("SIGTERM", 143), ("SIGKILL", -9)])
 def test_no_process_of_a_run_outlives_its_command(lab, tmp_path, ending, code):
     os.mkfifo(tmp_path / "pipe")
-    # Every living process holds the pipe: a command and another one in a separate session on each host.
+    # Every live process holds the pipe: a command and another one in a separate session on each host.
     script = f"exec 3> {tmp_path}/pipe; setsid sh -c 'echo >&3; exec sleep 600' & echo >&3; wait"
     # Background processes of a shell ignore SIGINT, possibly including these tests.
     hear = "import signal; signal.signal(signal.SIGINT, signal.default_int_handler); "

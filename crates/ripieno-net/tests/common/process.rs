@@ -249,7 +249,7 @@ fn run_command(met: Result<Endpoint, NetError>) {
     }
 }
 
-/// Return the dead ranks with a living replica.
+/// Return the dead ranks with a live replica.
 fn name_lost(endpoint: &Endpoint) -> String {
     let rank = |failure: &JobFailure| match failure {
         JobFailure::RankFailed { rank, .. } => rank.to_string(),

@@ -37,7 +37,7 @@ pub fn check_end(world: &mut SimulatedWorld) {
     }
 }
 
-/// Return whether each logical rank has a living replica.
+/// Return whether each logical rank has a live replica.
 fn all_ranks_alive(world: &SimulatedWorld) -> bool {
     let count = world.processes.len() / world.scenario.replicas;
     (0..count)

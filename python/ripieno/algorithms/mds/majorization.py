@@ -104,7 +104,7 @@ class Majorization:
         return 2 * to - at if doubled else to
 
     def relocated(self, at: Reals, random: np.random.Generator) -> Reals:
-        """Return the positions after leaps to lower stress; all ranks draw the same numbers."""
+        """Return the positions after relocations to lower stress; all ranks draw the same numbers."""
         with self._clock.computing():
             own = Relocations(self._rows, at, self._comm.threads).better(targets(self._rows, at, random))
         with self._clock.communicating():

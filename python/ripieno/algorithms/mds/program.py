@@ -3,7 +3,7 @@
 Deterministic annealing minimizes the expected stress over positions that scatter with temperature T. This subtracts
 √(2k)·T from every dissimilarity, but not below zero. T falls until nothing is subtracted. At each temperature,
 positions get a small random shift: while few dissimilarities count, points gather on lines and planes, and majorization
-alone cannot leave these. After the last temperature, rounds of leaps move single points to positions of less stress.
+alone cannot leave these. After the last temperature, rounds of relocations move single points to positions of less stress.
 Sources: Bae, Qiu and Fox, "Multidimensional scaling by deterministic annealing with iterative majorization algorithm",
 e-Science 2010; Ruan and Fox, e-Science 2013, algorithm 1; Rose, "Deterministic annealing for clustering, compression,
 classification, regression, and related optimization problems", Proc. IEEE 86(11), 1998 (small moves); Bae, Choi, Qiu
@@ -43,7 +43,7 @@ LEAST_SHIFT, MOVED = 0.02, 3e-3
 DOUBLED = 10
 #: Every second start begins at this share of the first temperature.
 COLDER = 0.4
-#: Rounds of leaps end when one lowers the squared errors by less than this share, or after `MOST_ROUNDS`.
+#: Rounds of relocations end when one lowers the squared errors by less than this share, or after `MOST_ROUNDS`.
 LEAST_GAIN, MOST_ROUNDS = 1e-4, 10
 #: Relative offset of new points from the mean of their neighbors at the start, because points must not coincide.
 OFFSET = 1e-3
@@ -209,7 +209,7 @@ class _Descent:
             step = self._majorization.step(state.at, self._shift(state.level))
 
     def _descend(self, state: MdsFitState, step: MajorizationStep, checkpointer: MdsCheckpointer) -> MdsFitState:
-        """Run from a start, or from the middle of a descent, to the end of its last temperature or round of leaps."""
+        """Run from a start, or from the middle of a descent, to the end of its last temperature or round of relocations."""
         while True:
             state = replace(state, errors=step.errors, squares=step.squares)
             if state.in_level >= self._options.max_iter or self._is_stable(state):
@@ -235,7 +235,7 @@ class _Descent:
             self._report(state)
 
     def _following(self, state: MdsFitState) -> tuple[MdsFitState, MajorizationStep] | None:
-        """Return the first state and step of the next temperature or round of leaps; None after the last."""
+        """Return the first state and step of the next temperature or round of relocations; None after the last."""
         level = state.level + 1
         random = np.random.default_rng([self._options.seed, state.start, level])
         state = replace(state, level=level, in_level=0, before=None)
@@ -251,7 +251,7 @@ class _Descent:
                 return None
             at = self._majorization.relocated(state.at, random)
             step = self._majorization.step(at)
-            # Simultaneous leaps of several points can collide.
+            # Simultaneous relocations of several points can collide.
             if step.errors >= state.errors:
                 return None
             state = replace(state, left=state.errors)
@@ -263,7 +263,7 @@ class _Descent:
         return next(level for level, shift in enumerate(self._shifts) if shift <= share * self._shifts[0])
 
     def _shift(self, level: int) -> float:
-        """Return the shift subtracted from each dissimilarity; zero in rounds of leaps."""
+        """Return the shift subtracted from each dissimilarity; zero in rounds of relocations."""
         return self._shifts[level] if level < len(self._shifts) else 0.0
 
     def _is_stable(self, state: MdsFitState) -> bool:

@@ -19,7 +19,7 @@ Reals = NDArray[np.float64]
 
 #: Number of positions that each point tries, and of majorization steps from each.
 TRIES, STEPS = 3, 8
-#: A point leaps if this lowers its stress by at least this share.
+#: A point moves if this lowers its stress by at least this share.
 LEAST_GAIN = 1e-3
 #: Offset of a landing from the other point, relative to the largest dissimilarity, because points must not coincide.
 OFFSET = 1e-3
