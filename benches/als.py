@@ -1,4 +1,4 @@
-"""Benchmark of alternating least squares: an iteration beside `implicit` and MLlib, at equal or better error.
+"""Benchmark of alternating least squares: an iteration compared with `implicit` and MLlib, at equal or better error.
 
 Fits alternate and have separate random starts; the median iteration of each counts. `implicit` gets Ripieno's weights,
 so that both minimize the same objective. MLlib reports no iteration times: the time of a fit minus the time of a fit

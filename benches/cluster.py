@@ -120,14 +120,14 @@ def _measured(shape: ClusterShape, rows: Sequence[ClusterRow]) -> Measured:
         if not _can(report):
             return
         real = ClusterShape(QUICK_HOST_COUNT, QUICK_RATE) if effort.quick else shape
-        asked = [replace(row, case=_small(row.case)) for row in rows] if effort.quick else rows
+        request = [replace(row, case=_small(row.case)) for row in rows] if effort.quick else rows
         with ExitStack() as stack:
             lab = stack.enter_context(Lab(hosts=real.host_count, rate=real.rate))
             folder = Path(stack.enter_context(tempfile.TemporaryDirectory()))
             place = _place(lab, folder)
-            targets = {row.case: row.targets for row in asked}
+            targets = {row.case: row.targets for row in request}
             _compare_all(
-                [baselines.ripieno(place), *_peers(place, asked, report)],
+                [baselines.ripieno(place), *_peers(place, request, report)],
                 list(targets),
                 real,
                 report,
@@ -210,8 +210,8 @@ def _peers(place: Deployment, rows: Sequence[ClusterRow], report: Measurements) 
         return replace(baseline, takes=lambda case: case in cases or case.collective == "barrier")
 
     makers = {
-        "default": lambda: baselines.open_mpi(place, name="Open MPI default", tamed=True),
-        "forced": lambda: baselines.open_mpi(place, name="Open MPI forced", settings=FORCED, tamed=True),
+        "default": lambda: baselines.open_mpi(place, name="Open MPI default", yields_to_sleep=True),
+        "forced": lambda: baselines.open_mpi(place, name="Open MPI forced", settings=FORCED, yields_to_sleep=True),
         "gloo": lambda: baselines.gloo(place),
     }
     found = []

@@ -50,7 +50,7 @@ def cases() -> dict[str, Measured]:
 
 def iterate(comm: Communicator, count: int) -> tuple[float, float]:
     """Return the processor seconds of the iterations on this rank, and the part for telemetry."""
-    begun_s, telling_s = time.process_time(), _telling_s()
+    start_s, reporting_s = time.process_time(), _reporting_s()
     rows, table = np.ones((ROWS, ROWS)), np.ones(TABLE_FLOATS)
     for iteration in range(count):
         rows = rows @ rows
@@ -58,13 +58,13 @@ def iterate(comm: Communicator, count: int) -> tuple[float, float]:
         comm.allreduce(table, out=table, op="max")
         if comm.rank == 0:
             comm.emit({"event": "iteration", "iteration": iteration + 1, "inertia": 1.0 / (iteration + 1)})
-    return time.process_time() - begun_s, _telling_s() - telling_s
+    return time.process_time() - start_s, _reporting_s() - reporting_s
 
 
-def _telling_s() -> float:
+def _reporting_s() -> float:
     """Return the processor seconds of this rank's telemetry thread."""
-    tellers = [each.ident for each in threading.enumerate() if each.name == PULSE_THREAD and each.ident is not None]
-    return sum(time.clock_gettime(time.pthread_getcpuclockid(each)) for each in tellers)
+    reporters = [each.ident for each in threading.enumerate() if each.name == PULSE_THREAD and each.ident is not None]
+    return sum(time.clock_gettime(time.pthread_getcpuclockid(each)) for each in reporters)
 
 
 def _measure(report: Measurements, effort: Effort, workers: int) -> None:
@@ -86,7 +86,7 @@ def _measure(report: Measurements, effort: Effort, workers: int) -> None:
             1 + SHARE,
         ))  # fmt: skip
         total = [each.ranks_s + each.launcher_s for each in found]
-        watching = [each.telling_s + max(each.launcher_s - alone_s, 0.0) for each in found]
+        watching = [each.reporting_s + max(each.launcher_s - alone_s, 0.0) for each in found]
         report.figures.append(_figure(
             f"processor time of ranks and launcher, {workers} ranks", way,
             total, "without the time of watching",
@@ -100,14 +100,14 @@ class DashboardTurn(NamedTuple):
 
     elapsed_s: float
     ranks_s: float
-    telling_s: float
+    reporting_s: float
     launcher_s: float
 
 
 def _turn(job: rp.Job, count: int) -> DashboardTurn:
-    own_s, begun_s = time.process_time(), time.perf_counter()
+    own_s, start_s = time.process_time(), time.perf_counter()
     ranks = job.run(iterate, count)
-    elapsed_s, launcher_s = time.perf_counter() - begun_s, time.process_time() - own_s
+    elapsed_s, launcher_s = time.perf_counter() - start_s, time.process_time() - own_s
     return DashboardTurn(elapsed_s, sum(all_s for all_s, _ in ranks), sum(part_s for _, part_s in ranks), launcher_s)
 
 
@@ -129,10 +129,10 @@ def call(comm: Communicator, count: int) -> float:
     """Return the seconds of a sum of eight bytes, averaged over `count` calls."""
     value = np.ones(1)
     comm.barrier()
-    begun_s = time.perf_counter()
+    start_s = time.perf_counter()
     for _ in range(count):
         comm.allreduce(value, out=value, op="max")
-    return (time.perf_counter() - begun_s) / count
+    return (time.perf_counter() - start_s) / count
 
 
 def _short_calls(report: Measurements, effort: Effort) -> None:
@@ -155,9 +155,9 @@ def _count(job: rp.Job) -> int:
     count, took_s = 1, 0.0
     while took_s < CALIBRATING_S:
         count *= 2
-        begun_s = time.perf_counter()
+        start_s = time.perf_counter()
         job.run(iterate, count)
-        took_s = time.perf_counter() - begun_s
+        took_s = time.perf_counter() - start_s
     return round(count * TURN_S / took_s)
 
 

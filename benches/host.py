@@ -1,4 +1,4 @@
-"""Benchmark of one host with shared memory, beside Open MPI in both modes, MPICH and mpi4py.
+"""Benchmark of one host with shared memory, compared with Open MPI in both modes, MPICH and mpi4py.
 
 "shared" are native programs, too, on arrays of `ripieno.empty`.
 """

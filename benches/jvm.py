@@ -1,4 +1,4 @@
-"""Benchmark from the JVM: sums of 80 MB, and K-means from Spark, beside Spark, MLlib, Flink and Python.
+"""Benchmark from the JVM: sums of 80 MB, and K-means from Spark, compared with Spark, MLlib, Flink and Python.
 
 Source: Ekanayake et al., "Java thread and process performance for parallel machine learning on multicore HPC clusters",
 figures 15 and 16. Flink's program is its own example. The time of an iteration is the difference between a long and a

@@ -1,4 +1,4 @@
-"""Benchmark of principal components and linear regression of tall rows, beside scikit-learn on all cores.
+"""Benchmark of principal components and linear regression of tall rows, compared with scikit-learn on all cores.
 
 A figure counts only if both results agree: variances along the axes, predictions. Both are timed as whole fits,
 including the checks of `fit`, on rows in the memory of this process. Workers, like the peer's threads, exist already. A

@@ -1,4 +1,4 @@
-"""Benchmark of logistic regression on sparse rows: time to a near optimum, beside scikit-learn and MLlib.
+"""Benchmark of logistic regression on sparse rows: time to a near optimum, compared with scikit-learn and MLlib.
 
 For each implementation the loosest tolerance counts with which it comes within 2e-4 of the optimum. The optimum comes
 from our most precise run. Whole fits are timed, including the checks of `fit`. Workers exist already, like the peers'

@@ -1,4 +1,4 @@
-"""Benchmarks of multidimensional scaling and layouts: an iteration beside alternating peers.
+"""Benchmarks of multidimensional scaling and layouts: an iteration compared with alternating peers.
 
 The peers of scaling are scikit-learn, and the same step in NumPy with float32 and matrix products. The normalized
 stress after the last iteration is compared. The peer of layouts is igraph: without its grid for all pairs, and with it

@@ -1,4 +1,4 @@
-"""Memory counts of collectives: allocations per call after the first, and extra memory of a call beside its vector.
+"""Memory counts of collectives: allocations per call after the first, and memory of a call in addition to its vector.
 
 As a program (``memory.py LINKS COLLECTIVE=ALGORITHM:BYTES …``) this file is a rank, which counts.
 """
@@ -96,7 +96,7 @@ def _allocations(loop: Callable[[], object]) -> float:
     loop()
     before = count()
     loop()
-    return (count() - before) / timing.MOST_CALLS_APART
+    return (count() - before) / timing.MOST_SEPARATE_CALLS
 
 
 def _extra_bytes(call: Callable[[], object]) -> int:

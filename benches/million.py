@@ -129,17 +129,17 @@ def _memory(pid: int) -> tuple[int, int]:
     return own, with_files
 
 
-def _simulated(told: dict[str, Any], count: int, clusters: int) -> SimulatedIteration:
+def _simulated(text: dict[str, Any], count: int, clusters: int) -> SimulatedIteration:
     """Return the last iteration on the cluster of the paper, with cores as fast as one core here in that iteration."""
-    last = told["iterations"][-1]
-    operations = 2.0 * count * told["column_count"] * clusters * _compared(last["compared"], clusters)
+    last = text["iterations"][-1]
+    operations = 2.0 * count * text["column_count"] * clusters * _compared(last["compared"], clusters)
     stages = last["stages"]
     seconds = stages["probe_s"] + stages["meet_s"]
-    rate = operations / seconds / told["parameters"]["workers"] / _threads(told)
+    rate = operations / seconds / text["parameters"]["workers"] / _threads(text)
     return kmeans_iteration(
         Cluster(nodes=HOSTS, rate_bits_per_s=RATE),
         points=count,
-        dim=told["column_count"],
+        dim=text["column_count"],
         clusters=clusters,
         cores=CORES,
         operations_per_s=rate,
@@ -148,8 +148,8 @@ def _simulated(told: dict[str, Any], count: int, clusters: int) -> SimulatedIter
     )
 
 
-def _threads(told: dict[str, Any]) -> int:
-    return told["parameters"]["threads"] or max(1, len(os.sched_getaffinity(0)) // told["parameters"]["workers"])
+def _threads(text: dict[str, Any]) -> int:
+    return text["parameters"]["threads"] or max(1, len(os.sched_getaffinity(0)) // text["parameters"]["workers"])
 
 
 def _compared(compared: float, clusters: int) -> float:
@@ -157,21 +157,21 @@ def _compared(compared: float, clusters: int) -> float:
     return min(1.0, compared + kernels.NearIndex.group_count(clusters) / clusters)
 
 
-def _show(told: dict[str, Any], used: Used, simulated: SimulatedIteration) -> None:
+def _show(text: dict[str, Any], used: Used, simulated: SimulatedIteration) -> None:
     console = table.console()
-    pairs = told["row_count"] * float(len(told["cluster_sizes"]))
-    for number, each in enumerate(told["iterations"], told["iteration_count"] - len(told["iterations"]) + 1):
+    pairs = text["row_count"] * float(len(text["cluster_sizes"]))
+    for number, each in enumerate(text["iterations"], text["iteration_count"] - len(text["iterations"]) + 1):
         seconds = max(map(sum, zip(each["compute_s"], each["communication_s"], strict=True)))
-        products = pairs * told["column_count"] * _compared(each["compared"], len(told["cluster_sizes"]))
+        products = pairs * text["column_count"] * _compared(each["compared"], len(text["cluster_sizes"]))
         met = each["stages"]["probe_s"] + each["stages"]["meet_s"]
         stages = ", ".join(f"{name.removesuffix('_s')} {duration_text(s)}" for name, s in each["stages"].items())
         console.print(
             f"iteration {number}: {duration_text(seconds)}; {stages}; inertia {each['inertia']:.8g}, recall "
             f"{each['recall']:.2%}, gap {each['gap']:.3%}; {products / met / 1e9:.0f} G multiply-adds/s"
         )
-    sizes = np.array(told["cluster_sizes"])
+    sizes = np.array(text["cluster_sizes"])
     console.print(
-        f"inertia {told['inertia']:.8g}, on 1,024 rows {told['inertia_gap']:.3%} more than exact; "
+        f"inertia {text['inertia']:.8g}, on 1,024 rows {text['inertia_gap']:.3%} more than exact; "
         f"{np.count_nonzero(sizes == 0):,} clusters are empty, the largest has {sizes.max():,} rows"
     )
     console.print(

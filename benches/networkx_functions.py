@@ -1,4 +1,4 @@
-"""Benchmark of networkx functions by Ripieno beside networkx itself, on an RMAT graph with nodes and edges as dicts.
+"""Benchmark of networkx functions, by Ripieno and by networkx itself, on an RMAT graph with nodes and edges as dicts.
 
 The first call makes arrays of the graph, which networkx keeps for later calls.
 """

@@ -1,4 +1,4 @@
-"""Benchmark of numbers and small objects between two ranks of this machine, from Python, beside mpi4py.
+"""Benchmark of numbers and small objects between two ranks of this machine, from Python, compared with mpi4py.
 
 As a program (``objects.py ripieno|mpi4py CALLS``) this file is a rank; rank 0 prints the seconds of some batches of
 each case.
@@ -111,10 +111,10 @@ def _batches(call: Callable[[], object], barrier: Callable[[], object], calls: i
     found = []
     for _ in range(1 + BATCHES):
         barrier()
-        begun_s = time.perf_counter()
+        start_s = time.perf_counter()
         for _ in range(calls):
             call()
-        found.append((time.perf_counter() - begun_s) / calls)
+        found.append((time.perf_counter() - start_s) / calls)
     return found[1:]
 
 

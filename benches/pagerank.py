@@ -70,7 +70,7 @@ def _of_a_graph(measure: Callable[..., None]) -> Callable[..., None]:
 def host(
     gap: Path | None, repetitions: int | None, scale: int | None, files: Sequence[str], quick: bool, target: Path | None
 ) -> None:
-    """Time an iteration by workers and threads, beside SciPy and GAP."""
+    """Time an iteration by workers and threads, compared with SciPy and GAP."""
     report = Measurements("pagerank")
     pagerank_host.measured(report, Effort(quick, repetitions), graph=_graph(scale, files, quick=quick), gap=gap)
     command.show(report, target, quick=quick)

@@ -166,20 +166,22 @@ def _add_figures(
     }
     case = f"{graph.name}, {graph.vertex_count:,} vertices, {graph.edge_count:,} edges; workers × threads, an iteration"
     for shape, runs in ours.items():
-        beside = {name: times for name, times in peers.items() if name in ("SciPy", _gap_name(shape[0] * shape[1]))}
+        peer_samples = {
+            name: times for name, times in peers.items() if name in ("SciPy", _gap_name(shape[0] * shape[1]))
+        }
         for part, of in parts.items():
             report.figures.append(
                 Figure(
                     case=case,
                     row=_shape_text(shape) + part,
                     ours=Samples(tuple(statistics.median(map(of, run)) for run in runs)),
-                    peers={} if part else {name: Samples(tuple(times)) for name, times in beside.items()},
+                    peers={} if part else {name: Samples(tuple(times)) for name, times in peer_samples.items()},
                     limit_s=None if part else EDGE_BYTES * graph.edge_count / bandwidth,
                     limit=f"{EDGE_BYTES} bytes an edge at {bandwidth / 1e9:.3g} GB/s, the memory "
                     "bandwidth of all cores",
                     work=0.0 if part else graph.edge_count / 1e6,
                     rate_unit="edges/µs",
-                    targets={"peer": TARGET} if not part and _gap_name(2) in beside else {},
+                    targets={"peer": TARGET} if not part and _gap_name(2) in peer_samples else {},
                 )
             )
 

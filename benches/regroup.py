@@ -1,4 +1,4 @@
-"""Benchmark of sums by key of (int64, float64) pairs between processes, beside polars, duckdb and PySpark.
+"""Benchmark of sums by key of (int64, float64) pairs between processes, compared with polars, duckdb and PySpark.
 
 benches/regroup.py [--rows 50e6] [--keys 1e6] [--ranks 2] [--spark] [--repetitions N] [--quick] [--json FILE]
 
@@ -209,8 +209,8 @@ def _copy_s(rows: RegroupRows, budget_s: float) -> float:
 def _add_figures(
     report: Measurements, rows: RegroupRows, ours: Sequence[RegroupRun], peers: dict[str, list[float]], copy_s: float
 ) -> None:
-    beside = {name: Samples(tuple(seconds)) for name, seconds in peers.items()}
-    report.figures.append(_figure(rows, "", ours, beside, TARGETS, copy_s))
+    peer_samples = {name: Samples(tuple(seconds)) for name, seconds in peers.items()}
+    report.figures.append(_figure(rows, "", ours, peer_samples, TARGETS, copy_s))
     for stage in STAGES:
         seconds = Samples(tuple(run.stages_s[stage] for run in ours))
         case = f"{_case(rows)}; stages of {_name(rows)}"
@@ -248,9 +248,9 @@ def _add_spark(
         seconds = json.loads(output.splitlines()[-1])
         for name in seconds:
             _check(name, right, *_columns(parquet.read_table(Path(folder) / f"sums-{name}.parquet")))
-    beside = {f"PySpark, {name}": Samples(tuple(times)) for name, times in seconds.items()}
+    peer_samples = {f"PySpark, {name}": Samples(tuple(times)) for name, times in seconds.items()}
     where = f"; beside Spark local[{rows.rank_count}]"
-    report.figures.append(_figure(rows, where, ours, beside, SPARK_TARGETS, copy_s))
+    report.figures.append(_figure(rows, where, ours, peer_samples, SPARK_TARGETS, copy_s))
 
 
 def _figure(
@@ -296,7 +296,7 @@ def main(
     row_count: float, key_count: float, rank_count: int, spark: bool, repetitions: int | None, quick: bool,
     target: Path | None,
 ) -> None:  # fmt: skip
-    """Regroup pairs by key, and sum them, beside peers."""
+    """Regroup pairs by key, and sum them, compared with peers."""
     if quick:
         row_count, key_count = QUICK_ROW_COUNT, QUICK_KEY_COUNT
     report = Measurements("regroup")

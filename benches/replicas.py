@@ -79,13 +79,13 @@ def measured(report: Measurements, effort: Effort) -> None:
                     found[system].setdefault(name, []).extend(values)
         bytes_per_s = bits_per_s("rate", "400mbit" if effort.quick else RATE) / 8
     for what in ("configure", "reduce"):
-        beside = Samples(tuple(found[SYSTEMS[1]][what]))
+        peer_samples = Samples(tuple(found[SYSTEMS[1]][what]))
         report.figures.extend(
             Figure(
                 case=what,
                 row=system.name,
                 ours=Samples(tuple(found[system][what])),
-                peers={} if system == SYSTEMS[1] else {SYSTEMS[1].name: beside},
+                peers={} if system == SYSTEMS[1] else {SYSTEMS[1].name: peer_samples},
                 limit_s=max(found[system][f"{what}_bytes"]) / bytes_per_s,
                 limit="bytes of the busiest rank, over its link rate",
                 work=0.0,

@@ -1,4 +1,4 @@
-"""Measurements of Ripieno's performance targets, each figure beside its peer and its limit.
+"""Measurements of Ripieno's performance targets, each figure compared with its peer and its limit.
 
 benches/run.py [als|faults|host|cluster|dashboard|encryption|jvm|mds|memory|replicas|kmeans|linear|logistic|networkx|
                 objects|pagerank|regroup|seeding|sgd|shuffle|spark|unauthenticated|torch|wordcount|all]

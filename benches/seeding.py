@@ -1,4 +1,4 @@
-"""Benchmark of K-means initialization: seconds and inertia of k-means|| beside greedy k-means++ of scikit-learn.
+"""Benchmark of K-means initialization: seconds and inertia of k-means|| compared with greedy k-means++ of scikit-learn.
 
 Inertia is measured at the first centroids, and after some iterations of Lloyd from them, both relative to the peer's.
 """

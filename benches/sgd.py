@@ -1,4 +1,4 @@
-"""Benchmark of stochastic gradient descent on sparse rows: an epoch, beside scikit-learn's SGDClassifier.
+"""Benchmark of stochastic gradient descent on sparse rows: an epoch, compared with scikit-learn's SGDClassifier.
 
 The time of an epoch is the difference between fits with several epochs and with one, which cancels checks and the
 numbering of features. Both minimize the same objective. A figure counts only if our final objective is within 2 % of

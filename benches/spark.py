@@ -1,10 +1,10 @@
-"""Benchmarks of Ripieno inside Spark beside Spark itself, in the same session and on the same executors, alternating.
+"""Benchmarks of Ripieno inside Spark and of Spark itself, alternating, in the same session on the same executors.
 
 benches/spark.py [kmeans|kmeans-1M-1000|kmeans-1M-10000|broadcast|sum|start]… [--master MASTER]
                  [--conf NAME=VALUE]… [--repetitions N] [--quick] [--json FILE] [--page FILE]
 
-K-means beside MLlib, broadcasts beside `sc.broadcast`, the sum of long vectors beside `treeAggregate`, and the overhead
-of running in Spark relative to local workers.
+The comparisons are K-means with MLlib, broadcasts with `sc.broadcast`, the sum of long vectors with `treeAggregate`,
+and ranks in Spark with local workers.
 """
 
 from __future__ import annotations

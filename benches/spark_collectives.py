@@ -164,8 +164,8 @@ def _figure(
     limit: MachineLimit,
     limited: BenchCase,
 ) -> Figure:
-    beside = {name: Samples(tuple(seconds)) for name, seconds in peers.items()}
+    peer_samples = {name: Samples(tuple(seconds)) for name, seconds in peers.items()}
     return Figure(
-        case, row, Samples(tuple(ours)), beside, limit.seconds(limited), limit.text, limited.size_bytes / 1e9, "GB/s",
-        targets,
+        case, row, Samples(tuple(ours)), peer_samples, limit.seconds(limited), limit.text, limited.size_bytes / 1e9,
+        "GB/s", targets,
     )  # fmt: skip

@@ -68,12 +68,12 @@ def _filled(page: Path, report: Measurements) -> str:
 def _table(figures: Sequence[Figure]) -> str:
     lines = ["| | | Ripieno | times the limit | Spark | times as fast | target |", "|---|---|---|---|---|---|---|"]
     for figure in figures:
-        theirs = "; ".join(f"{name}: {_told(samples)}" for name, samples in figure.peers.items())
+        theirs = "; ".join(f"{name}: {_text(samples)}" for name, samples in figure.peers.items())
         times = f"{1 / figure.to_peer:.3g}" if figure.to_peer else ""
         limit = f"{figure.to_limit:.3g}" if figure.to_limit else ""
         target = f"≥ {1 / figure.targets['peer']:.3g}" if "peer" in figure.targets else ""
         lines.append(
-            f"| {figure.case} | {figure.row} | {_told(figure.ours)} | {limit} | {theirs} | {times} | {target} |"
+            f"| {figure.case} | {figure.row} | {_text(figure.ours)} | {limit} | {theirs} | {times} | {target} |"
         )
     return "\n".join(lines) + "\n"
 
@@ -83,6 +83,6 @@ def _counts(counts: Sequence[FigureCount]) -> str:
     return "\n".join(lines) + "\n"
 
 
-def _told(samples: Samples) -> str:
+def _text(samples: Samples) -> str:
     ends = f" ({duration_text(samples.best_s)} – {duration_text(samples.worst_s)})" if len(samples.seconds) > 1 else ""
     return duration_text(samples.median_s) + ends

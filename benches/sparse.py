@@ -224,7 +224,7 @@ def _name(result: dict[str, Any]) -> str:
 
 
 def _volumes(*, quick: bool) -> str:
-    """Draw figure 5: rows held by ranks that are threads of this process, beside Eq. 5."""
+    """Draw figure 5: rows held by ranks that are threads of this process, compared with Eq. 5."""
     ranks, scale = (8, QUICK_SCALE) if quick else (VOLUME_RANKS, VOLUME_SCALE)
     panels = {}
     for name, (features, density) in DENSITIES.items():

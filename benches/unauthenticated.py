@@ -31,7 +31,7 @@ from ripieno.launch.engine.member_server import MemberServer
 WORKERS = 2
 CONNECTIONS, QUICK_CONNECTIONS = 10_000, 50
 #: Number of simultaneous connections.
-CROWD = 200
+CONNECTION_COUNT_MAX = 200
 #: Duration of a connection to the unrelated process, in seconds.
 REST_S = 0.02
 ROWS = 192
@@ -69,14 +69,14 @@ def measured(report: Measurements, effort: Effort) -> None:
         ports = [port for listened in job.run(_ports) for port in listened]
         others = _started("others", len(ports), stdin=subprocess.PIPE)
         assert others.stdout is not None
-        doors = {Visited.RANKS: ports, Visited.OTHERS: [int(word) for word in others.stdout.readline().split()]}
+        ports_of = {Visited.RANKS: ports, Visited.OTHERS: [int(word) for word in others.stdout.readline().split()]}
         count = 20 if effort.quick else _count(job)
         order = list(Visited)
         for _ in range(effort.runs(4)):
             order.append(order.pop(0))
             for visited in order:
                 unauthenticated = (
-                    _started("unauthenticated", connections, *doors[visited]) if visited in doors else None
+                    _started("unauthenticated", connections, *ports_of[visited]) if visited in ports_of else None
                 )
                 ranks = job.run(_iterate, count)
                 elapsed_s, cpu_s, aside_s, memory_bytes = zip(*ranks, strict=True)
@@ -141,9 +141,9 @@ def _serving_s(connections: int) -> float:
     """Return the processor seconds of this process while clients connect to its member server."""
     server = MemberServer("127.0.0.1", secrets.token_bytes(32))
     unauthenticated = _started("unauthenticated", connections, server.port)
-    begun_s = time.process_time()
+    start_s = time.process_time()
     unauthenticated.communicate()
-    took_s = time.process_time() - begun_s
+    took_s = time.process_time() - start_s
     server.close()
     return took_s
 
@@ -151,12 +151,12 @@ def _serving_s(connections: int) -> float:
 def _iterate(comm: Communicator, count: int) -> tuple[float, float, float, int]:
     rows, table = np.ones((ROWS, ROWS)), np.ones(TABLE_FLOATS)
     comm.barrier()
-    begun_s, cpu_s, computing_s = time.perf_counter(), time.process_time(), time.thread_time()
+    start_s, cpu_s, computing_s = time.perf_counter(), time.process_time(), time.thread_time()
     for _ in range(count):
         rows = rows @ rows
         rows /= np.abs(rows).max()
         comm.allreduce(table, out=table, op="max")
-    elapsed_s, cpu_s = time.perf_counter() - begun_s, time.process_time() - cpu_s
+    elapsed_s, cpu_s = time.perf_counter() - start_s, time.process_time() - cpu_s
     computing_s = time.thread_time() - computing_s
     pages = int(Path("/proc/self/statm").read_text().split()[1])
     return elapsed_s, cpu_s, cpu_s - computing_s, pages * os.sysconf("SC_PAGE_SIZE")
@@ -202,28 +202,28 @@ def main() -> None:
 
 def _visit(ports: Sequence[int], count: int) -> None:
     """Connect to all ports; print the number of refused connections."""
-    crowd: list[socket.socket] = []
+    connections: list[socket.socket] = []
     refused = 0
-    begun_s = time.monotonic()
+    start_s = time.monotonic()
     for number in range(count):
         try:
-            crowd.append(socket.create_connection(("127.0.0.1", ports[number % len(ports)]), timeout=1.0))
-            crowd[-1].sendall(b"GET / HTTP/1.1\r\n\r\n")
+            connections.append(socket.create_connection(("127.0.0.1", ports[number % len(ports)]), timeout=1.0))
+            connections[-1].sendall(b"GET / HTTP/1.1\r\n\r\n")
         except OSError:
             refused += 1
-        if len(crowd) > CROWD:
-            crowd.pop(0).close()
+        if len(connections) > CONNECTION_COUNT_MAX:
+            connections.pop(0).close()
         # Spread connections over the turn; a few end early.
-        time.sleep(max(0.0, begun_s + 0.8 * TURN_S * number / CONNECTIONS - time.monotonic()))
+        time.sleep(max(0.0, start_s + 0.8 * TURN_S * number / CONNECTIONS - time.monotonic()))
     print(refused)
 
 
-def _be_visited(doors: int) -> None:
+def _be_visited(ports_of: int) -> None:
     """Listen on this number of ports, print them, and close all connections until the standard input ends.
 
     Connections of the same few milliseconds are closed together, to take as little processor time as possible.
     """
-    listeners = [socket.create_server(("127.0.0.1", 0), backlog=1024) for _ in range(doors)]
+    listeners = [socket.create_server(("127.0.0.1", 0), backlog=1024) for _ in range(ports_of)]
     for listener in listeners:
         listener.setblocking(False)
     print(*(listener.getsockname()[1] for listener in listeners), flush=True)

@@ -1,4 +1,4 @@
-"""Benchmark of word counts of a file on two cores, beside duckdb, polars and Python's Counter.
+"""Benchmark of word counts of a file on two cores, compared with duckdb, polars and Python's Counter.
 
 benches/wordcount.py [--size 512MB] [--text FILE]… [--repetitions N] [--quick] [--json FILE]
 
@@ -186,7 +186,7 @@ def _peers(report: Measurements, path: Path) -> dict[str, Callable[[], Any]]:
 def main(
     size_bytes: int | None, texts: tuple[Path, ...], repetitions: int | None, quick: bool, target: Path | None
 ) -> None:
-    """Count the words of a file, beside peers."""
+    """Count the words of a file, compared with peers."""
     report = Measurements("wordcount")
     measured(report, Effort(quick, repetitions), size_bytes=size_bytes, texts=texts)
     command.show(report, target, quick=quick)

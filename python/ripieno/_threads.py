@@ -21,12 +21,12 @@ def mapped(work: Callable[[Item], Result], items: Iterable[Item], threads: int) 
         return
     pool = ThreadPoolExecutor(threads, "ripieno-map")
     try:
-        begun: deque[Future[Result]] = deque()
+        started: deque[Future[Result]] = deque()
         for item in items:
-            if len(begun) == AHEAD * threads:
-                yield begun.popleft().result()
-            begun.append(pool.submit(work, item))
-        while begun:
-            yield begun.popleft().result()
+            if len(started) == AHEAD * threads:
+                yield started.popleft().result()
+            started.append(pool.submit(work, item))
+        while started:
+            yield started.popleft().result()
     finally:
         pool.shutdown(cancel_futures=True)

@@ -50,16 +50,16 @@ def noted(name: str) -> Iterator[list[str]]:
 class StderrHandler(logging.StreamHandler):  # type: ignore[type-arg]  # it is generic to type checkers only
     """A handler that writes each record to the standard error of that moment."""
 
-    def __init__(self, who: str) -> None:
+    def __init__(self, process_name: str) -> None:
         super().__init__()
-        self.setFormatter(logging.Formatter(f"%(asctime)s %(name)s{who}: %(message)s", "%H:%M:%S"))
+        self.setFormatter(logging.Formatter(f"%(asctime)s %(name)s{process_name}: %(message)s", "%H:%M:%S"))
 
     def emit(self, record: logging.LogRecord) -> None:
         self.stream = sys.stderr
         super().emit(record)
 
 
-def show(level: str, who: str = "") -> None:
+def show(level: str, process_name: str = "") -> None:
     """Print log records of this process, and of its child processes, on stderr, prefixed with the process's name.
 
     Raises
@@ -72,16 +72,16 @@ def show(level: str, who: str = "") -> None:
     os.environ[VARIABLE] = level.upper()
     root.setLevel(level.upper())
     if not any(isinstance(handler, StderrHandler) for handler in root.handlers):
-        root.addHandler(StderrHandler(who))
+        root.addHandler(StderrHandler(process_name))
         # Otherwise handlers of the program would print the record again.
         root.propagate = False
 
 
-def show_as_told(who: str = "") -> None:
+def show_if_set(process_name: str = "") -> None:
     """Call `show` if RIPIENO_LOG is set."""
     level = os.environ.get(VARIABLE)
     if level:
-        show(level, who)
+        show(level, process_name)
 
 
 @contextmanager

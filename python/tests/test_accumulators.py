@@ -66,7 +66,7 @@ def test_a_task_can_only_add_numbers_of_the_right_shape(use, message):
         job.step()
 
 
-def test_what_a_step_that_failed_has_added_does_not_count():
+def test_additions_of_a_failed_step_do_not_count():
     def add(part, value):
         counter.add(1)
         if part == value:
@@ -114,7 +114,7 @@ def add_and_fail(comm, counter):
 
 
 @pytest.mark.parametrize("workers", [1, 2])
-def test_what_a_program_that_failed_has_added_does_not_count(workers):
+def test_additions_of_a_failed_program_do_not_count(workers):
     with rp.launch(workers=workers, threads=1) as job:
         counter = job.accumulator(0)
         with pytest.raises(KeyError):

@@ -92,7 +92,7 @@ def plain(ratings, implicit, iterations=ITERATIONS):
 
 @KINDS
 @WORLDS
-def test_factors_are_those_of_a_plain_loop_from_the_same_start(world, workers, implicit):
+def test_factors_match_a_plain_loop_from_the_same_start(world, workers, implicit):
     users, items, objectives = plain(RATINGS, implicit)
     model = model_of(implicit=implicit, engine=world(workers)).fit(RATINGS)
 
@@ -240,7 +240,7 @@ def test_recommended_items_are_the_best_of_those_not_rated():
         assert sorted(everything.tolist()) == [at for at in range(25) if at != 5]
 
 
-def test_what_the_fit_did_not_see_has_no_prediction():
+def test_unseen_users_and_items_have_no_prediction():
     model = model_of().fit(RATINGS)
 
     assert np.isnan(model.predict([3, 0, 999, 0], [0, 5, 0, 1])).tolist() == [True, True, True, False]
@@ -345,7 +345,7 @@ def _fitted_there(comm, ratings):
 
 
 @WORLDS
-def test_ranks_that_are_there_already_fit_and_all_get_the_result(world, workers):
+def test_existing_ranks_fit_and_all_get_the_result(world, workers):
     found = world(workers).run(_fitted_there, RATINGS)
 
     assert len({factors for factors, _ in found}) == 1
@@ -364,7 +364,7 @@ def test_every_sparse_matrix_is_taken_and_stays_as_it_is(kind):
     assert (given != before).nnz == 0 and model.user_factors_.shape == (60, RANK)
 
 
-def test_parameters_are_those_of_scikit_learn():
+def test_parameters_match_scikit_learn():
     model = model_of(implicit=True, workers=2)
     twin = clone(model)
 

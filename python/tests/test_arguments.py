@@ -124,7 +124,7 @@ def words(comm, name):
 
 
 @pytest.mark.parametrize("name", WORDS)
-def test_a_word_that_is_none_of_those_expected_is_reported(name, threads):
+def test_an_unexpected_value_is_reported(name, threads):
     threads(1, words, name)
 
 

@@ -47,7 +47,7 @@ ONE_COLUMN = {
 
 
 @pytest.mark.parametrize("case", ONE_COLUMN)
-def test_one_batch_with_one_column_is_seen_where_arrow_has_it(case):
+def test_one_batch_with_one_column_is_viewed_in_place(case):
     column, values, shape = ONE_COLUMN[case]
 
     array = batches({"x": column}).to_numpy()
@@ -56,7 +56,7 @@ def test_one_batch_with_one_column_is_seen_where_arrow_has_it(case):
     assert array.shape == shape and np.array_equal(array.ravel(), values.to_numpy())
 
 
-def test_dense_vectors_are_seen_where_arrow_has_them():
+def test_dense_vectors_are_viewed_in_place():
     column = vectors([{"type": 1, "values": [1.0, 2.0]}, {"type": 1, "values": [3.0, 4.0]}])
 
     array = batches({"features": column}).to_numpy("features")
@@ -81,7 +81,7 @@ def test_sparse_vectors_are_made_dense_among_dense_ones():
     assert np.array_equal(batches({"x": column.slice(1, 1)}, {"x": column}).to_numpy(), [[4, 5, 6], *dense])
 
 
-def test_columns_stand_side_by_side_and_batches_below_each_other():
+def test_columns_are_joined_horizontally_and_batches_vertically():
     rows = batches(
         {"id": pa.array([1, 2], pa.int32()), "x": pa.array([[1.0, 2.0], [3.0, 4.0]]), "ok": pa.array([True, False])},
         {"id": pa.array([3], pa.int32()), "x": pa.array([[5.0, 6.0]]), "ok": pa.array([True])},
@@ -122,14 +122,14 @@ WRONG = {
 
 
 @pytest.mark.parametrize("case", WRONG)
-def test_what_is_no_array_is_named_with_its_column_and_row(case):
+def test_a_value_that_is_no_array_is_reported_with_its_column_and_row(case):
     columns, message = WRONG[case]
 
     with pytest.raises(InputError, match=f"column 'x'.*{message}"):
         batches(*({"x": column} for column in columns)).to_numpy()
 
 
-def test_a_column_that_there_is_not_is_named_with_those_that_there_are():
+def test_a_missing_column_is_reported_with_the_existing_columns():
     with pytest.raises(InputError, match="column 'z': expected one of x, y"):
         batches({"x": NUMBERS, "y": NUMBERS}).to_numpy(["x", "z"])
     with pytest.raises(InputError, match="names of one column or more"):

@@ -53,7 +53,7 @@ def test_sizes_are_ranges_or_lists(text, sizes):
 
 
 @pytest.mark.parametrize("text", ["", "8X", "10B", "0", "64KiB:8B", "8:16:32", "big"])
-def test_a_size_that_cannot_be_is_told(text):
+def test_an_impossible_size_is_reported(text):
     with pytest.raises(InputError, match="expected"):
         cases.sizes_of(text)
 
@@ -70,7 +70,7 @@ def test_a_size_that_cannot_be_is_told(text):
         (["allgather", "--ranks", "3", "--algorithm", "neighbour-exchange", "--sizes", "8B"], "an even number"),
     ],
 )
-def test_what_is_not_understood_is_told_with_what_would_be(words, message, capsys):
+def test_an_unknown_request_is_reported_with_the_accepted_ones(words, message, capsys):
     assert main(["bench", *words]) == 2
     assert message in capsys.readouterr().err
 
@@ -83,7 +83,7 @@ def test_a_launcher_has_started_its_ranks():
 #: Results
 
 
-def test_every_collective_is_timed_beside_the_limit_and_the_peers(tmp_path):
+def test_every_collective_is_timed_against_the_limit_and_the_peers(tmp_path):
     target = tmp_path / "figures.json"
 
     done = bench("all", "--sizes", "8B", "--repetitions", "1", "--against", "openmpi,mpich", "--json", str(target))
@@ -194,11 +194,11 @@ def test_limits_follow_from_bytes():
     assert 0 < memory.seconds(BenchCase("broadcast", 1 << 20)) < memory.seconds(BenchCase("allreduce", 1 << 20))
 
 
-def test_sizes_are_told_in_round_units():
+def test_sizes_are_printed_in_round_units():
     assert [size_text(size) for size in (8, 1 << 10, 10**6, 64 << 20)] == ["8 B", "1 KiB", "1 MB", "64 MiB"]
 
 
-def test_what_warms_up_does_not_count():
+def test_warm_up_calls_do_not_count():
     text = lambda words, timeout_s: "".join(f"{word} {number}\n" for number, word in enumerate(words[1:]))  # noqa: E731
     report = Measurements("test")
 
@@ -231,7 +231,7 @@ def test_a_peer_that_fails_in_the_end_is_left_out_of_the_figures():
     assert failed == ["Peer"] and report.figures[0].peers == {} and report.figures[0].best_peer is None
 
 
-def test_a_peer_that_hangs_is_left_out_with_what_it_said():
+def test_a_peer_that_hangs_is_left_out_with_its_output():
     hangs = "import time; print('waiting for godot', flush=True); time.sleep(60)"
     ours = Baseline("Ripieno", lambda words, timeout_s: "".join(f"{word} 0.5\n" for word in words[1:]), ours=True)
     peer = Baseline("Peer", lambda words, timeout_s: processes.run([sys.executable, "-c", hangs], timeout_s=timeout_s))
@@ -247,7 +247,7 @@ def test_a_peer_that_hangs_is_left_out_with_what_it_said():
     assert "did not end within 1 s; it said: waiting for godot" in report.remarks[0]
 
 
-def test_a_launcher_that_fails_is_told_and_the_rest_is_measured(tmp_path, monkeypatch):
+def test_a_launcher_that_fails_is_reported_and_the_rest_is_measured(tmp_path, monkeypatch):
     for name, text in {
         "mpirun.openmpi": 'test "$1" = --version && echo "mpirun (Open MPI) 4" && exit; echo "no slots" >&2; exit 3',
         "mpicc.openmpi": 'while [ "$1" ]; do test "$1" != -o || : > "$2"; shift; done',
@@ -264,7 +264,7 @@ def test_a_launcher_that_fails_is_told_and_the_rest_is_measured(tmp_path, monkey
     assert re.search(r"(?s)Open MPI \(CMA\) is left out: .*ended with 3; it said:\s+no slots", done.stdout)
 
 
-def test_a_peer_whose_compiler_has_no_headers_is_told_with_how_to_get_them(tmp_path, monkeypatch):
+def test_a_peer_whose_compiler_has_no_headers_is_reported_with_how_to_get_them(tmp_path, monkeypatch):
     for name, text in {"mpirun.openmpi": 'echo "mpirun (Open MPI) 4"', "mpicc.openmpi": "exit 1"}.items():
         (tmp_path / name).write_text(f"#!/bin/sh\n{text}\n")
         (tmp_path / name).chmod(0o700)
@@ -276,19 +276,19 @@ def test_a_peer_whose_compiler_has_no_headers_is_told_with_how_to_get_them(tmp_p
     assert "barrier, 2 ranks" in done.stdout and "apt-get install libopenmpi-dev" in done.stdout
 
 
-def test_a_rank_that_fails_ends_the_others_and_is_told():
+def test_a_rank_that_fails_ends_the_others_and_is_reported():
     program = "import os, sys, time; os.environ['RANK'] == '1' and sys.exit('no luck'); time.sleep(60)"
 
     with pytest.raises(processes.ProgramFailed, match=r"(?s)rank 1 of .*ended with 1; it said: no luck"):
         processes.run_ranks([[sys.executable, "-c", program]] * 2)
 
 
-def test_a_program_that_is_not_there_is_told():
+def test_a_program_that_does_not_exist_is_reported():
     with pytest.raises(processes.ProgramFailed, match="no-such-mpirun cannot start: No such file"):
         processes.run(["no-such-mpirun"])
 
 
-def test_what_a_compiler_complains_about_is_told(tmp_path, monkeypatch):
+def test_compiler_errors_are_reported(tmp_path, monkeypatch):
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
     source = tmp_path / "wrong.c"
     source.write_text("int main(void) { return nothing; }\n")
@@ -297,7 +297,7 @@ def test_what_a_compiler_complains_about_is_told(tmp_path, monkeypatch):
         toolchain.shared_object(source)
 
 
-def test_a_peer_that_is_not_installed_is_told_with_how_to_get_it():
+def test_a_peer_that_is_not_installed_is_reported_with_how_to_get_it():
     text = session.started(asked(against="gloo", gloo_python=str(Path("no", "python"))), only_choice=False)
 
     assert "apt-get install python3-torch" in text.report.remarks[0] and not text.failed
@@ -327,7 +327,7 @@ def test_the_newest_of_the_installed_peers_is_taken(tmp_path, monkeypatch):
     assert intel.environment["LD_LIBRARY_PATH"].split(":")[0] == f"{tmp_path}/peers/impi-rt/lib"
 
 
-def test_the_placement_of_the_cores_is_told(monkeypatch):
+def test_the_placement_of_the_cores_is_reported(monkeypatch):
     lines = iter([145e-9, 26e-9, 2e-3])
     monkeypatch.setattr(_native, "line_s", lambda: next(lines))
     monkeypatch.setattr(limits.host, "usable_cores", lambda: 2)
@@ -342,7 +342,7 @@ def test_the_placement_of_the_cores_is_told(monkeypatch):
     assert limit.placement.endswith("is unknown: other programs use the cores")
 
 
-def test_ranks_meet_where_they_are_placed():
+def test_ranks_run_where_they_are_placed():
     seen = Deployment(2, command=lambda rank, words: [*words, str(rank)]).ranks(
         [sys.executable, "-c", "import sys; print(sys.argv[1])"], 30.0, {}
     )

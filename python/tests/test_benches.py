@@ -44,7 +44,7 @@ def test_collectives_of_one_host_are_timed_between_native_and_between_python_pro
 
 
 @pytest.mark.exhaustive
-def test_kmeans_is_timed_beside_scikit_learn_at_equal_inertia(tmp_path):
+def test_kmeans_is_timed_against_scikit_learn_at_equal_inertia(tmp_path):
     figures = reports_of("kmeans", tmp_path)["figures"]
 
     assert [figure["row"] for figure in figures] == 3 * ["kernel", "KMeans, 2 workers"]
@@ -54,7 +54,7 @@ def test_kmeans_is_timed_beside_scikit_learn_at_equal_inertia(tmp_path):
 
 
 @pytest.mark.exhaustive
-def test_a_job_with_unauthenticated_peers_is_timed_beside_one_without(tmp_path):
+def test_a_job_with_unauthenticated_peers_is_timed_against_one_without(tmp_path):
     report = reports_of("unauthenticated", tmp_path)
     assert [list(figure["peers"]) for figure in report["figures"]] == [
         ["none"],
@@ -69,14 +69,14 @@ def test_a_job_with_unauthenticated_peers_is_timed_beside_one_without(tmp_path):
 
 
 @pytest.mark.exhaustive
-def test_functions_of_networkx_are_timed_beside_it(tmp_path):
+def test_functions_of_networkx_are_timed_against_it(tmp_path):
     report = reports_of("networkx", tmp_path)
     assert [figure["row"] for figure in report["figures"]] == ["arrays kept", "arrays made"] * 3
     assert all(set(figure["peers"]) == {"networkx"} for figure in report["figures"])
 
 
 @pytest.mark.exhaustive
-def test_seeding_is_timed_beside_scikit_learn_and_its_inertia_compared(tmp_path):
+def test_seeding_is_timed_against_scikit_learn_and_its_inertia_compared(tmp_path):
     report = reports_of("seeding", tmp_path)
 
     assert {figure["case"].split(",")[0] for figure in report["figures"]} == {"blobs", "uniform", "digits", "HOG"}
@@ -85,7 +85,7 @@ def test_seeding_is_timed_beside_scikit_learn_and_its_inertia_compared(tmp_path)
 
 
 @pytest.mark.exhaustive
-def test_memory_is_counted_beside_what_it_is_to_be_at_most(tmp_path):
+def test_memory_is_compared_with_its_limit(tmp_path):
     counts = reports_of("memory", tmp_path, "--case", "auto")["counts"]
 
     assert {count["row"] for count in counts} == {"allocations a call", "memory beside the vector"}
@@ -117,7 +117,7 @@ def test_the_return_of_the_others_after_a_death_is_timed(tmp_path):
 
 @pytest.mark.exhaustive
 @needs_lab
-def test_encryption_is_timed_beside_the_same_without(tmp_path):
+def test_encryption_is_timed_against_the_same_without(tmp_path):
     figures = reports_of("encryption", tmp_path)["figures"]
 
     assert [figure["case"] for figure in figures] == [
@@ -128,7 +128,7 @@ def test_encryption_is_timed_beside_the_same_without(tmp_path):
 
 @pytest.mark.exhaustive
 @needs_lab
-def test_replicas_are_timed_beside_ranks_without_with_up_to_three_dead(tmp_path):
+def test_replicas_are_timed_against_ranks_without_with_up_to_three_dead(tmp_path):
     figures = reports_of("replicas", tmp_path)["figures"]
 
     for what in ("configure", "reduce"):
@@ -206,7 +206,7 @@ def test_sparse_reductions_of_an_emulated_cluster_are_measured_and_drawn(tmp_pat
 
 
 @pytest.mark.exhaustive
-def test_an_iteration_of_pagerank_is_timed_beside_scipy_and_its_ranks_are_scipys(tmp_path):
+def test_an_iteration_of_pagerank_is_timed_against_scipy_and_its_ranks_are_scipys(tmp_path):
     report = reports_of("pagerank", tmp_path)
 
     iterations = [figure for figure in report["figures"] if figure["limit_s"] is not None]
@@ -220,7 +220,7 @@ def test_an_iteration_of_pagerank_is_timed_beside_scipy_and_its_ranks_are_scipys
 
 
 @pytest.mark.exhaustive
-def test_a_regroup_is_timed_beside_polars_and_duckdb_with_equal_sums(tmp_path):
+def test_a_regroup_is_timed_against_polars_and_duckdb_with_equal_sums(tmp_path):
     whole, *stages = reports_of("regroup", tmp_path)["figures"]
 
     assert {"polars", "polars, streaming", "duckdb"} == set(whole["peers"])
@@ -250,7 +250,7 @@ def test_pagerank_scales_over_emulated_hosts_and_is_drawn(tmp_path):
 
 
 @pytest.mark.exhaustive
-def test_words_are_counted_beside_polars_and_duckdb_with_equal_counts(tmp_path):
+def test_words_are_counted_against_polars_and_duckdb_with_equal_counts(tmp_path):
     figures = reports_of("wordcount", tmp_path)["figures"]
 
     assert {figure["row"].count("×") for figure in figures} == {1} and len(figures) == 2
@@ -272,7 +272,7 @@ def test_python_does_not_run_more_for_more_rows(tmp_path):
 
 
 @pytest.mark.exhaustive
-def test_components_and_ridge_are_timed_beside_scikit_learn_where_both_find_the_same(tmp_path):
+def test_components_and_ridge_are_timed_against_scikit_learn_with_equal_results(tmp_path):
     figures = reports_of("linear", tmp_path, "--draw", str(tmp_path))["figures"]
 
     assert [figure["case"] for figure in figures] == ["600 × 24, 3 components, float32", "600 × 24, ridge, float64"]
@@ -281,7 +281,7 @@ def test_components_and_ridge_are_timed_beside_scikit_learn_where_both_find_the_
 
 
 @pytest.mark.exhaustive
-def test_iterations_of_scaling_and_of_a_layout_are_timed_beside_peers_at_equal_stress(tmp_path):
+def test_iterations_of_scaling_and_of_a_layout_are_timed_against_peers_at_equal_stress(tmp_path):
     report = reports_of("mds", tmp_path, "--case", "scaling", "--case", "layout")
 
     scaling, *layouts = report["figures"]
@@ -292,7 +292,7 @@ def test_iterations_of_scaling_and_of_a_layout_are_timed_beside_peers_at_equal_s
 
 
 @pytest.mark.exhaustive
-def test_bytes_of_an_iteration_of_scaling_are_those_of_the_rows_of_other_ranks(tmp_path):
+def test_bytes_of_a_scaling_iteration_equal_the_rows_of_other_ranks(tmp_path):
     report = reports_of("mds", tmp_path, "--case", "ranks")
 
     assert [figure["row"].split(",")[0] for figure in report["figures"]] == ["1 ranks", "3 ranks"] * 2
@@ -303,7 +303,7 @@ def test_bytes_of_an_iteration_of_scaling_are_those_of_the_rows_of_other_ranks(t
 
 
 @pytest.mark.exhaustive
-def test_annealed_fits_are_put_beside_the_best_of_random_starts(tmp_path):
+def test_annealed_fits_are_compared_with_the_best_of_random_starts(tmp_path):
     report = reports_of("mds", tmp_path, "--case", "annealing")
 
     assert [count["row"].split(",")[1] for count in report["counts"]] == [" seed 0", " seed 1"]
@@ -347,7 +347,7 @@ def test_a_fit_of_als_is_drawn(tmp_path):
 
 
 @pytest.mark.exhaustive
-def test_logistic_regression_is_timed_beside_scikit_learn_until_both_are_near_the_optimum(tmp_path):
+def test_logistic_regression_is_timed_against_scikit_learn_until_both_are_near_the_optimum(tmp_path):
     figures = reports_of("logistic", tmp_path, "--draw", str(tmp_path / "drawn"))["figures"]
 
     assert [figure["row"] for figure in figures] == [
@@ -363,7 +363,7 @@ def test_logistic_regression_is_timed_beside_scikit_learn_until_both_are_near_th
 
 
 @pytest.mark.exhaustive
-def test_an_epoch_of_gradient_descent_is_timed_beside_scikit_learn(tmp_path):
+def test_an_epoch_of_gradient_descent_is_timed_against_scikit_learn(tmp_path):
     report = reports_of("sgd", tmp_path)
 
     assert [figure["row"] for figure in report["figures"]] == ["an epoch, this process", "an epoch, 2 workers"]
@@ -372,7 +372,7 @@ def test_an_epoch_of_gradient_descent_is_timed_beside_scikit_learn(tmp_path):
 
 
 @pytest.mark.exhaustive
-def test_descriptors_are_those_of_patches_and_the_same_for_a_seed(tmp_path, monkeypatch):
+def test_descriptors_match_patches_and_are_equal_for_a_seed(tmp_path, monkeypatch):
     monkeypatch.syspath_prepend(BENCHES)
     import descriptors
 
@@ -418,7 +418,7 @@ def test_a_million_clusters_are_made_in_small_and_continue(tmp_path):
 
 @pytest.mark.exhaustive
 @needs_lab
-def test_the_model_stands_beside_what_emulated_hosts_take(tmp_path):
+def test_the_model_is_compared_with_emulated_hosts(tmp_path):
     target, table = tmp_path / "figures.json", tmp_path / "table.md"
     words = ["--shapes", "3,2x2:2", "--bytes", "96KB", "--rate", "100mbit", "--json", str(target)]
     command = [sys.executable, "-m", "ripieno", "bench", "model", *words, "--markdown", str(table)]
@@ -460,7 +460,7 @@ def test_a_lab_is_modeled_by_its_rates_and_packets():
 
 @pytest.mark.exhaustive
 @needs_lab
-def test_strategies_of_broadcast_are_timed_beside_their_simulations_and_drawn(tmp_path):
+def test_strategies_of_broadcast_are_timed_against_their_simulations_and_drawn(tmp_path):
     target, page = tmp_path / "figures.json", tmp_path / "page.html"
     words = ["--hosts", "4", "--bytes", "1MiB", "--repetitions", "1", "--kill", "1@50%", "--slow", "1@0.2"]
     command = [
@@ -497,7 +497,7 @@ def test_strategies_of_broadcast_are_timed_beside_their_simulations_and_drawn(tm
 
 
 @pytest.mark.exhaustive
-def test_a_chain_by_racks_stands_beside_one_over_hosts_that_are_numbered_at_random(tmp_path):
+def test_a_chain_by_racks_is_compared_with_one_over_hosts_that_are_numbered_at_random(tmp_path):
     words = ["--hosts", "6", "--racks", "2", "--rate", "50mbit", "--uplink", "10mbit", "--bytes", "512KiB"]
     target = tmp_path / "figures.json"
     command = [sys.executable, "-m", "ripieno", "bench", "strategies", *words, "--strategies", "chain"]
@@ -544,7 +544,7 @@ def test_a_case_that_cannot_be_is_refused_before_any_host_is_made(words, message
 
 
 @pytest.mark.exhaustive
-def test_threads_are_compared_in_all_models_and_the_patterns_that_are_asked_for_and_drawn(tmp_path, monkeypatch):
+def test_threads_are_compared_in_all_models_and_the_patterns_that_are_requested_and_drawn(tmp_path, monkeypatch):
     for phases in ("PHASES", "EMPTY_PHASES", "MADE_PHASES"):
         monkeypatch.setattr(threads, phases, 2)
     target, drawn, folder = tmp_path / "figures.json", tmp_path / "page.html", tmp_path / "drawn"
@@ -596,7 +596,7 @@ def test_threads_that_cannot_be_compared_are_refused(words, message, capfd):
 
 
 @pytest.mark.exhaustive
-def test_a_dashboard_is_timed_beside_the_same_job_without(tmp_path):
+def test_a_dashboard_is_timed_against_the_same_job_without(tmp_path):
     figures = reports_of("dashboard", tmp_path, "--case", "8 ranks")["figures"]
 
     assert [figure["row"] for figure in figures] == ["watched"] * 2 + ["watched, with a page"] * 2

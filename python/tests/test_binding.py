@@ -56,7 +56,7 @@ def test_bound_to_sockets_ranks_share_one_and_pin_threads_apart():
     ]
 
 
-def test_unbound_threads_may_be_anywhere_or_pinned_apart():
+def test_unbound_threads_use_any_core_or_are_pinned_to_separate_cores():
     assert placed("none", "inherit", 9, 9) == [(list(range(8)), ())] * 9
     assert placed("none", "pin", 2, 2) == [(list(range(8)), (0, 1)), (list(range(8)), (2, 3))]
 
@@ -127,7 +127,7 @@ def where_it_computes(comm):
 
 @needs_two_cores
 @pytest.mark.parametrize(("bind", "affinity"), binding.PATTERNS, ids=binding.PATTERNS.values())
-def test_workers_compute_where_the_pattern_says(bind, affinity):
+def test_workers_run_on_the_cores_of_the_pattern(bind, affinity):
     expected = places(Binding(bind, affinity), [1, 1], host.cores())
     with rp.launch(workers=2, threads=1, bind=bind, thread_affinity=affinity) as job:
         found = job.run(where_it_computes)
@@ -147,7 +147,7 @@ def test_a_single_bound_worker_is_a_process_of_its_own():
 
 
 @needs_two_cores
-def test_as_many_workers_as_there_are_now_deal_the_cores():
+def test_cores_are_divided_by_the_current_number_of_workers():
     with rp.launch(workers=2, threads=1, bind="core") as job:
         with pytest.raises(rp.InputError, match=f"need {len(HERE) + 1} cores, and may use {len(HERE)}"):
             job.resize(len(HERE) + 1)
@@ -210,7 +210,7 @@ def test_ranks_of_a_script_are_bound_before_its_first_line(tmp_path):
     ]
 
 
-def test_a_script_with_too_many_ranks_is_not_begun(tmp_path):
+def test_a_script_with_too_many_ranks_is_not_started(tmp_path):
     script = tmp_path / "script.py"
     script.write_text("raise SystemExit(3)")
     words = command("run", "-n", len(HERE) + 1, "--threads", 1, "--bind", "core", script)
@@ -257,7 +257,7 @@ def test_ranks_of_an_engine_that_cannot_be_bound_raise(monkeypatch):
         rp.launch(workers=2, threads=len(HERE), engine=StandIn())
 
 
-def test_what_the_kernel_has_counted_of_threads_is_reported(tmp_path, monkeypatch):
+def test_kernel_counters_of_threads_are_reported(tmp_path, monkeypatch):
     (tmp_path / "7").mkdir()
     (tmp_path / "7/schedstat").write_text("2500000000 500000000 9\n")
     (tmp_path / "7/status").write_text("Name:\tx: y\nvoluntary_ctxt_switches:\t3\nnonvoluntary_ctxt_switches:\t4\n")

@@ -84,7 +84,7 @@ def beyond_the_limit(comm, folder, per_host):
 
 @pytest.mark.parametrize("per_host", [True, False])
 @pytest.mark.parametrize("workers", [3, *exhaustively(1, 2)])
-def test_values_beyond_the_limit_lie_on_disk_and_arrays_in_use_stay_where_they_are(world, tmp_path, workers, per_host):
+def test_values_beyond_the_limit_move_to_disk_and_arrays_in_use_stay(world, tmp_path, workers, per_host):
     assert world(workers).run(beyond_the_limit, str(tmp_path), per_host) == [[]] * workers, "files have no names"
 
 
@@ -125,7 +125,7 @@ with open(f"{comm.rank}.json", "w") as file:
 
 @pytest.mark.skipif(shutil.which("unshare") is None, reason="unshare is not installed")
 @pytest.mark.parametrize("workers", [3, *exhaustively(1, 2)])
-def test_a_full_disk_is_named_leaves_no_file_and_later_values_come(tmp_path, workers):
+def test_a_full_disk_is_reported_leaves_no_file_and_later_values_arrive(tmp_path, workers):
     (tmp_path / "program.py").write_text(FULL)
     run = f"{sys.executable} -m ripieno run --workers {workers} --no-prefix program.py disk"
     script = f"mkdir disk && mount -t tmpfs -o size=1m none disk && {run}"
@@ -146,7 +146,7 @@ def test_a_full_disk_is_named_leaves_no_file_and_later_values_come(tmp_path, wor
 
 
 @pytest.mark.parametrize(("text", "limit_bytes"), [("8MB", 8_000_000), ("2 GiB", 2 << 30), ("17", 17)])
-def test_the_environment_says_how_much(monkeypatch, text, limit_bytes):
+def test_the_environment_sets_the_limit(monkeypatch, text, limit_bytes):
     monkeypatch.setenv(value_memory.VARIABLE, text)
     assert value_memory._OfProcess().now().limit_bytes == limit_bytes
 

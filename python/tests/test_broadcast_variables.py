@@ -102,7 +102,7 @@ def released(comm):
         time.sleep(0.01)
 
 
-def test_a_value_is_there_until_all_ranks_have_released_it_and_then_its_memory_goes(world):
+def test_a_value_exists_until_all_ranks_have_released_it(world):
     world(3).run(released)
 
 
@@ -117,7 +117,7 @@ def delivered(comm):
             assert variable.delivery() is None
 
 
-def test_the_root_knows_the_ranks_that_have_the_value(world):
+def test_the_root_lists_the_ranks_that_have_the_value(world):
     world(3).run(delivered)
 
 
@@ -242,7 +242,7 @@ def fetched_late_from_spoilt_memory(comm, strategy):
 
 
 @pytest.mark.parametrize("strategy", ["csb", *exhaustively("csb-llcf", "bittorrent")])
-def test_wrong_blocks_that_come_over_links_are_fetched_again_and_their_source_is_named(world, strategy):
+def test_corrupt_blocks_are_fetched_again_and_their_source_is_reported(world, strategy):
     # A rank may fetch all blocks from the faster of two complete sources, the root.
     for _ in range(5):
         delivery = world(3).run(fetched_late_from_spoilt_memory, strategy)[0]
@@ -269,7 +269,7 @@ def recorded(comm):
     return [] if comm.rank == 0 else found.fetches
 
 
-def test_what_comes_from_whom_is_recorded_if_that_is_asked_for(world):
+def test_fetches_are_recorded_with_their_sources_if_requested(world):
     for rank, fetches in enumerate(world(3).run(recorded)[1:], start=1):
         blob_bytes = sum(fetch.size_bytes for fetch in fetches)
         assert 5 * BLOCK_BYTES < blob_bytes < 6 * BLOCK_BYTES

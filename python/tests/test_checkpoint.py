@@ -44,7 +44,7 @@ def content(folder: Path) -> dict[str, bytes]:
 # Values
 
 
-def test_values_come_back_as_they_were(tmp_path):
+def test_values_round_trip_unchanged(tmp_path):
     groups = rp.KeyValues(["a", "b", "a"], [1, 2, 3]).combined("concat")
     state = {
         "numbers": [None, True, 3, 2**80, 0.1, float("-inf"), "é"],
@@ -76,7 +76,7 @@ def test_values_come_back_as_they_were(tmp_path):
     assert not list(folder.glob("*.pickle"))
 
 
-def test_other_objects_are_pickled_and_what_cannot_be_is_named(tmp_path):
+def test_other_objects_are_pickled_and_unpicklable_ones_are_reported(tmp_path):
     saved(tmp_path, CheckpointContents(1, None, {"set": {1, 2}, "where": Path("a")}, []))
 
     assert loaded(tmp_path).state == {"set": {1, 2}, "where": Path("a")}
@@ -85,7 +85,7 @@ def test_other_objects_are_pickled_and_what_cannot_be_is_named(tmp_path):
     assert loaded(tmp_path).iteration == 1
 
 
-def test_equal_content_is_one_file_and_what_does_not_change_is_not_written_again(tmp_path):
+def test_equal_content_is_one_file_and_unchanged_content_is_not_rewritten(tmp_path):
     large = np.arange(1000.0)
     checkpoints = place(tmp_path)
     checkpoints.save(CheckpointContents(1, large, {"same": large.copy()}, []))
@@ -186,7 +186,7 @@ def test_a_checkpoint_of_another_job_program_or_format_is_refused(tmp_path):
         loaded(tmp_path)
 
 
-def test_what_was_never_finished_is_swept_away(tmp_path):
+def test_unfinished_files_are_removed(tmp_path):
     folder = saved(tmp_path)
     whole = content(folder)
     (folder / ".manifest.part").write_bytes(b"half")

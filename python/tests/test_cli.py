@@ -186,7 +186,7 @@ def test_a_full_disk_ends_with_1_and_leaves_nothing(vectors, tmp_path, capsys, m
 
 
 @pytest.mark.parametrize("command", ["kmeans", *exhaustively("features")])
-def test_what_cannot_be_written_is_reported_by_the_name_that_was_asked_for(tmp_path, command):
+def test_input_that_cannot_be_written_is_reported_by_the_name_that_was_requested(tmp_path, command):
     np.save(tmp_path / "vectors.npy", np.random.default_rng(0).random((4000, 8), np.float32))
     arguments = {
         "kmeans": ["vectors.npy", "-k", "2000", "-o", "out"],

@@ -82,7 +82,7 @@ def test_files_that_call_a_column_otherwise_are_named_with_it(tmp_path):
     assert rp.KMeans(3).fit([tmp_path / "bare.csv", first]).feature_names_in_.tolist() == ["width", "height"]
 
 
-def test_what_is_wrong_in_a_column_is_reported_with_its_name(tmp_path):
+def test_an_error_in_a_column_is_reported_with_its_name(tmp_path):
     (tmp_path / "nan.csv").write_text("width,height\n1,2\n3,nan\n")
     (tmp_path / "word.csv").write_text("width,height\n1,2\n3,tall\n")
     heights = pa.array(np.where(np.arange(30) == 7, np.inf, 1.0))

@@ -420,7 +420,7 @@ def test_a_closed_communicator_raises(tmp_path):
     assert operator.attrgetter("closed")(kept[0])
 
 
-def test_large_results_live_in_memory_that_earlier_ones_left_behind():
+def test_large_results_reuse_the_memory_of_earlier_ones():
     first = empty((1237, 541), np.float64)
     first_address = first.ctypes.data
     part = first[3:]
@@ -484,7 +484,7 @@ for thread in threads:
 """
 
 
-def test_statistics_may_be_asked_for_while_another_thread_waits_in_a_call():
+def test_statistics_are_available_while_another_thread_waits_in_a_call():
     # A separate process: threads that wait for each other while holding the GIL would block the tests.
     subprocess.run([sys.executable, "-c", TWO_THREADS], check=True, timeout=20)
 

@@ -68,7 +68,7 @@ def names(folder):
 
 
 @pytest.mark.parametrize("words", RESULTS.values(), ids=RESULTS)
-def test_a_result_replaces_a_file_only_if_that_is_asked_for(folder, words, capfd):
+def test_a_result_replaces_a_file_only_if_that_is_requested(folder, words, capfd):
     name = "other.patches.csv" if "other.npy" in words else next(word for word in words if word.startswith("result"))
     (folder / name).write_text("mine")
 
@@ -86,7 +86,7 @@ def test_a_result_replaces_a_file_only_if_that_is_asked_for(folder, words, capfd
 
 
 @pytest.mark.parametrize("words", FOLDERS.values(), ids=FOLDERS)
-def test_a_result_replaces_a_folder_only_if_that_is_asked_for(folder, words, capfd):
+def test_a_result_replaces_a_folder_only_if_that_is_requested(folder, words, capfd):
     (folder / "result").mkdir()
     (folder / "result" / "model.json").write_text("mine")
 
@@ -129,7 +129,7 @@ def test_an_input_is_never_replaced(folder, capfd):
     assert (folder / "edges.csv").read_text() == "1,2\n"
 
 
-def test_a_result_is_replaced_if_that_is_asked_for(folder, capfd):
+def test_a_result_is_replaced_if_that_is_requested(folder, capfd):
     (folder / "edges.txt").write_text("1 2\n")
     (folder / "ranks.csv").write_text("mine")
 
@@ -203,14 +203,14 @@ def test_a_file_without_ratings_is_named(folder, capfd):
 
 
 @pytest.mark.parametrize("name", WITHOUT_WORDS)
-def test_a_command_without_words_says_what_is_missing(name, capfd):
+def test_a_command_without_arguments_reports_the_missing_ones(name, capfd):
     assert main([name]) == 2
     assert "Missing" in (output := capfd.readouterr().err) or "Usage" in output
 
 
 @pytest.mark.parametrize("value", ["0", "many", *exhaustively("-1", "1.5", "")])
 @pytest.mark.parametrize("name", NUMBERED)
-def test_what_is_no_number_of_workers_is_reported(folder, name, value, capfd):
+def test_invalid_number_of_workers_is_reported(folder, name, value, capfd):
     (folder / "a.txt").write_text("1 2\n")
     words = ["a.txt" if word == "INPUT" else word for word in READING[name]]
 

@@ -33,7 +33,7 @@ def cells(page, name):
     return [re.sub(r"<.*?>", "", cell) for cell in re.findall(r"<td.*?</td>", row)]
 
 
-def test_runs_stand_side_by_side(folder, capfd):
+def test_runs_are_shown_side_by_side(folder, capfd):
     first, second = fitted("all", "--max-iter", "4"), fitted("two", "--seed", "7", "-n", "2")
 
     assert main(["report", "all", "two/"]) == 0

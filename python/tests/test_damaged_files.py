@@ -307,7 +307,7 @@ REFERENCES = [
 
 
 @pytest.mark.parametrize("reference", REFERENCES, ids=lambda reference: reference.name)
-def test_what_another_reader_accepts_too_is_read_as_it_reads_it(reference: Reference, tmp_path, recwarn):
+def test_accepted_files_are_read_like_the_reference_reader(reference: Reference, tmp_path, recwarn):
     valid, path = reference.valid(), tmp_path / reference.name
     compared_count = 0
     for seed in range(FIRST, FIRST + INPUTS // 3):

@@ -101,7 +101,7 @@ def test_bytes_are_reported_by_algorithm_and_by_pair(watched):
     assert state["links"]["within"] > 0 == state["links"]["between"]
 
 
-def test_iterations_and_lines_of_the_log_come_with_pulses(watched):
+def test_iterations_and_log_lines_arrive_with_telemetry(watched):
     state, _ = watched
 
     assert (state["iterations"]["number"], state["iterations"]["most"]) == (20, 30)
@@ -116,7 +116,7 @@ def broadcast_until(comm, length, stop_file):
         assert comes_true(stop_file.exists, 30.0)
 
 
-def test_variables_are_reported_with_what_has_come_and_what_was_passed_on(tmp_path):
+def test_variables_are_reported_with_received_and_sent_bytes(tmp_path):
     seen = []
     with rp.launch(workers=2, dashboard=True) as job, ThreadPoolExecutor(1) as pool:
         ran = pool.submit(job.run, broadcast_until, 100_000, tmp_path / "stop")
@@ -216,7 +216,7 @@ def test_a_history_of_any_length_takes_no_more_memory_and_loses_no_time():
     assert history.memory().shape == (2, 8)
 
 
-def test_what_a_pulse_covers_is_spread_over_the_bins_between():
+def test_a_telemetry_interval_is_spread_over_its_bins():
     history = MetricHistory(bin_count=8, width_s=1.0)
 
     history.add(0, 0.5, 2.5, {"computing": 2.0, "waiting": 0.0, "communicating": 0.0, "cpu": 0.0}, 1.0)
@@ -226,12 +226,12 @@ def test_what_a_pulse_covers_is_spread_over_the_bins_between():
 
 def test_counters_continue_when_others_take_a_rank_or_a_rank_changes():
     board = Board()
-    board.tell_ranks(["here", "here"])
+    board.set_ranks(["here", "here"])
     board.pulse(0, pulse(1.0, bytes_sent=100))
     board.pulse(1, pulse(1.0, teller="b", bytes_sent=7))
     board.pulse(0, pulse(2.0, bytes_sent=150))
     # Rank 1 becomes rank 0, but keeps its own sums.
-    board.tell_ranks(["here"])
+    board.set_ranks(["here"])
     board.pulse(0, pulse(3.0, teller="b", bytes_sent=10))
     # Another communicator starts counting from zero.
     board.pulse(0, pulse(4.0, teller="b", bytes_sent=2))
@@ -263,8 +263,8 @@ def test_an_empty_board_has_a_state_metrics_and_a_picture():
 
 def test_metrics_of_odd_names_and_numbers_pass_the_strict_parser():
     board = Board()
-    board.tell_job(place='a "host"\n\\')
-    board.tell_ranks(['h"\n'])
+    board.update_job(place='a "host"\n\\')
+    board.set_ranks(['h"\n'])
     board.pulse(0, pulse(1.0, waited_for_s={0: 0.5}, usage=[("allreduce", "ring", 3, 5)]))
     board.event({"event": "iteration", "iteration": 1, "inertia": float("nan"), "odd\n": float("inf")})
 
@@ -274,7 +274,7 @@ def test_metrics_of_odd_names_and_numbers_pass_the_strict_parser():
     assert {sample.labels["name"] for sample in families["ripieno_measure"].samples} == {"inertia", "odd\n"}
 
 
-def test_iterations_are_thinned_and_say_when_the_fit_ends():
+def test_iterations_are_thinned_and_predict_the_end_of_the_fit():
     iterations = Iterations()
     iterations.begin("KMeans", 2000)
     for number in range(1, 1001):
@@ -286,7 +286,7 @@ def test_iterations_are_thinned_and_say_when_the_fit_ends():
     assert iterations.eta_s(500.0) == pytest.approx(500.0)
 
 
-def test_an_error_that_falls_towards_its_goal_says_when_it_gets_there():
+def test_a_decreasing_error_predicts_the_end():
     iterations = Iterations()
     iterations.begin("PageRank", 1000)
     for number in range(1, 11):
@@ -336,7 +336,7 @@ def test_requests_without_the_token_get_nothing():
     dashboard.close()
 
 
-def test_answers_may_not_be_kept_or_held_back_and_fetch_nothing_from_elsewhere():
+def test_responses_forbid_caching_and_external_content():
     dashboard = Dashboard()
     with urllib.request.urlopen(dashboard.link + "events", timeout=20) as answer:
         headers, first = answer.headers, answer.readline()
@@ -455,7 +455,7 @@ def test_a_command_prints_the_link_and_its_fit_is_shown(tmp_path):
     assert "ripieno.launch: LocalJob: 2 ranks have met in processes of" in done.stderr
 
 
-def test_scripts_are_shown_with_what_they_print(tmp_path):
+def test_scripts_are_shown_with_their_output(tmp_path):
     script = tmp_path / "script.py"
     script.write_text(
         "import time, ripieno as rp\ncomm = rp.init()\n"

@@ -20,7 +20,7 @@ def explained(capsys, *options):
     return json.loads(capsys.readouterr().out)
 
 
-def test_densities_are_those_of_the_poisson_model():
+def test_densities_match_the_poisson_model():
     ranks = np.arange(1, 20_001.0)
     curve = DensityCurve.power_law(20_000, 1.3, 0.1)
     for set_count in (1, 2, 8, 64):
@@ -51,7 +51,7 @@ def test_the_network_of_the_yahoo_graph_depends_on_the_efficient_packet(capsys):
         assert json.loads(capsys.readouterr().out)["designs"]["by packet"]["degrees"] == degrees, size
 
 
-def test_what_the_best_network_can_win_over_both_direct_and_binary_is_bounded():
+def test_the_gain_of_the_best_network_is_bounded():
     for features, density, more_bytes in ((60_000_000, 0.21, 1.6), (1_400_000_000, 0.035, 2.0)):
         data = design.HeldData(64, features, DensityCurve.power_law(features, 1.1, density), 4)
 
@@ -82,7 +82,7 @@ def test_the_explanation_is_for_eyes_too(capsys):
     assert all(word in out for word in ("cheapest", "direct", "binary", "bottom", "50.4 MB"))
 
 
-def test_volumes_are_those_of_all_ranks():
+def test_volumes_match_all_ranks():
     data = design.HeldData(64, 60_000_000, DensityCurve.power_law(60_000_000, 1.1, 0.21), 4)
     priced = design.price(data, PacketCurve.network(), "8x4x2")
 
@@ -112,7 +112,7 @@ def test_counted_densities_do_as_well(capsys):
         (["--features", "0"], "expected a positive number"),
     ],
 )
-def test_what_makes_no_sense_is_reported(options, message, capsys):
+def test_invalid_arguments_are_reported(options, message, capsys):
     assert main([*TWITTER, *options]) == 2
     assert message in capsys.readouterr().err
 
@@ -127,7 +127,7 @@ def test_all_ranks_measure_the_same_packets(world):
     assert [point["bytes"] for point in first["points"]] == [64, 4096]
 
 
-def test_a_configured_reduction_is_explained_measured_beside_predicted(world):
+def test_a_configured_reduction_is_explained_measured_against_predicted(world):
     def program(comm: rp.Communicator):
         features, alpha, density = 20_000, 1.1, 0.2
         lambda_0 = DensityCurve.power_law(features, alpha, density).lambda_0
@@ -194,18 +194,18 @@ def test_a_file_that_holds_no_packets_is_reported(tmp_path, capsys):
         (["--json", "same", "--plot", "./same"], "name the same file twice"),
     ],
 )
-def test_a_measurement_that_cannot_be_kept_is_not_begun(words, message, tmp_path, capsys, monkeypatch):
+def test_a_measurement_that_cannot_be_saved_is_not_started(words, message, tmp_path, capsys, monkeypatch):
     monkeypatch.chdir(tmp_path)
     monkeypatch.setattr("ripieno.bench.packets.started", lambda *_: pytest.fail("it has begun"))
     assert main(["packets", *words]) == 2
     assert message in capsys.readouterr().err and not list(tmp_path.iterdir())
 
 
-def test_links_of_a_rate_have_the_efficient_packet_that_was_asked_for():
+def test_links_of_a_rate_have_the_efficient_packet_that_was_requested():
     assert packets.of_rate(10e9, 5e6).efficient_bytes == pytest.approx(5e6, rel=1e-3)
 
 
-def test_charts_say_in_words_what_they_show():
+def test_charts_have_a_text_description():
     curve = PacketCurve.network()
     assert "efficient from" in report.throughput_chart({"network": curve})
     assert "alpha 0.5" in report.density_chart(1000, [0.5, 2.0])

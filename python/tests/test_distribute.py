@@ -95,7 +95,7 @@ def test_only_blocks_that_are_missing_are_fetched(world, tmp_path, strategy):
         assert {path.name: path.read_bytes() for path in (tmp_path / str(rank)).iterdir()} == {"f": data}
 
 
-def test_a_rank_without_room_is_named_and_keeps_nothing_while_others_get_the_file(world, tmp_path):
+def test_a_rank_without_disk_space_is_reported_while_others_get_the_file(world, tmp_path):
     given = tmp_path / "given"
     given.write_bytes(sample(9000))
     rows = world(3).run(distributed, str(given), f"{tmp_path}/{{rank}}/f", full=1)[0]
@@ -121,7 +121,7 @@ def test_a_file_with_other_bytes_is_left_unless_it_may_be_overwritten(world, tmp
     assert (tmp_path / "1" / "f").read_bytes() == sample(5000)
 
 
-def test_what_is_no_file_is_left(world, tmp_path):
+def test_invalid_file_is_skipped(world, tmp_path):
     (tmp_path / "given").write_bytes(sample(5000))
     (tmp_path / "1" / "f").mkdir(parents=True)
     (tmp_path / "2").mkdir()
@@ -131,7 +131,7 @@ def test_what_is_no_file_is_left(world, tmp_path):
     assert all("it exists and is not a file" in row.error for row in rows[1:])
 
 
-def test_one_rank_of_a_host_writes_and_the_file_itself_may_be_the_result(world, tmp_path):
+def test_one_rank_per_host_writes_and_the_source_may_be_the_result(world, tmp_path):
     given = tmp_path / "given"
     given.write_bytes(sample(5000))
     rows = world(3).run(distributed, str(given), f"{tmp_path}/{{host}}/")
@@ -198,7 +198,7 @@ def with_damaged_copies(comm, given, folder, are_all):
 
 
 @pytest.mark.parametrize("are_all", [False, True])
-def test_blocks_of_a_damaged_copy_come_from_another_and_else_it_is_named(world, tmp_path, are_all):
+def test_blocks_of_a_damaged_copy_are_fetched_elsewhere_or_reported(world, tmp_path, are_all):
     (tmp_path / "given").write_bytes(sample(9000))
     (tmp_path / "a").mkdir()
     (tmp_path / "b").mkdir()
@@ -280,7 +280,7 @@ def test_hosts_of_a_list_get_the_file_and_one_that_does_not_answer_is_reported(t
         assert {path.name: path.read_bytes() for path in (tmp_path / str(rank)).iterdir()} == {"f": sample(30_000)}
 
 
-def test_on_hosts_of_a_list_a_file_lies_where_it_does_here(tmp_path):
+def test_a_file_gets_the_same_path_on_listed_hosts(tmp_path):
     (tmp_path / "given").write_bytes(sample(30_000))
 
     code, report, err = to_hosts(tmp_path, "localhost\n")
@@ -301,7 +301,7 @@ def test_on_hosts_of_a_list_a_file_lies_where_it_does_here(tmp_path):
         ("localhost\n", ("--workers", "2"), "expected neither --workers nor a launcher"),
     ],
 )
-def test_what_is_wrong_with_a_list_of_hosts_is_reported_before_anything_is_copied(tmp_path, hosts, options, message):
+def test_errors_in_a_host_list_are_reported_before_anything_is_copied(tmp_path, hosts, options, message):
     (tmp_path / "given").write_bytes(b"given")
 
     code, report, err = to_hosts(tmp_path, hosts, "--out", str(tmp_path / "out"), *options)
@@ -310,7 +310,7 @@ def test_what_is_wrong_with_a_list_of_hosts_is_reported_before_anything_is_copie
     assert not (tmp_path / "out").exists()
 
 
-def test_a_file_that_is_not_there_is_reported_before_any_host_is_asked(tmp_path):
+def test_a_file_that_does_not_exist_is_reported_before_any_host_is_asked(tmp_path):
     code, report, err = to_hosts(tmp_path, "gone\n", "--out", str(tmp_path / "out"))
 
     assert (code, report) == (2, None)
@@ -388,8 +388,8 @@ class Slow:
     def put(self, *block):
         time.sleep(0.002)
         return self.file.put(*block)
-opened = file_distribution._Landing.opened
-file_distribution._Landing.opened = lambda landing: Slow(opened(landing))
+opened = file_distribution._OutputFile.opened
+file_distribution._OutputFile.opened = lambda landing: Slow(opened(landing))
 sys.argv[0] = "ripieno"
 sys.exit(main())
 """
@@ -455,7 +455,7 @@ def test_without_the_root_all_report_it_and_keep_partial_files(tmp_path):
 
 
 @pytest.mark.skipif(shutil.which("unshare") is None, reason="unshare is not installed")
-def test_a_full_disk_is_named_with_what_is_wanted_and_free(tmp_path):
+def test_a_full_disk_is_reported_with_needed_and_free_space(tmp_path):
     (tmp_path / "given").write_bytes(sample(400_000))
     words = [
         sys.executable,

@@ -21,7 +21,7 @@ def output_of(*words: str) -> str:
     return result.output
 
 
-def test_a_chain_in_another_order_crosses_uplinks_that_are_in_the_way():
+def test_a_chain_in_another_order_crosses_more_uplinks():
     cluster = Cluster(nodes=8, racks=2, rate_bits_per_s=1e8, uplink_bits_per_s=1e8)
     order = [4, 1, 5, 2, 6, 3, 7]
     by_racks = distribute(cluster, nbytes=MIB, algorithm="chain")
@@ -84,7 +84,7 @@ def test_sizes_of_blocks_are_tried_from_4_mib_down() -> None:
         ({"block_bytes": 0}, "block_bytes=0"),
     ],
 )
-def test_what_cannot_be_is_reported(words: dict[str, object], what: str) -> None:
+def test_impossible_requests_are_reported(words: dict[str, object], what: str) -> None:
     with pytest.raises(InputError, match=what):
         distribute(Cluster(nodes=4), nbytes=MIB, **words)  # type: ignore[arg-type]
 

@@ -69,7 +69,7 @@ def test_an_exact_fit_is_the_same_to_the_last_bit(world, rows, workers, dtype, b
 
 @pytest.mark.parametrize("workers", [3, *exhaustively(1, 2)])
 @pytest.mark.parametrize("block_bytes", [divided.BLOCK_BYTES, FEW_BYTES])
-def test_rows_of_any_values_get_the_same_clusters_of_two_workers_as_of_whole_centroids(world, workers, block_bytes):
+def test_divided_centroids_produce_the_clusters_of_whole_centroids(world, workers, block_bytes):
     X = np.random.default_rng(SEED).normal(size=(900, 20))
     results = [
         world(workers).run(fitted, X, None, KMeansOptions(90, "array", [X[:90]], 8, 0.0, centroids=where), block_bytes)[
@@ -95,7 +95,7 @@ def test_an_approximate_fit_loses_little_and_reports_how_much(world, rows, worke
     assert np.mean(np.diff([each[0] for each in history]) < 0) == 1
 
 
-def test_blocks_bring_each_centroid_once_and_sums_come_to_its_rank(world):
+def test_each_centroid_arrives_once_and_its_sums_reach_its_owner(world):
     def program(comm):
         numbers = np.arange(1000.0).reshape(-1, 1) @ np.ones((1, 3))
         before, divided.BLOCK_BYTES = divided.BLOCK_BYTES, 500

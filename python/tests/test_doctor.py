@@ -20,7 +20,7 @@ def test_this_machine_is_fit():
     )
 
 
-def test_what_is_encrypted_is_reported_as_the_environment_has_it(monkeypatch):
+def test_encryption_is_reported_as_set_in_the_environment(monkeypatch):
     monkeypatch.setattr(here, "LINKS", ())
     for value, described in (("0", "none: RIPIENO_TLS=0"), ("1", "all TCP connections")):
         monkeypatch.setenv("RIPIENO_TLS", value)
@@ -47,7 +47,7 @@ def test_a_warning_is_reported_but_is_no_failure(monkeypatch):
     assert "raise the container's memory limit" in result.output
 
 
-def test_what_cannot_be_examined_is_a_finding_not_a_crash(monkeypatch):
+def test_input_that_cannot_be_examined_is_a_finding_not_a_crash(monkeypatch):
     def broken():
         raise OSError("no such thing")
 

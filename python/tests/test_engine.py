@@ -64,7 +64,7 @@ def test_one_gang_runs_program_after_program():
         assert [int(each.sum()) for each in large] == [0, 1_000_000, 2_000_000]
 
 
-def test_ranks_look_for_modules_where_this_process_does_except_for_what_is_installed(monkeypatch):
+def test_ranks_import_modules_from_the_folders_of_this_process(monkeypatch):
     installed = [sysconfig.get_path("stdlib"), *site.getsitepackages(), site.getusersitepackages()]
     own = [f"{sys.prefix}/projects", f"{sys.prefix}-projects"]
     monkeypatch.setattr(sys, "path", [*installed, *own])
@@ -228,7 +228,7 @@ class StillJob(EngineJob):
         return members
 
 
-def test_a_rank_that_stands_still_before_all_have_met_is_named():
+def test_a_rank_that_hangs_before_all_have_connected_is_reported():
     # Long enough for all to join on a busy machine; the timeout restarts once they have.
     with pytest.raises(rp.RipienoError, match=r"not met the others within 8 s: .*1 on|rank 1"):
         Still().launch(2, rendezvous_timeout_s=8)
@@ -274,7 +274,7 @@ def test_ranks_that_an_engine_ends_without_a_word_end_the_job():
     assert gone_within(SLACK_S, [process.pid for process in processes])
 
 
-def test_ranks_that_never_come_are_named():
+def test_ranks_that_never_join_are_reported():
     with pytest.raises(rp.EngineError, match=r"[0-3] of 5 ranks have joined within 2 s, missing are .*3, 4: check"):
         StandIn(absent=2).launch(5, rendezvous_timeout_s=2)
 
@@ -289,7 +289,7 @@ def test_programs_and_results_that_cannot_travel():
             job.run(lambda comm: threading.Lock())
 
 
-def test_nothing_is_left_behind():
+def test_jobs_leave_no_resources_behind():
     gc.collect()
     before, threads = open_descriptors(), threading.active_count()
     for fails in (False, True):
@@ -375,7 +375,7 @@ def descriptors(limit):
         resource.setrlimit(resource.RLIMIT_NOFILE, (soft, hard))
 
 
-def test_silent_unauthenticated_peers_give_their_places_to_members(listening):
+def test_silent_unauthenticated_peers_are_evicted_for_members(listening):
     # An eighth of the descriptors.
     with descriptors(8 * 20), ExitStack() as crowd:
         silent = [crowd.enter_context(socket.create_connection((HOST, listening.port))) for _ in range(60)]
@@ -420,7 +420,7 @@ def test_unauthenticated_peers_that_would_take_all_descriptors_keep_no_member_ou
     assert crowd.wait(30.0) == 0
 
 
-def test_what_the_launching_process_lacks_to_let_ranks_in_is_named():
+def test_a_shortage_of_the_launching_process_is_reported():
     with descriptors(max(map(int, os.listdir("/proc/self/fd"))) + 40):
         listening = member_server.MemberServer(HOST, TOKEN)
         # Reading the load needs a descriptor.
@@ -501,7 +501,7 @@ def test_a_member_waits_until_the_launching_process_has_time_for_it(monkeypatch)
     server_end.close()
 
 
-def test_a_server_that_does_not_know_the_token_is_found_out(listening):
+def test_a_server_without_the_token_is_detected(listening):
     with socket.create_server((HOST, 0)) as impostor:
         port = impostor.getsockname()[1]
 
@@ -558,7 +558,7 @@ def test_attempts_never_mix():
     assert not any(second)
 
 
-def test_ranks_may_meet_by_the_engine_before_they_join(listening):
+def test_ranks_may_connect_by_the_engine_before_they_join(listening):
     """As in Spark, the engine exchanges the strings of all ranks, and rank 0's string names the attempt."""
     gathered: dict[int, str] = {}
     complete = threading.Barrier(2)
@@ -614,7 +614,7 @@ def test_engines_are_checked():
         rp.launch(engine="spark", prefix_output=True)
 
 
-def test_an_engine_without_any_slot_is_asked_for_one():
+def test_an_engine_without_any_slot_is_requested_one():
     class Full(StandIn):
         def slots(self):
             return 0
@@ -650,7 +650,7 @@ def test_a_broadcast_value_of_another_job_is_reported(world):
         other.run(lambda comm, value: value.value, value)
 
 
-def test_ranks_that_come_in_the_place_of_others_have_the_broadcast_values():
+def test_replacement_ranks_have_the_broadcast_values():
     with StandIn().launch(2) as job, job.broadcast(np.arange(100_000)) as value, job.broadcast("other"):
         before = job.run(lambda comm: os.getpid())
         job._form_again()

@@ -9,7 +9,7 @@ import pytest
 from click.testing import CliRunner
 from ripieno.cli.run import doctor_command
 from ripieno.doctor import engine as engine_doctor
-from ripieno.doctor.here import BAD, GOOD, WARNING
+from ripieno.doctor.here import BAD, PASSED, WARNING
 from ripieno.errors import EngineError, TooFewSlots
 from ripieno.launch import engines
 from ripieno.launch.engine import survey
@@ -73,7 +73,7 @@ def found(findings) -> dict:
     return {finding.name: finding for finding in findings}
 
 
-def test_tasks_say_what_they_run_on_and_reach_each_other():
+def test_tasks_report_their_hosts_and_reach_each_other():
     sites, unreached = survey.take(StandIn(), 3)
 
     assert [site.rank for site in sites] == [0, 1, 2]
@@ -90,7 +90,7 @@ def test_a_task_that_cannot_be_reached_is_reported_with_the_reason():
     assert survey._try(Site(1, "b", "127.0.0.1", port, "", {}), invitation) == "Connection refused"
 
 
-def test_the_command_says_what_there_is_and_that_two_workers_compute(as_dask):
+def test_the_command_reports_the_engine_and_a_run_of_two_workers(as_dask):
     as_dask(Small)
 
     result = CliRunner().invoke(doctor_command, ["--engine", "dask", "--json"])
@@ -112,7 +112,7 @@ def test_tasks_that_cannot_report_are_a_finding(as_dask):
     assert "2 were started" in findings["tasks"].found and "the task ended" in findings["tasks"].found
 
 
-def test_an_engine_that_is_not_there_is_a_finding(as_dask):
+def test_an_engine_that_does_not_exist_is_a_finding(as_dask):
     as_dask(Absent)
 
     (finding,) = engine_doctor.examine("dask")
@@ -130,7 +130,7 @@ def test_versions_that_differ_are_named_and_weighed():
 
     findings = found(engine_doctor._versions(sites))
 
-    assert findings["Python"].outcome == findings["pyarrow"].outcome == GOOD
+    assert findings["Python"].outcome == findings["pyarrow"].outcome == PASSED
     assert findings["numpy"].outcome == WARNING
     assert f"{HERE['numpy']} here, but 1.0 in /usr/bin/python3 on b" in findings["numpy"].found
     assert findings["ripieno"].outcome == BAD and "missing" in findings["ripieno"].found
@@ -150,7 +150,7 @@ def test_pairs_that_do_not_reach_each_other_are_named_by_address():
 @pytest.mark.parametrize(
     ("authentic", "encrypted", "outcome", "words"),
     [
-        (True, True, GOOD, "authenticated and encrypted"),
+        (True, True, PASSED, "authenticated and encrypted"),
         (True, False, WARNING, "not encrypted"),
         (False, False, WARNING, "not authenticated and not encrypted"),
     ],
@@ -167,7 +167,7 @@ def test_links_beyond_this_host_are_reported_as_encrypted_or_readable(monkeypatc
     assert "TLS13_AES_128_GCM_SHA256" in engine_doctor._links([site(0), site(1)]).found
     monkeypatch.setenv("RIPIENO_TLS", "0")
     assert engine_doctor._links([site(0), site(1)]).outcome == WARNING
-    assert engine_doctor._links([site(0, host=socket.gethostname())]).outcome == GOOD
+    assert engine_doctor._links([site(0, host=socket.gethostname())]).outcome == PASSED
 
 
 @pytest.mark.parametrize("engine", ["local", "slurm", "mpirun"])

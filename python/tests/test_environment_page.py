@@ -28,5 +28,5 @@ def test_every_variable_has_a_row_of_its_own():
     assert sorted(named) == sorted(read_by_the_sources())
 
 
-def test_what_workers_get_for_their_libraries_is_on_the_page():
+def test_variables_of_libraries_of_workers_are_on_the_page():
     assert all(f"`{name}`" in PAGE.read_text() for name in processes.THREAD_VARIABLES)

@@ -17,7 +17,7 @@ def test_rank_failed_without_details_is_still_a_sentence():
     assert str(errors.RankFailed(3)) == "rank 3 failed: cause unknown"
 
 
-def test_too_few_slots_say_how_many_there_are_and_what_to_do():
+def test_too_few_slots_are_reported_with_numbers_and_a_remedy():
     text = str(errors.TooFewSlots("spark", 8, 1, 4, "add executors"))
 
     assert text == "spark has too few free slots for 8 ranks: 1 free, 4 in all; add executors"

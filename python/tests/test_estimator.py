@@ -31,7 +31,7 @@ def test_scikit_learn_finds_nothing_wrong(estimator, check):
     check(estimator)
 
 
-def test_prediction_transformation_and_score_are_those_of_scikit_learn():
+def test_prediction_transformation_and_score_match_scikit_learn():
     start = X[:5] + 0.01
     ours, theirs = (kind(5, init=start, n_init=1).fit(X) for kind in (rp.KMeans, SklearnKMeans))
     new = np.random.default_rng(1).normal(size=(30, 4))
@@ -51,14 +51,14 @@ def test_a_model_predicts_for_rows_of_another_type(fitted, predicted):
     np.testing.assert_array_equal(model.predict((X * 10).round().astype(predicted)), model.labels_)
 
 
-def test_types_are_kept_where_kernels_know_them():
+def test_types_that_kernels_support_are_kept():
     for dtype, expected in [(np.float32, np.float32), (np.float64, np.float64), (np.uint8, np.float32), (int, float)]:
         model = rp.KMeans(3, random_state=0).fit(np.abs(X * 20).astype(dtype))
         assert model.cluster_centers_.dtype == expected
         assert model.labels_.dtype == np.int32
 
 
-def test_a_callable_gives_the_start():
+def test_a_callable_returns_the_start():
     model = rp.KMeans(3, init=lambda X, n, random_state: X[:n], n_init=1).fit(X)
 
     np.testing.assert_array_equal(model.labels_, rp.KMeans(3, init=X[:3]).fit(X).labels_)
@@ -145,12 +145,12 @@ def test_an_engine_of_ones_own_does_the_work_of_estimators():
     np.testing.assert_array_equal(model.labels_, expected.labels_)
 
 
-def test_what_a_running_job_has_cannot_be_chosen(world):
+def test_options_of_a_running_job_cannot_be_changed(world):
     with pytest.raises(rp.InputError, match="the job passed as engine has 3 workers with 1 threads: leave both out"):
         rp.KMeans(4, workers=2, engine=world(3)).fit(X)
 
 
 @pytest.mark.parametrize("engine", ["lokal", None, rp.KMeans()])
-def test_engines_that_there_are_not_are_named(engine):
+def test_engines_that_do_not_exist_are_reported(engine):
     with pytest.raises(rp.InputError, match=r"engine=.*: expected one of local, spark, dask, ray"):
         rp.KMeans(4, engine=engine).fit(X)

@@ -280,7 +280,7 @@ def refusals(comm: rp.Communicator) -> None:
 
 
 @worlds
-def test_what_no_rank_can_do_is_refused_in_every_world(world, workers):
+def test_impossible_calls_are_rejected_in_every_world(world, workers):
     world(workers).run(refusals)
 
 

@@ -33,7 +33,7 @@ except rp.MissingExtra as error:
         ("rp.lightgbm", "lightgbm"),
     ],
 )
-def test_what_lacks_a_package_says_which_extra_brings_it(program, extra):
+def test_a_missing_package_is_reported_with_its_extra(program, extra):
     described = without(["matplotlib", "PIL", "skimage", "lightgbm"], program)
     assert f'pip install "ripieno[{extra}]"' in described
 
@@ -43,7 +43,7 @@ def test_estimators_need_none_of_them():
     assert "(2, 4)" in without(["matplotlib", "PIL", "skimage", "lightgbm", "pandas", "polars"], program)
 
 
-def test_the_licenses_of_others_are_those_of_the_locked_crates():
+def test_the_licenses_of_others_match_the_locked_crates():
     done = subprocess.run([sys.executable, ROOT / "tools/licenses.py", "--check"], capture_output=True, text=True)
     assert done.returncode == 0, done.stderr
 

@@ -84,7 +84,7 @@ def test_bytes_are_the_values_times_255(photos, tmp_path):
 
 
 @pytest.mark.parametrize("dtype", ["float32", "uint8"])
-def test_text_lines_say_picture_row_and_column_and_read_back_equal(photos, tmp_path, dtype):
+def test_text_lines_contain_picture_row_and_column_and_round_trip(photos, tmp_path, dtype):
     pictures, options = find_pictures([photos]), HogOptions(dtype=dtype)
     extract(pictures, tmp_path / "v.npy", options=options)
 
@@ -128,7 +128,7 @@ def test_a_damaged_picture_is_named_and_nothing_is_left(photos, tmp_path):
         ("more photos/../empty", "there is no picture in this folder"),
     ],
 )
-def test_what_is_no_picture_is_named(photos, source, message):
+def test_invalid_picture_is_reported(photos, source, message):
     (photos / "empty").mkdir()
 
     with pytest.raises(rp.InputError, match=message):

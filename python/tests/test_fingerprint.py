@@ -62,7 +62,7 @@ MADE = {
 }
 
 
-def test_the_fingerprint_is_that_of_the_functions_and_their_data():
+def test_the_fingerprint_matches_the_functions_and_their_data():
     prints = {}
     for name, made in MADE.items():
         for scale in (1, 2):
@@ -95,7 +95,7 @@ def test_data_counts_by_its_value_in_the_fingerprint():
     assert again[:-1] == prints
 
 
-def test_what_is_no_data_is_no_part_of_the_fingerprint():
+def test_the_fingerprint_excludes_everything_but_data():
     def function(part, value):
         seen.add(value)
 

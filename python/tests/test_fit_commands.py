@@ -103,7 +103,7 @@ def test_logistic_writes_the_weights_of_the_columns(folder, words):
     ],
     ids=lambda words: f"{words[0]} {words[1]}" if len(words) > 1 else "",
 )
-def test_the_result_of_a_partition_file_is_that_of_the_files(folder, words, names):
+def test_the_result_of_a_partition_file_matches_the_files(folder, words, names):
     (folder / "edges.txt").write_text("".join(f"{at} {at * 3 % 20}\n" for at in range(20)))
     command, source, *more = words
     rp.input.divide(source, "parts", partitions=3)
@@ -154,7 +154,7 @@ def test_how_often_nothing_is_kept_ends_a_command_with_a_sentence(folder, capfd)
     assert "every=3: checkpoints have no place: expected a folder, checkpoint=" in capfd.readouterr().err
 
 
-def test_pca_resumes_from_what_a_folder_has(folder):
+def test_pca_resumes_from_a_folder(folder):
     words = [
         "pca",
         "rows.npy",
@@ -243,7 +243,7 @@ def test_layout_writes_positions_and_draws_the_graph(folder, dim, capfd):
     assert output.out == "result/report.html\n" and f"{expected.n_iter_} iterations, all pairs, " in output.err
 
 
-def test_layout_says_that_it_is_an_approximation(folder, capfd):
+def test_layout_states_that_it_is_an_approximation(folder, capfd):
     np.savetxt("edges.txt", np.stack([np.arange(99), np.arange(1, 100)], axis=1), "%d")
     words = ["layout", "edges.txt", "--undirected", "--approximation", "barnes-hut", "--theta", "0.5"]
     assert main([*words, "--max-iter", "3"]) == 0
@@ -273,14 +273,14 @@ def test_layout_says_that_it_is_an_approximation(folder, capfd):
         (["ridge", "rows.npy", "--target", "none.npy"], "none.npy does not exist"),
     ],
 )
-def test_what_cannot_be_fitted_is_a_sentence_and_leaves_nothing(folder, words, message, capfd):
+def test_input_that_cannot_be_fitted_is_reported_in_a_sentence_and_leaves_nothing(folder, words, message, capfd):
     assert main([*words, "-q"]) == 2
 
     assert message in capfd.readouterr().err
     assert not (folder / "result").exists()
 
 
-def test_a_result_is_replaced_only_if_that_is_asked_for(folder, capfd):
+def test_a_result_is_replaced_only_if_that_is_requested(folder, capfd):
     command = ["pca", "rows.npy", "-q", "--components"]
     assert main([*command, "2"]) == 0
     assert main([*command, "3"]) == 2 and "result" in capfd.readouterr().err

@@ -14,7 +14,7 @@ import numpy as np
 import pytest
 import ripieno as rp
 from numpy.testing import assert_array_equal
-from ripieno.wire.operations import told_of
+from ripieno.wire.operations import description_of
 
 SOURCE = """
 #include <stdint.h>
@@ -122,7 +122,7 @@ def compiled(comm, path):
 
 
 @pytest.mark.skipif(shutil.which("cc") is None, reason="there is no C compiler")
-def test_a_compiled_function_combines_as_it_says(everywhere, tmp_path: Path):
+def test_a_compiled_function_is_used_for_combining(everywhere, tmp_path: Path):
     source, library = tmp_path / "mix.c", tmp_path / "mix.so"
     source.write_text(SOURCE)
     subprocess.run(["cc", "-shared", "-fPIC", "-O2", "-o", library, source], check=True)
@@ -147,7 +147,7 @@ def places(comm):
     assert comm.argmin_async(comm.rank).wait() == (0, 0)
 
 
-def test_places_are_those_of_numpy_and_ties_go_to_the_lowest_rank(everywhere):
+def test_places_match_numpy_and_ties_go_to_the_lowest_rank(everywhere):
     everywhere(places)
 
 
@@ -159,7 +159,7 @@ def fails_at_one(comm):
 
 
 @pytest.mark.parametrize("workers", [2, 3])
-def test_what_a_function_raises_ends_the_program_with_its_own_words(workers):
+def test_an_exception_of_a_function_ends_the_program_with_its_message(workers):
     with rp.launch(workers=workers) as job:
         with pytest.raises(ValueError, match="no such sum"):
             job.run(fails_at_one)
@@ -190,7 +190,7 @@ def counted(seen):
     return add
 
 
-def test_the_mark_of_a_function_tells_its_code_and_constants_apart():
+def test_the_description_of_a_function_depends_on_code_and_constants():
     seen = [1]
     apart = [
         lambda left, right: left + right,
@@ -202,14 +202,14 @@ def test_the_mark_of_a_function_tells_its_code_and_constants_apart():
         counted(seen),
         np.hypot,
     ]
-    assert len({told_of(function) for function in apart}) == len(apart)
-    assert told_of(scaled(2)) == told_of(scaled(2))
+    assert len({description_of(function) for function in apart}) == len(apart)
+    assert description_of(scaled(2)) == description_of(scaled(2))
 
     # Each rank has its own log and counter.
     function, other = counted(seen), counted([2, 3])
-    before = told_of(function)
+    before = description_of(function)
     assert function(1, 2) == 3 and seen == [1, 1]
-    assert told_of(function) == before == told_of(other)
+    assert description_of(function) == before == description_of(other)
 
 
 ROWS = np.arange(3.0)
@@ -341,6 +341,6 @@ def test_values_of_foreign_byte_order_arrive_as_they_are(everywhere):
     ],
     ids=["too few", "texts", "another dtype", "truth", "nothing"],
 )
-def test_a_function_that_gives_something_else_is_reported(world, op, value, message):
+def test_a_function_that_returns_another_shape_is_reported(world, op, value, message):
     with pytest.raises(rp.InputError, match=message):
         world(2).run(lambda comm: comm.allreduce(value, op=op))

@@ -125,7 +125,7 @@ def test_files_together_are_one_graph(tmp_path):
             assert rows(Graph(source if isinstance(source, list) else str(source)), world_size) == expected()
 
 
-def test_what_is_in_memory_is_divided():
+def test_edges_in_memory_are_divided():
     for source in (PAIRS, (SOURCES, TARGETS)):
         assert rows(Graph(source), 3) == expected()
     assert rows(Graph((SOURCES, TARGETS, WEIGHTS)), 3) == expected(WEIGHTS)
@@ -169,7 +169,7 @@ def test_the_index_of_a_frame_is_no_column():
         ({"source": [-1], "target": [2]}, "row 0, column 'source': -1: expected vertex ids"),
     ],
 )
-def test_frames_that_are_no_edges_are_named_with_what_is_wrong(columns, message):
+def test_frames_that_are_no_edges_are_named_with_the_error(columns, message):
     with pytest.raises(rp.InputError, match=f"the pyarrow Table.*{message}"):
         Graph(pa.table(columns))
 
@@ -221,7 +221,7 @@ def test_ends_are_not_guessed_among_several_names(names, tmp_path):
             Graph(path)
 
 
-def test_fields_in_quotes_hold_delimiters_and_line_ends_whoever_reads_them(tmp_path):
+def test_quoted_fields_hold_delimiters_and_line_ends_for_every_reader(tmp_path):
     rows_ = [f'"Hall, {i}, 9\n{i},5",{i},{i + 1},"a ""b"", 7",{i / 2}' for i in range(60)]
     content = '"Note, long",Source,Target,Label,Weight\n' + "\n".join(rows_) + "\n"
     (tmp_path / "g.csv").write_text(content)
@@ -233,7 +233,7 @@ def test_fields_in_quotes_hold_delimiters_and_line_ends_whoever_reads_them(tmp_p
 
 
 @pytest.mark.parametrize("name", ["m.mtx", "m.txt", "m.edges", "m.mtx.gz"])
-def test_matrix_market_is_what_its_banner_says(name, tmp_path):
+def test_matrix_market_follows_its_banner(name, tmp_path):
     path = tmp_path / name
 
     def write(field, symmetry, body):
@@ -332,13 +332,13 @@ def share(comm, graph):
     known = set(local.vertices.ids.tolist())
     assert len(known) == len(local.vertices.ids) and known >= set(local.rows.tolist())
     # An owner without outgoing edges of the vertex is correct only if no rank has any.
-    at_home = local.vertices.ids[local.vertices.home].tolist()
-    without = set(local.vertices.ids[len(local.columns) :][local.vertices.home[len(local.columns) :]].tolist())
-    return edges, weights, at_home, without, local.vertices.total, local.vertices.largest, local.edge_count
+    owned = local.vertices.ids[local.vertices.is_owned].tolist()
+    without = set(local.vertices.ids[len(local.columns) :][local.vertices.is_owned[len(local.columns) :]].tolist())
+    return edges, weights, owned, without, local.vertices.total, local.vertices.largest, local.edge_count
 
 
 @pytest.mark.parametrize("workers", [3, *exhaustively(1, 2)])
-def test_dealt_edges_meet_their_equals_and_every_vertex_has_one_home(world, workers):
+def test_equal_edges_reach_one_rank_and_every_vertex_has_one_owner(world, workers):
     for graph, want in (
         (Graph(PAIRS), sorted(set(map(tuple, PAIRS.tolist())))),
         (Graph(PAIRS, duplicates="sum"), sorted(map(tuple, PAIRS.tolist()))),
@@ -350,7 +350,7 @@ def test_dealt_edges_meet_their_equals_and_every_vertex_has_one_home(world, work
         shares = world(workers).run(share, graph)
         assert sorted(edge for edges, *_ in shares for edge in edges) == want
         vertices = sorted({vertex for edge in want for vertex in edge})
-        assert sorted(vertex for _, _, at_home, *_ in shares for vertex in at_home) == vertices
+        assert sorted(vertex for _, _, owned, *_ in shares for vertex in owned) == vertices
         dangling = set(vertices) - {source for source, _ in want}
         assert set().union(*(without for _, _, _, without, *_ in shares)) == dangling
         assert all(
@@ -362,20 +362,20 @@ def test_dealt_edges_meet_their_equals_and_every_vertex_has_one_home(world, work
             assert max(sizes) < 2 * min(sizes), "edges are dealt at random"
 
 
-def test_isolated_vertices_are_there_if_announced(world, tmp_path):
+def test_isolated_vertices_exist_if_announced(world, tmp_path):
     graph = Graph(([0], [2]), vertex_count=7)
     (tmp_path / "lists.txt").write_text("0\t2\n1\t\n")
     lone = Edges(np.array([0]), np.array([2]), lone=np.array([9, 4]))
     for workers in (1, 3):
         shares = world(workers).run(share, Graph(lone))
-        assert sorted(vertex for _, _, at_home, *_ in shares for vertex in at_home) == [0, 2, 4, 9]
+        assert sorted(vertex for _, _, owned, *_ in shares for vertex in owned) == [0, 2, 4, 9]
         shares = world(workers).run(share, graph)
-        assert sorted(vertex for _, _, at_home, *_ in shares for vertex in at_home) == list(range(7))
+        assert sorted(vertex for _, _, owned, *_ in shares for vertex in owned) == list(range(7))
         shares = world(workers).run(share, Graph(tmp_path / "lists.txt"))
-        assert sorted(vertex for _, _, at_home, *_ in shares for vertex in at_home) == [0, 1, 2]
+        assert sorted(vertex for _, _, owned, *_ in shares for vertex in owned) == [0, 1, 2]
 
 
-def test_what_one_worker_finds_wrong_all_are_told(world, tmp_path):
+def test_an_error_of_one_worker_is_raised_on_all(world, tmp_path):
     (tmp_path / "bad.txt").write_text(lines(PAIRS) + "oops\n")
     with pytest.raises(rp.InputError, match=f"bad.txt, line {len(PAIRS) + 1}"):
         world(3).run(share, Graph(tmp_path / "bad.txt"))

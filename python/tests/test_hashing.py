@@ -14,7 +14,7 @@ NAMED = [{"rating": 2.5, "genre": "drama", "none": 0}, {"rating": -1, "year": 19
 @pytest.mark.parametrize("alternate_sign", [True, False])
 @pytest.mark.parametrize("n_features", [1, 7, 16, 2**20, 2**31 - 1])
 @pytest.mark.parametrize(("kind", "rows"), [("string", WORDS), ("dict", NAMED)])
-def test_rows_are_those_of_scikit_learn(kind, rows, n_features, alternate_sign):
+def test_rows_match_scikit_learn(kind, rows, n_features, alternate_sign):
     theirs = FeatureHasher(n_features, input_type=kind, alternate_sign=alternate_sign).transform(rows)
     ours = rp.hash_features(rows, n_features, alternate_sign=alternate_sign)
     assert ours.shape == theirs.shape
@@ -34,7 +34,7 @@ def test_pairs_are_named_values_and_words_may_be_bytes():
     ("rows", "words"),
     [(["a string"], "row 0 is a string"), ([["a"], [3]], "row 1 has 3"), ([[("a", None)]], "a number or string")],
 )
-def test_what_is_no_feature_is_reported_with_its_row(rows, words):
+def test_an_invalid_feature_is_reported_with_its_row(rows, words):
     with pytest.raises(rp.InputError, match=words):
         rp.hash_features(rows)
 

@@ -28,7 +28,7 @@ from ripieno.launch.job.local import LocalJob
 from varied import exhaustively
 from watching import comes_true, open_descriptors
 
-#: Requested schedules run alone; otherwise they run beside other tests, on busy machines.
+#: Requested schedules run alone; otherwise they run in parallel with other tests, on busy machines.
 ASKED = os.environ.get("RIPIENO_SCHEDULES")
 HEARTBEAT_S = 1.0 if ASKED else 2.0
 #: Time until the caller is notified; slower machines get `SLACK_S` more.
@@ -287,7 +287,7 @@ OF_SCRIPTS = seeds() if ASKED else [44, 48, *exhaustively(*range(8))]
 
 
 @pytest.mark.parametrize("seed", OF_SCRIPTS)
-def test_whatever_happens_to_a_rank_of_a_script_the_command_ends_in_time_and_names_it(seed, tmp_path):
+def test_after_any_fault_of_a_rank_the_command_ends_in_time_and_reports_it(seed, tmp_path):
     schedule = HostileSchedule.drawn(seed)
     script, errors = tmp_path / "script.py", tmp_path / "errors"
     script.write_text(textwrap.dedent(SCRIPT_OF_A_SCHEDULE))
@@ -359,7 +359,7 @@ def spill(comm: rp.Communicator, what: str, folder: Path, replicas: int) -> int:
 
 @pytest.mark.parametrize(("links", "replicas"), [("shared-memory", 1), *exhaustively(("tcp", 1), ("shared-memory", 2))])
 @pytest.mark.parametrize("what", LACKS)
-def test_a_rank_that_lacks_something_says_what_and_leaves_nothing(tmp_path, what, links, replicas):
+def test_a_rank_with_a_shortage_reports_it_and_leaves_nothing(tmp_path, what, links, replicas):
     before = left_behind()
     with (
         rp.launch(2 * replicas, threads=1, links=links, replicas=replicas, heartbeat_timeout_s=HEARTBEAT_S) as job,
@@ -384,7 +384,7 @@ SCRIPT = """
 
 @pytest.mark.parametrize("what", LACKS)
 @pytest.mark.exhaustive
-def test_a_script_that_lacks_something_says_what_and_leaves_nothing(tmp_path, what):
+def test_a_script_with_a_shortage_reports_it_and_leaves_nothing(tmp_path, what):
     script, folder = tmp_path / "script.py", tmp_path / "spilled"
     script.write_text(textwrap.dedent(SCRIPT))
     folder.mkdir()

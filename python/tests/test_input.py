@@ -137,7 +137,7 @@ def test_urls_are_read_by_fsspec(texts, kind):
         assert b"".join(part.read() for part in parts) == b"".join(TEXTS[name] for name in sorted(TEXTS))
 
 
-def test_what_cannot_be_read_is_named(texts):
+def test_input_that_cannot_be_read_is_reported(texts):
     damaged = texts / "damaged.gz"
     damaged.write_bytes(gzip.compress(np.random.default_rng(0).bytes(100_000))[:60_000])
     with pytest.raises(rp.InputError, match=r"damaged.gz is damaged from byte .* of what is unpacked"):
@@ -167,7 +167,7 @@ def test_what_cannot_be_read_is_named(texts):
             splits(texts / "no-end.txt", **wrong)
 
 
-def test_http_is_read_or_says_what_it_needs(texts):
+def test_http_is_read_or_reports_the_missing_package(texts):
     served = functools.partial(http.server.SimpleHTTPRequestHandler, directory=texts)
     with http.server.ThreadingHTTPServer(("127.0.0.1", 0), served) as server:
         thread = threading.Thread(target=server.serve_forever)
@@ -204,7 +204,7 @@ def brute_force(near, hosts):
 
 
 @pytest.mark.parametrize("seed", [*range(10), *exhaustively(*range(10, 60))])
-def test_as_much_as_possible_is_read_where_it_lies_and_loads_are_even(seed):
+def test_most_data_is_read_locally_with_even_loads(seed):
     random = np.random.default_rng(seed)
     hosts = [f"h{random.integers(3)}" for _ in range(random.integers(1, 5))]
     near = [[f"h{host}" for host in range(4) if random.random() < 0.4] for _ in range(random.integers(1, 7))]
@@ -249,7 +249,7 @@ def test_splits_of_different_sizes_are_balanced_by_bytes(seed):
     assert assign(parts, hosts) == assignment
 
 
-def test_different_sizes_stay_where_they_lie_if_that_is_even():
+def test_different_sizes_stay_local_if_loads_are_even():
     parts = [placed([f"h{at % 4}", f"h{(at + 1) % 4}"], 10 + at // 4 * 10) for at in range(40)]
 
     assignment = assign(parts, ["h0", "h1", "h2", "h3"])

@@ -228,7 +228,7 @@ def test_the_index_of_pandas_is_no_column_unless_it_is_named(tmp_path):
     assert model.predict(tmp_path / "named.parquet") == pytest.approx([7, 8, 9])
 
 
-def test_what_is_no_csv_is_named(tmp_path):
+def test_invalid_csv_is_reported(tmp_path):
     path = tmp_path / "a.csv"
     for text, message in [
         ("a,b\n1,2\n3\n", "a.csv, line 3: 1 values, expected 2"),
@@ -260,7 +260,7 @@ def test_what_is_no_csv_is_named(tmp_path):
         ("7,1,2,3", "4 values, expected 3"),
     ],
 )
-def test_a_record_that_is_wrong_is_told_by_line_and_column(tmp_path, wrong, message, count, ending):
+def test_a_record_that_is_wrong_is_reported_by_line_and_column(tmp_path, wrong, message, count, ending):
     # Line numbers count lines, not records: some are empty, and some are inside quotes.
     good = '1,2,"two\n\nlines"\n\n3,4,x\n' * 20
     text = f"id,count,word\r\n{good}{wrong}\n{good}".encode()
@@ -305,7 +305,7 @@ def test_splits_of_npy_are_all_rows_once_and_in_order(tmp_path, name, place):
         assert all(block.nbytes <= 9 or len(block) == 1 for block in blocks)
 
 
-def test_what_is_no_npy_is_named(tmp_path):
+def test_invalid_npy_is_reported(tmp_path):
     path = tmp_path / "a.npy"
     for array, message in [
         (np.asfortranarray(np.ones((3, 4))), "column by column"),
@@ -350,7 +350,7 @@ def test_splits_of_parquet_are_all_row_groups_once_and_in_order(tmp_path, place)
     assert pa.concat_tables(part.read() for part in some).equals(TABLE.select(["x"]))
 
 
-def test_what_is_no_parquet_is_named(tmp_path):
+def test_invalid_parquet_is_reported(tmp_path):
     path = tmp_path / "a.parquet"
     path.write_bytes(b"nothing of this kind")
     with pytest.raises(rp.InputError, match=r"a.parquet is not a readable Parquet file"):
@@ -368,7 +368,7 @@ def test_what_is_no_parquet_is_named(tmp_path):
         splits(packed)
 
 
-def test_the_names_of_files_say_how_they_are_read_unless_the_caller_does(tmp_path):
+def test_file_names_select_the_reader_unless_the_caller_does(tmp_path):
     (tmp_path / "a.csv").write_text("n\n1\n2\n")
     (tmp_path / "b.csv.gz").write_bytes(gzip.compress(b"n\n3\n"))
     (tmp_path / "c.log").write_text("line\n")
@@ -456,7 +456,7 @@ def test_partitions_of_raw_records_are_raw_records(tmp_path, in_place):
 
 
 @pytest.mark.parametrize("name", ["a.bin", "a.pdf", "a.xyz.gz", "a.json"])
-def test_a_name_that_says_nothing_is_told_beside_those_that_do(tmp_path, name, capsys):
+def test_an_unknown_file_name_is_reported_with_the_known_suffixes(tmp_path, name, capsys):
     (tmp_path / name).write_bytes(gzip.compress(b"1 2\n") if name.endswith("gz") else b"1 2\n")
     end = name.removesuffix(".gz")[1:]
 

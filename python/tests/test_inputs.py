@@ -100,7 +100,7 @@ def publish(write):
 
 @pytest.mark.parametrize("name", WRITERS)
 @pytest.mark.parametrize("world_size", [1, 3])
-def test_shares_of_a_file_at_a_url_are_those_of_the_file(write, publish, name, world_size):
+def test_shares_of_a_file_at_a_url_match_the_file(write, publish, name, world_size):
     local, remote = open_source(write(name)), open_source(publish(name))
 
     for mine, theirs in zip(read(local, world_size), read(remote, world_size), strict=True):
@@ -193,7 +193,7 @@ def test_files_of_different_kinds_are_one_list_of_rows(write, world_size):
     end=st.sampled_from(["\n", "\r\n", "\n\n"]),
     last=st.booleans(),
 )
-def test_every_line_is_read_once_wherever_bytes_are_cut(tmp_path_factory, rows, world_size, end, last):
+def test_every_line_is_read_once_for_any_cut(tmp_path_factory, rows, world_size, end, last):
     path = tmp_path_factory.mktemp("cut") / "rows.csv"
     text = end.join(f"{a},{b!r}" for a, b in rows)
     path.write_bytes((text + end * last).encode())
@@ -362,7 +362,7 @@ def test_stored_members_of_archives_are_compared_with_their_checksums(tmp_path):
         open_source(tmp_path / "x.npz")
 
 
-def test_paths_are_those_of_the_directory_where_the_call_is_made(tmp_path, monkeypatch):
+def test_paths_are_relative_to_the_directory_of_the_call(tmp_path, monkeypatch):
     monkeypatch.setenv("HOME", str(tmp_path))
     np.save(tmp_path / "x.npy", X)
     (tmp_path / "g.txt").write_text("0 1\n")

@@ -109,7 +109,7 @@ def one_too_many(comm):
         comm._lasting_variable(packing.pack("rank 1 never hears of it"), "csb", [], 0)
 
 
-def test_ranks_that_may_have_begun_different_values_meet_again_and_have_the_old_ones():
+def test_ranks_that_started_different_values_reconnect_and_have_the_old_ones():
     with rp.launch(workers=2, threads=1) as job, job.broadcast(TABLE) as value:
         job.run(one_too_many)
         job._broadcast_generation += 1
@@ -124,7 +124,7 @@ def nothing_is_mapped(comm):
         time.sleep(0.01)
 
 
-def test_memory_goes_when_the_caller_lets_go_also_of_what_was_never_used():
+def test_memory_is_freed_when_the_caller_releases_used_and_unused_values():
     with rp.launch(workers=3, threads=1) as job:
         used, unused = job.broadcast(TABLE), job.broadcast(TABLE, strategy="chain")
         job.run(inode_of_use, used, [0, 1, 2])
@@ -153,12 +153,12 @@ def test_an_engine_gets_the_value_once():
         assert TABLE.nbytes <= sent_bytes[0] < TABLE.nbytes + 10_000 and max(sent_bytes[1:]) < 10_000
 
 
-def test_what_is_no_strategy_is_reported_before_anything_is_sent(world):
+def test_an_invalid_strategy_is_reported_before_anything_is_sent(world):
     with pytest.raises(rp.InputError, match="strategy='fast': expected one of auto"):
         world(2).broadcast(1, strategy="fast")
 
 
-def test_a_value_in_a_shared_folder_is_there_until_it_is_released(tmp_path):
+def test_a_value_in_a_shared_folder_exists_until_it_is_released(tmp_path):
     with rp.launch(workers=2, threads=1) as job:
         with job.broadcast({"list": [TABLE]}, strategy="shared-file", places=[tmp_path]) as value:
             assert job.run(lambda comm, value: int(value.value["list"][0][7]), value) == [7, 7]

@@ -176,7 +176,7 @@ def partitioned(comm):
 
 
 @pytest.mark.parametrize("p", WORLDS)
-def test_partitioners_say_where_keys_are_at_home(world, p):
+def test_partitioners_return_the_owners_of_keys(world, p):
     world(p).run(partitioned)
 
 
@@ -296,7 +296,7 @@ def mismatches(comm):
     return said
 
 
-def test_ranks_that_differ_are_told_on_every_rank():
+def test_ranks_that_differ_are_reported_on_every_rank():
     with rp.launch(workers=3) as job:
         first, *others = job.run(mismatches)
 
@@ -342,7 +342,7 @@ def collectives(comm, kind):
         ("allgather of a table", ["allgather"] * 2),
     ],
 )
-def test_ranks_agree_in_what_they_exchange_anyway(world, workers, kind, expected):
+def test_ranks_agree_within_the_regular_exchange(world, workers, kind, expected):
     if workers == 1 and kind == "allreduce of a table":
         expected = ["allreduce"] * 2  # of values that are equal on all ranks
     assert world(workers).run(collectives, kind) == [expected] * workers
@@ -361,7 +361,7 @@ def fails_on_rank(comm, how):
 
 
 @pytest.mark.parametrize("how", ["combine", "partitioner", "on_block"])
-def test_what_a_function_raises_goes_to_the_caller(how):
+def test_an_exception_of_a_function_reaches_the_caller(how):
     with rp.launch(workers=2) as job, pytest.raises(KeyError, match="mine") as caught:
         job.run(fails_on_rank, how)
 

@@ -45,7 +45,7 @@ def address(column: pa.Array | np.ndarray, buffer: int = 1) -> int:
     ],
     ids=lambda keys: f"{type(keys).__module__}.{type(keys).__name__}",
 )
-def test_strings_come_from_any_column(keys):
+def test_strings_are_read_from_any_column(keys):
     rows = rp.KeyValues(keys, np.arange(5))
 
     assert rows.keys.type == pa.large_string() and rows.keys.to_pylist() == WORDS
@@ -113,7 +113,7 @@ def test_characters_of_32_bit_strings_stay_where_they_are():
     assert address(rp.KeyValues(words).keys, 2) == address(words, 2)
 
 
-def test_frames_come_in_and_go_out():
+def test_frames_round_trip():
     pandas = pd.DataFrame({"word": WORDS, "n": np.arange(5.0)})
     polars = pl.DataFrame({"word": WORDS, "n": np.arange(5.0)})
     for frame in (
@@ -184,7 +184,7 @@ def test_lists_of_one_length_are_rows():
         (lambda: rp.KeyValues([1], [1]).combined(threads=-1), "threads=-1"),
     ],
 )
-def test_what_cannot_be_keys_or_values_is_refused(make, said):
+def test_input_that_cannot_be_keys_or_values_is_rejected(make, said):
     with pytest.raises(rp.InputError, match=said):
         make()
 
@@ -220,7 +220,7 @@ def test_parts_are_joined_and_rows_taken():
     assert len(rp.KeyValues.joined([rp.KeyValues([])])) == 0
 
 
-def test_a_pickle_holds_what_belongs_to_the_rows_and_copies_nothing():
+def test_a_pickle_holds_only_its_own_rows_without_copies():
     words = pa.array(["long" * 1000, "a", "é"], pa.large_string()).slice(1)
     buffers: list[pickle.PickleBuffer] = []
     rows = rp.KeyValues(words, np.arange(2.0))

@@ -67,13 +67,13 @@ def in_order(frame: pl.DataFrame, keys: list[str]) -> pl.DataFrame:
 @pytest.mark.parametrize(
     "keys", [["city"], ["day", "flag"], ["city", "level"], ["when", "city", "day", "flag", "count"]]
 )
-def test_rows_of_a_key_become_what_polars_makes_of_them(keys):
+def test_rows_of_a_key_aggregate_as_in_polars(keys):
     frame = rows(0)
     found = rp.KeyedFrame(frame, keys, nulls="keep").aggregated(AGGREGATIONS).to_polars()
     pl.testing.assert_frame_equal(in_order(found, keys), in_order(expected(frame, keys), keys), check_dtypes=True)
 
 
-def test_frames_of_pandas_come_and_go():
+def test_frames_of_pandas_round_trip():
     frame = rows(1, null_keys=False).to_pandas()
     frame["city"] = frame["city"].astype("category")
     found = rp.KeyedFrame(frame, ["city", "flag"]).aggregated({"total": ("amount", "sum"), "n": "count"}).to_pandas()
@@ -94,7 +94,7 @@ def over_ranks(comm, keys):
 
 
 @pytest.mark.parametrize("workers", [3, *exhaustively(1, 2)])
-def test_rows_of_all_ranks_come_together_by_several_keys(world, workers):
+def test_rows_of_all_ranks_are_grouped_by_several_keys(world, workers):
     keys = ["city", "day", "flag", "level"]
     results = world(workers).run(over_ranks, keys)
     frame = pl.concat([rows(rank, 100 if rank != 1 else 0) for rank in range(workers)])
@@ -117,7 +117,7 @@ def test_keys_that_are_missing_are_refused_dropped_or_kept():
     ]
 
 
-def test_frames_that_differ_are_told(threads):
+def test_frames_that_differ_are_reported(threads):
     def program(comm):
         frame = rp.KeyedFrame(pa.table({"key": [1], f"v{comm.rank}": [1]}), "key")
         with pytest.raises(rp.CollectiveMismatch, match=r"rank 0: .*v0 int64; rank 1: .*v1 int64"):

@@ -96,7 +96,7 @@ def test_a_query_without_a_result_is_reported():
 
 
 @pytest.mark.parametrize("kind", GOOD)
-def test_rows_of_any_kind_are_clustered_and_learned_from_alike_by_any_number_of_workers(world, kind):
+def test_rows_of_any_kind_produce_equal_models_for_any_number_of_workers(world, kind):
     rows = GOOD[kind]
     expected = centers(ROWS.astype(np.float64), 1, world)
     learned = rp.SparseSGD(max_iter=1, batch_size=40, random_state=0).fit(ROWS.astype(np.float64), CLASSES)
@@ -115,7 +115,7 @@ def test_booleans_are_numbers_for_any_number_of_workers(world):
 
 
 @pytest.mark.parametrize("kind", BAD)
-def test_what_cannot_be_clustered_is_reported_in_the_same_words_by_any_number_of_workers(kind):
+def test_input_that_cannot_be_clustered_is_reported_in_the_same_words_by_any_number_of_workers(kind):
     rows, message = BAD[kind]
     events = []
     for workers in (1, 2, 3):
@@ -127,7 +127,7 @@ def test_what_cannot_be_clustered_is_reported_in_the_same_words_by_any_number_of
 
 
 @pytest.mark.parametrize("kind", BAD)
-def test_what_cannot_be_learned_from_is_reported(kind):
+def test_input_that_cannot_be_learned_from_is_reported(kind):
     rows, message = BAD[kind]
 
     with pytest.raises((ValueError, TypeError), match=message):
@@ -162,6 +162,6 @@ HIDDEN = np.ma.masked_array(np.ones(40), np.arange(40) == 3)
         (lambda: rp.KMeans(1, init=np.ma.masked_array([[1.0, 2, 3]], [0, 0, 1])).fit(ROWS), "init: 1 of 3 are masked"),
     ],
 )
-def test_what_a_mask_hides_does_not_count_as_if_it_were_there(fit, message):
+def test_masked_values_do_not_count(fit, message):
     with pytest.raises(rp.InputError, match=message):
         fit()

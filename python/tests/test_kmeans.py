@@ -57,7 +57,7 @@ def sklearn_fit(points, start, weights=None, **parameters):
 @pytest.mark.parametrize("workers", WORKERS)
 @pytest.mark.parametrize("dtype", [np.float64, np.float32, np.uint8])
 @pytest.mark.parametrize("n_clusters", [1, 10, 100])
-def test_from_the_same_start_labels_are_those_of_scikit_learn(world, digits, workers, dtype, n_clusters):
+def test_from_the_same_start_labels_match_scikit_learn(world, digits, workers, dtype, n_clusters):
     points = digits.astype(dtype)
     start = start_from(digits, n_clusters).astype(np.float32)
     reference = sklearn_fit(points if dtype != np.uint8 else digits.astype(np.float32), start)
@@ -166,7 +166,7 @@ def test_rows_and_weights_that_workers_have_already_count_in_the_order_of_ranks(
     np.testing.assert_allclose(parts[0].clustering.centroids, whole.centroids, rtol=1e-12)
 
 
-def test_what_is_wrong_with_a_row_that_a_worker_has_already_names_it(world, digits):
+def test_an_error_in_a_row_that_a_worker_has_already_names_it(world, digits):
     points = digits.copy()
     points[1003, 2] = np.nan
     options = KMeansOptions(10, "random", [0], 300, 1e-4)
@@ -175,7 +175,7 @@ def test_what_is_wrong_with_a_row_that_a_worker_has_already_names_it(world, digi
 
 
 @pytest.mark.parametrize("workers", [1, 2])
-def test_both_models_of_threads_give_the_same_bits(digits, workers):
+def test_both_models_of_threads_produce_the_same_bits(digits, workers):
     """Enough clusters for several threads."""
     fits = [
         rp.KMeans(100, workers=workers, threads=3, thread_model=model, random_state=0, max_iter=5).fit(digits)
@@ -187,7 +187,7 @@ def test_both_models_of_threads_give_the_same_bits(digits, workers):
 
 @pytest.mark.parametrize("workers", [1, 2])
 @pytest.mark.parametrize("init", ["k-means||", "random"])
-def test_bounds_change_nothing_but_what_is_compared(world, workers, init):
+def test_bounds_change_only_the_number_of_comparisons(world, workers, init):
     rows = np.random.default_rng(0).normal(size=(30, 24)).repeat(100, axis=0)
     rows += 0.3 * np.random.default_rng(1).normal(size=rows.shape)
     options = {"engine": world(workers), "init": init, "n_init": 1, "random_state": 0, "max_iter": 30}
@@ -285,7 +285,7 @@ def fit_together(comm, points, weights, **parameters):
 
 
 @pytest.mark.parametrize("workers", WORKERS)
-def test_ranks_that_are_there_already_fit_together_and_all_get_the_result(world, digits, workers):
+def test_existing_ranks_fit_together_and_all_get_the_result(world, digits, workers):
     weights = np.arange(len(digits)) % 3
     alone = rp.KMeans(10, random_state=0).fit(digits, sample_weight=weights)
 

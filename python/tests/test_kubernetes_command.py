@@ -59,7 +59,7 @@ def test_a_script_becomes_a_gang_of_pods_that_know_where_to_meet(written):
     assert described["WORLD_SIZE"] == "3"
 
 
-def test_the_script_comes_along_byte_for_byte(written):
+def test_the_script_is_included_byte_for_byte(written):
     resources = written()
 
     (container,) = pod(resources)["containers"]
@@ -80,7 +80,7 @@ def test_the_token_is_random_and_stands_in_the_secret_only(written):
     assert tokens[0] != tokens[1]
 
 
-def test_a_secret_that_is_there_is_used(written):
+def test_an_existing_secret_is_used(written):
     resources = written("--secret", "team.tokens")
 
     assert "Secret" not in resources
@@ -125,7 +125,7 @@ def test_arguments_reach_the_script_as_they_are(written, words, command):
     assert container["command"] == ["ripieno", "run", *command]
 
 
-def test_a_program_of_the_image_does_not_come_along(tmp_path, capsys):
+def test_a_program_of_the_image_is_not_included(tmp_path, capsys):
     for words, command, name in (
         (["/app/Main.py", "--script-in-image"], ["/app/Main.py"], "main"),
         (["-m", "pack.age.it_is"], ["-m", "pack.age.it_is"], "it-is"),
@@ -212,7 +212,7 @@ def test_threads_are_reported_to_the_rank_and_to_its_libraries(written):
         (["--restarts", "2"], "--restarts is for --jobset"),
     ],
 )
-def test_what_kubernetes_would_refuse_is_refused(tmp_path, capsys, words, sentence):
+def test_manifests_that_kubernetes_would_reject_are_rejected(tmp_path, capsys, words, sentence):
     (tmp_path / "train.py").write_text(SCRIPT)
 
     code = main(["kubernetes", str(tmp_path / "train.py"), "--workers", "3", "--image", "here/it:1", *words])
@@ -222,7 +222,7 @@ def test_what_kubernetes_would_refuse_is_refused(tmp_path, capsys, words, senten
     assert sentence in " ".join(err.split())
 
 
-def test_a_script_whose_name_is_none_for_a_job_needs_a_name(tmp_path, capsys):
+def test_a_script_with_an_invalid_job_name_needs_a_name(tmp_path, capsys):
     (tmp_path / "01_train.py").write_text(SCRIPT)
     words = ["kubernetes", str(tmp_path / "01_train.py"), "--workers", "2", "--image", "here/it:1"]
 

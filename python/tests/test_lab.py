@@ -304,7 +304,7 @@ def test_more_than_the_cpu_carries_is_warned_of():
         ((kernel.shutil, "which", lambda tool, path: None), "iproute2: apt-get install iproute2"),
     ],
 )
-def test_what_is_missing_is_said_before_anything_is_made(monkeypatch, name, lacking, says):
+def test_missing_requirements_are_reported_before_anything_is_created(monkeypatch, name, lacking, says):
     monkeypatch.setattr(*lacking)
 
     with pytest.raises(LabError, match=says), Lab(name=name):
@@ -437,7 +437,7 @@ def test_a_pulled_cable_is_silent_and_a_healed_one_continues_with_the_same_conne
 
 
 @needs_lab
-def test_a_killed_host_says_nothing_to_its_peers(lab):
+def test_a_killed_host_sends_nothing_to_its_peers(lab):
     address = lab.hosts[1].address
     with (
         program(lab, 1, ECHO, address, PORT, says="listening") as killed,
@@ -493,7 +493,7 @@ def test_a_run_on_some_hosts_has_only_these_and_one_rank_prints_unmarked(lab, ca
         ("exec no_such_program", 127, "no_such_program"),
     ],
 )
-def test_a_rank_that_fails_ends_the_others_and_its_exit_code_comes_back(lab, capfd, hasty, script, code, says):
+def test_a_rank_that_fails_ends_the_others_and_its_exit_code_is_returned(lab, capfd, hasty, script, code, says):
     begin = time.monotonic()
 
     assert lab.run(["sh", "-c", script]) == code
@@ -564,7 +564,7 @@ def test_the_example_of_the_documentation_runs(capfd):
 
 
 @needs_lab
-def test_a_named_lab_lives_until_it_is_taken_down(cli, name):
+def test_a_named_lab_exists_until_it_is_removed(cli, name):
     try:
         up = cli("up", "--racks", "2", "--hosts", "1", "--rate", "100mbit", "--uplink", "50mbit", "--name", name)
         assert up.code == 0, up.err
@@ -614,7 +614,7 @@ def test_a_named_lab_lives_until_it_is_taken_down(cli, name):
 @pytest.mark.parametrize(("ending", "code"), [("SIGINT", 130), ("SIGTERM", 143), ("SIGKILL", -9)])
 def test_no_process_of_a_run_outlives_its_command(lab, tmp_path, ending, code):
     os.mkfifo(tmp_path / "pipe")
-    # Every living process holds the pipe: a command and another one in a separate session on each host.
+    # Every live process holds the pipe: a command and another one in a separate session on each host.
     script = f"exec 3> {tmp_path}/pipe; setsid sh -c 'echo >&3; exec sleep 600' & echo >&3; wait"
     # Background processes of a shell ignore SIGINT, possibly including these tests.
     hear = "import signal; signal.signal(signal.SIGINT, signal.default_int_handler); "
@@ -665,7 +665,7 @@ def test_a_lab_that_fails_halfway_leaves_nothing(monkeypatch, name):
 
 
 @needs_lab
-def test_what_a_killed_command_left_is_removed_by_the_next(monkeypatch, name):
+def test_leftovers_of_a_killed_command_are_removed_by_the_next(monkeypatch, name):
     source = (
         "import os, signal\n"
         "from ripieno.lab import Lab, wiring\n"

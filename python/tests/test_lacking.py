@@ -22,12 +22,12 @@ def exhaust(what: str) -> None:
 def borrow(comm: rp.Communicator, what: str, mark: Path) -> None:
     """Rank 1 lacks a resource for mapping shared memory of rank 0."""
     # 512 MiB, never written.
-    lent = rp.empty(1 << 26, np.float64)
+    borrowed = rp.empty(1 << 26, np.float64)
     # The link exists now.
     comm.broadcast(out=np.ones(3))
     if comm.rank == 1:
         exhaust(what)
-    comm.broadcast(out=lent)
+    comm.broadcast(out=borrowed)
 
 
 def connect(comm: rp.Communicator, what: str, mark: Path) -> None:
@@ -67,7 +67,7 @@ def share(comm: rp.Communicator, what: str, mark: Path) -> None:
         *[(each, "descriptors", links) for each in (connect, accept, share) for links in ("shared-memory", "tcp")],
     ],
 )
-def test_a_rank_that_lacks_what_a_link_needs_is_the_one_that_is_named(tmp_path, program, what, links):
+def test_a_rank_with_a_shortage_for_a_link_is_the_reported_one(tmp_path, program, what, links):
     advice = {"descriptors": "Too many open files.*ulimit -n", "memory": "Cannot allocate memory.*ulimit -v"}[what]
     with rp.launch(3, threads=1, links=links) as job, pytest.raises(rp.RipienoError, match=advice) as caught:
         job.run(program, what, tmp_path / "mark")

@@ -95,15 +95,15 @@ def test_rows_of_a_fit_stay_where_they_are_if_workers_can_read_them_and_else_are
     assert [found for _, _, found in small] == ["ndarray"] * 3
 
 
-def test_what_was_lent_is_read_by_slices_and_a_process_that_has_ended_is_told():
+def test_what_was_lent_is_read_by_slices_and_a_process_that_has_ended_is_reported():
     array = np.arange(60, dtype=np.float32).reshape(10, 3, 2)
-    lent = Borrowed.of(array)
+    borrowed = Borrowed.of(array)
     for rows in (slice(None), slice(2, 5), slice(4, 4), slice(9, 30), slice(7, 3)):
-        assert np.array_equal(lent[rows], array[rows])
+        assert np.array_equal(borrowed[rows], array[rows])
     ended = subprocess.Popen([sys.executable, "-c", ""])
     ended.wait()
-    gone = replace(lent, pid=ended.pid)
-    assert can_read(lent, array) and not can_read(gone, array)
+    gone = replace(borrowed, pid=ended.pid)
+    assert can_read(borrowed, array) and not can_read(gone, array)
     with pytest.raises(rp.SerializationError, match=f"process {ended.pid} cannot be read"):
         gone[:]
 
@@ -161,7 +161,7 @@ def test_arrays_arrive_as_they_are(world, workers):
 
 
 @pytest.mark.parametrize("workers", [1, 2])
-def test_a_program_that_would_write_to_an_argument_is_told(world, workers):
+def test_a_program_that_would_write_to_an_argument_is_reported(world, workers):
     def add_one(comm, array):
         array += 1
 
@@ -229,7 +229,7 @@ def test_private_changes_to_a_memory_map_are_not_lost(world, tmp_path):
     assert world(2).run(lambda comm, x: x[0], changed) == [5, 5]
 
 
-def test_large_results_come_back_writable(world):
+def test_large_results_are_writable(world):
     results = world(2).run(lambda comm: {"a": np.full(100_000, comm.rank)})
 
     for rank, result in enumerate(results):
@@ -256,7 +256,7 @@ def test_events_reach_the_caller_with_their_rank(workers):
         assert [event for event in heard if event["rank"] == rank] == [{"rank": rank, "step": s} for s in range(3)]
 
 
-def test_events_travel_only_while_somebody_listens():
+def test_events_are_sent_only_while_a_callback_is_set():
     def program(comm):
         # A value that cannot be sent would raise an error here.
         comm.emit({"rank": comm.rank, "lock": threading.Lock()})
@@ -346,13 +346,13 @@ def test_a_failure_in_a_job_that_a_rank_has_launched_is_that_ranks_own(inner):
     assert caught.value.__cause__.rank == 1
 
 
-def test_an_exception_that_cannot_travel_is_told_in_words(world):
+def test_an_unpicklable_exception_is_reported_as_text(world):
     with pytest.raises(rp.RankFailed, match=r"rank 1 .*Stubborn: 3: text") as caught:
         world(2).run(raise_at, 1, lambda: Stubborn(3, "text"))
     assert caught.value.rank == 1
 
 
-def test_workers_of_later_jobs_have_what_the_launcher_has_now(monkeypatch, tmp_path):
+def test_workers_of_later_jobs_have_the_current_environment_of_the_launcher(monkeypatch, tmp_path):
     def inherited(comm):
         return os.environ.get("LATER"), os.getcwd(), os.umask(0o77), sorted(os.sched_getaffinity(0)), os.getppid()
 
@@ -535,7 +535,7 @@ def test_a_worker_that_falls_silent_is_named():
 
 
 @pytest.mark.timeout(30)
-def test_nobody_is_patient_with_a_process_that_is_stopped():
+def test_a_stopped_process_is_ended_without_delay():
     sleeper = subprocess.Popen([sys.executable, "-c", "import time; time.sleep(1000)"])
     sleeper.send_signal(signal.SIGSTOP)
     while not is_stopped(sleeper.pid):
@@ -546,7 +546,7 @@ def test_nobody_is_patient_with_a_process_that_is_stopped():
     assert sleeper.returncode == -signal.SIGTERM
 
 
-def test_a_closed_job_says_that_it_is_over(world):
+def test_a_closed_job_states_that_it_is_over(world):
     with rp.launch(workers=1) as job:
         pass
     with pytest.raises(rp.CommunicatorClosed, match="this job is over: it was closed; launch another one"):
@@ -604,13 +604,13 @@ def test_results_reach_the_caller_of_programs_that_caught_an_abort(world):
     assert job.run(lambda comm: comm.allreduce(1)) == [3] * 3
 
 
-def test_what_survivors_of_a_killed_rank_return_is_in_the_error():
+def test_results_of_survivors_of_a_killed_rank_are_in_the_error():
     with rp.launch(workers=3) as job, pytest.raises(rp.RankFailed, match=r"rank 1 .*SIGKILL") as caught:
         job.run(lose_rank_1)
     assert caught.value.results == {0: (0, 1), 2: (2, 1)}
 
 
-def test_what_others_return_is_in_the_cause_of_a_ranks_exception(world):
+def test_results_of_other_ranks_are_in_the_cause_of_an_exception(world):
     def program(comm):
         if comm.rank == 1:
             raise KeyError("mine")
@@ -624,7 +624,7 @@ def test_what_others_return_is_in_the_cause_of_a_ranks_exception(world):
     assert caught.value.__cause__.results == {0: 0, 2: 2}
 
 
-def test_different_calls_that_no_program_has_met_are_told(world):
+def test_different_calls_that_no_program_has_met_are_reported(world):
     with pytest.raises(rp.CollectiveMismatch, match="returned from its program") as caught:
         world(2).run(lambda comm: comm.broadcast(1) if comm.rank == 0 else 7)
     assert caught.value.__cause__.results == {0: 1, 1: 7}
@@ -728,7 +728,7 @@ def test_a_program_may_close_its_communicator(workers, closing):
         assert job.run(lambda comm: comm.allreduce(1)) == [workers] * workers
 
 
-def test_a_trace_has_what_was_done_before_and_after_a_failure(tmp_path):
+def test_a_trace_contains_calls_before_and_after_a_failure(tmp_path):
     with rp.launch(workers=2, trace=tmp_path / "trace.json") as job:
         job.run(lambda comm: comm.barrier())
         with pytest.raises(ValueError, match="everywhere"):
@@ -753,7 +753,7 @@ def test_init_inside_a_program_is_its_communicator_in_threads_too(world, workers
     assert running.of_this_process() is None
 
 
-def test_init_inside_a_program_of_a_program_is_that_of_the_inner_one():
+def test_init_inside_a_program_of_a_program_matches_the_inner_one():
     def inner(comm):
         return rp.init() is comm
 
@@ -817,7 +817,7 @@ def test_a_program_of_a_single_worker_that_would_run_another_is_refused():
         job.run(lambda comm: job.run(ranks))
 
 
-def test_threads_that_wait_are_told_when_the_job_is_closed():
+def test_waiting_threads_are_notified_when_the_job_is_closed():
     begun = threading.Event()
     job = rp.launch(workers=2, on_event=lambda _: begun.set())
     with ThreadPoolExecutor(2) as pool:
@@ -865,7 +865,7 @@ def kept_values(comm):
 
 @pytest.mark.parametrize("drop", ["released", "forgotten", "forgotten in another thread", "replaced"])
 @pytest.mark.parametrize("workers", [1, 2])
-def test_ranks_forget_broadcast_values_that_nobody_holds(world, workers, drop):
+def test_ranks_release_unreferenced_broadcast_values(world, workers, drop):
     job = world(workers)
     gc.collect()
     handles = [job.broadcast(np.zeros(100_000)) for _ in range(3)]
@@ -885,7 +885,7 @@ def test_ranks_forget_broadcast_values_that_nobody_holds(world, workers, drop):
     assert job.run(kept_values) == [int(drop == "replaced")] * workers
 
 
-def test_a_value_that_is_dropped_while_a_program_runs_is_there_until_its_end():
+def test_a_value_that_is_dropped_while_a_program_runs_exists_until_its_end():
     with rp.launch(workers=2, on_event=lambda _: handles.clear()) as job:
         handles = [job.broadcast(np.arange(10))]
         assert job.run(lambda comm, table: (comm.emit({}), int(table.value.sum()))[1], handles[0]) == [45, 45]
@@ -906,7 +906,7 @@ def test_a_value_released_while_ranks_have_ended_starts_none():
 
 
 @pytest.mark.parametrize("workers", [1, 2])
-def test_what_cannot_travel_is_named_and_the_job_goes_on(world, workers):
+def test_unpicklable_values_are_reported_and_the_job_continues(world, workers):
     job = world(workers)
 
     with pytest.raises(rp.SerializationError, match=r"ranks or its arguments cannot be sent.*lock"):
@@ -953,7 +953,7 @@ def test_a_message_that_cannot_be_unpickled_fails_its_own_program_and_not_the_ne
     assert job.run(lambda comm: comm.allreduce(1)) == [2, 2]
 
 
-def test_a_program_that_workers_cannot_import_is_told(tmp_path, monkeypatch):
+def test_a_program_that_workers_cannot_import_is_reported(tmp_path, monkeypatch):
     module = tmp_path / "only_here.py"
     module.write_text("def program(comm): return 1\n")
     with rp.launch(workers=2) as job:
@@ -1007,7 +1007,7 @@ def test_more_workers_than_the_memory_has_room_for_are_refused():
         assert job.run(lambda comm: comm.world_size) == [2, 2]
 
 
-def test_nothing_is_left_behind():
+def test_jobs_leave_no_resources_behind():
     gc.collect()
     before, mappings = open_descriptors(), shared_mappings()
     for _ in range(2):
@@ -1112,7 +1112,7 @@ IN_THREADS = """
 """
 
 
-def test_ctrl_c_ends_jobs_in_threads_which_are_told_that_they_were_closed(tmp_path):
+def test_ctrl_c_ends_jobs_in_threads_with_an_error_that_they_were_closed(tmp_path):
     script = tmp_path / "launcher.py"
     script.write_text(textwrap.dedent(IN_THREADS))
     launcher = subprocess.Popen(
@@ -1203,7 +1203,7 @@ def output_of(folder, text, *arguments):
 
 
 @pytest.mark.parametrize("method", ["fork", "spawn"])
-def test_what_the_main_script_defines_can_be_pickled_inside_a_rank(tmp_path, method):
+def test_objects_of_the_main_script_can_be_pickled_inside_a_rank(tmp_path, method):
     assert output_of(tmp_path, PICKLING + "    print(launched(sys.argv[1]))", method) == (
         "[(True, True, 2), (True, True, 2)]\n"
     )
@@ -1260,7 +1260,7 @@ def waits_until_a_signal(comm):
         threading.Event().wait(20)
 
 
-def test_what_a_signals_handler_raises_in_a_collective_is_what_the_caller_gets(world):
+def test_an_exception_of_a_signal_handler_in_a_collective_reaches_the_caller(world):
     with pytest.raises(ValueError, match="raised by the handler of a signal"):
         world(2).run(waits_until_a_signal)
 
@@ -1332,7 +1332,7 @@ def returning_early(comm, others):
         pytest.param(lambda comm: comm.recv(1), id="recv"),
     ],
 )
-def test_a_rank_that_returns_while_others_wait_for_it_is_told(world, others):
+def test_a_rank_that_returns_while_others_wait_for_it_is_reported(world, others):
     with pytest.raises(rp.CollectiveMismatch, match="rank 1 has returned from its program"):
         world(2).run(returning_early, others)
 
@@ -1356,13 +1356,13 @@ def test_a_rank_that_returns_while_others_wait_for_it_is_told(world, others):
         ({"replicas": "x"}, "replicas='x': expected a divisor of the number of workers, [12]"),
     ],
 )
-def test_options_that_there_are_not_start_nothing(workers, options, message):
+def test_unknown_options_start_nothing(workers, options, message):
     with pytest.raises(rp.InputError, match=message):
         rp.launch(workers=workers, **options)
 
 
 @pytest.mark.parametrize("workers", [1, 2])
-def test_what_is_no_program_no_event_and_no_value_to_send_is_told(world, workers):
+def test_invalid_programs_events_and_values_are_reported(world, workers):
     with pytest.raises(rp.InputError, match="program: a int: expected a function of a communicator"):
         world(workers).run(7)
     with pytest.raises(rp.InputError, match="emit: a int: expected a dict"):
@@ -1387,7 +1387,7 @@ def test_a_job_that_another_thread_closes_is_over_at_once():
     assert gone_within(PROMPT_S + SLACK_S, job.pids) and job.over
 
 
-def test_a_job_may_be_closed_by_who_listens():
+def test_a_job_may_be_closed_by_an_event_callback():
     job = rp.launch(workers=2, on_event=lambda _: job.close())
     with pytest.raises(rp.CommunicatorClosed, match="closed while it ran a program"):
         job.run(lambda comm: comm.emit({}))

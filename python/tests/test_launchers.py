@@ -124,7 +124,7 @@ def chosen(variables: dict[str, str], job: str | None = None) -> meeting.Meeting
     return meeting.choose(place, variables, job or place.job)
 
 
-def test_ranks_of_one_host_meet_in_a_temporary_directory_others_in_the_home(tmp_path, monkeypatch):
+def test_ranks_of_one_host_use_a_temporary_directory_others_the_home_directory(tmp_path, monkeypatch):
     monkeypatch.setenv("HOME", str(tmp_path))
     here, everywhere = chosen(recorded.TORCHRUN), chosen(recorded.STEP)
 
@@ -212,7 +212,7 @@ def test_the_port_of_torchruns_own_store_is_not_taken():
         (OURS | {"MASTER_ADDR": "a"}, "RIPIENO_TOKEN, MASTER_ADDR set, but not MASTER_PORT;"),
     ],
 )
-def test_without_a_secret_or_a_place_ranks_are_reported_what_to_set(variables, missing):
+def test_without_a_secret_or_a_place_the_error_states_what_to_set(variables, missing):
     with pytest.raises(rp.RendezvousError) as caught:
         chosen(variables)
     assert missing in str(caught.value) and "or set RIPIENO_DIRECTORY" in str(caught.value)
@@ -261,7 +261,7 @@ def test_a_file_of_which_there_is_but_the_name_is_not_taken_for_a_token(tmp_path
             pass
 
 
-def test_what_jobs_have_left_that_were_killed_is_swept_and_nothing_else(tmp_path):
+def test_only_leftovers_of_killed_jobs_are_removed(tmp_path):
     dead, living, other = (tmp_path / name for name in ("job-1", "job-2", "other"))
     for path in (dead, living, other):
         path.mkdir(mode=0o700)
@@ -276,7 +276,7 @@ def test_what_jobs_have_left_that_were_killed_is_swept_and_nothing_else(tmp_path
     assert sorted(path.name for path in tmp_path.iterdir()) == ["job-2", "job-3", "other"]
 
 
-def test_a_folder_whose_rank_0_died_before_it_had_a_token_is_swept_and_one_that_lives_stays(tmp_path):
+def test_a_folder_of_a_dead_rank_0_without_a_token_is_removed_and_a_live_one_stays(tmp_path):
     dead, begun, living = (tmp_path / name for name in ("job-1", "job-2", "job-3"))
     for path in (dead, begun):
         path.mkdir(mode=0o700)
@@ -311,7 +311,7 @@ def start(directory: Path, job: str, rank: int) -> subprocess.Popen[bytes]:
     return subprocess.Popen([sys.executable, "-c", MEET], env={**os.environ, **TORCHRUN, **own})
 
 
-def test_what_a_killed_job_has_left_in_a_directory_that_was_named_the_next_one_removes(tmp_path):
+def test_leftovers_of_a_killed_job_in_a_named_directory_are_removed_by_the_next(tmp_path):
     with start(tmp_path, "first", 0) as killed:
         assert comes_true(lambda: list(tmp_path.glob("ripieno-*/rank-0")), 60)
         killed.kill()
@@ -323,7 +323,7 @@ def test_what_a_killed_job_has_left_in_a_directory_that_was_named_the_next_one_r
     assert list(tmp_path.iterdir()) == []
 
 
-def test_in_a_directory_that_was_named_only_what_dead_jobs_have_left_is_removed(tmp_path):
+def test_in_a_named_directory_only_leftovers_of_dead_jobs_are_removed(tmp_path):
     names = [f"ripieno-{tag * 16}-{tag * 16}" for tag in "0123"]
     dead, living, begun, orphaned = (tmp_path / name for name in names)
     for path in (dead, living, orphaned):
@@ -380,7 +380,7 @@ def test_a_directory_that_is_not_the_users_alone_is_refused(tmp_path, kind):
         pass
 
 
-def test_the_directory_of_a_job_whose_rank_0_lives_is_left_alone(tmp_path):
+def test_the_directory_of_a_job_with_a_live_rank_0_stays(tmp_path):
     with token_file.directory_of_job(tmp_path / "own"), token_file.token_through(tmp_path / "own/token-1", 0, 1.0):
         with pytest.raises(rp.RendezvousError, match="another job meets here"):
             token_file.directory_of_job(tmp_path / "own").__enter__()

@@ -40,7 +40,7 @@ def same(found, expected, atol):
         {"pos": {0: (0.5, 0.25), 7: (0.0, 2.0)}, "fixed": [7]},
     ],
 )
-def test_positions_are_those_of_networkx_from_the_same_start(world, workers, parameters):
+def test_positions_match_networkx_from_the_same_start(world, workers, parameters):
     found = rp.layout(CLUB, seed=3, iterations=10, engine=world(workers), **parameters)
 
     expected = expected_of(CLUB, seed=3, iterations=10, **parameters)
@@ -109,7 +109,7 @@ def test_edges_pull_by_any_attribute_of_a_networkx_graph(kind):
     assert not np.allclose(found["a"], rp.layout(graph, seed=3, iterations=10)["a"])
 
 
-def test_what_networkx_takes_of_vertices_that_are_not_there_is_taken():
+def test_missing_vertices_are_handled_as_in_networkx():
     pos = {0: (0.5, 0.25), "elsewhere": (0.25, 0.5), 7: (0.0, 1.0)}
     parameters = {"pos": pos, "fixed": ["elsewhere", 7], "seed": 1, "iterations": 5}
     same(rp.layout(CLUB, **parameters), expected_of(CLUB, **parameters), 2e-4)
@@ -190,7 +190,7 @@ def test_an_approximation_is_near_the_exact_layout_and_labeled_as_one(world, wor
 
 
 @pytest.mark.parametrize(("dim", "chosen"), [(2, "barnes-hut"), (4, "exact")])
-def test_many_vertices_are_approximated_in_two_and_three_dimensions_unless_one_says_otherwise(monkeypatch, dim, chosen):
+def test_many_vertices_are_approximated_in_two_and_three_dimensions_by_default(monkeypatch, dim, chosen):
     monkeypatch.setattr(program, "EXACT_LIMIT", 33)
     model = rp.FruchtermanReingold(dim, iterations=1).fit(CLUB)
     assert model.approximation_ == chosen
@@ -241,7 +241,7 @@ def test_it_ends_when_vertices_hardly_move():
 
 
 @everywhere
-def test_ranks_that_are_there_already_fit(world, workers):
+def test_existing_ranks_fit(world, workers):
     def program(comm):
         return rp.FruchtermanReingold(iterations=5, random_state=0).fit(CLUB, comm=comm).positions_
 
@@ -292,7 +292,7 @@ def test_bad_parameters_of_a_dictionary_are_named(parameters, message):
 
 
 @pytest.mark.parametrize("parameters", [{"weight": "capacity"}, {"store_pos_as": "place"}])
-def test_what_only_graphs_of_networkx_have_is_not_asked_of_others(parameters):
+def test_other_graphs_need_no_attributes_of_networkx(parameters):
     name, value = next(iter(parameters.items()))
     with pytest.raises(rp.InputError, match=f"{name}='{value}': expected "):
         rp.layout(np.array([[0, 1]]), **parameters)

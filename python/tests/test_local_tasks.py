@@ -16,7 +16,7 @@ def comm():
         yield comm
 
 
-def test_results_come_in_the_order_of_the_parts(comm):
+def test_results_have_the_order_of_the_parts(comm):
     gates = [threading.Event() for _ in range(3)]
 
     def last_first(part):

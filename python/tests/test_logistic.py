@@ -51,7 +51,7 @@ def objective(model, C, rows, y, weights):
 @pytest.mark.parametrize("classes", LABELS)
 @pytest.mark.parametrize("kind", [np.asarray, csr_matrix], ids=["dense", "sparse"])
 @pytest.mark.parametrize(("weights", "fit_intercept"), [(None, True), (WEIGHTS, False)], ids=["plain", "weighted"])
-def test_the_optimum_is_that_of_scikit_learn(world, workers, solver, classes, kind, weights, fit_intercept):
+def test_the_optimum_matches_scikit_learn(world, workers, solver, classes, kind, weights, fit_intercept):
     rows, y = kind(X), LABELS[classes]
     parameters = {"C": 0.7, "fit_intercept": fit_intercept, "tol": 1e-9, "max_iter": 1000}
     model = rp.LogisticRegression(solver=solver, engine=world(workers), **parameters)
@@ -76,7 +76,7 @@ def test_plain_gradients_reach_the_optimum_too(world, workers):
 
 
 @everywhere
-def test_files_give_the_model_of_their_rows(world, tmp_path, workers):
+def test_files_produce_the_model_of_their_rows(world, tmp_path, workers):
     y = LABELS[4]
     expected = rp.LogisticRegression(tol=1e-8).fit(X, y)
     text, table = str(tmp_path / "rows.svm"), str(tmp_path / "rows.csv")
@@ -104,7 +104,7 @@ def _fitted_there(comm, rows, y):
 
 
 @everywhere
-def test_ranks_that_are_there_already_fit(world, workers):
+def test_existing_ranks_fit(world, workers):
     coefs = world(workers).run(_fitted_there, X, LABELS[2])
 
     for coef in coefs:

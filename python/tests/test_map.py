@@ -15,7 +15,7 @@ from varied import exhaustively
 
 
 @pytest.mark.parametrize("workers", [3, *exhaustively(1, 2)])
-def test_results_are_those_of_map(world, workers):
+def test_results_match_map(world, workers):
     job = world(workers)
     assert list(job.map(lambda number: number**2, range(100))) == [number**2 for number in range(100)]
     assert sorted(job.map(str, range(20), as_completed=True)) == [(number, str(number)) for number in range(20)]
@@ -24,7 +24,7 @@ def test_results_are_those_of_map(world, workers):
     assert list(job.map(len, [])) == []
 
 
-def test_results_come_before_all_is_done(world):
+def test_results_arrive_before_all_tasks_end(world):
     def slow(number):
         time.sleep(1.0 if number == 0 else 0.0)
         return number
@@ -83,7 +83,7 @@ def fail_apart(number):
         (3, rp.SerializationError, "cannot pickle"),
     ],
 )
-def test_what_an_item_raises_or_returns_that_cannot_travel_is_reported(world, number, expected, message):
+def test_unpicklable_results_and_exceptions_of_items_are_reported(world, number, expected, message):
     with pytest.raises(expected, match=message):
         list(world(2).map(fail_apart, [number]))
     assert list(world(2).map(fail_apart, [0])) == [0]

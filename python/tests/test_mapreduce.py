@@ -38,7 +38,7 @@ def test_words_are_counted_by_more_tasks_than_workers(world, workers):
 
 
 @pytest.mark.parametrize("workers", [3, *exhaustively(1, 2)])
-def test_kmeans_is_that_of_the_estimator(world, workers):
+def test_kmeans_matches_the_estimator(world, workers):
     model = rp.KMeans(CLUSTERS, init=points()[:CLUSTERS], max_iter=5, tol=0).fit(points())
 
     with rp.MapReduce(assign, reduce=recenter, collect=by_key, job=world(workers)) as job:
@@ -94,7 +94,7 @@ def test_reduce_gets_every_key_once_with_all_its_rows(world, workers):
     np.testing.assert_array_equal(sums.values[order], [numbers[numbers % 5 == key].sum() for key in range(5)])
 
 
-def test_a_function_combines_and_other_objects_come_in_a_list(world):
+def test_a_function_combines_and_other_objects_are_listed(world):
     def longest(left, right):
         return np.where(np.abs(left) >= np.abs(right), left, right)
 
@@ -111,7 +111,7 @@ def test_a_function_combines_and_other_objects_come_in_a_list(world):
     assert set().union(*parts) == {(0, -9), (1, 7), (2, -4)}
 
 
-def test_a_partitioner_places_keys_and_what_is_too_much_goes_to_disk(world):
+def test_a_partitioner_places_keys_and_excess_rows_are_spilled(world):
     def parity(keys, values):
         return [int(keys[0] % 2), len(keys), bool((keys % 2 == keys[0] % 2).all() and (values == 2).all())]
 
@@ -168,7 +168,7 @@ def test_tasks_are_dealt_so_that_the_largest_share_is_least(sizes, ranks):
     assert max(loads) == best and len({task.rank for task in tasks}) == min(ranks, len(sizes))
 
 
-def test_splits_with_known_places_go_where_they_lie(tmp_path):
+def test_splits_with_known_locations_are_assigned_to_them(tmp_path):
     (tmp_path / "a.txt").write_text("line\n" * 400)
     places = ["b", "a", "b", "a"]
     placed = [replace(split, hosts=(host,)) for split, host in zip(splits(tmp_path, count=4), places, strict=True)]
@@ -254,7 +254,7 @@ def test_cached_partitions_stay_when_their_file_is_written_again_or_truncated(wo
                 assert job.step().values.tolist() == [4_999_950_000.0], how
 
 
-def test_local_reduction_sends_what_one_of_eight_tasks_gives(world):
+def test_local_reduction_sends_the_output_of_one_of_eight_tasks(world):
     keys = np.arange(2000)
 
     def sent_bytes(local_reduction):
@@ -431,7 +431,7 @@ def test_every_stage_is_in_the_report(world):
     assert len(report) == 5 and all(stage in report[0] for stage in ("load", "broadcast", "map", "shuffle", "combine"))
 
 
-def test_a_job_leaves_nothing_on_workers_that_live_on(world):
+def test_a_job_leaves_nothing_on_workers_that_continue(world):
     with rp.MapReduce(emit_ones, job=world(2)) as job:
         job.cache([np.arange(3)])
         job.step()

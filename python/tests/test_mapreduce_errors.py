@@ -18,7 +18,7 @@ def failing(part, _):
 
 
 @pytest.mark.parametrize("threads", [1, 2])
-def test_what_map_raises_reaches_the_caller_with_task_and_partition(threads):
+def test_an_exception_of_map_reaches_the_caller_with_task_and_partition(threads):
     launched = rp.launch(workers=2)
     with rp.MapReduce(failing, job=launched, threads=threads) as job:
         job.cache([np.int64(number) for number in range(6)])
@@ -71,7 +71,7 @@ def only_once(part, _):
         ),
     ],
 )
-def test_what_functions_may_not_give_is_named_with_its_task(program, message):
+def test_invalid_results_of_functions_are_reported_with_their_task(program, message):
     with rp.MapReduce(**program, workers=1) as job, pytest.raises(rp.InputError, match=message):
         job.cache([0, 1])
         job.step()

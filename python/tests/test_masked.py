@@ -43,5 +43,5 @@ def hidden(comm):
             raise AssertionError(name)
 
 
-def test_what_a_masked_array_hides_is_reported_by_every_call(world):
+def test_masked_values_are_reported_by_every_call(world):
     world(1).run(hidden)

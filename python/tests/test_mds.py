@@ -11,8 +11,8 @@ from ripieno.algorithms import fit_checkpoint
 from ripieno.algorithms.clock import IterationClock
 from ripieno.algorithms.mds import estimator as mds
 from ripieno.algorithms.mds.dissimilarities import RowBlock
-from ripieno.algorithms.mds.leaps import Leaps
 from ripieno.algorithms.mds.majorization import Majorization
+from ripieno.algorithms.mds.relocations import Relocations
 from ripieno.input.shares import even_range
 from scipy.spatial.distance import cdist
 from sklearn.datasets import load_wine
@@ -76,7 +76,7 @@ KINDS = [D, D.astype(np.float32), WHOLE, D * 1e-20, D * 1e30]
 @everywhere
 @pytest.mark.parametrize("dissimilarities", KINDS, ids=lambda each: str(each.dtype))
 @pytest.mark.parametrize("n_components", [2, *exhaustively(1, 3)])
-def test_stress_is_that_of_scikit_learn_from_the_same_start(world, workers, dissimilarities, n_components):
+def test_stress_matches_scikit_learn_from_the_same_start(world, workers, dissimilarities, n_components):
     model = rp.MDS(n_components, random_state=7, engine=world(workers)).fit(dissimilarities)
     wide = dissimilarities.astype(np.float64) / float(dissimilarities.max())
     options = {"random_state": 7, "n_init": 1, "max_iter": 300, "eps": 1e-6, "normalized_stress": True}
@@ -90,7 +90,7 @@ def test_stress_is_that_of_scikit_learn_from_the_same_start(world, workers, diss
 
 
 @everywhere
-def test_steps_are_those_of_the_formula(world, workers):
+def test_steps_match_the_formula(world, workers):
     start = np.random.default_rng(1).normal(size=(70, 2))
     for weights in (None, W):
         model = rp.MDS(2, init=start, max_iter=4, eps=0, weights=weights, engine=world(workers)).fit(D)
@@ -208,9 +208,9 @@ def rows_of(weights=None):
 
 
 @pytest.mark.parametrize("weights", [None, (W + 2 * np.eye(70)).astype(np.float32)], ids=["alike", "weighted"])
-def test_a_point_that_tries_a_place_is_measured_as_if_it_were_there(weights):
+def test_a_trial_position_is_evaluated_as_if_the_point_were_there(weights):
     at, there = np.random.default_rng(1).normal(size=(2, 70, 2))
-    errors, steps = Leaps(rows_of(weights), at, 1)._measured(there)
+    errors, steps = Relocations(rows_of(weights), at, 1)._measured(there)
 
     for point in range(70):
         moved = at.copy()
@@ -228,13 +228,13 @@ def test_points_on_the_wrong_side_leap_back():
     wrong = flat.copy()
     wrong[[3, 40]] = -3 * wrong[[3, 40]]
     rows = RowBlock(distances.astype(np.float32), None, (70,), 0, 1.0, float(distances.max()))
-    landings = flat[np.random.default_rng(0).integers(70, size=(4, 70))]
-    found = Leaps(rows, wrong, 1).better(landings)
+    targets = flat[np.random.default_rng(0).integers(70, size=(4, 70))]
+    found = Relocations(rows, wrong, 1).better(targets)
 
     others = np.setdiff1d(np.arange(70), [3, 40])
     assert np.linalg.norm(found[[3, 40]] - flat[[3, 40]], axis=1).max() < 0.5
     assert np.linalg.norm(found[others] - flat[others], axis=1).max() < 1.0
-    np.testing.assert_allclose(Leaps(rows, flat, 1).better(landings), flat, atol=1e-6)
+    np.testing.assert_allclose(Relocations(rows, flat, 1).better(targets), flat, atol=1e-6)
 
 
 @everywhere
@@ -280,7 +280,7 @@ def test_of_several_starts_the_best_is_kept(world, workers):
 
 
 @everywhere
-def test_new_points_are_put_where_their_dissimilarities_say(world, workers):
+def test_new_points_are_placed_by_their_dissimilarities(world, workers):
     flat = POINTS[:, :2]
     model = rp.MDS(2, eps=1e-13, max_iter=3000, random_state=0, engine=world(workers)).fit(cdist(flat, flat))
     new = np.random.default_rng(4).normal(size=(9, 2)) * 0.5
@@ -408,7 +408,7 @@ def test_bad_parameters_are_named_with_their_value(parameters, message):
         rp.MDS(**parameters).fit(D)
 
 
-def test_what_is_interpolated_has_a_dissimilarity_to_every_point():
+def test_interpolation_needs_a_dissimilarity_to_every_point():
     with pytest.raises(NotFittedError):
         rp.MDS().interpolate(D)
     model = rp.MDS(random_state=0, max_iter=3).fit(D)
@@ -421,7 +421,7 @@ def test_what_is_interpolated_has_a_dissimilarity_to_every_point():
 
 
 @everywhere
-def test_ranks_that_are_there_already_fit(world, workers):
+def test_existing_ranks_fit(world, workers):
     def program(comm):
         return rp.MDS(2, max_iter=5, random_state=0).fit(D, comm=comm).embedding_
 

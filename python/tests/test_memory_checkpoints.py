@@ -33,7 +33,7 @@ def add_up(comm, folder, victims, at):
 @pytest.mark.parametrize("at", [0, 1, 17])
 @pytest.mark.parametrize("victims", [(0,), (2,), (0, 1)])
 @pytest.mark.parametrize("policy", ["shrink", "respawn"])
-def test_what_all_ranks_share_is_there_as_long_as_one_lives(tmp_path, policy, victims, at):
+def test_shared_state_exists_while_one_rank_is_alive(tmp_path, policy, victims, at):
     with rp.launch(workers=3, threads=1, on_failure=policy) as job:
         with pytest.warns(RuntimeWarning):
             results = job.run(add_up, tmp_path, victims, at)
@@ -59,7 +59,7 @@ def keep_rows(comm, folder, victims, rows):
 
 @pytest.mark.parametrize("victim", range(4))
 @pytest.mark.parametrize("policy", ["shrink", "respawn"])
-def test_what_ranks_have_of_their_own_goes_to_their_neighbors(tmp_path, policy, victim):
+def test_own_state_of_ranks_is_copied_to_neighbors(tmp_path, policy, victim):
     rows = np.arange(103)
     with rp.launch(workers=4, threads=1, on_failure=policy) as job, pytest.warns(RuntimeWarning):
         results = job.run(keep_rows, tmp_path, (victim,), rows)
@@ -96,7 +96,7 @@ def test_the_last_whole_checkpoint_is_the_one_that_returns(tmp_path):
 
 
 @pytest.mark.parametrize("workers", [1, 2])
-def test_what_is_wrong_is_reported_and_nothing_is_kept_from_program_to_program(workers):
+def test_errors_are_reported_and_nothing_is_kept_from_program_to_program(workers):
     def program(comm):
         assert comm.restore("a") is None and comm.restore("b") is None
         comm.checkpoint("a", comm.rank)

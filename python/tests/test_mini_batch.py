@@ -34,7 +34,7 @@ def digits():
 
 @everywhere
 @pytest.mark.parametrize("dtype", [np.float64, np.float32, np.uint8])
-def test_partial_fits_are_those_of_scikit_learn(world, digits, workers, dtype):
+def test_partial_fits_match_scikit_learn(world, digits, workers, dtype):
     X = digits.astype(dtype)
     start = digits[:30] + 0.25
     weights = np.random.default_rng(SEED).random(len(X))
@@ -55,7 +55,7 @@ def test_partial_fits_are_those_of_scikit_learn(world, digits, workers, dtype):
 
 
 @everywhere
-def test_a_fit_comes_as_near_as_scikit_learn_and_does_not_depend_on_workers(world, digits, workers):
+def test_a_fit_is_as_good_as_scikit_learn_and_does_not_depend_on_workers(world, digits, workers):
     start = digits[:20]
     parameters = {"init": start, "batch_size": 200, "max_iter": 20, "random_state": SEED}
     alone = rp.MiniBatchKMeans(20, **parameters).fit(digits)
@@ -79,7 +79,7 @@ def test_fewer_rows_than_ranks_and_seeds_are_enough(world, workers):
     assert model.inertia_ == pytest.approx(0.0, abs=1e-12)
 
 
-def test_ranks_that_are_there_already_and_files_are_taken(world, digits, tmp_path):
+def test_existing_ranks_and_files_are_taken(world, digits, tmp_path):
     model = rp.MiniBatchKMeans(10, random_state=SEED, batch_size=300, max_iter=3)
     np.save(tmp_path / "digits.npy", digits)
     alone = clone(model).fit(digits)
@@ -119,7 +119,7 @@ def test_a_partial_fit_continues_after_a_fit(digits):
     np.testing.assert_array_equal(again.cluster_centers_, model.partial_fit(digits).cluster_centers_)
 
 
-def test_what_cannot_be_is_refused(digits):
+def test_impossible_requests_are_rejected(digits):
     for parameters, message in [
         ({"batch_size": 0}, "batch_size=0: expected"),
         ({"max_no_improvement": 0}, "max_no_improvement=0: expected"),

@@ -37,7 +37,7 @@ def dealt(comm) -> list[int]:
     return sorted(key for block in seen for key in block.keys.tolist())
 
 
-def test_every_key_reaches_one_rank_whatever_the_waves(world):
+def test_every_key_reaches_one_rank_for_any_waves(world):
     for p in (1, 2, 3):
         shares = world(p).run(dealt)
         assert sorted(key for share in shares for key in share) == list(range(-500, 500))
@@ -60,7 +60,7 @@ def rows_of_a_key(comm) -> list[tuple]:
     ]
 
 
-def test_rows_that_are_kept_lie_rank_by_rank_where_the_caller_sends_them(world):
+def test_kept_rows_are_ordered_by_rank_at_their_destination(world):
     first, second = world(2).run(rows_of_a_key)
 
     assert first == []
@@ -88,7 +88,7 @@ def refusals(comm) -> None:
         comm._native.regroup(_native.Aggregation("int64", "float64", 1, 0, "sum", 3))
 
 
-def test_what_makes_no_sense_is_refused_and_the_world_continues(world):
+def test_invalid_arguments_are_rejected_and_the_world_continues(world):
     world(2).run(refusals)
 
 

@@ -71,7 +71,7 @@ def test_an_exact_fit_loses_nothing(rows):
         rp.KMeans(5, assign="nearly").fit(rows)
 
 
-def test_what_is_lost_decides_how_many_groups_are_probed(rows):
+def test_the_allowed_loss_decides_the_number_of_probed_groups(rows):
     passes = NearPasses(WeightedRows(rows, None, 0, len(rows)), 10_000, threads=1)
     first = FIRST_PROBES / 400
     # The first pass has no previous centroids, so its loss does not predict later losses.
@@ -96,7 +96,7 @@ def test_a_near_fit_resumes_from_its_checkpoint(rows, tmp_path):
         near(rows, checkpoint=tmp_path).set_params(assign="exact").fit(rows)
 
 
-def test_the_command_reports_what_is_lost(rows, tmp_path, capfd):
+def test_the_command_reports_the_loss(rows, tmp_path, capfd):
     np.save(tmp_path / "rows.npy", rows)
     command = ["kmeans", str(tmp_path / "rows.npy"), "-k", str(K), "--assign", "near", "--max-iter", "3", "-q"]
     assert main([*command, "-o", str(tmp_path / "out")]) == 0

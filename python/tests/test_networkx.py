@@ -75,7 +75,7 @@ def test_every_registered_function_has_the_parameters_of_networkx(name):
 @pytest.mark.parametrize(
     ("graph", "workers"), [*((graph, 1) for graph in GRAPHS), ("names", 2), ("alone", 2), ("parts", 3)]
 )
-def test_ranks_are_those_of_networkx(graph, workers):
+def test_ranks_match_networkx(graph, workers):
     ours, theirs = both("pagerank", GRAPHS[graph], tol=1e-12, max_iter=500, workers=workers)
     assert list(ours) == list(theirs)
     np.testing.assert_allclose(list(ours.values()), list(theirs.values()), rtol=1e-9)
@@ -97,7 +97,7 @@ def test_ranks_by_another_weight(weight):
 
 
 @pytest.mark.parametrize("graph", GRAPHS.values(), ids=GRAPHS)
-def test_components_and_distances_are_those_of_networkx(graph):
+def test_components_and_distances_match_networkx(graph):
     prefix = "weakly_" if graph.is_directed() else ""
     ours, theirs = both(f"{prefix}connected_components", graph)
     assert list(ours) == list(theirs)
@@ -116,7 +116,7 @@ def test_components_and_distances_by_two_workers():
     assert ours == theirs
 
 
-def test_what_cannot_be_computed_is_declined_with_the_reason():
+def test_input_that_cannot_be_computed_is_declined_with_the_reason():
     graph = nx.path_graph(3)
     for words, reason in [
         ({"nstart": {0: 1}}, "nstart"),
@@ -131,14 +131,14 @@ def test_what_cannot_be_computed_is_declined_with_the_reason():
         nx.pagerank(graph, nstart={0: 1}, backend="ripieno")
 
 
-def test_errors_are_those_of_networkx_or_our_own_sentences():
+def test_errors_match_networkx_or_our_own_sentences():
     with pytest.raises(nx.PowerIterationFailedConvergence):
         nx.pagerank(GRAPHS["directed"], max_iter=2, tol=1e-12, backend="ripieno")
     with pytest.raises(rp.InputError, match="weights >= 0"):
         nx.pagerank(nx.Graph([(0, 1, {"weight": -1.0})]), backend="ripieno")
 
 
-def test_large_graphs_come_by_themselves_where_a_priority_is_set(monkeypatch):
+def test_large_graphs_use_the_backend_if_a_priority_is_set(monkeypatch):
     called = []
 
     @wraps(backend.pagerank)

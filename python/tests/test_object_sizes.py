@@ -54,7 +54,7 @@ def carried(comm, kind):
 
 
 @pytest.mark.parametrize("kind", ["bytes", "array", "table", "dict"])
-def test_objects_come_as_they_were(everywhere, kind):
+def test_objects_arrive_unchanged(everywhere, kind):
     everywhere(carried, kind)
 
 
@@ -67,7 +67,7 @@ def carried_among_many(comm):
         objects._FEW_RANKS = framed
 
 
-def test_objects_of_more_ranks_than_frames_are_for_come_as_they_were(everywhere):
+def test_objects_of_many_ranks_arrive_unchanged(everywhere):
     everywhere(carried_among_many)
 
 
@@ -103,7 +103,7 @@ def unlike(comm):
     assert str(comm.scatter(every if comm.rank == 0 else None)) == str(mine)
 
 
-def test_ranks_may_give_short_and_long_objects_of_all_kinds(everywhere):
+def test_ranks_may_send_short_and_long_objects_of_all_kinds(everywhere):
     everywhere(unlike)
 
 

@@ -145,7 +145,7 @@ def test_a_map_reduce_job_repeats_its_step_after_a_loss(policy):
 
 
 @pytest.mark.parametrize("policy", POLICIES)
-def test_what_a_program_raises_is_the_callers_at_once(policy):
+def test_an_exception_of_a_program_reaches_the_caller_at_once(policy):
     def program(comm):
         comm.barrier()
         if comm.rank == 1:
@@ -158,7 +158,7 @@ def test_what_a_program_raises_is_the_callers_at_once(policy):
         assert job.workers == 3 and not job.lost
 
 
-def test_a_program_whose_ranks_always_die_is_not_begun_for_ever(tmp_path):
+def test_a_program_whose_ranks_always_die_is_not_started_for_ever(tmp_path):
     def program(comm):
         if comm.rank == 0:
             (tmp_path / str(os.getpid())).touch()
@@ -181,7 +181,7 @@ def test_a_program_whose_ranks_always_die_is_not_begun_for_ever(tmp_path):
             job.run(program)
 
 
-def test_ranks_that_blame_a_living_one_are_not_asked_for_ever(tmp_path):
+def test_false_reports_about_a_live_rank_are_bounded(tmp_path):
     def program(comm):
         (tmp_path / f"{os.getpid()}-{time.monotonic_ns()}").touch()
         raise rp.RankFailed(0, "here", "no heartbeat, says nobody")
@@ -215,7 +215,7 @@ def test_a_rank_that_computes_is_waited_for_while_another_dies(tmp_path):
             assert job.run(program) == pids[1:]
 
 
-def test_what_ranks_add_to_accumulators_counts_once(tmp_path):
+def test_additions_to_accumulators_count_once(tmp_path):
     def program(comm, count):
         count.add(1)
         comm.barrier()
@@ -270,7 +270,7 @@ def test_a_job_that_cannot_be_resized_raises():
         ({"replicas": 2, "on_failure": "shrink"}, "ranks with replicas continue by themselves"),
     ],
 )
-def test_policies_that_there_are_not_are_named(options, sentence):
+def test_policies_that_do_not_exist_are_reported(options, sentence):
     with pytest.raises(rp.InputError) as caught:
         rp.launch(workers=2, **options)
     assert sentence in str(caught.value)

@@ -210,14 +210,14 @@ def assert_close(found, expected, rtol):
         np.testing.assert_array_equal(found, expected)
 
 
-def test_there_is_a_case_for_every_estimator():
+def test_every_estimator_has_a_case():
     # The steps of a descent depend on the placement of rows on ranks.
     of_its_own = {"SparseSGD"}
     assert {type(case.make()).__name__ for case in CASES.values()} | of_its_own == set(ESTIMATORS)
 
 
 @every_case
-def test_the_model_of_own_rows_is_that_of_all_rows(world, name):
+def test_the_model_of_own_rows_matches_all_rows(world, name):
     case = CASES[name]
     expected = fitted(case.make, case.data, (*case.found, *case.of_rows))
 
@@ -245,7 +245,7 @@ def fit_differing(comm, name):
 
 
 @every_case
-def test_different_rows_and_parameters_are_told_on_every_rank(world, name):
+def test_different_rows_and_parameters_are_reported_on_every_rank(world, name):
     world(3).run(fit_differing, name)
 
 
@@ -354,7 +354,7 @@ def test_wrong_calls_are_refused_on_every_rank(world):
     world(3).run(wrong)
 
 
-def test_whose_rows_they_are_is_no_question_without_ranks():
+def test_rows_own_and_shared_need_ranks():
     with pytest.raises(InputError, match="rows='own' without comm"):
         kmeans().fit(POINTS, rows="own")
 
@@ -382,7 +382,7 @@ def fit_assigned(comm, path):
     ]
 
 
-def test_the_model_of_splits_is_that_of_the_file_whichever_rank_reads_which(world, tmp_path):
+def test_the_model_of_splits_matches_the_file_whichever_rank_reads_which(world, tmp_path):
     np.save(tmp_path / "rows.npy", POINTS)
     path = rp.input.divide(tmp_path / "rows.npy", tmp_path / "parts", partitions=7, replicas=2, nodes=["a", "b"])
     counts = [len(part.read()) for part in rp.input.open_partitions(path)]

@@ -74,7 +74,7 @@ def fit_all(comm, graphs, **parameters):
 
 
 @pytest.mark.parametrize("workers", WORKERS)
-def test_ranks_are_those_of_networkx_to_the_same_bits_each_time(world, workers):
+def test_ranks_match_networkx_to_the_same_bits_each_time(world, workers):
     # Lower damping needs fewer iterations.
     first, again = (world(workers).run(fit_all, list(CASES.values()), tol=TOL, damping=0.5) for _ in range(2))
     for name, ours, repeated in zip(CASES, zip(*first, strict=True), zip(*again, strict=True), strict=True):
@@ -129,7 +129,7 @@ def test_edges_with_weights_that_lead_both_ways_already_count_once(world, worker
         world(workers).run(fit_all, [(unequal, {})])
 
 
-def test_iterations_and_their_end_are_those_of_networkx():
+def test_iterations_and_their_end_match_networkx():
     graph = odd_graph()
     for iterations in (1, 2, 7):
         with pytest.warns(ConvergenceWarning, match=f"max_iter={iterations}"):
@@ -144,7 +144,7 @@ def test_iterations_and_their_end_are_those_of_networkx():
     assert errors[-1] < 1e-6 * len(graph) <= errors[-2]
 
 
-def test_ranks_that_no_longer_change_are_the_end_whatever_the_tolerance():
+def test_ranks_that_no_longer_change_are_the_end_for_any_tolerance():
     model = PageRank(tol=0, max_iter=2000).fit(np.array([[0, 1], [1, 2], [2, 0]]))
     assert model.report_.iterations[-1].error == 0 and model.n_iter_ < 2000
 
@@ -214,7 +214,7 @@ def slash(tmp_path):
     return tmp_path / "graph.txt", nx.pagerank(nx.DiGraph(pairs.tolist()), tol=1e-12, max_iter=1000)
 
 
-def test_the_command_writes_what_it_was_asked_for(slash, capsys):
+def test_the_command_writes_the_requested_columns(slash, capsys):
     path, want = slash
     outs = [path.parent / name for name in ("ranks.parquet", "ranks.csv", "ranks.npz")]
     for out, workers in zip(outs, (1, 2, 2), strict=True):
@@ -255,7 +255,7 @@ def test_the_command_shows_each_iteration(slash, capsys):
         (["{path}", "--vertex-count", "3"], "but vertex_count=3"),
     ],
 )
-def test_the_command_names_what_is_wrong_and_leaves_nothing(arguments, message, slash, capsys, monkeypatch):
+def test_the_command_reports_the_error_and_leaves_nothing(arguments, message, slash, capsys, monkeypatch):
     path, _ = slash
     monkeypatch.chdir(path.parent)
     assert main(["pagerank", *(each.format(path=path) for each in arguments)]) == 2

@@ -21,7 +21,7 @@ def fields(comm):
         all_ids, _ = gathered(comm, graph.vertices, graph.vertices)
         assert_array_equal(all_ids, names)
         assert (graph.vertex_count, graph.edge_count, graph.largest) == (len(names), len(weights), 500)
-        assert_array_equal(graph.home_of(graph.vertices), np.full(len(graph.vertices), comm.rank))
+        assert_array_equal(graph.owner_of(graph.vertices), np.full(len(graph.vertices), comm.rank))
         assert_array_equal(graph.out_degrees, np.count_nonzero(sources[:, None] == graph.vertices, axis=0))
         assert_array_equal(graph.in_degrees, np.count_nonzero(targets[:, None] == graph.vertices, axis=0))
         near = graph.edges.sources if by == "source" else graph.edges.targets
@@ -29,11 +29,11 @@ def fields(comm):
         edges = [np.concatenate(comm.allgather(each)) for each in vars(graph.edges).values()][:3]
         assert sorted(zip(*edges, strict=True)) == sorted(zip(sources, targets, weights, strict=True))
         moved = graph.send_edges(by="target")
-        assert_array_equal(graph.home_of(moved.targets), np.full(len(moved), comm.rank))
+        assert_array_equal(graph.owner_of(moved.targets), np.full(len(moved), comm.rank))
         assert comm.allreduce(len(moved)) == len(weights) and (np.diff(moved.targets) >= 0).all()
 
 
-def test_vertices_and_edges_are_all_there_once_at_home(everywhere):
+def test_every_vertex_and_edge_is_stored_once_at_its_owner(everywhere):
     everywhere(fields)
 
 
@@ -99,7 +99,7 @@ def all_cases(comm):
         along_edges(comm, *case)
 
 
-def test_messages_along_edges_are_those_of_numpy(everywhere):
+def test_messages_along_edges_match_numpy(everywhere):
     everywhere(all_cases)
 
 
@@ -148,7 +148,7 @@ def messages_to_any(comm):
     assert_array_equal(again.values, arrived.values)
 
 
-def test_messages_to_any_vertices_are_those_of_numpy(everywhere):
+def test_messages_to_any_vertices_match_numpy(everywhere):
     everywhere(messages_to_any)
 
 
@@ -219,7 +219,7 @@ def moved(comm):
         assert other.by == options.get("by", "source") and other.edge_count == graph.edge_count
         for each in other.allgather("id"):
             assert_array_equal(each, everyone)
-        assert_array_equal(other.home_of(other.vertices), np.full(len(other.vertices), comm.rank))
+        assert_array_equal(other.owner_of(other.vertices), np.full(len(other.vertices), comm.rank))
         here, there = (g.allgather("came")[1] for g in map(with_sums, (graph, other)))
         assert_array_equal(here, there)
 

@@ -158,7 +158,7 @@ def test_in_place_nothing_is_copied_and_ranges_end_with_records(sources, text, t
         assert [hashlib.sha256(lines).hexdigest() for lines in ranges] == [part.checksum.sha256 for part in parts]
 
 
-def test_names_of_partitions_say_what_they_are(text, tmp_path):
+def test_names_of_partitions_describe_them(text, tmp_path):
     for name, ending in [("a", ".txt"), ("a.log", ".log"), ("a.npy", ".txt")]:
         shutil.copy(text, tmp_path / name)
         path = divide(tmp_path / name, tmp_path / f"parts-{name}", partitions=1, format="text")
@@ -277,7 +277,7 @@ def test_a_partition_is_read_for_its_checksum_once(text, tmp_path, monkeypatch):
     assert read == [str(text)] * 5
 
 
-def test_partitions_are_read_as_they_are_if_that_is_asked_for(text, tmp_path):
+def test_partitions_are_read_as_they_are_if_that_is_requested(text, tmp_path):
     path = divide(text, tmp_path / "parts", partitions=2)
     damage(tmp_path / "parts" / "part-00000.txt")
 
@@ -304,7 +304,7 @@ def test_the_command_names_every_damaged_copy(text, tmp_path, capsys):
         assert told.err.count(f"{name} is damaged: SHA-256") == count
 
 
-def test_whoever_reads_partitions_reads_none_that_is_damaged(world, text, tmp_path):
+def test_no_reader_of_partitions_accepts_a_damaged_one(world, text, tmp_path):
     path = divide(text, tmp_path / "parts", partitions=4)
     damage(path.parent / "part-00002.txt")
 
@@ -363,7 +363,7 @@ def test_replicas_are_spread_over_nodes_and_racks(seed):
         assert all(len({racks[node] for node in holder}) == most for holder in holders)
 
 
-def test_what_cannot_be_divided_is_named(sources, text, tmp_path):
+def test_input_that_cannot_be_divided_is_reported(sources, text, tmp_path):
     empty = tmp_path / "empty.txt"
     empty.touch()
     (tmp_path / "head.csv").write_text("a,b\n")
@@ -421,7 +421,7 @@ def test_a_file_that_is_no_partition_file_is_refused(text, tmp_path):
             open_partitions(path)
 
 
-def test_the_command_divides_and_shows_who_reads_what(text, tmp_path, capsys):
+def test_the_command_divides_and_shows_the_reader_of_each_partition(text, tmp_path, capsys):
     racks = tmp_path / "racks.toml"
     racks.write_text('[racks]\nnorth = ["a", "b"]\nsouth = ["c"]\n')
     out = tmp_path / "parts"

@@ -28,7 +28,7 @@ def test_scikit_learn_finds_nothing_wrong(estimator, check):
 @everywhere
 @pytest.mark.parametrize("solver", ["covariance", "tsqr"])
 @pytest.mark.parametrize("n_components", [None, 3, 8, 0.9])
-def test_axes_are_those_of_scikit_learn(world, workers, solver, n_components):
+def test_axes_match_scikit_learn(world, workers, solver, n_components):
     model = rp.PCA(n_components, svd_solver=solver, engine=world(workers)).fit(X)
     expected = PCA(n_components, svd_solver="full").fit(X)
 
@@ -63,7 +63,7 @@ def test_a_random_subspace_finds_the_first_axes_of_wide_rows(world, workers):
 
 
 @everywhere
-def test_what_is_whitened_has_the_variance_one(world, workers):
+def test_whitened_components_have_unit_variance(world, workers):
     model = rp.PCA(4, whiten=True, engine=world(workers)).fit(X)
 
     np.testing.assert_allclose(model.transform(X).var(axis=0, ddof=1), 1, rtol=1e-9)
@@ -84,7 +84,7 @@ def test_fewer_rows_than_ranks_are_enough(world, workers):
 
 
 @everywhere
-def test_files_give_the_axes_of_their_rows(world, tmp_path, workers):
+def test_files_produce_the_axes_of_their_rows(world, tmp_path, workers):
     np.savetxt(tmp_path / "rows.csv", X, "%.17g", ",", header=",".join("abcdefgh"), comments="")
     model = rp.PCA(3, engine=world(workers)).fit(str(tmp_path / "rows.csv"))
     expected = rp.PCA(3).fit(X)
@@ -110,7 +110,7 @@ def test_rows_of_every_type_are_taken(world, dtype):
 
 
 @everywhere
-def test_ranks_that_are_there_already_fit(world, workers):
+def test_existing_ranks_fit(world, workers):
     def program(comm):
         return [rp.PCA(2, svd_solver=solver, random_state=0).fit(X, comm=comm).components_ for solver in pca.SOLVERS]
 
@@ -138,7 +138,7 @@ def test_bad_parameters_are_named_with_their_value(parameters, message):
 
 
 @pytest.mark.parametrize("workers", [1, 2])
-def test_what_is_not_finite_is_named_by_its_place(world, workers):
+def test_non_finite_values_are_reported_with_their_position(world, workers):
     bad = X.copy()
     bad[200, 3] = np.nan
 

@@ -26,7 +26,7 @@ def sums(comm, dtype, op):
 
 @everywhere
 @pytest.mark.parametrize(("dtype", "op"), [("f8", "sum"), ("f4", "max"), ("i8", "prod"), ("u1", "xor")])
-def test_a_call_combines_what_is_in_the_arrays_now(world, workers, dtype, op):
+def test_a_call_combines_the_current_content_of_the_arrays(world, workers, dtype, op):
     for found in world(workers).run(sums, dtype, op):
         combine = {"sum": np.add, "max": np.maximum, "prod": np.multiply, "xor": np.bitwise_xor}[op]
         for step, each in enumerate(found):

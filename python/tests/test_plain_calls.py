@@ -189,7 +189,7 @@ def test_arrays_of_all_kinds_are_reduced_and_moved_in_place(everywhere):
         (lambda comm, out: comm.broadcast(out=[1.0]), "out: expected a NumPy array, got list"),
     ],
 )
-def test_what_is_wrong_is_reported_before_anything_is_sent(everywhere, call, message):
+def test_errors_are_reported_before_anything_is_sent(everywhere, call, message):
     def refused_call(comm):
         out = np.ones(6 * comm.world_size)
         out.flags.writeable = False
@@ -218,7 +218,7 @@ def test_other_threads_of_a_rank_continue_while_a_call_waits(world, tmp_path):
     assert world(2).run(wait_for_the_other_thread, tmp_path / "gone on") == [2.0**MANY] * 2
 
 
-def test_calls_that_are_begun_only_are_no_plain_calls(everywhere):
+def test_calls_that_are_started_only_are_no_plain_calls(everywhere):
     def program(comm):
         first, second = np.ones(3), np.ones(3)
         for _ in range(MANY):

@@ -44,7 +44,7 @@ def predicted(*words):
 
 
 @pytest.mark.parametrize("workers", [3, *exhaustively(1, 2)])
-def test_clusters_of_new_rows_are_those_of_the_fitted_estimator(workers):
+def test_clusters_of_new_rows_match_the_fitted_estimator(workers):
     assert main(["kmeans", "rows.npy", "-k", "3", "--seed", "4", "-q"]) == 0
     fitted = rp.KMeans(3, random_state=4).fit(X)
 
@@ -53,7 +53,7 @@ def test_clusters_of_new_rows_are_those_of_the_fitted_estimator(workers):
     np.testing.assert_allclose(predicted("more.npy", "--method", "transform"), fitted.transform(MORE), rtol=1e-12)
 
 
-def test_a_loaded_estimator_has_what_was_fitted_but_not_where_it_ran():
+def test_a_loaded_estimator_has_its_results_but_no_engine():
     assert main(["kmeans", "rows.npy", "-k", "3", "--seed", "4", "--tol", "0.01", "-n", "2", "-q"]) == 0
 
     model = rp.KMeans.load("result")

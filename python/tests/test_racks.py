@@ -74,7 +74,7 @@ def test_a_file_that_cannot_be_right_is_reported(tmp_path, text, message):
     assert file in str(raised.value)
 
 
-def test_every_rank_knows_nodes_and_racks():
+def test_every_rank_has_nodes_and_racks():
     with rp.launch(workers=3, threads=1, racks={"north": [HOST], "south": ["other"]}) as job:
         assert job.run(lambda comm: (comm.nodes, comm.racks)) == [([0, 0, 0], ["north"] * 3)] * 3
     with rp.launch(workers=1) as job:
@@ -127,7 +127,7 @@ def test_found_racks_are_stored_and_used_if_they_are_sure(tmp_path, monkeypatch)
         found_racks(ranks)
 
 
-def test_ranks_meet_again_in_the_racks_that_were_found(monkeypatch):
+def test_ranks_reconnect_with_the_racks_that_were_found(monkeypatch):
     found = {HOST: "north"}
     monkeypatch.setattr(programs, "found_racks", lambda comm: found)
 

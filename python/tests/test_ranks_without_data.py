@@ -44,7 +44,7 @@ def assert_equal(found, expected):
 @pytest.mark.parametrize("workers", MANY)
 @pytest.mark.parametrize("init", ["k-means||", "k-means++", "random"])
 @pytest.mark.parametrize("dtype", [np.float64, np.float32, np.uint8])
-def test_few_rows_are_clustered_as_by_one_rank_whatever_their_type_and_the_start(world, workers, init, dtype):
+def test_few_rows_are_clustered_as_by_one_rank_for_any_type_and_the_start(world, workers, init, dtype):
     for row_count, n_clusters in [(1, 1), (2, 1), (3, 1), (3, 2), (3, 3)]:
         rows = some_rows(row_count, dtype)
         alone, found = (fitted(rows, world(p), init=init, n_init=1, n_clusters=n_clusters) for p in (1, workers))
@@ -52,7 +52,7 @@ def test_few_rows_are_clustered_as_by_one_rank_whatever_their_type_and_the_start
 
 
 @pytest.mark.parametrize("workers", [1, *MANY])
-def test_the_one_cluster_of_few_rows_is_that_of_scikit_learn(world, workers):
+def test_the_one_cluster_of_few_rows_matches_scikit_learn(world, workers):
     rows = some_rows(3)
 
     for weights in (None, np.array([0.0, 1.0, 3.0])):
@@ -111,7 +111,7 @@ def test_graphs_with_few_edges_are_connected_and_searched_as_in_networkx(world, 
 
 
 @pytest.mark.parametrize("workers", [1, *MANY])
-def test_a_graph_with_few_edges_is_embedded_as_the_eigenvectors_say(world, workers):
+def test_a_graph_with_few_edges_is_embedded_by_its_eigenvectors(world, workers):
     path = nx.path_graph(3)
 
     model = rp.SpectralEmbedding(2, random_state=0, engine=world(workers)).fit(path)
@@ -174,7 +174,7 @@ def test_texts_of_few_lines_are_counted_and_searched(world, tmp_path, workers, t
 
 
 @pytest.mark.parametrize("workers", [1, *MANY])
-def test_a_step_of_fewer_tasks_than_workers_does_what_they_do(world, workers):
+def test_a_step_of_fewer_tasks_than_workers_completes(world, workers):
     with rp.MapReduce(lambda part, _: ([part % 2], [part]), job=world(workers)) as job:
         job.cache([3])
         counts = job.step()

@@ -83,7 +83,7 @@ def die_in_turn(comm):
         raise
 
 
-def test_an_error_carries_what_its_rank_did_and_the_caller_learns_of_all_ranks():
+def test_an_error_carries_the_records_of_its_rank_and_the_caller_gets_all():
     with rp.launch(workers=2, threads=1) as job, pytest.raises(ValueError, match="no more") as raised:
         job.run(die_in_turn)
     text = "\n".join(raised.value.__notes__)
@@ -208,7 +208,7 @@ def test_a_trace_that_is_lost_does_not_hide_why_the_program_failed(tmp_path):
         fail()
 
 
-def test_a_trace_that_is_lost_does_not_cost_what_the_program_returned(tmp_path):
+def test_a_lost_trace_keeps_the_result_of_the_program(tmp_path):
     (tmp_path / "gone").mkdir()
     lost = pytest.warns(UserWarning, match="out.json is lost: .*; the result is kept")
     with lost, rp.launch(workers=1, trace=tmp_path / "gone" / "out.json") as job:
@@ -217,7 +217,7 @@ def test_a_trace_that_is_lost_does_not_cost_what_the_program_returned(tmp_path):
     assert found == [2.0]
 
 
-def test_ranks_leave_files_where_the_environment_says(tmp_path, monkeypatch):
+def test_ranks_write_files_to_the_folder_of_the_environment(tmp_path, monkeypatch):
     monkeypatch.setenv(flight.VARIABLE, str(tmp_path / "new" / "folder"))
     with rp.launch(workers=2, threads=1) as job:
         job.run(lambda comm: comm.allreduce(comm.rank))
@@ -236,7 +236,7 @@ def test_a_trace_that_cannot_be_written_is_reported_before_any_work(tmp_path):
         read([tmp_path])
 
 
-def test_collectives_that_are_in_flight_together_lie_on_tracks_of_their_own(tmp_path):
+def test_concurrent_collectives_have_separate_tracks(tmp_path):
     records = [record(0, 0.0, 5.0), record(1, 1.0, 2.0), record(2, 3.0, 4.0), record(3, 5.0, 6.0)]
     write([dump(0, records, waits=[(1, 7, 2, 1.25, 1.5)])], tmp_path / "out.json")
 
@@ -326,7 +326,7 @@ def test_blame_is_passed_on_by_ranks_that_waited_themselves():
     assert Waiting(chain).verdict == "rank 1 made the others wait 3.0 s"
 
 
-def test_ranks_that_wait_for_each_other_alike_are_not_singled_out():
+def test_ranks_with_equal_waiting_are_not_named_as_causes():
     assert "no rank stands out" in Waiting(np.array([[0, 1.0], [1, 0]])).verdict
     assert Waiting(np.zeros((2, 2))).verdict == "no rank has waited"
 

@@ -37,7 +37,7 @@ def test_scikit_learn_finds_nothing_wrong(estimator, check):
 @pytest.mark.parametrize("weights", [None, WEIGHTS], ids=["equal", "weighted"])
 @pytest.mark.parametrize("fit_intercept", [True, False])
 @pytest.mark.parametrize("name", PAIRS)
-def test_weights_are_those_of_scikit_learn(world, workers, solver, weights, fit_intercept, name):
+def test_weights_match_scikit_learn(world, workers, solver, weights, fit_intercept, name):
     ours, theirs = (clone(each).set_params(fit_intercept=fit_intercept) for each in PAIRS[name])
     for y in (Y[:, 0], Y):
         ours.set_params(solver=solver, engine=world(workers)).fit(X, y, sample_weight=weights)
@@ -107,7 +107,7 @@ def _fitted_there(comm, X, Y):
 
 
 @everywhere
-def test_ranks_that_are_there_already_fit(world, workers):
+def test_existing_ranks_fit(world, workers):
     for coef in world(workers).run(_fitted_there, X, Y):
         np.testing.assert_allclose(coef, LinearRegression().fit(X, Y).coef_, rtol=1e-10)
 
@@ -128,7 +128,7 @@ def test_bad_parameters_are_named_with_their_value(estimator, message):
 
 
 @pytest.mark.parametrize("workers", [1, 2])
-def test_what_is_not_finite_is_named_by_its_place(world, workers):
+def test_non_finite_values_are_reported_with_their_position(world, workers):
     bad_rows, bad_targets = X.copy(), Y.copy()
     bad_rows[150, 3], bad_targets[7, 1] = np.nan, np.inf
     model = rp.Ridge(engine=world(workers))
@@ -139,7 +139,7 @@ def test_what_is_not_finite_is_named_by_its_place(world, workers):
         model.fit(X, bad_targets)
 
 
-def test_every_type_of_numbers_gives_the_weights_of_float64(world):
+def test_every_number_type_produces_the_weights_of_float64(world):
     whole = np.random.default_rng(1).integers(0, 100, (50, 3))
     y = whole @ [1.0, 2, 3]
     for dtype in (np.float32, np.uint8, np.int64, np.float16):

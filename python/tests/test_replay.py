@@ -78,7 +78,7 @@ def test_blocks_keep_their_size_and_unknown_calls_are_not_simulated():
     ]
 
 
-def test_every_call_takes_there_what_its_plans_take():
+def test_every_replayed_call_takes_the_time_of_its_plans():
     cluster = Cluster(nodes=16, rate_bits_per_s=1e9)
     call = replay.RecordedCall("allreduce", "tree", 1 << 20, True, 1.0, 2.0)
     other = replay.RecordedCall("sparse-reduce", "butterfly", 80, False, 0.5, 0.25)
@@ -115,7 +115,7 @@ def test_the_trace_of_a_job_is_played(tmp_path, capsys):
 
 
 @pytest.mark.parametrize("text", ["", "{}", '{"traceEvents": []}', "[3]"])
-def test_what_is_no_trace_is_a_sentence(tmp_path, text, capsys):
+def test_invalid_trace_is_reported(tmp_path, text, capsys):
     path = tmp_path / "trace.json"
     path.write_text(text)
 

@@ -254,7 +254,7 @@ def test_a_rank_that_failed_alone_is_done_without_when_its_replica_returns():
         assert [member.loss is not None for member in output.members] == [False, True, True, False]
 
 
-def test_a_rank_that_others_have_gone_on_without_is_lost_though_it_lives():
+def test_a_rank_that_others_have_gone_on_without_is_lost_although_it_is_alive():
     with ReplicaReport() as output:
         output.fail_because_of(3, 3)
         assert output.members[3].loss == "its process ended"
@@ -298,7 +298,7 @@ def refuse_seeds_of_their_own(comm):
     return None
 
 
-def test_nothing_that_differs_between_replicas_goes_into_what_they_give():
+def test_replicas_send_nothing_that_differs_between_them():
     with rp.launch(workers=WORKERS, replicas=2, threads=1) as job:
         assert job.run(explain_without_times) == [(None, True)] * 2
         assert all(
@@ -322,7 +322,7 @@ def test_an_exception_in_one_replica_is_the_jobs():
         job.run(raise_in_one_copy)
 
 
-def test_a_world_without_replicas_says_how_to_start_one(world):
+def test_a_world_without_replicas_states_how_to_start_one(world):
     with pytest.raises(rp.InputError, match=r"replicas=2: expected 1.*ripieno run --replicas 2"):
         world(2).run(lambda comm: comm.replicate(2) and None)
     with pytest.raises(rp.InputError, match="replicas=3: expected a divisor of the number of workers, 4"):
@@ -355,7 +355,7 @@ def run_script(tmp_path, *arguments) -> subprocess.CompletedProcess[str]:
     return subprocess.run(command, capture_output=True, text=True, timeout=250)
 
 
-def test_run_lets_ranks_die_of_which_a_replica_lives_and_says_who(tmp_path):
+def test_run_survives_ranks_with_a_live_replica_and_reports_them(tmp_path):
     done = run_script(tmp_path, "0", "3")
     assert done.returncode == 0, done.stderr
     assert sorted(done.stdout.splitlines()) == ["rank 0 replica 1 total 59", "rank 1 replica 0 total 59"]
@@ -363,7 +363,7 @@ def test_run_lets_ranks_die_of_which_a_replica_lives_and_says_who(tmp_path):
         assert f"ripieno: rank {rank} of " in done.stderr and f"its replica, rank {replica}, continues" in done.stderr
 
 
-def test_run_fails_with_the_last_replica_and_with_what_a_replica_raises(tmp_path):
+def test_run_fails_with_the_last_replica_or_an_exception_of_a_replica(tmp_path):
     last = run_script(tmp_path, "1", "3")
     assert last.returncode == 137 and "failed: killed by SIGKILL" in last.stderr
     raised = run_script(tmp_path, "raise2")

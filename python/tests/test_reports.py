@@ -79,7 +79,7 @@ def test_time_of_ranks_is_listed_separately():
         assert facts.bytes_sent > 0 and facts.bytes_received > 0
 
 
-def test_ranks_that_are_there_already_report_too(world):
+def test_existing_ranks_report_too(world):
     def program(comm):
         model = rp.KMeans(3, random_state=0).fit(TABLE, comm=comm)
         return len(model.report_.ranks), model.report_.about.outcome
@@ -90,7 +90,7 @@ def test_ranks_that_are_there_already_report_too(world):
 @pytest.mark.parametrize(
     ("max_iter", "words"), [(300, "converged after "), (1, "hit max_iter: stopped after 1 iteration, and may not")]
 )
-def test_it_says_how_the_fit_ended(max_iter, words):
+def test_it_states_how_the_fit_ended(max_iter, words):
     model = rp.KMeans(3, init="random", max_iter=max_iter, random_state=1).fit(RNG.random((300, 2)))
 
     assert model.report_.about.outcome.startswith(words)
@@ -184,7 +184,7 @@ def test_jobs_are_logged_under_the_name_of_their_room(caplog):
     assert any(name == "ripieno.comm" and "checkpoint 'state', version 1" in text for name, text in output)
 
 
-def test_fits_report_the_log_what_they_read_keep_and_continue_from(tmp_path, caplog):
+def test_fits_log_their_input_output_and_checkpoint(tmp_path, caplog):
     caplog.set_level("INFO", "ripieno")
     np.save(tmp_path / "rows.npy", TABLE.to_numpy())
 
@@ -229,7 +229,7 @@ def test_a_link_that_was_no_first_choice_is_reported_at_the_end(caplog):
     rank = object.__new__(CallBase)
     rank.rank = 1
     with caplog.at_level("INFO", logger="ripieno"):
-        rank._tell_of_links(ByTcp())
+        rank._log_links(ByTcp())
     assert caplog.messages == ["rank 1 has reached rank 2 by TCP, for: no memfd"]
 
 
@@ -238,7 +238,7 @@ def test_the_level_of_the_log_is_one_of_four():
         log.show("loud")
 
 
-def test_verbose_runs_show_what_ranks_log(tmp_path):
+def test_verbose_runs_show_the_log_of_ranks(tmp_path):
     script = tmp_path / "script.py"
     script.write_text("import ripieno as rp\nrp.init().checkpoint('state', 1, shared=True)\n")
     command = [sys.executable, "-m", "ripieno.cli", "run", "-n", "2", "-v", str(script)]

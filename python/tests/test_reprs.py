@@ -27,11 +27,11 @@ CLASSES = sorted(
 
 
 @pytest.mark.parametrize("kind", CLASSES, ids=lambda kind: kind.__name__)
-def test_public_objects_say_what_they_are(kind):
+def test_public_objects_have_a_descriptive_repr(kind):
     assert kind.__repr__ is not object.__repr__
 
 
-def test_a_job_says_where_its_workers_are_and_in_what_state(world):
+def test_a_job_states_where_its_workers_are_and_in_what_state(world):
     with rp.launch(workers=1) as job:
         assert repr(job) == "<InlineJob of 1 worker in this process, ready>"
         assert job.run(lambda comm: repr(job)) == ["<InlineJob of 1 worker in this process, running a program>"]
@@ -39,7 +39,7 @@ def test_a_job_says_where_its_workers_are_and_in_what_state(world):
     assert repr(world(2)).startswith("<LocalJob of 2 workers in processes of ") and repr(world(2)).endswith(", ready>")
 
 
-def test_a_graph_says_where_its_edges_are_and_what_they_mean(tmp_path):
+def test_a_graph_states_where_its_edges_are_and_what_they_mean(tmp_path):
     edges = np.array([[0, 1], [1, 2]])
     np.save(tmp_path / "edges.npy", edges)
 
@@ -59,5 +59,5 @@ def test_a_graph_says_where_its_edges_are_and_what_they_mean(tmp_path):
         (lambda job: Here("rows"), "Here('rows')"),
     ],
 )
-def test_what_jobs_give_says_what_it_is(world, make, text):
+def test_objects_of_jobs_have_a_descriptive_repr(world, make, text):
     assert repr(make(world(1))) == text

@@ -80,7 +80,7 @@ class Fails(MemoryFileSystem):
         pass
 
 
-def test_what_cannot_be_renamed_is_an_error_and_leaves_nothing(memory):
+def test_input_that_cannot_be_renamed_is_an_error_and_leaves_nothing(memory):
     fsspec.register_implementation("fails", Fails, clobber=True)
 
     with (

@@ -134,7 +134,7 @@ def test_a_traceback_begins_in_the_script(tmp_path, monkeypatch, lines, begins, 
     ids=" ".join,
 )
 @pytest.mark.parametrize("count", ["-n", *exhaustively("-np")])
-def test_what_is_typed_behind_mpirun_runs(script, monkeypatch, count, words):
+def test_commands_after_mpirun_run(script, monkeypatch, count, words):
     monkeypatch.chdir(script.parent)
     done = run(count, 2, *words, "say", "-n", "7")
 
@@ -152,7 +152,7 @@ def test_what_is_typed_behind_mpirun_runs(script, monkeypatch, count, words):
         (["python", "nowhere.py"], "'nowhere.py' is not a file"),
     ],
 )
-def test_what_cannot_be_run_behind_pythons_name_is_told(words, sentence):
+def test_input_that_cannot_be_run_behind_pythons_name_is_reported(words, sentence):
     done = run("-n", 2, *words)
 
     assert done.returncode == 2
@@ -236,7 +236,7 @@ def test_a_rank_whose_script_is_done_may_take_long_to_end(tmp_path, monkeypatch,
     assert ("its script has ended" in capfd.readouterr().err) == (end_s < 1.0)
 
 
-def test_others_are_heard_while_one_that_has_hung_up_is_waited_for(tmp_path, monkeypatch, capfd):
+def test_other_ranks_are_served_while_one_has_disconnected(tmp_path, monkeypatch, capfd):
     monkeypatch.setattr(limits, "CULPRIT_S", 50.0)
     path = tmp_path / "daemon.py"
     path.write_text(
@@ -290,7 +290,7 @@ def test_a_missing_script_is_named(tmp_path):
     assert "nowhere.py' is not a file" in done.stderr
 
 
-def test_a_script_that_cannot_be_read_is_told_once(tmp_path):
+def test_a_script_that_cannot_be_read_is_reported_once(tmp_path):
     path = tmp_path / "broken.py"
     path.write_text("def (:\n")
     done = run("-n", 2, path)
@@ -314,7 +314,7 @@ def test_under_another_launcher_the_script_just_runs(script, tmp_path):
     assert [output[:5] for output in outputs] == ["0 2 2", "1 2 2"]
 
 
-def test_what_a_rank_starts_does_not_inherit_the_token(tmp_path):
+def test_child_processes_of_a_rank_do_not_inherit_the_token(tmp_path):
     path = tmp_path / "script.py"
     path.write_text(
         textwrap.dedent("""
@@ -337,7 +337,7 @@ def test_what_a_rank_starts_does_not_inherit_the_token(tmp_path):
     assert sorted(done.stdout.splitlines()) == output, done.stderr
 
 
-def test_an_uncaught_exception_is_told_to_the_other_ranks(script, tmp_path):
+def test_an_uncaught_exception_is_reported_to_the_other_ranks(script, tmp_path):
     meeting = tmp_path / "meeting"
     meeting.mkdir()
     common = {"WORLD_SIZE": "2", "RIPIENO_DIRECTORY": str(meeting), "RIPIENO_TOKEN": TOKEN}
@@ -409,7 +409,7 @@ def test_rank_0_waits_until_its_name_is_known(monkeypatch):
     assert asked == ["train-0.train"] * 4
 
 
-def test_ctrl_c_ends_a_rank_that_waits_for_others_to_come():
+def test_ctrl_c_ends_a_rank_that_waits_for_others_to_join():
     with socket.socket() as reserved:
         reserved.bind(("127.0.0.1", 0))
         port = reserved.getsockname()[1]
@@ -427,7 +427,7 @@ def test_ctrl_c_ends_a_rank_that_waits_for_others_to_come():
     assert rank.returncode == -signal.SIGINT
 
 
-def test_a_rank_that_is_stopped_before_it_meets_the_others_is_named(tmp_path):
+def test_a_rank_that_is_stopped_before_it_connects_to_the_others_is_named(tmp_path):
     path = tmp_path / "stops.py"
     path.write_text(
         "import os, signal\nimport ripieno as rp\n"

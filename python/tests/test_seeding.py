@@ -132,7 +132,7 @@ def test_the_number_of_workers_does_not_change_the_start_of_many_clusters(world,
 
 
 @pytest.mark.parametrize("workers", [1, 3])
-def test_many_centroids_are_different_rows_while_there_are_some(world, workers):
+def test_many_centroids_are_different_rows_while_different_rows_exist(world, workers):
     points = np.repeat(np.arange(1100.0), 2)[:, None]
 
     for n_clusters, different in [(1100, 1100), (1099, 1099), (1500, 1100)]:

@@ -54,7 +54,7 @@ def rows_of(comm, source, metric):
 
 
 @pytest.mark.parametrize("count", [2, 3, 23])
-def test_distances_are_those_of_the_table(everywhere, count):
+def test_distances_match_the_table(everywhere, count):
     rows = np.concatenate(everywhere(rows_of, Sequences.of(SEQUENCES[:count]), "levenshtein"))
     shares = np.concatenate(everywhere(rows_of, Sequences.of(SEQUENCES[:count]), "normalized-levenshtein"))
 
@@ -71,7 +71,7 @@ def test_distances_beyond_small_numbers_are_exact(everywhere):
 
 
 @pytest.mark.parametrize("workers", [3, *exhaustively(1, 2)])
-def test_a_map_of_sequences_is_that_of_their_distances(world, workers):
+def test_a_map_of_sequences_matches_their_distances(world, workers):
     model = rp.MDS(2, metric="levenshtein", random_state=0, engine=world(workers)).fit(np.array(SEQUENCES))
     expected = rp.MDS(2, random_state=0).fit(EXPECTED.astype(np.int16))
 
@@ -155,7 +155,7 @@ def test_sequences_without_a_metric_of_theirs_are_refused():
         rp.MDS(metric="cosine").fit(Sequences.of(SEQUENCES))
 
 
-def test_what_is_not_installed_is_named(monkeypatch):
+def test_missing_packages_are_reported(monkeypatch):
     monkeypatch.setitem(sys.modules, "rapidfuzz.distance", None)
     with pytest.raises(rp.InputError, match=r"needs rapidfuzz, which is not installed: pip install 'ripieno\[seq"):
         rp.MDS(metric="levenshtein").fit(SEQUENCES)

@@ -65,7 +65,7 @@ def descended(X, labels, weight_count, *, loss, alpha, eta0, batch_size, epochs,
 
 @pytest.mark.parametrize("loss", ["log_loss", "hinge", "squared_error"])
 @pytest.mark.parametrize("classes", [2, 4])
-def test_steps_are_those_of_a_dense_computation(classes, loss):
+def test_steps_match_a_dense_computation(classes, loss):
     X, labels = sparse_rows()
     if classes > 2:
         labels = np.random.default_rng(1).integers(0, classes, len(labels))
@@ -112,7 +112,7 @@ def test_other_losses_classify_digits_without_probabilities(digits, workers, los
 
 
 @everywhere
-def test_the_penalty_is_that_of_the_mean_loss(workers, fitted):
+def test_the_penalty_matches_the_mean_loss(workers, fitted):
     X, y = sparse_rows(400, 12)
     alpha = 0.02
     theirs = LogisticRegression(C=1 / (alpha * len(y)), tol=1e-8).fit(X, y)
@@ -124,7 +124,7 @@ def test_the_penalty_is_that_of_the_mean_loss(workers, fitted):
 
 
 @everywhere
-def test_files_give_the_same_bits_as_their_rows(workers, fitted, tmp_path):
+def test_files_produce_the_same_bits_as_their_rows(workers, fitted, tmp_path):
     X, y = sparse_rows()
     model = rp.SparseSGD(random_state=SEED, max_iter=5)
     # Text represents these values without rounding.
@@ -162,7 +162,7 @@ def fit_and_go_on(comm, X, y):
     return model.coef_, model.partial_fit(X, y, comm=comm).coef_
 
 
-def test_ranks_that_are_there_already_find_what_started_workers_do(world):
+def test_existing_ranks_find_what_started_workers_do(world):
     X, y = sparse_rows()
     model = rp.SparseSGD(random_state=SEED, max_iter=3, workers=2).fit(X, y)
 
@@ -254,7 +254,7 @@ def test_a_model_that_was_not_fitted_raises():
         model.predict(X)
 
 
-def test_what_no_row_had_when_it_was_fitted_has_no_weight(tmp_path):
+def test_features_absent_from_the_fit_have_no_weight(tmp_path):
     (tmp_path / "train").write_text("0 1:1\n1 2:1\n" * 20)
     (tmp_path / "test").write_text("0 1:1 77:5\n1 2:1\n")
     model = rp.SparseSGD(random_state=SEED).fit(tmp_path / "train")
@@ -282,7 +282,7 @@ def test_epochs_are_reported_as_they_end_and_models_are_pickled():
     np.testing.assert_array_equal(pickle.loads(pickle.dumps(model)).predict(X), model.predict(X))
 
 
-def test_epochs_are_reported_on_rank_0_of_ranks_that_are_there_already(world):
+def test_epochs_are_reported_on_rank_0_of_existing_ranks(world):
     X, y = sparse_rows()
 
     def fit_epochs(comm):

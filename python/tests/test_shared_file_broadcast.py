@@ -37,7 +37,7 @@ def use(comm, places):
 
 @pytest.mark.parametrize("count", [1, 2, 4])
 @pytest.mark.parametrize("workers", [3, *exhaustively(1, 2)])
-def test_a_value_lies_in_three_places_at_most_and_goes_when_all_have_released_it(world, tmp_path, workers, count):
+def test_a_value_has_at_most_three_copies_and_is_deleted_after_release(world, tmp_path, workers, count):
     places = [str(tmp_path / str(at)) for at in range(count)]
     for place in places:
         os.mkdir(place)
@@ -71,7 +71,7 @@ def written(tmp_path, count):
     return shared_files.write(packing.pack(TABLE), places)
 
 
-def test_a_copy_that_is_wrong_or_gone_is_passed_over_and_named_where_none_is_right(tmp_path):
+def test_wrong_or_missing_copies_are_skipped_and_reported_if_none_is_right(tmp_path):
     file = written(tmp_path, 3)
     with open(file.names[1], "r+b") as copy:
         copy.seek(1000)
@@ -115,7 +115,7 @@ with shared_files.turn(sys.argv[1]):
 """
 
 
-def test_readers_of_a_folder_wait_for_their_turn_which_a_killed_one_gives_back(tmp_path, monkeypatch):
+def test_readers_of_a_folder_take_turns_and_a_killed_one_releases_its_turn(tmp_path, monkeypatch):
     [name] = written(tmp_path, 1).names
     monkeypatch.setattr(shared_files, "READERS_MAX", 1)
     monkeypatch.setattr(shared_files, "TURN_S", 0.2)

@@ -136,7 +136,7 @@ def test_a_rank_that_continues_too_late_gets_an_error(tmp_path):
         assert list(job.lost) == [1]
 
 
-def test_a_rank_that_comes_too_late_to_shrink_is_lost_though_it_lives(tmp_path):
+def test_a_rank_that_comes_too_late_to_shrink_is_lost_although_it_is_alive(tmp_path):
     shrunk, told_of_it = tmp_path / "shrunk", tmp_path / "told"
 
     def program(comm):
@@ -190,7 +190,7 @@ def test_the_others_continue_without_a_rank_whose_program_has_failed(links, fail
         assert sorted(job.lost) == sorted([1, failed])
 
 
-def test_ranks_continue_after_one_whose_program_fails_of_itself():
+def test_ranks_continue_after_a_program_that_fails_on_its_own():
     def program(comm):
         comm.barrier()
         if comm.rank == 1:
@@ -205,7 +205,7 @@ def test_ranks_continue_after_one_whose_program_fails_of_itself():
         assert job.run(lambda comm: comm.allreduce(1)) == [3, 3, 3]
 
 
-def test_what_was_made_of_the_old_communicator_says_that_it_has_shrunk():
+def test_objects_of_the_old_communicator_report_that_it_has_shrunk():
     def program(comm):
         part = comm.split(0)
         configured = comm.sparse(np.arange(4), np.arange(4))
@@ -347,7 +347,7 @@ def return_from_one_agreement_alone(comm):
     return flags, comm.agree(1), comm.first_ranks
 
 
-def test_a_rank_that_has_returned_from_an_agreement_tells_the_others_its_value():
+def test_a_rank_that_has_returned_from_an_agreement_sends_its_value_to_the_others():
     with rp.launch(workers=3, threads=1, on_failure="shrink") as job:
         assert job.run(return_from_one_agreement_alone) == [([4, 8], 1, [0, 2])] * 2
 

@@ -123,7 +123,7 @@ def test_a_cluster_of_100_000_nodes_is_played(capsys):
     ],
     ids=["distribute", "simulate", "explain"],
 )
-def test_what_the_handler_of_a_signal_raises_ends_a_long_simulation(simulation):
+def test_an_exception_of_a_signal_handler_ends_a_long_simulation(simulation):
     class Enough(Exception):
         pass
 
@@ -150,7 +150,7 @@ def test_an_explanation_of_many_ranks_prices_plans_that_are_too_large():
     assert "the time comes from the formula" in str(found)
 
 
-def test_an_algorithm_that_fits_stands_in_for_the_usual_one():
+def test_a_suitable_algorithm_replaces_the_usual_one():
     found = simulate("allgather", Cluster(nodes=2400), nbytes=8)
     assert found.algorithm == "recursive-doubling"
     assert next(name for name, _ in found.left_out) == "ring"
@@ -278,7 +278,7 @@ def test_a_timeline_has_a_bar_for_each_message_and_pages_fetch_nothing(tmp_path,
     assert "time.svg" in capsys.readouterr().err
 
 
-def test_blocks_that_come_at_once_are_drawn_below_each_other(tmp_path):
+def test_concurrent_blocks_are_drawn_below_each_other(tmp_path):
     svg = tmp_path / "time.svg"
     words = [
         "simulate",
@@ -341,7 +341,7 @@ def test_a_communicator_explains_a_call_for_its_own_ranks(world):
     assert chosen in _native.algorithms("allreduce") and all(each == (text, chosen) for each in others)
 
 
-def test_ranks_of_nodes_that_take_turns_stand_in_the_racks_of_their_nodes():
+def test_round_robin_ranks_are_in_the_racks_of_their_nodes():
     cluster = Cluster.of_ranks([0, 1, 0, 2], ["a", "b", "a", "b"], 1e-5, 1e-9)
 
     assert (cluster.ranks, cluster.rack_numbers) == (4, [0, 1, 1])
@@ -350,7 +350,7 @@ def test_ranks_of_nodes_that_take_turns_stand_in_the_racks_of_their_nodes():
 
 
 @pytest.mark.parametrize("name", ["harp-table-1", "twister-table-5", "twister-table-8"])
-def test_what_papers_print_is_what_is_simulated(name):
+def test_simulated_figures_match_the_papers(name):
     found = reproduced(name)
 
     limit = {"harp-table-1": 0.02, "twister-table-5": 0.09, "twister-table-8": 0.1}[name]
@@ -402,7 +402,7 @@ def test_broadcasts_of_spark_take_as_long_in_relation_to_each_other_as_in_table_
     assert 1 < rows["BTB"].simulated / rows["CSB"].simulated < ratio
 
 
-def test_designed_networks_send_what_equation_5_says_and_win_where_packets_are_small():
+def test_designed_networks_follow_equation_5_and_win_with_small_packets():
     for graph in (kylix.TWITTER, kylix.TWITTER_HALVED, kylix.YAHOO):
         features = graph.features // graph.fewer
         curve = DensityCurve.power_law(features, kylix.ALPHA, graph.density)
@@ -428,7 +428,7 @@ def test_reproductions_are_listed(capsys):
     assert [line.split()[0] for line in capsys.readouterr().out.splitlines()] == names
 
 
-def test_the_page_of_figures_is_what_is_simulated():
+def test_the_page_of_figures_matches_the_simulation():
     committed = (PAGE.parent / "papers.md").read_text("utf-8")
 
     assert re.findall(r"^## (.*)$", committed, re.M) == list(papers.REPRODUCTIONS)
@@ -438,7 +438,7 @@ def test_the_page_of_figures_is_what_is_simulated():
     assert stale == [], "run ripieno reproduce all --out docs/papers.md --overwrite"
 
 
-def test_kylix_figures_come_near_what_the_text_prints():
+def test_kylix_figures_are_near_the_printed_ones():
     described = {"kylix-figure-2": 0.2, "kylix-figure-8": 0.3, "kylix-table-1": 0.31}
     for name, limit in described.items():
         deviations = [row.deviation for row in reproduced(name).rows if row.deviation is not None]
@@ -479,7 +479,7 @@ def test_a_crossing_is_where_the_formulae_cross(tmp_path, capsys):
     ElementTree.parse(target)
 
 
-def test_the_best_segments_of_a_chain_are_those_of_its_formula(tmp_path, capsys):
+def test_the_best_segments_of_a_chain_match_its_formula(tmp_path, capsys):
     target = tmp_path / "segments.svg"
     words = ["--ranks", "64", "--bytes", "64MiB", "--algorithm", "chain", "--alpha", "5us", "--segments", str(target)]
     found = printed(capsys, "explain", "broadcast", *words)
@@ -494,7 +494,7 @@ def test_the_best_segments_of_a_chain_are_those_of_its_formula(tmp_path, capsys)
     ElementTree.parse(target)
 
 
-def test_loads_are_what_messages_bring_to_each_wire(tmp_path):
+def test_loads_are_the_sums_of_messages_of_each_wire(tmp_path):
     target = tmp_path / "loads.svg"
     words = ["simulate", "broadcast", "--nodes", "4", "--racks", "2", "--rate", "1gbit", "--uplink", "1gbit"]
     assert main([*words, "--bytes", "1MB", "--algorithm", "flat", "--loads", str(target)]) == 0

@@ -81,7 +81,7 @@ def test_the_navigation_has_every_page_once():
     assert sorted(_named(SITE["nav"])) == sorted([*pages, *ELSEWHERE])
 
 
-def test_pages_of_the_repository_are_there():
+def test_linked_pages_of_the_repository_exist():
     assert [source for source in ELSEWHERE.values() if not (ROOT / source).exists()] == []
 
 
@@ -125,7 +125,7 @@ def test_the_reference_has_every_name_for_spark_once():
     assert sorted(documented) == sorted(f"ripieno.spark.{name}" for name in ripieno.spark.__all__)
 
 
-def test_the_page_of_commands_has_what_help_prints():
+def test_the_page_of_commands_matches_help():
     tool = _pages_tool()
     described = dict(tool.helps(cli, "ripieno"))
 
@@ -136,7 +136,7 @@ def test_the_page_of_commands_has_what_help_prints():
     assert all(f"## {name}\n\n```text\n{text}\n```" in tool.commands_page() for name, text in described.items())
 
 
-def test_links_of_pages_from_elsewhere_are_those_of_the_site():
+def test_links_of_pages_from_elsewhere_match_the_site():
     pages = {"README.md": "index.md", "benches/README.md": "benches.md"}
     linked = _pages_tool().linked
 

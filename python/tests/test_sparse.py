@@ -231,7 +231,7 @@ def thousand_rounds(comm):
     return sum(not np.array_equal(configured.reduce(values * k, out=out), expected * k) for k in range(1, 1001))
 
 
-def test_a_thousand_rounds_give_no_wrong_value(world):
+def test_a_thousand_rounds_produce_no_wrong_value(world):
     assert world(4).run(thousand_rounds) == [0] * 4
 
 
@@ -281,7 +281,7 @@ def looked_at(comm):
     return repr(configured), configured.degrees, configured.volumes, last
 
 
-def test_what_was_configured_and_run_can_be_seen(world):
+def test_configuration_and_runs_are_visible(world):
     shown, degrees, volumes, last = world(4).run(looked_at)[0]
     assert shown == "<SparseReduce 2x2, 134 rows out, 80 in, indices below 400>"
     assert degrees == "2x2"

@@ -40,7 +40,7 @@ def fitted(X, workers=1, world=None, **parameters):
 
 @pytest.mark.parametrize("workers", [3, *exhaustively(1, 2)])
 @pytest.mark.parametrize("centroids", ["whole", "divided"])
-def test_sparse_rows_get_what_the_same_rows_get_as_an_array(world, matrix, workers, centroids):
+def test_sparse_rows_produce_the_result_of_dense_rows(world, matrix, workers, centroids):
     start = np.random.default_rng(SEED).permutation(matrix.toarray())[:K]
     weights = np.random.default_rng(SEED).integers(0, 3, matrix.shape[0]).astype(float)
     with warnings.catch_warnings(action="ignore"):
@@ -57,7 +57,7 @@ def test_sparse_rows_get_what_the_same_rows_get_as_an_array(world, matrix, worke
     assert sparse.score(matrix) == pytest.approx(dense.score(matrix.toarray()), rel=1e-12)
 
 
-def test_labels_are_those_of_scikit_learn(matrix):
+def test_labels_match_scikit_learn(matrix):
     start = np.random.default_rng(SEED).permutation(np.unique(matrix.toarray(), axis=0))[:K]
     ours = rp.KMeans(K, init=start, max_iter=20).fit(matrix)
     theirs = cluster.KMeans(K, init=start, n_init=1, max_iter=20).fit(matrix)
@@ -105,7 +105,7 @@ def test_batches_are_taken_from_sparse_rows(matrix):
     np.testing.assert_allclose(more[0].cluster_centers_, more[1].cluster_centers_, rtol=1e-12)
 
 
-def test_what_is_no_number_is_reported_by_its_place(matrix):
+def test_an_invalid_number_is_reported_by_its_place(matrix):
     for value, name in ((np.nan, "NaN"), (np.inf, "infinity")):
         bad = matrix.tolil()
         bad[17, 30] = value
@@ -118,7 +118,7 @@ def test_what_is_no_number_is_reported_by_its_place(matrix):
 
 
 @pytest.mark.parametrize("name", ["rows.npz", "rows.libsvm"])
-def test_the_command_gives_files_of_sparse_rows_the_labels_of_their_matrix(tmp_path, matrix, name):
+def test_the_command_labels_files_of_sparse_rows_like_their_matrix(tmp_path, matrix, name):
     path, start, out = tmp_path / name, tmp_path / "start.npy", tmp_path / "out"
     np.save(start, np.random.default_rng(SEED).permutation(matrix.toarray())[:K])
     if name.endswith(".npz"):
@@ -178,7 +178,7 @@ def test_files_of_dense_and_of_sparse_rows_are_no_one_input(tmp_path, matrix):
         SparseFiles.find([str(tmp_path / "rows.npy"), str(tmp_path / "rows.npz")])
 
 
-def test_indices_of_64_bits_give_the_same_clusters(matrix):
+def test_64_bit_indices_produce_the_same_clusters(matrix):
     long = matrix.copy()
     long.indices, long.indptr = long.indices.astype(np.int64), long.indptr.astype(np.int64)
     model = fitted(matrix)

@@ -14,7 +14,7 @@ from ripieno.errors import InputError
 MIB = 1 << 20
 
 
-def test_a_chain_is_best_for_a_gang_and_sharing_beside_a_slow_receiver():
+def test_a_chain_is_best_for_equal_receivers_and_sharing_with_a_slow_one():
     found = simulation.explain_strategies(
         simulation.Cluster(nodes=8, rate_bits_per_s=1e8, alpha_s=5e-5), nbytes=4 * MIB
     )
@@ -25,7 +25,7 @@ def test_a_chain_is_best_for_a_gang_and_sharing_beside_a_slow_receiver():
     assert by_name["flat"].most_sent_bytes >= 7 * 4 * MIB > by_name["tree"].most_sent_bytes
 
 
-def test_the_command_says_why_auto_is_which():
+def test_the_command_explains_the_choice_of_auto():
     words = ["broadcast", "--ranks", "5", "--bytes", "1MiB", "--rate", "100mbit", "--strategies"]
     text = CliRunner().invoke(explain_command, words, catch_exceptions=False).output
     assert "auto uses chain for files" in text and "It uses csb for" in text

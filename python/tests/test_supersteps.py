@@ -27,7 +27,7 @@ def of_all_graphs(comm, name):
     return [example(comm, name, rp.Graph(graph)) for graph in GRAPHS.values()]
 
 
-def test_components_are_those_of_networkx(everywhere):
+def test_components_match_networkx(everywhere):
     for (ids, labels), graph in zip(everywhere(of_all_graphs, "components")[0], GRAPHS.values(), strict=True):
         # Labels spread along edges; in a directed graph they follow the directions.
         nodes = list(graph.nodes)
@@ -41,7 +41,7 @@ def test_components_are_those_of_networkx(everywhere):
             assert_array_equal(labels, [min(each) for each in before])
 
 
-def test_distances_and_parents_are_those_of_networkx(everywhere):
+def test_distances_and_parents_match_networkx(everywhere):
     for (_, distances, parents), graph in zip(everywhere(of_all_graphs, "bfs")[0], GRAPHS.values(), strict=True):
         nodes = list(graph.nodes)
         expected = nx.single_source_shortest_path_length(graph, nodes[0])
@@ -67,7 +67,7 @@ def propagated(graph: nx.Graph, rounds: int) -> list[int]:
     return [labels[node] for node in nodes]
 
 
-def test_labels_that_propagate_are_those_of_a_vertex_at_a_time(everywhere):
+def test_labels_that_propagate_match_a_vertex_at_a_time(everywhere):
     for (_, labels), graph in zip(everywhere(of_all_graphs, "label_propagation")[0], GRAPHS.values(), strict=True):
         assert_array_equal(labels, propagated(graph, 10))
 
@@ -181,7 +181,7 @@ def ranked(comm, graph, max_supersteps=30):
 
 
 @pytest.mark.parametrize("name", ["karate", "directed islands"])
-def test_supersteps_of_weighted_messages_come_to_the_ranks_of_networkx(name, everywhere):
+def test_supersteps_of_weighted_messages_match_the_ranks_of_networkx(name, everywhere):
     graph = GRAPHS[name]
     expected = nx.pagerank(graph, tol=1e-13, max_iter=500)
     found = everywhere(ranked, rp.Graph(graph), 120)[0]

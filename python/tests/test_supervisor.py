@@ -38,7 +38,7 @@ def settled(*inputs, policy=None, size=4, now=0.0):
     return supervisor
 
 
-def test_states_say_what_the_launcher_knows():
+def test_states_show_the_view_of_the_launcher():
     supervisor = settled(
         ("stands_still", 0, True), ("leaves", 1), ("fails", 2, "no heartbeat", 3), policy=Policy(on_failure="shrink")
     )
@@ -60,7 +60,7 @@ def test_an_isolated_rank_is_outvoted():
     assert supervisor.verdict.culprit == 3
 
 
-def test_a_culprits_own_report_counts_more_than_what_its_victims_say():
+def test_the_report_of_a_failed_rank_overrides_reports_of_its_victims():
     supervisor = settled(("fails", 1, "its process ended", 0), ("fails", 2, "its process ended", 0))
     assert supervisor.verdict is None
     supervisor.tick(limits.CULPRIT_S - 0.1)

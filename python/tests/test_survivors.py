@@ -283,7 +283,7 @@ def test_kmeans_refuses_a_checkpoint_of_another_fit(tmp_path):
         rp.KMeans(30, checkpoint=tmp_path, random_state=1, tol=0.0, max_iter=1).fit(DIGITS)
 
 
-def test_on_failure_is_the_jobs_where_there_is_one():
+def test_on_failure_defaults_to_the_policy_of_the_job():
     with rp.launch(workers=1) as job, pytest.raises(rp.InputError, match="has its own setting: leave it out"):
         rp.KMeans(2, engine=job, on_failure="shrink").fit(DIGITS)
     with pytest.raises(rp.InputError, match="on_failure='stop': expected one of raise, shrink, respawn"):

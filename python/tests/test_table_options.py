@@ -149,7 +149,7 @@ def test_thousands_may_be_separated_as_fields_are_if_they_are_quoted(tmp_path):
         open_source(TableFiles(tmp_path / "t.csv", thousands=",")).read_share(0, 1)
 
 
-def test_types_say_what_text_is(tmp_path):
+def test_types_select_the_parsing_of_text(tmp_path):
     (tmp_path / "t.csv").write_text("flag,zip,n\ntrue,01,1\nfalse,02,2\n")
     types = {"flag": "bool", "zip": "string"}
     rows = open_source(TableFiles(tmp_path / "t.csv", types=types, ignore=["zip"])).read_share(0, 1).points
@@ -158,7 +158,7 @@ def test_types_say_what_text_is(tmp_path):
         open_source(TableFiles(tmp_path / "t.csv", types=types))
 
 
-def test_edges_with_a_missing_end_are_dropped_if_asked_for(tmp_path):
+def test_edges_with_a_missing_end_are_dropped_if_requested(tmp_path):
     (tmp_path / "g.csv").write_text("a,b,c\n1,2,0.5\n,3,1\n4,5,x\n")
     edges = Graph(TableFiles(tmp_path / "g.csv", columns=("b", "a"), missing="drop")).read_share(0, 1)
     assert (edges.sources.tolist(), edges.targets.tolist(), edges.weights) == ([2, 5], [1, 4], None)

@@ -55,7 +55,7 @@ def test_equal_ids_are_combined_and_ids_ascend():
     assert {number: each.tolist() for number, each in table.items()} == {2: 1.5, 5: [1, 255], 7: [0]}
 
 
-def test_adding_rows_copies_in_proportion_to_what_is_added(monkeypatch):
+def test_adding_rows_copies_only_the_added_rows(monkeypatch):
     copied = []
 
     def spy(pieces, function=np.concatenate):
@@ -100,7 +100,7 @@ def test_adding_rows_copies_in_proportion_to_what_is_added(monkeypatch):
         (lambda: rp.Table({1: np.ones(2)}, lambda a, b: a[:1]).add(1, np.ones(2)), "<lambda>: gave shape"),
     ],
 )
-def test_what_does_not_fit_is_refused(make, said):
+def test_mismatched_input_is_rejected(make, said):
     with pytest.raises(rp.InputError, match=said):
         make()
 
@@ -195,7 +195,7 @@ def equal_tables_take_one_allreduce(comm):
     assert (comm.world_size - 1) * whole <= sent < (comm.world_size - 1) * (whole + 4096)
 
 
-def test_bytes_are_those_of_the_arrays(world):
+def test_bytes_match_the_arrays(world):
     world(3).run(equal_tables_take_one_allreduce)
 
 
@@ -218,7 +218,7 @@ def refused(comm):
     return comm.allreduce(1)
 
 
-def test_what_a_table_does_not_have_is_refused_and_nothing_is_sent(world):
+def test_missing_columns_are_rejected_and_nothing_is_sent(world):
     assert world(2).run(refused) == [2, 2]
 
 
@@ -235,7 +235,7 @@ def mismatches(comm):
     return said
 
 
-def test_ranks_that_differ_are_told_on_every_rank(world):
+def test_ranks_that_differ_are_reported_on_every_rank(world):
     first, *others = world(3).run(mismatches)
 
     assert others == [first, first]

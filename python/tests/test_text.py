@@ -56,7 +56,7 @@ def corpus(tmp_path) -> tuple[list[str], bytes]:
     return [str(path) for path in paths], b"\n".join(texts)
 
 
-def test_words_are_those_of_split():
+def test_words_match_split():
     rng = np.random.default_rng(0)
     texts = [path.read_bytes() for path in REAL] + [b"", b" ", b"a", b"a\0b \0 \0"]
     for size in [*range(70), 5000, 20000]:
@@ -113,15 +113,15 @@ def test_words_beyond_the_memory_limit_are_spilled_and_read_back(tmp_path):
     assert not list(spill.iterdir())
 
 
-def _homes(comm, paths):
+def _owners(comm, paths):
     rows = rp.count_words(paths, comm=comm)
     lines = rp.grep("import", paths, comm=comm)
     return rows, lines.num_rows
 
 
-def test_ranks_that_are_there_keep_the_words_at_home_with_them(corpus, job):
+def test_existing_ranks_keep_the_words_that_they_own(corpus, job):
     paths, text = corpus
-    homes, line_counts = zip(*job.run(_homes, paths), strict=True)
+    homes, line_counts = zip(*job.run(_owners, paths), strict=True)
 
     assert sorted(pairs(rp.KeyValues.joined(homes))) == sorted(ordered(text))
     assert {str(rows.keys.type) for rows in homes} == {"large_binary"}
@@ -166,7 +166,7 @@ def _searched_all(comm, paths, split_bytes):
     return list(_searched(comm, paths, split_bytes))
 
 
-def test_lines_are_those_that_re_finds_in_each(corpus, job, monkeypatch):
+def test_lines_match_the_re_module(corpus, job, monkeypatch):
     paths, _ = corpus
     for name in ("SPLIT_BYTES", "BLOCK_BYTES"):
         monkeypatch.setattr(f"ripieno.text.search.{name}", 0)
@@ -273,7 +273,7 @@ def test_grep_prints_as_grep_does(tmp_path, capfdbinary):
         (["wordcount", "TEXT", "--memory-limit", "1000"], "memory_limit=1000: expected 262,144 bytes or more"),
     ],
 )
-def test_what_is_wrong_is_reported_and_nothing_is_left(tmp_path, capsys, command, says):
+def test_errors_are_reported_and_nothing_is_left(tmp_path, capsys, command, says):
     (tmp_path / "text.txt").write_text("a b\n")
     os.mkfifo(tmp_path / "pipe")
     (tmp_path / "damaged.gz").write_bytes(gzip.compress(b"a b\n" * 100)[:-20])

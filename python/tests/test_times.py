@@ -18,17 +18,17 @@ def times(monkeypatch):
     return times
 
 
-def test_the_table_of_contributing_is_what_is_recorded(times):
+def test_the_table_in_contributing_matches_the_records(times):
     assert times.PAGE.read_text() == times.page_with(json.loads(times.RECORDED.read_text()))
 
 
-def test_groups_that_take_little_are_recorded_together(times):
+def test_short_groups_are_recorded_together(times):
     tests = [("a", 2.0), ("b", 0.4), ("a", 1.5), ("c", 0.3)]
     found = times.grouped([{"group": group, "cpu_s": seconds} for group, seconds in tests])
     assert found == {"a": 3.5, "others": 0.7}
 
 
-def test_differences_to_what_is_recorded_are_named(times):
+def test_differences_to_the_records_are_reported(times):
     now = {"build": {"": 90.0}, "python": {"test_a.py": 10.0, "test_b.py": 21.0}}
     recorded = {"build": {"": 100.0}, "python": {"test_a.py": 3.0, "test_b.py": 20.0, "test_c.py": 4.0}}
     assert times.compare(now, recorded) == [

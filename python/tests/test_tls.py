@@ -83,7 +83,7 @@ def test_a_member_that_does_not_encrypt_is_refused_by_a_server_that_does(listeni
         remote.connect(HOST, listening.port, TOKEN[::-1], PATIENCE_S, tls=True)
 
 
-def test_what_was_sent_before_a_tunnel_is_closed_arrives(listening):
+def test_bytes_sent_before_a_tunnel_closes_arrive(listening):
     join = member_server.Join(0, "host", 1, "", {})
     words = np.arange(LARGE)
     channel = remote.connect(HOST, listening.port, TOKEN, PATIENCE_S, tls=True)
@@ -136,7 +136,7 @@ SUM = """
 
 @pytest.mark.parametrize("store", [False, True], ids=["in a directory", "at a port"])
 @pytest.mark.parametrize("tls", [("1", "1"), ("1", "0"), ("0", "1")])
-def test_ranks_of_a_launcher_meet_if_all_encrypt_or_none(tmp_path, store, tls):
+def test_ranks_of_a_launcher_connect_if_all_encrypt_or_none(tmp_path, store, tls):
     variables = {}
     if store:
         with socket.socket() as reserved:

@@ -62,7 +62,7 @@ def try_and_look(comm):
     return found, chosen, sums, part
 
 
-def test_every_rank_runs_what_was_tried_and_later_programs_what_was_kept(cache):
+def test_every_rank_runs_the_tried_algorithm_and_later_programs_the_kept_one(cache):
     with rp.launch(workers=3, threads=1) as job:
         (found, chosen, sums, part), *others = job.run(try_and_look)
     with rp.launch(workers=3, threads=1) as job:
@@ -80,7 +80,7 @@ def test_every_rank_runs_what_was_tried_and_later_programs_what_was_kept(cache):
     assert "as usual" in str(found)
 
 
-def test_what_ranks_prefer_runs_until_a_call_or_the_environment_names_another(threads):
+def test_a_preferred_algorithm_runs_until_a_call_or_the_environment_names_another(threads):
     def program(comm):
         native = comm._native
         _native.prefer(native, "allreduce", [(64, "one-round"), (2**62, "ring")])
@@ -101,7 +101,7 @@ def test_what_ranks_prefer_runs_until_a_call_or_the_environment_names_another(th
     assert found[0][2] not in ("one-round", "ring") and found[0] == found[1]
 
 
-def test_equal_plans_stand_together(threads):
+def test_equal_plans_form_one_class(threads):
     (of_two, *_) = threads(2, lambda comm: _native.distinct_algorithms(comm._native, "broadcast", 1 << 20))
 
     assert sorted(name for each in of_two for name in each) == sorted(_native.algorithms("broadcast"))

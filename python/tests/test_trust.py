@@ -226,7 +226,7 @@ AMID = """
 
 
 @needs_room
-def test_launches_of_every_kind_succeed_amid_a_crowd_with_few_descriptors(tmp_path):
+def test_launches_succeed_among_unauthenticated_peers_with_few_descriptors(tmp_path):
     command = alone(sys.executable, "-c", textwrap.dedent(AMID), str(HERE), textwrap.dedent(LAUNCHES))
     done = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, timeout=280)
     assert done.returncode == 0, done.stderr

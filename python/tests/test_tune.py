@@ -11,7 +11,7 @@ import ripieno as rp
 from click.testing import CliRunner
 from ripieno.cli import main
 from ripieno.cli.tune import tune_command
-from ripieno.comm.cost_probes import _crowd, _pairs
+from ripieno.comm.cost_probes import _concurrent_pairs, _pairs
 from ripieno.lab import Lab, why_not
 from ripieno.simulation import Cluster, LinkCost, MeasuredCosts, explain, link_costs, simulate
 
@@ -44,7 +44,7 @@ def costs_of_two_racks(**other):
     )
 
 
-def test_the_model_takes_for_a_message_what_was_measured():
+def test_the_model_reproduces_the_measured_message_time():
     cluster = costs_of_two_racks().cluster()
     one_way = [
         simulate("point-to-point", Cluster(nodes=2, **by_kind), nbytes=size).seconds
@@ -80,7 +80,7 @@ def test_stored_costs_are_loaded_only_for_the_same_hosts(cache):
         link_costs.kept(costs.hosts)
 
 
-def test_costs_are_kept_nowhere_if_there_is_no_place(tmp_path, monkeypatch):
+def test_costs_are_not_saved_without_a_folder(tmp_path, monkeypatch):
     (tmp_path / "file").write_text("")
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "file"))
 
@@ -94,8 +94,8 @@ def test_pairs_are_of_one_kind_each():
     found = _pairs(costs.nodes, costs.racks)
 
     assert found == {"memory": [(0, 1)], "cable": [(0, 2), (3, 4)], "uplink": [(0, 3)]}
-    assert _crowd(costs.nodes, costs.racks) == [(0, 3), (2, 4)]
-    assert _crowd([0, 1, 2], [None] * 3) == []
+    assert _concurrent_pairs(costs.nodes, costs.racks) == [(0, 3), (2, 4)]
+    assert _concurrent_pairs([0, 1, 2], [None] * 3) == []
 
 
 def tune_and_explain(comm, cache):
@@ -120,7 +120,7 @@ def test_every_rank_has_the_same_costs_and_explains_with_them(cache):
     assert len(list(cache.rglob("*.json"))) == 1
 
 
-def test_a_single_rank_knows_what_adding_costs(threads):
+def test_a_single_rank_measures_the_cost_of_adding(threads):
     (found,) = threads(1, lambda comm: comm.tune(budget_s=0.01))
 
     assert (found.memory, found.cable) == (None, None)

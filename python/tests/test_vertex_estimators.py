@@ -66,7 +66,7 @@ every_graph = pytest.mark.parametrize("graph", GRAPHS.values(), ids=GRAPHS)
 
 
 @every_graph
-def test_components_are_those_of_networkx(graph, fitted):
+def test_components_match_networkx(graph, fitted):
     model = fitted(rp.ConnectedComponents(), graph)
 
     expected = list(nx.connected_components(graph.to_undirected()))
@@ -79,7 +79,7 @@ def test_components_are_those_of_networkx(graph, fitted):
         assert {labels[node] for node in part} == {first}
 
 
-def test_components_of_a_skewed_graph_are_those_of_scipy(fitted):
+def test_components_of_a_skewed_graph_match_scipy(fitted):
     edges = rmat(11, 3000, seed=5)
     model = fitted(rp.ConnectedComponents(), rp.Graph(edges, vertex_count=1 << 11))
 
@@ -104,7 +104,7 @@ def test_shuffled_numbers_are_found_again():
 
 
 @every_graph
-def test_distances_are_those_of_networkx(graph, fitted):
+def test_distances_match_networkx(graph, fitted):
     source = next(iter(graph.nodes))
     model = fitted(rp.BFS(source), graph)
 
@@ -182,7 +182,7 @@ def test_a_path_longer_than_the_steps_is_reported():
     assert model.n_iter_ == 5
 
 
-def test_the_longest_path_may_have_all_the_steps_there_are():
+def test_the_longest_path_may_visit_every_vertex():
     whole = rp.EffectiveDiameter(random_state=0).fit(GRAPHS["path"])
     with warnings.catch_warnings():
         warnings.simplefilter("error")
@@ -192,7 +192,7 @@ def test_the_longest_path_may_have_all_the_steps_there_are():
         rp.EffectiveDiameter(max_iter=whole.n_iter_ - 1, random_state=0).fit(GRAPHS["path"])
 
 
-def test_embeddings_are_those_of_scikit_learn(fitted):
+def test_embeddings_match_scikit_learn(fitted):
     graph = nx.karate_club_graph()
     model = fitted(rp.SpectralEmbedding(3, tol=1e-9, random_state=0), graph)
 
@@ -205,7 +205,7 @@ def test_embeddings_are_those_of_scikit_learn(fitted):
 
 
 @pytest.mark.parametrize("name", ["islands", "directed islands", "path"])
-def test_eigenvalues_are_those_of_the_laplacian_however_often_they_repeat(name, fitted):
+def test_eigenvalues_match_the_laplacian_however_often_they_repeat(name, fitted):
     graph = GRAPHS[name]
     model = fitted(rp.SpectralEmbedding(6, drop_first=False, tol=1e-9, random_state=0), graph)
 
@@ -240,7 +240,7 @@ def test_an_embedding_that_is_not_finished_is_reported():
         ),
     ],
 )
-def test_what_cannot_be_is_reported_by_name_and_value(fit, message):
+def test_impossible_requests_are_reported_by_name_and_value(fit, message):
     with pytest.raises(rp.InputError, match=message):
         fit()
 
@@ -254,7 +254,7 @@ MODELS = {
 
 
 @pytest.mark.parametrize(("attribute", "model"), MODELS.items(), ids=MODELS)
-def test_workers_that_are_started_find_what_ranks_do_that_are_there_already(world, attribute, model):
+def test_workers_that_are_started_find_what_existing_ranks_do(world, attribute, model):
     edges = rmat(7, 400, seed=1)
     everyone = world(2).run(fit, model, edges)
     found = getattr(model.fit(edges), attribute)

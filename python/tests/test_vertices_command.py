@@ -70,7 +70,7 @@ def test_the_diameter_is_printed_and_its_pairs_are_written(edges, tmp_path, caps
 @pytest.mark.parametrize(
     "words", [["components"], ["bfs", "--source", "5"], ["diameter"], ["pagerank", "--top", "0"]], ids=" ".join
 )
-def test_a_fit_resumes_from_what_a_folder_has(edges, tmp_path, capsys, words):
+def test_a_fit_resumes_from_a_folder(edges, tmp_path, capsys, words):
     edges.write_text("3 5\n5 8\n8 13\n20 21\n21 20\n")
     command = [*words, str(edges), "--checkpoint", str(tmp_path / "kept"), "--overwrite", "--out"]
     events = []
@@ -95,7 +95,7 @@ def test_a_fit_resumes_from_what_a_folder_has(edges, tmp_path, capsys, words):
         (["components", "nowhere.txt"], "nowhere.txt"),
     ],
 )
-def test_what_is_wrong_is_reported_in_a_sentence(edges, capsys, words, says):
+def test_errors_are_reported_in_a_sentence(edges, capsys, words, says):
     assert main([str(edges) if word == "EDGES" else word for word in words]) == 2
 
     output = capsys.readouterr().err

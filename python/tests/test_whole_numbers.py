@@ -72,5 +72,5 @@ def numpy_numbers(comm):
         assert comm.allreduce(np.array([2**62])).tolist() == [-(2**63)]
 
 
-def test_numbers_of_numpy_keep_its_arithmetic(world):
+def test_numpy_numbers_keep_numpy_arithmetic(world):
     world(2).run(numpy_numbers)

@@ -63,7 +63,7 @@ mod tests {
     }
 
     #[test]
-    fn a_thread_goes_after_a_row_of_signs_and_neighbors_do_not_go_at_once() {
+    fn a_thread_moves_after_a_row_of_signs_and_neighbors_do_not_move_at_once() {
         assert_eq!([0, 1, 2, 3, 4].map(times_in_a_row), [24, 31, 38, 45, 24]);
     }
 
@@ -77,7 +77,7 @@ mod tests {
     }
 
     #[test]
-    fn a_thread_may_be_anywhere_afterwards_that_it_could_be_before() {
+    fn a_thread_has_the_same_allowed_cores_afterwards() {
         let before = sched_getaffinity(None).unwrap();
         go_elsewhere();
         assert_eq!(sched_getaffinity(None).unwrap(), before);

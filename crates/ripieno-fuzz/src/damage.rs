@@ -90,7 +90,7 @@ mod tests {
     use std::collections::BTreeSet;
 
     #[test]
-    fn a_number_stands_for_one_input_and_no_input_is_too_long() {
+    fn each_number_produces_one_input_of_bounded_length() {
         let pool = [vec![], b"a valid text".to_vec(), vec![0; 100]];
         let inputs: Vec<Vec<u8>> = (0..5000).map(|seed| damaged(&pool, 120, &mut FuzzRandom::new(seed))).collect();
         let again: Vec<Vec<u8>> = (0..5000).map(|seed| damaged(&pool, 120, &mut FuzzRandom::new(seed))).collect();

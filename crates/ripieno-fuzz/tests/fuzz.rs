@@ -39,7 +39,7 @@ fn a_reader_that_panics_far_inside_is_found_and_its_input_is_kept() {
 }
 
 #[test]
-fn a_reader_that_believes_a_length_is_found() {
+fn a_reader_that_trusts_a_length_is_found() {
     let believing = |bytes: &[u8]| {
         let length = bytes.first_chunk().map_or(0, |length| u16::from_le_bytes(*length));
         let _ = std::fs::remove_dir_all(folder("believing"));

@@ -1,6 +1,6 @@
 //! Collectives for Java, in place on direct buffers, blocking or with a handle.
 
-use crate::errors::{Thrown, answered};
+use crate::errors::{Thrown, with_exceptions};
 use crate::meeting::text;
 use crate::memory::{DirectRegion, HeldBuffers};
 use jni::objects::{JClass, JLongArray, JObject, JString};
@@ -106,11 +106,11 @@ extern "system" fn Java_org_ripieno_Native_run<'local>(
     second: jlong,
     second_bytes: jlong,
 ) {
-    answered(env, |env| {
-        let asked = JavaArguments::new(env, [collective, operation], number, [&counts, &in_counts])?;
+    with_exceptions(env, |env| {
+        let arguments = JavaArguments::new(env, [collective, operation], number, [&counts, &in_counts])?;
         // SAFETY: Java passes the address of a live communicator.
         let communicator = unsafe { at(communicator) };
-        let (task, writes_first) = asked.task(communicator.rank());
+        let (task, writes_first) = arguments.task(communicator.rank());
         let (first, second) = (DirectRegion::new(first, first_bytes), DirectRegion::new(second, second_bytes));
         // SAFETY: Java holds the buffers until this returns.
         let memory = unsafe {
@@ -142,11 +142,11 @@ extern "system" fn Java_org_ripieno_Native_start<'local>(
     second_bytes: jlong,
     kept: JObject<'local>,
 ) -> jlong {
-    answered(env, |env| {
-        let asked = JavaArguments::new(env, [collective, operation], number, [&counts, &in_counts])?;
+    with_exceptions(env, |env| {
+        let arguments = JavaArguments::new(env, [collective, operation], number, [&counts, &in_counts])?;
         // SAFETY: Java passes the address of a live communicator.
         let communicator = unsafe { at(communicator) };
-        let (task, writes_first) = asked.task(communicator.rank());
+        let (task, writes_first) = arguments.task(communicator.rank());
         let (first, second) = (DirectRegion::new(first, first_bytes), DirectRegion::new(second, second_bytes));
         let held = HeldBuffers::new(first, second, writes_first, env.new_global_ref(kept)?);
         let handle = communicator.start(&task, element(of), None, held)?;
@@ -169,7 +169,7 @@ extern "system" fn Java_org_ripieno_Native_join<'local>(
     handle: jlong,
 ) {
     // SAFETY: Java passes the address of a live handle.
-    answered(env, |_| Ok(unsafe { handle_at(handle) }.join()?));
+    with_exceptions(env, |_| Ok(unsafe { handle_at(handle) }.join()?));
 }
 
 #[unsafe(no_mangle)]
@@ -179,7 +179,7 @@ extern "system" fn Java_org_ripieno_Native_isDone<'local>(
     handle: jlong,
 ) -> jboolean {
     // SAFETY: Java passes the address of a live handle.
-    answered(env, |_| Ok(unsafe { handle_at(handle) }.is_done()))
+    with_exceptions(env, |_| Ok(unsafe { handle_at(handle) }.is_done()))
 }
 
 #[unsafe(no_mangle)]
@@ -188,7 +188,7 @@ extern "system" fn Java_org_ripieno_Native_freeHandle<'local>(
     _class: JClass<'local>,
     handle: jlong,
 ) {
-    answered(env, |_| {
+    with_exceptions(env, |_| {
         // SAFETY: Java frees the handle from `start` once.
         drop(unsafe { Box::from_raw(handle as *mut Handle<HeldBuffers>) });
         Ok(())
@@ -202,7 +202,7 @@ extern "system" fn Java_org_ripieno_Native_barrier<'local>(
     communicator: jlong,
 ) {
     // SAFETY: Java passes the address of a live communicator.
-    answered(env, |_| Ok(unsafe { at(communicator) }.barrier(None)?));
+    with_exceptions(env, |_| Ok(unsafe { at(communicator) }.barrier(None)?));
 }
 
 /// Report to the other ranks that this rank cannot continue, with the cause.
@@ -215,7 +215,7 @@ extern "system" fn Java_org_ripieno_Native_abort<'local>(
     cause: JString<'local>,
     traceback: JString<'local>,
 ) {
-    answered(env, |env| {
+    with_exceptions(env, |env| {
         let [host, cause, traceback] = [&host, &cause, &traceback].map(|string| text(env, string));
         let (host, cause, traceback) = (host?.unwrap_or_default(), cause?.unwrap_or_default(), traceback?);
         // SAFETY: Java passes the address of a live communicator.
@@ -231,7 +231,7 @@ extern "system" fn Java_org_ripieno_Native_close<'local>(
     _class: JClass<'local>,
     communicator: jlong,
 ) {
-    answered(env, |_| {
+    with_exceptions(env, |_| {
         // SAFETY: Java passes the address of a live communicator.
         unsafe { at(communicator) }.close();
         Ok(())
@@ -244,7 +244,7 @@ extern "system" fn Java_org_ripieno_Native_free<'local>(
     _class: JClass<'local>,
     communicator: jlong,
 ) {
-    answered(env, |_| {
+    with_exceptions(env, |_| {
         // SAFETY: Java frees the communicator from `meet` once, when no thread can call it any more.
         drop(unsafe { Box::from_raw(communicator as *mut Communicator) });
         Ok(())

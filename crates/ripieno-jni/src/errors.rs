@@ -104,7 +104,7 @@ impl Thrown {
 }
 
 /// Return the result of a native method to Java, or throw its error.
-pub fn answered<'local, T: Default>(
+pub fn with_exceptions<'local, T: Default>(
     mut env: EnvUnowned<'local>,
     method: impl FnOnce(&mut Env<'local>) -> Result<T, Thrown>,
 ) -> T {

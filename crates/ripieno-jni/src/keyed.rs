@@ -1,7 +1,7 @@
 //! Regroup for Java: rows enter as columns, and this rank's rows come back as columns.
 
 use crate::communicator::{at, element, op};
-use crate::errors::{Thrown, answered};
+use crate::errors::{Thrown, with_exceptions};
 use crate::memory::DirectRegion;
 use jni::EnvUnowned;
 use jni::objects::{JClass, JLongArray};
@@ -32,7 +32,7 @@ extern "system" fn Java_org_ripieno_Native_regroup<'local>(
     combine: jint,
     threads: jint,
 ) -> jlong {
-    answered(env, |_| {
+    with_exceptions(env, |_| {
         // SAFETY: Java passes the address of a live communicator.
         let communicator = unsafe { at(communicator) };
         let (offsets, keys) = (DirectRegion::new(offsets, offsets_bytes), DirectRegion::new(keys, keys_bytes));
@@ -78,7 +78,7 @@ extern "system" fn Java_org_ripieno_Native_blockSizes<'local>(
     block: jlong,
     sizes: JLongArray<'local>,
 ) {
-    answered(env, |env| {
+    with_exceptions(env, |env| {
         // SAFETY: Java passes the address of a live block.
         let block = unsafe { block_at(block) };
         let string_bytes = match &block.keys {
@@ -107,7 +107,7 @@ extern "system" fn Java_org_ripieno_Native_takeBlock<'local>(
     values: jlong,
     values_bytes: jlong,
 ) {
-    answered(env, |_| {
+    with_exceptions(env, |_| {
         // SAFETY: Java takes the block from `regroup` once.
         let block = unsafe { Box::from_raw(block as *mut KeyedBlock) };
         // SAFETY: Java holds the buffers until this returns.

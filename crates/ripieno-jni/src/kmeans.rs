@@ -1,7 +1,7 @@
 //! K-means kernels for Java, on rows in native memory.
 
 use crate::communicator::element;
-use crate::errors::{Thrown, answered};
+use crate::errors::{Thrown, with_exceptions};
 use crate::memory::DirectRegion;
 use jni::EnvUnowned;
 use jni::objects::{JClass, JIntArray, JLongArray};
@@ -57,7 +57,7 @@ extern "system" fn Java_org_ripieno_Native_newRows<'local>(
     of: jint,
     columns: jint,
 ) -> jlong {
-    answered(env, |_| {
+    with_exceptions(env, |_| {
         let values = match element(of) {
             Element::F32 => RowValues::F32(Vec::new()),
             Element::F64 => RowValues::F64(Vec::new()),
@@ -77,7 +77,7 @@ extern "system" fn Java_org_ripieno_Native_addRows<'local>(
     at: jlong,
     bytes: jlong,
 ) {
-    answered(env, |_| {
+    with_exceptions(env, |_| {
         let region = DirectRegion::new(at, bytes);
         // SAFETY: Java passes the address of live rows; the buffer has elements of the type of the rows.
         unsafe {
@@ -96,7 +96,7 @@ extern "system" fn Java_org_ripieno_Native_freeRows<'local>(
     _class: JClass<'local>,
     rows: jlong,
 ) {
-    answered(env, |_| {
+    with_exceptions(env, |_| {
         // SAFETY: Java frees the rows from `newRows` once.
         drop(unsafe { Box::from_raw(rows as *mut JavaRows) });
         Ok(())
@@ -111,7 +111,7 @@ extern "system" fn Java_org_ripieno_Native_firstNonFinite<'local>(
     rows: jlong,
     threads: jint,
 ) -> jlong {
-    answered(env, |_| {
+    with_exceptions(env, |_| {
         // SAFETY: Java passes the address of live rows.
         let rows = unsafe { rows_at(rows) };
         let threads = Threads::new(threads as usize);
@@ -130,7 +130,7 @@ extern "system" fn Java_org_ripieno_Native_takeRow<'local>(
     at: jlong,
     bytes: jlong,
 ) {
-    answered(env, |_| {
+    with_exceptions(env, |_| {
         // SAFETY: Java passes the address of live rows; the buffer has the size of a row.
         let (rows, into) = unsafe { (rows_at(rows), DirectRegion::new(at, bytes)) };
         let number = number as usize;
@@ -156,7 +156,7 @@ extern "system" fn Java_org_ripieno_Native_columnSums<'local>(
     sums: jlong,
     sums_bytes: jlong,
 ) {
-    answered(env, |_| {
+    with_exceptions(env, |_| {
         // SAFETY: Java passes the address of live rows; `sums` and a present mean have a double per column.
         let (rows, mean, sums) = unsafe {
             (
@@ -198,7 +198,7 @@ extern "system" fn Java_org_ripieno_Native_pass<'local>(
     weights_bytes: jlong,
     threads: jint,
 ) -> jdouble {
-    answered(env, |_| {
+    with_exceptions(env, |_| {
         // SAFETY: Java passes the address of live rows; labels are int, distances, sums and weights double.
         let (rows, pass) = unsafe {
             let pass = PassOutput {
@@ -239,7 +239,7 @@ extern "system" fn Java_org_ripieno_Native_forgetPasses<'local>(
     _class: JClass<'local>,
     rows: jlong,
 ) {
-    answered(env, |_| {
+    with_exceptions(env, |_| {
         // SAFETY: Java passes the address of live rows.
         let rows = unsafe { rows_at(rows) };
         let value_count = for_values!(rows, values => values.len());
@@ -264,7 +264,7 @@ extern "system" fn Java_org_ripieno_Native_lowerDistances<'local>(
     closest_bytes: jlong,
     threads: jint,
 ) {
-    answered(env, |_| {
+    with_exceptions(env, |_| {
         // SAFETY: Java passes the address of live rows; distances are double, numbers int.
         let (rows, distances, closest) = unsafe {
             let distances = DirectRegion::new(distances, distances_bytes).elements_mut::<f64>();
@@ -301,7 +301,7 @@ extern "system" fn Java_org_ripieno_Native_recenter<'local>(
     weights: jlong,
     weights_bytes: jlong,
 ) -> jdouble {
-    answered(env, |_| {
+    with_exceptions(env, |_| {
         let centroids = DirectRegion::new(centroids, centroids_bytes);
         // SAFETY: Java holds the buffers; sums and weights are double, centroids have the given type.
         let moved = unsafe {
@@ -326,7 +326,7 @@ extern "system" fn Java_org_ripieno_Native_addColumns<'local>(
     types: JIntArray<'local>,
     count: jint,
 ) {
-    answered(env, |env| {
+    with_exceptions(env, |env| {
         let (mut at, mut of) = (vec![0; addresses.len(env)?], vec![0; types.len(env)?]);
         addresses.get_region(env, 0, &mut at)?;
         types.get_region(env, 0, &mut of)?;

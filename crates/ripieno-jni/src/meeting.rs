@@ -1,6 +1,6 @@
 //! Connects ranks for Java: over a Java function, a TCP store or a shared directory.
 
-use crate::errors::{Thrown, answered};
+use crate::errors::{Thrown, with_exceptions};
 use jni::objects::{JClass, JObject, JObjectArray, JString};
 use jni::sys::{jboolean, jint, jlong};
 use jni::{Env, EnvUnowned, JavaVM, jni_sig, jni_str};
@@ -34,7 +34,7 @@ extern "system" fn Java_org_ripieno_Native_meet<'local>(
     store_host: JString<'local>,
     store_port: jint,
 ) -> jlong {
-    answered(env, |env| {
+    with_exceptions(env, |env| {
         let token = text(env, &token)?.unwrap_or_default();
         let mut config = Config::new(rank as usize, world_size as usize, Token::from_secret(token));
         config.host = text(env, &host)?;
@@ -74,7 +74,7 @@ extern "system" fn Java_org_ripieno_Native_newToken<'local>(
     env: EnvUnowned<'local>,
     _class: JClass<'local>,
 ) -> JString<'local> {
-    answered(env, |env| Ok(env.new_string(Token::random_text()?)?))
+    with_exceptions(env, |env| Ok(env.new_string(Token::random_text()?)?))
 }
 
 /// Convert a Java string, unless it is null.
@@ -83,7 +83,7 @@ pub fn text(env: &Env<'_>, string: &JString<'_>) -> Result<Option<String>, Throw
 }
 
 fn ask(env: &mut Env<'_>, rank: jint, exchange: &JObject<'_>, mine: &str) -> Result<Vec<String>, NetError> {
-    let begun = Instant::now();
+    let started = Instant::now();
     let mut ask = || -> Result<Vec<String>, Thrown> {
         let mine = env.new_string(mine)?;
         let all = env.call_method(
@@ -108,16 +108,16 @@ fn ask(env: &mut Env<'_>, rank: jint, exchange: &JObject<'_>, mine: &str) -> Res
     ask().map_err(|error| NetError::Exchange {
         rank: rank as usize,
         cause: error.to_string(),
-        elapsed_ms: begun.elapsed().as_millis() as u64,
+        elapsed_ms: started.elapsed().as_millis() as u64,
     })
 }
 
 /// Return whether the waiting Java thread was interrupted. Ripieno's own threads never are.
 fn is_interrupted() -> bool {
     let ask = |env: &mut Env<'_>| -> Result<jboolean, Thrown> {
-        let asked =
+        let arguments =
             env.call_static_method(jni_str!("org/ripieno/Failures"), jni_str!("isInterrupted"), jni_sig!("()Z"), &[])?;
-        Ok(asked.z()?)
+        Ok(arguments.z()?)
     };
     let Ok(machine) = JavaVM::singleton() else { return false };
     if !machine.is_thread_attached().unwrap_or(false) {

@@ -1,6 +1,6 @@
 //! Java memory: direct buffers, identified by their addresses.
 
-use crate::errors::answered;
+use crate::errors::with_exceptions;
 use jni::EnvUnowned;
 use jni::objects::{Global, JByteBuffer, JClass, JObject};
 use jni::sys::jlong;
@@ -98,7 +98,7 @@ extern "system" fn Java_org_ripieno_Native_address<'local>(
     _class: JClass<'local>,
     buffer: JObject<'local>,
 ) -> jlong {
-    answered(env, |env| {
+    with_exceptions(env, |env| {
         // SAFETY: The JVM supports this call for direct buffers of all classes; the Java side has checked that it is
         // one.
         let buffer = unsafe { JByteBuffer::from_raw(env, buffer.into_raw()) };

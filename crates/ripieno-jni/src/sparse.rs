@@ -1,7 +1,7 @@
 //! Sparse reductions for Java.
 
 use crate::communicator::{at, element, op};
-use crate::errors::answered;
+use crate::errors::with_exceptions;
 use crate::meeting::text;
 use crate::memory::DirectRegion;
 use jni::EnvUnowned;
@@ -29,7 +29,7 @@ extern "system" fn Java_org_ripieno_Native_sparse<'local>(
     missing_is_zero: jboolean,
     dense_above: jdouble,
 ) -> jlong {
-    answered(env, |env| {
+    with_exceptions(env, |env| {
         let degrees = text(env, &degrees)?;
         // SAFETY: Java passes the address of a live communicator.
         let communicator = unsafe { at(communicator) };
@@ -63,7 +63,7 @@ extern "system" fn Java_org_ripieno_Native_sparseReduce<'local>(
     into: jlong,
     into_bytes: jlong,
 ) {
-    answered(env, |_| {
+    with_exceptions(env, |_| {
         // SAFETY: `sparse` created it, and it is freed when no thread can call it any more.
         let reduction = unsafe { &*(reduction as *const SparseReduce) };
         let form =
@@ -81,7 +81,7 @@ extern "system" fn Java_org_ripieno_Native_sparseDegrees<'local>(
     _class: JClass<'local>,
     reduction: jlong,
 ) -> JString<'local> {
-    answered(env, |env| {
+    with_exceptions(env, |env| {
         // SAFETY: As above.
         let reduction = unsafe { &*(reduction as *const SparseReduce) };
         Ok(env.new_string(reduction.degrees().to_string())?)
@@ -94,7 +94,7 @@ extern "system" fn Java_org_ripieno_Native_freeSparse<'local>(
     _class: JClass<'local>,
     reduction: jlong,
 ) {
-    answered(env, |_| {
+    with_exceptions(env, |_| {
         // SAFETY: Java frees the reduction from `sparse` once.
         drop(unsafe { Box::from_raw(reduction as *mut SparseReduce) });
         Ok(())

@@ -1,7 +1,7 @@
 //! Numeric kernels of the algorithms: the local computation of a rank between two collectives.
 //!
 //! - K-means: [`assign_accumulate`] is one pass, [`assign_accumulate_within`] one of several passes, and
-//!   [`assign_accumulate_near`] a pass over very many centroids. [`Probing`], [`meet_groups`] and [`accumulate_run`]
+//!   [`assign_accumulate_near`] a pass over very many centroids. [`Probing`], [`compare_groups`] and [`accumulate_run`]
 //!   compute a pass and its sums if a rank holds only some of the centroids. [`assign_sparse`] and
 //!   [`accumulate_sparse`] process sparse rows, and [`assign()`] predicts. [`update_min_distances`] is a step of
 //!   seeding, and [`grow_cells`] seeds very many clusters. [`squared_distances`] returns the whole matrix, and
@@ -63,18 +63,18 @@ pub use accumulate::{CentroidShift, accumulate_run, recenter};
 pub use als::{Aim, AlsObjective, Ratings, Solver, scatter, solve_factors};
 pub use assign::{
     DistanceBounds, NearIndex, PassOutput, PreviousCentroids, Probing, SomeGroups, assign, assign_accumulate,
-    assign_accumulate_near, assign_accumulate_within, inertia_of, meet_groups, update_min_distances,
+    assign_accumulate_near, assign_accumulate_within, compare_groups, inertia_of, update_min_distances,
 };
 pub use check::first_non_finite;
 pub use distances::{distances, squared_distances};
-pub use forces::{Attraction, BlockShare, attraction, barnes_hut, repulsion, wholes_per_one};
+pub use forces::{Attraction, BlockShare, attraction, barnes_hut, fixed_point_scale, repulsion};
 pub use logistic::{SparseRows, logistic_curvature, logistic_loss};
 pub use matrix::{Centroid, Matrix, Point};
 pub use pairs::{Dissimilarity, MOST_DIMENSIONS, Wanted, guttman, weighted_differences};
 pub use products::add_products;
 pub use seeding::{Cells, Center, Growth, grow_cells};
 pub use sgd::{
-    DescentOptions, FeatureState, Loss, OrderedColumns, StepNumbers, StepRows, sgd_epoch, sgd_meetings,
+    DescentOptions, FeatureState, Loss, OrderedColumns, StepNumbers, StepRows, sgd_epoch, sgd_needed_features,
     sgd_occurrences, sgd_places,
 };
 pub use simd::Simd;

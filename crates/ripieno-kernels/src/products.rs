@@ -42,9 +42,9 @@ pub fn add_products<T: Centroid>(
     let panel = threads.simd().run(PanelWidth::<T>(PhantomData));
     let chunk_values = width.next_multiple_of(panel) * DEPTH;
     let block_rows = (BLOCK_VALUES / width).next_multiple_of(DEPTH);
-    let room = block_rows.min(rows.rows()).div_ceil(DEPTH) * chunk_values;
-    let mut lines = vec![PanelLine::default(); (room * size_of::<T>()).div_ceil(size_of::<PanelLine>())];
-    let memory: &mut [T] = values_mut(&mut lines, room);
+    let scratch = block_rows.min(rows.rows()).div_ceil(DEPTH) * chunk_values;
+    let mut lines = vec![PanelLine::default(); (scratch * size_of::<T>()).div_ceil(size_of::<PanelLine>())];
+    let memory: &mut [T] = values_mut(&mut lines, scratch);
     for first in (0..rows.rows()).step_by(block_rows) {
         let block = rows.row_range(first, block_rows.min(rows.rows() - first));
         let weights = weights.map(|weights| &weights[first..first + block.rows()]);

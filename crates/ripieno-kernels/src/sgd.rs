@@ -5,20 +5,20 @@
 //! and the owners add these up in rank order. Each feature has its own step size.
 //!
 //! A step has the same rows in every epoch. Its features and their owners are computed once, by [`sgd_occurrences`],
-//! [`sgd_places`] and [`sgd_meetings`]. During a step no entry searches its feature among all features: the weights and
-//! gradients are vectors of the step's own length.
+//! [`sgd_places`] and [`sgd_needed_features`]. During a step no entry searches its feature among all features: the
+//! weights and gradients are vectors of the step's own length.
 //! Cost: `4·k` operations per entry; for each feature of a step four moves of its weights, a square root and a
 //! division.
 //! Source: Duchi, Hazan and Singer, "Adaptive subgradient methods for online learning and stochastic optimization",
 //! JMLR 12, 2011, section 1.1.
 
-mod home;
 mod occurrences;
+mod owned;
 
 use crate::logistic::to_chances;
-use home::Home;
-pub use occurrences::{OrderedColumns, StepNumbers, sgd_meetings, sgd_occurrences, sgd_places};
+pub use occurrences::{OrderedColumns, StepNumbers, sgd_needed_features, sgd_occurrences, sgd_places};
 use occurrences::{StepLists, of_step};
+use owned::OwnedFeatures;
 
 /// Loss function of the scores of a row. A single column contains the score of the second of two classes; otherwise
 /// there is a column for each class.
@@ -59,9 +59,9 @@ pub struct StepRows<'a> {
     /// Contribution of the penalty to the gradient of each such feature, per weight; in the order of [`StepNumbers`].
     pub penalties: &'a [f64],
     /// The features owned by this rank that occur in each step on any rank, with their counts.
-    pub met: StepNumbers<'a>,
+    pub needed: StepNumbers<'a>,
     /// Positions of the features of each rank's rows among these.
-    pub asked: StepNumbers<'a>,
+    pub requested: StepNumbers<'a>,
     /// Per step an upper bound on the number of features of any rank for any owner.
     pub chunk_lens: &'a [i64],
 }
@@ -116,30 +116,30 @@ fn epoch<E>(
 ) -> Result<f64, E> {
     let step_count = batches.chunk_lens.len();
     let occurring = StepLists::new(batches.counts, batches.penalties, step_count);
-    let asked = StepLists::new(batches.asked.counts, batches.asked.numbers, step_count);
-    let met = StepLists::new(batches.met.counts, batches.met.numbers, step_count);
-    let rank_count = asked.rank_count();
-    let mut home = Home::new(&state, k);
-    let (mut given, mut got, mut of_met, mut errors) = (Vec::new(), Vec::new(), Vec::new(), Vec::new());
+    let requested = StepLists::new(batches.requested.counts, batches.requested.numbers, step_count);
+    let needed = StepLists::new(batches.needed.counts, batches.needed.numbers, step_count);
+    let rank_count = requested.rank_count();
+    let mut owned = OwnedFeatures::new(&state, k);
+    let (mut sent, mut received, mut of_needed, mut errors) = (Vec::new(), Vec::new(), Vec::new(), Vec::new());
     let mut loss = 0.0;
     for &step in order {
         let step = step as usize;
-        let met = met.of(0, step);
+        let needed = needed.of(0, step);
         let chunk_len = batches.chunk_lens[step] as usize * k;
         // Values after the features of a chunk belong to earlier steps and are ignored.
-        given.resize(rank_count * chunk_len, 0.0);
-        got.resize(given.len(), 0.0);
-        of_met.resize(met.len() * k, 0.0);
+        sent.resize(rank_count * chunk_len, 0.0);
+        received.resize(sent.len(), 0.0);
+        of_needed.resize(needed.len() * k, 0.0);
 
-        home.give_weights(met, &mut of_met);
-        for (rank, chunk) in given.chunks_exact_mut(chunk_len.max(1)).enumerate() {
-            for (place, weights) in asked.of(rank, step).iter().zip(chunk.chunks_exact_mut(k)) {
-                weights.copy_from_slice(&of_met[*place as usize * k..][..k]);
+        owned.copy_weights(needed, &mut of_needed);
+        for (rank, chunk) in sent.chunks_exact_mut(chunk_len.max(1)).enumerate() {
+            for (place, weights) in requested.of(rank, step).iter().zip(chunk.chunks_exact_mut(k)) {
+                weights.copy_from_slice(&of_needed[*place as usize * k..][..k]);
             }
         }
-        exchange(&mut given, &mut got)?;
+        exchange(&mut sent, &mut received)?;
 
-        let chunks = given.chunks_exact_mut(chunk_len.max(1)).zip(got.chunks_exact(chunk_len.max(1)));
+        let chunks = sent.chunks_exact_mut(chunk_len.max(1)).zip(received.chunks_exact(chunk_len.max(1)));
         for (rank, (gradients, weights)) in chunks.enumerate() {
             let of_features = gradients.chunks_exact_mut(k).zip(weights.chunks_exact(k));
             for (penalty, (gradient, weight)) in occurring.of(rank, step).iter().zip(of_features) {
@@ -147,19 +147,19 @@ fn epoch<E>(
             }
         }
         let rows = of_step(batches.classes.len(), step, step_count);
-        loss += batches.add_gradient(rows, descent.loss, &got, &mut given, &mut errors, k);
-        exchange(&mut given, &mut got)?;
+        loss += batches.add_gradient(rows, descent.loss, &received, &mut sent, &mut errors, k);
+        exchange(&mut sent, &mut received)?;
 
-        of_met.fill(0.0);
-        for (rank, chunk) in got.chunks_exact(chunk_len.max(1)).enumerate() {
-            for (place, gradient) in asked.of(rank, step).iter().zip(chunk.chunks_exact(k)) {
-                let sums = &mut of_met[*place as usize * k..][..k];
+        of_needed.fill(0.0);
+        for (rank, chunk) in received.chunks_exact(chunk_len.max(1)).enumerate() {
+            for (place, gradient) in requested.of(rank, step).iter().zip(chunk.chunks_exact(k)) {
+                let sums = &mut of_needed[*place as usize * k..][..k];
                 sums.iter_mut().zip(gradient).for_each(|(sum, addend)| *sum += addend);
             }
         }
-        home.step(descent, met, &of_met);
+        owned.step(descent, needed, &of_needed);
     }
-    home.write(state);
+    owned.write(state);
     Ok(loss)
 }
 
@@ -333,11 +333,11 @@ mod tests {
                 let found = by_ranks(p, k);
                 assert!((found.iter().map(|(loss, ..)| loss).sum::<f64>() - loss).abs() < 1e-12, "{p} ranks");
                 for feature in 0..FEATURE_COUNT {
-                    let (_, at_home, squares_at_home) = &found[feature % p];
+                    let (_, owned_weights, owned_squares) = &found[feature % p];
                     for at in 0..k {
                         let (here, there) = (feature / p * k + at, feature * k + at);
-                        assert!((at_home[here] - weights[there]).abs() < 1e-12, "{p} ranks, feature {feature}");
-                        assert!((squares_at_home[here] - squares[there]).abs() < 1e-12, "{p} ranks, {feature}");
+                        assert!((owned_weights[here] - weights[there]).abs() < 1e-12, "{p} ranks, feature {feature}");
+                        assert!((owned_squares[here] - squares[there]).abs() < 1e-12, "{p} ranks, {feature}");
                     }
                 }
             }
@@ -371,8 +371,8 @@ mod tests {
     fn by_ranks(p: usize, k: usize) -> Vec<(f64, Vec<f64>, Vec<f64>)> {
         let part = |rank: usize| SgdRows::of(&rows().into_iter().skip(rank).step_by(p).collect::<Vec<_>>());
         let parts: Vec<SgdRows> = (0..p).map(part).collect();
-        let homes: Vec<i32> = (0..FEATURE_COUNT).map(|feature| (feature % p) as i32).collect();
-        let occurring: Vec<_> = parts.iter().map(|part| sgd_occurrences(part.columns(), &homes, p)).collect();
+        let owners: Vec<i32> = (0..FEATURE_COUNT).map(|feature| (feature % p) as i32).collect();
+        let occurring: Vec<_> = parts.iter().map(|part| sgd_occurrences(part.columns(), &owners, p)).collect();
         let chunk_lens = [FEATURE_COUNT as i64; STEP_COUNT];
 
         let (senders, receivers): (Vec<_>, Vec<_>) = (0..p * p).map(|_| channel::<Vec<f64>>()).unzip();
@@ -387,11 +387,12 @@ mod tests {
                     let (numbers, counts) = &occurring[rank];
                     let (places, penalties) =
                         sgd_places(part.columns(), StepNumbers { numbers, counts }, &chunk_lens, &PENALTIES);
-                    let (asked, asked_counts) = asked_of(rank, occurring, p);
-                    let asked = StepNumbers { numbers: &asked, counts: &asked_counts };
-                    let (met, met_counts, asked_places) = sgd_meetings(asked, FEATURE_COUNT, STEP_COUNT);
-                    let home_count = (FEATURE_COUNT - rank).div_ceil(p);
-                    let (mut weights, mut squares) = (vec![0.1; home_count * k], vec![0.0; home_count * k]);
+                    let (requested, requested_counts) = requested_from(rank, occurring, p);
+                    let requested = StepNumbers { numbers: &requested, counts: &requested_counts };
+                    let (needed, met_counts, requested_places) =
+                        sgd_needed_features(requested, FEATURE_COUNT, STEP_COUNT);
+                    let owner_count = (FEATURE_COUNT - rank).div_ceil(p);
+                    let (mut weights, mut squares) = (vec![0.1; owner_count * k], vec![0.0; owner_count * k]);
                     let batches = StepRows {
                         starts: &part.starts,
                         places: &places,
@@ -399,16 +400,16 @@ mod tests {
                         classes: &part.classes,
                         counts,
                         penalties: &penalties,
-                        met: StepNumbers { numbers: &met, counts: &met_counts },
-                        asked: StepNumbers { numbers: &asked_places, counts: &asked_counts },
+                        needed: StepNumbers { numbers: &needed, counts: &met_counts },
+                        requested: StepNumbers { numbers: &requested_places, counts: &requested_counts },
                         chunk_lens: &chunk_lens,
                     };
-                    let exchange = |given: &mut Vec<f64>, got: &mut Vec<f64>| {
-                        let len = given.len() / p;
-                        for (sender, chunk) in to_all.iter().zip(given.chunks_exact(len)) {
+                    let exchange = |sent: &mut Vec<f64>, received: &mut Vec<f64>| {
+                        let len = sent.len() / p;
+                        for (sender, chunk) in to_all.iter().zip(sent.chunks_exact(len)) {
                             sender.send(chunk.to_vec()).map_err(|_| "a rank is gone")?;
                         }
-                        for (receiver, chunk) in from_all.iter().zip(got.chunks_exact_mut(len)) {
+                        for (receiver, chunk) in from_all.iter().zip(received.chunks_exact_mut(len)) {
                             chunk.copy_from_slice(&receiver.recv().map_err(|_| "a rank is gone")?);
                         }
                         Ok::<(), &str>(())
@@ -424,15 +425,15 @@ mod tests {
     }
 
     /// Return the features of each rank owned by `rank`, as local numbers, and their counts.
-    fn asked_of(rank: usize, occurring: &[(Vec<i32>, Vec<i64>)], p: usize) -> (Vec<i32>, Vec<i64>) {
-        let mut asked = (Vec::new(), Vec::new());
+    fn requested_from(rank: usize, occurring: &[(Vec<i32>, Vec<i64>)], p: usize) -> (Vec<i32>, Vec<i64>) {
+        let mut requested = (Vec::new(), Vec::new());
         for (numbers, counts) in occurring {
             let start: i64 = counts[..rank * STEP_COUNT].iter().sum();
             let counts = &counts[rank * STEP_COUNT..][..STEP_COUNT];
             let len: i64 = counts.iter().sum();
-            asked.0.extend(numbers[start as usize..][..len as usize].iter().map(|feature| feature / p as i32));
-            asked.1.extend(counts);
+            requested.0.extend(numbers[start as usize..][..len as usize].iter().map(|feature| feature / p as i32));
+            requested.1.extend(counts);
         }
-        asked
+        requested
     }
 }

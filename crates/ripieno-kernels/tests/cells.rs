@@ -60,7 +60,7 @@ fn a_cell_that_is_asked_again_continues_as_if_it_had_been_asked_once() {
 }
 
 #[test]
-fn centres_are_different_rows_with_mass_and_end_when_none_lies_apart() {
+fn centers_are_different_rows_with_mass_until_no_distinct_row_is_left() {
     let values: Vec<f32> = (0..40).map(|row| (row / 2) as f32).collect();
     let row_weights: Vec<f64> = (0..40).map(|row| (row % 4 > 1) as u8 as f64).collect();
 
@@ -74,7 +74,7 @@ fn centres_are_different_rows_with_mass_and_end_when_none_lies_apart() {
 }
 
 #[test]
-fn first_centers_come_in_proportion_to_mass_and_second_ones_to_cost() {
+fn first_centers_are_drawn_by_mass_and_second_ones_by_cost() {
     // Ten thousand cells with two near rows and a far row of little weight.
     let cell_count = 10_000;
     let values = [0.0, 1.0, 11.0].repeat(cell_count);

@@ -2,7 +2,7 @@
 
 use crate::common::SplitMix64;
 use ripieno_kernels::{
-    Attraction, BlockShare, Matrix, Simd, Threads, attraction, barnes_hut, repulsion, wholes_per_one,
+    Attraction, BlockShare, Matrix, Simd, Threads, attraction, barnes_hut, fixed_point_scale, repulsion,
 };
 
 const WHOLE: BlockShare = BlockShare { index: 0, count: 1 };
@@ -47,8 +47,8 @@ fn by_clusters(theta: f32, all: &[f32], k: usize, threads: &Threads) -> (Vec<f64
     (out, pairs)
 }
 
-fn in_ones(wholes: &[i64], point_count: usize) -> Vec<f64> {
-    wholes.iter().map(|&sum| sum as f64 / wholes_per_one(point_count)).collect()
+fn in_ones(fixed: &[i64], point_count: usize) -> Vec<f64> {
+    fixed.iter().map(|&sum| sum as f64 / fixed_point_scale(point_count)).collect()
 }
 
 fn close(found: &[f64], expected: &[f64], what: &str) {
@@ -87,7 +87,7 @@ fn hard_places(k: usize) -> Vec<(&'static str, Vec<f32>)> {
 }
 
 #[test]
-fn pushes_are_those_of_their_formula_on_every_simd_level_and_for_every_number_of_dimensions() {
+fn pushes_match_their_formula_on_every_simd_level_and_for_every_number_of_dimensions() {
     for simd in Simd::available() {
         for (count, k) in [(0, 2), (1, 2), (90, 2), (257, 3), (1700, 2), (1300, 3), (300, 1), (70, 5), (40, 64)] {
             let mut all = positions(count, k, 8);
@@ -104,7 +104,7 @@ fn pushes_are_those_of_their_formula_on_every_simd_level_and_for_every_number_of
 }
 
 #[test]
-fn pushes_of_all_shares_add_up_to_the_same_wholes_for_any_number_of_shares_and_threads() {
+fn pushes_of_all_shares_add_up_to_the_same_fixed_point_sums_for_any_number_of_shares_and_threads() {
     let (count, k) = (2900, 2);
     let all = positions(count, k, 4);
     let whole = exactly(&all, k, WHOLE, &Threads::new(1));
@@ -120,17 +120,17 @@ fn pushes_of_all_shares_add_up_to_the_same_wholes_for_any_number_of_shares_and_t
 }
 
 #[test]
-fn wholes_are_as_small_as_sums_that_fit_allow() {
-    assert_eq!(wholes_per_one(0), 33f64.exp2());
-    assert_eq!(wholes_per_one(1_000_000), 33f64.exp2());
+fn fixed_point_units_are_as_small_as_the_sums_allow() {
+    assert_eq!(fixed_point_scale(0), 33f64.exp2());
+    assert_eq!(fixed_point_scale(1_000_000), 33f64.exp2());
     for count in [1usize << 24, 1 << 31] {
-        let greatest = 100.0 * count as f64 * wholes_per_one(count);
+        let greatest = 100.0 * count as f64 * fixed_point_scale(count);
         assert!(greatest <= 62f64.exp2() && greatest > 60f64.exp2());
     }
 }
 
 #[test]
-fn as_many_points_as_may_share_a_place_push_one_as_hard_as_they_can() {
+fn the_maximum_number_of_points_at_one_position_pushes_without_overflow() {
     let count = 3000;
     let mut all = vec![0.0; 2 * count];
     all[0] = 0.01;
@@ -181,7 +181,7 @@ fn points_in_hard_places_are_pushed_as_others() {
 }
 
 #[test]
-fn clusters_save_as_many_pairs_where_points_lie_badly() {
+fn clusters_save_as_many_pairs_for_unfavorable_positions() {
     // A quadtree of cells would hold nearly all of these points in one cell.
     let count = 20_000;
     let mut all = positions(count, 2, 6);
@@ -192,7 +192,7 @@ fn clusters_save_as_many_pairs_where_points_lie_badly() {
 }
 
 #[test]
-fn own_points_are_pushed_the_same_bits_whoever_wants_them_and_with_any_number_of_threads() {
+fn forces_of_own_points_have_the_same_bits_for_any_rank_and_number_of_threads() {
     let (count, k) = (5000, 3);
     let all = positions(count, k, 7);
     let (whole, pairs) = by_clusters(0.8, &all, k, &Threads::new(1));
@@ -212,7 +212,7 @@ fn edges_pull_by_their_formula() {
         let starts: Vec<i64> = (0..=(count - first) as i64).map(|row| 2 * row).collect();
         let columns: Vec<i32> = (0..2 * (count - first)).map(|edge| (edge * 7 % count) as i32).collect();
         let weights: Vec<f32> = (0..columns.len()).map(|edge| (edge % 3) as f32).collect();
-        let springs = Attraction { first, starts: &starts, columns: &columns, weights: &weights };
+        let edges = Attraction { first, starts: &starts, columns: &columns, weights: &weights };
         let mut expected = vec![1.0; (count - first) * k];
         for edge in 0..columns.len() {
             let between = between(&all, k, first + edge / 2, columns[edge] as usize);
@@ -220,7 +220,7 @@ fn edges_pull_by_their_formula() {
             expected[edge / 2 * k..].iter_mut().zip(&between).for_each(|(sum, x)| *sum -= factor * x);
         }
         let mut out = vec![1.0; (count - first) * k];
-        attraction(springs, 0.7, Matrix::new(&all, count, k), &mut out, &Threads::new(2));
+        attraction(edges, 0.7, Matrix::new(&all, count, k), &mut out, &Threads::new(2));
         close(&out, &expected, "pulls");
     }
 }

@@ -89,7 +89,7 @@ fn by_edge<F: Fold<T>, T: Copy>(
 }
 
 #[test]
-fn products_are_those_of_the_edges_one_by_one() {
+fn products_match_the_edges_one_by_one() {
     for spread in [1, 1 << 40] {
         let (sources, targets, weights) = graph(3000, spread);
         for (weights, width) in [(None, 1), (None, 3), (Some(&weights[..]), 1), (Some(&weights[..]), 2)] {
@@ -134,7 +134,7 @@ fn sums_of_float32_accumulate_in_float64() {
 }
 
 #[test]
-fn what_is_not_a_number_is_the_least_and_the_greatest_wherever_it_stands() {
+fn nan_is_the_minimum_and_the_maximum_at_any_position() {
     let (sources, targets): (Vec<i64>, Vec<i64>) = (0..7).flat_map(|row| (0..=row).map(move |at| (at, row))).unzip();
     let local = LocalGraph::new(&sources, &targets, None, true, &Threads::new(1)).unwrap();
     for nan_at in 0..7 {
@@ -170,7 +170,7 @@ fn vertices_are_numbered_by_falling_frequency_then_rising_id() {
 }
 
 #[test]
-fn weights_stand_in_the_order_of_their_edges() {
+fn weights_have_the_order_of_their_edges() {
     let (sources, targets, weights) = ([5, 9, 5, 2, 5], [1, 1, 3, 1, 1], [0.5, 1.5, 2.5, 3.5, 4.5]);
     let local = LocalGraph::new(&sources, &targets, Some(&weights), false, &Threads::new(1)).unwrap();
     assert_eq!((local.columns, local.rows), (vec![5, 2, 9], vec![1, 3]));
@@ -234,7 +234,7 @@ fn a_step_of_pagerank_is_its_formula_and_the_same_for_any_threads() {
 }
 
 #[test]
-fn ids_may_be_the_greatest_there_are() {
+fn ids_can_have_the_maximum_value() {
     let sources = [i64::MAX, i64::MAX - 1, i64::MAX];
     let local = LocalGraph::new(&sources, &[0, i64::MAX, i64::MAX], None, false, &Threads::new(1)).unwrap();
     assert_eq!((local.columns, local.rows), (vec![i64::MAX, i64::MAX - 1], vec![i64::MAX, 0]));

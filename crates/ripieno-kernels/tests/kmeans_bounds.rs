@@ -139,7 +139,7 @@ proptest! {
     #![proptest_config(ProptestConfig { cases: 60, failure_persistence: None, ..ProptestConfig::default() })]
 
     #[test]
-    fn centroids_may_move_as_they_like(
+    fn centroids_can_move_arbitrarily(
         seed in any::<u64>(),
         rows in 1usize..3000,
         columns in 9usize..70,

@@ -78,7 +78,7 @@ fn ties_and_centroids_that_repeat_go_to_the_lowest_index() {
 }
 
 #[test]
-fn centroids_that_no_bytes_tell_apart_are_measured() {
+fn centroids_with_equal_bytes_are_compared_exactly() {
     let (bytes, centroids) = clumps(5, 60, 24, 1);
     let mut numbers = SplitMix64(6);
     let near: Vec<f32> = (0..400 * 24).map(|i| centroids[i % 24] + 1e-4 * numbers.real() as f32).collect();
@@ -88,7 +88,7 @@ fn centroids_that_no_bytes_tell_apart_are_measured() {
 }
 
 #[test]
-fn centroids_far_from_bytes_and_those_that_are_no_numbers_are_taken_as_by_floats() {
+fn centroids_outside_the_byte_range_and_nan_are_handled_as_floats() {
     let (bytes, centroids) = clumps(7, 300, 20, 60);
     for far in [1e6, -1e12, 1e18, f32::MAX] {
         let mut moved = centroids.clone();

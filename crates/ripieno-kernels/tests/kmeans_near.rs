@@ -4,7 +4,7 @@
 use crate::common::{SplitMix64, squared_distance};
 use ripieno_kernels::{
     Matrix, NearIndex, PassOutput, Point, PreviousCentroids, Probing, Simd, SomeGroups, Threads, accumulate_run,
-    assign_accumulate, assign_accumulate_near, inertia_of, meet_groups, recenter,
+    assign_accumulate, assign_accumulate_near, compare_groups, inertia_of, recenter,
 };
 
 /// The result of a pass, compared bit by bit.
@@ -105,7 +105,7 @@ fn a_few_groups_lose_little_and_no_row_gets_worse() {
 }
 
 #[test]
-fn neither_threads_nor_what_was_before_another_shape_matter() {
+fn results_do_not_depend_on_threads_or_earlier_shapes() {
     let values = bytes(5, 3000, 24);
     let centroids = floats::<f32>(&values[..300 * 24]);
     let mut used = NearIndex::new();
@@ -156,7 +156,7 @@ fn pass_in_parts<P: Point>(
             starts: &starts,
         };
         let before = before.map(|labels| PreviousCentroids { places: &places, labels, first: begin });
-        meet_groups(points, &probing, some, before, (&mut labels, &mut squared_distances), threads);
+        compare_groups(points, &probing, some, before, (&mut labels, &mut squared_distances), threads);
     }
     let (mut sums, mut weight_sums) = (vec![-7.0; k * d], vec![-7.0; k]);
     for first in (0..k).step_by(70) {
@@ -169,7 +169,7 @@ fn pass_in_parts<P: Point>(
 }
 
 #[test]
-fn groups_that_come_some_after_the_others_give_what_all_at_once_give() {
+fn groups_in_several_calls_produce_the_result_of_one_call() {
     for (rows, columns, count, groups) in [(900usize, 3usize, 200usize, 9), (5_000, 20, 130, 11), (40, 9, 1, 1)] {
         let values = bytes(1, rows, columns);
         // Some centroids repeat.
@@ -190,7 +190,7 @@ fn groups_that_come_some_after_the_others_give_what_all_at_once_give() {
 }
 
 #[test]
-fn of_groups_that_come_some_after_the_others_no_row_gets_worse() {
+fn no_row_gets_worse_with_groups_in_several_calls() {
     let (rows, columns, count) = (3000, 16, 400);
     let values = bytes(3, rows, columns);
     let (points, chosen) = (Matrix::new(&values[..], rows, columns), floats::<f32>(&values[..count * columns]));

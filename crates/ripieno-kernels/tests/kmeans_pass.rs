@@ -136,7 +136,7 @@ fn a_common_offset_costs_no_label() {
 }
 
 #[test]
-fn centroids_closer_together_than_f32_can_tell_are_distinguished() {
+fn centroids_closer_than_f32_resolution_are_distinguished() {
     for d in [3, 25] {
         let points = reals(1, 200 * d, |x| x);
         // Clusters of centroids 1e-9 apart, and one distant outlier that determines the scale.
@@ -217,7 +217,7 @@ fn neither_the_number_of_threads_nor_their_model_changes_a_bit() {
 }
 
 #[test]
-fn assign_gives_the_labels_and_distances_of_a_pass() {
+fn assign_returns_the_labels_and_distances_of_a_pass() {
     let (n, d, k) = (700, 12, 30);
     let (points, centroids) = (reals(1, n * d, |x| x as f32), reals(2, k * d, |x| x as f32));
     let (points, centroids) = (Matrix::new(&points, n, d), Matrix::new(&centroids, k, d));

@@ -187,7 +187,7 @@ fn a_scatter_matrix_has_the_same_bits_in_any_order_of_rows_and_on_every_simd_lev
 }
 
 #[test]
-fn conjugate_gradients_come_to_what_is_solved_for_and_no_step_raises_what_is_minimized_with_the_same_bits_by_threads() {
+fn conjugate_gradients_converge_monotonically_with_the_same_bits_for_any_number_of_threads() {
     let (rows, column_count) = (140, 90);
     let (mut starts, mut columns) = (vec![0i64], Vec::new());
     for row in 0..rows {
@@ -240,7 +240,7 @@ fn conjugate_gradients_come_to_what_is_solved_for_and_no_step_raises_what_is_min
 }
 
 #[test]
-fn products_of_columns_are_those_of_the_formula_for_every_width_with_the_same_bits_by_threads() {
+fn products_of_columns_match_the_formula_for_every_width_with_the_same_bits_by_threads() {
     for simd in Simd::available() {
         for (rows, width) in [(1, 1), (7, 3), (300, 16), (521, 33), (1030, 70), (0, 4)] {
             let wide: Vec<f64> = numbers(rows * width, 9).iter().map(|x| x + 3.0).collect();

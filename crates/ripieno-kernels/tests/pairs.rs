@@ -35,7 +35,7 @@ fn by_hand(own: &[f32], all: &[f32], k: usize, more: usize, pair: impl Fn(f64, u
 }
 
 #[test]
-fn a_step_of_majorization_is_that_of_its_formula_on_every_simd_level_and_for_every_number_of_dimensions() {
+fn a_step_of_majorization_matches_its_formula_on_every_simd_level_and_for_every_number_of_dimensions() {
     for simd in Simd::available() {
         for (rows, count, k) in [(5, 37, 2), (20, 1024, 3), (3, 2500, 3), (4, 48, 1), (2, 70, 64), (0, 9, 2)] {
             let (own, all) = (positions(rows, k, 1), positions(count, k, 2));
@@ -68,7 +68,7 @@ fn a_step_of_majorization_is_that_of_its_formula_on_every_simd_level_and_for_eve
 }
 
 #[test]
-fn points_on_the_same_place_add_no_direction_and_their_whole_dissimilarity_to_the_stress() {
+fn points_at_the_same_position_add_no_direction_and_their_dissimilarity_to_the_stress() {
     for simd in Simd::available() {
         let all = [1.0f32, 2.0, 1.0, 2.0, 4.0, 6.0];
         let wanted = Wanted { dissimilarities: &[0.0f32, 3.0, 10.0], weights: None, shift: 0.0 };

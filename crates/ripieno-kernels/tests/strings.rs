@@ -55,7 +55,7 @@ fn similar_keys() -> Vec<Vec<u8>> {
 }
 
 #[test]
-fn equal_keys_have_equal_numbers_whatever_their_hashes() {
+fn equal_keys_have_equal_numbers_for_any_hashes() {
     check(&[], xxh3_64);
     check(&similar_keys(), xxh3_64);
     // All keys in one slot, or in one of two slots that meet at the end of the table.
@@ -71,7 +71,7 @@ fn a_table_that_grows_keeps_its_numbers() {
 }
 
 #[test]
-fn columns_give_ranges_of_their_strings() {
+fn columns_return_ranges_of_their_strings() {
     let (offsets, data) = ([2, 4, 4, 7], b"xxabcdexx");
     let strings = Strings::new(&offsets, data).unwrap();
     assert_eq!(strings.iter().collect::<Vec<_>>(), [&b"ab"[..], b"", b"cde"]);

@@ -77,7 +77,7 @@ fn a_panic_in_a_part_is_the_callers_and_the_team_continues() {
 }
 
 #[test]
-fn phases_see_what_all_wrote_in_the_one_before() {
+fn phases_see_all_writes_of_the_previous_phase() {
     for count in [1, 2, 4, 8] {
         let written: Vec<AtomicUsize> = (0..count).map(|_| AtomicUsize::new(0)).collect();
         Threads::new(count).run(|member| {

@@ -58,7 +58,7 @@ fn every_byte_divides_words_or_is_part_of_one() {
 }
 
 #[test]
-fn words_of_random_bytes_are_those_between_blanks() {
+fn words_of_random_bytes_are_the_ones_between_blanks() {
     for length in (0..200).chain([8191, 8192, 8193, 16384, 50_000]) {
         for one_in in [1, 2, 6, 40, 100_000] {
             check(&random_text(length, one_in, length as u64 * one_in));

@@ -2,14 +2,15 @@
 //!
 //! One epoll set watches the listeners and all pending connections. The owner polls its descriptor next to its other
 //! descriptors. The acceptor reads from a new connection immediately. The first bytes mostly suffice to recognize an
-//! unauthenticated peer, and the acceptor closes its connection. It then pauses accepting for [`REST`] and handles the
-//! connections that queued meanwhile as one batch. A flood therefore does not wake the owner more often.
-//! Cost: a few system calls per unauthenticated peer, and one wake-up for all connections that arrive within [`REST`].
+//! unauthenticated peer, and the acceptor closes its connection. It then pauses accepting for [`REJECTION_PAUSE`] and
+//! handles the connections that queued meanwhile as one batch. A flood therefore does not wake the owner more often.
+//! Cost: a few system calls per unauthenticated peer, and one wake-up for all connections that arrive within
+//! [`REJECTION_PAUSE`].
 
-use crate::auth::{Answer, Greeting, PendingConnection, Refusal, least_welcome};
+use crate::auth::{Answer, Greeting, PendingConnection, Refusal, connection_to_evict};
 use crate::config::Credentials;
-use crate::lack::lack;
 use crate::listeners::ListenerSet;
+use crate::shortage::shortage;
 use rustix::event::{Timespec, epoll};
 use std::collections::BTreeMap;
 use std::io;
@@ -17,90 +18,90 @@ use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::time::{Duration, Instant};
 
 /// A pending connection that has not authenticated within this time is closed.
-const VISIT_TIMEOUT: Duration = Duration::from_secs(5);
+const AUTHENTICATION_TIMEOUT: Duration = Duration::from_secs(5);
 /// Pause of accepting after an unauthenticated peer. The listen backlog holds 1000 connections meanwhile.
-const REST: Duration = Duration::from_millis(10);
+const REJECTION_PAUSE: Duration = Duration::from_millis(10);
 /// Pause of accepting when the process has no descriptors left.
-const LACK_PAUSE: Duration = Duration::from_millis(100);
+const SHORTAGE_PAUSE: Duration = Duration::from_millis(100);
 /// A resource that is exhausted for this long is reported as exhausted.
-const LACK_PATIENCE: Duration = Duration::from_millis(1000);
+const SHORTAGE_REPORTED_AFTER: Duration = Duration::from_millis(1000);
 /// Connections accepted before the owner gets a chance to handle its other work.
-const CALLERS_PER_TURN: usize = 256;
+const ACCEPTS_PER_STEP: usize = 256;
 
 const EVENTS_MAX: usize = 256;
 /// Epoll tag of the listeners; pending connections use their numbers as tags.
-const DOORS: u64 = u64::MAX;
+const LISTENERS: u64 = u64::MAX;
 
 /// Listeners and the pending connections that they accepted.
 pub(crate) struct Acceptor {
-    doors: ListenerSet,
+    listeners: ListenerSet,
     epoll: OwnedFd,
     /// Keyed by number, so the oldest connection comes first.
-    visitors: BTreeMap<u64, PendingConnection>,
+    pending_connections: BTreeMap<u64, PendingConnection>,
     next_number: u64,
     /// Time until which the listeners are not watched.
-    rests_until: Option<Instant>,
-    turn: Option<AcceptStep>,
+    paused_until: Option<Instant>,
+    step: Option<AcceptStep>,
     /// The resource that the process lacks to accept connections, and since when.
-    lack: Option<(Instant, String)>,
+    shortage: Option<(Instant, String)>,
 }
 
 /// Remaining work for the events that the last poll returned.
 struct AcceptStep {
-    speaking: Vec<u64>,
+    readable: Vec<u64>,
     /// Number of connections that may still be accepted, if the listeners are watched.
-    places: Option<usize>,
+    accept_limit: Option<usize>,
     /// Length of the pause after this step.
-    rest: Option<Duration>,
+    pause: Option<Duration>,
 }
 
 impl Acceptor {
-    pub fn new(doors: ListenerSet) -> io::Result<Acceptor> {
+    pub fn new(listeners: ListenerSet) -> io::Result<Acceptor> {
         let epoll = epoll::create(epoll::CreateFlags::CLOEXEC)?;
-        for door in doors.sockets() {
-            epoll::add(&epoll, door, epoll::EventData::new_u64(DOORS), epoll::EventFlags::IN)?;
+        for listener in listeners.sockets() {
+            epoll::add(&epoll, listener, epoll::EventData::new_u64(LISTENERS), epoll::EventFlags::IN)?;
         }
         Ok(Acceptor {
-            doors,
+            listeners,
             epoll,
-            visitors: BTreeMap::new(),
+            pending_connections: BTreeMap::new(),
             next_number: 0,
-            rests_until: None,
-            turn: None,
-            lack: None,
+            paused_until: None,
+            step: None,
+            shortage: None,
         })
     }
 
     /// Return the time at which the owner must call again, even if no event arrives.
     pub fn due(&self) -> Option<Instant> {
-        let oldest = self.visitors.values().next().map(|visitor| visitor.deadline);
-        oldest.into_iter().chain(self.rests_until).min()
+        let oldest = self.pending_connections.values().next().map(|pending| pending.deadline);
+        oldest.into_iter().chain(self.paused_until).min()
     }
 
-    /// Return the resource that the process has lacked for at least [`LACK_PATIENCE`], if any.
-    pub fn lasting_lack(&self) -> Option<&str> {
-        let lack = self.lack.as_ref().filter(|(since, _)| since.elapsed() >= LACK_PATIENCE);
-        lack.map(|(_, what)| what.as_str())
+    /// Return the resource that the process has lacked for at least [`SHORTAGE_REPORTED_AFTER`], if any.
+    pub fn lasting_shortage(&self) -> Option<&str> {
+        let shortage = self.shortage.as_ref().filter(|(since, _)| since.elapsed() >= SHORTAGE_REPORTED_AFTER);
+        shortage.map(|(_, what)| what.as_str())
     }
 
     /// Return the next authenticated peer, or a peer that speaks the protocol with another token; `None` when no more
-    /// is available now. `judge` decides whether to accept an authenticated peer.
-    pub fn hear(
+    /// is available now. `authorize` decides whether to accept an authenticated peer.
+    pub fn next_answer(
         &mut self,
         credentials: &Credentials,
-        judge: &mut dyn FnMut(&Greeting) -> Result<(), Refusal>,
+        authorize: &mut dyn FnMut(&Greeting) -> Result<(), Refusal>,
     ) -> Option<Answer> {
-        while let Some((number, visitor)) = self.next() {
-            match visitor.advance(credentials, judge) {
-                Answer::Waiting(visitor) => self.keep(number, visitor),
-                Answer::Stranger => self.rest_after_turn(REST),
+        while let Some((number, pending)) = self.next() {
+            match pending.advance(credentials, authorize) {
+                Answer::Waiting(pending) => self.keep(number, pending),
+                Answer::Unauthenticated => self.pause_after_turn(REJECTION_PAUSE),
                 Answer::WrongToken(stream) => {
-                    self.rest_after_turn(REST);
+                    self.pause_after_turn(REJECTION_PAUSE);
                     return Some(Answer::WrongToken(stream));
                 }
-                Answer::Welcome(stream, greeting) => {
+                Answer::Accepted(stream, greeting) => {
                     let _ = epoll::delete(&self.epoll, &stream);
-                    return Some(Answer::Welcome(stream, greeting));
+                    return Some(Answer::Accepted(stream, greeting));
                 }
                 refused @ Answer::Refused(..) => return Some(refused),
             }
@@ -110,53 +111,53 @@ impl Acceptor {
 
     /// Return the next connection that may have data to read, and its number unless it is new.
     fn next(&mut self) -> Option<(Option<u64>, PendingConnection)> {
-        if self.turn.is_none() {
-            self.turn = Some(self.look());
+        if self.step.is_none() {
+            self.step = Some(self.poll_events());
         }
-        while let Some(number) = self.turn.as_mut()?.speaking.pop() {
-            if let Some(visitor) = self.visitors.remove(&number) {
-                return Some((Some(number), visitor));
+        while let Some(number) = self.step.as_mut()?.readable.pop() {
+            if let Some(pending) = self.pending_connections.remove(&number) {
+                return Some((Some(number), pending));
             }
         }
-        let newcomer = self.let_in();
-        if newcomer.is_none() {
-            self.end_turn();
+        let accepted = self.accept_next();
+        if accepted.is_none() {
+            self.end_step();
         }
-        newcomer.map(|visitor| (None, visitor))
+        accepted.map(|pending| (None, pending))
     }
 
-    fn look(&mut self) -> AcceptStep {
+    fn poll_events(&mut self) -> AcceptStep {
         let now = Instant::now();
-        let count = self.visitors.len();
-        self.visitors.retain(|_, visitor| visitor.deadline > now);
-        let rest = (self.visitors.len() < count).then_some(REST);
+        let count = self.pending_connections.len();
+        self.pending_connections.retain(|_, pending| pending.deadline > now);
+        let pause = (self.pending_connections.len() < count).then_some(REJECTION_PAUSE);
         let mut events = Vec::with_capacity(EVENTS_MAX);
         // An interrupted poll reports no event.
         let _ = epoll::wait(&self.epoll, rustix::buffer::spare_capacity(&mut events), Some(&Timespec::default()));
-        let mut speaking: Vec<u64> = events.iter().map(|event| event.data.u64()).collect();
-        let somebody_comes = speaking.contains(&DOORS) || self.rests_until.is_some_and(|until| until <= now);
-        speaking.retain(|&number| number != DOORS);
-        AcceptStep { speaking, places: somebody_comes.then_some(CALLERS_PER_TURN), rest }
+        let mut readable: Vec<u64> = events.iter().map(|event| event.data.u64()).collect();
+        let has_caller = readable.contains(&LISTENERS) || self.paused_until.is_some_and(|until| until <= now);
+        readable.retain(|&number| number != LISTENERS);
+        AcceptStep { readable, accept_limit: has_caller.then_some(ACCEPTS_PER_STEP), pause }
     }
 
-    fn let_in(&mut self) -> Option<PendingConnection> {
-        while let Some(places @ 1..) = self.turn.as_mut()?.places.as_mut() {
-            *places -= 1;
-            match self.doors.accept() {
+    fn accept_next(&mut self) -> Option<PendingConnection> {
+        while let Some(accept_limit @ 1..) = self.step.as_mut()?.accept_limit.as_mut() {
+            *accept_limit -= 1;
+            match self.listeners.accept() {
                 Ok(Some(stream)) => {
-                    self.lack = None;
-                    if let Ok(visitor) = PendingConnection::new(stream, Instant::now() + VISIT_TIMEOUT) {
-                        return Some(visitor);
+                    self.shortage = None;
+                    if let Ok(pending) = PendingConnection::new(stream, Instant::now() + AUTHENTICATION_TIMEOUT) {
+                        return Some(pending);
                     }
                 }
                 Ok(None) => return None,
-                Err(error) if is_about_one_connection(&error) => self.rest_after_turn(REST),
+                Err(error) if is_about_one_connection(&error) => self.pause_after_turn(REJECTION_PAUSE),
                 // The process is out of descriptors, for example: close an unauthenticated connection to free one.
-                Err(_) if self.show_one_out() => {}
+                Err(_) if self.evict_one() => {}
                 Err(error) => {
-                    let since = self.lack.take().map_or_else(Instant::now, |(since, _)| since);
-                    self.lack = lack(&error).map(|what| (since, what));
-                    self.rest_after_turn(LACK_PAUSE);
+                    let since = self.shortage.take().map_or_else(Instant::now, |(since, _)| since);
+                    self.shortage = shortage(&error).map(|what| (since, what));
+                    self.pause_after_turn(SHORTAGE_PAUSE);
                     return None;
                 }
             }
@@ -165,55 +166,55 @@ impl Acceptor {
     }
 
     /// Keep a pending connection until it sends more.
-    fn keep(&mut self, number: Option<u64>, visitor: PendingConnection) {
+    fn keep(&mut self, number: Option<u64>, pending: PendingConnection) {
         if let Some(number) = number {
-            self.visitors.insert(number, visitor);
+            self.pending_connections.insert(number, pending);
             return;
         }
-        if self.visitors.len() >= PendingConnection::most() {
-            self.show_one_out();
+        if self.pending_connections.len() >= PendingConnection::most() {
+            self.evict_one();
         }
         let tag = epoll::EventData::new_u64(self.next_number);
-        if epoll::add(&self.epoll, &visitor.stream, tag, epoll::EventFlags::IN).is_ok() {
-            self.visitors.insert(self.next_number, visitor);
+        if epoll::add(&self.epoll, &pending.stream, tag, epoll::EventFlags::IN).is_ok() {
+            self.pending_connections.insert(self.next_number, pending);
             self.next_number += 1;
         }
     }
 
     /// Close one pending connection to free its place; return whether that was possible.
-    fn show_one_out(&mut self) -> bool {
-        self.rest_after_turn(REST);
-        let place = least_welcome(self.visitors.values());
-        let number = place.and_then(|place| self.visitors.keys().nth(place).copied());
-        number.is_some_and(|number| self.visitors.remove(&number).is_some())
+    fn evict_one(&mut self) -> bool {
+        self.pause_after_turn(REJECTION_PAUSE);
+        let place = connection_to_evict(self.pending_connections.values());
+        let number = place.and_then(|place| self.pending_connections.keys().nth(place).copied());
+        number.is_some_and(|number| self.pending_connections.remove(&number).is_some())
     }
 
-    fn rest_after_turn(&mut self, rest: Duration) {
-        if let Some(turn) = &mut self.turn {
-            turn.rest = turn.rest.max(Some(rest));
+    fn pause_after_turn(&mut self, pause: Duration) {
+        if let Some(step) = &mut self.step {
+            step.pause = step.pause.max(Some(pause));
         }
     }
 
-    fn end_turn(&mut self) {
+    fn end_step(&mut self) {
         let now = Instant::now();
-        let Some(turn) = self.turn.take() else { return };
-        let is_resting = self.rests_until.is_some_and(|until| until > now);
+        let Some(step) = self.step.take() else { return };
+        let is_paused = self.paused_until.is_some_and(|until| until > now);
         // With all places taken, more connections may be queued: the next step is due immediately.
-        if is_resting || turn.places == Some(0) {
+        if is_paused || step.accept_limit == Some(0) {
             return;
         }
-        let were_watched = self.rests_until.is_none();
-        self.rests_until = turn.rest.map(|rest| now + rest);
-        if were_watched != self.rests_until.is_none() {
-            self.watch_doors(!were_watched);
+        let were_watched = self.paused_until.is_none();
+        self.paused_until = step.pause.map(|pause| now + pause);
+        if were_watched != self.paused_until.is_none() {
+            self.watch_listeners(!were_watched);
         }
     }
 
-    fn watch_doors(&self, are_watched: bool) {
+    fn watch_listeners(&self, are_watched: bool) {
         let flags = if are_watched { epoll::EventFlags::IN } else { epoll::EventFlags::empty() };
-        for door in self.doors.sockets() {
+        for listener in self.listeners.sockets() {
             // The listeners stay in the set as long as the set lives, so this cannot fail.
-            let _ = epoll::modify(&self.epoll, door, epoll::EventData::new_u64(DOORS), flags);
+            let _ = epoll::modify(&self.epoll, listener, epoll::EventData::new_u64(LISTENERS), flags);
         }
     }
 }
@@ -254,11 +255,11 @@ mod tests {
         (Acceptor::new(ListenerSet::new(listener, None).unwrap()).unwrap(), address)
     }
 
-    fn stranger(address: SocketAddr) -> TcpStream {
-        let mut stranger = TcpStream::connect(address).unwrap();
-        stranger.write_all(b"GET / HTTP/1.1\r\n\r\n").unwrap();
-        stranger.set_read_timeout(Some(PROMPT)).unwrap();
-        stranger
+    fn unauthenticated(address: SocketAddr) -> TcpStream {
+        let mut unauthenticated = TcpStream::connect(address).unwrap();
+        unauthenticated.write_all(b"GET / HTTP/1.1\r\n\r\n").unwrap();
+        unauthenticated.set_read_timeout(Some(PROMPT)).unwrap();
+        unauthenticated
     }
 
     /// Poll like an owner; return whether an event arrived before the timeout.
@@ -268,51 +269,51 @@ mod tests {
     }
 
     #[test]
-    fn after_a_stranger_those_who_come_are_heard_together_and_hear_nothing() {
+    fn after_an_unauthenticated_peer_waiting_connections_are_handled_together_and_get_no_reply() {
         let (mut entrance, address) = entrance();
-        let first = stranger(address);
+        let first = unauthenticated(address);
         assert!(wait(&entrance, PROMPT));
-        while entrance.due().is_none_or(|due| due > Instant::now() + REST) {
-            assert!(entrance.hear(&credentials(), &mut |_| Ok(())).is_none());
+        while entrance.due().is_none_or(|due| due > Instant::now() + REJECTION_PAUSE) {
+            assert!(entrance.next_answer(&credentials(), &mut |_| Ok(())).is_none());
         }
 
-        let crowd: Vec<TcpStream> = (0..20).map(|_| stranger(address)).chain([first]).collect();
+        let connections: Vec<TcpStream> = (0..20).map(|_| unauthenticated(address)).chain([first]).collect();
         assert!(!wait(&entrance, Duration::ZERO), "nobody is woken while the doors rest");
         std::thread::sleep(entrance.due().unwrap().saturating_duration_since(Instant::now()));
-        assert!(entrance.hear(&credentials(), &mut |_| Ok(())).is_none());
+        assert!(entrance.next_answer(&credentials(), &mut |_| Ok(())).is_none());
 
-        for mut stranger in crowd {
-            let mut heard = Vec::new();
-            let _ = stranger.read_to_end(&mut heard);
-            assert!(heard.is_empty());
+        for mut unauthenticated in connections {
+            let mut received = Vec::new();
+            let _ = unauthenticated.read_to_end(&mut received);
+            assert!(received.is_empty());
         }
-        std::thread::sleep(REST);
-        assert!(entrance.hear(&credentials(), &mut |_| Ok(())).is_none());
+        std::thread::sleep(REJECTION_PAUSE);
+        assert!(entrance.next_answer(&credentials(), &mut |_| Ok(())).is_none());
         assert_eq!(entrance.due(), None, "the doors are watched again");
-        let _last = stranger(address);
+        let _last = unauthenticated(address);
         assert!(wait(&entrance, PROMPT));
     }
 
     #[test]
-    fn who_says_too_little_is_shown_out_when_its_time_is_over() {
+    fn a_peer_that_sends_too_little_is_closed_at_its_deadline() {
         let (mut entrance, address) = entrance();
         let mut slow = TcpStream::connect(address).unwrap();
         slow.write_all(b"RIPIENO").unwrap();
         slow.set_read_timeout(Some(PROMPT)).unwrap();
         assert!(wait(&entrance, PROMPT));
-        assert!(entrance.hear(&credentials(), &mut |_| Ok(())).is_none());
-        assert_eq!(entrance.due(), entrance.visitors.values().next().map(|visitor| visitor.deadline));
+        assert!(entrance.next_answer(&credentials(), &mut |_| Ok(())).is_none());
+        assert_eq!(entrance.due(), entrance.pending_connections.values().next().map(|pending| pending.deadline));
 
-        entrance.visitors.values_mut().for_each(|visitor| visitor.deadline = Instant::now());
-        assert!(entrance.hear(&credentials(), &mut |_| Ok(())).is_none());
+        entrance.pending_connections.values_mut().for_each(|pending| pending.deadline = Instant::now());
+        assert!(entrance.next_answer(&credentials(), &mut |_| Ok(())).is_none());
 
         assert_eq!(slow.read(&mut [0]).unwrap(), 0, "it hears nothing");
     }
 
     #[test]
-    fn one_of_the_job_comes_in_amid_strangers() {
+    fn a_rank_of_the_job_connects_among_unauthenticated_peers() {
         let (mut entrance, address) = entrance();
-        let crowd: Vec<TcpStream> = (0..400).map(|_| stranger(address)).collect();
+        let connections: Vec<TcpStream> = (0..400).map(|_| unauthenticated(address)).collect();
         let silent: Vec<TcpStream> = (0..400).map(|_| TcpStream::connect(address).unwrap()).collect();
         let deadline = Instant::now() + PROMPT;
         std::thread::scope(|scope| {
@@ -321,15 +322,15 @@ mod tests {
                 call(stream, &credentials(), &GREETING, deadline)
             });
             let answer = loop {
-                if let Some(answer) = entrance.hear(&credentials(), &mut |_| Ok(())) {
+                if let Some(answer) = entrance.next_answer(&credentials(), &mut |_| Ok(())) {
                     break answer;
                 }
                 let due = entrance.due().map_or(PROMPT, |due| due.saturating_duration_since(Instant::now()));
                 wait(&entrance, due);
             };
-            assert!(matches!(answer, Answer::Welcome(_, GREETING)), "{answer:?}");
+            assert!(matches!(answer, Answer::Accepted(_, GREETING)), "{answer:?}");
             assert!(called.join().unwrap().is_ok());
         });
-        drop((crowd, silent));
+        drop((connections, silent));
     }
 }

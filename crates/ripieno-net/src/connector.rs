@@ -3,8 +3,8 @@
 use crate::auth::{ConnectionPurpose, Denied, Greeting, JobNonce, Refusal, call};
 use crate::config::{Config, Credentials, LinkPolicy};
 use crate::error::{Address, Attempt, NetError};
-use crate::lack::lack;
 use crate::peer_address::PeerAddress;
+use crate::shortage::shortage;
 use crate::stream::Stream;
 use std::net::SocketAddr;
 use std::time::{Duration, Instant};
@@ -85,7 +85,7 @@ impl Connector {
                 match self.try_one(peer, purpose, address, deadline) {
                     Ok(stream) => return Ok(Connection { stream, failed }),
                     Err(failure) => {
-                        if let Some(cause) = failure.lack() {
+                        if let Some(cause) = failure.shortage() {
                             return Err(NetError::Os { rank: self.own.rank, what: "open a socket", cause });
                         }
                         may_come |= matches!(&failure, ConnectFailure::Denied(denied) if !denied.is_proven());
@@ -191,9 +191,9 @@ enum ConnectFailure {
 
 impl ConnectFailure {
     /// Return the resource that this process lacks to connect, if any.
-    fn lack(&self) -> Option<String> {
+    fn shortage(&self) -> Option<String> {
         match self {
-            ConnectFailure::Connect(error) => lack(error),
+            ConnectFailure::Connect(error) => shortage(error),
             ConnectFailure::Denied(_) => None,
         }
     }
@@ -208,7 +208,7 @@ impl ConnectFailure {
 }
 
 /// Decide whether to accept a caller, before the check whether its place is taken.
-pub(crate) fn judge(own: &PeerAddress, nonce: JobNonce, greeting: &Greeting) -> Result<(), Refusal> {
+pub(crate) fn authorize(own: &PeerAddress, nonce: JobNonce, greeting: &Greeting) -> Result<(), Refusal> {
     let (rank, world_size) = (own.rank as u32, own.world_size as u32);
     match greeting {
         greeting if greeting.nonce != nonce => Err(Refusal::Job),

@@ -9,7 +9,7 @@
 //! - `ConnectionRefused`: the other end belongs to the job but has another purpose.
 
 use crate::acceptor::Acceptor;
-use crate::auth::{Answer, ConnectionPurpose, Denied, Greeting, JobNonce, Refusal, call, tell_other_token};
+use crate::auth::{Answer, ConnectionPurpose, Denied, Greeting, JobNonce, Refusal, call, send_wrong_token};
 use crate::config::Credentials;
 use crate::listeners::ListenerSet;
 use crate::stream::Stream;
@@ -40,7 +40,7 @@ pub fn join(
             Denied::OtherToken | Denied::Unproven => ErrorKind::PermissionDenied,
             Denied::Refused(_) => ErrorKind::ConnectionRefused,
             Denied::Silent => ErrorKind::TimedOut,
-            Denied::Stranger(_) => ErrorKind::ConnectionAborted,
+            Denied::Unauthenticated(_) => ErrorKind::ConnectionAborted,
         };
         io::Error::new(kind, denied.to_string())
     });
@@ -59,39 +59,39 @@ pub struct IntroducedMember {
 ///
 /// Its descriptor becomes readable when a connection may have data to handle.
 pub struct MemberAcceptor {
-    entrance: Acceptor,
+    acceptor: Acceptor,
     credentials: Credentials,
 }
 
 impl MemberAcceptor {
     /// Accept connections from `listener`, which becomes non-blocking.
     pub fn new(listener: BorrowedFd<'_>, credentials: Credentials) -> io::Result<MemberAcceptor> {
-        let doors = ListenerSet::new(TcpListener::from(listener.try_clone_to_owned()?), None)?;
-        Ok(MemberAcceptor { entrance: Acceptor::new(doors)?, credentials })
+        let listeners = ListenerSet::new(TcpListener::from(listener.try_clone_to_owned()?), None)?;
+        Ok(MemberAcceptor { acceptor: Acceptor::new(listeners)?, credentials })
     }
 
     /// Return the time at which to call again, even if the descriptor is not readable.
     pub fn due(&self) -> Option<Instant> {
-        self.entrance.due()
+        self.acceptor.due()
     }
 
     /// Return the resource that this process has lacked for some time to accept connections.
-    pub fn lack(&self) -> Option<&str> {
-        self.entrance.lasting_lack()
+    pub fn shortage(&self) -> Option<&str> {
+        self.acceptor.lasting_shortage()
     }
 
     /// Return the next member; `None` when no more is available now.
     pub fn next_member(&mut self) -> Option<IntroducedMember> {
         loop {
-            match self.entrance.hear(&self.credentials, &mut judge)? {
-                Answer::Welcome(stream, _) => {
+            match self.acceptor.next_answer(&self.credentials, &mut authorize)? {
+                Answer::Accepted(stream, _) => {
                     // Without a free descriptor or thread, the member is disconnected and connects again.
                     if let Ok(member) = IntroducedMember::on(stream) {
                         return Some(member);
                     }
                 }
-                Answer::WrongToken(mut stream) => tell_other_token(&mut stream),
-                Answer::Refused(..) | Answer::Stranger | Answer::Waiting(_) => {}
+                Answer::WrongToken(mut stream) => send_wrong_token(&mut stream),
+                Answer::Refused(..) | Answer::Unauthenticated | Answer::Waiting(_) => {}
             }
         }
     }
@@ -99,7 +99,7 @@ impl MemberAcceptor {
 
 impl AsFd for MemberAcceptor {
     fn as_fd(&self) -> BorrowedFd<'_> {
-        self.entrance.as_fd()
+        self.acceptor.as_fd()
     }
 }
 
@@ -114,7 +114,7 @@ impl IntroducedMember {
     }
 }
 
-fn judge(greeting: &Greeting) -> Result<(), Refusal> {
+fn authorize(greeting: &Greeting) -> Result<(), Refusal> {
     if greeting.purpose == ConnectionPurpose::Member { Ok(()) } else { Err(Refusal::Purpose) }
 }
 
@@ -135,7 +135,7 @@ mod tests {
     use std::os::unix::net::UnixStream;
 
     const PROMPT: Duration = Duration::from_secs(10);
-    const LOOK: Timespec = Timespec { tv_sec: 0, tv_nsec: 10_000_000 };
+    const POLL_TIMEOUT: Timespec = Timespec { tv_sec: 0, tv_nsec: 10_000_000 };
 
     fn reception(credentials: &Credentials) -> (MemberAcceptor, SocketAddr) {
         let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).unwrap();
@@ -156,7 +156,7 @@ mod tests {
                 return member;
             }
             assert!(Instant::now() < deadline, "nobody comes");
-            poll(&mut [PollFd::new(reception, PollFlags::IN)], Some(&LOOK)).unwrap();
+            poll(&mut [PollFd::new(reception, PollFlags::IN)], Some(&POLL_TIMEOUT)).unwrap();
         }
     }
 
@@ -171,13 +171,13 @@ mod tests {
     }
 
     #[test]
-    fn who_knows_the_token_is_let_in() {
+    fn a_member_with_the_token_is_accepted() {
         let met = meet(&credentials("a", false), &credentials("a", false));
         assert!(matches!(met, [Some(Ok(None)), Some(Ok(None))]));
     }
 
     #[test]
-    fn what_passes_through_a_tunnel_arrives_whole_and_in_order_until_its_end() {
+    fn bytes_through_a_tunnel_arrive_whole_and_in_order_until_its_end() {
         let met = meet(&credentials("a", true), &credentials("a", true));
         let [(there, member), (_, server)] = met.map(|met| met.unwrap().unwrap().unwrap());
         let [mut member, mut server] = [member, server].map(UnixStream::from);
@@ -190,11 +190,11 @@ mod tests {
                 drop(member);
                 assert!(there.wait(PROMPT), "a tunnel ends with its descriptor");
             });
-            let mut heard = vec![0; words.len()];
-            server.read_exact(&mut heard).unwrap();
-            assert!(heard == words);
+            let mut received = vec![0; words.len()];
+            server.read_exact(&mut received).unwrap();
+            assert!(received == words);
             server.write_all(b"heard").unwrap();
-            assert_eq!(server.read(&mut heard).unwrap(), 0, "until the other end is closed");
+            assert_eq!(server.read(&mut received).unwrap(), 0, "until the other end is closed");
         });
     }
 
@@ -207,7 +207,7 @@ mod tests {
     }
 
     #[test]
-    fn a_member_is_told_that_tokens_differ() {
+    fn a_member_is_notified_that_tokens_differ() {
         for tls in [false, true] {
             let met = meet(&credentials("a", tls), &credentials("b", tls));
             assert!(matches!(met, [Some(Err(ErrorKind::PermissionDenied)), None]));

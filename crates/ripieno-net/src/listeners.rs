@@ -3,7 +3,7 @@
 use crate::config::{Config, Ports, fill_random};
 use crate::error::NetError;
 use crate::host::{Addresses, host_name};
-use crate::lack::{lack, told};
+use crate::shortage::{shortage, with_advice};
 use crate::stream::Stream;
 use rustix::net::sockopt::socket_peercred;
 use rustix::process::geteuid;
@@ -19,7 +19,7 @@ const BACKLOG: i32 = 1024;
 /// Both listeners of a worker, and the addresses that peers need.
 #[derive(Debug)]
 pub(crate) struct Listeners {
-    pub doors: ListenerSet,
+    pub listeners: ListenerSet,
     pub port: u16,
     /// The name of the Unix socket; `None` if Unix sockets are not available.
     pub unix: Option<String>,
@@ -39,11 +39,11 @@ impl Listeners {
             Some(host) => on_host(config, host)?,
             None => everywhere(config)?,
         };
-        let os = |what| move |error: io::Error| NetError::Os { rank: config.rank, what, cause: told(&error) };
+        let os = |what| move |error: io::Error| NetError::Os { rank: config.rank, what, cause: with_advice(&error) };
         let port = listener.local_addr().map_err(os("listen"))?.port();
         let (unix, name) = unix()?.unzip();
-        let doors = ListenerSet::new(listener, unix).map_err(os("listen"))?;
-        Ok(Listeners { doors, port, unix: name, addresses })
+        let listeners = ListenerSet::new(listener, unix).map_err(os("listen"))?;
+        Ok(Listeners { listeners, port, unix: name, addresses })
     }
 }
 
@@ -109,14 +109,14 @@ fn on_host(config: &Config, host: &str) -> Result<(TcpListener, Addresses), NetE
 
 fn address_error(config: &Config, host: &str, error: &io::Error) -> NetError {
     let rank = config.rank;
-    match lack(error) {
+    match shortage(error) {
         Some(cause) => NetError::Os { rank, what: "look up addresses", cause },
         None => NetError::Address { rank, host: host.to_string(), cause: error.to_string() },
     }
 }
 
 fn bind_error(config: &Config, host: &str, error: io::Error) -> NetError {
-    if let Some(cause) = lack(&error) {
+    if let Some(cause) = shortage(&error) {
         return NetError::Os { rank: config.rank, what: "listen on a port", cause };
     }
     let (rank, host, ports) = (config.rank, host.to_string(), config.ports.to_string());

@@ -7,12 +7,12 @@
 use crate::acceptor::Acceptor;
 use crate::auth::{Answer, ConnectionPurpose, Greeting, JobNonce, Refusal};
 use crate::config::Config;
-use crate::connector::{Connector, judge};
+use crate::connector::{Connector, authorize};
 use crate::error::NetError;
-use crate::lack::{no_thread, told};
 use crate::links::{Bell, Doorbell, TcpLink, WatchedDescriptor};
 use crate::listeners::Listeners;
 use crate::peer_address::{PeerAddress, check_addresses};
+use crate::shortage::{no_thread, with_advice};
 use crate::stream::Stream;
 use ripieno_run::swarm::{UNSENT_BYTES_MAX, Wires};
 use ripieno_run::{Link, LinkError, Want};
@@ -27,7 +27,7 @@ use std::time::{Duration, Instant};
 /// Limit of the time to open a link.
 const OPEN_TIMEOUT: Duration = Duration::from_secs(5);
 /// Time that a rank waits for a link that a lower rank may be opening at the same time.
-const CROSSING_TIMEOUT: Duration = Duration::from_secs(1);
+const SIMULTANEOUS_OPEN_TIMEOUT: Duration = Duration::from_secs(1);
 
 /// A member that listens. The other members do not know its address yet.
 pub struct MeshMember {
@@ -43,9 +43,9 @@ pub struct Mesh {
     own: PeerAddress,
     nonce: JobNonce,
     connector: Arc<Connector>,
-    entrance: Acceptor,
+    acceptor: Acceptor,
     slots: BTreeMap<usize, MeshSlot>,
-    newcomers: Vec<usize>,
+    new_peers: Vec<usize>,
     doorbell: Doorbell,
     opened: Receiver<(usize, Result<Stream, LinkError>)>,
     opener: Sender<(usize, Result<Stream, LinkError>)>,
@@ -81,9 +81,9 @@ impl MeshMember {
         let addresses = PeerAddress::read_all(&config, addresses)?;
         check_addresses(&config, &addresses)?;
         let nonce = addresses[0].job_nonce();
-        let os = |what| move |error: io::Error| NetError::Os { rank: config.rank, what, cause: told(&error) };
+        let os = |what| move |error: io::Error| NetError::Os { rank: config.rank, what, cause: with_advice(&error) };
         let doorbell = Doorbell::new().map_err(os("make a doorbell of shared memory"))?;
-        let entrance = Acceptor::new(listeners.doors).map_err(os("watch its doors"))?;
+        let acceptor = Acceptor::new(listeners.listeners).map_err(os("watch its doors"))?;
         let (opener, opened) = channel();
         Ok(Mesh {
             connector: Arc::new(Connector::new(&config, own.clone(), nonce)),
@@ -91,9 +91,9 @@ impl MeshMember {
             addresses,
             own,
             nonce,
-            entrance,
+            acceptor,
             slots: BTreeMap::new(),
-            newcomers: Vec::new(),
+            new_peers: Vec::new(),
             doorbell,
             opened,
             opener,
@@ -124,17 +124,17 @@ impl Mesh {
                 link.prepare_sleep();
             }
         }
-        let entrance = WatchedDescriptor { fd: self.entrance.as_fd(), readable: true, writable: false };
+        let acceptor = WatchedDescriptor { fd: self.acceptor.as_fd(), readable: true, writable: false };
         let links = wants.iter().filter_map(|want| match self.slots.get(&want.link.peer)? {
             MeshSlot::Open(link) => {
                 Some(WatchedDescriptor { fd: link.as_fd(), readable: want.readable, writable: want.writable })
             }
             _ => None,
         });
-        let due = self.entrance.due().map(|due| due.saturating_duration_since(Instant::now()));
+        let due = self.acceptor.due().map(|due| due.saturating_duration_since(Instant::now()));
         let timeout = due.map_or(timeout, |due| timeout.min(due));
         // A failed sleep ends immediately; the caller checks again.
-        if let Ok(true) = self.doorbell.wait(std::iter::once(entrance).chain(links), timeout) {
+        if let Ok(true) = self.doorbell.wait(std::iter::once(acceptor).chain(links), timeout) {
             self.note_ready(wants);
         }
     }
@@ -154,14 +154,14 @@ impl Mesh {
         let credentials = self.config.credentials();
         loop {
             let (own, nonce, slots) = (&self.own, self.nonce, &self.slots);
-            let answer = self.entrance.hear(&credentials, &mut |greeting| {
-                judge(own, nonce, greeting)?;
+            let answer = self.acceptor.next_answer(&credentials, &mut |greeting| {
+                authorize(own, nonce, greeting)?;
                 expects(own.rank, slots.get(&(greeting.from as usize)), greeting)
             });
             match answer {
-                Some(Answer::Welcome(stream, greeting)) => {
+                Some(Answer::Accepted(stream, greeting)) => {
                     let peer = greeting.from as usize;
-                    self.newcomers.push(peer);
+                    self.new_peers.push(peer);
                     self.open(peer, Ok(stream));
                 }
                 // An unauthenticated peer changes nothing.
@@ -188,7 +188,7 @@ impl Mesh {
                     if peer < self.own.rank =>
                 {
                     // The peer may have refused this connection because it is opening one itself.
-                    (*until, *cause) = (Instant::now() + CROSSING_TIMEOUT, error);
+                    (*until, *cause) = (Instant::now() + SIMULTANEOUS_OPEN_TIMEOUT, error);
                 }
                 (Some(MeshSlot::Opening { .. }), outcome) => self.open(peer, outcome),
                 // The peer connected first, or the link is lost.
@@ -206,7 +206,7 @@ impl Mesh {
         let deadline = Instant::now() + OPEN_TIMEOUT;
         let cause = LinkError::Closed { cause: "it could not be opened in time".to_string() };
         // Longer than the connecting thread's deadline, because the thread reports a more precise cause.
-        self.slots.insert(peer, MeshSlot::Opening { until: deadline + CROSSING_TIMEOUT, cause });
+        self.slots.insert(peer, MeshSlot::Opening { until: deadline + SIMULTANEOUS_OPEN_TIMEOUT, cause });
         let (connector, address) = (self.connector.clone(), self.addresses[peer].clone());
         let (opener, bell) = (self.opener.clone(), self.doorbell.bell());
         let connect = move || {
@@ -246,10 +246,10 @@ impl Wires for Mesh {
         }
     }
 
-    fn newcomers(&mut self) -> Vec<usize> {
+    fn new_peers(&mut self) -> Vec<usize> {
         self.take_opened();
         self.accept();
-        std::mem::take(&mut self.newcomers)
+        std::mem::take(&mut self.new_peers)
     }
 
     fn close(&mut self, peer: usize, cause: &str) {

@@ -176,7 +176,7 @@ mod tests {
     }
 
     #[test]
-    fn cards_come_back_as_they_left() {
+    fn addresses_round_trip_unchanged() {
         let (configs, strings) = addresses(&["a", "a"]);
         let read = PeerAddress::read_all(&configs[1], &strings).unwrap();
         assert_eq!(read.iter().map(PeerAddress::encode).collect::<Vec<_>>(), strings);
@@ -184,29 +184,29 @@ mod tests {
     }
 
     #[test]
-    fn another_token_another_version_and_another_order_are_told_on_every_rank() {
+    fn another_token_another_version_and_another_order_are_reported_on_every_rank() {
         let (configs, strings) = addresses(&["a", "b", "a"]);
-        let (peer, told) = cause(PeerAddress::read_all(&configs[2], &strings));
-        assert!(peer == 1 && told.contains("tokens differ"), "{told}");
+        let (peer, text) = cause(PeerAddress::read_all(&configs[2], &strings));
+        assert!(peer == 1 && text.contains("tokens differ"), "{text}");
 
         let (configs, mut strings) = addresses(&["a", "a", "a"]);
         strings.swap(1, 2);
-        let (peer, told) = cause(PeerAddress::read_all(&configs[0], &strings));
-        assert!(peer == 1 && told.contains("is of rank 2"), "{told}");
+        let (peer, text) = cause(PeerAddress::read_all(&configs[0], &strings));
+        assert!(peer == 1 && text.contains("is of rank 2"), "{text}");
 
         let older = strings[0].replace(&format!("\"version\":\"{VERSION}\""), "\"version\":\"0.0.1\"");
-        let (peer, told) = cause(PeerAddress::read_all(&configs[0], &[older, strings[2].clone(), strings[1].clone()]));
-        assert!(peer == 0 && told.contains("0.0.1"), "{told}");
+        let (peer, text) = cause(PeerAddress::read_all(&configs[0], &[older, strings[2].clone(), strings[1].clone()]));
+        assert!(peer == 0 && text.contains("0.0.1"), "{text}");
     }
 
     #[test]
-    fn a_host_that_offers_only_loopback_is_named_when_there_are_others() {
+    fn a_host_that_offers_only_loopback_is_reported_if_other_hosts_exist() {
         let (configs, strings) = addresses(&["a", "a"]);
         let mut addresses = PeerAddress::read_all(&configs[0], &strings).unwrap();
         addresses[1].usable.clear();
         assert_eq!(check_addresses(&configs[0], &addresses), Ok(()));
         addresses[1].identity.boot = "other".to_string();
-        let told = check_addresses(&configs[0], &addresses).unwrap_err().to_string();
-        assert!(told.contains("rank 1") && told.contains("127.0.0.1"), "{told}");
+        let text = check_addresses(&configs[0], &addresses).unwrap_err().to_string();
+        assert!(text.contains("rank 1") && text.contains("127.0.0.1"), "{text}");
     }
 }

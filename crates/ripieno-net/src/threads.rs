@@ -111,7 +111,7 @@ impl ThreadWorld {
     }
 
     /// Return the failure, if `peer` will never take part in `header`.
-    fn judge(&self, header: Header, peer: usize) -> Option<JobFailure> {
+    fn check_peer(&self, header: Header, peer: usize) -> Option<JobFailure> {
         // Read `has_left` first: the peer recorded its last call before it left.
         let has_left = self.left[peer].load(Ordering::Acquire);
         let id = header.collective_id();
@@ -134,7 +134,7 @@ impl ThreadWorld {
     fn mismatch(&self, id: CollectiveId) -> JobFailure {
         let called = |history: &Mutex<CallHistory>| {
             let history = lock(history);
-            history.at(id).map(|header| history.told(header))
+            history.at(id).map(|header| history.describe(header))
         };
         let calls = self.histories.iter().enumerate();
         let calls: BTreeMap<usize, DescribedCall> =
@@ -143,11 +143,11 @@ impl ThreadWorld {
     }
 
     /// Return the failure, if `rank` is part of a cycle of blocked ranks.
-    fn circle(&self, rank: usize, header: Header, peers: &[usize], blocking: Blocking) -> Option<JobFailure> {
+    fn cycle(&self, rank: usize, header: Header, peers: &[usize], blocking: Blocking) -> Option<JobFailure> {
         let mut waits = lock(&self.waits);
         waits.note(self.started.elapsed(), rank, header, peers, blocking);
-        let circle = waits.circle(rank, |rank, id, _| self.is_absent(rank, id));
-        circle.map(|description| JobFailure::Mismatch { description })
+        let cycle = waits.cycle(rank, |rank, id, _| self.is_absent(rank, id));
+        cycle.map(|description| JobFailure::Mismatch { description })
     }
 }
 
@@ -204,7 +204,7 @@ impl Fabric for ThreadFabric {
         self.world.fail(failure);
     }
 
-    fn blame(&mut self, peer: usize, cause: &str) -> JobFailure {
+    fn peer_failure(&mut self, peer: usize, cause: &str) -> JobFailure {
         // A failing rank reports its failure before its links close, so no wait is needed.
         let left = self.world.left[peer].load(Ordering::Acquire);
         let cause = match left {
@@ -232,10 +232,12 @@ impl Fabric for ThreadFabric {
     }
 
     fn differs(&mut self, mine: Header, peer: usize, theirs: Header) {
-        let told = |rank: usize, header| (rank, lock(&self.world.histories[rank]).told(header));
+        let described = |rank: usize, header| (rank, lock(&self.world.histories[rank]).describe(header));
         let failure = match is_one_collective(&mine, &theirs) {
             true => self.world.mismatch(mine.collective_id()),
-            false => JobFailure::Mismatch { description: describe_pair([told(self.rank, mine), told(peer, theirs)]) },
+            false => JobFailure::Mismatch {
+                description: describe_pair([described(self.rank, mine), described(peer, theirs)]),
+            },
         };
         self.world.fail(failure);
     }
@@ -246,13 +248,13 @@ impl Fabric for ThreadFabric {
     }
 
     fn stalled(&mut self, header: Header, peers: &[usize], blocking: Blocking) {
-        let mut judged = peers.iter().map(|&peer| self.world.judge(header, peer));
-        let judged = match blocking {
-            Blocking::Any => judged.collect::<Option<Vec<_>>>().and_then(|all| all.into_iter().next()),
-            Blocking::All | Blocking::Nothing => judged.find_map(|judged| judged),
+        let mut failures = peers.iter().map(|&peer| self.world.check_peer(header, peer));
+        let failures = match blocking {
+            Blocking::Any => failures.collect::<Option<Vec<_>>>().and_then(|all| all.into_iter().next()),
+            Blocking::All | Blocking::Nothing => failures.find_map(|failure| failure),
         };
-        let circle = || self.world.circle(self.rank, header, peers, blocking);
-        let failure = judged.or_else(circle);
+        let cycle = || self.world.cycle(self.rank, header, peers, blocking);
+        let failure = failures.or_else(cycle);
         failure.into_iter().for_each(|failure| self.world.fail(failure));
     }
 

@@ -10,7 +10,7 @@ const LONG: Duration = Duration::from_secs(20);
 const SHORT: Duration = Duration::from_millis(20);
 
 #[test]
-fn a_sleeper_nobody_rings_wakes_at_the_timeout() {
+fn a_sleeper_without_a_ring_wakes_at_the_timeout() {
     let mut doorbell = Doorbell::new().unwrap();
     let started = Instant::now();
     doorbell.prepare();

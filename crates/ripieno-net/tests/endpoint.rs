@@ -1,6 +1,6 @@
 //! Endpoints in one process, used like the executor uses them.
 
-use crate::common::{PATIENCE, deliver, header, meet_threads, next_failure, send_and_receive, under_load};
+use crate::common::{TIMEOUT, connect_threads, deliver, header, next_failure, send_and_receive, under_load};
 use ripieno_net::endpoint::LinkKind;
 use ripieno_net::exchange::ThreadExchange;
 use ripieno_net::{Config, Encryption, Endpoint, LinkPolicy, Token};
@@ -16,7 +16,7 @@ fn every_pair_exchanges_bytes_over_every_kind_of_link() {
     for (links, tls, kind) in kinds.into_iter().chain([(LinkPolicy::Auto, true, LinkKind::SharedMemory)]) {
         for world_size in [1, 2, 3, 5] {
             let endpoints =
-                meet_threads(world_size, |config| Config { links, tls: Encryption::meant_by(Some(tls)), ..config });
+                connect_threads(world_size, |config| Config { links, tls: Encryption::meant_by(Some(tls)), ..config });
             std::thread::scope(|scope| {
                 for mut endpoint in endpoints {
                     scope.spawn(move || {
@@ -31,8 +31,8 @@ fn every_pair_exchanges_bytes_over_every_kind_of_link() {
 }
 
 #[test]
-fn ranks_of_which_one_encrypts_do_not_meet_and_both_name_it() {
-    let exchanges = ThreadExchange::group(2, PATIENCE).into_iter().enumerate();
+fn ranks_of_which_only_one_encrypts_do_not_connect_and_both_report_it() {
+    let exchanges = ThreadExchange::group(2, TIMEOUT).into_iter().enumerate();
     let threads = exchanges.map(|(rank, mut exchange)| {
         let config = Config {
             tls: Encryption::meant_by((rank == 1).then_some(true)),
@@ -47,10 +47,10 @@ fn ranks_of_which_one_encrypts_do_not_meet_and_both_name_it() {
 }
 
 #[test]
-fn a_rank_bound_to_an_ipv6_address_is_met_there() {
+fn a_rank_bound_to_an_ipv6_address_is_reachable_there() {
     for host in ["::1", "127.0.0.1", "localhost"] {
         let endpoints =
-            meet_threads(3, |config| Config { links: LinkPolicy::Tcp, host: Some(host.to_string()), ..config });
+            connect_threads(3, |config| Config { links: LinkPolicy::Tcp, host: Some(host.to_string()), ..config });
         std::thread::scope(|scope| {
             endpoints.into_iter().for_each(|mut endpoint| drop(scope.spawn(move || send_and_receive(&mut endpoint))));
         });
@@ -59,7 +59,7 @@ fn a_rank_bound_to_an_ipv6_address_is_met_there() {
 
 #[test]
 fn a_reported_failure_wakes_every_parked_rank() {
-    let mut endpoints = meet_threads(3, |config| config);
+    let mut endpoints = connect_threads(3, |config| config);
     let failure = JobFailure::RankFailed {
         rank: 2,
         host: endpoints[0].host(2).to_string(),
@@ -79,8 +79,8 @@ fn a_reported_failure_wakes_every_parked_rank() {
 }
 
 #[test]
-fn a_mismatch_is_told_to_all_and_names_all() {
-    let mut endpoints = meet_threads(3, |config| config);
+fn a_mismatch_is_reported_to_all_and_names_all() {
+    let mut endpoints = connect_threads(3, |config| config);
     for (endpoint, kind) in endpoints.iter_mut().zip([Collective::Barrier, Collective::Barrier, Collective::Allgather])
     {
         endpoint.enter(0, &header(7, kind).encode());
@@ -96,7 +96,7 @@ fn a_mismatch_is_told_to_all_and_names_all() {
 
 #[test]
 fn a_rank_that_left_while_others_need_it_is_named() {
-    let mut endpoints = meet_threads(3, |config| config);
+    let mut endpoints = connect_threads(3, |config| config);
     for endpoint in &mut endpoints {
         endpoint.enter(0, &header(4, Collective::Barrier).encode());
     }
@@ -109,9 +109,9 @@ fn a_rank_that_left_while_others_need_it_is_named() {
 }
 
 #[test]
-fn leaving_in_any_order_fails_nobody_and_takes_no_time() {
+fn leaving_in_any_order_fails_no_rank_and_takes_no_time() {
     for order in [[0, 1, 2], [2, 1, 0], [1, 0, 2]] {
-        let endpoints = meet_threads(3, |config| config);
+        let endpoints = connect_threads(3, |config| config);
         let started = Instant::now();
         std::thread::scope(|scope| {
             let (turns, waits): (Vec<_>, Vec<_>) = (0..3).map(|_| std::sync::mpsc::channel::<()>()).unzip();
@@ -135,8 +135,8 @@ fn leaving_in_any_order_fails_nobody_and_takes_no_time() {
 }
 
 #[test]
-fn a_peer_that_is_gone_is_blamed_within_the_bound() {
-    let mut endpoints = meet_threads(2, |config| config);
+fn a_peer_that_ended_is_reported_within_the_bound() {
+    let mut endpoints = connect_threads(2, |config| config);
     std::thread::scope(|scope| {
         let mut first = endpoints.remove(0);
         let mut second = endpoints.remove(0);
@@ -147,7 +147,7 @@ fn a_peer_that_is_gone_is_blamed_within_the_bound() {
         crate::common::collect(&mut first, 1, b"last words");
         other.join().unwrap();
         let started = Instant::now();
-        let failure = first.blame(1, "closed").to_string();
+        let failure = first.peer_failure(1, "closed").to_string();
         assert!(failure.contains("rank 1") && failure.contains("left the job"), "{failure}");
         assert!(started.elapsed() < under_load(Duration::from_secs(2)));
     });

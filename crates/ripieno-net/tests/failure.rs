@@ -1,6 +1,6 @@
 //! Ranks as processes die, become silent or leave. The other ranks get the failed rank and the cause in time.
 
-use crate::common::PATIENCE;
+use crate::common::TIMEOUT;
 use crate::common::process::{RankProcess, Role, expect_verdict};
 use rustix::process::Signal;
 use std::time::{Duration, Instant};
@@ -9,8 +9,8 @@ const TWO_SECONDS: Duration = Duration::from_secs(2);
 
 fn watch(ranks: &mut [RankProcess], command: impl Fn(usize) -> String) {
     for rank in ranks.iter_mut() {
-        rank.tell(&command(rank.rank));
-        rank.expect("watching", PATIENCE);
+        rank.send_line(&command(rank.rank));
+        rank.expect("watching", TIMEOUT);
     }
 }
 
@@ -18,7 +18,7 @@ fn watch(ranks: &mut [RankProcess], command: impl Fn(usize) -> String) {
 fn a_killed_rank_is_named_to_all_idle_ranks() {
     for links in ["\"auto\"", "\"tcp\""] {
         for victim in 0..3 {
-            let mut ranks = Role { links, ..Role::new(3, "pipe") }.meet_all();
+            let mut ranks = Role { links, ..Role::new(3, "pipe") }.connect_all();
             let killed = ranks.remove(victim);
             watch(&mut ranks, |_| "watch".to_string());
             let since = Instant::now();
@@ -31,7 +31,7 @@ fn a_killed_rank_is_named_to_all_idle_ranks() {
 #[test]
 fn a_killed_rank_is_named_to_a_rank_that_is_parked_for_its_bytes() {
     for links in ["\"auto\"", "\"tcp\""] {
-        let mut ranks = Role { links, ..Role::new(3, "pipe") }.meet_all();
+        let mut ranks = Role { links, ..Role::new(3, "pipe") }.connect_all();
         let killed = ranks.pop().unwrap();
         // Rank 1 waits for the killed rank; rank 0 waits for rank 1 and is affected, too.
         watch(&mut ranks, |rank| format!("collect {}", rank + 1));
@@ -43,17 +43,17 @@ fn a_killed_rank_is_named_to_a_rank_that_is_parked_for_its_bytes() {
 
 #[test]
 fn a_rank_that_exits_without_leaving_has_failed() {
-    let mut ranks = Role::new(2, "pipe").meet_all();
-    let mut gone = ranks.pop().unwrap();
+    let mut ranks = Role::new(2, "pipe").connect_all();
+    let mut ended = ranks.pop().unwrap();
     watch(&mut ranks, |_| "watch".to_string());
-    gone.tell("exit");
+    ended.send_line("exit");
     expect_verdict(&mut ranks, 1, "its process ended", Instant::now(), TWO_SECONDS);
 }
 
 #[test]
 fn a_stopped_rank_is_found_by_its_silence() {
     for victim in [0, 2] {
-        let mut ranks = Role { heartbeat_ms: 1000, ..Role::new(3, "pipe") }.meet_all();
+        let mut ranks = Role { heartbeat_ms: 1000, ..Role::new(3, "pipe") }.connect_all();
         let stopped = ranks.remove(victim);
         watch(&mut ranks, |_| "watch".to_string());
         let since = Instant::now();
@@ -63,22 +63,22 @@ fn a_stopped_rank_is_found_by_its_silence() {
 }
 
 #[test]
-fn what_a_rank_sent_before_it_left_still_arrives() {
+fn messages_sent_before_leaving_still_arrive() {
     for links in ["\"auto\"", "\"tcp\""] {
-        let mut ranks = Role { links, ..Role::new(3, "pipe") }.meet_all();
-        let mut leaver = ranks.pop().unwrap();
-        leaver.tell("deliver 1");
-        leaver.close();
-        ranks[1].tell("receive 2");
-        ranks[1].expect("received", PATIENCE);
+        let mut ranks = Role { links, ..Role::new(3, "pipe") }.connect_all();
+        let mut leaving_rank = ranks.pop().unwrap();
+        leaving_rank.send_line("deliver 1");
+        leaving_rank.close();
+        ranks[1].send_line("receive 2");
+        ranks[1].expect("received", TIMEOUT);
         ranks.into_iter().rev().for_each(RankProcess::close);
     }
 }
 
 #[test]
 fn the_ranks_that_stay_are_watched_after_rank_0_has_left() {
-    let mut ranks = Role::new(3, "pipe").meet_all();
-    ranks[0].tell("close");
+    let mut ranks = Role::new(3, "pipe").connect_all();
+    ranks[0].send_line("close");
     let killed = ranks.pop().unwrap();
     let mut staying = ranks.pop().unwrap();
     watch(std::slice::from_mut(&mut staying), |_| "watch".to_string());
@@ -89,8 +89,8 @@ fn the_ranks_that_stay_are_watched_after_rank_0_has_left() {
 }
 
 #[test]
-fn a_killed_rank_is_named_to_a_rank_that_waits_for_it_when_nobody_watches_any_more() {
-    let mut ranks = Role { linger_ms: 10, ..Role::new(3, "pipe") }.meet_all();
+fn a_waiting_rank_learns_of_a_killed_rank_after_all_hubs_left() {
+    let mut ranks = Role { linger_ms: 10, ..Role::new(3, "pipe") }.connect_all();
     ranks.remove(0).close();
     watch(&mut ranks[..1], |_| "collect 2".to_string());
     let killed = ranks.pop().unwrap();

@@ -2,7 +2,7 @@
 //! until a last replica dies.
 
 use crate::common::process::{RankProcess, Role, expect_verdict};
-use crate::common::{PATIENCE, under_load};
+use crate::common::{TIMEOUT, under_load};
 use rustix::process::Signal;
 use std::time::{Duration, Instant};
 
@@ -14,8 +14,8 @@ fn lose_in_order(ranks: &mut Vec<RankProcess>, order: &[usize], signal: Signal) 
     let mut known: Vec<usize> = Vec::new();
     for &rank in order {
         for other in ranks.iter_mut().filter(|other| other.rank != rank) {
-            other.tell(&format!("lose {}", known.len() + 1));
-            other.expect("watching", PATIENCE);
+            other.send_line(&format!("lose {}", known.len() + 1));
+            other.expect("watching", TIMEOUT);
         }
         let at = ranks.iter().position(|other| other.rank == rank).unwrap();
         lost.push(ranks.remove(at));
@@ -25,7 +25,7 @@ fn lose_in_order(ranks: &mut Vec<RankProcess>, order: &[usize], signal: Signal) 
         known.sort_unstable();
         let names = known.iter().map(usize::to_string).collect::<Vec<_>>().join(" ");
         for other in ranks.iter_mut() {
-            assert_eq!(other.expect("lost", PATIENCE), names, "rank {}", other.rank);
+            assert_eq!(other.expect("lost", TIMEOUT), names, "rank {}", other.rank);
             assert!(since.elapsed() < under_load(TWO_SECONDS), "rank {} took {:?}", other.rank, since.elapsed());
         }
     }
@@ -36,13 +36,13 @@ fn lose_in_order(ranks: &mut Vec<RankProcess>, order: &[usize], signal: Signal) 
 fn killed_ranks_are_known_to_all_until_the_last_copy_fails_the_job() {
     for links in ["\"auto\"", "\"tcp\""] {
         for (order, last) in [(vec![0, 1], 2), (vec![3, 2], 0), (vec![2], 0), (vec![1, 0], 3)] {
-            let mut ranks = Role { replicas: 2, links, ..Role::new(4, "pipe") }.meet_all();
+            let mut ranks = Role { replicas: 2, links, ..Role::new(4, "pipe") }.connect_all();
             lose_in_order(&mut ranks, &order, Signal::KILL);
             let at = ranks.iter().position(|other| other.rank == last).unwrap();
             let killed = ranks.remove(at);
             for rank in ranks.iter_mut() {
-                rank.tell("watch");
-                rank.expect("watching", PATIENCE);
+                rank.send_line("watch");
+                rank.expect("watching", TIMEOUT);
             }
             let since = Instant::now();
             killed.signal(Signal::KILL);
@@ -53,17 +53,17 @@ fn killed_ranks_are_known_to_all_until_the_last_copy_fails_the_job() {
 
 #[test]
 fn a_stopped_rank_is_found_by_its_silence_also_after_rank_0() {
-    let mut ranks = Role { replicas: 2, heartbeat_ms: 1000, ..Role::new(4, "pipe") }.meet_all();
+    let mut ranks = Role { replicas: 2, heartbeat_ms: 1000, ..Role::new(4, "pipe") }.connect_all();
     let stopped = lose_in_order(&mut ranks, &[0, 3], Signal::STOP);
     assert_eq!(stopped.len(), 2);
 }
 
 #[test]
-fn those_that_live_leave_in_good_order() {
+fn live_ranks_leave_in_good_order() {
     for order in [vec![0], vec![2, 1]] {
-        let mut ranks = Role { replicas: 2, ..Role::new(4, "pipe") }.meet_all();
+        let mut ranks = Role { replicas: 2, ..Role::new(4, "pipe") }.connect_all();
         lose_in_order(&mut ranks, &order, Signal::KILL);
-        ranks.iter_mut().for_each(|rank| rank.tell("close"));
+        ranks.iter_mut().for_each(|rank| rank.send_line("close"));
         for mut rank in ranks {
             rank.expect("closed", TWO_SECONDS);
         }

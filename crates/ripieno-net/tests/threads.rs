@@ -6,7 +6,7 @@ use ripieno_plan::Collective;
 use ripieno_run::{Blocking, Fabric, JobFailure};
 use std::time::Duration;
 
-const PATIENCE: Duration = Duration::from_secs(2);
+const TIMEOUT: Duration = Duration::from_secs(2);
 
 #[test]
 fn every_pair_of_threads_exchanges_bytes() {
@@ -28,14 +28,14 @@ fn a_panic_is_the_failure_of_its_rank_on_all_others() {
         panic!("on purpose");
     });
     for fabric in &mut fabrics {
-        let Some(JobFailure::RankFailed { rank, cause, .. }) = next_failure(fabric, PATIENCE) else { panic!() };
+        let Some(JobFailure::RankFailed { rank, cause, .. }) = next_failure(fabric, TIMEOUT) else { panic!() };
         assert_eq!((rank, cause.as_str()), (2, "its thread panicked"));
     }
     assert!(panicked.join().is_err());
 }
 
 #[test]
-fn a_mismatch_and_an_early_leaver_are_told_to_all() {
+fn a_mismatch_and_an_early_leaver_are_reported_to_all() {
     let mut fabrics = ThreadFabric::group(3).unwrap();
     for (fabric, collective) in fabrics.iter_mut().zip([Collective::Barrier, Collective::Barrier, Collective::Gather]) {
         fabric.enter(0, &header(7, collective).encode());
@@ -44,13 +44,13 @@ fn a_mismatch_and_an_early_leaver_are_told_to_all() {
     assert!(!fabrics[0].has_failed());
     fabrics[0].stalled(header(7, Collective::Barrier), &[1, 2], Blocking::All);
     for fabric in &mut fabrics {
-        let Some(JobFailure::Mismatch { description }) = next_failure(fabric, PATIENCE) else { panic!() };
+        let Some(JobFailure::Mismatch { description }) = next_failure(fabric, TIMEOUT) else { panic!() };
         assert!(description.starts_with("collective 7: ranks 0-1 called barrier; rank 2 called gather"));
     }
 
     let mut fabrics = ThreadFabric::group(2).unwrap();
     drop(fabrics.pop());
     fabrics[0].stalled(header(0, Collective::Barrier), &[1], Blocking::All);
-    let failure = next_failure(&mut fabrics[0], PATIENCE).unwrap().to_string();
+    let failure = next_failure(&mut fabrics[0], TIMEOUT).unwrap().to_string();
     assert!(failure.contains("rank 1") && failure.contains("left the job before collective 0"), "{failure}");
 }

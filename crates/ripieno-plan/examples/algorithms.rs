@@ -47,7 +47,7 @@ The figures are counted for 8 ranks (two-level: on 4 nodes) and root 0:
 - *messages*: number of messages of all ranks;
 - *busiest*: bytes that the busiest rank sends or receives, whichever is more, in `n`;
 - *in all*: bytes that all ranks send, in `n`;
-- *scratch*: maximum memory of a rank beside the vector, in `n`;
+- *scratch*: maximum memory of a rank in addition to the vector, in `n`;
 - *lends*: whether links may read the memory of the sender without a copy.
 
 The tables below each collective list the messages of each round, for 4 ranks (two-level: on 2 nodes) and a vector of 8

@@ -134,7 +134,7 @@ mod tests {
     }
 
     #[test]
-    fn a_formula_comes_to_what_is_written() {
+    fn a_formula_evaluates_to_its_text() {
         assert_eq!(at(5, "(p-1)·(alpha + n·beta)"), 4.0 * (1000.0 + 120.0));
         assert_eq!(at(4, "2(p-1)·alpha + 2(p-1)/p·n·beta + (p-1)/p·n·gamma"), 6000.0 + 1.5 * 120.0 + 0.75 * 12.0);
         assert_eq!(at(5, "(p-2+k)·(alpha + n/k·beta)"), 7.0 * (1000.0 + 30.0));

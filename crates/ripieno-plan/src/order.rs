@@ -143,7 +143,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_called_given_is_the_order_of_numbers() {
+    fn the_given_order_is_the_order_of_numbers() {
         for topology in topologies() {
             for order in [Order::Racks, Order::Given, Order::Random(7)] {
                 if order.is_given(&topology) {

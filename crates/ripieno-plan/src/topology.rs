@@ -113,7 +113,7 @@ mod tests {
     }
 
     #[test]
-    fn some_ranks_keep_their_places() {
+    fn some_ranks_keep_their_positions() {
         let topology = Topology::new(vec![0, 1, 0, 2], vec![0, 1, 0, 1]);
         assert_eq!(topology.of(&[3, 1]), Topology::flat(2));
         assert_eq!(topology.of(&[2, 3, 0]), Topology::new(vec![0, 1, 0], vec![0, 1, 0]));

@@ -50,7 +50,7 @@ fn bound(bound_bytes: Option<usize>, most_bytes: usize) -> links::Bound {
 
 /// A listening rank, with an address that the other ranks do not know yet.
 #[pyclass(frozen, module = "ripieno._native")]
-pub struct Invited {
+pub struct PendingMesh {
     inner: Mutex<Option<mesh::MeshMember>>,
     interruption: Interruption,
     rank: usize,
@@ -59,22 +59,22 @@ pub struct Invited {
     address: String,
 }
 
-impl Invited {
-    pub fn new(config: Config, interruption: Interruption) -> PyResult<Invited> {
+impl PendingMesh {
+    pub fn new(config: Config, interruption: Interruption) -> PyResult<PendingMesh> {
         let (rank, world_size) = (config.rank, config.world_size);
         let inner = mesh::MeshMember::new(config).map_err(errors::from_meeting)?;
         let address = inner.address();
-        Ok(Invited { inner: Mutex::new(Some(inner)), interruption, rank, world_size, address })
+        Ok(PendingMesh { inner: Mutex::new(Some(inner)), interruption, rank, world_size, address })
     }
 }
 
 #[pymethods]
-impl Invited {
+impl PendingMesh {
     /// Start serving, once, with values in `memory`; `addresses` belong to all ranks.
     fn meet(&self, addresses: Vec<String>, memory: &ValueMemory) -> PyResult<Broadcasts> {
-        let invited = self.inner.lock().unwrap_or_else(PoisonError::into_inner).take();
-        let invited = invited.ok_or_else(|| errors::input("it has met already".to_string()))?;
-        let mesh = invited.meet(&addresses).map_err(errors::from_meeting)?;
+        let pending = self.inner.lock().unwrap_or_else(PoisonError::into_inner).take();
+        let pending = pending.ok_or_else(|| errors::input("it has met already".to_string()))?;
+        let mesh = pending.meet(&addresses).map_err(errors::from_meeting)?;
         let memory = memory.inner.clone();
         let inner =
             broadcasts::Broadcasts::new(self.rank, self.world_size, mesh, memory).map_err(errors::from_meeting)?;
@@ -258,7 +258,7 @@ impl Shown {
 
 pub fn register(module: &Bound<'_, PyModule>) -> PyResult<()> {
     module.add_class::<ValueMemory>()?;
-    module.add_class::<Invited>()?;
+    module.add_class::<PendingMesh>()?;
     module.add_class::<Broadcasts>()?;
     module.add_class::<Variable>()?;
     module.add_class::<Shown>()

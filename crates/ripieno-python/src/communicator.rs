@@ -3,13 +3,13 @@
 //! Every collective waits for its end, or with `later=True` returns a handle at once.
 
 use crate::arrays::ArrayBytes;
-use crate::broadcasts::Invited;
+use crate::broadcasts::PendingMesh;
 use crate::errors;
 use crate::functions::{self, Raised, RowCombiner};
 use crate::handle::{Handle, HandleMemory};
 use crate::interruption::Interruption;
 use crate::keyed::{self, Aggregation, KeyedArrays, RegroupArguments};
-use crate::recorder::{self, Whose};
+use crate::recorder::{self, RecorderIdentity};
 use crate::supplier::Supplier;
 use numpy::{PyUntypedArray, PyUntypedArrayMethods};
 use pyo3::prelude::*;
@@ -27,14 +27,14 @@ use std::time::Duration;
 type InputArray<'a, 'py> = &'a Bound<'py, PyUntypedArray>;
 
 /// Result of a collective: nothing, or a handle if it is asynchronous.
-type Begun = PyResult<Option<Handle>>;
+type StartedCall = PyResult<Option<Handle>>;
 
 /// One rank's handle to a group of ranks.
 #[pyclass(frozen, module = "ripieno._native")]
 pub struct Communicator {
     inner: ripieno::Communicator,
     interruption: Interruption,
-    whose: Whose,
+    identity: RecorderIdentity,
     config: Config,
     #[pyo3(get)]
     rank: usize,
@@ -95,12 +95,12 @@ impl Communicator {
             .map_err(|error| errors::input(format!("RIPIENO_ALGORITHM: {error}")))?;
         let supplier = Supplier::parse(exchange, tcp_store, directory)?;
         let endpoint = supplier.meet(py, config.clone())?;
-        let whose = Whose::new(&endpoint, flight_folder);
+        let identity = RecorderIdentity::new(&endpoint, flight_folder);
         let hosts = (0..world_size).map(|rank| endpoint.host(rank).to_string()).collect();
         let racks = (0..world_size).map(|rank| endpoint.rack(rank).map(str::to_string)).collect();
         let inner = ripieno::Communicator::new(Box::new(endpoint));
         inner.set_overrides(overrides).map_err(errors::from_collective)?;
-        whose.keep_records(&inner).map_err(errors::from_collective)?;
+        identity.keep_records(&inner).map_err(errors::from_collective)?;
         let nodes = inner.topology().nodes();
         let world_ranks = (0..world_size).collect();
         let interruption = Interruption::default();
@@ -109,7 +109,7 @@ impl Communicator {
         Ok(Communicator {
             inner,
             interruption,
-            whose,
+            identity,
             config,
             rank,
             world_size,
@@ -132,7 +132,7 @@ impl Communicator {
         algorithm: Option<&str>,
         form: Option<&str>,
         later: bool,
-    ) -> Begun {
+    ) -> StartedCall {
         self.perform(py, &CollectiveTask::Broadcast { root, vector: Whole }, array, None, algorithm, form, later)
     }
 
@@ -148,7 +148,7 @@ impl Communicator {
         algorithm: Option<&str>,
         form: Option<&str>,
         later: bool,
-    ) -> Begun {
+    ) -> StartedCall {
         self.perform(
             py,
             &CollectiveTask::Reduce { op: parse_op(op)?, root, vector: Whole },
@@ -170,7 +170,7 @@ impl Communicator {
         algorithm: Option<&str>,
         form: Option<&str>,
         later: bool,
-    ) -> Begun {
+    ) -> StartedCall {
         self.perform(
             py,
             &CollectiveTask::Allreduce { op: parse_op(op)?, vector: Whole },
@@ -192,7 +192,7 @@ impl Communicator {
         algorithm: Option<&str>,
         form: Option<&str>,
         later: bool,
-    ) -> Begun {
+    ) -> StartedCall {
         self.perform(
             py,
             &CollectiveTask::Scan { op: parse_op(op)?, vector: Whole },
@@ -214,7 +214,7 @@ impl Communicator {
         algorithm: Option<&str>,
         form: Option<&str>,
         later: bool,
-    ) -> Begun {
+    ) -> StartedCall {
         self.perform(
             py,
             &CollectiveTask::Exscan { op: parse_op(op)?, vector: Whole },
@@ -236,7 +236,7 @@ impl Communicator {
         algorithm: Option<&str>,
         form: Option<&str>,
         later: bool,
-    ) -> Begun {
+    ) -> StartedCall {
         self.perform(py, &CollectiveTask::Allgather { chunks: &counts }, array, None, algorithm, form, later)
     }
 
@@ -253,7 +253,7 @@ impl Communicator {
         algorithm: Option<&str>,
         form: Option<&str>,
         later: bool,
-    ) -> Begun {
+    ) -> StartedCall {
         let task = CollectiveTask::ReduceScatter { chunks: &counts, op: parse_op(op)? };
         self.perform(py, &task, array, None, algorithm, form, later)
     }
@@ -270,7 +270,7 @@ impl Communicator {
         algorithm: Option<&str>,
         form: Option<&str>,
         later: bool,
-    ) -> Begun {
+    ) -> StartedCall {
         self.perform(py, &CollectiveTask::Gather { chunks: &counts, root }, array, None, algorithm, form, later)
     }
 
@@ -286,7 +286,7 @@ impl Communicator {
         algorithm: Option<&str>,
         form: Option<&str>,
         later: bool,
-    ) -> Begun {
+    ) -> StartedCall {
         self.perform(py, &CollectiveTask::Scatter { chunks: &counts, root }, array, None, algorithm, form, later)
     }
 
@@ -304,7 +304,7 @@ impl Communicator {
         algorithm: Option<&str>,
         form: Option<&str>,
         later: bool,
-    ) -> Begun {
+    ) -> StartedCall {
         let task = CollectiveTask::Alltoall { out_chunks: &out_counts, in_chunks: &in_counts };
         self.perform(py, &task, out_array, Some(in_array), algorithm, form, later)
     }
@@ -321,7 +321,7 @@ impl Communicator {
         algorithm: Option<&str>,
         form: Option<&str>,
         later: bool,
-    ) -> Begun {
+    ) -> StartedCall {
         self.perform(
             py,
             &CollectiveTask::Rotate { distance, out: Whole, into: Whole },
@@ -347,14 +347,14 @@ impl Communicator {
         algorithm: Option<&str>,
         form: Option<&str>,
         later: bool,
-    ) -> Begun {
+    ) -> StartedCall {
         let task = CollectiveTask::NeighbourExchange { out: &out_peers, into: &in_peers };
         self.perform(py, &task, out_array, Some(in_array), algorithm, form, later)
     }
 
     /// Return after every rank has entered the barrier.
     #[pyo3(signature = (algorithm=None, *, later=false))]
-    fn barrier(&self, py: Python<'_>, algorithm: Option<&str>, later: bool) -> Begun {
+    fn barrier(&self, py: Python<'_>, algorithm: Option<&str>, later: bool) -> StartedCall {
         let task = CollectiveTask::Barrier { token: Whole };
         if later {
             return self.begin(py, &task, Element::U8.into(), algorithm, HandleMemory::Token([0]));
@@ -365,7 +365,7 @@ impl Communicator {
 
     /// Send the array to rank `to`.
     #[pyo3(signature = (array, to, form=None, *, later=false))]
-    fn send(&self, py: Python<'_>, array: InputArray, to: usize, form: Option<&str>, later: bool) -> Begun {
+    fn send(&self, py: Python<'_>, array: InputArray, to: usize, form: Option<&str>, later: bool) -> StartedCall {
         self.perform(
             py,
             &CollectiveTask::PointToPoint { from: self.rank, to, vector: Whole },
@@ -379,7 +379,14 @@ impl Communicator {
 
     /// Fill the array with a message of rank `source`.
     #[pyo3(signature = (array, source, form=None, *, later=false))]
-    fn receive(&self, py: Python<'_>, array: InputArray, source: usize, form: Option<&str>, later: bool) -> Begun {
+    fn receive(
+        &self,
+        py: Python<'_>,
+        array: InputArray,
+        source: usize,
+        form: Option<&str>,
+        later: bool,
+    ) -> StartedCall {
         self.perform(
             py,
             &CollectiveTask::PointToPoint { from: source, to: self.rank, vector: Whole },
@@ -409,9 +416,9 @@ impl Communicator {
         root: usize,
         counts: Option<Vec<usize>>,
         later: bool,
-    ) -> Begun {
-        let asked = functions::FunctionReduction { collective, root, counts: counts.unwrap_or_default() };
-        functions::perform(py, self, &asked, array, combine, row_bytes, form, algorithm, later)
+    ) -> StartedCall {
+        let request = functions::FunctionReduction { collective, root, counts: counts.unwrap_or_default() };
+        functions::perform(py, self, &request, array, combine, row_bytes, form, algorithm, later)
     }
 
     /// Wait until one of `sources` has sent this rank a message, of this form if one is given, and return its rank;
@@ -446,9 +453,9 @@ impl Communicator {
         memory_limit_bytes: Option<u64>,
         on_block: Option<Py<PyAny>>,
     ) -> PyResult<(Option<KeyedArrays>, Bound<'py, PyDict>)> {
-        let asked =
+        let request =
             RegroupArguments { call, merge, balanced, wave_bytes, eager_bytes, pulls, threads, memory_limit_bytes };
-        keyed::regroup(py, self, aggregation, &asked, on_block)
+        keyed::regroup(py, self, aggregation, &request, on_block)
     }
 
     /// Create the communicator of the ranks of one color, ordered by `key`; None for ranks without a color.
@@ -474,12 +481,12 @@ impl Communicator {
         let failure = errors::from_collective(Error::Failed(left.failure));
         let (inner, places) = (left.communicator, left.former_ranks);
         let (rank, world_size) = (inner.rank(), inner.world_size());
-        let whose = self.whose.in_world(left.job, rank, world_size);
-        whose.keep_records(&inner).map_err(errors::from_collective)?;
+        let identity = self.identity.in_world(left.job, rank, world_size);
+        identity.keep_records(&inner).map_err(errors::from_collective)?;
         inner.set_interrupt(self.interruption.clone().check()).map_err(errors::from_collective)?;
         let communicator = Communicator {
             interruption: self.interruption.clone(),
-            whose,
+            identity,
             config: Config { rank, world_size, ..self.config.clone() },
             rank,
             world_size,
@@ -521,10 +528,10 @@ impl Communicator {
     }
 
     /// Listen for the other ranks of this communicator, which connect for broadcast variables.
-    fn invite(&self) -> PyResult<Invited> {
+    fn invite(&self) -> PyResult<PendingMesh> {
         let (rank, world_size) = (self.rank, self.world_size);
         let config = Config { rank, world_size, replicas: 1, ..self.config.clone() };
-        Invited::new(config, self.interruption.clone())
+        PendingMesh::new(config, self.interruption.clone())
     }
 
     /// Return the counters of this communicator.
@@ -543,7 +550,7 @@ impl Communicator {
     #[pyo3(signature = (count=None))]
     fn flight<'py>(&self, py: Python<'py>, count: Option<usize>) -> PyResult<Bound<'py, PyDict>> {
         let flight = py.detach(|| self.inner.flight(count)).map_err(errors::from_collective)?;
-        recorder::flight(py, &self.whose, flight)
+        recorder::flight(py, &self.identity, flight)
     }
 
     /// Return the world's links in use that are a fallback, by rank: the kind of the link, and the reason.
@@ -567,7 +574,7 @@ impl Communicator {
             inner.world_ranks().iter().filter_map(|rank| self.world_ranks.iter().position(|r| r == rank)).collect();
         Communicator {
             interruption: self.interruption.clone(),
-            whose: self.whose.clone(),
+            identity: self.identity.clone(),
             config: self.config.clone(),
             rank: inner.rank(),
             world_size: inner.world_size(),
@@ -599,7 +606,7 @@ impl Communicator {
         algorithm: Option<&str>,
         form: Option<&str>,
         later: bool,
-    ) -> Begun {
+    ) -> StartedCall {
         let (bytes, only_reads) = (ArrayBytes::of(main)?, task.only_reads(self.rank));
         let shape = match form {
             Some(words) => ElementShape::Described(words),
@@ -630,7 +637,7 @@ impl Communicator {
         let apart = &mut |rest: &mut (dyn FnMut() + Send)| py.detach(rest);
         let brief = self.inner.run_briefly(task, elements, algorithm, &mut memory, apart);
         let done = brief.unwrap_or_else(|| py.detach(|| self.inner.run(task, elements, algorithm, memory)));
-        done.map_err(|error| raised(py, error, &self.inner, &self.interruption, &self.whose))
+        done.map_err(|error| raised(py, error, &self.inner, &self.interruption, &self.identity))
     }
 
     fn begin(
@@ -640,7 +647,7 @@ impl Communicator {
         elements: ElementType<'_>,
         algorithm: Option<&str>,
         kept: HandleMemory,
-    ) -> Begun {
+    ) -> StartedCall {
         let handle = self.call(py, |inner| inner.start(task, elements, algorithm, kept))?;
         Ok(Some(self.handle(handle, None)))
     }
@@ -661,7 +668,7 @@ impl Communicator {
         collective: impl FnOnce(&ripieno::Communicator) -> Result<T, Error> + Send,
     ) -> PyResult<T> {
         let done = py.detach(|| collective(&self.inner));
-        done.map_err(|error| raised(py, error, &self.inner, &self.interruption, &self.whose))
+        done.map_err(|error| raised(py, error, &self.inner, &self.interruption, &self.identity))
     }
 }
 
@@ -689,12 +696,12 @@ pub(crate) fn raised(
     error: Error,
     inner: &ripieno::Communicator,
     interruption: &Interruption,
-    whose: &Whose,
+    identity: &RecorderIdentity,
 ) -> PyErr {
-    let flight = error.ends_job().then(|| py.detach(|| inner.flight(whose.count_for_error())));
+    let flight = error.ends_job().then(|| py.detach(|| inner.flight(identity.count_for_error())));
     let raised = interruption.exception(error);
     match flight {
-        Some(Ok(flight)) => recorder::attach(py, raised, recorder::flight(py, whose, flight)),
+        Some(Ok(flight)) => recorder::attach(py, raised, recorder::flight(py, identity, flight)),
         _ => raised,
     }
 }

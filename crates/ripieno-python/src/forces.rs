@@ -9,15 +9,15 @@ use std::num::NonZeroUsize;
 
 /// Add the kernels to the module.
 pub fn register(module: &Bound<'_, PyModule>) -> PyResult<()> {
-    module.add_function(wrap_pyfunction!(wholes_per_one, module)?)?;
+    module.add_function(wrap_pyfunction!(fixed_point_scale, module)?)?;
     module.add_function(wrap_pyfunction!(repulsion, module)?)?;
     module.add_function(wrap_pyfunction!(barnes_hut, module)?)?;
     module.add_function(wrap_pyfunction!(attraction, module)?)
 }
 
 #[pyfunction]
-fn wholes_per_one(point_count: usize) -> f64 {
-    ripieno_kernels::wholes_per_one(point_count)
+fn fixed_point_scale(point_count: usize) -> f64 {
+    ripieno_kernels::fixed_point_scale(point_count)
 }
 
 #[pyfunction]
@@ -60,9 +60,9 @@ fn attraction(
     mut out: PyReadwriteArray2<'_, f64>,
     threads: NonZeroUsize,
 ) -> PyResult<()> {
-    let springs =
+    let edges =
         Attraction { first, starts: starts.as_slice()?, columns: columns.as_slice()?, weights: weights.as_slice()? };
     let (all, out) = (positions(&all)?, out.as_slice_mut()?);
-    with_threads(py, threads, |threads| ripieno_kernels::attraction(springs, length, all, out, threads));
+    with_threads(py, threads, |threads| ripieno_kernels::attraction(edges, length, all, out, threads));
     Ok(())
 }

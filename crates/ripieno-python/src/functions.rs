@@ -105,7 +105,7 @@ impl FunctionReduction<'_> {
 pub fn perform(
     py: Python<'_>,
     comm: &Communicator,
-    asked: &FunctionReduction<'_>,
+    request: &FunctionReduction<'_>,
     array: &Bound<'_, PyUntypedArray>,
     combine: RowCombiner,
     row_bytes: usize,
@@ -113,7 +113,7 @@ pub fn perform(
     algorithm: Option<&str>,
     later: bool,
 ) -> PyResult<Option<Handle>> {
-    let (task, bytes, raised) = (asked.task()?, ArrayBytes::of(array)?, Raised::default());
+    let (task, bytes, raised) = (request.task()?, ArrayBytes::of(array)?, Raised::default());
     let function = combine.function(comm, row_bytes, &raised)?;
     let elements = ElementType { element: bytes.element, shape: ElementShape::Described(form) };
     if later {

@@ -71,7 +71,7 @@ impl Reception {
 
     /// Return the resource that this process has lacked for a while, so that it cannot accept members.
     fn lack(&self) -> Option<&str> {
-        self.inner.lack()
+        self.inner.shortage()
     }
 
     /// Return the connection of the next member, and its tunnel if it is encrypted; None if no member is ready.

@@ -20,7 +20,7 @@ pub fn register(module: &Bound<'_, PyModule>) -> PyResult<()> {
     module.add_class::<NearIndex>()?;
     module.add_function(wrap_pyfunction!(assign_accumulate_near, module)?)?;
     module.add_class::<Probing>()?;
-    module.add_function(wrap_pyfunction!(meet_groups, module)?)?;
+    module.add_function(wrap_pyfunction!(compare_groups, module)?)?;
     module.add_function(wrap_pyfunction!(accumulate_run, module)?)?;
     module.add_function(wrap_pyfunction!(inertia_of, module)?)?;
     module.add_function(wrap_pyfunction!(assign_sparse, module)?)?;
@@ -270,7 +270,7 @@ struct BeforeArrays<'py> {
 
 #[pyfunction]
 #[allow(clippy::too_many_arguments)]
-fn meet_groups<'py>(
+fn compare_groups<'py>(
     py: Python<'py>,
     points: KernelPoints<'py>,
     probing: PyRef<'py, Probing>,
@@ -281,12 +281,12 @@ fn meet_groups<'py>(
     threads: NonZeroUsize,
 ) -> PyResult<()> {
     for_points!(points, array => {
-        meet_groups_of(py, array, &probing.0, &groups, before, labels, squared_distances, threads)
+        compare_groups_of(py, array, &probing.0, &groups, before, labels, squared_distances, threads)
     })
 }
 
 #[allow(clippy::too_many_arguments)]
-fn meet_groups_of<'py, P: Point + numpy::Element>(
+fn compare_groups_of<'py, P: Point + numpy::Element>(
     py: Python<'py>,
     points: PyReadonlyArray2<'py, P>,
     probing: &ripieno_kernels::Probing,
@@ -312,7 +312,7 @@ where
         None => None,
     };
     let into = (labels.as_slice_mut()?, squared_distances.as_slice_mut()?);
-    with_threads(py, threads, |threads| ripieno_kernels::meet_groups(points, probing, some, before, into, threads));
+    with_threads(py, threads, |threads| ripieno_kernels::compare_groups(points, probing, some, before, into, threads));
     Ok(())
 }
 

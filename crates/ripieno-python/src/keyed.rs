@@ -232,7 +232,7 @@ impl RegroupArguments<'_> {
     fn options(&self, form: &KeyedForm) -> PyResult<Regroup> {
         let usual = Regroup::new(self.merge.map_or(Ok(form.combine), parse_combine)?);
         let usual = self.wave_bytes.map_or(usual, |bytes| usual.in_waves_of(bytes));
-        let asked = Regroup {
+        let request = Regroup {
             call: hash_string(self.call.as_bytes()),
             balanced: self.balanced,
             eager_bytes: self.eager_bytes.unwrap_or(usual.eager_bytes),
@@ -240,7 +240,7 @@ impl RegroupArguments<'_> {
             threads: self.threads.unwrap_or(usual.threads),
             ..usual
         };
-        Ok(self.memory_limit_bytes.map_or(asked, |bytes| asked.within(bytes)))
+        Ok(self.memory_limit_bytes.map_or(request, |bytes| request.within(bytes)))
     }
 }
 
@@ -250,10 +250,10 @@ pub fn regroup<'py>(
     py: Python<'py>,
     communicator: &Communicator,
     aggregation: &Aggregation,
-    asked: &RegroupArguments<'_>,
+    request: &RegroupArguments<'_>,
     on_block: Option<Py<PyAny>>,
 ) -> PyResult<(Option<KeyedArrays>, Bound<'py, PyDict>)> {
-    let options = asked.options(&aggregation.form)?;
+    let options = request.options(&aggregation.form)?;
     let (rows, _) = aggregation.take(py)?;
     let (mut blocks, raised) = (Vec::new(), Mutex::new(None));
     let mut keep = |form: &KeyedForm, block: keyed::KeyedBlock| -> Result<(), Error> {

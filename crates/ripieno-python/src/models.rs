@@ -22,7 +22,7 @@ pub fn register(module: &Bound<'_, PyModule>) -> PyResult<()> {
     module.add_function(wrap_pyfunction!(sgd_epoch, module)?)?;
     module.add_function(wrap_pyfunction!(sgd_occurrences, module)?)?;
     module.add_function(wrap_pyfunction!(sgd_places, module)?)?;
-    module.add_function(wrap_pyfunction!(sgd_meetings, module)?)?;
+    module.add_function(wrap_pyfunction!(sgd_needed_features, module)?)?;
     module.add_function(wrap_pyfunction!(solve_factors, module)?)?;
     module.add_function(wrap_pyfunction!(scatter, module)?)?;
     module.add_function(wrap_pyfunction!(add_products, module)?)
@@ -121,12 +121,12 @@ type Occurrences<'py> = (Bound<'py, PyArray1<i32>>, Bound<'py, PyArray2<i64>>);
 fn sgd_occurrences<'py>(
     py: Python<'py>,
     rows: OrderedColumnArrays<'_>,
-    homes: PyReadonlyArray1<'_, i32>,
-    home_count: usize,
+    owners: PyReadonlyArray1<'_, i32>,
+    owner_count: usize,
 ) -> PyResult<Occurrences<'py>> {
-    let (rows, homes) = (rows.parts()?, homes.as_slice()?);
-    let (features, counts) = py.detach(|| ripieno_kernels::sgd_occurrences(rows, homes, home_count));
-    Ok((features.into_pyarray(py), counts.into_pyarray(py).reshape([home_count, rows.step_count])?))
+    let (rows, owners) = (rows.parts()?, owners.as_slice()?);
+    let (features, counts) = py.detach(|| ripieno_kernels::sgd_occurrences(rows, owners, owner_count));
+    Ok((features.into_pyarray(py), counts.into_pyarray(py).reshape([owner_count, rows.step_count])?))
 }
 
 type FactorPlaces<'py> = (Bound<'py, PyArray1<i32>>, Bound<'py, PyArray1<f64>>);
@@ -148,14 +148,15 @@ fn sgd_places<'py>(
 type Meetings<'py> = (Bound<'py, PyArray1<i32>>, Bound<'py, PyArray1<i64>>, Bound<'py, PyArray1<i32>>);
 
 #[pyfunction]
-fn sgd_meetings<'py>(
+fn sgd_needed_features<'py>(
     py: Python<'py>,
-    asked: StepNumberArrays<'_>,
+    requested: StepNumberArrays<'_>,
     feature_count: usize,
     step_count: usize,
 ) -> PyResult<Meetings<'py>> {
-    let asked = asked.parts()?;
-    let (features, counts, places) = py.detach(|| ripieno_kernels::sgd_meetings(asked, feature_count, step_count));
+    let requested = requested.parts()?;
+    let (features, counts, places) =
+        py.detach(|| ripieno_kernels::sgd_needed_features(requested, feature_count, step_count));
     Ok((features.into_pyarray(py), counts.into_pyarray(py), places.into_pyarray(py)))
 }
 
@@ -168,8 +169,8 @@ struct BatchArrays<'py> {
     classes: PyReadonlyArray1<'py, i32>,
     counts: PyReadonlyArray2<'py, i64>,
     penalties: PyReadonlyArray1<'py, f64>,
-    met: StepNumberArrays<'py>,
-    asked: StepNumberArrays<'py>,
+    needed: StepNumberArrays<'py>,
+    requested: StepNumberArrays<'py>,
     chunk_lens: PyReadonlyArray1<'py, i64>,
 }
 
@@ -182,8 +183,8 @@ impl BatchArrays<'_> {
             classes: self.classes.as_slice()?,
             counts: self.counts.as_slice()?,
             penalties: self.penalties.as_slice()?,
-            met: self.met.parts()?,
-            asked: self.asked.parts()?,
+            needed: self.needed.parts()?,
+            requested: self.requested.parts()?,
             chunk_lens: self.chunk_lens.as_slice()?,
         })
     }
@@ -224,13 +225,13 @@ fn sgd_epoch(
     let (batches, order, descent) = (batches.parts()?, order.as_slice()?, descent.parts()?);
     let state = FeatureState { k, weights: weights.as_slice_mut()?, squares: squares.as_slice_mut()? };
     communicator.call(py, |comm| {
-        let exchange = |given: &mut Vec<f64>, got: &mut Vec<f64>| {
+        let exchange = |sent: &mut Vec<f64>, received: &mut Vec<f64>| {
             if comm.world_size() == 1 {
-                std::mem::swap(given, got);
+                std::mem::swap(sent, received);
                 return Ok(());
             }
-            let counts = vec![given.len() / comm.world_size(); comm.world_size()];
-            comm.alltoall(bytes_of(given), &counts, bytes_of_mut(got), &counts, Element::F64, None)
+            let counts = vec![sent.len() / comm.world_size(); comm.world_size()];
+            comm.alltoall(bytes_of(sent), &counts, bytes_of_mut(received), &counts, Element::F64, None)
         };
         ripieno_kernels::sgd_epoch(&batches, order, descent, state, exchange)
     })

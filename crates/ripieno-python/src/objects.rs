@@ -302,9 +302,9 @@ fn firsts<'py>(py: Python<'py>, frames: &[MessageFrame]) -> PyResult<Vec<(bool, 
 
 /// Add the time of serialization or deserialization to the counter.
 fn timed<T>(work: impl FnOnce() -> T) -> T {
-    let begun = Instant::now();
+    let started = Instant::now();
     let made = work();
-    SPENT_NANOSECONDS.fetch_add(begun.elapsed().as_nanos() as u64, Ordering::Relaxed);
+    SPENT_NANOSECONDS.fetch_add(started.elapsed().as_nanos() as u64, Ordering::Relaxed);
     made
 }
 

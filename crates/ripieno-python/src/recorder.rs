@@ -13,7 +13,7 @@ const CARRIED_COUNT: usize = 64;
 
 /// The identity of the rank that owns records.
 #[derive(Clone)]
-pub struct Whose {
+pub struct RecorderIdentity {
     job: String,
     rank: usize,
     world_size: usize,
@@ -22,11 +22,11 @@ pub struct Whose {
     folder: Option<String>,
 }
 
-impl Whose {
+impl RecorderIdentity {
     /// Create the identity of the rank at `endpoint`, with the destination of its records, if any.
-    pub fn new(endpoint: &Endpoint, folder: Option<String>) -> Whose {
+    pub fn new(endpoint: &Endpoint, folder: Option<String>) -> RecorderIdentity {
         let config = endpoint.config();
-        Whose {
+        RecorderIdentity {
             job: endpoint.job().to_string(),
             rank: config.rank,
             world_size: config.world_size,
@@ -36,8 +36,8 @@ impl Whose {
     }
 
     /// Return the identity of the same process in another world.
-    pub fn in_world(&self, job: String, rank: usize, world_size: usize) -> Whose {
-        Whose { job, rank, world_size, ..self.clone() }
+    pub fn in_world(&self, job: String, rank: usize, world_size: usize) -> RecorderIdentity {
+        RecorderIdentity { job, rank, world_size, ..self.clone() }
     }
 
     /// Make `communicator` keep the records to be written.
@@ -55,16 +55,20 @@ impl Whose {
 }
 
 /// Return the contents of the recorder, and the identity of the rank.
-pub fn flight<'py>(py: Python<'py>, whose: &Whose, flight: FlightRecorder) -> PyResult<Bound<'py, PyDict>> {
+pub fn flight<'py>(
+    py: Python<'py>,
+    identity: &RecorderIdentity,
+    flight: FlightRecorder,
+) -> PyResult<Bound<'py, PyDict>> {
     let records: PyResult<Vec<_>> = flight.records.iter().map(|(number, it)| record(py, *number, it)).collect();
     let entries = PyDict::new(py);
-    entries.set_item("job", &whose.job)?;
-    entries.set_item("rank", whose.rank)?;
-    entries.set_item("world_size", whose.world_size)?;
-    entries.set_item("host", &whose.host)?;
-    entries.set_item("folder", &whose.folder)?;
+    entries.set_item("job", &identity.job)?;
+    entries.set_item("rank", identity.rank)?;
+    entries.set_item("world_size", identity.world_size)?;
+    entries.set_item("host", &identity.host)?;
+    entries.set_item("folder", &identity.folder)?;
     entries.set_item("records", records?)?;
-    let waited_for = (0..whose.world_size).map(|peer| flight.waited_for.get(peer).copied().unwrap_or_default());
+    let waited_for = (0..identity.world_size).map(|peer| flight.waited_for.get(peer).copied().unwrap_or_default());
     entries.set_item("seconds_waited_for", waited_for.map(seconds).collect::<Vec<_>>())?;
     entries.set_item("waits", flight.waits.iter().map(wait).collect::<Vec<_>>())?;
     Ok(entries)

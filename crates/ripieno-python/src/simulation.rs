@@ -5,10 +5,10 @@ use crate::errors;
 use crate::interruption::Interruption;
 use pyo3::prelude::*;
 use pyo3::types::PyDict;
-use ripieno::simulation::swarm::{Casting, RankOutcome, SimulatedFetch, Swarmed};
+use ripieno::simulation::swarm::{RankOutcome, SimulatedFetch, SwarmOutcome, SwarmRequest};
 use ripieno::simulation::{
-    self, Candidate, ClusterFaults, ConnectionKind, Discipline, Explanation, LinkCost, SimulatedTransfer,
-    SimulationCall, Unplayed,
+    self, Candidate, ClusterFaults, ConnectionKind, Discipline, Explanation, LinkCost, NotSimulated, SimulatedTransfer,
+    SimulationCall,
 };
 use ripieno::{Collective, Topology};
 use std::sync::Arc;
@@ -112,8 +112,8 @@ fn simulate_sparse(
     let interruption = Interruption::default();
     let check = interruption.clone().check();
     let found = py.detach(|| simulation::simulate_sparse(&cluster.0, degrees, features, &sets, row_bytes, &check));
-    let played = found.map_err(|error| interruption.exception(error))?;
-    Ok((played.time_s(), played.sent_bytes))
+    let simulated = found.map_err(|error| interruption.exception(error))?;
+    Ok((simulated.time_s(), simulated.sent_bytes))
 }
 
 /// Price and simulate every algorithm of a collective.
@@ -154,14 +154,15 @@ fn distribute<'py>(
     fetches: bool,
     order: Option<Vec<usize>>,
 ) -> PyResult<Bound<'py, PyDict>> {
-    let casting = simulation::casting(&cluster.0, algorithm, bytes, root).map_err(errors::from_collective)?;
-    let mut casting = Casting { late, stops: stopped, corruptions: corrupted, seed, keeps_fetches: fetches, ..casting };
-    casting.casts[0].block_bytes = block_bytes;
-    casting.casts[0].order = order.or(casting.casts[0].order.take());
+    let request = simulation::broadcast_request(&cluster.0, algorithm, bytes, root).map_err(errors::from_collective)?;
+    let mut request =
+        SwarmRequest { late, stops: stopped, corruptions: corrupted, seed, keeps_fetches: fetches, ..request };
+    request.broadcasts[0].block_bytes = block_bytes;
+    request.broadcasts[0].order = order.or(request.broadcasts[0].order.take());
     let interruption = Interruption::default();
     let check = interruption.clone().check();
-    let found = py.detach(|| simulation::distribute(&cluster.0, &casting, &check));
-    swarmed_dict(py, &cluster.0, &found.map_err(|error| interruption.exception(error))?)
+    let found = py.detach(|| simulation::distribute(&cluster.0, &request, &check));
+    swarm_dict(py, &cluster.0, &found.map_err(|error| interruption.exception(error))?)
 }
 
 /// Return block sizes and the seconds that a dynamic broadcast takes with each.
@@ -174,10 +175,10 @@ fn search_block_bytes(
     bytes: usize,
     root: usize,
 ) -> PyResult<Vec<(usize, f64)>> {
-    let casting = simulation::casting(&cluster.0, algorithm, bytes, root).map_err(errors::from_collective)?;
+    let request = simulation::broadcast_request(&cluster.0, algorithm, bytes, root).map_err(errors::from_collective)?;
     let interruption = Interruption::default();
     let check = interruption.clone().check();
-    let found = py.detach(|| simulation::search_block_bytes(&cluster.0, &casting, &check));
+    let found = py.detach(|| simulation::search_block_bytes(&cluster.0, &request, &check));
     found.map_err(|error| interruption.exception(error))
 }
 
@@ -199,31 +200,35 @@ fn simulation_dict<'py>(
     found: &SimulationCall,
     transfers: bool,
 ) -> PyResult<Bound<'py, PyDict>> {
-    let (dict, played) = (PyDict::new(py), &found.played);
+    let (dict, simulated) = (PyDict::new(py), &found.simulated);
     dict.set_item("algorithm", found.algorithm)?;
     dict.set_item("left_out", &found.left_out)?;
-    dict.set_item("seconds", played.time_s())?;
-    dict.set_item("finish_s", &played.finish_s)?;
-    dict.set_item("sent_bytes", &played.sent_bytes)?;
-    dict.set_item("message_count", played.transfers.len())?;
+    dict.set_item("seconds", simulated.time_s())?;
+    dict.set_item("finish_s", &simulated.finish_s)?;
+    dict.set_item("sent_bytes", &simulated.sent_bytes)?;
+    dict.set_item("message_count", simulated.transfers.len())?;
     let by_kind = PyDict::new(py);
-    for (kind, bytes) in played.bytes_by_kind(cluster) {
+    for (kind, bytes) in simulated.bytes_by_kind(cluster) {
         by_kind.set_item(kind_name(kind), bytes)?;
     }
     dict.set_item("bytes", by_kind)?;
-    let busiest = played.busiest().map(|load| (load.wire.to_string(), load.bytes, load.busy_s));
+    let busiest = simulated.busiest().map(|load| (load.wire.to_string(), load.bytes, load.busy_s));
     dict.set_item("busiest", busiest)?;
     if transfers {
         let row = |it: &SimulatedTransfer| {
             let kind = kind_name(cluster.kind(it.sender, it.receiver));
             (it.sender, it.receiver, it.length_bytes, it.start_s, it.end_s, kind)
         };
-        dict.set_item("transfers", played.transfers.iter().map(row).collect::<Vec<_>>())?;
+        dict.set_item("transfers", simulated.transfers.iter().map(row).collect::<Vec<_>>())?;
     }
     Ok(dict)
 }
 
-fn swarmed_dict<'py>(py: Python<'py>, cluster: &simulation::Cluster, found: &Swarmed) -> PyResult<Bound<'py, PyDict>> {
+fn swarm_dict<'py>(
+    py: Python<'py>,
+    cluster: &simulation::Cluster,
+    found: &SwarmOutcome,
+) -> PyResult<Bound<'py, PyDict>> {
     let dict = PyDict::new(py);
     dict.set_item("block_bytes", found.manifests[0].block_bytes)?;
     dict.set_item("stripe_count", found.manifests[0].stripe_count)?;
@@ -267,17 +272,17 @@ fn explanation_dict<'py>(py: Python<'py>, found: &Explanation) -> PyResult<Bound
 }
 
 fn candidate_dict<'py>(py: Python<'py>, candidate: &Candidate) -> PyResult<Bound<'py, PyDict>> {
-    let (dict, played) = (PyDict::new(py), candidate.played.as_ref());
+    let (dict, simulated) = (PyDict::new(py), candidate.simulated.as_ref());
     dict.set_item("algorithm", candidate.algorithm)?;
     dict.set_item("formula", &candidate.formula)?;
     dict.set_item("terms_s", candidate.terms_s)?;
     let time_s = candidate.time_s();
     dict.set_item("seconds", time_s.is_finite().then_some(time_s))?;
-    dict.set_item("most_sent_bytes", played.ok().map(|outcome| outcome.most_sent_bytes))?;
-    dict.set_item("uplink_bytes", played.ok().map(|outcome| outcome.uplink_bytes))?;
-    let (impossible, operation_count) = match played.err() {
-        Some(Unplayed::Impossible(unanswered)) => (Some(unanswered.to_string()), None),
-        Some(&Unplayed::TooLarge { operation_count }) => (None, Some(operation_count)),
+    dict.set_item("most_sent_bytes", simulated.ok().map(|outcome| outcome.most_sent_bytes))?;
+    dict.set_item("uplink_bytes", simulated.ok().map(|outcome| outcome.uplink_bytes))?;
+    let (impossible, operation_count) = match simulated.err() {
+        Some(NotSimulated::Impossible(error)) => (Some(error.to_string()), None),
+        Some(&NotSimulated::TooLarge { operation_count }) => (None, Some(operation_count)),
         None => (None, None),
     };
     dict.set_item("impossible", impossible)?;

@@ -176,7 +176,7 @@ mod tests {
     }
 
     #[test]
-    fn each_operation_gives_its_value() {
+    fn each_operation_returns_its_value() {
         let (a, b) = ([1i32, -5, i32::MAX], [3, 7, 1]);
         assert_eq!(combined(Element::I32, Op::Sum, a, b), [4, 2, i32::MIN]);
         assert_eq!(combined(Element::I32, Op::Prod, a, b), [3, -35, i32::MAX]);
@@ -190,7 +190,7 @@ mod tests {
     }
 
     #[test]
-    fn long_vectors_give_what_short_ones_give() {
+    fn long_vectors_produce_the_results_of_short_ones() {
         let a: [f32; 1000] = std::array::from_fn(|i| i as f32 * 0.37 - 99.0);
         let b: [f32; 1000] = std::array::from_fn(|i| 70.0 - i as f32 * 0.11);
         for op in [Op::Sum, Op::Prod, Op::Min, Op::Max] {
@@ -202,7 +202,7 @@ mod tests {
     }
 
     #[test]
-    fn min_and_max_give_the_same_bits_in_either_order() {
+    fn min_and_max_produce_the_same_bits_in_either_order() {
         let values = [0.0f64, -0.0, 1.0, -1.0, f64::INFINITY, f64::NEG_INFINITY, f64::NAN];
         for op in [Op::Min, Op::Max] {
             for a in values {
@@ -269,7 +269,7 @@ mod tests {
 
     #[test]
     #[should_panic(expected = "out of bounds")]
-    fn a_row_that_is_not_there_is_not_combined() {
+    fn a_row_that_does_not_exist_is_not_combined() {
         let sum = Reduction::of(Element::F32, Op::Sum).expect("a meaning");
         (sum.combine_rows)(&mut [0; 12], &[0; 4], &[3], 4);
     }

@@ -74,7 +74,7 @@ mod tests {
     }
 
     #[test]
-    fn gathered_rows_are_those_of_the_table() {
+    fn gathered_rows_match_the_table() {
         on_rows(|table, rows, row_bytes| {
             gather_rows(rows, table, &NUMBERS, row_bytes);
             for (row, number) in rows.chunks(row_bytes).zip(NUMBERS) {
@@ -88,7 +88,7 @@ mod tests {
     }
 
     #[test]
-    fn scattered_rows_come_to_their_places_the_last_of_a_number_last() {
+    fn scattered_rows_reach_their_positions_and_the_last_duplicate_wins() {
         on_rows(|table, rows, row_bytes| {
             let before = table.to_vec();
             scatter_rows(table, rows, &NUMBERS, row_bytes);
@@ -102,13 +102,13 @@ mod tests {
 
     #[test]
     #[should_panic(expected = "out of bounds")]
-    fn a_row_that_is_not_there_is_not_gathered() {
+    fn a_row_that_does_not_exist_is_not_gathered() {
         gather_rows(&mut [0; 4], &[0; 12], &[3], 4);
     }
 
     #[test]
     #[should_panic(expected = "out of range")]
-    fn a_long_row_that_is_not_there_is_not_scattered() {
+    fn a_long_row_that_does_not_exist_is_not_scattered() {
         scatter_rows(&mut [0; 120], &[0; 40], &[3], 40);
     }
 }

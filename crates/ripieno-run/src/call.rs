@@ -164,7 +164,7 @@ impl Call {
 
 impl DescribedCall {
     /// Return a call without a description of its form.
-    pub fn untold(header: Header) -> DescribedCall {
+    pub fn undescribed(header: Header) -> DescribedCall {
         DescribedCall { header, form: String::new() }
     }
 
@@ -450,12 +450,12 @@ mod tests {
         let reported = DescribedCall { header, form: "shape (2, 3)".to_string() };
         assert_eq!(reported.call(), "allreduce(int64 × 6, sum, shape (2, 3), bidirectional-exchange)");
         assert_eq!(reported.to_string(), format!("{} as its collective 7", reported.call()));
-        assert!(DescribedCall::untold(header).call().contains("form #00000abc"));
+        assert!(DescribedCall::undescribed(header).call().contains("form #00000abc"));
         assert!(!call.to_string().contains("form"));
     }
 
     #[test]
-    fn every_kind_of_call_is_reported_with_what_it_depends_on() {
+    fn every_kind_of_call_is_reported_with_its_arguments() {
         let reported = |kind| Call { kind, element: Element::F32, form: 0 }.to_string();
         let (collective, op) = (Collective::Reduce, Some(Op::Sum));
         let reduce = CallKind::Catalogued { collective, algorithm: 9, op, root: 3, element_count: 5 };

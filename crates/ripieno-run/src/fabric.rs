@@ -179,7 +179,7 @@ pub trait Fabric: Send {
     fn link(&mut self, id: LinkId) -> Result<Option<&mut dyn Link>, LinkError>;
 
     /// Return the link `id` if it is open.
-    fn standing_link(&mut self, id: LinkId) -> Option<&mut dyn Link> {
+    fn existing_link(&mut self, id: LinkId) -> Option<&mut dyn Link> {
         self.link(id).ok().flatten()
     }
 
@@ -206,7 +206,7 @@ pub trait Fabric: Send {
 
     /// Return the failure for a link to `peer` that closed with `cause`. It is the job's failure if one is reported
     /// within a bounded time, else a failure of `peer`.
-    fn blame(&mut self, peer: usize, cause: &str) -> JobFailure;
+    fn peer_failure(&mut self, peer: usize, cause: &str) -> JobFailure;
 
     /// Return the time since a fixed moment. It never decreases.
     fn now(&self) -> Duration;
@@ -223,7 +223,7 @@ pub trait Fabric: Send {
     }
 
     /// Record that this rank waited, and whether the awaited data arrived with the first [`Fabric::yield_now`].
-    fn note_wait(&mut self, _came_with_the_first_offer: bool) {}
+    fn note_wait(&mut self, _was_ready_at_once: bool) {}
 
     /// Record the description of the next call's form, to answer queries of other ranks.
     fn note_form(&mut self, _form: u32, _words: &dyn Fn() -> String) {}
@@ -231,7 +231,7 @@ pub trait Fabric: Send {
     /// Report, as [`Fabric::report`] does, that this rank called `mine` and `peer` sent `theirs`. Reachable ranks are
     /// queried for the descriptions of their forms.
     fn differs(&mut self, mine: Header, peer: usize, theirs: Header) {
-        let pair = [(self.rank(), DescribedCall::untold(mine)), (peer, DescribedCall::untold(theirs))];
+        let pair = [(self.rank(), DescribedCall::undescribed(mine)), (peer, DescribedCall::undescribed(theirs))];
         self.report(JobFailure::Mismatch { description: describe_pair(pair) });
     }
 

@@ -14,7 +14,7 @@ pub mod replicas;
 pub mod swarm;
 
 pub use call::{Call, CallKind, CollectiveId, DescribedCall, Element, HEADER_BYTES, Header};
-pub use executor::{Apart, BufferMemory, Executor, PreparedCall, RunEnd, RunError, RunTraffic, Schedule};
+pub use executor::{BlockingSection, BufferMemory, Executor, PreparedCall, RunEnd, RunError, RunTraffic, Schedule};
 pub use fabric::{Blocking, Channel, Fabric, JobFailure, LinkId, NotShrunk, Remote, Shrunk, Want};
 pub use link::{Link, LinkError};
 pub use replicas::Replicas;

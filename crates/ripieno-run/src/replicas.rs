@@ -129,7 +129,7 @@ mod tests {
     }
 
     #[test]
-    fn the_last_replica_is_fatal_and_says_how_the_others_died() {
+    fn the_last_replica_is_fatal_and_states_how_the_others_died() {
         let mut losses = Losses::new(Replicas::new(4, 2));
         assert_eq!(losses.note(2, died(2)), ReplicaLoss::Spared);
         assert_eq!(losses.note(2, died(2)), ReplicaLoss::Known);

@@ -82,7 +82,7 @@ fn a_ring_allreduce_sums_however_narrow_the_links() {
 }
 
 #[test]
-fn short_messages_go_whole_in_parts_or_not_yet() {
+fn short_messages_are_sent_whole_in_parts_or_later() {
     // The capacity may or may not fit a message of 44 bytes; the link also delays every third message.
     for (p, capacity, at_once) in [(2, 44, 44), (2, 100, 100), (3, 50, 50), (4, 200, 60), (5, 300, 300), (5, 300, 30)] {
         let vectors: Vec<Vec<i32>> = (0..p).map(|rank| vec![1 << rank, 0, 0]).collect();
@@ -143,7 +143,7 @@ fn ranks_that_call_different_collectives_get_the_names_of_both_calls() {
 }
 
 #[test]
-fn a_rank_that_waits_in_vain_asks_the_fabric_what_its_peer_is_at() {
+fn a_stalled_rank_queries_the_call_of_its_peer() {
     let whole = Span::whole(Buffer::MAIN, 4, 4);
     let deaf = |group: Group| {
         let mut plan = Plan::new();
@@ -217,7 +217,7 @@ fn a_rank_of_a_failed_job_neither_sends_nor_continues() {
 }
 
 #[test]
-fn a_plan_that_feeds_itself_by_less_than_a_relay_unit_comes_round() {
+fn a_plan_that_feeds_itself_by_less_than_a_relay_unit_completes() {
     let whole = Span::whole(Buffer::MAIN, 5, 4);
     let plan = |group: Group| {
         let mut plan = Plan::new();
@@ -238,7 +238,7 @@ fn a_plan_that_feeds_itself_by_less_than_a_relay_unit_comes_round() {
 }
 
 #[test]
-fn rows_that_feed_themselves_come_round() {
+fn rows_that_feed_themselves_complete() {
     // Rank 0 sends row by row; each returned row is added to the next row to send.
     let whole = Span::whole(Buffer::MAIN, 9, 4);
     let plan = |group: Group| {
@@ -303,12 +303,12 @@ fn a_run_in_flight_overtakes_those_that_share_no_stream_with_it_and_only_those()
     let mut executors: Vec<Executor> = (0..3).map(|_| Executor::default()).collect();
     let first = submit(&mut executors[0], &mut worlds[0], message(0, 1, 0, 0));
     let behind = submit(&mut executors[0], &mut worlds[0], message(0, 1, 0, 1));
-    let beside = submit(&mut executors[0], &mut worlds[0], message(0, 2, 0, 0));
+    let parallel = submit(&mut executors[0], &mut worlds[0], message(0, 2, 0, 0));
 
     submit(&mut executors[2], &mut worlds[2], message(2, 2, 0, 0));
     executors[2].advance(&mut worlds[2]);
     executors[0].advance(&mut worlds[0]);
-    assert_eq!([&first, &behind, &beside].map(|ended| ended.get().is_some()), [false, false, true]);
+    assert_eq!([&first, &behind, &parallel].map(|ended| ended.get().is_some()), [false, false, true]);
 
     submit(&mut executors[1], &mut worlds[1], message(1, 1, 0, 0));
     submit(&mut executors[1], &mut worlds[1], message(1, 1, 0, 1));
@@ -460,12 +460,12 @@ fn messages_and_collectives_pass_each_other_in_any_order() {
 fn a_mismatch_in_one_run_ends_all_that_are_in_flight() {
     let mut worlds = worlds(3, 64, 64);
     let mut executors: Vec<Executor> = (0..3).map(|_| Executor::default()).collect();
-    let beside = submit(&mut executors[0], &mut worlds[0], message(0, 2, 0, 0));
+    let parallel = submit(&mut executors[0], &mut worlds[0], message(0, 2, 0, 0));
     let other = submit(&mut executors[0], &mut worlds[0], message(0, 1, 0, 7));
     submit(&mut executors[1], &mut worlds[1], message(1, 1, 0, 8));
     executors[1].advance(&mut worlds[1]);
     executors[0].advance(&mut worlds[0]);
-    for ended in [beside, other] {
+    for ended in [parallel, other] {
         let Some(Err(RunError::Failed(JobFailure::Mismatch { description }))) = ended.get() else {
             panic!("{ended:?}")
         };

@@ -25,7 +25,7 @@ struct Sleepy {
 
 enum RecorderEvent {
     /// A peer arrives and sends its data.
-    Comes(RankWorld),
+    Arrives(RankWorld),
     /// The job fails.
     Fails,
 }
@@ -52,8 +52,8 @@ impl Fabric for Sleepy {
     fn report(&mut self, failure: JobFailure) {
         self.world.report(failure);
     }
-    fn blame(&mut self, peer: usize, cause: &str) -> JobFailure {
-        self.world.blame(peer, cause)
+    fn peer_failure(&mut self, peer: usize, cause: &str) -> JobFailure {
+        self.world.peer_failure(peer, cause)
     }
     fn now(&self) -> Duration {
         self.now.get()
@@ -75,7 +75,7 @@ impl Fabric for Sleepy {
     fn park(&mut self, _wants: &[Want], _timeout: Duration) {
         self.now.set(self.now.get() + SLEEP);
         match self.events.pop_front().expect("who sleeps is woken by an event") {
-            RecorderEvent::Comes(mut peer) => {
+            RecorderEvent::Arrives(mut peer) => {
                 let mut send = Plan::new();
                 send.send(0, whole());
                 run(&mut Executor::default(), &mut peer, &send).expect("the link has room for it all");
@@ -138,7 +138,7 @@ fn only(executor: &Executor, now: Duration) -> CollectiveRecord {
 #[test]
 fn the_wait_is_attributed_to_the_last_peer() {
     let (executor, ended, now) =
-        receive(|first, second| vec![RecorderEvent::Comes(first), RecorderEvent::Comes(second)]);
+        receive(|first, second| vec![RecorderEvent::Arrives(first), RecorderEvent::Arrives(second)]);
     ended.unwrap();
 
     let (record, nap) = (only(&executor, now), YIELD + SLEEP);
@@ -154,7 +154,7 @@ fn the_wait_is_attributed_to_the_last_peer() {
 fn a_brief_run_waits_from_when_it_first_offers_its_core() {
     let mut plan = Plan::new();
     plan.receive(1, whole());
-    let (executor, ended, now) = receive_by(&plan, |first, _| vec![RecorderEvent::Comes(first)]);
+    let (executor, ended, now) = receive_by(&plan, |first, _| vec![RecorderEvent::Arrives(first)]);
     ended.unwrap();
 
     let record = only(&executor, now);
@@ -164,8 +164,8 @@ fn a_brief_run_waits_from_when_it_first_offers_its_core() {
 }
 
 #[test]
-fn a_run_that_fails_says_for_whom_it_waited() {
-    let (executor, ended, now) = receive(|_, second| vec![RecorderEvent::Comes(second), RecorderEvent::Fails]);
+fn a_failed_run_records_the_awaited_peers() {
+    let (executor, ended, now) = receive(|_, second| vec![RecorderEvent::Arrives(second), RecorderEvent::Fails]);
     assert_eq!(ended, Err(RunError::Failed(failure())));
 
     let record = only(&executor, now);
@@ -189,7 +189,7 @@ fn a_run_that_never_waits_looks_at_no_clock() {
 }
 
 #[test]
-fn what_is_in_flight_is_recorded_as_such() {
+fn runs_in_flight_are_recorded_as_in_flight() {
     let [mut world, mut peer, _]: [RankWorld; 3] =
         worlds(3, 1 << 10, 1 << 10).try_into().ok().expect("there are three");
     let (mut send, mut receive) = (Plan::new(), Plan::new());
@@ -207,7 +207,7 @@ fn what_is_in_flight_is_recorded_as_such() {
 }
 
 #[test]
-fn a_call_that_comes_after_the_failure_is_recorded_as_failed() {
+fn a_call_after_the_failure_is_recorded_as_failed() {
     let mut world = worlds(3, 1 << 10, 1 << 10).remove(0);
     world.report(failure());
     let mut executor = Executor::default();

@@ -23,7 +23,7 @@ type ReplicaValues = Vec<i32>;
 type ReplicaEnd = Arc<Mutex<Vec<Result<(), RunError>>>>;
 
 /// A call of all logical ranks, with the contribution and the expected result of each.
-struct Deed {
+struct ScheduledCall {
     call: Call,
     plans: Vec<Plan>,
     given: Vec<ReplicaValues>,
@@ -43,21 +43,22 @@ struct ReplicaRank {
     result: usize,
     results: Vec<ReplicaValues>,
     /// The rank is visited once in this number of rounds.
-    pace: usize,
+    steps_per_turn: usize,
 }
 
-impl Deed {
+impl ScheduledCall {
     /// Return all algorithms of three collectives for `m` ranks, and two sparse reductions.
-    fn all(m: usize) -> Vec<Deed> {
-        let of =
-            |collective| Algorithm::of(collective).filter_map(move |algorithm| Deed::dense(collective, algorithm, m));
+    fn all(m: usize) -> Vec<ScheduledCall> {
+        let of = |collective| {
+            Algorithm::of(collective).filter_map(move |algorithm| ScheduledCall::dense(collective, algorithm, m))
+        };
         let collectives = [Collective::Allreduce, Collective::Broadcast, Collective::Allgather];
-        let sparse = [0.0, 2.0].map(|dense_above| Deed::sparse(m, dense_above));
+        let sparse = [0.0, 2.0].map(|dense_above| ScheduledCall::sparse(m, dense_above));
         collectives.into_iter().flat_map(of).chain(sparse).collect()
     }
 
     /// Return the call, or `None` if the algorithm does not support such groups.
-    fn dense(collective: Collective, algorithm: &Algorithm, m: usize) -> Option<Deed> {
+    fn dense(collective: Collective, algorithm: &Algorithm, m: usize) -> Option<ScheduledCall> {
         let vector = Span::whole(Buffer::MAIN, ELEMENT_COUNT, ELEMENT_BYTES);
         let chunks: Vec<Span> = (0..m).map(|rank| vector.chunk(rank, m)).collect();
         let request = match collective {
@@ -77,11 +78,11 @@ impl Deed {
         };
         let expected = vec![(0..ELEMENT_COUNT).map(value).collect(); m];
         let (call, name) = (call(collective, algorithm.index), algorithm.name.to_string());
-        Some(Deed { call, plans, given, has_output: false, expected, name })
+        Some(ScheduledCall { call, plans, given, has_output: false, expected, name })
     }
 
     /// A sparse reduction: rank `r` contributes `10 (r + 1) + key` for some keys and requests other keys.
-    fn sparse(m: usize, dense_above: f64) -> Deed {
+    fn sparse(m: usize, dense_above: f64) -> ScheduledCall {
         let n = 9;
         let part = |rank: usize, step: u64| {
             (0..n).filter(|key| !(key + rank as u64).is_multiple_of(step)).collect::<Vec<u64>>()
@@ -92,7 +93,7 @@ impl Deed {
         let routes = configured(&Degrees::direct(m), &keys, dense_above).routes;
         let value = |rank: usize, key: u64| 10 * (rank as i32 + 1) + key as i32;
         let sum = |key: &u64| (0..m).filter(|&rank| outs[rank].contains(key)).map(|rank| value(rank, *key)).sum();
-        Deed {
+        ScheduledCall {
             call: of_kind(CallKind::Sparse { configuration: 1, op: Op::Sum, width: 1 }),
             plans: routes.iter().map(|routes| routes.plan(ELEMENT_BYTES, ELEMENT_BYTES, Op::Sum)).collect(),
             given: (0..m).map(|rank| outs[rank].iter().map(|&key| value(rank, key)).collect()).collect(),
@@ -118,26 +119,26 @@ fn of_kind(kind: CallKind) -> Call {
 }
 
 impl ReplicaRank {
-    fn new(world: RankWorld, pace: usize) -> ReplicaRank {
+    fn new(world: RankWorld, steps_per_turn: usize) -> ReplicaRank {
         let (ended, memory, results) = (ReplicaEnd::default(), vec![], vec![]);
-        ReplicaRank { world, executor: Executor::default(), ended, memory, result: 0, results, pace }
+        ReplicaRank { world, executor: Executor::default(), ended, memory, result: 0, results, steps_per_turn }
     }
 
     /// Begin a run. [`ReplicaRank::finish`] frees its memory.
-    fn begin(&mut self, deed: &Deed, sequence: u64, replicas: Replicas) {
+    fn begin(&mut self, call: &ScheduledCall, sequence: u64, replicas: Replicas) {
         let rank = self.world.rank;
         let logical = replicas.logical(rank);
-        let schedule = Arc::new(Schedule::replicated(&deed.plans[logical], replicas, rank));
-        let main: Vec<u8> = deed.given[logical].iter().flat_map(|value| value.to_ne_bytes()).collect();
-        let output = vec![0; if deed.has_output { deed.expected[logical].len() * ELEMENT_BYTES } else { 0 }];
-        self.result = usize::from(deed.has_output);
+        let schedule = Arc::new(Schedule::replicated(&call.plans[logical], replicas, rank));
+        let main: Vec<u8> = call.given[logical].iter().flat_map(|value| value.to_ne_bytes()).collect();
+        let output = vec![0; if call.has_output { call.expected[logical].len() * ELEMENT_BYTES } else { 0 }];
+        self.result = usize::from(call.has_output);
         let buffers = [main, output, vec![0; schedule.scratch_bytes()]];
         self.memory = buffers.into_iter().map(|buffer| Box::into_raw(buffer.into_boxed_slice())).collect();
         // SAFETY: the memory is valid until `finish` or `drop` reclaims it, after the run has ended.
         let lent = self.memory.iter().map(|&memory| BufferMemory::Write(unsafe { &mut *memory })).collect();
         let ended = self.ended.clone();
         let end = Box::new(move |result: Result<_, _>| ended.lock().unwrap().push(result.map(|_| ())));
-        let prepared = PreparedCall::new(1, deed.call, schedule).unwrap();
+        let prepared = PreparedCall::new(1, call.call, schedule).unwrap();
         self.executor.submit(&mut self.world, sequence, prepared, lent, end).unwrap();
     }
 
@@ -165,60 +166,60 @@ impl Drop for ReplicaRank {
     }
 }
 
-/// Execute all `deeds` in a world of `replicas`, and check the results of each surviving rank. Each victim dies after
+/// Execute all `calls` in a world of `replicas`, and check the results of each surviving rank. Each victim dies after
 /// it has sent its number of bytes.
 /// Return the number of bytes that each rank sent, or the failure of the job.
 fn play(
     replicas: Replicas,
-    deeds: &[&Deed],
+    calls: &[&ScheduledCall],
     victims: &[(usize, usize)],
-    pace: usize,
+    steps_per_turn: usize,
 ) -> Result<Vec<usize>, JobFailure> {
     let p = replicas.count() * replicas.logical_count();
     // Replicas of a rank are visited at different rates, and different logical ranks have different fastest replicas.
-    let pace_of = |rank: usize| 1 + (rank * 7 + pace) % 3 * pace;
+    let steps_of = |rank: usize| 1 + (rank * 7 + steps_per_turn) % 3 * steps_per_turn;
     let mut players: Vec<ReplicaRank> = worlds(p, 40, 7).into_iter().map(|world| ReplicaRank::new(world, 1)).collect();
-    let lives: Vec<SendBudget> = players.iter().map(|player| player.world.life.clone()).collect();
-    victims.iter().for_each(|&(rank, bytes)| lives[rank].end_after(bytes));
-    players.retain(|player| !player.world.life.is_over());
+    let states: Vec<SendBudget> = players.iter().map(|player| player.world.state.clone()).collect();
+    victims.iter().for_each(|&(rank, bytes)| states[rank].end_after(bytes));
+    players.retain(|player| !player.world.state.is_over());
     players.iter_mut().for_each(|player| {
-        player.pace = pace_of(player.world.rank);
-        player.begin(deeds[0], 0, replicas);
+        player.steps_per_turn = steps_of(player.world.rank);
+        player.begin(calls[0], 0, replicas);
     });
     for visit in 0..VISITS_MAX {
-        for player in players.iter_mut().filter(|player| visit % player.pace == 0) {
+        for player in players.iter_mut().filter(|player| visit % player.steps_per_turn == 0) {
             player.executor.advance(&mut player.world);
-            let Some(ended) = player.finish().filter(|_| !player.world.life.is_over()) else { continue };
+            let Some(ended) = player.finish().filter(|_| !player.world.state.is_over()) else { continue };
             if let Err(RunError::Failed(failure)) = ended {
                 return Err(failure);
             }
             ended.unwrap();
-            if let Some(&next) = deeds.get(player.results.len()) {
+            if let Some(&next) = calls.get(player.results.len()) {
                 player.begin(next, player.results.len() as u64, replicas);
             }
         }
-        players.retain(|player| !player.world.life.is_over());
+        players.retain(|player| !player.world.state.is_over());
         // Late messages of slower replicas are discarded, so nothing is in flight at the end.
-        if players.iter().all(|player| player.results.len() == deeds.len() && player.executor.is_idle()) {
+        if players.iter().all(|player| player.results.len() == calls.len() && player.executor.is_idle()) {
             for player in &players {
-                let (rank, names) = (player.world.rank, deeds.iter().map(|deed| &deed.name).collect::<Vec<_>>());
-                let expected = deeds.iter().map(|deed| &deed.expected[replicas.logical(rank)]);
-                let context = format!("{names:?}: rank {rank} of {replicas:?}, {victims:?}, pace {pace}");
+                let (rank, names) = (player.world.rank, calls.iter().map(|call| &call.name).collect::<Vec<_>>());
+                let expected = calls.iter().map(|call| &call.expected[replicas.logical(rank)]);
+                let context = format!("{names:?}: rank {rank} of {replicas:?}, {victims:?}, pace {steps_per_turn}");
                 assert!(player.results.iter().eq(expected.clone()), "{context}: {:?}", player.results);
             }
-            return Ok(lives.iter().map(|life| usize::MAX - life.left_bytes()).collect());
+            return Ok(states.iter().map(|state| usize::MAX - state.left_bytes()).collect());
         }
     }
-    panic!("{replicas:?} with {victims:?} at pace {pace} comes to no end")
+    panic!("{replicas:?} with {victims:?} at pace {steps_per_turn} comes to no end")
 }
 
 #[test]
 fn replicas_end_with_the_same_values_however_they_race() {
     for (m, s) in [(1, 2), (2, 2), (3, 2), (2, 3), (4, 2), (3, 3)] {
-        let all = Deed::all(m);
-        let deeds: Vec<&Deed> = all.iter().flat_map(|deed| [deed, deed]).collect();
-        for pace in 0..8 {
-            play(Replicas::new(m * s, s), &deeds, &[], pace).unwrap();
+        let all = ScheduledCall::all(m);
+        let calls: Vec<&ScheduledCall> = all.iter().flat_map(|call| [call, call]).collect();
+        for steps_per_turn in 0..8 {
+            play(Replicas::new(m * s, s), &calls, &[], steps_per_turn).unwrap();
         }
     }
 }
@@ -227,12 +228,12 @@ fn replicas_end_with_the_same_values_however_they_race() {
 fn a_copy_may_die_at_every_byte_of_every_algorithm() {
     for m in 2..=3 {
         let replicas = Replicas::new(2 * m, 2);
-        for (number, deed) in Deed::all(m).into_iter().enumerate() {
-            let deeds = [&deed, &deed];
-            let sent = play(replicas, &deeds, &[], number).unwrap();
+        for (number, call) in ScheduledCall::all(m).into_iter().enumerate() {
+            let calls = [&call, &call];
+            let sent = play(replicas, &calls, &[], number).unwrap();
             for bytes in 0..*sent.iter().max().unwrap() {
                 let victim = (bytes + number) % (2 * m);
-                play(replicas, &deeds, &[(victim, bytes)], bytes % 5).unwrap();
+                play(replicas, &calls, &[(victim, bytes)], bytes % 5).unwrap();
             }
         }
     }
@@ -242,8 +243,8 @@ fn a_copy_may_die_at_every_byte_of_every_algorithm() {
 fn whichever_copies_die_together_one_of_each_is_enough() {
     let (m, s) = (2, 3);
     let replicas = Replicas::new(m * s, s);
-    for (number, deed) in Deed::all(m).into_iter().enumerate() {
-        let sent = play(replicas, &[&deed, &deed], &[], number).unwrap();
+    for (number, call) in ScheduledCall::all(m).into_iter().enumerate() {
+        let sent = play(replicas, &[&call, &call], &[], number).unwrap();
         for round in 0..40 {
             // One replica of each logical rank survives, a different one each time.
             let is_spared = |rank: usize| rank / m == (round + rank % m * (1 + round / s)) % s;
@@ -251,19 +252,19 @@ fn whichever_copies_die_together_one_of_each_is_enough() {
             let victims: Vec<(usize, usize)> =
                 (0..m * s).filter(|&rank| !is_spared(rank)).map(|rank| (rank, bytes(rank))).collect();
             assert_eq!(victims.len(), m * (s - 1));
-            play(replicas, &[&deed, &deed], &victims, round % 5).unwrap();
+            play(replicas, &[&call, &call], &victims, round % 5).unwrap();
         }
     }
 }
 
 #[test]
-fn the_death_of_the_last_copy_fails_the_run_of_whoever_needs_it() {
+fn the_death_of_the_last_replica_fails_every_run_that_needs_it() {
     let replicas = Replicas::new(4, 2);
-    for (number, deed) in Deed::all(2).into_iter().enumerate().filter(|(_, deed)| deed.is_symmetric()) {
+    for (number, call) in ScheduledCall::all(2).into_iter().enumerate().filter(|(_, call)| call.is_symmetric()) {
         for round in 0..20 {
             let victims = [(0, (round * 7 + number) % 40), (2, (round * 3 + number) % 40)];
-            let Err(JobFailure::RankFailed { rank, cause, .. }) = play(replicas, &[&deed], &victims, round % 5) else {
-                panic!("{} ended though both replicas of rank 0 sent half a preamble", deed.name)
+            let Err(JobFailure::RankFailed { rank, cause, .. }) = play(replicas, &[&call], &victims, round % 5) else {
+                panic!("{} ended though both replicas of rank 0 sent half a preamble", call.name)
             };
             assert!((rank == 0 || rank == 2) && cause == "the peer has died", "{rank}: {cause}");
         }

@@ -4,7 +4,7 @@ use ripieno_plan::Topology;
 use ripieno_plan::simulate::Model;
 use ripieno_plan::swarm::Discipline;
 use ripieno_sim::Cluster;
-use ripieno_sim::swarm::{Casting, RankOutcome, swarm};
+use ripieno_sim::swarm::{RankOutcome, SwarmRequest, swarm};
 use std::time::Instant;
 
 fn main() {
@@ -17,12 +17,12 @@ fn main() {
         let mut cluster = Cluster::uniform(nodes, &model);
         cluster.topology = std::sync::Arc::new(Topology::flat(nodes));
         cluster.segment_bytes = Some(64 << 10);
-        let mut asked = Casting::of(0, mib << 20, Discipline::named(name).unwrap());
-        asked.casts[0].block_bytes = (block_kib > 0).then_some(block_kib << 10);
-        asked.balance_s = balance_ms as f64 / 1e3;
-        asked.longest_s = 1000.0;
-        let begun = Instant::now();
-        let found = swarm(&cluster, &asked).unwrap();
+        let mut request = SwarmRequest::of(0, mib << 20, Discipline::named(name).unwrap());
+        request.broadcasts[0].block_bytes = (block_kib > 0).then_some(block_kib << 10);
+        request.balance_s = balance_ms as f64 / 1e3;
+        request.longest_s = 1000.0;
+        let started = Instant::now();
+        let found = swarm(&cluster, &request).unwrap();
         let right =
             found.outcomes[0].iter().filter(|it| matches!(it, RankOutcome::Done { is_right: true, .. })).count();
         let ideal_s = (mib << 20) as f64 * 8e-8;
@@ -33,7 +33,7 @@ fn main() {
             *found.sent_bytes.iter().max().unwrap() as f64 / (mib << 20) as f64,
             found.sent_bytes[0] as f64 / (mib << 20) as f64,
             found.message_count,
-            begun.elapsed().as_secs_f64()
+            started.elapsed().as_secs_f64()
         );
     }
 }

@@ -103,7 +103,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_over_happens_now() {
+    fn past_events_happen_now() {
         let mut clock = Clock::default();
         clock.note(3.0, 'a');
         clock.advance();

@@ -7,7 +7,7 @@
 //! algorithms the price replaces the simulated time.
 
 use crate::cluster::{Cluster, ConnectionKind};
-use crate::play::Unplayable;
+use crate::plans::SimulationError;
 use crate::request::{NotSimulable, SimulationRequest};
 use ripieno_plan::formula::{self, Terms};
 use ripieno_plan::simulate::Model;
@@ -43,12 +43,12 @@ pub struct Candidate {
     /// Terms of the formula in alpha, beta and gamma, in seconds. `None` without a formula.
     pub terms_s: Option<[f64; 3]>,
     /// Simulated cost on the cluster, or the reason why it is unknown.
-    pub played: Result<PlanCost, Unplayed>,
+    pub simulated: Result<PlanCost, NotSimulated>,
 }
 
 /// The reason why the simulated cost of an algorithm is unknown.
 #[derive(Clone, Debug, PartialEq)]
-pub enum Unplayed {
+pub enum NotSimulated {
     /// Its plans are too large for an explanation.
     TooLarge {
         /// Estimated number of operations of all plans.
@@ -69,13 +69,13 @@ pub struct PlanCost {
     pub uplink_bytes: usize,
 }
 
-impl fmt::Display for Unplayed {
+impl fmt::Display for NotSimulated {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Unplayed::TooLarge { operation_count } => {
+            NotSimulated::TooLarge { operation_count } => {
                 write!(f, "about {operation_count} operations, which are not played")
             }
-            Unplayed::Impossible(unanswered) => unanswered.fmt(f),
+            NotSimulated::Impossible(error) => error.fmt(f),
         }
     }
 }
@@ -83,25 +83,25 @@ impl fmt::Display for Unplayed {
 impl Explanation {
     /// Price every algorithm for the request and simulate the plans that fit the limits, unless interrupted.
     pub fn of(
-        asked: &SimulationRequest,
+        request: &SimulationRequest,
         order: Order,
         cluster: &Cluster,
         is_interrupted: &dyn Fn() -> bool,
-    ) -> Result<Explanation, Unplayable> {
+    ) -> Result<Explanation, SimulationError> {
         let group = Group::with_topology(0, cluster.topology.clone());
-        let terms = terms(asked, cluster);
+        let terms = terms(request, cluster);
         let mut budget = EXPLAINED_OPERATIONS_MAX.min(EXPLAINED_WORK_MAX / terms.p);
         let mut candidates = Vec::new();
-        for (algorithm, terms_s) in by_price(asked, &terms) {
-            let played = outcome(asked, algorithm, order, cluster, &mut budget, is_interrupted);
-            if played == Err(Unplayed::Impossible(NotSimulable::Unplayable(Unplayable::Interrupted))) {
-                return Err(Unplayable::Interrupted);
+        for (algorithm, terms_s) in by_price(request, &terms) {
+            let simulated = outcome(request, algorithm, order, cluster, &mut budget, is_interrupted);
+            if simulated == Err(NotSimulated::Impossible(NotSimulable::SimulationError(SimulationError::Interrupted))) {
+                return Err(SimulationError::Interrupted);
             }
             let formula = algorithm.theory.cost.to_string();
-            candidates.push(Candidate { algorithm: algorithm.name, formula, terms_s, played });
+            candidates.push(Candidate { algorithm: algorithm.name, formula, terms_s, simulated });
         }
         candidates.sort_by(|one, other| one.time_s().total_cmp(&other.time_s()));
-        let chosen = choose(asked.collective(), &group, asked.request(0).length_bytes()).name;
+        let chosen = choose(request.collective(), &group, request.request(0).length_bytes()).name;
         Ok(Explanation { candidates, chosen, model: terms.model, segment_count: terms.k })
     }
 }
@@ -110,27 +110,27 @@ impl Candidate {
     /// Return the time in seconds: the price if the plans are too large to simulate, and infinity if the algorithm is
     /// unsuitable.
     pub fn time_s(&self) -> f64 {
-        match &self.played {
+        match &self.simulated {
             Ok(outcome) => outcome.time_s.unwrap_or(f64::INFINITY),
-            Err(Unplayed::TooLarge { .. }) => price_s(self.terms_s),
-            Err(Unplayed::Impossible(_)) => f64::INFINITY,
+            Err(NotSimulated::TooLarge { .. }) => price_s(self.terms_s),
+            Err(NotSimulated::Impossible(_)) => f64::INFINITY,
         }
     }
 }
 
 /// Return the algorithms for a request with the terms of their prices, cheapest first. Algorithms without a formula
 /// come last.
-pub fn priced(asked: &SimulationRequest, cluster: &Cluster) -> Vec<(&'static Algorithm, Option<[f64; 3]>)> {
-    by_price(asked, &terms(asked, cluster))
+pub fn priced(request: &SimulationRequest, cluster: &Cluster) -> Vec<(&'static Algorithm, Option<[f64; 3]>)> {
+    by_price(request, &terms(request, cluster))
 }
 
-fn by_price(asked: &SimulationRequest, terms: &Terms) -> Vec<(&'static Algorithm, Option<[f64; 3]>)> {
+fn by_price(request: &SimulationRequest, terms: &Terms) -> Vec<(&'static Algorithm, Option<[f64; 3]>)> {
     let terms_s = |algorithm: &Algorithm| {
         let formula = algorithm.theory.cost.formula().filter(|_| terms.p > 1);
         formula.map(|text| by_term(text, terms))
     };
     let mut found: Vec<_> =
-        Algorithm::of(asked.collective()).map(|algorithm| (algorithm, terms_s(algorithm))).collect();
+        Algorithm::of(request.collective()).map(|algorithm| (algorithm, terms_s(algorithm))).collect();
     found.sort_by(|(_, one), (_, other)| price_s(*one).total_cmp(&price_s(*other)));
     found
 }
@@ -141,33 +141,33 @@ fn price_s(terms_s: Option<[f64; 3]>) -> f64 {
 
 /// Simulate an algorithm if its plans have at most `budget` operations, and reduce the budget accordingly.
 fn outcome(
-    asked: &SimulationRequest,
+    request: &SimulationRequest,
     algorithm: &Algorithm,
     order: Order,
     cluster: &Cluster,
     budget: &mut usize,
     is_interrupted: &dyn Fn() -> bool,
-) -> Result<PlanCost, Unplayed> {
-    let impossible = |unanswered| Unplayed::Impossible(unanswered);
-    let operation_count = asked
+) -> Result<PlanCost, NotSimulated> {
+    let impossible = |error| NotSimulated::Impossible(error);
+    let operation_count = request
         .operation_count(algorithm, order, cluster)
         .map_err(|unsuitable| impossible(NotSimulable::Unsuitable(unsuitable)))?;
     if operation_count > *budget {
-        return Err(Unplayed::TooLarge { operation_count });
+        return Err(NotSimulated::TooLarge { operation_count });
     }
     *budget -= operation_count;
-    let played = asked.play(algorithm, order, cluster, is_interrupted).map_err(impossible)?;
+    let simulated = request.simulate(algorithm, order, cluster, is_interrupted).map_err(impossible)?;
     Ok(PlanCost {
-        time_s: played.time_s(),
-        most_sent_bytes: played.sent_bytes.iter().copied().max().unwrap_or(0),
-        uplink_bytes: played.bytes_by_kind(cluster)[ConnectionKind::Uplink as usize].1,
+        time_s: simulated.time_s(),
+        most_sent_bytes: simulated.sent_bytes.iter().copied().max().unwrap_or(0),
+        uplink_bytes: simulated.bytes_by_kind(cluster)[ConnectionKind::Uplink as usize].1,
     })
 }
 
 /// Return the variables of the formulas for a request.
-fn terms(asked: &SimulationRequest, cluster: &Cluster) -> Terms {
+fn terms(request: &SimulationRequest, cluster: &Cluster) -> Terms {
     let p = cluster.topology.size();
-    let requests: Vec<Request> = (0..p).map(|rank| asked.request(rank)).collect();
+    let requests: Vec<Request> = (0..p).map(|rank| request.request(rank)).collect();
     let case = TheoryCase::of(&requests);
     let k = cluster.segment_count(case.n).max(1);
     Terms { p, n: case.n, k, d: case.peer_count(), model: model(cluster) }
@@ -194,52 +194,54 @@ mod tests {
     use ripieno_plan::Collective;
 
     #[test]
-    fn the_terms_of_a_price_add_up_to_what_plays_on_equal_links() {
+    fn the_terms_of_a_price_add_up_to_the_simulated_time_on_equal_links() {
         let model = Model { alpha_s: 4.0, beta_s_per_byte: 0.25, gamma_s_per_byte: 0.125 };
         let cluster = Cluster::uniform(8, &model);
-        let asked = SimulationRequest::new(Collective::Allreduce, 8, 4096, 0);
+        let request = SimulationRequest::new(Collective::Allreduce, 8, 4096, 0);
 
-        let explained = Explanation::of(&asked, Order::Racks, &cluster, &|| false).unwrap();
+        let explained = Explanation::of(&request, Order::Racks, &cluster, &|| false).unwrap();
 
         let ring = explained.candidates.iter().find(|each| each.algorithm == "ring").unwrap();
         let terms_s = ring.terms_s.unwrap();
         assert_eq!(terms_s, [56.0, 1792.0, 448.0]);
-        assert_eq!(ring.played.as_ref().unwrap().time_s, Some(terms_s.iter().sum()));
-        assert_eq!(ring.played.as_ref().unwrap().most_sent_bytes, 7168);
+        assert_eq!(ring.simulated.as_ref().unwrap().time_s, Some(terms_s.iter().sum()));
+        assert_eq!(ring.simulated.as_ref().unwrap().most_sent_bytes, 7168);
     }
 
     #[test]
     fn the_fastest_is_listed_first_and_the_impossible_last() {
         let model = Model { alpha_s: 4.0, beta_s_per_byte: 0.25, gamma_s_per_byte: 0.0 };
-        let asked = SimulationRequest::new(Collective::Allgather, 5, 10, 0);
-        let explained = Explanation::of(&asked, Order::Racks, &Cluster::uniform(5, &model), &|| false).unwrap();
+        let request = SimulationRequest::new(Collective::Allgather, 5, 10, 0);
+        let explained = Explanation::of(&request, Order::Racks, &Cluster::uniform(5, &model), &|| false).unwrap();
 
         let times: Vec<f64> = explained.candidates.iter().map(Candidate::time_s).collect();
         assert!(times.is_sorted(), "{times:?}");
         let last = explained.candidates.last().unwrap();
-        let reported = last.played.as_ref().unwrap_err().to_string();
+        let reported = last.simulated.as_ref().unwrap_err().to_string();
         assert_eq!(reported, "neighbour-exchange needs an even number of ranks");
     }
 
     #[test]
     fn plans_that_are_too_large_are_priced_by_their_formulas() {
         let model = Model { alpha_s: 4e-6, beta_s_per_byte: 1e-9, gamma_s_per_byte: 0.0 };
-        let asked = SimulationRequest::new(Collective::Allreduce, 20_000, 1 << 20, 0);
+        let request = SimulationRequest::new(Collective::Allreduce, 20_000, 1 << 20, 0);
 
-        let explained = Explanation::of(&asked, Order::Racks, &Cluster::uniform(20_000, &model), &|| false).unwrap();
+        let explained = Explanation::of(&request, Order::Racks, &Cluster::uniform(20_000, &model), &|| false).unwrap();
 
         let ring = explained.candidates.iter().find(|each| each.algorithm == "ring").unwrap();
-        assert!(matches!(ring.played, Err(Unplayed::TooLarge { operation_count }) if operation_count > 100_000_000));
+        assert!(
+            matches!(ring.simulated, Err(NotSimulated::TooLarge { operation_count }) if operation_count > 100_000_000)
+        );
         assert_eq!(ring.time_s(), ring.terms_s.unwrap().iter().sum::<f64>());
     }
 
     #[test]
     fn an_explanation_ends_when_it_is_interrupted() {
         let model = Model { alpha_s: 4e-6, beta_s_per_byte: 1e-9, gamma_s_per_byte: 0.0 };
-        let asked = SimulationRequest::new(Collective::Allreduce, 256, 1 << 20, 0);
+        let request = SimulationRequest::new(Collective::Allreduce, 256, 1 << 20, 0);
 
-        let explained = Explanation::of(&asked, Order::Racks, &Cluster::uniform(256, &model), &|| true);
+        let explained = Explanation::of(&request, Order::Racks, &Cluster::uniform(256, &model), &|| true);
 
-        assert_eq!(explained.err(), Some(Unplayable::Interrupted));
+        assert_eq!(explained.err(), Some(SimulationError::Interrupted));
     }
 }

@@ -195,7 +195,7 @@ mod tests {
     }
 
     #[test]
-    fn what_one_cannot_use_the_others_share() {
+    fn unused_rate_is_shared_by_the_others() {
         let shared = [demand(&[(7, 0.25)], 0.5, &[]), demand(&[(7, 0.25)], 9.0, &[]), demand(&[(7, 0.25)], 9.0, &[])];
         assert_eq!(rates(&shared), [0.5, 1.75, 1.75]);
     }

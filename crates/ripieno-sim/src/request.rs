@@ -4,7 +4,7 @@
 //! For alltoall it is the total that a rank sends. All ranks make the same request.
 
 use crate::Cluster;
-use crate::play::{OPERATIONS_MAX, Played, UNINTERRUPTED_OPERATIONS, Unplayable, play};
+use crate::plans::{OPERATIONS_MAX, PlanSimulation, SimulationError, UNINTERRUPTED_OPERATIONS, simulate};
 use ripieno_plan::{Algorithm, Buffer, Collective, Group, Op, Order, PeerSpan, Request, Span, Unsuitable};
 use std::fmt;
 
@@ -31,14 +31,14 @@ pub enum NotSimulable {
     /// The algorithm cannot serve the request.
     Unsuitable(Unsuitable),
     /// The plans cannot be simulated.
-    Unplayable(Unplayable),
+    SimulationError(SimulationError),
 }
 
 impl fmt::Display for NotSimulable {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             NotSimulable::Unsuitable(unsuitable) => unsuitable.fmt(f),
-            NotSimulable::Unplayable(unplayable) => unplayable.fmt(f),
+            NotSimulable::SimulationError(error) => error.fmt(f),
         }
     }
 }
@@ -120,13 +120,13 @@ impl SimulationRequest {
 
     /// Simulate the plans of an algorithm on a cluster. `is_interrupted` is called from time to time and stops the
     /// simulation if it returns true.
-    pub fn play(
+    pub fn simulate(
         &self,
         algorithm: &Algorithm,
         order: Order,
         cluster: &Cluster,
         is_interrupted: &dyn Fn() -> bool,
-    ) -> Result<Played, NotSimulable> {
+    ) -> Result<PlanSimulation, NotSimulable> {
         let group = Group::with_topology(0, cluster.topology.clone()).in_order(order);
         // An unsuitable algorithm is only detected while planning. All ranks get the same result.
         algorithm.plan(&group, &self.request(0)).map_err(NotSimulable::Unsuitable)?;
@@ -141,14 +141,14 @@ impl SimulationRequest {
             if operation_count >= checked_count + UNINTERRUPTED_OPERATIONS {
                 checked_count = operation_count;
                 if is_interrupted() {
-                    return Err(NotSimulable::Unplayable(Unplayable::Interrupted));
+                    return Err(NotSimulable::SimulationError(SimulationError::Interrupted));
                 }
             }
             if operation_count > OPERATIONS_MAX {
-                return Err(NotSimulable::Unplayable(Unplayable::TooLarge { operation_count }));
+                return Err(NotSimulable::SimulationError(SimulationError::TooLarge { operation_count }));
             }
         }
-        play(cluster, plans(), is_interrupted).map_err(NotSimulable::Unplayable)
+        simulate(cluster, plans(), is_interrupted).map_err(NotSimulable::SimulationError)
     }
 }
 

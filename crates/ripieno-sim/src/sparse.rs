@@ -1,7 +1,7 @@
 //! Simulation of sparse reductions with given key sets.
 
 use crate::Cluster;
-use crate::play::{Played, Unplayable, play};
+use crate::plans::{PlanSimulation, SimulationError, simulate};
 use ripieno_plan::Op;
 use ripieno_plan::sparse::{Configuring, DENSE_ABOVE, Degrees};
 
@@ -13,14 +13,14 @@ use ripieno_plan::sparse::{Configuring, DENSE_ABOVE, Degrees};
 /// # Panics
 ///
 /// Panics unless there is one set per rank, the degrees match the cluster, and the keys of each set ascend.
-pub fn play_sparse(
+pub fn simulate_sparse_plans(
     cluster: &Cluster,
     degrees: &Degrees,
     key_count: u64,
     sets: &[Vec<u64>],
     row_bytes: usize,
     is_interrupted: &dyn Fn() -> bool,
-) -> Result<Played, Unplayable> {
+) -> Result<PlanSimulation, SimulationError> {
     let p = cluster.topology.size();
     assert!(p == degrees.world_size() && p == sets.len(), "a set for each rank");
     let machine = |(rank, keys): (usize, &Vec<u64>)| {
@@ -28,5 +28,5 @@ pub fn play_sparse(
     };
     let machines = sets.iter().enumerate().map(machine).collect();
     let found = Configuring::finish_all(machines).expect("machines understand each other");
-    play(cluster, found.iter().map(|(routes, _)| routes.plan(row_bytes, 1, Op::Sum)), is_interrupted)
+    simulate(cluster, found.iter().map(|(routes, _)| routes.plan(row_bytes, 1, Op::Sum)), is_interrupted)
 }

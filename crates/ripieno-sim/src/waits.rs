@@ -176,7 +176,7 @@ mod tests {
     }
 
     #[test]
-    fn a_sum_of_what_came_from_two_waits_where_the_second_begins() {
+    fn a_sum_of_two_messages_waits_for_the_second() {
         let vector = Span::whole(Buffer::MAIN, 128, 1);
         let mut plan = Plan::new();
         plan.receive(0, vector.chunk(0, 2));
@@ -188,7 +188,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_being_sent_may_be_overwritten() {
+    fn a_buffer_may_be_overwritten_while_it_is_sent() {
         let vector = Span::whole(Buffer::MAIN, 100, 1);
         let mut plan = Plan::new();
         plan.send(2, vector);

@@ -2,7 +2,7 @@
 
 use ripieno_plan::simulate::Model;
 use ripieno_plan::{Algorithm, Collective, Order, Topology};
-use ripieno_sim::{Cluster, ClusterFaults, ConnectionKind, LinkCost, Played, SimulationRequest, WireName};
+use ripieno_sim::{Cluster, ClusterFaults, ConnectionKind, LinkCost, PlanSimulation, SimulationRequest, WireName};
 use std::sync::Arc;
 
 const GIB: usize = 1 << 30;
@@ -19,13 +19,13 @@ fn racks(node_count: usize, rack_count: usize, uplink: f64) -> Cluster {
     cluster
 }
 
-fn played(collective: Collective, name: &str, order: Order, bytes: usize, cluster: &Cluster) -> Played {
-    let asked = SimulationRequest::new(collective, cluster.topology.size(), bytes, 0);
-    asked.play(Algorithm::by_name(collective, name).unwrap(), order, cluster, &|| false).unwrap()
+fn simulated(collective: Collective, name: &str, order: Order, bytes: usize, cluster: &Cluster) -> PlanSimulation {
+    let request = SimulationRequest::new(collective, cluster.topology.size(), bytes, 0);
+    request.simulate(Algorithm::by_name(collective, name).unwrap(), order, cluster, &|| false).unwrap()
 }
 
-fn chain(order: Order, cluster: &Cluster) -> Played {
-    played(Collective::Broadcast, "chain", order, GIB / 8, cluster)
+fn chain(order: Order, cluster: &Cluster) -> PlanSimulation {
+    simulated(Collective::Broadcast, "chain", order, GIB / 8, cluster)
 }
 
 /// Return the transfer time of the bytes, without latency.
@@ -34,7 +34,7 @@ fn line_s(bytes: usize) -> f64 {
 }
 
 #[test]
-fn a_chain_in_the_order_of_racks_crosses_each_uplink_once_and_takes_what_one_rack_takes() {
+fn a_chain_in_rack_order_crosses_each_uplink_once_and_takes_the_time_of_one_rack() {
     let found = chain(Order::Racks, &racks(40, 5, 1.0));
 
     assert_eq!(found.bytes_by_kind(&racks(40, 5, 1.0))[ConnectionKind::Uplink as usize].1, 4 * GIB / 8);
@@ -64,7 +64,7 @@ fn a_chain_in_random_order_waits_for_the_fullest_uplink() {
 #[test]
 fn two_flows_share_an_uplink_and_a_third_elsewhere_is_not_concerned() {
     let cluster = racks(8, 2, 1.0);
-    let found = played(Collective::Alltoall, "pairwise", Order::Racks, 8 << 20, &cluster);
+    let found = simulated(Collective::Alltoall, "pairwise", Order::Racks, 8 << 20, &cluster);
 
     // Each of the 4 nodes of a rack sends 4 chunks of 1 MiB through one uplink of the rate of a cable.
     assert!(found.time_s().unwrap() >= line_s(16 << 20));
@@ -74,11 +74,11 @@ fn two_flows_share_an_uplink_and_a_third_elsewhere_is_not_concerned() {
 }
 
 #[test]
-fn what_all_racks_send_passes_the_core_switch() {
+fn all_traffic_between_racks_passes_the_core_switch() {
     let mut cluster = racks(16, 4, 4.0);
-    let free_s = played(Collective::Alltoall, "pairwise", Order::Racks, 16 << 20, &cluster).time_s().unwrap();
+    let free_s = simulated(Collective::Alltoall, "pairwise", Order::Racks, 16 << 20, &cluster).time_s().unwrap();
     cluster.core_s_per_byte = S_PER_BYTE;
-    let found = played(Collective::Alltoall, "pairwise", Order::Racks, 16 << 20, &cluster);
+    let found = simulated(Collective::Alltoall, "pairwise", Order::Racks, 16 << 20, &cluster);
 
     // Each of the 16 nodes sends 12 of its 16 chunks to other racks.
     let core_s = line_s((16 * 12) << 20);
@@ -91,7 +91,7 @@ fn ranks_of_a_node_share_its_cable_and_use_its_memory() {
     let mut cluster = racks(8, 1, 1.0);
     cluster.topology = Arc::new(Topology::new((0..8).map(|rank| rank / 4).collect(), vec![0; 8]));
     cluster.memory = LinkCost { alpha_s: 1e-7, beta_s_per_byte: 1e-10 };
-    let found = played(Collective::Alltoall, "direct", Order::Racks, 8 << 20, &cluster);
+    let found = simulated(Collective::Alltoall, "direct", Order::Racks, 8 << 20, &cluster);
 
     let [(_, memory), (_, cable), (_, uplink)] = found.bytes_by_kind(&cluster);
     assert_eq!((memory, cable, uplink), ((8 * 3) << 20, (8 * 4) << 20, 0));
@@ -126,7 +126,7 @@ fn ranks_after_a_dead_host_do_not_finish_and_ranks_before_it_do() {
 }
 
 #[test]
-fn a_link_that_is_cut_stops_what_passes_it_alone() {
+fn a_cut_link_stops_only_its_own_traffic() {
     let mut cluster = racks(6, 1, 1.0);
     cluster.faults = ClusterFaults::default().cut(2, 3, 0.1);
     assert_eq!(chain(Order::Racks, &cluster).finish_s.iter().filter(|finish_s| finish_s.is_none()).count(), 4);
@@ -136,12 +136,12 @@ fn a_link_that_is_cut_stops_what_passes_it_alone() {
 }
 
 #[test]
-fn a_bounded_queue_holds_back_a_sender_whose_receiver_has_no_time() {
+fn a_bounded_queue_blocks_a_sender_with_a_slow_receiver() {
     let mut cluster = racks(2, 1, 1.0);
     cluster.faults = ClusterFaults::default().slow(1, 4.0);
     // Rank 0 sends to rank 1.
     let ended_s = |cluster: &Cluster| {
-        let found = played(Collective::PointToPoint, "direct", Order::Racks, GIB, cluster);
+        let found = simulated(Collective::PointToPoint, "direct", Order::Racks, GIB, cluster);
         [0, 1].map(|rank| found.finish_s[rank].unwrap())
     };
     let endless = ended_s(&cluster);
@@ -164,7 +164,7 @@ fn a_chain_is_later_by_a_packet_at_each_switch_and_a_unit_at_each_relay() {
         let mut cluster = racks(p, rack_count, 1.0);
         (cluster.cable.alpha_s, cluster.uplink.alpha_s) = (0.0, 0.0);
         (cluster.packet_bytes, cluster.relay_bytes) = (packet_bytes, relay_bytes);
-        played(Collective::Broadcast, "chain", Order::Racks, bytes, &cluster).time_s().unwrap()
+        simulated(Collective::Broadcast, "chain", Order::Racks, bytes, &cluster).time_s().unwrap()
     };
 
     let behind = |switches: usize, unit_bytes: usize| switches * packet_bytes + (p - 2) * unit_bytes;
@@ -187,7 +187,7 @@ fn rounds_of_an_exchange_overlap_however_their_packets_coincide() {
     let mut cluster = racks(32, 1, 1.0);
     cluster.cable = LinkCost { alpha_s: 0.0, beta_s_per_byte: 8.0 / 25e6 * (1.0 + 132.0 / 2896.0) };
     (cluster.packet_bytes, cluster.relay_bytes, cluster.gamma_s_per_byte) = (2896, Some(16 << 10), 1.25e-10);
-    let found = played(Collective::Allreduce, "bidirectional-exchange", Order::Racks, 999_936, &cluster);
+    let found = simulated(Collective::Allreduce, "bidirectional-exchange", Order::Racks, 999_936, &cluster);
 
     let to_first = |sender| found.transfers.iter().find(|each| (each.sender, each.receiver) == (sender, 0)).unwrap();
     let near = to_first(1);
@@ -197,11 +197,11 @@ fn rounds_of_an_exchange_overlap_however_their_packets_coincide() {
 }
 
 #[test]
-fn the_same_play_comes_to_the_same_bits() {
+fn equal_simulations_have_equal_bits() {
     let mut cluster = racks(24, 3, 2.0);
     cluster.faults = ClusterFaults::default().slow_some(24, 3, 2.0, 5);
     for (collective, name) in [(Collective::Allreduce, "double-tree"), (Collective::Allgather, "bruck")] {
-        let [one, other] = [0, 1].map(|_| played(collective, name, Order::Random(3), 1 << 20, &cluster));
+        let [one, other] = [0, 1].map(|_| simulated(collective, name, Order::Random(3), 1 << 20, &cluster));
         assert_eq!(one.transfers, other.transfers);
         assert_eq!(one.finish_s, other.finish_s);
     }
@@ -212,7 +212,7 @@ fn the_same_play_comes_to_the_same_bits() {
 fn a_chain_of_100_000_nodes_is_played_in_the_time_of_a_test() {
     let (p, bytes, segment_bytes) = (100_000, GIB, 64 << 10);
     let cluster = racks(p, 2400, 4.0);
-    let found = played(Collective::Broadcast, "chain", Order::Racks, bytes, &cluster);
+    let found = simulated(Collective::Broadcast, "chain", Order::Racks, bytes, &cluster);
 
     let segment_s = 1e-5 + segment_bytes as f64 * S_PER_BYTE;
     let expected_s = (p - 2 + bytes / segment_bytes) as f64 * segment_s;

@@ -7,7 +7,7 @@ use common::{DataLayout, ELEMENT_BYTES, roots};
 use ripieno_plan::catalogue::ALGORITHMS;
 use ripieno_plan::simulate::{Model, cost_s};
 use ripieno_plan::{Algorithm, Collective, Op, Plan, TheoryCase};
-use ripieno_sim::{Cluster, Played, play};
+use ripieno_sim::{Cluster, PlanSimulation, simulate};
 
 // Powers of two: sums are exact and can be compared for equality.
 const ALPHA: f64 = 4.0;
@@ -19,8 +19,8 @@ const BETA_ONLY: Model = Model { alpha_s: 0.0, gamma_s_per_byte: 0.0, ..MODEL };
 /// Tolerance for sums of the same terms in a different order.
 const ROUNDING: f64 = 1e-9;
 
-fn played(cluster: &Cluster, plans: &[Plan]) -> Played {
-    play(cluster, plans.iter().cloned(), &|| false).unwrap()
+fn simulated(cluster: &Cluster, plans: &[Plan]) -> PlanSimulation {
+    simulate(cluster, plans.iter().cloned(), &|| false).unwrap()
 }
 
 #[track_caller]
@@ -38,11 +38,11 @@ fn time_s(collective: Collective, name: &str, p: usize, n: usize, model: &Model,
     let algorithm = Algorithm::by_name(collective, name).unwrap();
     let mut cluster = Cluster::uniform(p, model);
     cluster.segment_bytes = segments.map(|k| n / k);
-    played(&cluster, &DataLayout::even(p, n / ELEMENT_BYTES).plans(algorithm, 0)).time_s().unwrap()
+    simulated(&cluster, &DataLayout::even(p, n / ELEMENT_BYTES).plans(algorithm, 0)).time_s().unwrap()
 }
 
 #[test]
-fn on_equal_links_every_algorithm_takes_what_its_cost_says() {
+fn on_equal_links_every_algorithm_takes_the_time_of_its_cost_formula() {
     for algorithm in ALGORITHMS {
         for p in 1..=33 {
             let layout = DataLayout::suiting(algorithm, p, p * 16 + 3);
@@ -52,7 +52,7 @@ fn on_equal_links_every_algorithm_takes_what_its_cost_says() {
                 let requests = layout.requests(algorithm.collective(), root, peer, Op::Sum);
                 let Ok(plans) = algorithm.plans(&requests) else { continue };
                 let what = format!("{} {} p {p} root {root}", algorithm.collective().name(), algorithm.name);
-                let found = played(&Cluster::uniform(p, &MODEL), &plans);
+                let found = simulated(&Cluster::uniform(p, &MODEL), &plans);
                 assert!(found.time_s().is_some(), "{what}: it never ends");
                 // The cost ends with the last message. Only the simulation includes the combining after it.
                 let last_s = found.transfers.last().map_or(0.0, |transfer| transfer.end_s);
@@ -63,7 +63,7 @@ fn on_equal_links_every_algorithm_takes_what_its_cost_says() {
 }
 
 #[test]
-fn every_rank_sends_and_receives_the_bytes_of_theory_whatever_the_network() {
+fn every_rank_sends_and_receives_the_bytes_of_theory_for_any_network() {
     for algorithm in ALGORITHMS {
         for p in 1..=33 {
             let layout = DataLayout::suiting(algorithm, p, p * 16 + 3);
@@ -75,7 +75,7 @@ fn every_rank_sends_and_receives_the_bytes_of_theory_whatever_the_network() {
                 let case = TheoryCase::of(&requests);
                 let mut cluster = Cluster::uniform(p, &MODEL);
                 cluster.segment_bytes = Some(64);
-                let found = played(&cluster, &plans);
+                let found = simulated(&cluster, &plans);
                 let what = format!("{} {} p {p} root {root}", algorithm.collective().name(), algorithm.name);
                 assert!(found.time_s().is_some(), "{what}: it never ends");
                 let theory: Vec<usize> = (0..p).map(|rank| (algorithm.theory.sent_bytes)(&case, rank)).collect();
@@ -98,7 +98,7 @@ fn no_play_is_faster_than_its_busiest_wire() {
             for segment_bytes in [None, Some(32), Some(1 << 20)] {
                 let mut cluster = Cluster::uniform(p, &MODEL);
                 cluster.segment_bytes = segment_bytes;
-                let found = played(&cluster, &plans);
+                let found = simulated(&cluster, &plans);
                 let busy_s = found.busiest().map_or(0.0, |load| load.busy_s);
                 let what = format!("{} {} p {p}", algorithm.collective().name(), algorithm.name);
                 assert!(found.time_s().unwrap() >= busy_s * (1.0 - ROUNDING), "{what}, {segment_bytes:?}");

@@ -1,14 +1,17 @@
 //! The time of a sparse reduction is the sum of the times of its layers.
 
 use ripieno_plan::simulate::Model;
-use ripieno_sim::{Cluster, play_sparse};
+use ripieno_sim::{Cluster, simulate_sparse_plans};
 
 const MODEL: Model = Model { alpha_s: 8.0, beta_s_per_byte: 0.5, gamma_s_per_byte: 0.0 };
 const ROW_BYTES: usize = 4;
 
 fn seconds(degrees: &str, sets: &[Vec<u64>]) -> f64 {
     let cluster = Cluster::uniform(sets.len(), &MODEL);
-    play_sparse(&cluster, &degrees.parse().unwrap(), 64, sets, ROW_BYTES, &|| false).unwrap().time_s().unwrap()
+    simulate_sparse_plans(&cluster, &degrees.parse().unwrap(), 64, sets, ROW_BYTES, &|| false)
+        .unwrap()
+        .time_s()
+        .unwrap()
 }
 
 /// Return the time of a layer, down and up again, each with `packet_count` packets of `rows` rows.

@@ -13,7 +13,7 @@ use ripieno_run::{BufferMemory, Element};
 const NUMBERS: ElementType<'static> =
     ElementType { element: Element::U64, shape: ElementShape::Described("numbers of a call of several steps") };
 /// Size of the text that describes a rank's options.
-const TOLD_BYTES: usize = 256;
+const ANNOUNCED_BYTES: usize = 256;
 
 /// Return the maximum over all ranks of each of `numbers`, if `options` is equal on all ranks. Cost: an allreduce of 8
 /// bytes per number and 16 more.
@@ -68,13 +68,13 @@ pub(crate) fn words(bytes: &[u8]) -> impl Iterator<Item = u64> + '_ {
 /// Return the error that names the first rank with options other than rank 0.
 fn first_difference(comm: &Communicator, options: &str) -> Result<Error, Error> {
     let (p, rank) = (comm.world_size(), comm.rank());
-    let mut all = vec![0; p * TOLD_BYTES];
-    let told = &options.as_bytes()[..options.len().min(TOLD_BYTES)];
-    all[rank * TOLD_BYTES..][..told.len()].copy_from_slice(told);
-    comm.allgather(&mut all, Element::U8, &vec![TOLD_BYTES; p], None)?;
+    let mut all = vec![0; p * ANNOUNCED_BYTES];
+    let announced = &options.as_bytes()[..options.len().min(ANNOUNCED_BYTES)];
+    all[rank * ANNOUNCED_BYTES..][..announced.len()].copy_from_slice(announced);
+    comm.allgather(&mut all, Element::U8, &vec![ANNOUNCED_BYTES; p], None)?;
     let text = |rank: usize| {
-        let told = String::from_utf8_lossy(&all[rank * TOLD_BYTES..][..TOLD_BYTES]);
-        told.trim_end_matches('\0').to_string()
+        let announced = String::from_utf8_lossy(&all[rank * ANNOUNCED_BYTES..][..ANNOUNCED_BYTES]);
+        announced.trim_end_matches('\0').to_string()
     };
     let rank = (1..p).find(|&rank| text(rank) != text(0)).unwrap_or(0);
     Ok(Error::Disagreement { rank, asked: text(rank), first: text(0) })

@@ -51,7 +51,7 @@ pub(crate) struct BiasedLock<W> {
 
 impl<W: BiasWord> BiasedLock<W> {
     /// Set the bias to the thread `me`. That thread calls this while it holds the lock.
-    pub fn give(&self, me: u64) {
+    pub fn grant(&self, me: u64) {
         self.to.store(me, Relaxed);
     }
 
@@ -181,7 +181,7 @@ mod tests {
             self.number.with_mut(|number| unsafe { *number += 1 });
         }
 
-        fn tell(&self) {
+        fn complete(&self) {
             let _locked = self.lock.lock().unwrap();
             self.freed.notify_all();
         }
@@ -191,12 +191,12 @@ mod tests {
                 EnterResult::Yes => {
                     self.add();
                     if !self.bias.leave(me) {
-                        self.tell();
+                        self.complete();
                     }
                 }
                 EnterResult::No => self.count(),
                 EnterResult::TakenBack => {
-                    self.tell();
+                    self.complete();
                     self.count();
                 }
             }
@@ -226,7 +226,7 @@ mod tests {
                 lock: Mutex::new(false),
                 freed: Condvar::new(),
             });
-            counted.bias.give(7);
+            counted.bias.grant(7);
             let other = counted.clone();
             let taker = thread::spawn(move || other.count());
             counted.count_with_bias(7);
@@ -240,7 +240,7 @@ mod tests {
     #[test]
     fn the_lock_is_not_reentrant() {
         let bias = BiasedLock::<AtomicU64>::default();
-        bias.give(7);
+        bias.grant(7);
         assert_eq!((bias.enter(8), bias.enter(7), bias.enter(7)), (EnterResult::No, EnterResult::Yes, EnterResult::No));
         assert!(bias.leave(7));
         bias.end();

@@ -11,7 +11,7 @@ use ripieno_net::mesh::Mesh;
 use ripieno_plan::swarm::{BlockManifest, SwarmTiming};
 pub use ripieno_plan::swarm::{CorruptBlock, Discipline};
 pub use ripieno_run::swarm::{BroadcastEnding, FetchRecord, Meter, MeteredBlock};
-use ripieno_run::swarm::{Driver, News};
+use ripieno_run::swarm::{BroadcastEvent, Driver};
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::io;
 use std::sync::{Arc, Condvar, Mutex};
@@ -21,7 +21,7 @@ use std::time::{Duration, Instant};
 /// Interval at which a waiting rank calls the interrupt function.
 const INTERRUPT_CHECK: Duration = Duration::from_millis(100);
 /// Maximum interval between two checks of the thread.
-const LOOK: Duration = Duration::from_millis(250);
+const POLL_INTERVAL: Duration = Duration::from_millis(250);
 /// Maximum time that a closing rank continues to serve values.
 const LINGER: Duration = Duration::from_secs(10);
 /// Maximum bytes of a value that are copied before finished blocks are served.
@@ -68,7 +68,7 @@ pub struct Variable {
     number: u32,
     meter: Arc<Meter>,
     /// Start time of the variable, on the clock of the thread.
-    begun: Duration,
+    start: Duration,
 }
 
 struct BroadcastShared {
@@ -164,9 +164,9 @@ impl Broadcasts {
         let taken = self.memory.take(length_bytes);
         // If the allocation fails, the variable still exists: all ranks number variables alike, and the others get the
         // error.
-        let (room, failure) = taken.map_or_else(|error| (HostMemory::new(0), Some(error)), |it| (Ok(it), None));
-        let mut filler = Filler::new(room?);
-        let variable = self.give(filler.memory().clone(), manifest, Vec::new(), order);
+        let (buffer, failure) = taken.map_or_else(|error| (HostMemory::new(0), Some(error)), |it| (Ok(it), None));
+        let mut filler = Filler::new(buffer?);
+        let variable = self.register(filler.memory().clone(), manifest, Vec::new(), order);
         let number = variable.number;
         let report = |digests| self.shared.submit(Command::Fill { number, digests });
         let filled = failure.map_or_else(|| fill(&mut filler, pieces, &manifest, report), Err);
@@ -179,10 +179,10 @@ impl Broadcasts {
     pub fn offer_file(&self, file: BlockFile, discipline: Discipline, order: Vec<usize>) -> Variable {
         let BlockFile { memory, blocks, .. } = file;
         let manifest = BlockManifest::new(blocks.bytes, Some(blocks.block_bytes), discipline, order.len() + 1);
-        self.give(Arc::new(memory), manifest, blocks.digests, order)
+        self.register(Arc::new(memory), manifest, blocks.digests, order)
     }
 
-    fn give(
+    fn register(
         &self,
         value: Arc<HostMemory>,
         manifest: BlockManifest,
@@ -212,7 +212,7 @@ impl Broadcasts {
     }
 
     fn begin(&self, command: impl FnOnce(Arc<Meter>) -> Command) -> Variable {
-        let (meter, begun) = (Arc::new(Meter::default()), self.shared.started.elapsed());
+        let (meter, start) = (Arc::new(Meter::default()), self.shared.started.elapsed());
         let mut state = lock(&self.shared.state);
         let number = state.next;
         state.next += 1;
@@ -220,7 +220,7 @@ impl Broadcasts {
         state.commands.push_back(command(meter.clone()));
         drop(state);
         self.shared.bell.ring();
-        Variable { shared: self.shared.clone(), memory: self.memory.clone(), number, meter, begun }
+        Variable { shared: self.shared.clone(), memory: self.memory.clone(), number, meter, start }
     }
 
     /// Continue to serve ranks that are fetching values for a limited time, then end the thread.
@@ -291,8 +291,8 @@ impl Variable {
     pub fn record(&self) -> FetchRecord {
         let mut record = self.meter.record();
         for fetched in &mut record.fetches {
-            fetched.first = fetched.first.saturating_sub(self.begun);
-            fetched.last = fetched.last.saturating_sub(self.begun);
+            fetched.first = fetched.first.saturating_sub(self.start);
+            fetched.last = fetched.last.saturating_sub(self.start);
         }
         record
     }
@@ -341,29 +341,29 @@ impl BroadcastShared {
         std::mem::take(&mut lock(&self.state).commands)
     }
 
-    fn publish(&self, news: Vec<(u32, News<HostMemory>)>) {
-        if news.is_empty() {
+    fn publish(&self, events: Vec<(u32, BroadcastEvent<HostMemory>)>) {
+        if events.is_empty() {
             return;
         }
         let mut state = lock(&self.state);
-        for (number, news) in news {
+        for (number, event) in events {
             if !state.kept.contains(&number) {
                 continue;
             }
-            match news {
-                News::Ended(ended) => {
+            match event {
+                BroadcastEvent::Ended(ended) => {
                     state.ended.insert(number, ended);
                 }
-                News::Message { from, bytes } => {
+                BroadcastEvent::Message { from, bytes } => {
                     state.latest_messages.entry(number).or_default().insert(from, bytes);
                 }
-                News::Lost { peer } => {
+                BroadcastEvent::Lost { peer } => {
                     state.lost.entry(number).or_default().insert(peer);
                 }
-                News::Reopened => {
+                BroadcastEvent::Reopened => {
                     state.deliveries.remove(&number);
                 }
-                News::Settled { acknowledged, lost, corruptions } => {
+                BroadcastEvent::Settled { acknowledged, lost, corruptions } => {
                     state.deliveries.insert(number, VariableDelivery { acknowledged, lost, corruptions });
                 }
             }
@@ -392,7 +392,7 @@ fn serve(mut driver: Driver<HostMemory>, mut mesh: Mesh, shared: &BroadcastShare
             carry_out(&mut driver, started.elapsed(), command, &mut closes_at);
         }
         let has_moved = driver.turn(started.elapsed(), &mut mesh);
-        shared.publish(driver.take_news());
+        shared.publish(driver.take_events());
         if closes_at.is_some_and(|at| driver.is_idle() || started.elapsed() >= at) {
             return;
         }
@@ -402,11 +402,11 @@ fn serve(mut driver: Driver<HostMemory>, mut mesh: Mesh, shared: &BroadcastShare
         mesh.prepare_sleep();
         let now = started.elapsed();
         if lock(&shared.state).commands.is_empty() && !driver.turn(now, &mut mesh) {
-            let wake = driver.wake().map_or(LOOK, |wake| wake.saturating_sub(now)).min(LOOK);
+            let wake = driver.wake().map_or(POLL_INTERVAL, |wake| wake.saturating_sub(now)).min(POLL_INTERVAL);
             mesh.sleep(&driver.wants(), wake);
         }
         mesh.cancel_sleep();
-        shared.publish(driver.take_news());
+        shared.publish(driver.take_events());
     }
 }
 
@@ -445,7 +445,7 @@ fn fill(
     report: impl Fn(Vec<Digest>),
 ) -> io::Result<()> {
     let most = (FILL_BYTES_MAX / manifest.block_bytes).max(1);
-    let (mut digests, mut told_count) = (Vec::new(), 0);
+    let (mut digests, mut notified_count) = (Vec::new(), 0);
     let mut pieces = pieces.iter().peekable();
     let memory = filler.memory().clone();
     for block in 0..manifest.block_count() {
@@ -463,8 +463,8 @@ fn fill(
             }
         }
         digests.extend(BlockDigests::of(&memory[start..end], manifest.block_bytes).digests);
-        if digests.len() > told_count.min(most) || block + 1 == manifest.block_count() {
-            told_count += digests.len();
+        if digests.len() > notified_count.min(most) || block + 1 == manifest.block_count() {
+            notified_count += digests.len();
             report(std::mem::take(&mut digests));
         }
     }
@@ -477,7 +477,7 @@ mod tests {
     use std::cell::RefCell;
 
     #[test]
-    fn pieces_come_to_their_places_and_each_digest_is_told_once_and_early() {
+    fn pieces_reach_their_positions_and_each_digest_is_reported_once_and_early() {
         let (head, body) = (vec![1; 100], (0..5000).map(|at| at as u8).collect::<Vec<u8>>());
         let pieces: [(usize, &[u8]); 3] = [(0, &head), (128, &body), (5200, &[])];
         let mut expected = vec![0; 5300];

@@ -24,7 +24,7 @@ pub(crate) struct CallKey<'a> {
     task: &'a CollectiveTask<'a>,
     elements: ElementType<'a>,
     algorithm: Option<&'a str>,
-    asked: CallNumbers,
+    numbers: CallNumbers,
 }
 
 /// The fixed-size numeric part of a key.
@@ -41,13 +41,13 @@ struct CallNumbers {
 
 /// A key and its resolved call.
 pub(crate) struct CachedCall {
-    asked: CallNumbers,
+    numbers: CallNumbers,
     shape: KeptShape,
     algorithm: Option<String>,
     /// Chunk counts, for collectives of chunks.
     counts: Vec<usize>,
     /// Number of other calls until this entry can be replaced.
-    patience: u8,
+    misses_left: u8,
     found: ResolvedCall,
 }
 
@@ -74,21 +74,22 @@ impl<'a> CallKey<'a> {
         memory: &[BufferMemory<'_>; 2],
     ) -> Option<CallKey<'a>> {
         let by_more = matches!(task, CollectiveTask::Rotate { .. } | CollectiveTask::NeighbourExchange { .. });
-        (!by_more).then(|| CallKey { task, elements, algorithm, asked: CallNumbers::of(task, elements, memory) })
+        (!by_more).then(|| CallKey { task, elements, algorithm, numbers: CallNumbers::of(task, elements, memory) })
     }
 
     #[inline]
     fn place(&self) -> usize {
-        let [collective, op, ..] = self.asked.what.to_le_bytes();
-        let [first, second] = self.asked.ranks;
+        let [collective, op, ..] = self.numbers.what.to_le_bytes();
+        let [first, second] = self.numbers.ranks;
         let ranks = first.wrapping_mul(7).wrapping_add(second.wrapping_mul(3));
-        (usize::from(collective) + 5 * usize::from(op) + (self.asked.lengths[0] >> 3)).wrapping_add(ranks) % PLACE_COUNT
+        (usize::from(collective) + 5 * usize::from(op) + (self.numbers.lengths[0] >> 3)).wrapping_add(ranks)
+            % PLACE_COUNT
     }
 
     /// Return an owned copy of the key, with its resolved call.
     fn kept(&self, found: ResolvedCall) -> CachedCall {
         CachedCall {
-            asked: self.asked,
+            numbers: self.numbers,
             shape: match self.elements.shape {
                 ElementShape::Line => KeptShape::Line,
                 ElementShape::Axes(axes) => KeptShape::Axes(axes.to_vec()),
@@ -96,7 +97,7 @@ impl<'a> CallKey<'a> {
             },
             algorithm: self.algorithm.map(str::to_string),
             counts: self.counts().collect(),
-            patience: MOST_OTHERS,
+            misses_left: MOST_OTHERS,
             found,
         }
     }
@@ -112,10 +113,10 @@ impl<'a> CallKey<'a> {
 impl CachedCall {
     #[inline]
     fn answers(&self, key: &CallKey<'_>) -> bool {
-        self.asked == key.asked
+        self.numbers == key.numbers
             && match (&self.algorithm, key.algorithm) {
                 (None, None) => true,
-                (kept, asked) => kept.as_deref() == asked,
+                (kept, numbers) => kept.as_deref() == numbers,
             }
             && self.shape.is(&key.elements.shape)
             // The collective determines whether there are counts, one per rank; it has been compared already.
@@ -158,7 +159,7 @@ impl CallCache {
     #[inline]
     pub fn find(&mut self, key: &CallKey<'_>) -> Option<&ResolvedCall> {
         let kept = self.places[key.place()].as_deref_mut().filter(|kept| kept.answers(key))?;
-        kept.patience = MOST_OTHERS;
+        kept.misses_left = MOST_OTHERS;
         Some(&kept.found)
     }
 
@@ -166,8 +167,8 @@ impl CallCache {
     /// slot do not evict each other.
     pub fn has_room(&mut self, key: &CallKey<'_>) -> bool {
         match &mut self.places[key.place()] {
-            Some(kept) if kept.patience > 0 => {
-                kept.patience -= 1;
+            Some(kept) if kept.misses_left > 0 => {
+                kept.misses_left -= 1;
                 false
             }
             _ => true,

@@ -65,25 +65,25 @@ impl Overrides {
         if is_known { Ok(()) } else { Err(wrong("algorithm", name, format!("one of {}", all_names()))) }
     }
 
-    /// Resolve the algorithm for a call of `collective` with argument `asked`, by `group` and size in bytes.
+    /// Resolve the algorithm for a call of `collective` with argument `requested`, by `group` and size in bytes.
     pub(crate) fn choice(
         &self,
         collective: Collective,
-        asked: Option<&str>,
+        requested: Option<&str>,
         group: &Group,
         preferred: &Preferred,
         bytes: usize,
     ) -> Result<AlgorithmChoice, Error> {
-        let Some(asked) = asked else {
-            return Ok(self.unasked(collective, group, preferred, bytes));
+        let Some(requested) = requested else {
+            return Ok(self.default_choice(collective, group, preferred, bytes));
         };
         let mut named = self.by_collective[collective as usize];
-        named.take(NamedAlgorithm::parse(collective, asked)?);
+        named.take(NamedAlgorithm::parse(collective, requested)?);
         Ok(named.or_chosen(collective, group, preferred, bytes))
     }
 
     /// Resolve the algorithm for a call that names none.
-    pub(crate) fn unasked(
+    pub(crate) fn default_choice(
         &self,
         collective: Collective,
         group: &Group,
@@ -96,8 +96,9 @@ impl Overrides {
 
 /// Resolve the algorithm for a call that combines by a function: it must keep operands in rank order. [`Overrides`] do
 /// not apply, because they may reorder operands, and an order of ranks is ignored.
-pub(crate) fn in_rank_order(collective: Collective, asked: Option<&str>) -> Result<AlgorithmChoice, Error> {
-    let named = asked.map(|asked| NamedAlgorithm::parse(collective, asked)).transpose()?.unwrap_or_default();
+pub(crate) fn in_rank_order(collective: Collective, requested: Option<&str>) -> Result<AlgorithmChoice, Error> {
+    let named =
+        requested.map(|requested| NamedAlgorithm::parse(collective, requested)).transpose()?.unwrap_or_default();
     let known = choose_in_rank_order(collective)
         .ok_or_else(|| wrong("collective", collective.name(), "one that combines".to_string()))?;
     match named.algorithm {
@@ -182,19 +183,19 @@ fn wrong(name: &'static str, value: &str, expected: String) -> Error {
 mod tests {
     use super::*;
 
-    fn chosen(overrides: &str, collective: Collective, asked: Option<&str>) -> (&'static str, Order) {
+    fn chosen(overrides: &str, collective: Collective, requested: Option<&str>) -> (&'static str, Order) {
         let group = Group::new(0, 16);
         let overrides = Overrides::parse(overrides).unwrap();
-        let choice = overrides.choice(collective, asked, &group, &Preferred::default(), 8).unwrap();
+        let choice = overrides.choice(collective, requested, &group, &Preferred::default(), 8).unwrap();
         (choice.algorithm.name, choice.order)
     }
 
-    fn told(overrides: &str) -> String {
+    fn parse_error(overrides: &str) -> String {
         Overrides::parse(overrides).unwrap_err().to_string()
     }
 
     #[test]
-    fn a_bare_name_concerns_every_collective_that_knows_it() {
+    fn a_bare_name_applies_to_every_collective_that_has_it() {
         assert_eq!(chosen("ring", Collective::Allreduce, None).0, "ring");
         assert_eq!(chosen("ring", Collective::Allgather, None).0, "ring");
         assert_eq!(
@@ -214,12 +215,12 @@ mod tests {
     }
 
     #[test]
-    fn what_a_communicator_prefers_is_weaker_than_what_is_named() {
+    fn a_named_algorithm_overrides_the_preference_of_a_communicator() {
         let (group, mut preferred) = (Group::new(0, 16), Preferred::default());
         preferred.set(Collective::Allreduce, &group, &[(1 << 20, "one-round".to_string())]).unwrap();
-        let chosen = |overrides: &str, asked| {
+        let chosen = |overrides: &str, requested| {
             let overrides = Overrides::parse(overrides).unwrap();
-            overrides.choice(Collective::Allreduce, asked, &group, &preferred, 8).unwrap().algorithm.name
+            overrides.choice(Collective::Allreduce, requested, &group, &preferred, 8).unwrap().algorithm.name
         };
         assert_eq!(chosen("", None), "one-round");
         assert_eq!(chosen("broadcast=chain", Some("@given")), "one-round");
@@ -237,19 +238,25 @@ mod tests {
 
     #[test]
     fn unknown_names_are_reported_with_the_known_ones() {
-        assert!(told("rng").contains("algorithm=rng: expected one of") && told("rng").contains("dissemination"));
-        assert!(told("allreduce=chain").contains("algorithm=chain: expected one of bidirectional-exchange"));
-        assert!(told("allreduse=ring").contains("collective=allreduse: expected one of broadcast"));
-        assert!(told("ring@sideways").contains("order=sideways: expected racks, given"));
-        assert!(told("broadcast=chain@random:x").contains("order=random:x"));
-        assert!(told("@random:4294967294").ends_with("order=random:4294967294: expected a seed of at most 4294967293"));
+        assert!(
+            parse_error("rng").contains("algorithm=rng: expected one of")
+                && parse_error("rng").contains("dissemination")
+        );
+        assert!(parse_error("allreduce=chain").contains("algorithm=chain: expected one of bidirectional-exchange"));
+        assert!(parse_error("allreduse=ring").contains("collective=allreduse: expected one of broadcast"));
+        assert!(parse_error("ring@sideways").contains("order=sideways: expected racks, given"));
+        assert!(parse_error("broadcast=chain@random:x").contains("order=random:x"));
+        assert!(
+            parse_error("@random:4294967294")
+                .ends_with("order=random:4294967294: expected a seed of at most 4294967293")
+        );
     }
 
     #[test]
     fn orders_that_differ_are_distinguished() {
-        let hash = |asked| {
+        let hash = |requested| {
             let (group, preferred) = (Group::new(0, 9), Preferred::default());
-            let choice = Overrides::default().choice(Collective::Broadcast, Some(asked), &group, &preferred, 8);
+            let choice = Overrides::default().choice(Collective::Broadcast, Some(requested), &group, &preferred, 8);
             choice.unwrap().order_hash()
         };
         let hashes = ["@racks", "@given", "@random:0", "@random:1", "@random:4294967293"].map(hash);

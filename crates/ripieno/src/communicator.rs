@@ -21,7 +21,7 @@ use crate::task::{CollectiveTask, Whole};
 use ripieno_plan::sparse::design::PacketCurve;
 use ripieno_plan::{Algorithm, Collective, Group, Op, Topology};
 use ripieno_run::recorder::Reading;
-use ripieno_run::{Apart, BufferMemory, Call, CallKind, Element, Executor, Fabric, Header, JobFailure};
+use ripieno_run::{BlockingSection, BufferMemory, Call, CallKind, Element, Executor, Fabric, Header, JobFailure};
 use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex};
@@ -139,7 +139,7 @@ impl Communicator {
     pub fn choice(&self, collective: Collective, size_bytes: usize) -> Result<&'static Algorithm, Error> {
         let mut held = self.hold()?;
         let (runtime, state) = held.communicator(self.number)?;
-        Ok(runtime.overrides.unasked(collective, &self.group, state.preferred(), size_bytes).algorithm)
+        Ok(runtime.overrides.default_choice(collective, &self.group, state.preferred(), size_bytes).algorithm)
     }
 
     /// Return the algorithms of `collective` that may be preferred, grouped by equal plans. `bytes` is the size of the
@@ -162,7 +162,7 @@ impl Communicator {
         let mut held = self.shared.hold()?;
         let core = held.core();
         core.overrides = overrides;
-        core.communicators.iter_mut().flatten().for_each(|state| state.forget_repeats());
+        core.communicators.iter_mut().flatten().for_each(|state| state.clear_cache());
         Ok(())
     }
 
@@ -210,21 +210,21 @@ impl Communicator {
     }
 
     /// Like [`Communicator::run`], for a repeated task of a few short messages, on the thread that makes most calls
-    /// here. `apart` runs the blocking section. Returns `None` for any other task, and runs no part of it.
+    /// here. `run_section` runs the blocking section. Returns `None` for any other task, and runs no part of it.
     pub fn run_briefly<'a>(
         &self,
         task: &CollectiveTask<'_>,
         elements: impl Into<ElementType<'a>>,
         algorithm: Option<&str>,
         memory: &mut [BufferMemory<'_>; 2],
-        apart: Apart<'_>,
+        run_section: BlockingSection<'_>,
     ) -> Option<Result<(), Error>> {
         if self.is_closed.load(Ordering::Acquire) {
             return None;
         }
         let mut held = self.shared.enter()?;
         let (mut runtime, state) = held.communicator(self.number).ok()?;
-        state.run_briefly(&mut runtime, task, elements.into(), algorithm, memory, apart)
+        state.run_briefly(&mut runtime, task, elements.into(), algorithm, memory, run_section)
     }
 
     /// Like [`Communicator::run`], for a task with sizes that do not repeat: its schedule is not cached.

@@ -13,7 +13,7 @@ use crate::statistics::Statistics;
 use crate::task::{self, CollectiveTask, TaskExtent};
 use crate::ticket::ResultSlot;
 use ripieno_plan::{Buffer, Collective, Group, Plan, Span};
-use ripieno_run::{Apart, BufferMemory, Call, Element, PreparedCall, Replicas, Schedule};
+use ripieno_run::{BlockingSection, BufferMemory, Call, Element, PreparedCall, Replicas, Schedule};
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex};
 
@@ -103,7 +103,7 @@ impl CommunicatorState {
     }
 
     /// Like [`CommunicatorState::run`], for a repeated task of a few short messages; `None` for any other task, with no
-    /// part of it run. `apart` runs the blocking section.
+    /// part of it run. `run_section` runs the blocking section.
     #[inline]
     pub fn run_briefly(
         &mut self,
@@ -112,14 +112,14 @@ impl CommunicatorState {
         elements: ElementType<'_>,
         algorithm: Option<&str>,
         memory: &mut [BufferMemory<'_>; 2],
-        apart: Apart<'_>,
+        run_section: BlockingSection<'_>,
     ) -> Option<Result<(), Error>> {
         let key = CallKey::of(task, elements, algorithm, memory)?;
         let found = self.repeats.find(&key).filter(|found| found.prepared.is_brief())?;
         note_form(runtime, task, &elements.shape, found);
         let memory = memory.each_mut().map(BufferMemory::lent);
         let sequence = next_of(task, &mut self.sequence, &mut self.messages);
-        Some(run_found(runtime, found, memory, sequence, &mut self.statistics, apart))
+        Some(run_found(runtime, found, memory, sequence, &mut self.statistics, run_section))
     }
 
     /// Return the preferred algorithms for calls that name none.
@@ -129,12 +129,12 @@ impl CommunicatorState {
 
     /// Set the preferred algorithms.
     pub fn prefer(&mut self, collective: Collective, rows: &[preferred::PreferredRow]) -> Result<(), Error> {
-        self.forget_repeats();
+        self.clear_cache();
         self.preferred.set(collective, &self.group, rows)
     }
 
     /// Clear the cache of resolved calls, because their result may change.
-    pub fn forget_repeats(&mut self) {
+    pub fn clear_cache(&mut self) {
         self.repeats.clear();
     }
 
@@ -240,7 +240,7 @@ impl CommunicatorState {
             if let Ok(traffic) = result {
                 lock(&background).count(traffic);
             }
-            completion.tell(result.map(|_| *memory).map_err(Error::from));
+            completion.complete(result.map(|_| *memory).map_err(Error::from));
         });
         runtime.executor.submit(runtime.fabric, sequence, prepared, vec![main, output, lent], end)?;
         runtime.executor.advance(runtime.fabric);
@@ -321,14 +321,14 @@ fn run_found(
     [main, output]: [BufferMemory<'_>; 2],
     sequence: &mut u64,
     statistics: &mut Statistics,
-    apart: Apart<'_>,
+    run_section: BlockingSection<'_>,
 ) -> Result<(), Error> {
     match prepared.schedule().scratch_bytes() {
-        0 => execute(runtime, prepared, [main, output, NO_MEMORY], sequence, statistics, apart),
+        0 => execute(runtime, prepared, [main, output, NO_MEMORY], sequence, statistics, run_section),
         length_bytes => {
             let mut scratch = taken(runtime.scratch, length_bytes)?;
             let buffers = [main, output, BufferMemory::Write(scratch.bytes_mut())];
-            execute(runtime, prepared, buffers, sequence, statistics, apart)
+            execute(runtime, prepared, buffers, sequence, statistics, run_section)
         }
     }
 }
@@ -340,9 +340,9 @@ fn execute(
     mut buffers: [BufferMemory<'_>; 3],
     sequence: &mut u64,
     statistics: &mut Statistics,
-    apart: Apart<'_>,
+    run_section: BlockingSection<'_>,
 ) -> Result<(), Error> {
-    let traffic = runtime.executor.run_apart(runtime.fabric, *sequence, prepared, &mut buffers, apart)?;
+    let traffic = runtime.executor.run_with_section(runtime.fabric, *sequence, prepared, &mut buffers, run_section)?;
     *sequence += 1;
     statistics.count(traffic);
     statistics.communicating += traffic.elapsed.unwrap_or_default();

@@ -114,7 +114,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_is_in_a_frame_comes_out_of_it() {
+    fn the_content_of_a_frame_round_trips() {
         let bytes: Vec<u8> = (0..=255).cycle().take(ROOM_BYTES + 1).collect();
         for kind in [0, 7, u64::MAX] {
             let here = [0, 1, ROOM_BYTES].map(|length| Content::Here(&bytes[..length]));
@@ -139,7 +139,7 @@ mod tests {
     }
 
     #[test]
-    fn arrays_come_out_of_their_bytes_as_far_as_there_is_room() {
+    fn arrays_are_decoded_up_to_the_available_bytes() {
         for element in Element::ALL {
             for shape in [&[][..], &[0], &[3], &[2, 0, 5], &[2, 3]] {
                 let data = vec![7; shape.iter().product::<usize>() * element.size_bytes()];

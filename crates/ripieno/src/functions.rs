@@ -54,8 +54,8 @@ impl Communicator {
     }
 
     /// Run a reduction with operation [`Op::Function`](crate::Op) by `function` on all of `vector` to its end. Counts
-    /// are in rows. `elements` describes what ranks must give alike beside rows, including the identity of the
-    /// function.
+    /// are in rows. `elements` describes the data besides rows that must be equal on all ranks, including the identity
+    /// of the function.
     pub fn run_by(
         &self,
         task: &CollectiveTask<'_>,

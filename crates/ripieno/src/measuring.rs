@@ -17,22 +17,23 @@ use std::time::{Duration, Instant};
 /// Number of batches for calls that are not timed one by one.
 const BATCH_COUNT: usize = 5;
 const MOST_CALLS_OF_BATCH: f64 = 5000.0;
-const MOST_CALLS_APART: f64 = 50.0;
+const MOST_SEPARATE_CALLS: f64 = 50.0;
 
 const LINE_BUDGET: Duration = Duration::from_millis(20);
 const LINE_ROUND_COUNT: usize = 100;
 const LAST_TURN: usize = usize::MAX;
 const SPIN_COUNT: usize = 10_000;
 /// Bytes that a memory pass processes between two reads of the clock.
-const LOOK_BYTES: usize = 64 << 10;
+const CLOCK_READ_BYTES: usize = 64 << 10;
 
-/// Measure the time of `call` in seconds: of each call after a barrier if `apart`, else per call of several batches.
+/// Measure the time of `call` in seconds: of each call after a barrier if `is_separate`, else per call of several
+/// batches.
 ///
 /// The number of calls depends on `budget`; a call that takes longer is made once more after the first.
 pub fn measure(
     comm: &Communicator,
     budget: Duration,
-    apart: bool,
+    is_separate: bool,
     mut call: impl FnMut(&Communicator) -> Result<(), Error>,
 ) -> Result<Vec<f64>, Error> {
     // The first call plans, the second is like all others.
@@ -42,8 +43,8 @@ pub fn measure(
         return Ok(vec![once_s]);
     }
     let fitting = |seconds: f64, each_s: f64, most: f64| (seconds / each_s).clamp(1.0, most) as usize;
-    if apart {
-        let call_count = fitting(budget.as_secs_f64(), once_s, MOST_CALLS_APART);
+    if is_separate {
+        let call_count = fitting(budget.as_secs_f64(), once_s, MOST_SEPARATE_CALLS);
         return (0..call_count).map(|_| batch(comm, 1, &mut call)).collect();
     }
     let batch_s = budget.as_secs_f64() / BATCH_COUNT as f64;
@@ -138,14 +139,14 @@ fn one_thread(barrier: &Barrier, size_bytes: usize, budget: Duration) -> MemoryP
     // Not zero, so that the pages are allocated and distinct.
     let (mut into, from) = (vec![1u8; size_bytes], vec![2u8; size_bytes]);
     // For short calls, reading the clock takes a significant share of the time.
-    let looks_apart = (LOOK_BYTES / size_bytes.max(1)).clamp(1, 1000) as u32;
+    let calls_per_clock_read = (CLOCK_READ_BYTES / size_bytes.max(1)).clamp(1, 1000) as u32;
     let add = Reduction::of(Element::F32, Op::Sum).expect("a sum of floats").combine;
     let timed = |call: &mut dyn FnMut()| {
         barrier.wait();
         let (start, mut call_count) = (Instant::now(), 0u32);
         while call_count == 0 || start.elapsed() < budget {
-            (0..looks_apart).for_each(|_| call());
-            call_count += looks_apart;
+            (0..calls_per_clock_read).for_each(|_| call());
+            call_count += calls_per_clock_read;
         }
         start.elapsed().as_secs_f64() / f64::from(call_count)
     };

@@ -22,7 +22,7 @@ pub const SIZES_BYTES: [usize; 10] =
 /// Maximum bytes that a rank sends in a call. Large packets therefore go to fewer peers.
 const MOST_BYTES: usize = 16 << 20;
 /// Size of each packet in a call of all ranks with all ranks.
-const CROWD_BYTES: usize = 1 << 10;
+const CONGESTION_BYTES: usize = 1 << 10;
 /// Maximum number of calls per size; the median counts.
 const MOST_CALLS: f64 = 101.0;
 
@@ -66,15 +66,15 @@ pub fn measure(comm: &Communicator, sizes_bytes: &[usize], budget: Duration) -> 
     if peer_count <= FEW_PEERS {
         return Ok(curve);
     }
-    let (all_s, _) = timed(share_s, || everybody(comm))?;
-    let excess_s = (all_s - curve.layer_s(peer_count, CROWD_BYTES as f64)).max(0.0);
+    let (all_s, _) = timed(share_s, || all_ranks_exchange(comm))?;
+    let excess_s = (all_s - curve.layer_s(peer_count, CONGESTION_BYTES as f64)).max(0.0);
     Ok(curve.crowded(excess_s / (peer_count * (peer_count - FEW_PEERS)) as f64))
 }
 
 /// Time a call in seconds in which every rank sends a packet to every other, which combines them: a layer of all ranks.
-fn everybody(comm: &Communicator) -> Result<f64, Error> {
+fn all_ranks_exchange(comm: &Communicator) -> Result<f64, Error> {
     let p = comm.world_size();
-    let (mut vector, counts) = (vec![0u8; p * CROWD_BYTES], vec![CROWD_BYTES; p]);
+    let (mut vector, counts) = (vec![0u8; p * CONGESTION_BYTES], vec![CONGESTION_BYTES; p]);
     batch(comm, 1, &mut |comm| comm.reduce_scatter(&mut vector, Element::U8, &counts, Op::Sum, Some("direct")))
 }
 
@@ -129,7 +129,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_latency_is_what_no_packet_adds() {
+    fn the_latency_excludes_packets() {
         // A latency of 10, and 2 per packet.
         assert_eq!(latency_s(12.0, 8, 26.0), 10.0);
         // Calls with one packet, or calls that take no longer with several packets, do not determine a latency.

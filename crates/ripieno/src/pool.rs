@@ -153,7 +153,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_one_result_leaves_behind_fits_the_next() {
+    fn a_freed_buffer_is_reused_for_the_next_result() {
         let pool = BufferPool::default();
         let first = pool.take(1000).unwrap().bytes_mut().as_ptr();
         assert_eq!(pool.kept_bytes(), 1000);

@@ -89,7 +89,7 @@ mod tests {
     }
 
     #[test]
-    fn what_not_every_call_can_have_is_not_preferred() {
+    fn algorithms_that_not_every_call_supports_are_not_preferred() {
         let mut preferred = Preferred::default();
         let mut reported = |collective, p, name: &str| {
             preferred.set(collective, &Group::new(0, p), &[(8, name.to_string())]).map_err(|error| error.to_string())
@@ -102,7 +102,7 @@ mod tests {
     }
 
     #[test]
-    fn equal_plans_stand_together() {
+    fn equal_plans_form_one_class() {
         let of_two = distinct(Collective::Broadcast, &Group::new(0, 2), 1 << 20);
         assert!(of_two[0].starts_with(&["flat", "binomial"]), "{of_two:?}");
         let of_many = distinct(Collective::Broadcast, &Group::new(0, 16), 1 << 20);

@@ -10,7 +10,7 @@ use std::sync::Weak;
 pub(crate) struct Runtime<'a> {
     pub fabric: &'a mut dyn Fabric,
     pub executor: &'a mut Executor,
-    /// Memory for plans that need scratch space beside the caller's buffers.
+    /// Memory for plans that need scratch space in addition to the caller's buffers.
     pub scratch: &'a BufferPool,
     /// Algorithms for calls that name none.
     pub overrides: &'a Overrides,

@@ -9,11 +9,11 @@ pub use ripieno_plan::swarm::{Discipline, MemberFailure};
 use ripieno_plan::{Algorithm, Collective, Group, Order};
 pub use ripieno_sim::swarm;
 pub use ripieno_sim::{
-    Candidate, Cluster, ClusterFaults, ConnectionKind, Explanation, LinkCost, OPERATIONS_MAX, PlanCost, Played,
-    Unplayed, WireLoad,
+    Candidate, Cluster, ClusterFaults, ConnectionKind, Explanation, LinkCost, NotSimulated, OPERATIONS_MAX, PlanCost,
+    PlanSimulation, WireLoad,
 };
-use ripieno_sim::{NotSimulable, SimulationRequest, Unplayable, play_sparse, priced};
-use swarm::{Casting, Swarmed, Uncast};
+use ripieno_sim::{NotSimulable, SimulationError, SimulationRequest, priced, simulate_sparse_plans};
+use swarm::{SwarmError, SwarmOutcome, SwarmRequest};
 
 /// Result of a simulated collective.
 pub struct SimulationCall {
@@ -22,7 +22,7 @@ pub struct SimulationCall {
     /// Algorithms with precedence that were skipped because their plans are too large: names and operation counts.
     pub left_out: Vec<(&'static str, usize)>,
     /// Result of the simulation.
-    pub played: Played,
+    pub simulated: PlanSimulation,
 }
 
 /// Simulate `collective` on `cluster`, unless it is interrupted.
@@ -38,53 +38,53 @@ pub fn simulate(
     root: usize,
     is_interrupted: &dyn Fn() -> bool,
 ) -> Result<SimulationCall, Error> {
-    let (asked, group) = asked(cluster, collective, bytes, root)?;
-    let (bytes, preferred) = (asked.request(0).length_bytes(), Preferred::default());
+    let (request, group) = request(cluster, collective, bytes, root)?;
+    let (bytes, preferred) = (request.request(0).length_bytes(), Preferred::default());
     let choice = Overrides::default().choice(collective, algorithm, &group, &preferred, bytes)?;
     let is_named = algorithm.is_some_and(|text| !text.is_empty() && !text.starts_with('@'));
-    let candidates = if is_named { vec![choice.algorithm] } else { usual_first(&asked, choice.algorithm, cluster) };
+    let candidates = if is_named { vec![choice.algorithm] } else { usual_first(&request, choice.algorithm, cluster) };
     let mut left_out = Vec::new();
     let mut failure = None;
     for algorithm in candidates {
-        match played(&asked, algorithm, choice.order, cluster, is_interrupted) {
-            Ok(played) => return Ok(SimulationCall { algorithm: algorithm.name, left_out, played }),
-            Err(NotSimulable::Unplayable(Unplayable::Interrupted)) => return Err(Error::Interrupted),
-            Err(unanswered) => {
-                if let NotSimulable::Unplayable(Unplayable::TooLarge { operation_count }) = unanswered {
+        match simulated(&request, algorithm, choice.order, cluster, is_interrupted) {
+            Ok(simulated) => return Ok(SimulationCall { algorithm: algorithm.name, left_out, simulated }),
+            Err(NotSimulable::SimulationError(SimulationError::Interrupted)) => return Err(Error::Interrupted),
+            Err(error) => {
+                if let NotSimulable::SimulationError(SimulationError::TooLarge { operation_count }) = error {
                     left_out.push((algorithm.name, operation_count));
                 }
-                failure.get_or_insert((algorithm, unanswered));
+                failure.get_or_insert((algorithm, error));
             }
         }
     }
-    let (algorithm, unanswered) = failure.expect("every collective has an algorithm");
-    Err(match unanswered {
+    let (algorithm, error) = failure.expect("every collective has an algorithm");
+    Err(match error {
         NotSimulable::Unsuitable(unsuitable) => argument("algorithm", algorithm.name, unsuitable.needs.text()),
-        NotSimulable::Unplayable(unplayable) => {
-            argument("ranks", group.size(), &format!("fewer, for {}: {unplayable}", algorithm.name))
+        NotSimulable::SimulationError(error) => {
+            argument("ranks", group.size(), &format!("fewer, for {}: {error}", algorithm.name))
         }
     })
 }
 
 /// Return the algorithms to try if none is named: the default, then the others, cheapest first.
-fn usual_first(asked: &SimulationRequest, usual: &'static Algorithm, cluster: &Cluster) -> Vec<&'static Algorithm> {
-    let others = priced(asked, cluster).into_iter().map(|(algorithm, _)| algorithm);
+fn usual_first(request: &SimulationRequest, usual: &'static Algorithm, cluster: &Cluster) -> Vec<&'static Algorithm> {
+    let others = priced(request, cluster).into_iter().map(|(algorithm, _)| algorithm);
     std::iter::once(usual).chain(others.filter(|algorithm| algorithm.name != usual.name)).collect()
 }
 
 /// Simulate an algorithm, unless an estimate, which is faster than planning, finds its plans too large.
-fn played(
-    asked: &SimulationRequest,
+fn simulated(
+    request: &SimulationRequest,
     algorithm: &'static Algorithm,
     order: Order,
     cluster: &Cluster,
     is_interrupted: &dyn Fn() -> bool,
-) -> Result<Played, NotSimulable> {
-    let operation_count = asked.operation_count(algorithm, order, cluster).map_err(NotSimulable::Unsuitable)?;
+) -> Result<PlanSimulation, NotSimulable> {
+    let operation_count = request.operation_count(algorithm, order, cluster).map_err(NotSimulable::Unsuitable)?;
     if operation_count > OPERATIONS_MAX {
-        return Err(NotSimulable::Unplayable(Unplayable::TooLarge { operation_count }));
+        return Err(NotSimulable::SimulationError(SimulationError::TooLarge { operation_count }));
     }
-    asked.play(algorithm, order, cluster, is_interrupted)
+    request.simulate(algorithm, order, cluster, is_interrupted)
 }
 
 /// Price every algorithm of `collective`, and simulate it on `cluster` if its plans are small enough, unless
@@ -97,9 +97,9 @@ pub fn explain(
     root: usize,
     is_interrupted: &dyn Fn() -> bool,
 ) -> Result<Explanation, Error> {
-    let (asked, group) = asked(cluster, collective, bytes, root)?;
+    let (request, group) = request(cluster, collective, bytes, root)?;
     let order = Overrides::default().choice(collective, order, &group, &Preferred::default(), bytes)?.order;
-    Explanation::of(&asked, order, cluster, is_interrupted).map_err(|_| Error::Interrupted)
+    Explanation::of(&request, order, cluster, is_interrupted).map_err(|_| Error::Interrupted)
 }
 
 /// Simulate a reduction of rows by a butterfly of `degrees` on `cluster`. Every rank contributes and requests the
@@ -111,14 +111,14 @@ pub fn simulate_sparse(
     sets: &[Vec<u64>],
     row_bytes: usize,
     is_interrupted: &dyn Fn() -> bool,
-) -> Result<Played, Error> {
+) -> Result<PlanSimulation, Error> {
     let p = cluster.topology.size();
-    let asked: Degrees = degrees.parse().map_err(|error: InvalidDegrees| Error::Argument {
+    let request: Degrees = degrees.parse().map_err(|error: InvalidDegrees| Error::Argument {
         name: "degrees",
         value: degrees.to_string(),
         expected: error.to_string(),
     })?;
-    if asked.world_size() != p {
+    if request.world_size() != p {
         return Err(argument("degrees", degrees, &format!("those of {p} ranks")));
     }
     if sets.len() != p {
@@ -131,9 +131,9 @@ pub fn simulate_sparse(
     if let Some(rank) = sets.iter().position(|keys| !is_sound(keys)) {
         return Err(argument("sets", format!("those of rank {rank}"), &format!("ascending features below {features}")));
     }
-    play_sparse(cluster, &asked, features, sets, row_bytes, is_interrupted).map_err(|unplayable| match unplayable {
-        Unplayable::Interrupted => Error::Interrupted,
-        _ => argument("degrees", degrees, &format!("fewer messages: {unplayable}")),
+    simulate_sparse_plans(cluster, &request, features, sets, row_bytes, is_interrupted).map_err(|error| match error {
+        SimulationError::Interrupted => Error::Interrupted,
+        _ => argument("degrees", degrees, &format!("fewer messages: {error}")),
     })
 }
 
@@ -143,45 +143,49 @@ const EXACT_RANKS_MAX: usize = 128;
 
 /// Create a dynamic broadcast of one value of `bytes` from `root` to all ranks of `cluster`, by the named discipline. A
 /// chain is ordered by rack.
-pub fn casting(cluster: &Cluster, algorithm: &str, bytes: usize, root: usize) -> Result<Casting, Error> {
+pub fn broadcast_request(cluster: &Cluster, algorithm: &str, bytes: usize, root: usize) -> Result<SwarmRequest, Error> {
     let p = cluster.topology.size();
-    asked(cluster, Collective::Broadcast, bytes, root)?;
+    request(cluster, Collective::Broadcast, bytes, root)?;
     let discipline = Discipline::named(algorithm)
         .ok_or_else(|| argument("algorithm", algorithm, &format!("one of {}", Discipline::NAMES.join(", "))))?;
     let at = &cluster.topology;
     let racks_after = |rank: usize| (at.rack(rank) + at.rack_count() - at.rack(root)) % at.rack_count();
     let mut order: Vec<usize> = (1..p).map(|after| (root + after) % p).collect();
     order.sort_by_key(|&rank| (racks_after(rank), at.node(rank) != at.node(root)));
-    let mut casting = Casting::of(root, bytes, discipline);
-    casting.casts[0].order = Some(order);
+    let mut request = SwarmRequest::of(root, bytes, discipline);
+    request.broadcasts[0].order = Some(order);
     if p > EXACT_RANKS_MAX && !discipline.is_streamed() {
-        casting.balance_s = bytes as f64 * cluster.cable.beta_s_per_byte / 1000.0;
+        request.balance_s = bytes as f64 * cluster.cable.beta_s_per_byte / 1000.0;
     }
-    Ok(casting)
+    Ok(request)
 }
 
 /// Simulate a dynamic broadcast on `cluster`, unless it is interrupted. `is_interrupted` is called periodically.
-pub fn distribute(cluster: &Cluster, casting: &Casting, is_interrupted: &dyn Fn() -> bool) -> Result<Swarmed, Error> {
-    swarm::swarm_unless(cluster, casting, is_interrupted).map_err(|uncast| not_cast(cluster, &uncast))
+pub fn distribute(
+    cluster: &Cluster,
+    request: &SwarmRequest,
+    is_interrupted: &dyn Fn() -> bool,
+) -> Result<SwarmOutcome, Error> {
+    swarm::swarm_interruptible(cluster, request, is_interrupted).map_err(|error| swarm_error(cluster, &error))
 }
 
 /// Return the time on `cluster` for each block size tried (4 MiB and its halves), unless it is interrupted.
 pub fn search_block_bytes(
     cluster: &Cluster,
-    casting: &Casting,
+    request: &SwarmRequest,
     is_interrupted: &dyn Fn() -> bool,
 ) -> Result<Vec<(usize, f64)>, Error> {
-    swarm::search_block_bytes(cluster, casting, is_interrupted).map_err(|uncast| not_cast(cluster, &uncast))
+    swarm::search_block_bytes(cluster, request, is_interrupted).map_err(|error| swarm_error(cluster, &error))
 }
 
-fn not_cast(cluster: &Cluster, uncast: &Uncast) -> Error {
-    match uncast {
-        Uncast::Interrupted => Error::Interrupted,
-        _ => argument("ranks", cluster.topology.size(), &uncast.to_string()),
+fn swarm_error(cluster: &Cluster, error: &SwarmError) -> Error {
+    match error {
+        SwarmError::Interrupted => Error::Interrupted,
+        _ => argument("ranks", cluster.topology.size(), &error.to_string()),
     }
 }
 
-fn asked(
+fn request(
     cluster: &Cluster,
     collective: Collective,
     bytes: usize,
@@ -220,7 +224,7 @@ mod tests {
     }
 
     #[test]
-    fn an_algorithm_that_fits_stands_in_for_the_usual_one() {
+    fn a_suitable_algorithm_replaces_the_usual_one() {
         let model = Model { alpha_s: 1e-6, beta_s_per_byte: 1e-9, gamma_s_per_byte: 0.0 };
         let cluster = Cluster::uniform(2400, &model);
         let found = simulate(&cluster, Collective::Allgather, None, 8, 0, &|| false).unwrap();

@@ -216,7 +216,8 @@ pub(crate) fn common_counts<'a>(extents: &[TaskExtent<'a>; 2]) -> &'a [usize] {
     }
 }
 
-/// Return the data that a plan depends on beside the call: the `extents`, or a substitute if they are the whole buffer.
+/// Return the data that a plan depends on in addition to the call: the `extents`, or a substitute if they are the
+/// whole buffer.
 #[inline]
 pub(crate) fn depends_on<'a>(
     task: &CollectiveTask<'a>,

@@ -7,7 +7,7 @@ use std::sync::{Arc, Mutex, OnceLock, Weak};
 /// Threads that wait for a run to end.
 pub(crate) trait Waiters: Send + Sync {
     /// Notify the waiting threads that a run has ended.
-    fn tell_end(&self);
+    fn notify_waiters(&self);
 }
 
 /// Storage for the result of a run.
@@ -52,7 +52,7 @@ impl<M> ResultSlot<M> {
 }
 
 impl<M> Completion<M> {
-    pub fn tell(mut self, outcome: Result<M, Error>) {
+    pub fn complete(mut self, outcome: Result<M, Error>) {
         self.put(outcome);
     }
 
@@ -61,7 +61,7 @@ impl<M> Completion<M> {
         let ended = outcome.map(|memory| *lock(&ticket.memory) = Some(memory));
         ticket.ended.get_or_init(|| ended);
         if let Some(waiters) = self.waiters.upgrade() {
-            waiters.tell_end();
+            waiters.notify_waiters();
         }
     }
 }

@@ -59,7 +59,7 @@ fn a_background_call_continues_while_its_thread_is_elsewhere() {
 }
 
 #[test]
-fn communicators_are_closed_by_whoever_has_the_core_and_by_whoever_has_not() {
+fn communicators_are_closed_with_and_without_the_core() {
     world(2, |comm| {
         for turn in 0..3 {
             let part = comm.split(Some(0), 0).unwrap().unwrap();

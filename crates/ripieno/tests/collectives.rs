@@ -30,7 +30,7 @@ const WORLDS: [usize; 6] = [1, 2, 3, 4, 5, 7];
 const LENGTHS: [usize; 4] = [0, 3, 1000, 20_011];
 
 #[test]
-fn allreduce_gives_every_rank_the_sum() {
+fn allreduce_returns_the_sum_on_every_rank() {
     for p in WORLDS {
         for length in LENGTHS {
             let results = world(p, |comm| {
@@ -49,7 +49,7 @@ fn allreduce_gives_every_rank_the_sum() {
 }
 
 #[test]
-fn broadcast_gives_every_rank_the_roots_vector() {
+fn broadcast_returns_the_vector_of_the_root_on_every_rank() {
     for p in WORLDS {
         for length in LENGTHS {
             let results = world(p, |comm| {
@@ -71,7 +71,7 @@ fn broadcast_gives_every_rank_the_roots_vector() {
 }
 
 #[test]
-fn reduce_gives_the_root_the_sum() {
+fn reduce_returns_the_sum_on_the_root() {
     for p in WORLDS {
         let results = world(p, |comm| {
             let mut results = Vec::new();
@@ -102,7 +102,7 @@ fn chunk(counts: &[usize], rank: usize) -> std::ops::Range<usize> {
 }
 
 #[test]
-fn allgather_and_gather_give_the_chunks_of_all() {
+fn allgather_and_gather_return_the_chunks_of_all() {
     for p in WORLDS {
         let counts = counts(p);
         let total: usize = counts.iter().sum();
@@ -134,7 +134,7 @@ fn allgather_and_gather_give_the_chunks_of_all() {
 }
 
 #[test]
-fn reduce_scatter_and_scatter_give_each_rank_its_chunk() {
+fn reduce_scatter_and_scatter_return_the_chunk_of_each_rank() {
     for p in WORLDS {
         let counts = counts(p);
         let total: usize = counts.iter().sum();
@@ -161,7 +161,7 @@ fn reduce_scatter_and_scatter_give_each_rank_its_chunk() {
 }
 
 #[test]
-fn alltoall_gives_each_rank_what_each_had_for_it() {
+fn alltoall_delivers_every_chunk_to_its_rank() {
     let uneven: fn(usize, usize) -> usize = |from, to| (from * 3 + to * 5) % 7 * 50;
     for (count, needs) in [(uneven, &[Needs::Nothing][..]), (|_, _| 70, &[Needs::Nothing, Needs::EqualChunks])] {
         for p in WORLDS {
@@ -219,7 +219,7 @@ fn messages_arrive_between_collectives() {
 }
 
 #[test]
-fn no_rank_leaves_a_barrier_before_all_have_come() {
+fn no_rank_leaves_a_barrier_before_all_have_entered() {
     for p in WORLDS {
         let come = Mutex::new(0);
         world(p, |comm| {
@@ -343,7 +343,7 @@ fn wrong_arguments_are_reported_by_name() {
 }
 
 #[test]
-fn what_a_rank_has_for_itself_is_as_long_as_what_it_gets_of_itself() {
+fn the_own_chunk_has_equal_length_in_both_counts() {
     world(2, |comm| {
         let (rank, out, mut into) = (comm.rank(), [0; 3], [0; 4]);
         let told = |result: Result<(), Error>, into: &str, out: &str| {
@@ -370,7 +370,7 @@ fn what_a_rank_has_for_itself_is_as_long_as_what_it_gets_of_itself() {
 }
 
 #[test]
-fn a_send_of_shared_memory_returns_before_its_receiver_comes() {
+fn a_send_of_shared_memory_returns_before_the_receive_starts() {
     let (has_sent, sent) = std::sync::mpsc::channel();
     let sent = Mutex::new(sent);
     let early = world(2, |comm| {
@@ -391,7 +391,7 @@ fn a_send_of_shared_memory_returns_before_its_receiver_comes() {
 }
 
 #[test]
-fn a_message_may_come_long_after_a_collective_that_its_receiver_has_not_reached() {
+fn a_message_may_arrive_long_before_its_receiver_reaches_an_earlier_collective() {
     let (sent, received) = (std::sync::Barrier::new(2), Mutex::new(Vec::new()));
     world(3, |comm| {
         let mut data = bytes(&[5]);

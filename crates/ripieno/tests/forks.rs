@@ -6,7 +6,7 @@ use ripieno::BufferPool;
 const LENGTH_BYTES: usize = 1 << 20;
 
 #[test]
-fn what_a_child_gives_back_takes_and_fills_is_not_its_parents() {
+fn a_forked_child_does_not_share_pool_buffers() {
     let pool = BufferPool::default();
     let [mut first, mut second] = [7, 9].map(|value| {
         let mut buffer = pool.take(LENGTH_BYTES).unwrap();

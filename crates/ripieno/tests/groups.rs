@@ -239,7 +239,7 @@ fn every_handle_reports_the_failure() {
 }
 
 #[test]
-fn scans_rotations_and_neighbors_give_what_one_thread_computes() {
+fn scans_rotations_and_neighbor_exchanges_match_a_serial_result() {
     for p in [1, 2, 3, 5] {
         world(p, |comm| {
             let rank = comm.rank();

@@ -37,7 +37,7 @@ fn columns() -> Vec<Column> {
 }
 
 #[test]
-fn equal_keys_combine_as_a_map_says() {
+fn equal_keys_combine_as_in_a_map() {
     for column in columns() {
         for element in Element::ALL {
             for combine in combines(element) {
@@ -74,7 +74,7 @@ fn threads_and_the_sizes_of_adds_do_not_show() {
 }
 
 #[test]
-fn ranks_that_the_caller_names_are_the_homes() {
+fn ranks_that_the_caller_names_are_the_owners() {
     for column in columns() {
         for combine in [KeyedCombine::Op(Op::Max), KeyedCombine::Concat] {
             let case = KeyedCase::new(form(column.kind(), Element::I16, 1, combine), &column);
@@ -86,8 +86,8 @@ fn ranks_that_the_caller_names_are_the_homes() {
             let mut found = Vec::new();
             for part in 0..parts.part_count() {
                 let rows = blocks(&case.form, vec![parts.take(part).unwrap()]);
-                let is_home = |key: &[u8]| key.len() * 31 % 3 == part / per_rank;
-                assert!(rows.iter().all(|(key, _)| is_home(key)));
+                let is_owner = |key: &[u8]| key.len() * 31 % 3 == part / per_rank;
+                assert!(rows.iter().all(|(key, _)| is_owner(key)));
                 found.extend(rows);
             }
             found.sort();
@@ -97,7 +97,7 @@ fn ranks_that_the_caller_names_are_the_homes() {
 }
 
 #[test]
-fn an_absorbed_aggregation_comes_after_the_own_rows() {
+fn an_absorbed_aggregation_follows_the_own_rows() {
     for column in columns() {
         for combine in [KeyedCombine::Op(Op::Prod), KeyedCombine::Concat] {
             let case = KeyedCase::new(form(column.kind(), Element::U32, 3, combine), &column);
@@ -133,7 +133,7 @@ fn rows_kept_together_are_combined_later() {
 }
 
 #[test]
-fn what_does_not_fit_is_refused_by_name() {
+fn mismatched_input_is_rejected_by_name() {
     let sums = form(KeyKind::Int64, Element::F64, 1, KeyedCombine::Op(Op::Sum));
     let (keys, threads) = (KeyColumn::Int64(&[1, 2, 3]), Threads::new(1));
     let mut aggregation = Aggregation::new(sums, 4, None).unwrap();

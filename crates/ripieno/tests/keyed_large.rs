@@ -31,7 +31,7 @@ fn limited(form: KeyedForm, bytes: u64, directory: &Path) -> Aggregation {
 }
 
 #[test]
-fn many_rows_combine_as_a_map_says_for_any_number_of_threads() {
+fn many_rows_combine_as_in_a_map_for_any_number_of_threads() {
     // Enough rows for deferred combination and for abandoned tables of all keys.
     for (column, width) in [(skewed(250_000, 60_000), 8), (skewed(60_000, 30_000), 5), (words(60_000, 30_000), 1)] {
         let case = KeyedCase::new(form(&column, Element::F64, width, KeyedCombine::Op(Op::Sum)), &column);
@@ -46,7 +46,7 @@ fn many_rows_combine_as_a_map_says_for_any_number_of_threads() {
 }
 
 #[test]
-fn what_is_spilled_is_the_same_bits() {
+fn spilled_rows_have_the_same_bits() {
     let directory = tempfile::tempdir().unwrap();
     for column in [skewed(12_000, 5_000), words(12_000, 5_000)] {
         for (element, width, combine) in [
@@ -113,7 +113,7 @@ fn spilled_aggregations_are_absorbed_and_merged_within_the_limit() {
 }
 
 #[test]
-fn a_directory_that_is_not_there_is_named() {
+fn a_directory_that_does_not_exist_is_named() {
     let column = skewed(1000, 1000);
     let case = KeyedCase::new(form(&column, Element::F64, 1, KeyedCombine::Op(Op::Sum)), &column);
     let mut aggregation = limited(case.form, 100, Path::new("/not/there"));

@@ -32,7 +32,7 @@ fn without_time_two_sizes_are_measured() {
 }
 
 #[test]
-fn a_communicator_keeps_what_was_measured_and_knows_what_is_usual_before() {
+fn a_communicator_keeps_measured_costs_and_uses_defaults_before() {
     world(2, |comm| {
         assert_eq!(comm.packets(), PacketCurve::memory());
         let measured = PacketCurve::line(1.0, 2.0, 3.0);
@@ -42,7 +42,7 @@ fn a_communicator_keeps_what_was_measured_and_knows_what_is_usual_before() {
 }
 
 #[test]
-fn what_cannot_be_measured_is_an_error_before_anything_is_sent() {
+fn input_that_cannot_be_measured_is_an_error_before_anything_is_sent() {
     let of = |p: usize, sizes: &'static [usize]| {
         world(p, |comm| packets::measure(comm, sizes, Duration::ZERO).unwrap_err()).swap_remove(0)
     };

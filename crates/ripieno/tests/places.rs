@@ -66,7 +66,7 @@ fn check_all(comm: &mut Communicator, length: usize, algorithm: Option<&str>) {
 }
 
 #[test]
-fn two_levels_give_the_same_as_one_whatever_the_nodes_and_the_order() {
+fn two_levels_produce_the_result_of_one_for_any_nodes_and_order() {
     for topology in [scattered(), grid()] {
         world(topology, |comm| {
             assert_eq!(comm.choice(Collective::Allreduce, 8).unwrap().name, "two-level");
@@ -80,14 +80,14 @@ fn two_levels_give_the_same_as_one_whatever_the_nodes_and_the_order() {
 }
 
 #[test]
-fn every_algorithm_gives_the_sum_in_every_order() {
+fn every_algorithm_computes_the_sum_in_every_order() {
     let results = world(scattered(), |comm| {
         let names = Algorithm::of(Collective::Allreduce).map(|algorithm| algorithm.name);
         let orders = ["", "@racks", "@given", "@random:1", "@random:2"];
-        let asked = names.flat_map(|name| orders.map(|order| format!("{name}{order}")));
-        let reduced = asked.map(|asked| {
+        let requested = names.flat_map(|name| orders.map(|order| format!("{name}{order}")));
+        let reduced = requested.map(|requested| {
             let mut vector = own(comm.rank(), 500);
-            comm.allreduce(&mut vector, Element::U32, Op::Sum, Some(&asked)).unwrap();
+            comm.allreduce(&mut vector, Element::U32, Op::Sum, Some(&requested)).unwrap();
             vector
         });
         reduced.collect::<Vec<_>>()
@@ -100,8 +100,8 @@ fn another_order_is_a_mismatch_on_every_rank() {
     for (own_order, order) in [("chain@given", "chain@racks"), ("chain@random:1", "chain@random:2")] {
         let results = world(grid(), |comm| {
             let mut vector = own(0, 1000);
-            let asked = if comm.rank() == 0 { own_order } else { order };
-            let first = comm.broadcast(BufferMemory::Write(&mut vector), Element::U32, 0, Some(asked));
+            let requested = if comm.rank() == 0 { own_order } else { order };
+            let first = comm.broadcast(BufferMemory::Write(&mut vector), Element::U32, 0, Some(requested));
             first.and_then(|()| comm.barrier(None))
         });
         for result in results {

@@ -83,7 +83,7 @@ fn memory_and_tcp_carry_them_and_parts_of_a_world_regroup_for_themselves() {
 }
 
 #[test]
-fn parts_that_were_spilled_come_as_the_others_do() {
+fn spilled_parts_arrive_like_the_others() {
     let directory = tempfile::tempdir().unwrap();
     for (keys, combine, merge) in [
         (KeyKind::Int64, SUM, SUM),
@@ -174,16 +174,16 @@ fn number(number: usize) -> NonZeroUsize {
 }
 
 #[test]
-fn keys_of_a_part_lie_in_order_of_first_appearance_and_rows_of_a_key_rank_by_rank() {
+fn keys_of_a_part_are_ordered_by_first_appearance_and_rows_of_a_key_by_rank() {
     world(3, |comm| {
         let rank = comm.rank() as i64;
         // Each rank first contributes a key of its own, then the common keys in descending order. Rank 1 owns all keys.
         let keys: Vec<i64> = [100 + rank].into_iter().chain((0..40).rev()).collect();
         let values = keys.iter().map(|&key| rank * 1000 + key).collect();
-        let homes = vec![1u32; keys.len()];
+        let owners = vec![1u32; keys.len()];
         let rows = RankRows { keys, values };
         let form = form(KeyKind::Int64, 1, KeyedCombine::Concat);
-        let (blocks, _) = try_run(comm, form, &rows, Some(&homes), &Regroup::new(KeyedCombine::Concat)).unwrap();
+        let (blocks, _) = try_run(comm, form, &rows, Some(&owners), &Regroup::new(KeyedCombine::Concat)).unwrap();
         assert_eq!(blocks.is_empty(), rank != 1);
         let order = |key: i64| if key >= 100 { (key - 100, 0) } else { (0, 40 - key) };
         for block in &blocks {
@@ -233,7 +233,7 @@ fn a_heavy_key_does_not_unbalance_the_others() {
 }
 
 #[test]
-fn a_rank_that_gives_all_rows_gives_no_more_at_once_than_comes_to_one() {
+fn a_rank_with_all_rows_sends_at_most_one_share_per_wave() {
     let (p, wave_bytes) = (5, 10_000);
     let all: Vec<RankRows> = (0..p).map(|rank| rows(rank, if rank == 2 { 20_000 } else { 0 }, 1 << 40, 1)).collect();
     let options = Regroup { wave_bytes, ..Regroup::new(SUM) };
@@ -245,7 +245,7 @@ fn a_rank_that_gives_all_rows_gives_no_more_at_once_than_comes_to_one() {
 }
 
 #[test]
-fn data_is_divided_unless_somebody_says_how_large_waves_are() {
+fn data_is_divided_unless_the_wave_size_is_set() {
     let all: Vec<RankRows> = (0..3).map(|rank| rows(rank, 100_000, 1 << 40, 1)).collect();
     let waves = |options: Regroup| {
         let results = world(3, |comm| run(comm, form(KeyKind::Int64, 1, SUM), &all[comm.rank()], &options));

@@ -24,13 +24,13 @@ fn ranks_that_differ_are_reported_and_the_world_continues() {
             let (form, options) = if comm.rank() == 2 { (other, options) } else { (int64, usual) };
             try_run(comm, form, &rows(comm.rank(), 10, 5, form.width), None, &options).map(drop)
         };
-        let told = others.iter().map(each).collect::<Vec<_>>();
+        let announced = others.iter().map(each).collect::<Vec<_>>();
         comm.barrier(None).unwrap();
-        told
+        announced
     });
-    assert!(results.iter().all(|told| *told == results[0]), "all ranks are told the same");
-    for (told, (_, _, named)) in results[0].iter().zip(others) {
-        let Err(Error::RowsDiffer { description }) = told else { panic!("{told:?}") };
+    assert!(results.iter().all(|announced| *announced == results[0]), "all ranks are told the same");
+    for (announced, (_, _, named)) in results[0].iter().zip(others) {
+        let Err(Error::RowsDiffer { description }) = announced else { panic!("{announced:?}") };
         let (most, last) = description.split_once("; rank 2: ").unwrap();
         assert!(most.starts_with("ranks 0-1: ") && most.ends_with("int64 keys, rows of int64 × 1, sum, merged by sum"));
         assert!(last.contains(named), "{description}");
@@ -55,7 +55,7 @@ fn a_rank_without_rows_takes_form_and_merge_of_the_others() {
             };
             let regrouped = comm.regroup(aggregation, &Regroup::new(merge), &mut keep).unwrap();
             assert_eq!(regrouped.form, strings);
-            assert!(forms.iter().all(|told| *told == (strings, KeyKind::Strings)), "{forms:?}");
+            assert!(forms.iter().all(|announced| *announced == (strings, KeyKind::Strings)), "{forms:?}");
             (key_count, forms.len())
         });
         assert!(results.iter().all(|&(key_count, block_count)| key_count > 0 && block_count > 0), "{results:?}");
@@ -88,7 +88,7 @@ fn ranks_that_call_something_else_are_reported() {
 }
 
 #[test]
-fn what_fails_where_blocks_are_handed_on_ends_the_job() {
+fn an_error_of_the_block_callback_ends_the_job() {
     let failed = Error::Callback { cause: "no room".to_string(), traceback: "line 3".to_string() };
     let results = world(3, |comm| {
         let mut aggregation = Aggregation::new(form(KeyKind::Int64, 1, SUM), 3, None).unwrap();

@@ -19,7 +19,7 @@ fn allreduced(comm: &Communicator, op: Op) -> Vec<u8> {
 }
 
 #[test]
-fn what_runs_by_default_may_change_between_equal_calls() {
+fn the_default_algorithm_may_change_between_equal_calls() {
     world(2, |comm| {
         let mut found = Vec::new();
         for overrides in ["", "allreduce=ring", "allreduce=tree", ""] {
@@ -70,7 +70,7 @@ fn a_mismatch_is_reported_after_any_number_of_equal_calls() {
 }
 
 #[test]
-fn of_a_brief_call_that_repeats_only_what_waits_is_run_apart() {
+fn a_repeated_brief_call_runs_only_its_blocking_section_separately() {
     let task = CollectiveTask::Allreduce { op: Op::Sum, vector: Whole };
     // Rank 1 calls once rank 0 waits for it.
     let is_waited_for = AtomicBool::new(false);

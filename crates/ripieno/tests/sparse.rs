@@ -35,7 +35,7 @@ fn check(comm: &Communicator, sets: &IndexSets, width: usize, op: Op, options: &
 }
 
 #[test]
-fn every_factorization_gives_the_sum_for_1_to_33_ranks() {
+fn every_factorization_computes_the_sum_for_1_to_33_ranks() {
     for p in 1..=33 {
         let degrees: Vec<Degrees> = Degrees::all(p).into_iter().chain([Degrees::smooth(p)]).collect();
         let sets: Vec<IndexSets> = KINDS.iter().map(|&kind| IndexSets::new(kind, p, 60)).collect();
@@ -48,7 +48,7 @@ fn every_factorization_gives_the_sum_for_1_to_33_ranks() {
 }
 
 #[test]
-fn every_kind_of_sets_gives_every_operation() {
+fn every_kind_of_set_supports_every_operation() {
     for p in [1, 2, 5, 6, 8] {
         world(p, |comm| {
             for (number, &kind) in KINDS.iter().enumerate() {
@@ -108,7 +108,7 @@ fn floats(rank: usize, count: usize) -> Vec<u8> {
 }
 
 #[test]
-fn one_pass_and_every_run_give_the_same_bits() {
+fn one_pass_and_every_run_produce_the_same_bits() {
     let form = SparseForm { element: Element::F32, width: 1, op: Op::Sum, row: ElementShape::Line };
     for (degrees, dense_above) in [("12", 2.0), ("3x4", 2.0), ("2x2x3", 0.3), ("3x4", 0.0)] {
         let options = SparseOptions { dense_above, ..given(&degrees.parse().unwrap()) };
@@ -130,7 +130,7 @@ fn one_pass_and_every_run_give_the_same_bits() {
 
 /// The sets are large enough to wake threads. They contain repeated indices; some are stored as lists, others densely.
 #[test]
-fn any_number_of_threads_gives_the_same_bits() {
+fn any_number_of_threads_produces_the_same_bits() {
     const COUNT: i64 = 400_000;
     let form = SparseForm { element: Element::F32, width: 1, op: Op::Sum, row: ElementShape::Line };
     for (size, stride, dense_above) in [(COUNT as u64 / 2, 1, 0.9), (1 << 40, 2_600_003, 0.9), (1 << 20, 7, 0.0)] {
@@ -192,7 +192,7 @@ fn negative_zeros_and_nans_have_the_same_bits_in_one_pass() {
 }
 
 #[test]
-fn a_thousand_rounds_give_no_wrong_value() {
+fn a_thousand_rounds_produce_no_wrong_value() {
     let sets = IndexSets::new(SetKind::PowerLaw, 4, 3000);
     world(4, |comm| {
         let (rank, out, wanted) = (comm.rank(), &sets.out[comm.rank()], &sets.wanted[comm.rank()]);
@@ -208,7 +208,7 @@ fn a_thousand_rounds_give_no_wrong_value() {
 }
 
 #[test]
-fn a_wanted_index_that_no_rank_gives_is_an_error_on_every_rank_or_zero() {
+fn a_wanted_index_without_contribution_is_an_error_on_every_rank_or_zero() {
     for p in [1, 2, 5] {
         world(p, |comm| {
             let rank = comm.rank() as i64;

@@ -11,22 +11,22 @@ use ripieno::{
 fn agree(comm: &Communicator) -> Result<(), Error> {
     let numbers =
         ElementType { element: Element::U64, shape: ElementShape::Described("numbers of a call of several steps") };
-    let wish = &CollectiveTask::Allreduce { op: Op::Max, vector: Whole };
-    comm.run(wish, numbers, None, [BufferMemory::Write(&mut [0; 32]), BufferMemory::Read(&[])])
+    let request = &CollectiveTask::Allreduce { op: Op::Max, vector: Whole };
+    comm.run(request, numbers, None, [BufferMemory::Write(&mut [0; 32]), BufferMemory::Read(&[])])
 }
 
 /// Return the errors that each rank gets while configuring and in the barrier afterwards. The last of `p` ranks
-/// configures as `liar`.
+/// configures as `faulty_rank`.
 /// Other ranks may detect the false data and end the job before the liar has completed its sends.
-fn told(
+fn errors(
     p: usize,
     options: &SparseOptions,
-    liar: fn(&Communicator) -> Result<(), Error>,
+    faulty_rank: fn(&Communicator) -> Result<(), Error>,
 ) -> Vec<(Option<Error>, Option<Error>)> {
     world(p, |comm| {
         let configured = match comm.rank() == p - 1 {
             true => {
-                _ = liar(comm);
+                _ = faulty_rank(comm);
                 None
             }
             false => comm.sparse(&[0, 1], &[1], options).err(),
@@ -36,11 +36,11 @@ fn told(
 }
 
 /// Check that all ranks have the same failure, with `text` in its cause, and that one rank has the exact error.
-fn assert_all_fail(told: &[(Option<Error>, Option<Error>)], is_exact: impl Fn(&Error) -> bool, text: &str) {
-    let Some(Error::Failed(JobFailure::RankFailed { cause, .. })) = &told[0].1 else { panic!("{told:?}") };
-    assert!(cause.contains(text), "{told:?}");
-    assert!(told.iter().all(|(_, after)| *after == told[0].1), "{told:?}");
-    assert!(told.iter().any(|(configured, _)| configured.as_ref().is_some_and(&is_exact)), "{told:?}");
+fn assert_all_fail(errors: &[(Option<Error>, Option<Error>)], is_exact: impl Fn(&Error) -> bool, text: &str) {
+    let Some(Error::Failed(JobFailure::RankFailed { cause, .. })) = &errors[0].1 else { panic!("{errors:?}") };
+    assert!(cause.contains(text), "{errors:?}");
+    assert!(errors.iter().all(|(_, after)| *after == errors[0].1), "{errors:?}");
+    assert!(errors.iter().any(|(configured, _)| configured.as_ref().is_some_and(&is_exact)), "{errors:?}");
 }
 
 /// Return options for two ranks in one layer.
@@ -56,42 +56,42 @@ fn announce(comm: &Communicator, lengths: [i64; 2]) -> Result<usize, Error> {
     Ok(values(&theirs).iter().sum::<i64>() as usize)
 }
 
-/// Exchange `parcel` for the `count` bytes of rank 0.
-fn give(comm: &Communicator, parcel: &[u8], count: usize) -> Result<(), Error> {
-    let (peers, mut theirs) = ([(0, parcel.len())], vec![0; count]);
-    comm.neighbour_exchange(parcel, &peers, &mut theirs, &[(0, count)], Element::U8, None)
+/// Exchange `message` for the `count` bytes of rank 0.
+fn send_parts(comm: &Communicator, message: &[u8], count: usize) -> Result<(), Error> {
+    let (peers, mut theirs) = ([(0, message.len())], vec![0; count]);
+    comm.neighbour_exchange(message, &peers, &mut theirs, &[(0, count)], Element::U8, None)
 }
 
 #[test]
 fn lengths_that_cannot_be_end_the_job() {
-    let lie = told(2, &direct(), |comm| announce(comm, [-1, 5]).map(drop));
+    let false_message = errors(2, &direct(), |comm| announce(comm, [-1, 5]).map(drop));
     let expected = "rank 1 announced 18446744073709551615 bytes of keys and 5 of values";
-    assert_all_fail(&lie, |error| matches!(error, Error::Malformed { .. }), expected);
+    assert_all_fail(&false_message, |error| matches!(error, Error::Malformed { .. }), expected);
 
-    let lie = told(2, &direct(), |comm| announce(comm, [-1, 0]).map(drop));
+    let false_message = errors(2, &direct(), |comm| announce(comm, [-1, 0]).map(drop));
     let expected = "no memory for 18446744073709551615 bytes";
-    assert_all_fail(&lie, |error| matches!(error, Error::Memory { .. }), expected);
+    assert_all_fail(&false_message, |error| matches!(error, Error::Memory { .. }), expected);
 }
 
 #[test]
 fn keys_that_cannot_be_read_end_the_job() {
-    let lie = told(2, &direct(), |comm| {
+    let false_message = errors(2, &direct(), |comm| {
         let count = announce(comm, [3, 0])?;
-        give(comm, &[9, 9, 9], count)
+        send_parts(comm, &[9, 9, 9], count)
     });
-    assert_all_fail(&lie, |error| matches!(error, Error::Malformed { .. }), "no form of key sets");
+    assert_all_fail(&false_message, |error| matches!(error, Error::Malformed { .. }), "no form of key sets");
 }
 
 #[test]
 fn a_sample_of_more_keys_than_there_can_be_ends_the_job() {
-    let lie = told(4, &SparseOptions::default(), |comm| {
+    let false_message = errors(4, &SparseOptions::default(), |comm| {
         agree(comm)?;
         // Two counts, and space for two keys of each kind.
         let mut all = bytes(&[3; 4 * 6]);
         comm.allgather(&mut all, Element::U64, &[6; 4], None)
     });
     let expected = "rank 3 told a sample of 3 and 3 keys, of at most 2";
-    assert_all_fail(&lie, |error| matches!(error, Error::Malformed { .. }), expected);
+    assert_all_fail(&false_message, |error| matches!(error, Error::Malformed { .. }), expected);
 }
 
 #[test]
@@ -101,7 +101,7 @@ fn values_of_another_length_than_their_keys_end_the_job() {
         let reduced = match comm.rank() {
             1 => {
                 // Two sets of all keys of a range of one, and five values.
-                _ = announce(comm, [2, 5]).and_then(|count| give(comm, &[0; 7], count));
+                _ = announce(comm, [2, 5]).and_then(|count| send_parts(comm, &[0; 7], count));
                 None
             }
             _ => comm.sparse_reduce(&[0, 1], &[1, 2], &[1], &mut [0], form, &direct()).err(),

@@ -8,12 +8,12 @@ use ripieno::{BufferMemory, Communicator, Element, Error, Op, Survivors};
 fn go_on(comm: &mut Communicator, own: i64) -> (Vec<usize>, Vec<i64>) {
     let mut first: Vec<usize> = (0..comm.world_size()).collect();
     loop {
-        match talk(comm, own) {
+        match exchange(comm, own) {
             Ok(got) => return (first, got),
             Err(Error::Failed(_)) => {
                 let Survivors { communicator, former_ranks, .. } = comm.shrink().unwrap();
                 first = former_ranks.iter().map(|&rank| first[rank]).collect();
-                assert!(matches!(talk(comm, own), Err(Error::Closed)), "the former world is closed");
+                assert!(matches!(exchange(comm, own), Err(Error::Closed)), "the former world is closed");
                 *comm = communicator;
             }
             Err(other) => panic!("{other}"),
@@ -22,7 +22,7 @@ fn go_on(comm: &mut Communicator, own: i64) -> (Vec<usize>, Vec<i64>) {
 }
 
 /// Return a sum, the broadcast value of the last rank, and the gathered values of all ranks.
-fn talk(comm: &Communicator, own: i64) -> Result<Vec<i64>, Error> {
+fn exchange(comm: &Communicator, own: i64) -> Result<Vec<i64>, Error> {
     let p = comm.world_size();
     let (mut sum, mut last, mut all) = (bytes(&[own]), bytes(&[own]), bytes(&vec![0; p]));
     all[8 * comm.rank()..8 * comm.rank() + 8].copy_from_slice(&bytes(&[own]));
@@ -32,7 +32,7 @@ fn talk(comm: &Communicator, own: i64) -> Result<Vec<i64>, Error> {
     Ok([values(&sum), values(&last), values(&all)].concat())
 }
 
-/// Return the expected result of `talk` for `ranks` if each contributes ten times its number.
+/// Return the expected result of `exchange` for `ranks` if each contributes ten times its number.
 fn expected(ranks: &[usize]) -> Vec<i64> {
     let own: Vec<i64> = ranks.iter().map(|&rank| 10 * rank as i64).collect();
     [vec![own.iter().sum(), *own.last().unwrap()], own].concat()
@@ -43,7 +43,7 @@ fn assert_the_others_go_on(p: usize, victims: &[usize], links: LinkPolicy) {
     let ended = endpoint_world(p, links, |comm| {
         let rank = comm.rank();
         // A rank may leave while others still communicate.
-        let _ = talk(comm, 0);
+        let _ = exchange(comm, 0);
         if victims.contains(&rank) {
             comm.close();
             return None;
@@ -81,24 +81,24 @@ fn the_others_continue_after_any_two_ranks_leave() {
 }
 
 #[test]
-fn the_others_continue_without_a_living_rank_whose_program_is_over() {
+fn the_others_continue_without_a_live_rank_whose_program_is_over() {
     for (links, victim) in [(LinkPolicy::SharedMemory, 0), (LinkPolicy::Tcp, 1), (LinkPolicy::Auto, 2)] {
         let others: Vec<usize> = (0..3).filter(|&rank| rank != victim).collect();
-        let gone_on = std::sync::Barrier::new(3);
+        let continued = std::sync::Barrier::new(3);
         let ended = endpoint_world(3, links, |comm| {
             let rank = comm.rank();
-            let _ = talk(comm, 0);
+            let _ = exchange(comm, 0);
             if rank == victim {
                 comm.abort("here", "its program has failed", "");
                 comm.withdraw();
-                gone_on.wait();
+                continued.wait();
                 assert!(matches!(comm.shrink(), Err(Error::Failed(_))), "it does not come back");
                 return None;
             }
-            let gone = go_on(comm, 10 * rank as i64);
+            let ended = go_on(comm, 10 * rank as i64);
             // The rank stays alive until then.
-            gone_on.wait();
-            Some(gone)
+            continued.wait();
+            Some(ended)
         });
         for &rank in &others {
             assert_eq!(ended[rank], Some((others.clone(), expected(&others))));
@@ -130,7 +130,7 @@ fn worlds_shrink_again_and_again_down_to_one_rank() {
 fn a_world_in_which_nothing_failed_does_not_shrink() {
     endpoint_world(2, LinkPolicy::Auto, |comm| {
         assert!(matches!(comm.shrink(), Err(Error::NothingFailed)));
-        talk(comm, 1).unwrap();
+        exchange(comm, 1).unwrap();
     });
 }
 
@@ -138,7 +138,7 @@ fn a_world_in_which_nothing_failed_does_not_shrink() {
 fn after_different_calls_all_ranks_continue() {
     let ended = endpoint_world(3, LinkPolicy::Auto, |comm| {
         let own = comm.rank() as i64;
-        let called = if own == 1 { comm.barrier(None) } else { talk(comm, own).map(drop) };
+        let called = if own == 1 { comm.barrier(None) } else { exchange(comm, own).map(drop) };
         assert!(matches!(called, Err(Error::Failed(_))));
         go_on(comm, 10 * own)
     });

@@ -39,7 +39,7 @@ class Progress:
     def __init__(self, every_s: float = 0.2) -> None:
         self.every_s = every_s
         self._shown_s = 0.0
-        self._begun_s: float | None = None
+        self._start_s: float | None = None
         self._display: Any = None
         self._width = 0
         # Latest text not shown yet.
@@ -51,10 +51,10 @@ class Progress:
     def __call__(self, event: Mapping[str, Any]) -> None:
         """Process an event of an estimator, as the callable of ``on_iteration=``."""
         now = time.monotonic()
-        if self._begun_s is None or event.get("iteration") == 1:
-            self._begun_s = now
+        if self._start_s is None or event.get("iteration") == 1:
+            self._start_s = now
         if "iteration" in event:
-            self._left = _words(event, now - self._begun_s)
+            self._left = _words(event, now - self._start_s)
             if now - self._shown_s >= self.every_s or event["iteration"] == 1:
                 self._shown_s = now
                 self._show_left()
@@ -64,7 +64,7 @@ class Progress:
         self._show_left()
         if self._width:
             sys.stderr.write("\n")
-        self._display, self._width, self._begun_s = None, 0, None
+        self._display, self._width, self._start_s = None, 0, None
 
     def _show_left(self) -> None:
         text, self._left = self._left, None

@@ -183,10 +183,10 @@ class Measured:
         self.__qualname__ = getattr(getattr(program, "func", program), "__qualname__", "fit")
 
     def __call__(self, comm: Communicator, *arguments: Any) -> tuple[Any, RankFacts]:
-        before, begun_s = comm.stats(), time.perf_counter()
+        before, start_s = comm.stats(), time.perf_counter()
         with log.noted(INPUT) as notes:
             result = self._program(comm, *arguments)
-        program_s = time.perf_counter() - begun_s
+        program_s = time.perf_counter() - start_s
         # A program that continued after ranks died has a new communicator.
         comm = comm._latest
         after = comm.stats() if not comm.closed else before
@@ -225,7 +225,7 @@ def reported(fit: Fit) -> Fit:
     @wraps(fit)
     def wrapped(self: Any, *args: Any, **kwargs: Any) -> Any:
         self.__dict__.pop("report_", None)
-        begun_s = time.perf_counter()
+        start_s = time.perf_counter()
         self._is_fitting = True
         logger.info("%s begins", type(self).__name__)
         try:
@@ -235,12 +235,12 @@ def reported(fit: Fit) -> Fit:
             listener = getattr(self, "on_iteration", None)
             if isinstance(listener, Progress):
                 listener.done()
-        own = self.__dict__.pop("report_", None) or PlainReport(total_s=time.perf_counter() - begun_s)
+        own = self.__dict__.pop("report_", None) or PlainReport(total_s=time.perf_counter() - start_s)
         self.report_ = replace(own, ranks=self._facts_of_ranks)
         with report_warning():
             data = args[0] if args else kwargs[data_name]
             self.report_ = replace(self.report_, about=_about(self, data, own))
-        took = duration_text(time.perf_counter() - begun_s)
+        took = duration_text(time.perf_counter() - start_s)
         ranks = len(self._facts_of_ranks)
         logger.info("%s on %d rank%s: %s, %s", type(self).__name__, ranks, "s"[: ranks != 1], _outcome(self), took)
         return result
@@ -338,7 +338,7 @@ def _some_rows(data: Any, labels: NDArray[Any] | None) -> tuple[NDArray[Any] | N
     chosen = np.arange(count) * len(data) // count
     rows = data.iloc[chosen].to_numpy() if is_frame else data[chosen]
     if rows.dtype.hasobject:
-        # A column of lists beside other columns is not numeric.
+        # A column of lists among other columns is not numeric.
         return None, None
     return rows, np.asarray(labels[chosen], np.int64)
 

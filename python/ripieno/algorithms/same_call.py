@@ -112,11 +112,11 @@ def same_call(fit: Fit) -> Fit:
             splits = splits_in(given[names[0]])
             if splits is None:
                 return fit(self, *args, **kwargs)
-            given[names[0]] = _opened(given[names[0]], splits)
+            given[names[0]] = _with_splits(given[names[0]], splits)
             return fit_on_ranks(self, fit.__name__, given)
         for name in ("_splits_read", "_row_runs", "_row_order"):
             self.__dict__.pop(name, None)
-        rows, given, has_splits = _settled(comm, self, f"{type(self).__name__}.{fit.__name__}", rows, given)
+        rows, given, has_splits = _agreed_call(comm, self, f"{type(self).__name__}.{fit.__name__}", rows, given)
         if not has_splits:
             return fit(self, **given, comm=comm, rows=rows)
         found = _read(comm, self, rows, given, is_graph=names[0] == "graph")
@@ -128,7 +128,7 @@ def same_call(fit: Fit) -> Fit:
     return cast(Fit, wrapped)
 
 
-def _settled(
+def _agreed_call(
     comm: Communicator, estimator: Any, name: str, rows: Any, given: dict[str, Any]
 ) -> tuple[Rows, dict[str, Any], bool]:
     """Return whether rows are own or shared, the arguments of this rank, and whether any rank passes splits."""
@@ -138,7 +138,7 @@ def _settled(
         splits = splits_in(given[first])
     except InputError as error:
         refusal = str(error)
-    given[first] = _without_stream(given[first]) if splits is None else _opened(given[first], splits)
+    given[first] = _without_stream(given[first]) if splits is None else _with_splits(given[first], splits)
     row_parameters: Sequence[str] = getattr(estimator, "_row_parameters", ())
     parameters = {key: value for key, value in estimator.get_params(deep=False).items() if key not in _NOT_COMPARED}
     arguments = {key: value for key, value in given.items() if key == first or key in _OF_ROWS}
@@ -153,7 +153,7 @@ def _settled(
         {key: value_of(value) for key, value in parameters.items()} if is_compared else {},
         {key: value_of(value, compared=is_compared and rows != "own") for key, value in arguments.items()},
     )
-    calls: list[Call] = comm._said_by_all("a fit of an estimator", mine)
+    calls: list[Call] = comm._allgather_values("a fit of an estimator", mine)
     check([call.name for call in calls])
     for key in mine.parameters:
         _check_equal(calls, key)
@@ -170,7 +170,7 @@ def _settled(
     return "own", _own(calls, mine, given, first), any(call.has_splits for call in calls)
 
 
-def _opened(X: Any, splits: list[Split]) -> Any:
+def _with_splits(X: Any, splits: list[Split]) -> Any:
     """Return splits in place of their partition file, which other hosts may lack; a graph of splits stays as it is."""
     return X if isinstance(X, Graph) else splits
 
@@ -224,7 +224,7 @@ def _check_equal(calls: Sequence[Call], parameter: str) -> None:
     """Raise CollectiveMismatch if a parameter differs between ranks."""
     values = [call.parameters[parameter] for call in calls]
     if len({value.digest for value in values}) > 1:
-        texts = _told_apart(values)
+        texts = _distinct_texts(values)
         check([f"{calls[0].name} with {parameter}={text}" for text in texts])
 
 
@@ -240,13 +240,14 @@ def _check_shared(calls: Sequence[Call], name: str) -> None:
     is_comparable = all(call.arguments[key].digest is not None for call in calls for key in differing)
     if not is_comparable and calls[0].rows == "shared":
         return
-    texts = zip(*(_told_apart([call.arguments[key] for call in calls]) for key in differing), strict=True)
+    texts = zip(*(_distinct_texts([call.arguments[key] for call in calls]) for key in differing), strict=True)
     ranks: dict[str, list[int]] = {}
     for rank, of_rank in enumerate(texts):
-        told = ", ".join(f"{key}={text}" for key, text in zip(differing, of_rank, strict=True))
-        ranks.setdefault(told, []).append(rank)
+        description = ", ".join(f"{key}={text}" for key, text in zip(differing, of_rank, strict=True))
+        ranks.setdefault(description, []).append(rank)
     found = "; ".join(
-        f"{'rank' if len(at) == 1 else 'ranks'} {', '.join(map(str, at))}: {told}" for told, at in ranks.items()
+        f"{'rank' if len(at) == 1 else 'ranks'} {', '.join(map(str, at))}: {description}"
+        for description, at in ranks.items()
     )
     problem = "differ in" if is_comparable else "cannot compare"
     raise CollectiveMismatch(
@@ -255,7 +256,7 @@ def _check_shared(calls: Sequence[Call], name: str) -> None:
     )
 
 
-def _told_apart(values: Sequence[Value]) -> list[str]:
+def _distinct_texts(values: Sequence[Value]) -> list[str]:
     """Return a text for each value; different values get different texts."""
     by_text: dict[str, set[str | None]] = {}
     for value in values:
@@ -385,7 +386,7 @@ def _array_pieces(array: NDArray[Any]) -> Iterator[bytes]:
     yield f"{array.dtype} {array.shape}".encode()
     if array.dtype.hasobject:
         flat = array.ravel()
-        yield repr(flat[_places(len(flat))].tolist()).encode(errors="surrogatepass")
+        yield repr(flat[_sample_rows(len(flat))].tolist()).encode(errors="surrogatepass")
         return
     if array.nbytes <= DIGEST_BYTES:
         yield np.ascontiguousarray(array).tobytes()
@@ -402,13 +403,13 @@ def _frame_pieces(frame: Any) -> Iterator[bytes]:
         names = frame.columns if hasattr(frame, "columns") else [getattr(frame, "name", "")]
         yield repr([str(name) for name in names]).encode()
         yield repr(frame.shape).encode()
-        some = frame.iloc[_places(len(frame))]
+        some = frame.iloc[_sample_rows(len(frame))]
         yield repr(some.to_numpy().tolist()).encode(errors="surrogatepass")
         return
     table = pa.table(frame) if not hasattr(frame, "to_pylist") else frame
     yield repr(getattr(table, "schema", getattr(table, "type", None))).encode()
     yield repr(len(table)).encode()
-    yield repr(table.take(pa.array(_places(len(table)))).to_pylist()).encode(errors="surrogatepass")
+    yield repr(table.take(pa.array(_sample_rows(len(table)))).to_pylist()).encode(errors="surrogatepass")
 
 
 def _list_pieces(values: Any) -> Iterator[bytes]:
@@ -424,11 +425,11 @@ def _list_pieces(values: Any) -> Iterator[bytes]:
         if not array.dtype.hasobject:
             yield from _array_pieces(array)
             return
-    for at in _places(len(values)).tolist():
+    for at in _sample_rows(len(values)).tolist():
         yield _digest(values[at]).encode()
 
 
-def _places(count: int) -> NDArray[np.int64]:
+def _sample_rows(count: int) -> NDArray[np.int64]:
     """Return evenly spread row numbers, including the first and the last."""
     return np.unique(np.linspace(0, max(count - 1, 0), min(count, SAMPLE_ROWS)).astype(np.int64))
 

@@ -18,7 +18,7 @@ from ripieno.bench.programs.timing import REFUSED
 from ripieno.host import usable_cores
 
 PROGRAMS = Path(__file__).parent / "programs"
-_GLOO_LACKS = ("reduce-scatter", "alltoall")
+_NOT_IN_GLOO = ("reduce-scatter", "alltoall")
 
 
 @dataclass(frozen=True)
@@ -139,7 +139,7 @@ def open_mpi(
     name: str,
     single_copy: str = "cma",
     settings: Mapping[str, str] | None = None,
-    tamed: bool = False,
+    yields_to_sleep: bool = False,
 ) -> Baseline:
     """Return Open MPI in its fastest mode: on one host with shared memory and pinned ranks that spin, or yield if they
     share cores.
@@ -162,7 +162,7 @@ def open_mpi(
     """
     mpi = toolchain.open_mpi()
     command = [
-        *_open_mpi(mpi, place, single_copy, settings or {}, tamed),
+        *_open_mpi(mpi, place, single_copy, settings or {}, yields_to_sleep),
         str(mpi.compiled(PROGRAMS / "collectives.c")),
     ]
     return Baseline(
@@ -199,7 +199,7 @@ def python_by_open_mpi(place: Deployment, *, single_copy: str = "cma") -> list[s
 
 
 def _open_mpi(
-    mpi: toolchain.Mpi, place: Deployment, single_copy: str, settings: Mapping[str, str], tamed: bool
+    mpi: toolchain.Mpi, place: Deployment, single_copy: str, settings: Mapping[str, str], yields_to_sleep: bool
 ) -> list[str]:
     """Return the command line of mpirun, up to the program."""
     words = [mpi.launcher, "--oversubscribe", "-np", str(place.world_size)]
@@ -223,7 +223,7 @@ def _open_mpi(
             "btl_tcp_if_include": place.interface,
             "oob_tcp_if_include": place.interface,
         }
-    if tamed:
+    if yields_to_sleep:
         parameters["mpi_yield_when_idle"] = "1"
         words += ["-x", f"LD_PRELOAD={toolchain.shared_object(PROGRAMS / 'patient_yield.c')}"]
     parameters |= settings
@@ -272,7 +272,7 @@ def gloo(place: Deployment, *, python: str | None = None) -> Baseline:
     words = [toolchain.torch_python(python), str(PROGRAMS / "gloo.py")]
     environment = {"GLOO_SOCKET_IFNAME": place.interface, "OMP_NUM_THREADS": "1"}
     start = lambda arguments, timeout_s: place.ranks([*words, *arguments], timeout_s, environment)  # noqa: E731
-    return Baseline("Gloo", start, takes=lambda case: case.collective not in _GLOO_LACKS)
+    return Baseline("Gloo", start, takes=lambda case: case.collective not in _NOT_IN_GLOO)
 
 
 def peers(

@@ -23,7 +23,7 @@ from ripieno.launch.script.environment import init
 BUDGET_S = 0.01
 ROUND_COUNT = 5
 #: Algorithms slower than the best by this factor in the first round are not timed again.
-HOPELESS = 2.0
+DISCARD_RATIO = 2.0
 #: Calls longer than this are steady enough for a single round.
 LONG_S = 0.5
 #: An algorithm that is slower by this factor at two sizes above `LOST_BYTES`, and falls further behind, is not tried
@@ -124,12 +124,12 @@ def _cell(world: NativeWorld, collective: str, size_bytes: int, usual: str, lost
     stands_for = {name: each[0] for each in classes for name in each}
     chosen = _native.choice(native, collective, size_bytes)
     # A root that runs ahead would measure its send rate instead of the time until the last rank has its data.
-    apart = collective in timing.ROOTED or size_bytes >= timing.APART_BYTES
+    apart = collective in timing.ROOTED or size_bytes >= timing.SEPARATE_BYTES
     found: dict[str, list[float]] = {each[0]: [] for each in classes if each[0] not in lost}
     for _ in range(ROUND_COUNT):
         least = min((statistics.median(some) for some in found.values() if some), default=float("inf"))
         for name, some in found.items():
-            if some and (statistics.median(some) > HOPELESS * least or least > LONG_S):
+            if some and (statistics.median(some) > DISCARD_RATIO * least or least > LONG_S):
                 continue
             some.append(statistics.median(world.timed(collective, vectors, name, BUDGET_S, apart=apart)))
     seconds = {name: statistics.median(some) for name, some in found.items()}

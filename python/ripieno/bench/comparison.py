@@ -85,9 +85,9 @@ def compare(
                     times[each.name].setdefault(case, []).append(statistics.median(measured))
     ours, *peers = baselines
     for case in times[ours.name]:
-        beside = {peer.name: times[peer.name][case] for peer in peers if case in times[peer.name]}
+        peer_samples = {peer.name: times[peer.name][case] for peer in peers if case in times[peer.name]}
         report.figures.append(
-            figure_of(case, times[ours.name][case], beside, limit, title(case), targets=targets(case))
+            figure_of(case, times[ours.name][case], peer_samples, limit, title(case), targets=targets(case))
         )
     return [each.name for each in baselines if each not in taking_part]
 

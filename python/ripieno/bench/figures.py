@@ -1,4 +1,4 @@
-"""Benchmark figures: the samples of one measurement beside its peers and its limit."""
+"""Benchmark figures: the samples of one measurement compared with its peers and its limit."""
 
 from __future__ import annotations
 

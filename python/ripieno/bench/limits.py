@@ -1,4 +1,4 @@
-"""Lower bounds in seconds: of the memory, measured beside the implementations, and of cables."""
+"""Lower bounds in seconds: of the memory, measured together with the implementations, and of cables."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from typing import Protocol
 import ripieno._native as _native
 import ripieno.host as host
 from ripieno.bench.cases import BenchCase, memory_work, wire_bytes
-from ripieno.bench.programs.timing import APART_BYTES, ROOTED
+from ripieno.bench.programs.timing import ROOTED, SEPARATE_BYTES
 
 
 class PeerLimit(Protocol):
@@ -67,7 +67,7 @@ class MachineLimit:
         adds, copies = memory_work(case.collective, self.world_size)
         add_s, copy_s = self._pass_s[case.size_bytes]
         # Many small rooted calls overlap, so no call waits for a cache line.
-        waits = self._core_count > 1 and (case.collective not in ROOTED or case.size_bytes >= APART_BYTES)
+        waits = self._core_count > 1 and (case.collective not in ROOTED or case.size_bytes >= SEPARATE_BYTES)
         line_s = min(self._lines_s) if waits else 0.0
         return line_s + (adds * add_s + copies * copy_s) / self._core_count
 

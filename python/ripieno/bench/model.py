@@ -1,4 +1,4 @@
-"""Validation of the model: times of collectives on emulated hosts beside the simulator's predictions.
+"""Validation of the model: times of collectives on emulated hosts compared with the simulator's predictions.
 
 Hosts are in one rack, or in several racks with oversubscribed uplinks. The model uses the rates, packets and headers of
 the lab, and no measurements.
@@ -168,7 +168,7 @@ class ModelRow:
 class ModelResults:
     """All rows, and the load of the machine."""
 
-    asked: ModelQuery
+    request: ModelQuery
     rows: list[ModelRow]
     load: tuple[float, float]
 
@@ -201,7 +201,7 @@ class ModelResults:
         return {
             "machine": figures.machine(),
             "load": self.load,
-            "rate": self.asked.rate,
+            "rate": self.request.rate,
             "median_deviation": self.median_deviation,
             "worst_deviation": self.worst.deviation,
             "rows": [
@@ -219,7 +219,7 @@ class ModelResults:
 
     def show(self) -> None:
         """Print a table."""
-        shown = Table(title=f"cables {self.asked.rate}: median (least – greatest)", title_justify="left")
+        shown = Table(title=f"cables {self.request.rate}: median (least – greatest)", title_justify="left")
         for heading in _HEADINGS:
             shown.add_column(heading, justify="left" if heading == _HEADINGS[1] else "right")
         for row in self.rows:
@@ -262,7 +262,7 @@ def modeled(spec: ClusterSpec) -> Cluster:
     )
 
 
-def measure(asked: ModelQuery) -> ModelResults:
+def measure(request: ModelQuery) -> ModelResults:
     """Run every case on emulated hosts, and in the simulator.
 
     Raises
@@ -271,12 +271,12 @@ def measure(asked: ModelQuery) -> ModelResults:
         If this machine cannot emulate hosts, or the ranks refuse a case.
     """
     load = os.getloadavg()[0]
-    rows = [row for text in asked.shapes for row in _rows(asked, RackShape.parse(text))]
-    return ModelResults(asked, rows, (load, os.getloadavg()[0]))
+    rows = [row for text in request.shapes for row in _rows(request, RackShape.parse(text))]
+    return ModelResults(request, rows, (load, os.getloadavg()[0]))
 
 
-def _rows(asked: ModelQuery, shape: RackShape) -> list[ModelRow]:
-    spec, cases = shape.spec(asked.rate), asked.cases(shape)
+def _rows(request: ModelQuery, shape: RackShape) -> list[ModelRow]:
+    spec, cases = shape.spec(request.rate), request.cases(shape)
     seconds: dict[BenchCase, list[float]] = {case: [] for case in cases}
     with Lab(spec.racks, spec.hosts_per_rack, spec.rate, spec.uplink) as lab:
         hosts = lab.hosts
@@ -289,7 +289,7 @@ def _rows(asked: ModelQuery, shape: RackShape) -> list[ModelRow]:
                 interface="eth0",
             )
         )
-        for _ in range(asked.repetitions):
+        for _ in range(request.repetitions):
             found = ranks.times(cases, BUDGET_S, TIMEOUT_S)
             for case in cases:
                 found_s = found[case.word]
@@ -300,7 +300,7 @@ def _rows(asked: ModelQuery, shape: RackShape) -> list[ModelRow]:
 
 
 def predicted(shape: RackShape, case: BenchCase, seconds: Sequence[float], cluster: Cluster) -> ModelRow:
-    """Return the measured time of a case beside its time on the modeled cluster."""
+    """Return the measured time of a case and its time on the modeled cluster."""
     played = simulate(case.collective, cluster, nbytes=case.size_bytes, algorithm=case.algorithm)
     assert played.seconds is not None, "no rank dies, so every rank is done"
     return ModelRow(shape, case, Samples(tuple(seconds)), played.seconds)

@@ -69,8 +69,8 @@ def run_ranks(
         return _run_all(ranks, timeout_s, "rank {} of ")
 
 
-def _run_all(commands: Sequence[tuple[Sequence[str | Path], Mapping[str, str]]], timeout_s: float, who: str) -> str:
-    """Run all until they end or one fails, and return the output of the first. `who` has a placeholder for a number."""
+def _run_all(commands: Sequence[tuple[Sequence[str | Path], Mapping[str, str]]], timeout_s: float, label: str) -> str:
+    """Run all until they end or one fails, and return the output of the first. `label` is a format for its number."""
     with ExitStack() as stack:
         # Output goes to files: a full pipe without a reader would block the writer.
         folder = stack.enter_context(tempfile.TemporaryDirectory())
@@ -86,7 +86,7 @@ def _run_all(commands: Sequence[tuple[Sequence[str | Path], Mapping[str, str]]],
             status = running[failed].poll()
             how = f"did not end within {timeout_s:g} s" if status is None else f"ended with {status}"
             output = "\n".join(filter(None, (_text(name) for name in reversed(names[failed]))))[-OUTPUT_CHARACTERS:]
-            raise ProgramFailed(f"{who.format(failed)}{words!r} {how}; it said: {output or 'nothing'}")
+            raise ProgramFailed(f"{label.format(failed)}{words!r} {how}; it said: {output or 'nothing'}")
         return _text(names[0][0])
 
 

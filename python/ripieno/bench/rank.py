@@ -68,7 +68,7 @@ class NativeWorld(PythonWorld):
         name, collective, algorithm, size_bytes = timing.parts_of(case)
         vectors = timing.vectors_of(collective, size_bytes, self.world_size, self.empty)
         timing.check(self, name, vectors, self.call(collective, vectors, algorithm))
-        return self.timed(collective, vectors, algorithm, budget_s, apart=size_bytes >= timing.APART_BYTES)
+        return self.timed(collective, vectors, algorithm, budget_s, apart=size_bytes >= timing.SEPARATE_BYTES)
 
     def timed(
         self, collective: str, vectors: Vectors, algorithm: str | None, budget_s: float, *, apart: bool

@@ -83,7 +83,7 @@ class BenchRequest:
         ]
 
 
-def started(asked: BenchRequest, *, only_choice: bool) -> CollectiveFigures | FoundChoice:
+def started(request: BenchRequest, *, only_choice: bool) -> CollectiveFigures | FoundChoice:
     """Start ranks on this machine, for each requested world size.
 
     Raises
@@ -93,48 +93,50 @@ def started(asked: BenchRequest, *, only_choice: bool) -> CollectiveFigures | Fo
     InputError
         If a rate is given, or no requested world supports the algorithm.
     """
-    if asked.bits_per_s is not None:
+    if request.bits_per_s is not None:
         raise InputError("--rate: ranks of one host have no cable; it is for ranks that a launcher starts on several")
-    return _started_choice(asked) if only_choice else _started(asked)
+    return _started_choice(request) if only_choice else _started(request)
 
 
-def _started(asked: BenchRequest) -> CollectiveFigures:
+def _started(request: BenchRequest) -> CollectiveFigures:
     found = CollectiveFigures(Measurements("bench"))
-    through = "python" if asked.from_python else "native"
-    for world_size in asked.world_sizes or DEFAULT_WORLD_SIZES:
+    through = "python" if request.from_python else "native"
+    for world_size in request.world_sizes or DEFAULT_WORLD_SIZES:
         place = Deployment(world_size)
-        ours = baselines.ripieno(place, through=through, links=asked.links)
-        peers, remarks = baselines.peers(asked.against, place, python=asked.from_python, gloo_python=asked.gloo_python)
+        ours = baselines.ripieno(place, through=through, links=request.links)
+        peers, remarks = baselines.peers(
+            request.against, place, python=request.from_python, gloo_python=request.gloo_python
+        )
         for remark in remarks:
             found.report.remark(remark)
         limit = MachineLimit(world_size)
         found.failed += compare(
             [ours, *peers],
-            asked.cases(),
+            request.cases(),
             limit,
             found.report,
             title=_title(world_size, through),
-            repetitions=asked.repetitions,
-            budget_s=asked.budget_s,
-            timeout_s=asked.timeout_s,
+            repetitions=request.repetitions,
+            budget_s=request.budget_s,
+            timeout_s=request.timeout_s,
         )
         if limit.placement is not None:
             found.report.remark(limit.placement)
     return _with_figures(found)
 
 
-def _started_choice(asked: BenchRequest) -> FoundChoice:
+def _started_choice(request: BenchRequest) -> FoundChoice:
     cells: list[choice.Cell] = []
-    for world_size in asked.world_sizes or DEFAULT_WORLD_SIZES:
+    for world_size in request.world_sizes or DEFAULT_WORLD_SIZES:
         words, environment = baselines.module("ripieno.bench.choice")
-        words += [asked.links, ",".join(asked.collectives), ",".join(str(size) for size in asked.sizes)]
-        words += [str(asked.trials_s)]
-        output = Deployment(world_size).ranks(words, asked.timeout_s, environment)
+        words += [request.links, ",".join(request.collectives), ",".join(str(size) for size in request.sizes)]
+        words += [str(request.trials_s)]
+        output = Deployment(world_size).ranks(words, request.timeout_s, environment)
         cells += [choice.Cell(**json.loads(line)) for line in output.splitlines()]
     return FoundChoice(cells)
 
 
-def joined(asked: BenchRequest, *, only_choice: bool) -> CollectiveFigures | FoundChoice | None:
+def joined(request: BenchRequest, *, only_choice: bool) -> CollectiveFigures | FoundChoice | None:
     """Join the ranks of a launcher. Rank 0 returns the results.
 
     Raises
@@ -143,29 +145,29 @@ def joined(asked: BenchRequest, *, only_choice: bool) -> CollectiveFigures | Fou
         If peers or numbers of ranks are requested, which the launcher determines. Or if its world does not support
         the algorithm.
     """
-    if asked.world_sizes is not None:
+    if request.world_sizes is not None:
         raise InputError("--ranks: the launcher has started them; without one, bench starts them itself")
-    if asked.against:
+    if request.against:
         raise InputError("--against: under a launcher there are no peers; without one, bench starts them itself")
     if only_choice:
-        native = NativeWorld(init(links=asked.links, threads=1))
-        cells = list(choice.cells(native, asked.collectives, asked.sizes, asked.trials_s))
+        native = NativeWorld(init(links=request.links, threads=1))
+        cells = list(choice.cells(native, request.collectives, request.sizes, request.trials_s))
         return FoundChoice(cells) if native.rank == 0 else None
-    through = "python" if asked.from_python else "native"
-    world = world_of(through, asked.links)
-    limit = _limit_under_launcher(world, asked)
-    cases = asked.cases()
+    through = "python" if request.from_python else "native"
+    world = world_of(through, request.links)
+    limit = _limit_under_launcher(world, request)
+    cases = request.cases()
     seconds: dict[BenchCase, list[float]] = {}
     report, title = Measurements("bench"), _title(world.world_size, through)
-    for _ in range(asked.repetitions):
+    for _ in range(request.repetitions):
         if world.rank == 0:
-            limit.measure(cases, asked.budget_s)
+            limit.measure(cases, request.budget_s)
         for case in (WARM_UP, *cases):
-            told = times(world, case.word, asked.budget_s)
-            if isinstance(told, str):
-                report.remark(f"{title(case)} is left out: {told}")
+            text = times(world, case.word, request.budget_s)
+            if isinstance(text, str):
+                report.remark(f"{title(case)} is left out: {text}")
             else:
-                seconds.setdefault(case, []).append(statistics.median(told))
+                seconds.setdefault(case, []).append(statistics.median(text))
     if world.rank != 0:
         return None
     report.figures += [figure_of(case, seconds[case], {}, limit, title(case)) for case in cases if case in seconds]
@@ -179,9 +181,9 @@ def _with_figures(found: CollectiveFigures) -> CollectiveFigures:
     return found
 
 
-def _limit_under_launcher(world: PythonWorld, asked: BenchRequest) -> PeerLimit:
-    if asked.bits_per_s is not None:
-        return WireLimit(world.world_size, asked.bits_per_s)
+def _limit_under_launcher(world: PythonWorld, request: BenchRequest) -> PeerLimit:
+    if request.bits_per_s is not None:
+        return WireLimit(world.world_size, request.bits_per_s)
     return MachineLimit(world.world_size) if len(set(world.comm.hosts)) == 1 else Unknown()
 
 

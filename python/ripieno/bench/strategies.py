@@ -1,4 +1,4 @@
-"""Broadcast variables on emulated hosts: each strategy beside its simulation and the minimum time on a cable.
+"""Broadcast variables on emulated hosts: each strategy compared with its simulation and the minimum time on a cable.
 
 A time lasts from the start on all hosts until the last host has the value, divided by the bytes over the rate of a
 host's cable. TCP's headers alone make it 1.046. With killed or slow hosts, the time of the others is given as a
@@ -186,45 +186,45 @@ class StrategyRow:
 class StrategyResults:
     """All rows, and the load of the machine."""
 
-    asked: StrategiesQuery
+    request: StrategiesQuery
     rows: list[StrategyRow]
     load: tuple[float, float]
 
     def as_json(self) -> dict[str, Any]:
         """Return the figures of all runs without the records of blocks."""
-        ideal_s, asked = self.asked.ideal_s, self.asked
+        ideal_s, request = self.request.ideal_s, self.request
         rows = []
         for row in self.rows:
-            undisturbed_s = statistics.median(run.seconds() for run in row.runs)
+            fault_free_s = statistics.median(run.seconds() for run in row.runs)
             fields: dict[str, Any] = {
                 "strategy": row.strategy,
                 "multiples": [run.seconds() / ideal_s for run in row.runs],
                 "simulated": row.modeled_s / ideal_s,
-                "target": TARGETS.get(asked.hosts, {}).get(row.strategy),
+                "target": TARGETS.get(request.hosts, {}).get(row.strategy),
                 "cpu_s_per_host": [statistics.mean(run.cpu_s) for run in row.runs],
                 "serialization_shares": [run.serialization_s / run.seconds() for run in row.runs],
                 "switches_per_host": [statistics.mean(run.switches) for run in row.runs],
             }
             if row.killed_modeled_s is not None:
-                fields["killed"] = asked.killed
-                fields["killed_of_undisturbed"] = [run.seconds() / undisturbed_s for run in row.killed]
+                fields["killed"] = request.killed
+                fields["killed_of_undisturbed"] = [run.seconds() / fault_free_s for run in row.killed]
                 fields["killed_simulated"] = row.killed_modeled_s / row.modeled_s
-            if row.slow_modeled_s is not None and asked.slow is not None:
-                fields["slow"] = asked.slow
-                fields["slow_of_undisturbed"] = [run.seconds([asked.slow[0]]) / undisturbed_s for run in row.slow]
+            if row.slow_modeled_s is not None and request.slow is not None:
+                fields["slow"] = request.slow
+                fields["slow_of_undisturbed"] = [run.seconds([request.slow[0]]) / fault_free_s for run in row.slow]
                 fields["slow_simulated"] = row.slow_modeled_s / row.modeled_s
             if row.shuffled_modeled_s is not None:
-                fields["random_of_undisturbed"] = [run.seconds() / undisturbed_s for run in row.shuffled]
+                fields["random_of_undisturbed"] = [run.seconds() / fault_free_s for run in row.shuffled]
                 fields["random_simulated"] = row.shuffled_modeled_s / row.modeled_s
             rows.append(fields)
         return {
             "machine": figures.machine(),
             "load": self.load,
-            "hosts": asked.hosts,
-            "bytes": asked.size_bytes,
-            "rate": asked.rate,
-            "racks": asked.racks,
-            "uplink": asked.uplink,
+            "hosts": request.hosts,
+            "bytes": request.size_bytes,
+            "rate": request.rate,
+            "racks": request.racks,
+            "uplink": request.uplink,
             "rows": rows,
         }
 
@@ -243,22 +243,22 @@ class StrategyResults:
         headings, lines = self._cells()
         body = [f"<h1>{escape(self._title())}</h1>", "<table>", _table_row(headings, "th")]
         body += [_table_row(line, "td") for line in lines] + ["</table>"]
-        kills, slow = self.asked.killed, self.asked.slow
+        kills, slow = self.request.killed, self.request.slow
         for each in self.rows:
             kinds = [("undisturbed", each.runs), (f"ranks {kills} killed", each.killed)]
             kinds.append(("hosts numbered at random", each.shuffled))
             kinds.append(("" if slow is None else f"rank {slow[0]} at {slow[1]:g} of the rate", each.slow))
             body += [self._picture(f"{each.strategy}, {kind}", runs[0]) for kind, runs in kinds if runs]
-        return pictures.page(f"Broadcast of {self.asked}", "\n".join(body))
+        return pictures.page(f"Broadcast of {self.request}", "\n".join(body))
 
     def _picture(self, title: str, run: StrategyRun) -> str:
         lost_s = max((fetch.end_s for fetch in run.fetches), default=0.0)
         ends = [RankEnd("lost" if end is None else "done", end, "") for end in run.ends_s]
-        return swarm_picture.draw(f"{self.asked}, {title}", run.fetches, ends, max(run.seconds(), lost_s))
+        return swarm_picture.draw(f"{self.request}, {title}", run.fetches, ends, max(run.seconds(), lost_s))
 
     def _title(self) -> str:
         load = f"load of the machine {self.load[0]:.1f} before, {self.load[1]:.1f} after"
-        return f"{self.asked}: multiples of bytes / rate, median (least – greatest); {load}"
+        return f"{self.request}: multiples of bytes / rate, median (least – greatest); {load}"
 
     def _cells(self) -> tuple[list[str], list[list[str]]]:
         headings = ["strategy", "real", "simulated", "target", "", "CPU s / host", "switches / host", "serialization"]
@@ -284,7 +284,7 @@ class StrategyResults:
         return headings, lines
 
 
-def measure(asked: StrategiesQuery) -> StrategyResults:
+def measure(request: StrategiesQuery) -> StrategyResults:
     """Broadcast a value with each strategy, on emulated hosts and in the simulator.
 
     Raises
@@ -293,44 +293,46 @@ def measure(asked: StrategiesQuery) -> StrategyResults:
         If this machine cannot emulate hosts, or a rank did not get the value.
     """
     load = os.getloadavg()[0]
-    with Lab(racks=asked.racks, hosts=asked.hosts // asked.racks, rate=asked.rate, uplink=asked.uplink) as lab:
-        rows = [_row(lab, asked, strategy) for strategy in asked.strategies]
-    return StrategyResults(asked, rows, (load, os.getloadavg()[0]))
+    with Lab(
+        racks=request.racks, hosts=request.hosts // request.racks, rate=request.rate, uplink=request.uplink
+    ) as lab:
+        rows = [_row(lab, request, strategy) for strategy in request.strategies]
+    return StrategyResults(request, rows, (load, os.getloadavg()[0]))
 
 
-def _row(lab: Lab, asked: StrategiesQuery, strategy: str) -> StrategyRow:
-    case = BroadcastCase(strategy, asked.size_bytes, asked.repetitions, asked.block_bytes, record=asked.record)
+def _row(lab: Lab, request: StrategiesQuery, strategy: str) -> StrategyRow:
+    case = BroadcastCase(strategy, request.size_bytes, request.repetitions, request.block_bytes, record=request.record)
 
     def modeled_s(cluster: Cluster, left_out: Sequence[int] = (), order: Sequence[int] | None = None) -> float:
         found = distribute(
-            cluster, nbytes=asked.size_bytes, algorithm=strategy, block_bytes=asked.block_bytes, order=order
+            cluster, nbytes=request.size_bytes, algorithm=strategy, block_bytes=request.block_bytes, order=order
         )
         ends = [end.at_s for rank, end in enumerate(found.ends) if end.kind == "done" and rank not in left_out]
         return max(at_s for at_s in ends if at_s is not None)
 
-    cluster = asked.cluster()
-    undisturbed_s = modeled_s(cluster)
+    cluster = request.cluster()
+    fault_free_s = modeled_s(cluster)
     runs = _runs(lab, case)
-    row = StrategyRow(strategy, runs, undisturbed_s, [], None, [], None, [], None)
-    if asked.kill is not None:
+    row = StrategyRow(strategy, runs, fault_free_s, [], None, [], None, [], None)
+    if request.kill is not None:
         median_s = statistics.median(run.seconds() for run in runs)
-        once = replace(case, repetitions=1, killed=asked.killed, kill_after_s=asked.kill[1] * median_s)
-        killed = [run for _ in range(asked.repetitions) for run in _runs(lab, once)]
-        dead = [(rank, asked.kill[1] * undisturbed_s) for rank in asked.killed]
+        once = replace(case, repetitions=1, killed=request.killed, kill_after_s=request.kill[1] * median_s)
+        killed = [run for _ in range(request.repetitions) for run in _runs(lab, once)]
+        dead = [(rank, request.kill[1] * fault_free_s) for rank in request.killed]
         row = replace(row, killed=killed, killed_modeled_s=modeled_s(replace(cluster, dead=dead)))
-    if asked.slow is not None:
-        rank, share = asked.slow
-        lab.set_rate(lab.hosts[rank].name, f"{share * bits_per_s('rate', asked.rate) / 1000:f}kbit")
+    if request.slow is not None:
+        rank, share = request.slow
+        lab.set_rate(lab.hosts[rank].name, f"{share * bits_per_s('rate', request.rate) / 1000:f}kbit")
         try:
             slow = _runs(lab, case)
         finally:
-            lab.set_rate(lab.hosts[rank].name, asked.rate)
+            lab.set_rate(lab.hosts[rank].name, request.rate)
         slowed = replace(cluster, slow_nodes=[(rank, 1 / share)])
         row = replace(row, slow=slow, slow_modeled_s=modeled_s(slowed, [rank]))
-    if asked.random_order:
-        hosts = [lab.hosts[number] for number in asked.shuffled]
-        shuffled = _runs(lab, replace(case, knows_racks=False), [host.name for host in hosts])
-        row = replace(row, shuffled=shuffled, shuffled_modeled_s=modeled_s(cluster, order=asked.shuffled[1:]))
+    if request.random_order:
+        hosts = [lab.hosts[number] for number in request.shuffled]
+        shuffled = _runs(lab, replace(case, uses_racks=False), [host.name for host in hosts])
+        row = replace(row, shuffled=shuffled, shuffled_modeled_s=modeled_s(cluster, order=request.shuffled[1:]))
     return row
 
 

@@ -44,7 +44,7 @@ class BroadcastCase:
         Time of the kill, in seconds from the beginning.
     record
         Whether to record sender and time of each block.
-    knows_racks
+    uses_racks
         Whether ranks know the racks of their hosts.
     """
 
@@ -55,12 +55,12 @@ class BroadcastCase:
     killed: list[int] = field(default_factory=list)
     kill_after_s: float = 0.0
     record: bool = False
-    knows_racks: bool = True
+    uses_racks: bool = True
 
 
 def main(case: BroadcastCase, folder: Path) -> None:
     """Run as one rank."""
-    if not case.knows_racks:
+    if not case.uses_racks:
         os.environ.pop("RACK", None)
     # Encryption is off: the cables are measured, not the processors.
     comm = init(tls=False)

@@ -1,4 +1,4 @@
-"""Benchmarks of a rank's threads: their costs beside alternatives, and K-means in both models and all patterns.
+"""Benchmarks of a rank's threads: their costs compared with alternatives, and K-means in both models and all patterns.
 
 Source: Ekanayake et al., "Java thread and process performance for parallel machine learning on multicore HPC clusters",
 table II and figures 3 to 8. As there, TxP is T threads in each of P processes.
@@ -148,7 +148,7 @@ class ThreadsFit:
 class ThreadsResults:
     """All measurements and omissions, and the load of the machine."""
 
-    asked: ThreadsQuery
+    request: ThreadsQuery
     costs: list[FitCost]
     fits: list[ThreadsFit]
     remarks: list[str]
@@ -159,7 +159,7 @@ class ThreadsResults:
         return {
             "machine": figures.machine(),
             "load": self.load,
-            "asked": asdict(self.asked),
+            "asked": asdict(self.request),
             "costs": [asdict(each) | {"median_s": each.phase.median_s} for each in self.costs],
             "fits": [
                 asdict(each) | {"letter": each.pattern, "median_s": each.iteration.median_s} for each in self.fits
@@ -178,7 +178,7 @@ class ThreadsResults:
                 if each.case == case:
                     shown.add_row(each.way, str(each.threads), samples_text(each.phase))
             console.print(shown)
-        for count in self.asked.centroids:
+        for count in self.request.centroids:
             shown = Table(title=self.grid_title(count), title_justify="left")
             for heading in ("pattern", "model", *self.shapes):
                 shown.add_column(heading, justify="left" if heading in ("pattern", "model") else "right")
@@ -203,7 +203,7 @@ class ThreadsResults:
         rows = []
         for shape in self.shapes:
             for pattern, model in self.lines:
-                mine = [self.fit(shape, pattern, model, count) for count in self.asked.centroids]
+                mine = [self.fit(shape, pattern, model, count) for count in self.request.centroids]
                 counted = _added(each.usage for each in mine if each is not None)
                 if any(mine):
                     rows.append([shape, pattern, model, *(_count(value) for value in asdict(counted).values())])
@@ -226,8 +226,8 @@ class ThreadsResults:
 
     def grid_title(self, centroids: int) -> str:
         """Return the title of a grid."""
-        asked = self.asked
-        return f"K-means, {asked.points:,} × {asked.columns} points into {centroids:,}: an iteration"
+        request = self.request
+        return f"K-means, {request.points:,} × {request.columns} points into {centroids:,}: an iteration"
 
     def fit(self, shape: str, pattern: str, model: str, centroids: int) -> ThreadsFit | None:
         """Return a cell of the grid."""
@@ -237,7 +237,7 @@ class ThreadsResults:
         )
 
 
-def measure(asked: ThreadsQuery) -> ThreadsResults:
+def measure(request: ThreadsQuery) -> ThreadsResults:
     """Measure the costs of threads, and K-means in the grid."""
     load, remarks = os.getloadavg()[0], []
     try:
@@ -245,9 +245,9 @@ def measure(asked: ThreadsQuery) -> ThreadsResults:
     except toolchain.Skipped as why:
         openmp = None
         remarks.append(str(why))
-    costs = list(_costs(asked, openmp))
-    fits = _fits(asked, remarks)
-    return ThreadsResults(asked, costs, fits, remarks, (load, os.getloadavg()[0]))
+    costs = list(_costs(request, openmp))
+    fits = _fits(request, remarks)
+    return ThreadsResults(request, costs, fits, remarks, (load, os.getloadavg()[0]))
 
 
 def samples_text(samples: Samples) -> str:
@@ -255,26 +255,26 @@ def samples_text(samples: Samples) -> str:
     return f"{duration_text(samples.median_s)} ({duration_text(samples.best_s)} – {duration_text(samples.worst_s)})"
 
 
-def _costs(asked: ThreadsQuery, openmp: Path | None) -> Iterator[FitCost]:
-    counts = [count for count in (asked.cores, 2 * asked.cores, CROWD * asked.cores) if count > 1]
+def _costs(request: ThreadsQuery, openmp: Path | None) -> Iterator[FitCost]:
+    counts = [count for count in (request.cores, 2 * request.cores, CROWD * request.cores) if count > 1]
     for count in counts:
-        yield from _case(asked, openmp, f"fork-join of nothing, {count} threads", NOTHING, count, 0.0)
+        yield from _case(request, openmp, f"fork-join of nothing, {count} threads", NOTHING, count, 0.0)
     for count in counts:
-        yield from _case(asked, openmp, f"barrier, {count} threads", BARRIERS, count, 0.0)
-    for count in dict.fromkeys((asked.cores, CROWD * asked.cores)):
+        yield from _case(request, openmp, f"barrier, {count} threads", BARRIERS, count, 0.0)
+    for count in dict.fromkeys((request.cores, CROWD * request.cores)):
         title = f"phase of {PHASE_US:g} µs of one thread's work, {count} threads"
-        yield from _case(asked, openmp, title, PHASED, count, PHASE_US)
+        yield from _case(request, openmp, title, PHASED, count, PHASE_US)
 
 
 def _case(
-    asked: ThreadsQuery, openmp: Path | None, title: str, ways: Mapping[str, str], threads: int, phase_us: float
+    request: ThreadsQuery, openmp: Path | None, title: str, ways: Mapping[str, str], threads: int, phase_us: float
 ) -> list[FitCost]:
     rounds = round(phase_us * _native.rounds_per_us())
     phases = {name: PHASES if rounds else MADE_PHASES if way == "made" else EMPTY_PHASES for name, way in ways.items()}
     turns: dict[str, Callable[[], float]] = {}
     for name, way in ways.items():
         # Only as many threads as cores share the work.
-        shared = min(threads, asked.cores) if way == "share" else threads
+        shared = min(threads, request.cores) if way == "share" else threads
         if name.endswith("pinned"):
             turns[name] = partial(_pinned_turn, way, shared, phases[name], rounds)
         elif not name.startswith("OpenMP"):
@@ -282,7 +282,7 @@ def _case(
         elif openmp is not None:
             turns[name] = partial(_turn_of_openmp, openmp, way, threads, phases[name], rounds)
     taken: dict[str, list[float]] = {name: [] for name in turns}
-    for _ in range(asked.repetitions):
+    for _ in range(request.repetitions):
         for name, turn in turns.items():
             taken[name].append(turn() / phases[name])
     return [FitCost(title, name, threads, Samples(tuple(seconds))) for name, seconds in taken.items()]
@@ -300,14 +300,14 @@ def _turn_of_openmp(program: Path, model: str, threads: int, phases: int, rounds
     return float(run([program, model, str(threads), str(phases), str(rounds)], timeout_s=TURN_TIMEOUT_S))
 
 
-def _fits(asked: ThreadsQuery, remarks: list[str]) -> list[ThreadsFit]:
-    points = np.random.default_rng(SEED).random((asked.points, asked.columns), np.float32)
+def _fits(request: ThreadsQuery, remarks: list[str]) -> list[ThreadsFit]:
+    points = np.random.default_rng(SEED).random((request.points, request.columns), np.float32)
     seconds: dict[tuple[int, int, str, str, int], list[float]] = {}
     usages: dict[tuple[int, int, str, str, int], list[FitUsage]] = {}
     bindings = {letter: Binding(*names) for names, letter in PATTERNS.items()}
-    for turn in range(asked.repetitions):
-        for threads, processes in asked.shapes:
-            for letter in asked.patterns:
+    for turn in range(request.repetitions):
+        for threads, processes in request.shapes:
+            for letter in request.patterns:
                 wanted = bindings[letter]
                 try:
                     job = launch(processes, threads=threads, bind=wanted.bind, thread_affinity=wanted.thread_affinity)
@@ -316,11 +316,11 @@ def _fits(asked: ThreadsQuery, remarks: list[str]) -> list[ThreadsFit]:
                     continue
                 with job:
                     # Warm up: the first fit of a process takes longer.
-                    _fit(job, points, max(asked.centroids), MODELS[0], 1)
-                    for count in asked.centroids:
+                    _fit(job, points, max(request.centroids), MODELS[0], 1)
+                    for count in request.centroids:
                         for model in MODELS if turn % 2 == 0 else MODELS[::-1]:
                             key = (threads, processes, letter, model, count)
-                            took_s, usage = _fit(job, points, count, model, asked.iterations)
+                            took_s, usage = _fit(job, points, count, model, request.iterations)
                             seconds.setdefault(key, []).append(took_s)
                             usages.setdefault(key, []).append(usage)
     return [ThreadsFit(*key, Samples(tuple(taken)), _added(usages[key])) for key, taken in seconds.items()]

@@ -16,7 +16,7 @@ from ripieno.cli.fits import (
     checkpoint_options,
     fit_options,
     max_iter_option,
-    say_end,
+    print_end,
     seed_option,
     write_model,
 )
@@ -129,7 +129,7 @@ def als_command(
         error = None if test is None else -model.score(as_files(test, tables))
     printed = _fit_output(model, error)
     written = write_model(out, names, model, {name: getattr(model, f"{name}_") for name in ARRAYS}, inputs, printed)
-    say_end(console, written, model.report_, printed, _result(model, error))
+    print_end(console, written, model.report_, printed, _result(model, error))
 
 
 def _fit_output(model: ALS, error: float | None) -> FitOutput:

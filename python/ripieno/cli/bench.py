@@ -110,15 +110,15 @@ def bench_command(choice: bool, plot: Path | None, target: Path | None, overwrit
             "--choice times all algorithms of Ripieno: no --plot, --against, --python or --algorithm"
         )
     check_results({"--plot": plot, "--json": target}, overwrite=overwrite)
-    asked = session.BenchRequest.parse(**words, budget_s=BUDGET_S)
-    joined = under_launcher(asks_for_workers=bool(asked.world_sizes))
-    found = session.joined(asked, only_choice=choice) if joined else session.started(asked, only_choice=choice)
+    request = session.BenchRequest.parse(**words, budget_s=BUDGET_S)
+    joined = under_launcher(asks_for_workers=bool(request.world_sizes))
+    found = session.joined(request, only_choice=choice) if joined else session.started(request, only_choice=choice)
     if found is not None:
-        _tell(found, plot, target)
+        _write_results(found, plot, target)
         sys.exit(int(bool(found.failed)))
 
 
-def _tell(found: Any, plot: Path | None, target: Path | None) -> None:
+def _write_results(found: Any, plot: Path | None, target: Path | None) -> None:
     """Print, draw and write the results."""
     from ripieno.bench import table
     from ripieno.files.results import new_file
@@ -237,7 +237,7 @@ def strategies_command(
     """Broadcast a value to emulated hosts with each strategy: undisturbed, with killed hosts, and with slow hosts.
 
     Times count until the last host has the value, as multiples of the bytes' time at the rate of a cable; TCP's headers
-    alone make it 1.046. The simulated times stand beside them. The requirements are the same as for `ripieno lab`,
+    alone make it 1.046. The page also shows the simulated times. The requirements are the same as for `ripieno lab`,
     including root.
 
     \b
@@ -254,10 +254,10 @@ def strategies_command(
     for name in names:
         if name not in bench.STRATEGIES:
             raise InputError(f"--strategies={name!r}: expected some of {', '.join(bench.STRATEGIES)}")
-    asked = bench.StrategiesQuery(
+    request = bench.StrategiesQuery(
         strategies=names, kill=_killed(kill), slow=_slowed(slow), record=out is not None, **words
     )
-    found = bench.measure(asked)
+    found = bench.measure(request)
     found.show()
     if target is not None:
         with new_file(target) as part:
@@ -308,7 +308,7 @@ def threads_command(
 ) -> None:
     """Compare ways to use the cores of this machine, as Ekanayake et al. did for K-means and MDS.
 
-    First it measures fork-joins, barriers and phases of a millisecond, beside OpenMP and threads created per phase,
+    First it compares fork-joins, barriers and phases of a millisecond with OpenMP and with threads created per phase,
     also with more threads than cores. Then it runs K-means in both thread models and six patterns of affinity, from one
     process with all threads to all processes with one thread each, with context switches and migrations. It takes about
     a minute.

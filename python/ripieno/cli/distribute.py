@@ -136,16 +136,16 @@ def distribute_command(
         raise click.UsageError("--to starts ranks by itself: expected neither --workers nor a launcher")
     if out is None and hosts_file is None:
         raise click.UsageError("Missing option '-o' / '--out'.")
-    out = _where_they_lie(files) if out is None else out
-    asked = _DistributeRequest(files, out, strategy, directories, block, overwrite, keep_partial, as_json, quiet)
+    out = _locations(files) if out is None else out
+    request = _DistributeRequest(files, out, strategy, directories, block, overwrite, keep_partial, as_json, quiet)
     if hosts_file is not None:
-        return _to_hosts(asked, remote.read_hosts(hosts_file), ssh, python or sys.executable, address)
+        return _to_hosts(request, remote.read_hosts(hosts_file), ssh, python or sys.executable, address)
     comm = communicator(workers, None, None)
     if comm is not None:
-        return _give(asked, comm)
+        return _distribute(request, comm)
     if workers is None:
         raise click.UsageError("expected --workers, --to, or a launcher that starts a rank on each host")
-    script = run.Script("ripieno", asked.words(), module=True, prefix=False, independent=True)
+    script = run.Script("ripieno", request.words(), module=True, prefix=False, independent=True)
     try:
         return run.run(script, workers)
     except KeyboardInterrupt:
@@ -179,7 +179,7 @@ class _DistributeRequest:
         return [*words, "--", *self.files]
 
 
-def _where_they_lie(files: Sequence[str]) -> str:
+def _locations(files: Sequence[str]) -> str:
     """Return the target of one file, or the folder of several."""
     places = [os.path.abspath(file) for file in files]
     if len(places) == 1:
@@ -190,38 +190,38 @@ def _where_they_lie(files: Sequence[str]) -> str:
     return os.path.join(*folders, "")
 
 
-def _to_hosts(asked: _DistributeRequest, hosts: Sequence[str], ssh: str, python: str, address: str | None) -> int:
+def _to_hosts(request: _DistributeRequest, hosts: Sequence[str], ssh: str, python: str, address: str | None) -> int:
     """Start a world with one rank per host and run rank 0. Hosts that do not answer are reported with the others."""
     # Check before contacting hosts and starting ranks, all of which would report the missing file.
-    missing = next((file for file in asked.files if not os.path.isfile(file)), None)
+    missing = next((file for file in request.files if not os.path.isfile(file)), None)
     if missing is not None:
         raise InputError(f"{missing} is not a file")
-    asked = replace(asked, out=os.path.abspath(asked.out) + "/" * asked.out.endswith("/"))
+    request = replace(request, out=os.path.abspath(request.out) + "/" * request.out.endswith("/"))
     answers = remote.who_answers(hosts, ssh, python)
-    missed = [HostFile(NO_RANK, host, asked.out, "failed", 0, 0, 0, 0.0, why) for host, why in answers.items() if why]
+    missed = [HostFile(NO_RANK, host, request.out, "failed", 0, 0, 0, 0.0, why) for host, why in answers.items() if why]
     there = [host for host, why in answers.items() if not why]
     if not there:
         raise InputError("\n".join(["no host answers", *(f"{row.host}: {row.error}" for row in missed)]))
-    with remote.ranks_on(there, asked.words(), shell=ssh, python=python, address=address):
-        return _give(asked, init(), missed)
+    with remote.ranks_on(there, request.words(), shell=ssh, python=python, address=address):
+        return _distribute(request, init(), missed)
 
 
-def _give(asked: _DistributeRequest, comm: Communicator, missed: Sequence[HostFile] = ()) -> int:
+def _distribute(request: _DistributeRequest, comm: Communicator, missed: Sequence[HostFile] = ()) -> int:
     """Run one rank and return its exit code."""
-    with _TransferProgress(Console(stderr=True), asked.quiet or comm.rank != 0) as progress:
+    with _TransferProgress(Console(stderr=True), request.quiet or comm.rank != 0) as progress:
         rows = comm.distribute(
-            asked.files,
-            asked.out,
-            strategy=asked.strategy,
-            block_bytes=asked.block,
-            places=asked.directories,
-            overwrite=asked.overwrite,
-            keep_partial=asked.keep_partial,
+            request.files,
+            request.out,
+            strategy=request.strategy,
+            block_bytes=request.block,
+            places=request.directories,
+            overwrite=request.overwrite,
+            keep_partial=request.keep_partial,
             on_progress=progress.show,
         )
     rows = [*rows, *missed]
     if comm.rank == 0:
-        click.echo(_as_json(rows) if asked.as_json else _report(rows))
+        click.echo(_as_json(rows) if request.as_json else _report(rows))
     else:
         # Rank 0 itself may be lost.
         for row in (row for row in rows if row.error):

@@ -97,7 +97,7 @@ def _collective_command(collective: str) -> click.Command:
     ) -> None:
         """Price every algorithm of a collective, and print the fastest with the reason.
 
-        Each is simulated on the modeled cluster. Its formula on equal links stands beside it: the time of messages
+        Each is simulated on the modeled cluster. Its formula on equal links is printed with it: the time of messages
         (alpha), of bytes (beta) and of combining (gamma).
 
         \b

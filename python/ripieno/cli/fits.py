@@ -256,7 +256,7 @@ def add_report(out: ResultPath, write: Callable[[Path], None]) -> str:
     return str(out)
 
 
-def say_end(console: Console, written: str, report: FitReport | PlainReport, output: FitOutput, result: str) -> None:
+def print_end(console: Console, written: str, report: FitReport | PlainReport, output: FitOutput, result: str) -> None:
     """Print the outcome of the fit, and the path of its result."""
     size = ""
     if isinstance(report, FitReport):

@@ -52,7 +52,7 @@ directed_option = click.option(
 )
 
 
-def say_resumed(model: Any) -> None:
+def print_resumed(model: Any) -> None:
     """Print that a fit resumed from the checkpoint in its folder, if it did."""
     if model.resumed_from_ is not None:
         click.echo(f"it resumed after step {model.resumed_from_:,}, from {model.checkpoint}", err=True)

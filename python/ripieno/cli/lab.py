@@ -230,7 +230,7 @@ def down_command(name: str, every: bool) -> None:
     if not names:
         click.echo("there is no lab")
     for each in names:
-        owner = registry.living_owner(each)
+        owner = registry.live_owner(each)
         if owner is None:
             _take_down(each)
         else:

@@ -18,7 +18,7 @@ from ripieno.cli.fits import (
     checkpoint_options,
     fit_options,
     max_iter_option,
-    say_end,
+    print_end,
     seed_option,
     write_model,
 )
@@ -122,7 +122,7 @@ def layout_command(
     written = write_model(
         out, names, model, {name: getattr(model, f"{name}_") for name in ARRAYS}, list(graph.names) or inputs, printed
     )
-    say_end(console, written, model.report_, printed, f"{model.n_iter_} iterations, {_pushes(model)}")
+    print_end(console, written, model.report_, printed, f"{model.n_iter_} iterations, {_pushes(model)}")
 
 
 def _pushes(model: FruchtermanReingold) -> str:

@@ -17,7 +17,7 @@ from ripieno.cli.fits import (
     fit_options,
     max_iter_option,
     method_option,
-    say_end,
+    print_end,
     target_of,
     target_option,
     tol_option,
@@ -116,7 +116,7 @@ def logistic_command(
     arrays = {name: getattr(model, f"{name}_") for name in ARRAYS}
     written = write_model(out, names, model, arrays, inputs, described)
     result = f"{share:.2%} correct after {model.n_iter_} iterations, objective {model.objective_:.8g}"
-    say_end(console, written, model.report_, described, result)
+    print_end(console, written, model.report_, described, result)
 
 
 def _page(model: LogisticRegression, share: float) -> tuple[dict[str, str], list[Charted]]:

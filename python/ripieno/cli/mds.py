@@ -23,7 +23,7 @@ from ripieno.cli.fits import (
     max_iter_option,
     method_option,
     opened,
-    say_end,
+    print_end,
     seed_option,
     tol_option,
     write_model,
@@ -145,7 +145,7 @@ def mds_command(
     printed = _fit_output(model)
     written = write_model(out, names, model, arrays, files, printed)
     found = f"stress {model.stress_:.8g}, normalized {model.normalized_stress_:.5g}, after {model.n_iter_} iterations"
-    say_end(console, written, model.report_, printed, found)
+    print_end(console, written, model.report_, printed, found)
 
 
 def _fit_output(model: MDS) -> FitOutput:

@@ -14,7 +14,7 @@ from rich.table import Table
 from ripieno import log
 from ripieno.algorithms import PageRank
 from ripieno.cli.fits import max_iter_option, tol_option
-from ripieno.cli.graph_options import directed_option, graph_options, say_resumed
+from ripieno.cli.graph_options import directed_option, graph_options, print_resumed
 from ripieno.cli.options import (
     LocalPath,
     check_files,
@@ -104,7 +104,7 @@ def pagerank_command(
         model.fit(graph, comm=comm)
     if leading:
         if not quiet:
-            say_resumed(model)
+            print_resumed(model)
         _write(model, out, report)
         with log.warn_on_failure("ripieno.report", "the summary"):
             _print(model, console, top)

@@ -18,7 +18,7 @@ from ripieno.cli.fits import (
     fit_options,
     method_option,
     opened,
-    say_end,
+    print_end,
     seed_option,
     write_model,
 )
@@ -112,7 +112,7 @@ def pca_command(
         page=lambda: _page(model, share),
     )
     written = write_model(out, names, model, arrays, files, described)
-    say_end(
+    print_end(
         console, written, model.report_, described, f"{model.n_components_} components with {share:.2%} of the variance"
     )
 

@@ -64,7 +64,7 @@ class IterationProgress(ABC):
         return (*self.columns, "compute", "communicate")
 
     def say(self, text: str) -> None:
-        """Show the work beside or between iterations."""
+        """Show the work during or between iterations."""
         self.now(text)
         if not self._console.is_terminal and not self._quiet:
             self._console.print(text, highlight=False, soft_wrap=True)

@@ -1,4 +1,4 @@
-"""The command `ripieno reproduce`: figures of papers, simulated or measured, beside the printed values."""
+"""The command `ripieno reproduce`: figures of papers, simulated or measured, compared with the printed values."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ from ripieno.cli.options import LocalPath, aliased_option, overwrite_option
 )
 @overwrite_option
 def reproduce_command(name: str, as_json: bool, out: Path | None, overwrite: bool) -> None:
-    """Simulate a table or figure of a paper at its own scale, beside the values that the paper prints.
+    """Simulate a table or figure of a paper at its own scale, together with the values that the paper prints.
 
     Some are measured on this machine instead; `ripieno reproduce list` marks them.
 

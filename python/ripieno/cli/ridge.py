@@ -17,7 +17,7 @@ from ripieno.cli.fits import (
     fit_options,
     method_option,
     opened,
-    say_end,
+    print_end,
     target_of,
     target_option,
     write_model,
@@ -98,4 +98,4 @@ def ridge_command(
     )
     arrays = {"coef": model.coef_, "intercept": np.asarray(model.intercept_)}
     written = write_model(out, names, model, arrays, files, text)
-    say_end(console, written, model.report_, text, f"R² {share:.4f}")
+    print_end(console, written, model.report_, text, f"R² {share:.4f}")

@@ -148,15 +148,15 @@ def simulate_command(
         if path is not None:
             pictures.check_picture(path)
     check_results({"--timeline": timeline, "--loads": loads}, overwrite=overwrite)
-    asked = _SimulationRequest(collective, nbytes, algorithm, root, block, late, stop, corrupt, seed)
+    request = _SimulationRequest(collective, nbytes, algorithm, root, block, late, stop, corrupt, seed)
     if any(each.endswith("%") for each in dead):
-        undisturbed = play(replace(cluster, slow=None, slow_nodes=()), asked, draws=False).seconds
-        if undisturbed is None:
+        fault_free = play(replace(cluster, slow=None, slow_nodes=()), request, draws=False).seconds
+        if fault_free is None:
             raise InputError(f"--dead={dead[0]}: expected a time: the undisturbed simulation never ends")
-        cluster = replace(cluster, dead=[_dead(each, undisturbed) for each in dead])
+        cluster = replace(cluster, dead=[_dead(each, fault_free) for each in dead])
     else:
         cluster = replace(cluster, dead=[_dead(each, 0.0) for each in dead])
-    found = play(cluster, asked, draws=timeline is not None or loads is not None)
+    found = play(cluster, request, draws=timeline is not None or loads is not None)
     click.echo(json.dumps(found.as_json(), indent=2) if as_json else str(found))
     for path, drawn in ((timeline, _drawn), (loads, _loads)):
         if path is not None:
@@ -295,40 +295,40 @@ class _SimulationRequest(NamedTuple):
     seed: int
 
 
-def _plans(cluster: Cluster, asked: _SimulationRequest, *, draws: bool) -> Simulation:
+def _plans(cluster: Cluster, request: _SimulationRequest, *, draws: bool) -> Simulation:
     from ripieno.simulation import simulate
 
     return simulate(
-        asked.collective,
+        request.collective,
         cluster,
-        nbytes=asked.nbytes,
-        algorithm=asked.algorithm,
-        root=asked.root,
+        nbytes=request.nbytes,
+        algorithm=request.algorithm,
+        root=request.root,
         transfers=draws,
     )
 
 
-def _machines(cluster: Cluster, asked: _SimulationRequest, *, draws: bool) -> Distribution:
+def _machines(cluster: Cluster, request: _SimulationRequest, *, draws: bool) -> Distribution:
     from ripieno.simulation import distribute, search_block_bytes
 
-    algorithm, block_bytes = asked.algorithm or "chain", None
-    if asked.block == "search":
-        tried = search_block_bytes(cluster, nbytes=asked.nbytes, algorithm=algorithm, root=asked.root)
+    algorithm, block_bytes = request.algorithm or "chain", None
+    if request.block == "search":
+        tried = search_block_bytes(cluster, nbytes=request.nbytes, algorithm=algorithm, root=request.root)
         block_bytes = min(tried, key=lambda each: each[1])[0]
-    elif asked.block is not None:
+    elif request.block is not None:
         from ripieno.cli.options import Size
 
-        block_bytes = Size().convert(asked.block, None, None)
+        block_bytes = Size().convert(request.block, None, None)
     return distribute(
         cluster,
-        nbytes=asked.nbytes,
+        nbytes=request.nbytes,
         algorithm=algorithm,
         block_bytes=block_bytes,
-        root=asked.root,
-        late=[_at("--late", each) for each in asked.late],
-        stopped=[_at("--stop", each) for each in asked.stop],
-        corrupted=[_at("--corrupt", each) for each in asked.corrupt],
-        seed=asked.seed,
+        root=request.root,
+        late=[_at("--late", each) for each in request.late],
+        stopped=[_at("--stop", each) for each in request.stop],
+        corrupted=[_at("--corrupt", each) for each in request.corrupt],
+        seed=request.seed,
         fetches=draws,
     )
 
@@ -362,10 +362,10 @@ def _slow_node(text: str) -> tuple[int, float]:
         raise InputError(f"--slow={text!r}: expected NODE@SHARE, such as 5@0.2") from None
 
 
-def _dead(text: str, undisturbed_s: float) -> tuple[int, float]:
+def _dead(text: str, fault_free_s: float) -> tuple[int, float]:
     node, _, share = text.partition("@")
     if node.isdecimal() and share.endswith("%") and share[:-1].isdecimal():
-        return int(node), undisturbed_s * int(share[:-1]) / 100
+        return int(node), fault_free_s * int(share[:-1]) / 100
     return _at("--dead", text)
 
 

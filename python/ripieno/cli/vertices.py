@@ -10,7 +10,7 @@ import click
 import numpy as np
 
 from ripieno.algorithms import BFS, ConnectedComponents, EffectiveDiameter
-from ripieno.cli.graph_options import directed_option, graph_options, say_resumed
+from ripieno.cli.graph_options import directed_option, graph_options, print_resumed
 from ripieno.cli.options import aliased_option, check_files, communicator
 from ripieno.files.results import ResultPath
 from ripieno.files.tables import Columns, write_table
@@ -22,7 +22,7 @@ from ripieno.launch.engine.contract import Engine
 
 def _fit(
     model: Any,
-    tell: Callable[[Any], str],
+    summary: Callable[[Any], str],
     columns: Callable[[Any], Columns],
     *,
     inputs: tuple[str, ...],
@@ -39,7 +39,7 @@ def _fit(
     trace: Path | None,
     directed: bool = True,
 ) -> None:
-    """Fit `model` to the graph in files, print the summary that `tell` returns, and write `columns`."""
+    """Fit `model` to the graph in files, print the summary that `summary` returns, and write `columns`."""
     check_files(inputs, out, trace, overwrite=overwrite)
     # A third column is ignored.
     graph = Graph(tables, directed=directed, weighted=False, vertex_count=vertex_count, format=format)
@@ -49,10 +49,10 @@ def _fit(
         model.fit(graph, comm=comm)
     if comm is not None and comm.rank != 0:
         return
-    say_resumed(model)
+    print_resumed(model)
     if out is not None:
         write_table(columns(model), out)
-    click.echo(tell(model))
+    click.echo(summary(model))
 
 
 @click.command("components")
@@ -96,11 +96,11 @@ def bfs_command(source: int, **options: Any) -> None:
         parents = np.where(model.parents_ < 0, -1, model.vertices_[model.parents_])
         return {"vertex": model.vertices_, "distance": model.distances_, "parent": parents}
 
-    def tell(model: BFS) -> str:
+    def summary(model: BFS) -> str:
         reached = np.count_nonzero(model.distances_ >= 0)
         return f"{reached:,} of {len(model.vertices_):,} vertices are reached, in {model.n_iter_} steps at most"
 
-    _fit(BFS(source), tell, columns, **options)
+    _fit(BFS(source), summary, columns, **options)
 
 
 @click.command("diameter")

@@ -23,6 +23,6 @@ def agreement(comm: Communicator, call: str = "a look at the input") -> Iterator
         yield
     except InputError as error:
         message = str(error)
-    first = next((text for text in comm._said_by_all(call, message) if text is not None), None)
+    first = next((text for text in comm._allgather_values(call, message) if text is not None), None)
     if first is not None:
         raise InputError(first)

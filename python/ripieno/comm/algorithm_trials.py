@@ -36,12 +36,12 @@ BLOCKS = ("allgather", "gather", "scatter")
 CUT = (*BLOCKS, "reduce-scatter", "alltoall")
 #: In these the ranks do not wait for each other, so a barrier precedes each timed call.
 ROOTED = ("broadcast", "reduce", "gather", "scatter")
-APART_BYTES = 64 << 10
+SEPARATE_BYTES = 64 << 10
 #: Shorter vectors are always copied, from any memory.
-LENT_BYTES = 64 << 10
+ZERO_COPY_BYTES = 64 << 10
 ROUND_COUNT = 5
 #: An algorithm that is slower than the best by this factor, in its first call or by the model, is not tried.
-HOPELESS = 3.0
+DISCARD_RATIO = 3.0
 #: The default stays unless another algorithm saves this share: by trials, and by the model, which is off by 10 %.
 MARGIN, PRICED_MARGIN = 0.04, 0.15
 #: A size is not tried if its trials would take this many shares of the time budget.
@@ -83,7 +83,7 @@ def _of(comm: Costs, cluster: Cluster | None, collective: str, budget_s: float) 
         prices = {} if cluster is None else _prices(cluster, collective, block, names)
         if prices:
             least = min(prices.values())
-            names = [name for name in names if name == usual or prices.get(name, 0.0) <= HOPELESS * least]
+            names = [name for name in names if name == usual or prices.get(name, 0.0) <= DISCARD_RATIO * least]
         expected_s = _expected(trials, prices, size) * ROUND_COUNT * len(names)
         if expected_s > SHARE_COUNT_MAX * share_s:
             if not prices:
@@ -135,11 +135,11 @@ def _timed(
     """
     shape = size // ELEMENT_BYTES
     vectors = [np.zeros(shape, np.float32)]
-    if size >= LENT_BYTES and len(set(comm.nodes)) == 1:
+    if size >= ZERO_COPY_BYTES and len(set(comm.nodes)) == 1:
         vectors.append(empty(shape, np.float32))
         vectors[-1].fill(0)
     into = np.zeros_like(vectors[0]) if collective == "alltoall" else None
-    apart = collective in ROOTED or size >= APART_BYTES
+    apart = collective in ROOTED or size >= SEPARATE_BYTES
 
     def timed(name: str, budget_s: float) -> float:
         one_s = budget_s / len(vectors)
@@ -151,7 +151,7 @@ def _timed(
 
     once = {name: timed(name, 0.0) for name in names}
     least = min(once.values())
-    left = [name for name in names if name == usual or once[name] <= HOPELESS * least]
+    left = [name for name in names if name == usual or once[name] <= DISCARD_RATIO * least]
     if len(left) == 1:
         return {left[0]: once[left[0]]}
     share_s = budget_s / (ROUND_COUNT * len(left))

@@ -39,12 +39,12 @@ STRATEGIES = (*LINK_STRATEGIES, SHARED_FILE)
 _ROOT_IS_LOST = "the root of the broadcast, "
 
 # Open variables, for monitoring.
-_living: weakref.WeakSet[BroadcastVariable[Any]] = weakref.WeakSet()
+_alive: weakref.WeakSet[BroadcastVariable[Any]] = weakref.WeakSet()
 
 
 def under_way() -> list[tuple[int, str, int, int, int]]:
     """Return root, strategy, received, sent and total bytes of each variable that is in transfer in this process."""
-    held = [(each, each._native) for each in list(_living)]
+    held = [(each, each._native) for each in list(_alive)]
     return [
         (each.root, each.strategy, received_bytes, sent_bytes, value_bytes)
         for each, native in held
@@ -152,7 +152,7 @@ class BroadcastVariable(Generic[T]):
         self._native: NativeVariable | None = native
         # The root's number and host in the launched world, as the launcher knows them.
         self._root_in_world = comm.first_ranks[root], comm.hosts[root]
-        _living.add(self)
+        _alive.add(self)
         self._opened: list[T] = []
         self.strategy = strategy
         self.root = root
@@ -163,9 +163,9 @@ class BroadcastVariable(Generic[T]):
         native = self._held()
         if not self._opened:
             blob = self._fetched(native)
-            begun_s = time.perf_counter()
+            begin_s = time.perf_counter()
             self._opened.append(packing.read_blob(blob))
-            self.serialization_s += time.perf_counter() - begun_s
+            self.serialization_s += time.perf_counter() - begin_s
         else:
             native.note_use()
         return self._opened[0]
@@ -182,7 +182,7 @@ class BroadcastVariable(Generic[T]):
                 # The error is a consequence of that loss, not a failure of this rank's program.
                 raise error from RankFailed(*self._root_in_world, "its connection for broadcast values was lost")
             raise
-        of_this_process().say()
+        of_this_process().log_spills()
         return np.frombuffer(shown, np.uint8)
 
     def delivery(self) -> Delivery | None:
@@ -366,13 +366,13 @@ class BroadcastVariables(Gathers):
         if self.replicas > 1:
             raise InputError("broadcast_variable: expected the world, or a communicator that was split from it")
         # Arrays inside the pickle would not be read-only. An empty array needs no memory.
-        begun_s = time.perf_counter()
+        begin_s = time.perf_counter()
         try:
             packed = packing.pack(value, within_bytes=0) if self.rank == root else None
         except SerializationError as error:
             self._given_by(root, "broadcast_variable", Unsendable(root, error))
             raise
-        packed_s = time.perf_counter() - begun_s
+        packed_s = time.perf_counter() - begin_s
         places = checked_for(strategy, places) if self.rank == root else []
         strategy, per_host = self._given_by(root, "broadcast_variable", (strategy, per_host))
         if strategy == SHARED_FILE:
@@ -423,7 +423,7 @@ class BroadcastVariables(Gathers):
         Ranks that may have begun different variables before pass another `generation`, and connect again for it.
         """
         if not self._lasting or self._lasting[-1][0] != generation:
-            self._lasting.append((generation, self._meet_to_serve()))
+            self._lasting.append((generation, self._connect_to_serve()))
         serving = self._lasting[-1][1]
         if strategy == SHARED_FILE:
             return self._begin_shared_file(serving, packed, 0, places)
@@ -469,10 +469,10 @@ class BroadcastVariables(Gathers):
         if self.rank == root:
             assert packed is not None, "the root has the value"
             pieces = list(packing.blob_pieces(packed))
-            begun_s = time.perf_counter()
+            begin_s = time.perf_counter()
             native = serving.native.offer(packing.blob_bytes(packed), pieces, discipline, block_bytes, order)
-            copied_s = time.perf_counter() - begun_s
-            of_this_process().say()
+            copied_s = time.perf_counter() - begin_s
+            of_this_process().log_spills()
         else:
             copied_s = 0.0
             leader = next(rank for rank in members if self.nodes[rank] == self.nodes[self.rank]) if per_host else None
@@ -497,12 +497,12 @@ class BroadcastVariables(Gathers):
     def _service(self) -> Serving:
         """Return the server of this communicator's variables, created with the first variable."""
         if self._broadcasts is None:
-            self._broadcasts = self._meet_to_serve()
+            self._broadcasts = self._connect_to_serve()
         return self._broadcasts
 
-    def _meet_to_serve(self) -> Serving:
-        invited = self._native.invite()
-        native = invited.meet(self._said_by_all("broadcast_variable", invited.address), of_this_process().native)
+    def _connect_to_serve(self) -> Serving:
+        pending = self._native.invite()
+        native = pending.meet(self._allgather_values("broadcast_variable", pending.address), of_this_process().native)
         return Serving(native, set(range(self.world_size)) - {self.rank})
 
 

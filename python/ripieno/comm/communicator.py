@@ -368,7 +368,7 @@ class Communicator(
         if not all_ranks:
             waited = {"seconds_waited_for": seconds_waited_for, "seconds_serializing": packing.spent_s()}
             return {**self._native.statistics(), **waited, "threads": thread_statistics()}
-        return Waiting(np.array(self._said_by_all("stats", np.array(seconds_waited_for))))
+        return Waiting(np.array(self._allgather_values("stats", np.array(seconds_waited_for))))
 
     def flight(self, count: int | None = None) -> list[dict[str, Any]]:
         """Return the latest collectives of this rank, oldest first: at most `count`, by default all recorded ones.

@@ -42,14 +42,14 @@ def measure(comm: Costs, budget_s: float) -> MeasuredCosts:
     passes = _native.memory_pass(1, VECTOR_BYTES, VECTOR_SHARE * budget_s)
     add_s, copy_s = comm.allreduce(np.array(passes), op="max") / VECTOR_BYTES
     pairs = {kind: _spread(found) for kind, found in _pairs(nodes, racks).items()}
-    crowd = _crowd(nodes, racks)
+    concurrent = _concurrent_pairs(nodes, racks)
     # The group of pairs over an uplink counts as one more pair.
-    shares = sum(map(len, pairs.values())) + bool(crowd)
+    shares = sum(map(len, pairs.values())) + bool(concurrent)
     share_s = (1 - VECTOR_SHARE) * budget_s / max(1, shares)
     links = {kind: _link(comm, found, share_s) for kind, found in pairs.items()}
     uplink_bytes_per_s = None
-    if crowd and (between := links["uplink"]) is not None:
-        uplink_bytes_per_s = _uplink(comm, crowd, links["cable"] or between, share_s)
+    if concurrent and (between := links["uplink"]) is not None:
+        uplink_bytes_per_s = _uplink(comm, concurrent, links["cable"] or between, share_s)
     return MeasuredCosts(
         hosts=list(comm.hosts),
         nodes=nodes,
@@ -85,7 +85,7 @@ def _spread(pairs: list[Pair]) -> list[Pair]:
     return [pairs[place] for place in sorted(places)] if pairs else []
 
 
-def _crowd(nodes: Sequence[int], racks: Sequence[str | None]) -> list[Pair]:
+def _concurrent_pairs(nodes: Sequence[int], racks: Sequence[str | None]) -> list[Pair]:
     """Return as many pairs as possible between the nodes of the first and the second rack, one rank per node."""
     first = [nodes.index(node) for node in dict.fromkeys(nodes)]
     names = list(dict.fromkeys(racks))[:2]
@@ -132,9 +132,9 @@ def _seconds(together: Costs, size_bytes: int, budget_s: float) -> float:
     return statistics.median(found)
 
 
-def _uplink(comm: Costs, crowd: Sequence[Pair], cable: LinkCost, budget_s: float) -> float | None:
+def _uplink(comm: Costs, concurrent: Sequence[Pair], cable: LinkCost, budget_s: float) -> float | None:
     """Return the bytes per second of an uplink, each way, or None if the uplink does not limit its hosts."""
     size = _fitting(cable.bytes_per_s, budget_s)
-    slowest_s = [max(exchange_round(comm, crowd, size)[one] for one, _ in crowd) for _ in range(ROUND_COUNT)]
-    whole = len(crowd) * size / statistics.median(slowest_s)
-    return None if whole >= FULL_SHARE * len(crowd) * cable.bytes_per_s else whole
+    slowest_s = [max(exchange_round(comm, concurrent, size)[one] for one, _ in concurrent) for _ in range(ROUND_COUNT)]
+    whole = len(concurrent) * size / statistics.median(slowest_s)
+    return None if whole >= FULL_SHARE * len(concurrent) * cable.bytes_per_s else whole

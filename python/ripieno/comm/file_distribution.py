@@ -23,11 +23,11 @@ from ripieno.files.results import PART_SUFFIX
 from ripieno.files.sources import opened
 
 #: Interval at which ranks report their progress to the root.
-TELL_S = 0.5
+REPORT_S = 0.5
 #: Polling interval of all ranks.
-LOOK_S = 0.02
+POLL_S = 0.02
 #: The heartbeat timeout bounds all waits for other ranks, but a rank may miss some reports of its progress.
-LEAST_SILENCE_S = 4 * TELL_S
+LEAST_SILENCE_S = 4 * REPORT_S
 #: Piece size for copies of a file to shared places.
 COPY_BYTES = 1 << 22
 #: Maximum number of blocks per file. The digest of each block is sent to every rank.
@@ -37,7 +37,7 @@ FETCHING, WRITING = "fetching", "writing"
 FETCHED, FOUND, FAILED, LOST = "fetched", "found", "failed", "lost"
 #: Final states.
 OVER = (FETCHED, FOUND, FAILED, LOST)
-_BEGUN, _ALL_OVER = b"begun", b"all over"
+_STARTED, _ALL_OVER = b"begun", b"all over"
 
 
 class HostFile(NamedTuple):
@@ -189,28 +189,28 @@ class FileDistribution(BroadcastVariables):
             raise orders
         assert orders is not None, "the root has given them"
         members = self._members(root, "{rank}" not in orders.out)
-        landings = [_Landing(entry, orders, self.rank, self.hosts[self.rank]) for entry in orders.entries]
-        landings = landings if self.rank in members else []
+        outputs = [_OutputFile(entry, orders, self.rank, self.hosts[self.rank]) for entry in orders.entries]
+        outputs = outputs if self.rank in members else []
         try:
-            for landing, given in zip(landings, files if self.rank == root else [None] * len(landings), strict=True):
-                landing.open(None if given is None else os.fspath(given))
-            claims = self._said_by_all("distribute", [landing.row for landing in landings])
+            for output, given in zip(outputs, files if self.rank == root else [None] * len(outputs), strict=True):
+                output.open(None if given is None else os.fspath(given))
+            claims = self._allgather_values("distribute", [output.row for output in outputs])
             if orders.strategy == SHARED_FILE:
-                return self._by_places(root, claims, landings, files, listed, on_progress)
+                return self._by_places(root, claims, outputs, files, listed, on_progress)
             silence_s = self._silence_s()
-            begun = self._begin(root, orders, members, claims, sources, landings)
+            started = self._begin(root, orders, members, claims, sources, outputs)
             if self.rank == root:
-                return _Giving(begun, claims, landings, silence_s).run(on_progress)
-            return _fetched([_Fetch(begun[at], landing, root, silence_s) for at, landing in enumerate(landings)])
+                return _SourceSide(started, claims, outputs, silence_s).run(on_progress)
+            return _fetched([_Fetch(started[at], output, root, silence_s) for at, output in enumerate(outputs)])
         finally:
-            for landing in landings:
-                landing.leave(keep=orders.keep_partial)
+            for output in outputs:
+                output.leave(keep=orders.keep_partial)
 
     def _by_places(
         self,
         root: int,
         claims: list[list[HostFile]],
-        landings: list[_Landing],
+        outputs: list[_OutputFile],
         files: Sequence[str | os.PathLike[str]],
         places: Sequence[str],
         on_progress: Callable[[list[HostFile]], None] | None,
@@ -238,15 +238,15 @@ class FileDistribution(BroadcastVariables):
             if self.rank == root:
                 # These variables carry only messages.
                 words = [broadcasts.offer(0, [], DISCIPLINES[0], None, []) for _ in names]
-                return _Giving(words, claims, landings, self._silence_s()).run(on_progress)
+                return _SourceSide(words, claims, outputs, self._silence_s()).run(on_progress)
             words = [broadcasts.expect(root, None) for _ in names]
             silence_s = self._silence_s()
             with ThreadPoolExecutor(1, "ripieno-read") as pool:
                 # Let each host begin with a different copy, to spread the load.
                 first = self.nodes[self.rank]
                 readings = [
-                    _Reading(words[at], landing, root, silence_s, names[at], first, pool)
-                    for at, landing in enumerate(landings)
+                    _Reading(words[at], output, root, silence_s, names[at], first, pool)
+                    for at, output in enumerate(outputs)
                 ]
                 try:
                     return _fetched(readings)
@@ -267,22 +267,22 @@ class FileDistribution(BroadcastVariables):
         members: list[int],
         claims: list[list[HostFile]],
         sources: list[BlockFile],
-        landings: list[_Landing],
+        outputs: list[_OutputFile],
     ) -> list[NativeVariable]:
         """Create one broadcast variable per file, in the same order on all ranks."""
         has_found = any(row.found_bytes for rank in members if rank != root for row in claims[rank])
         strategy = discipline_of(orders.strategy, at_once=not has_found)
         broadcasts = self._service().native
-        begun = []
+        started = []
         for at in range(len(orders.entries)):
             order = [rank for rank in members if rank != root and claims[rank][at].state != FAILED]
             if self.rank == root:
-                begun.append(broadcasts.offer_file(sources[at], strategy, order))
+                started.append(broadcasts.offer_file(sources[at], strategy, order))
             elif self.rank in order:
-                begun.append(broadcasts.fetch(root, landings[at].opened()))
+                started.append(broadcasts.fetch(root, outputs[at].opened()))
             else:
-                begun.append(broadcasts.expect(root, None))
-        return begun
+                started.append(broadcasts.expect(root, None))
+        return started
 
 
 def _check(files: Sequence[str | os.PathLike[str]], out: str | os.PathLike[str], strategy: str, block: object) -> None:
@@ -331,7 +331,7 @@ def _entry(path: str | os.PathLike[str], source: BlockFile) -> _Entry:
     return _Entry(os.path.basename(path), *source.blocks(), os.stat(path).st_mode & 0o777)
 
 
-class _Landing:
+class _OutputFile:
     """A file to be written on this host."""
 
     def __init__(self, entry: _Entry, orders: _Orders, rank: int, host: str) -> None:
@@ -471,32 +471,32 @@ def _sync(path: str) -> None:
 class _Fetch:
     """A file that this rank receives over links, and its messages to the root."""
 
-    def __init__(self, variable: NativeVariable, landing: _Landing, root: int, silence_s: float) -> None:
+    def __init__(self, variable: NativeVariable, output: _OutputFile, root: int, silence_s: float) -> None:
         self._variable = variable
-        self.landing = landing
+        self.output = output
         self._root = root
         self._silence_s = silence_s
-        self._told = ("", 0.0)
-        self._told_count = 0
+        self._reported = ("", 0.0)
+        self._report_count = 0
         self._last_sent = (0, time.monotonic())
 
     def advance(self, pool: ThreadPoolExecutor) -> None:
         """Advance the file and report changes to the root."""
-        landing, now = self.landing, time.monotonic()
+        output, now = self.output, time.monotonic()
         received_bytes, sent_bytes = self._progress_bytes()
-        landing.advance(received_bytes)
-        if landing.row.state == FETCHING and self._has_ended():
+        output.advance(received_bytes)
+        if output.row.state == FETCHING and self._has_ended():
             try:
-                landing.write(pool, self._shown())
+                output.write(pool, self._shown())
             except RipienoError as error:
-                landing.fail(error)
-        if sent_bytes > self._last_sent[0] or not landing.is_over:
+                output.fail(error)
+        if sent_bytes > self._last_sent[0] or not output.is_over:
             self._last_sent = (sent_bytes, now)
-        if landing.row.state != self._told[0] or now >= self._told[1] + TELL_S:
-            self._told = (landing.row.state, now)
+        if output.row.state != self._reported[0] or now >= self._reported[1] + REPORT_S:
+            self._reported = (output.row.state, now)
             # The count shows that the rank lives, even without progress.
-            self._told_count += 1
-            self._variable.send_message(self._root, json.dumps([self._told_count, *landing.row]).encode())
+            self._report_count += 1
+            self._variable.send_message(self._root, json.dumps([self._report_count, *output.row]).encode())
 
     def _progress_bytes(self) -> tuple[int, int]:
         """Bytes received here, and bytes sent from here."""
@@ -512,11 +512,11 @@ class _Fetch:
 
     def is_over(self) -> bool:
         """Whether no other rank needs this rank any more, as far as this rank knows."""
-        if not self.landing.is_over:
+        if not self.output.is_over:
             return False
         if self._variable.latest_messages().get(self._root) == _ALL_OVER:
             return True
-        is_free = self._is_free() or self.landing.row.state == FAILED
+        is_free = self._is_free() or self.output.row.state == FAILED
         is_root_lost = self._root in self._variable.lost()
         return (is_root_lost and is_free) or time.monotonic() > self._last_sent[1] + self._silence_s
 
@@ -531,18 +531,18 @@ class _Reading(_Fetch):
     def __init__(
         self,
         words: NativeVariable,
-        landing: _Landing,
+        output: _OutputFile,
         root: int,
         silence_s: float,
         names: list[str],
         first: int,
         pool: ThreadPoolExecutor,
     ) -> None:
-        super().__init__(words, landing, root, silence_s)
+        super().__init__(words, output, root, silence_s)
         self._names = [names[(first + at) % len(names)] for at in range(len(names))]
         self._read_bytes = 0
         self._is_stopped = False
-        self._reading = pool.submit(self._read) if landing.row.state == FETCHING else None
+        self._reading = pool.submit(self._read) if output.row.state == FETCHING else None
 
     def stop(self) -> None:
         """Stop reading."""
@@ -563,7 +563,7 @@ class _Reading(_Fetch):
 
     def _read(self) -> None:
         """Read the missing blocks from one copy after the other, until the file is complete."""
-        file, reasons = self.landing.opened(), []
+        file, reasons = self.output.opened(), []
         size_bytes, block_bytes, _ = file.blocks()
         for name in self._names:
             try:
@@ -587,56 +587,56 @@ class _Reading(_Fetch):
 def _fetched(fetches: Sequence[_Fetch]) -> list[HostFile]:
     """Return the final rows of a fetching rank, once its files have ended and no other rank needs them."""
     # Files that could not be opened take no part, and the root knows that.
-    open_ = [fetch for fetch in fetches if fetch.landing.row.state != FAILED]
+    open_ = [fetch for fetch in fetches if fetch.output.row.state != FAILED]
     with ThreadPoolExecutor(1, "ripieno-write") as pool:
         while open_:
             for fetch in open_:
                 fetch.advance(pool)
             open_ = [fetch for fetch in open_ if not fetch.is_over()]
-            time.sleep(LOOK_S)
-    return [fetch.landing.row for fetch in fetches]
+            time.sleep(POLL_S)
+    return [fetch.output.row for fetch in fetches]
 
 
-class _Giving:
+class _SourceSide:
     """The root's side: it serves the files and waits until all ranks have ended."""
 
     def __init__(
         self,
         variables: list[NativeVariable],
         claims: list[list[HostFile]],
-        landings: list[_Landing],
+        outputs: list[_OutputFile],
         silence_s: float,
     ) -> None:
         self._silence_s = silence_s
         self._variables = variables
-        self._landings = landings
+        self._landings = outputs
         self._rows = {(row.rank, at): row for rows in claims for at, row in enumerate(rows)}
-        self._own = landings[0].row.rank
+        self._own = outputs[0].row.rank
         self._began = time.monotonic()
-        self._heard: dict[tuple[int, int], tuple[bytes, float]] = {}
+        self._received: dict[tuple[int, int], tuple[bytes, float]] = {}
         for rank, at in self._rows:
             if rank != self._own:
                 # A link to the rank shows whether it died before its first message.
-                variables[at].send_message(rank, _BEGUN)
+                variables[at].send_message(rank, _STARTED)
 
     def run(self, on_progress: Callable[[list[HostFile]], None] | None) -> list[HostFile]:
         """Wait for all ranks and return one row per file and rank."""
         next_s = 0.0
         with ThreadPoolExecutor(1, "ripieno-write") as pool:
-            for landing in self._landings:
-                if landing.row.state == FETCHING:
-                    landing.write(pool, None)
+            for output in self._landings:
+                if output.row.state == FETCHING:
+                    output.write(pool, None)
             while True:
                 for at in range(len(self._variables)):
-                    self._hear(at)
+                    self._receive(at)
                 is_over = all(row.state in OVER for row in self._rows.values())
                 if on_progress is not None and (is_over or time.monotonic() >= next_s):
-                    next_s = time.monotonic() + TELL_S
+                    next_s = time.monotonic() + REPORT_S
                     on_progress(self._all())
                 if is_over:
                     self._let_go()
                     return self._all()
-                time.sleep(LOOK_S)
+                time.sleep(POLL_S)
 
     def _let_go(self) -> None:
         """Notify the waiting ranks that all states are final."""
@@ -647,7 +647,7 @@ class _Giving:
     def _all(self) -> list[HostFile]:
         return [self._rows[key] for key in sorted(self._rows, key=lambda key: (key[1], key[0]))]
 
-    def _hear(self, at: int) -> None:
+    def _receive(self, at: int) -> None:
         """Process the messages of ranks about a file, and note the lost ranks."""
         variable, now = self._variables[at], time.monotonic()
         self._landings[at].advance(0)
@@ -658,10 +658,10 @@ class _Giving:
         for (rank, of), row in self._rows.items():
             if of != at or rank == self._own:
                 continue
-            words, received = self._heard.get((rank, at), (b"", self._began))
+            words, received = self._received.get((rank, at), (b"", self._began))
             if described.get(rank, words) != words:
                 words, received = described[rank], now
-                self._heard[rank, at] = (words, received)
+                self._received[rank, at] = (words, received)
                 row = self._rows[rank, at] = HostFile(*json.loads(words)[1:])
             if row.state in OVER:
                 continue

@@ -53,7 +53,7 @@ class Frames(KeyedData, Gathers, Reductions):
         {'city': ['Bonn', 'Köln'], 'km': [1.5, 4.0]}
         """
         asked = f"keys {frame.keys}, {dict(aggregations)}, everywhere={everywhere}"
-        summary = self._said_by_all("aggregate", (asked, len(frame), frame.to_arrow().schema))
+        summary = self._allgather_values("aggregate", (asked, len(frame), frame.to_arrow().schema))
         # A rank without rows has the columns of the first that has some.
         first = next((rank for rank, (_, row_count, _) in enumerate(summary) if row_count), 0)
         for rank, (their_call, row_count, schema) in enumerate(summary):

@@ -20,7 +20,7 @@ from ripieno.errors import InputError
 from ripieno.wire import forms, objects
 from ripieno.wire.arrays import as_array, check_unmasked, checked_counts, fill, in_place, like, octets, own, split
 from ripieno.wire.calls import NativeCalls, StagedCall
-from ripieno.wire.operations import check_object, check_rows, told_of
+from ripieno.wire.operations import check_object, check_rows, description_of
 
 #: The common base class of `ctypes` function pointers.
 _POINTER = ctypes.CFUNCTYPE(None).__mro__[1]
@@ -191,7 +191,7 @@ def _rows(array: NDArray[Any]) -> str:
 def _name(function: Any) -> str:
     if isinstance(function, CFunction):
         return function.name
-    return told_of(function)
+    return description_of(function)
 
 
 def _is_cffi(op: Any) -> bool:

@@ -145,12 +145,12 @@ class Gathers(CallBase):
     def _object_of(self, root: int, value: Any, algorithm: str | None, form: str) -> StagedCall[Any]:
         return StagedCall(lambda native: objects.broadcast(native, value, root, algorithm, form))
 
-    def _talk(self, call: Callable[..., Any], *args: Any) -> Any:
+    def _run_steps(self, call: Callable[..., Any], *args: Any) -> Any:
         """Run, or begin, a call of several steps."""
         native = self._at_once
         return self._do(StagedCall(lambda native: call(native, *args))) if native is None else call(native, *args)
 
-    def _said_by_all(self, call: str, value: Any = None) -> list[Any]:
+    def _allgather_values(self, call: str, value: Any = None) -> list[Any]:
         """Return every rank's value, in a step of a call. All ranks pass the same text for the call and its options."""
         form = forms.of_object(call)
         return self._do(StagedCall(lambda native: objects.allgather(native, value, None, form)))
@@ -215,7 +215,7 @@ class Gathers(CallBase):
         algorithm = in_order(algorithm, None)
         if out is None:
             parts = one_per_rank(values, counts, self.world_size, "scatter") if self.rank == root else None
-            return self._talk(objects.scatter, parts, root, algorithm)
+            return self._run_steps(objects.scatter, parts, root, algorithm)
         if counts is None:
             raise InputError("scatter: out= needs counts=, the rows of every rank, on every rank")
         given = required(values, "scatter: values at the root") if self.rank == root else in_place(out)
@@ -279,7 +279,7 @@ class Gathers(CallBase):
         if counts is None:
             if out is not None:
                 raise InputError("gather: out= needs counts=, the rows of every rank, on every rank")
-            return self._talk(objects.gather, value, root, algorithm)
+            return self._run_steps(objects.gather, value, root, algorithm)
         into = out if self.rank == root else None
         # Rows of another dtype are converted at the end.
         other = None if into is None or value is None or is_alike(in_place(into), required(value, "value")) else into
@@ -374,7 +374,7 @@ class Gathers(CallBase):
             refuse_options(value, out=out, counts=counts, algorithm=algorithm)
             return self._do(collectives.allgathered(value))
         if out is None and counts is None:
-            return self._talk(objects.allgather, value, algorithm)
+            return self._run_steps(objects.allgather, value, algorithm)
         out, rows, element_counts = self._all_rows(value, out, counts)
         return self._once(out, "allgather", rows, element_counts, algorithm, forms.of_array(out))
 

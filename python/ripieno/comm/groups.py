@@ -77,7 +77,7 @@ class SplitCalls(CallBase):
         environment of every rank) the ranks ``i``, ``i + m``, ``i + 2m`` … of the world, with ``m = world_size / s``,
         are replicas of logical rank ``i``. They hold the same data and make the same calls. Every message goes to all
         replicas of its receiver. A receiver takes each byte from the replica of the sender that delivers it first. So
-        every collective ends with the same bits on every living rank, as long as one replica of each logical rank
+        every collective ends with the same bits on every live rank, as long as one replica of each logical rank
         lives. When the last replica of a rank dies, all calls raise `RankFailed`. After the death of any rank, calls on
         the world itself, or on a communicator that was split from it, raise it, too. An exception in one replica ends
         the job, because the other
@@ -163,7 +163,7 @@ class SplitCalls(CallBase):
         """
         if self._parent is not None:
             raise InputError("shrink: expected the communicator of the world; split or replicate its result")
-        comm: Self = self._shrunk() if self._agreements is None else self._agreements.settle()
+        comm: Self = self._shrunk() if self._agreements is None else self._agreements.resolve()
         self._successor, self._agreements = comm, None
         return comm
 

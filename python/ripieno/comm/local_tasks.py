@@ -117,14 +117,14 @@ class Team:
                 raise
 
         with self._calling():
-            begun = [self._pool.submit(one, part) for part in parts]
+            started = [self._pool.submit(one, part) for part in parts]
             try:
-                wait(begun)
+                wait(started)
             except BaseException:
                 # A signal has interrupted this thread. The other threads stop after their present part.
                 over.set()
                 raise
-        return _results(begun, "part")
+        return _results(started, "part")
 
     def run(self, function: Callable[[int], Result]) -> list[Result]:
         """Call `function` with every number below `threads`, all at the same time.
@@ -153,21 +153,21 @@ class Team:
             try:
                 result = function(number)
             except BaseException:
-                self._meeting.give_up()
+                self._meeting.abandon()
                 raise
             self._meeting.leave(number)
             return result
 
         with self._calling():
             self._meeting = _Meeting(self.threads)
-            begun = [self._pool.submit(member, number) for number in range(self.threads)]
+            started = [self._pool.submit(member, number) for number in range(self.threads)]
             try:
-                wait(begun)
+                wait(started)
             except BaseException:
                 # A signal has interrupted this thread. The other threads stop at their next `wait`.
-                self._meeting.give_up()
+                self._meeting.abandon()
                 raise
-        return _results(begun, "thread")
+        return _results(started, "thread")
 
     def wait(self) -> None:
         """Wait until all threads have called this. Only inside `run` of a team of model "bsp".
@@ -186,7 +186,7 @@ class Team:
             )
         if threading.get_ident() not in self._members:
             raise InputError("wait must be called by a thread of the team, inside `run`")
-        self._meeting.come()
+        self._meeting.wait_for_all()
 
     def close(self) -> None:
         """End the threads after their present work. Repeated calls have no effect."""
@@ -231,7 +231,7 @@ class _Meeting:
         self._left: dict[int, int] = {}
         self._has_failed = False
 
-    def come(self) -> None:
+    def wait_for_all(self) -> None:
         """Wait for all other calls."""
         with self._changed:
             round_ = self._round
@@ -256,7 +256,7 @@ class _Meeting:
             self._left[number] = self._round
             self._changed.notify_all()
 
-    def give_up(self) -> None:
+    def abandon(self) -> None:
         """Note that a call has failed and will not wait again."""
         with self._changed:
             self._has_failed = True

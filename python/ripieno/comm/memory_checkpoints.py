@@ -81,7 +81,7 @@ class MemoryCheckpoints(Exchanges, Gathers):
             packed = packing.pack(state)
         except SerializationError as error:
             if not shared:
-                self._said_by_all(call, Unsendable(self.rank, error))
+                self._allgather_values(call, Unsendable(self.rank, error))
             raise
         blob = np.empty(packing.blob_bytes(packed), np.uint8)
         packing.write_blob(packed, blob)
@@ -91,7 +91,7 @@ class MemoryCheckpoints(Exchanges, Gathers):
             self._note_kept(name, version + 1, blob)
             return
         # Replacement ranks know no version.
-        version = max(self._said_by_all(call, version)) + 1
+        version = max(self._allgather_values(call, version)) + 1
         before = (self.rank - 1) % self.world_size
         states = {before: self.rotate(blob), self.rank: blob}
         mine = RankCheckpoint(version, self.world_size, self.rank, states, False)
@@ -129,12 +129,12 @@ class MemoryCheckpoints(Exchanges, Gathers):
             The communicator is not the world.
         """
         mine = self._kept_under(name, None)
-        everybodys = self._said_by_all(
+        all_entries = self._allgather_values(
             f"restore({name!r})",
             [(each.version, each.world_size, each.rank, list(each.states), each.is_shared) for each in mine],
         )
         holders: dict[tuple[int, int, bool], dict[int, list[tuple[bool, int]]]] = {}
-        for rank, entries in enumerate(everybodys):
+        for rank, entries in enumerate(all_entries):
             for version, world_size, was, states, is_shared in entries:
                 held = holders.setdefault((version, world_size, is_shared), {})
                 for state in states:

@@ -33,7 +33,7 @@ CAUSE_CHARACTERS_MAX = 8 * 1024
 TRACEBACK_CHARACTERS_MAX = 128 * 1024
 
 #: Open communicators. A process that is forked from this one must not touch them.
-_living: weakref.WeakSet[CallBase] = weakref.WeakSet()
+_alive: weakref.WeakSet[CallBase] = weakref.WeakSet()
 
 
 class CallBase:
@@ -91,7 +91,7 @@ class CallBase:
         # Agreements with the other ranks; after a failure they have a world of their own.
         self._agreements: Agreements | None = None
         self._is_forked = False
-        _living.add(self)
+        _alive.add(self)
 
     def __repr__(self) -> str:
         state = "" if self._native_or_none is not None else ", closed"
@@ -160,10 +160,10 @@ class CallBase:
             if self._parent is None:
                 self._queue.drain()
                 flight.leave_file(native)
-                self._tell_of_links(native)
+                self._log_links(native)
             native.close()
 
-    def _tell_of_links(self, native: NativeCommunicator) -> None:
+    def _log_links(self, native: NativeCommunicator) -> None:
         """Log the links that are not the first choice, such as TCP where ranks could not share memory."""
         # A failed rank has reported its cause already, and reading its links may fail.
         with suppress(RipienoError):
@@ -255,11 +255,11 @@ class CallBase:
 
 def members_of(world: CallBase) -> list[CallBase]:
     """Return the communicators that were created from `world`, followed by `world` itself."""
-    return sorted((comm for comm in list(_living) if comm._world is world), key=lambda comm: comm is world)
+    return sorted((comm for comm in list(_alive) if comm._world is world), key=lambda comm: comm is world)
 
 
 def _leave_all() -> None:
-    for comm in _living:
+    for comm in _alive:
         comm._leave()
 
 

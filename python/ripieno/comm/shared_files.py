@@ -32,7 +32,7 @@ REPLICAS_MAX = 3
 READERS_MAX = 8
 #: The maximum wait of a process for its turn, and the polling interval.
 TURN_S = 600.0
-LOOK_S = 0.02
+POLL_S = 0.02
 _DIGEST_BYTES = 16
 _LOCK_SUFFIX = ".readers"
 
@@ -180,7 +180,7 @@ def turn(name: str) -> Iterator[None]:
         while not any(_locks(file.fileno(), slot) for slot in range(READERS_MAX)):
             if time.monotonic() > deadline:
                 raise InputError(f"{name}: {READERS_MAX} others have been reading it for {TURN_S:g} s")
-            time.sleep(LOOK_S)
+            time.sleep(POLL_S)
         yield
 
 

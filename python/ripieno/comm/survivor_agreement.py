@@ -49,7 +49,7 @@ class Agreements:
         self._exchange_until_done(number, flag)
         return self._known[number]
 
-    def settle(self) -> Any:
+    def resolve(self) -> Any:
         """Return the communicator of the survivors, once no rank waits in an agreement any more."""
         if self.world is self._own:
             self.world = self.world._shrunk()

@@ -63,7 +63,7 @@ class _OfProcess:
     def now(self) -> BroadcastMemory:
         return BroadcastMemory(*self.native.tally()[:5])
 
-    def say(self) -> None:
+    def log_spills(self) -> None:
         """Warn when the first value moves to disk, or when a value cannot."""
         *_, directory, failure = self.native.tally()
         now = self.now()
@@ -106,7 +106,7 @@ def _spill_directory() -> str:
     """Return TMPDIR if set, else /var/tmp: on many machines /tmp lies in memory."""
     is_chosen = bool(os.environ.get("TMPDIR")) or not os.access("/var/tmp", os.W_OK)
     if is_chosen:
-        # Without a writable directory, only a value that must be spilled fails, and `say` reports that.
+        # Without a writable directory, only a value that must be spilled fails, and `log_spills` reports that.
         with suppress(FileNotFoundError):
             return tempfile.gettempdir()
     return "/var/tmp"

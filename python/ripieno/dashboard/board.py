@@ -63,7 +63,7 @@ class BoardRank:
     host: str = ""
     lost: str | None = None
     #: Time of the last message, on the board's clock.
-    heard_s: float | None = None
+    last_report_s: float | None = None
     state: str = "starting"
     collective: str | None = None
     waits_for: tuple[int, float] | None = None
@@ -79,7 +79,7 @@ class Board:
     def __init__(self) -> None:
         self.lock = threading.RLock()
         self.begun = time.time()
-        self._begun_s = time.monotonic()
+        self._start_s = time.monotonic()
         self.version = 0
         self.job: dict[str, Any] = {"name": "", "place": "", "workers": 0, "threads": 0, "state": "starting"}
         self.ranks: dict[int, BoardRank] = {}
@@ -98,15 +98,15 @@ class Board:
 
     def now_s(self) -> float:
         """Return the time in seconds since the board began."""
-        return time.monotonic() - self._begun_s
+        return time.monotonic() - self._start_s
 
-    def tell_job(self, **facts: Any) -> None:
+    def update_job(self, **facts: Any) -> None:
         """Record changed facts about the job."""
         with self.lock:
             self.job.update(facts)
             self.version += 1
 
-    def tell_ranks(self, hosts: list[str]) -> None:
+    def set_ranks(self, hosts: list[str]) -> None:
         """Record the ranks that have joined. They may replace earlier ranks."""
         with self.lock:
             for rank, host in enumerate(hosts):
@@ -114,16 +114,16 @@ class Board:
                 known.host, known.lost, known.state = host, None, "ready"
             for rank in [rank for rank in self.ranks if rank >= len(hosts)]:
                 self.ranks[rank].state = "gone"
-            self.tell_job(workers=len(hosts))
+            self.update_job(workers=len(hosts))
 
-    def tell_loss(self, rank: int, cause: str) -> None:
+    def record_loss(self, rank: int, cause: str) -> None:
         """Record the loss of a rank."""
         with self.lock:
             known = self.ranks.setdefault(rank, BoardRank(rank))
             known.lost, known.state, known.waits_for, known.collective = cause, "lost", None, None
             self.line("error", "ripieno.launch", f"rank {rank} is lost: {cause}", rank=rank)
 
-    def tell_state(self, rank: int, state: str) -> None:
+    def record_state(self, rank: int, state: str) -> None:
         """Record the state of a rank that sends nothing, as its launcher knows it."""
         with self.lock:
             known = self.ranks.setdefault(rank, BoardRank(rank))
@@ -152,24 +152,28 @@ class Board:
                     known.state, known.waits_for, known.collective, known.cores = "ready", None, None, 0.0
             self.version += 1
 
-    def pulse(self, rank: int, told: Mapping[str, Any]) -> None:
+    def pulse(self, rank: int, report: Mapping[str, Any]) -> None:
         """Record the pulse of a rank."""
         now_s = self.now_s()
         with self.lock:
             known = self.ranks.setdefault(rank, BoardRank(rank))
-            last = self._last.get(told["teller"], {})
-            self._last[told["teller"]] = {**last, **told}
-            growth = {name: _growth(name, last, told) for name in COUNTERS}
+            last = self._last.get(report["teller"], {})
+            self._last[report["teller"]] = {**last, **report}
+            growth = {name: _growth(name, last, report) for name in COUNTERS}
             for name, more in growth.items():
                 known.sums[name] += more
-            self._take_time(known, last, told, growth, now_s)
-            self._take_traffic(rank, told)
-            known.memory_bytes, known.broadcasts, known.heard_s = told["memory_bytes"], told["broadcasts"], now_s
-            known.collective, known.waits_for = told.get("collective"), told.get("waits_for")
+            self._take_time(known, last, report, growth, now_s)
+            self._take_traffic(rank, report)
+            known.memory_bytes, known.broadcasts, known.last_report_s = (
+                report["memory_bytes"],
+                report["broadcasts"],
+                now_s,
+            )
+            known.collective, known.waits_for = report.get("collective"), report.get("waits_for")
             known.state = "waiting" if known.waits_for else "communicating" if known.collective else "computing"
-            for ago_s, kind, source, text in told["lines"]:
+            for ago_s, kind, source, text in report["lines"]:
                 self.line(kind, source, text, rank=rank, ago_s=ago_s)
-            for ago_s, event in told["events"]:
+            for ago_s, event in report["events"]:
                 self.event({"rank": rank, **event}, ago_s=ago_s)
             self.version += 1
 
@@ -177,14 +181,14 @@ class Board:
         self,
         known: BoardRank,
         last: Mapping[str, Any],
-        told: Mapping[str, Any],
+        report: Mapping[str, Any],
         growth: Mapping[str, float],
         now_s: float,
     ) -> None:
         busy_s = growth["busy_s"]
         if busy_s <= 0:
             return
-        passed_s = told["at_s"] - last["at_s"] if last else busy_s
+        passed_s = report["at_s"] - last["at_s"] if last else busy_s
         called_s = min(growth["called_s"], busy_s)
         waited_s = min(growth["waited_s"], called_s)
         known.cores = growth["cpu_s"] / passed_s if passed_s > 0 else 0.0
@@ -195,18 +199,18 @@ class Board:
             "cpu": growth["cpu_s"],
         }
         # A rank that was idle for most of the interval was busy at its end.
-        self.history.add(known.rank, max(now_s - min(passed_s, busy_s), 0.0), now_s, sums, told["memory_bytes"])
+        self.history.add(known.rank, max(now_s - min(passed_s, busy_s), 0.0), now_s, sums, report["memory_bytes"])
 
-    def _take_traffic(self, rank: int, told: Mapping[str, Any]) -> None:
-        for peer, more_s in told.get("waited_for_s", {}).items():
+    def _take_traffic(self, rank: int, report: Mapping[str, Any]) -> None:
+        for peer, more_s in report.get("waited_for_s", {}).items():
             self.waited_for_s[peer] = self.waited_for_s.get(peer, 0.0) + more_s
             if max(rank, peer) < PAIRED_COUNT:
                 self.pairs_s[rank, peer] = self.pairs_s.get((rank, peer), 0.0) + more_s
-        for peer, more in told.get("sent_to", {}).items():
+        for peer, more in report.get("sent_to", {}).items():
             if max(rank, peer) < PAIRED_COUNT:
                 self.links_bytes[rank, peer] = self.links_bytes.get((rank, peer), 0.0) + more
-        before = self._usage_before.setdefault(told["teller"], {})
-        for collective, algorithm, calls, sent_bytes in told.get("usage", ()):
+        before = self._usage_before.setdefault(report["teller"], {})
+        for collective, algorithm, calls, sent_bytes in report.get("usage", ()):
             key = (collective, algorithm)
             was = before.get(key, (0, 0))
             # A decrease means another communicator.
@@ -217,9 +221,9 @@ class Board:
             before[key] = (calls, sent_bytes)
 
 
-def _growth(name: str, last: Mapping[str, Any], told: Mapping[str, Any]) -> float:
+def _growth(name: str, last: Mapping[str, Any], report: Mapping[str, Any]) -> float:
     """Return the increase since the last pulse; the whole value for another communicator or the first pulse."""
-    if name not in told:
+    if name not in report:
         return 0.0
-    now, before = float(told[name]), float(last.get(name, 0.0))
+    now, before = float(report[name]), float(last.get(name, 0.0))
     return now - before if now >= before else now

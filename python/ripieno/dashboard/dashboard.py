@@ -76,7 +76,7 @@ class Dashboard:
     def end(self) -> None:
         """Mark the job as over. The page stays until another dashboard starts or this process ends."""
         self.board.rest()
-        self.board.tell_job(state="over")
+        self.board.update_job(state="over")
         with _lock:
             if self not in _over:
                 _over.append(self)
@@ -109,9 +109,9 @@ def wanted(is_wanted: bool = True) -> Iterator[None]:
             made.close()
 
 
-def current(is_asked: bool) -> tuple[Dashboard | None, bool]:
+def current(is_requested: bool) -> tuple[Dashboard | None, bool]:
     """Return the dashboard for a new job, if it has one, and whether the dashboard ends with the job."""
-    if is_asked:
+    if is_requested:
         return Dashboard(), True
     if not _wanted:
         return None, False

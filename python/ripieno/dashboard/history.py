@@ -40,7 +40,7 @@ class MetricHistory:
 
     def add(self, rank: int, since_s: float, until_s: float, sums: dict[str, float], memory_bytes: float) -> None:
         """Add the activity of a rank between two times, spread evenly over the bins."""
-        self._make_room(rank)
+        self._evict(rank)
         self.reach(until_s)
         first, last = int(since_s / self.width_s), int(until_s / self.width_s)
         edges = np.clip(np.arange(first, last + 2) * self.width_s, since_s, until_s)
@@ -82,7 +82,7 @@ class MetricHistory:
             "memory": [round(float(each)) for each in memory],
         }
 
-    def _make_room(self, rank: int) -> None:
+    def _evict(self, rank: int) -> None:
         more = rank + 1 - self.rank_count
         if more > 0:
             self._sums = np.pad(self._sums, ((0, 0), (0, more), (0, 0)))

@@ -50,9 +50,11 @@ def _families(board: Board) -> Iterator[list[str]]:
     lost = [({"rank": each.rank}, int(each.lost is not None)) for each in ranks]
     yield _family("ripieno_rank_lost", "gauge", "", "1 if the rank died or became silent.", lost)
     for name, unit, words, value in _GAUGES:
-        yield _family(name, "gauge", unit, words, [(_whose(each), value(each)) for each in ranks if not each.lost])
+        yield _family(
+            name, "gauge", unit, words, [(_rank_labels(each), value(each)) for each in ranks if not each.lost]
+        )
     for name, unit, words, key in _COUNTERS:
-        samples = [(_whose(each), each.sums[key]) for each in ranks]
+        samples = [(_rank_labels(each), each.sums[key]) for each in ranks]
         yield _family(name, "counter", unit, words, samples, suffix="_total")
     made = sorted(board.waited_for_s.items())
     yield _family(
@@ -87,7 +89,7 @@ def _family(name: str, kind: str, unit: str, words: str, samples: Iterable[Sampl
     return [*head, *(f"{name}{suffix}{_labels(labels)} {_number(value)}" for labels, value in samples)]
 
 
-def _whose(rank: BoardRank) -> dict[str, Any]:
+def _rank_labels(rank: BoardRank) -> dict[str, Any]:
     return {"rank": rank.rank, "host": rank.host}
 
 

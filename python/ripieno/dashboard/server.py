@@ -143,14 +143,14 @@ class DashboardServer:
                 continue
             task = asyncio.create_task(self._answer(connection))
             self._waiting[task] = None
-            task.add_done_callback(self._forget)
+            task.add_done_callback(self._task_done)
             if len(self._waiting) + len(self._known) > self.connections_max and self._waiting:
                 oldest = next(iter(self._waiting))
                 del self._waiting[oldest]
                 oldest.cancel()
             await asyncio.sleep(0 if number % ACCEPTS_PER_PAUSE else PAUSE_S)
 
-    def _forget(self, task: asyncio.Task[None]) -> None:
+    def _task_done(self, task: asyncio.Task[None]) -> None:
         self._waiting.pop(task, None)
         self._known.discard(task)
 
@@ -168,7 +168,7 @@ class DashboardServer:
                 self._known.add(task)
             writer.write(request.answer)
             if request.listens:
-                await self._tell(writer)
+                await self._push_updates(writer)
             async with asyncio.timeout(PATIENCE_S):
                 writer.close()
                 await writer.wait_closed()
@@ -181,7 +181,7 @@ class DashboardServer:
             else:
                 writer.transport.abort()
 
-    async def _tell(self, writer: asyncio.StreamWriter) -> None:
+    async def _push_updates(self, writer: asyncio.StreamWriter) -> None:
         """Send the state repeatedly until the server is closed."""
         self._listener_count += 1
         try:

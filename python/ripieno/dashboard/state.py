@@ -12,7 +12,7 @@ from ripieno.flight.waiting import DISTINCT, caused
 #: Maximum length of lists on the page.
 SHOWN_COUNT = 24
 #: Waits are attributed among at most this many ranks, because the cost grows with the cube of their number.
-BLAMED_COUNT = 128
+CAUSES_MAX_RANKS = 128
 #: Number of past bins that are sent again, because a slow rank may still report them.
 LATE_BINS = 2
 
@@ -83,7 +83,7 @@ def _waiting(board: Board) -> dict[str, Any]:
     pairs = sorted(board.pairs_s.items(), key=lambda each: -each[1])
     count = max((max(pair) + 1 for pair in board.pairs_s), default=0)
     by_rank = dict(board.waited_for_s)
-    if 0 < count <= BLAMED_COUNT:
+    if 0 < count <= CAUSES_MAX_RANKS:
         seconds = np.zeros((count, count))
         for pair, waited_s in pairs:
             seconds[pair] = waited_s

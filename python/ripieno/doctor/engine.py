@@ -40,7 +40,7 @@ def _examined(name: str, options: Mapping[str, Any]) -> list[Finding]:
         return engine_of(name, options)[0]
 
     here = engine()
-    findings = [_whereabouts(name, here), _token(here)]
+    findings = [_address(name, here), _token(here)]
     sites, unreached, slots = _surveyed(engine, here.slots())
     findings += slots
     if sites:
@@ -50,7 +50,7 @@ def _examined(name: str, options: Mapping[str, Any]) -> list[Finding]:
     return findings
 
 
-def _whereabouts(name: str, engine: Engine) -> Finding:
+def _address(name: str, engine: Engine) -> Finding:
     found = f"its tasks reach this process at {engine.host()}"
     if not engine.is_own:
         return Finding(name, found)

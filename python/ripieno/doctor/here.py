@@ -26,8 +26,8 @@ _BANDWIDTH_BYTES = 32 << 20
 _BANDWIDTH_ROUND_COUNT = 4
 
 
-GOOD, WARNING, BAD = "good", "warning", "bad"
-_MARKS = {GOOD: "[green]✓[/]", WARNING: "[yellow]![/]", BAD: "[red]✗[/]"}
+PASSED, WARNING, BAD = "good", "warning", "bad"
+_MARKS = {PASSED: "[green]✓[/]", WARNING: "[yellow]![/]", BAD: "[red]✗[/]"}
 
 
 @dataclass(frozen=True)
@@ -46,7 +46,7 @@ class Finding:
 
     name: str
     found: str
-    outcome: str = GOOD
+    outcome: str = PASSED
     advice: str = ""
 
     def as_dict(self) -> dict[str, str]:
@@ -57,12 +57,12 @@ class Finding:
 def examine() -> list[Finding]:
     """Run all checks, and start two workers per kind of link."""
     findings: list[Finding] = []
-    for look in (_versions, _machine, _network, _links):
+    for check in (_versions, _machine, _network, _links):
         try:
-            findings.extend(look())
+            findings.extend(check())
         except Exception as error:
             found = f"could not be examined: {type(error).__name__}: {error}"
-            findings.append(Finding(look.__name__.strip("_"), found, BAD, "report this as a bug"))
+            findings.append(Finding(check.__name__.strip("_"), found, BAD, "report this as a bug"))
     return findings
 
 
@@ -78,7 +78,7 @@ def show(findings: list[Finding]) -> None:
         table.add_row(_MARKS[finding.outcome], escape(finding.name), escape(finding.found))
     console.print(table)
     for finding in findings:
-        if finding.outcome != GOOD:
+        if finding.outcome != PASSED:
             console.print(f"{_MARKS[finding.outcome]} {escape(finding.name)}: {escape(finding.found)}")
             console.print(f"  What to do: {escape(finding.advice)}.")
     if all(finding.outcome != BAD for finding in findings):
@@ -170,7 +170,7 @@ def work(name: str, advice: str, **options: Any) -> Finding:
         with launch(workers=2, **options) as job:
             met_s = time.monotonic() - started
             try:
-                (right, latency_s, bandwidth), _ = job.run(_talk)
+                (right, latency_s, bandwidth), _ = job.run(_measure_exchange)
             except Exception as error:
                 error.add_note("; ".join(map(str, job.ranks)))
                 raise
@@ -187,7 +187,7 @@ def work(name: str, advice: str, **options: Any) -> Finding:
     return Finding(name, found)
 
 
-def _talk(comm: Communicator) -> tuple[bool, float, float]:
+def _measure_exchange(comm: Communicator) -> tuple[bool, float, float]:
     """Return, on both workers: whether a sum is correct, seconds per small allreduce, bytes per second of a message."""
     ramp = np.arange(100_000, dtype=np.float64)
     right = bool(np.array_equal(comm.allreduce(ramp + comm.rank), 2 * ramp + 1))

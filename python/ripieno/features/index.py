@@ -82,8 +82,8 @@ def _index_of(file: DataFile) -> pa.Table | None:
         table = source.read(0, source.size, pa.schema([source.own.field(name) for name in INDEX_NAMES]))
         names = [unquote(name) for name in table.column("picture").to_pylist()]
         return table.set_column(0, "picture", pa.array(names))
-    beside = Path(file.path).with_suffix(INDEX_SUFFIX)
-    return _read(beside) if beside.exists() else None
+    index_file = Path(file.path).with_suffix(INDEX_SUFFIX)
+    return _read(index_file) if index_file.exists() else None
 
 
 def _read(path: Path) -> pa.Table:

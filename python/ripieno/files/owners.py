@@ -9,7 +9,7 @@ ANY_ACCESS = 0o077
 WRITING = 0o022
 
 
-def why_foreign(found: os.stat_result, forbidden: int) -> str | None:
+def access_problem(found: os.stat_result, forbidden: int) -> str | None:
     """Return the reason why other users may have changed or read a file or folder, or None if they cannot have.
 
     Parameters

@@ -54,7 +54,7 @@ def new_file(path: ResultPath) -> Iterator[Path]:
     os.close(descriptor)
     part = Path(name)
     try:
-        with _blamed_on(path, part):
+        with _errors_name(path, part):
             yield part
             _take_name(part, path)
     finally:
@@ -90,7 +90,7 @@ def new_folder(path: ResultPath, replaceable: Collection[str] = ()) -> Iterator[
     path.parent.mkdir(parents=True, exist_ok=True)
     part = Path(tempfile.mkdtemp(PART_SUFFIX, f".{path.name}.", path.parent))
     try:
-        with _blamed_on(path, part):
+        with _errors_name(path, part):
             yield part
             _replace_folder(part, path)
     finally:
@@ -209,7 +209,7 @@ def explain(error: OSError) -> str:
 
 
 @contextmanager
-def _blamed_on(path: Path, part: Path) -> Iterator[None]:
+def _errors_name(path: Path, part: Path) -> Iterator[None]:
     """Make errors of the operating system name the user's path instead of the temporary one."""
     try:
         yield

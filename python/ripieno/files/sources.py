@@ -320,7 +320,7 @@ def expand_keyed(name: PathLike, kinds: Collection[str] | None = None) -> list[t
         return found
     if os.path.exists(name) or not glob.has_magic(name):
         return [(name, ())]
-    paths = sorted(path for path in glob.glob(name, recursive=True) if _is_asked_for(path, name))
+    paths = sorted(path for path in glob.glob(name, recursive=True) if _is_explicit(path, name))
     if not paths:
         raise InputError(f"{name}: no file matches")
     return [(path, ()) for path in paths]
@@ -357,7 +357,7 @@ def _has_no_key(path: str, keys: Keys) -> bool:
     return True
 
 
-def _is_asked_for(path: str, pattern: str) -> bool:
+def _is_explicit(path: str, pattern: str) -> bool:
     """Whether a path that matches a pattern has no hidden name, or the pattern has a hidden name, too."""
     # The names before the first wildcard are the same in both.
     fixed = next(at for at, name in enumerate(PurePath(pattern).parts) if glob.has_magic(name))
@@ -449,7 +449,7 @@ def _entries(
 ) -> list[tuple[dict[str, Any], Keys]]:
     if glob.has_magic(name):
         matches = system.glob(name, detail=True).values()
-        files = [each for each in matches if each["type"] == "file" and _is_asked_for(each["name"], name)]
+        files = [each for each in matches if each["type"] == "file" and _is_explicit(each["name"], name)]
         if not files:
             raise InputError(f"{url}: no file matches")
         return [(entry, ()) for entry in sorted(files, key=lambda entry: str(entry["name"]))]

@@ -41,7 +41,7 @@ def sent_folder(url: str) -> Iterator[Path]:
 
 def check_sent_file(url: str) -> None:
     """Raise InputError, before any work is done, if the file system is unreachable or has a folder with that name."""
-    with _blamed_on(url):
+    with _errors_name(url):
         system, name = file_system(url)
         if _kind(system, name) == "directory":
             raise InputError(f"{url} is a folder")
@@ -55,7 +55,7 @@ def exists(url: str) -> bool:
     InputError
         The file system cannot be reached.
     """
-    with _blamed_on(url):
+    with _errors_name(url):
         return _kind(*file_system(url)) is not None
 
 
@@ -67,7 +67,7 @@ def listed(url: str) -> list[str]:
     InputError
         It is not a folder, or the file system cannot be reached.
     """
-    with _blamed_on(url):
+    with _errors_name(url):
         system, name = file_system(url)
         kind = _kind(system, name)
         if kind == "file":
@@ -81,7 +81,7 @@ def _made(url: str) -> Iterator[Path]:
     with tempfile.TemporaryDirectory(prefix="ripieno-") as folder:
         part = Path(folder) / PurePosixPath(url).name
         yield part
-        with _blamed_on(url):
+        with _errors_name(url):
             system, name = file_system(url)
             _send(part, system, PurePosixPath(name))
 
@@ -106,14 +106,14 @@ def _send(made: Path, system: fsspec.AbstractFileSystem, name: PurePosixPath) ->
 
 def _exchange(system: fsspec.AbstractFileSystem, part: str, name: str, old: str) -> None:
     """Move the older result aside for the new one. Restore it if that fails."""
-    is_aside = False
+    is_moved = False
     try:
         _rename(system, name, old)
-        is_aside = True
+        is_moved = True
         _rename(system, part, name)
     except BaseException as error:
         try:
-            if is_aside:
+            if is_moved:
                 # If renaming a folder copies it, a part of it may exist.
                 _remove(system, name)
             if _kind(system, name) is None:
@@ -158,7 +158,7 @@ def _kind(system: fsspec.AbstractFileSystem, name: str) -> str | None:
 
 
 @contextmanager
-def _blamed_on(url: str) -> Iterator[None]:
+def _errors_name(url: str) -> Iterator[None]:
     try:
         yield
     except InputError:

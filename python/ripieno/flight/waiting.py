@@ -53,15 +53,15 @@ def caused(seconds: NDArray[np.float64]) -> NDArray[np.float64]:
     passed_to = np.divide(seconds, own[:, None], out=np.zeros_like(seconds), where=own[:, None] > 0)
     found = np.zeros(len(own))
     # Entry (i, j): waiting of rank i attributed to rank j so far. Each round passes blame on by one rank.
-    blamed = seconds.copy()
+    attributed = seconds.copy()
     for _ in range(len(own)):
-        passed = np.minimum(blamed, own)
+        passed = np.minimum(attributed, own)
         # Blame that returns to the waiting rank stays with the peer that it waited for.
         returned = passed * passed_to.T
-        found += (blamed - passed + returned).sum(axis=0)
-        blamed = passed @ passed_to
-        np.fill_diagonal(blamed, 0.0)
-    left: NDArray[np.float64] = blamed.sum(axis=0)
+        found += (attributed - passed + returned).sum(axis=0)
+        attributed = passed @ passed_to
+        np.fill_diagonal(attributed, 0.0)
+    left: NDArray[np.float64] = attributed.sum(axis=0)
     return found + left
 
 

@@ -65,7 +65,7 @@ class Aggregators:
         combined = ufunc.reduce(rows, axis=0, dtype=part.dtype, initial=self._identities[name].flat[0])
         self._parts[name] = ufunc(part, combined, dtype=part.dtype)
 
-    def settle(self, comm: Communicator, counts: Sequence[int]) -> list[int]:
+    def finish(self, comm: Communicator, counts: Sequence[int]) -> list[int]:
         """Combine the parts of all ranks into `results`, reset the parts, and return the sums of `counts`.
 
         One allreduce carries the counts and all summed aggregators.

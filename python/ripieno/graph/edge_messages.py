@@ -69,13 +69,13 @@ class EdgeMessages:
         x, sends = self._at_columns(values, where)
         rows = self._row_values(x, sends, combiner, along)
         result = blank((len(self._graph.vertices), *rows.shape[1:]), rows.dtype, combiner)
-        self._to_homes(result, rows, combiner.name)
+        self._to_owners(result, rows, combiner.name)
         if sends is None:
             return Messages(self._graph.in_degrees > 0, result)
         # int32, because products support it.
         any_sends = self._row_values(sends.astype(np.int32), None, _ANY, None)
         received = np.zeros(len(result), np.bool_)
-        self._to_homes(received, any_sends.astype(np.bool_), _ANY.name)
+        self._to_owners(received, any_sends.astype(np.bool_), _ANY.name)
         return Messages(received, result)
 
     def per_edge(
@@ -185,7 +185,7 @@ class EdgeMessages:
         offsets = self._entries[0]
         return csr_array((np.arange(len(columns)), columns, offsets), shape=(len(self._rows), len(self._columns)))
 
-    def _to_homes(self, result: NDArray[Any], rows: NDArray[Any], op: Any) -> None:
+    def _to_owners(self, result: NDArray[Any], rows: NDArray[Any], op: Any) -> None:
         """Send the results of all ranks' rows to the owners of their vertices."""
         if self._at_source:
             result[self._reached] = self._way.reduce(rows, op)

@@ -113,7 +113,7 @@ class Edges:
             np.concatenate([self.lone, np.unique(self.sources[~kept])]),
         )
 
-    def dealt(self, comm: Communicator, *, directed: bool) -> Edges:
+    def redistributed(self, comm: Communicator, *, directed: bool) -> Edges:
         """Return the edges assigned to this rank by a hash of their ends. Equal edges get the same rank.
 
         In an undirected graph the hash ignores the order of the ends.
@@ -127,7 +127,7 @@ class Edges:
 
     def sent(self, comm: Communicator, ranks: NDArray[Any]) -> Edges:
         """Return the edges that all ranks send here, in rank order. `ranks` gives the destination of each edge."""
-        send = Dealer(comm, ranks)
+        send = Redistribution(comm, ranks)
         weights = None if self.weights is None else send(self.weights)
         return Edges(send(self.sources), send(self.targets), weights, self.lone)
 
@@ -139,7 +139,7 @@ class Edges:
         return Edges(self.sources[order], self.targets[order], weights, self.lone)
 
 
-def settled_directions(comm: Communicator, edges: Edges, *, directed: bool) -> Edges:
+def with_both_directions(comm: Communicator, edges: Edges, *, directed: bool) -> Edges:
     """Return directed edges. An undirected graph gets both directions of each edge.
 
     Undirected, weighted edges are first distributed over the ranks, so that both directions of a pair meet on one rank.
@@ -152,13 +152,13 @@ def settled_directions(comm: Communicator, edges: Edges, *, directed: bool) -> E
     if directed:
         return edges
     if edges.weights is not None:
-        edges = edges.dealt(comm, directed=False)
+        edges = edges.redistributed(comm, directed=False)
         with agreement(comm):
             edges = edges.one_way()
     return edges.both_ways()
 
 
-class Dealer:
+class Redistribution:
     """Sends each entry of arrays to its assigned rank.
 
     Parameters

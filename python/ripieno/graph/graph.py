@@ -16,7 +16,7 @@ from ripieno.comm.agreement import agreement
 from ripieno.errors import InputError
 from ripieno.files.sources import EmptyFile, File, expand_keyed, is_url, names_text, size_bytes, with_rows
 from ripieno.graph.edge_files import EdgeFile, TableEdges
-from ripieno.graph.edges import Edges, settled_directions
+from ripieno.graph.edges import Edges, with_both_directions
 from ripieno.graph.layout import End
 from ripieno.graph.matrix_market import MatrixMarketEdges
 from ripieno.graph.memory import EdgesInMemory, checked, in_memory
@@ -83,10 +83,10 @@ class Files:
 
     def read_share(self, rank: int, world_size: int) -> Edges:
         """Return the edges in this rank's share of the bytes of all files."""
-        begun_s = time.perf_counter()
+        start_s = time.perf_counter()
         sizes = [file.size_bytes for file in self.files]
         parts = [self.files[at].read(share) for at, share in file_shares(sizes, rank, world_size)]
-        edges, took = Edges.joined(parts, weighted=self.weighted), duration_text(time.perf_counter() - begun_s)
+        edges, took = Edges.joined(parts, weighted=self.weighted), duration_text(time.perf_counter() - start_s)
         logger.info("rank %d of %d has read %d edges of %d files in %s", rank, world_size, len(edges), len(parts), took)
         return edges
 
@@ -229,7 +229,7 @@ class Graph:
             once = _duplicates(duplicates, weighted, False) == "once"
         weights = None if not weighted else edges.weights if len(edges) else np.empty(0)
         edges = Edges(edges.sources, edges.targets, weights, lone)
-        edges = settled_directions(comm, edges, directed=directed)
+        edges = with_both_directions(comm, edges, directed=directed)
         return PartitionedGraph(comm, edges, home=home, by=by, once=once)
 
     def partition(self, comm: Communicator, *, home: Home = "hash", by: End = "source") -> PartitionedGraph:
@@ -255,7 +255,7 @@ class Graph:
             return self._partition_splits(comm, self.source, home, by)
         with agreement(comm, f"a graph's partition, directed={self.directed}, duplicates={self.duplicates}"):
             edges = self.read_share(comm.rank, comm.world_size)
-        edges = settled_directions(comm, edges, directed=self.directed)
+        edges = with_both_directions(comm, edges, directed=self.directed)
         once = self.duplicates == "once"
         return PartitionedGraph(comm, edges, home=home, by=by, once=once, labels=self.labels)
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import warnings
 from functools import cached_property
 from typing import TYPE_CHECKING, Literal
 
@@ -11,11 +12,11 @@ from numpy.typing import NDArray
 import ripieno._native as _native
 from ripieno.comm.agreement import agreement
 from ripieno.errors import InputError
-from ripieno.graph.edges import Dealer, Edges
+from ripieno.graph.edges import Edges, Redistribution
 from ripieno.graph.owners import Home, VertexOwners
 from ripieno.kernels.lookup import places_of
 from ripieno.keyed.groups import offsets_of
-from ripieno.wire.operations import told_of
+from ripieno.wire.operations import description_of
 
 if TYPE_CHECKING:
     from ripieno.comm.communicator import Communicator
@@ -48,27 +49,27 @@ class VertexLayout:
         self.comm, self.by = comm, by
         ids = (edges.sources, edges.targets, edges.lone)
         self.largest: int = comm.allreduce(max(int(each.max(initial=-1)) for each in ids), op="max")
-        with agreement(comm, f"a graph, home={told_of(home) if callable(home) else home}, by={by}"):
-            self._homes = VertexOwners(home, comm.world_size, self.largest)
-            ranks = self._homes(edges.sources if by == "source" else edges.targets)
+        with agreement(comm, f"a graph, home={description_of(home) if callable(home) else home}, by={by}"):
+            self._owners = VertexOwners(home, comm.world_size, self.largest)
+            ranks = self._owners(edges.sources if by == "source" else edges.targets)
         edges = edges.sent(comm, ranks)
         self.weighted = edges.weights is not None
         with agreement(comm):
             self.matrix = _native.local_graph(edges.sources, edges.targets, edges.weights, once, comm.threads)
-        self._settle(edges.lone)
+        self._announce_vertices(edges.lone)
         self.vertex_count, self.edge_count = comm.allreduce((len(self.vertices), self.matrix[2].entry_count))
         if not self.vertex_count:
             raise InputError("the graph: no edges and no vertices")
 
-    def _settle(self, lone: NDArray[np.int64]) -> None:
+    def _announce_vertices(self, lone: NDArray[np.int64]) -> None:
         """Announce the far ends of edges, and vertices without edges, to their owners."""
         rows, columns, matrix = self.matrix
         offsets, sources, _ = matrix.entries()
         ends = [(columns, np.bincount(sources, minlength=len(columns))), (rows, _lengths(offsets))]
         (near, near_degrees), (far, far_degrees) = ends if self.by == "source" else ends[::-1]
         with agreement(self.comm):
-            ranks = self._homes(np.concatenate([far, lone]))
-        send = Dealer(self.comm, ranks)
+            ranks = self._owners(np.concatenate([far, lone]))
+        send = Redistribution(self.comm, ranks)
         named = send(np.concatenate([far, lone]))
         degrees = send(np.concatenate([far_degrees, np.zeros(len(lone), np.int64)]))
         ids = np.sort(np.concatenate([near, named]))
@@ -95,9 +96,14 @@ class VertexLayout:
         degrees = self.out_degrees if self.by == "source" else self.in_degrees
         return offsets_of(degrees)
 
-    def home_of(self, ids: NDArray[np.int64]) -> NDArray[np.int64]:
+    def owner_of(self, ids: NDArray[np.int64]) -> NDArray[np.int64]:
         """Return the owner of each id, existing or not, without communication."""
-        return self._homes(np.asarray(ids, np.int64))
+        return self._owners(np.asarray(ids, np.int64))
+
+    def home_of(self, ids: NDArray[np.int64]) -> NDArray[np.int64]:
+        """Return `owner_of(ids)`. Deprecated: use `owner_of`."""
+        warnings.warn("home_of is deprecated, use owner_of", DeprecationWarning, stacklevel=2)
+        return self.owner_of(ids)
 
 
 def _lengths(offsets: NDArray[np.uint64]) -> NDArray[np.int64]:

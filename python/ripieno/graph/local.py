@@ -12,7 +12,7 @@ import ripieno._native as _native
 from ripieno._types import Op
 from ripieno.comm.agreement import agreement
 from ripieno.errors import InputError
-from ripieno.graph.edges import Dealer, Edges
+from ripieno.graph.edges import Edges, Redistribution
 from ripieno.graph.graph import Graph
 from ripieno.kernels.hashing import mixed
 from ripieno.kernels.lookup import places_of
@@ -40,7 +40,7 @@ class Vertices:
     """
 
     ids: NDArray[np.int64]
-    home: NDArray[np.bool_]
+    is_owned: NDArray[np.bool_]
     total: int
     largest: int
 
@@ -114,7 +114,7 @@ def load(comm: Communicator, graph: Graph, *, both_ways: bool | None = None, loo
     both_ways = not graph.directed if both_ways is None else both_ways
     with agreement(comm):
         edges = graph.read_share(comm.rank, comm.world_size)
-    edges = edges.dealt(comm, directed=not both_ways)
+    edges = edges.redistributed(comm, directed=not both_ways)
     if not loops:
         edges = edges.without_loops()
     if graph.weighted and not graph.directed:
@@ -128,10 +128,10 @@ def load(comm: Communicator, graph: Graph, *, both_ways: bool | None = None, loo
     edge_count, announced = comm.allreduce((matrix.entry_count, len(edges.lone)))
     if edge_count + announced == 0:
         raise InputError(f"{', '.join(graph.names) or 'the graph'}: no edges and no vertices")
-    return LocalGraph(rows, columns, matrix, _settled(comm, rows, columns, edges), edge_count)
+    return LocalGraph(rows, columns, matrix, _assign_owners(comm, rows, columns, edges), edge_count)
 
 
-def _settled(comm: Communicator, rows: NDArray[np.int64], columns: NDArray[np.int64], edges: Edges) -> Vertices:
+def _assign_owners(comm: Communicator, rows: NDArray[np.int64], columns: NDArray[np.int64], edges: Edges) -> Vertices:
     """Choose a rank for each vertex: its registrar, a rank by hash, collects the ranks that know it and picks one."""
     named = np.concatenate([rows, edges.lone])
     others = np.sort(named[places_of(named, columns) < 0])
@@ -140,7 +140,7 @@ def _settled(comm: Communicator, rows: NDArray[np.int64], columns: NDArray[np.in
     largest = comm.allreduce(int(ids.max(initial=-1)), op="max")
     if comm.world_size == 1:
         return Vertices(ids, np.ones(len(ids), np.bool_), len(ids), largest)
-    send = Dealer(comm, mixed(ids) % np.uint64(comm.world_size))
+    send = Redistribution(comm, mixed(ids) % np.uint64(comm.world_size))
     # Ids have 62 bits. A spare bit marks ranks without out-edges of the vertex.
     is_other = np.arange(len(ids)) >= len(columns)
     claims = send(2 * ids + is_other)

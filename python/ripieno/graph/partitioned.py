@@ -13,7 +13,7 @@ from ripieno.errors import InputError
 from ripieno.graph.block import Block
 from ripieno.graph.columns import Columns
 from ripieno.graph.edge_messages import Along, EdgeMessages
-from ripieno.graph.edges import Dealer, Edges
+from ripieno.graph.edges import Edges, Redistribution
 from ripieno.graph.layout import End, VertexLayout
 from ripieno.graph.messages import Messages, checked_mask, checked_rows
 from ripieno.graph.owners import Home
@@ -184,8 +184,8 @@ class PartitionedGraph(VertexLayout):
         if by not in ("source", "target"):
             raise InputError(f"by={by!r}: expected 'source' or 'target'")
         edges = self._some_edges() if edges is None else edges
-        self.comm._said_by_all(f"send_edges, by={by}")
-        return edges.sent(self.comm, self._homes(edges.targets if by == "target" else edges.sources)).sorted(by)
+        self.comm._allgather_values(f"send_edges, by={by}")
+        return edges.sent(self.comm, self._owners(edges.targets if by == "target" else edges.sources)).sorted(by)
 
     def regroup(self, *, home: Home | None = None, by: End | None = None) -> PartitionedGraph:
         """Return the same graph with other owners of its vertices, or with its edges at their other end. Values move
@@ -203,9 +203,9 @@ class PartitionedGraph(VertexLayout):
         PartitionedGraph
         """
         edges = replace(self._some_edges(), lone=self.vertices)
-        home, by = home or self._homes.home, by or self.by
+        home, by = home or self._owners.home, by or self.by
         moved = PartitionedGraph(self.comm, edges, home=home, by=by, once=False, labels=self._all_labels)
-        send = Dealer(self.comm, moved.home_of(self.vertices))
+        send = Redistribution(self.comm, moved.owner_of(self.vertices))
         order = np.argsort(send(self.vertices))
         for name, rows in self.values.items():
             moved.values[name] = send(rows)[order]

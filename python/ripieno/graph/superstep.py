@@ -92,7 +92,7 @@ def run(
     if len(message.shape) > 1 or not (is_native(message.base) or message.base == np.bool_):
         raise InputError(f"message={message}: expected a type that comm.allreduce takes, alone or (width,) of it")
     board = Aggregators(aggregators)
-    graph.comm._said_by_all(
+    graph.comm._allgather_values(
         f"superstep, combine={combiner.told}, message={message}, aggregators={board}, max_supersteps={max_supersteps}"
         f", missing={missing}"
     )
@@ -102,7 +102,7 @@ def run(
     for number in count():
         if number == max_supersteps:
             return Supersteps(False, board.results, steps)
-        begun = time.perf_counter()
+        started = time.perf_counter()
         halted &= ~messages.received
         block = Block(graph, number, np.flatnonzero(~halted), messages, message, board)
         returned = fn(block)
@@ -110,13 +110,13 @@ def run(
             raise InputError(f"superstep {number}: the function returned {type(returned).__name__}, expected nothing")
         halted[block.places[block.halting]] = True
         computed = time.perf_counter()
-        awake, active, *sent = board.settle(
+        active_count, active, *sent = board.finish(
             graph.comm, [int(np.count_nonzero(~halted)), len(block), *post.sent_counts(block)]
         )
         messages = post.deliver(block, *sent)
         message_count = sum(sent[1:])
-        steps.append(Superstep(active, message_count, computed - begun, time.perf_counter() - computed))
-        if not awake and not message_count:
+        steps.append(Superstep(active, message_count, computed - started, time.perf_counter() - computed))
+        if not active_count and not message_count:
             return Supersteps(True, board.results, steps)
     raise AssertionError("supersteps are counted without end")
 

@@ -30,7 +30,7 @@ def deliver(graph: PartitionedGraph, targets: Any, values: Any, combiner: Combin
     values = checked_rows(values, len(targets), combiner, "send_messages")
     combine, threads = combiner.combine, graph.comm.threads
     # Messages keep their dtype, as along edges.
-    emitter = Emitter(graph.comm.world_size, combine, threads=threads, partitioner=graph.home_of, widen=False)
+    emitter = Emitter(graph.comm.world_size, combine, threads=threads, partitioner=graph.owner_of, widen=False)
     emitter.add(KeyValues(targets, values))
     arrived, _ = regroup(graph.comm, emitter)
     places = np.searchsorted(graph.vertices, arrived.keys)

@@ -172,7 +172,7 @@ class PreviousCentroids:
     first: int
 
 
-def meet_groups(
+def compare_groups(
     points: Points,
     probing: Probing,
     groups: SomeGroups,
@@ -199,7 +199,7 @@ def meet_groups(
     threads
         Number of threads.
     """
-    _native.meet_groups(points, probing, groups, before, labels, squared_distances, threads)
+    _native.compare_groups(points, probing, groups, before, labels, squared_distances, threads)
 
 
 def accumulate_run(

@@ -39,9 +39,9 @@ class Attraction:
     weights: NDArray[np.float32]
 
 
-def wholes_per_one(point_count: int) -> float:
+def fixed_point_scale(point_count: int) -> float:
     """Return the fixed-point scale of `repulsion` for this many points: a power of two, at most 2^33."""
-    return _native.wholes_per_one(point_count)
+    return _native.fixed_point_scale(point_count)
 
 
 def repulsion(all: Positions, share: tuple[int, int], out: NDArray[np.int64], *, threads: int = 1) -> None:
@@ -88,9 +88,7 @@ def barnes_hut(
     return _native.barnes_hut(theta, own, all, out, threads)
 
 
-def attraction(
-    springs: Attraction, length: float, all: Positions, out: NDArray[np.float64], *, threads: int = 1
-) -> None:
+def attraction(edges: Attraction, length: float, all: Positions, out: NDArray[np.float64], *, threads: int = 1) -> None:
     """Subtract the sum of w·‖x − y‖/length·(x − y) over the edges of each source point x.
 
     Parameters
@@ -104,4 +102,4 @@ def attraction(
     threads
         Number of threads.
     """
-    _native.attraction(springs.first, springs.starts, springs.columns, springs.weights, length, all, out, threads)
+    _native.attraction(edges.first, edges.starts, edges.columns, edges.weights, length, all, out, threads)

@@ -47,16 +47,16 @@ class StepNumbers:
     counts: NDArray[np.int64]
 
 
-def occurrences(rows: OrderedColumns, homes: NDArray[np.int32], home_count: int) -> StepNumbers:
+def occurrences(rows: OrderedColumns, owners: NDArray[np.int32], owner_count: int) -> StepNumbers:
     """Find the distinct features of each step, by owner.
 
     Parameters
     ----------
     rows
     homes : (m,) int32
-        Owner of each feature, less than `home_count`.
+        Owner of each feature, less than `owner_count`.
     """
-    return StepNumbers(*_native.sgd_occurrences(rows, homes, home_count))
+    return StepNumbers(*_native.sgd_occurrences(rows, owners, owner_count))
 
 
 def places(
@@ -84,7 +84,7 @@ def places(
     return _native.sgd_places(rows, occurring, chunk_lens, penalties)
 
 
-def meetings(asked: StepNumbers, feature_count: int, step_count: int) -> tuple[StepNumbers, StepNumbers]:
+def needed_features(requested: StepNumbers, feature_count: int, step_count: int) -> tuple[StepNumbers, StepNumbers]:
     """Find the features that this rank owns and that occur in each step on any rank.
 
     Parameters
@@ -99,10 +99,10 @@ def meetings(asked: StepNumbers, feature_count: int, step_count: int) -> tuple[S
     met
         Distinct features of each step.
     asked
-        Features of each rank as positions in `met`.
+        Features of each rank as positions in `needed`.
     """
-    features, counts, places = _native.sgd_meetings(asked, feature_count, step_count)
-    return StepNumbers(features, counts[None]), StepNumbers(places, asked.counts)
+    features, counts, places = _native.sgd_needed_features(requested, feature_count, step_count)
+    return StepNumbers(features, counts[None]), StepNumbers(places, requested.counts)
 
 
 @dataclass(frozen=True)
@@ -123,7 +123,7 @@ class StepRows:
     penalties : (sum of counts,) float64
         Penalty's contribution to the gradient of each of these features, per weight.
     met, asked
-        Features that this rank owns, per step and per rank, as returned by `meetings`.
+        Features that this rank owns, per step and per rank, as returned by `needed_features`.
     chunk_lens : (steps,) int64
         Number of slots per owner: at least the features that any rank has of any owner; equal on every rank.
     """
@@ -134,8 +134,8 @@ class StepRows:
     classes: NDArray[np.int32]
     counts: NDArray[np.int64]
     penalties: NDArray[np.float64]
-    met: StepNumbers
-    asked: StepNumbers
+    needed: StepNumbers
+    requested: StepNumbers
     chunk_lens: NDArray[np.int64]
 
 

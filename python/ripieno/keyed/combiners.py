@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 
 from ripieno._types import Combining, OpName
 from ripieno.errors import InputError
-from ripieno.wire.operations import OPS, PAIRWISE, check_rows, name_of, named, told_of
+from ripieno.wire.operations import OPS, PAIRWISE, check_rows, description_of, name_of, named
 
 Combine = OpName | Literal["mul", "concat"] | Combining
 
@@ -39,7 +39,7 @@ class Combiner(NamedTuple):
     @property
     def told(self) -> str:
         """The combiner in texts that ranks compare."""
-        return self.name if self.function is None else told_of(self.function)
+        return self.name if self.function is None else description_of(self.function)
 
     @property
     def combine(self) -> Combine:

@@ -24,10 +24,10 @@ def checked(partitioner: Partitioner) -> Partitioner:
     return partitioner
 
 
-def told_of(partitioner: Partitioner, fallback: str) -> str:
+def description_of(partitioner: Partitioner, fallback: str) -> str:
     """Return the partitioner in texts that ranks compare."""
     if callable(partitioner):
-        return operations.told_of(partitioner)
+        return operations.description_of(partitioner)
     return partitioner or fallback
 
 

@@ -51,7 +51,7 @@ def regrouped(native: Any, table: Table, partitioner: Partitioner = None) -> tup
         homes = partitioners.homes_of(partitioner, ids, native.world_size)
     else:
         homes = ids % native.world_size
-    by = partitioners.told_of(partitioner, "hash")
+    by = partitioners.description_of(partitioner, "hash")
     call = f"regroup of a table by {by}, combine={table.combiner.told}"
     at_home = [ids[homes == rank].tolist() for rank in range(native.world_size)]
     leaving = [(call, pack({number: table[number] for number in numbers})) for numbers in at_home]

@@ -44,9 +44,9 @@ def become(command: list[str]) -> int:
     try:
         os.execvp(command[0], command)
     except FileNotFoundError:
-        return _tell(f"{command[0]}: there is no such command", NOT_FOUND)
+        return _fail(f"{command[0]}: there is no such command", NOT_FOUND)
     except OSError as error:
-        return _tell(f"{command[0]}: {error.strerror}", NOT_RUNNABLE)
+        return _fail(f"{command[0]}: {error.strerror}", NOT_RUNNABLE)
 
 
 def _mount_sys() -> None:
@@ -69,7 +69,7 @@ def _check(result: int, what: str) -> None:
         raise OSError(number, f"{what}: {os.strerror(number)}")
 
 
-def _tell(message: str, code: int) -> int:
+def _fail(message: str, code: int) -> int:
     print(f"ripieno: {message}", file=sys.stderr)
     return code
 
@@ -79,7 +79,7 @@ def main(namespace: str, host: str, rack: str, hosts_file: str, *command: str) -
     try:
         enter(namespace, host, hosts_file)
     except OSError as error:
-        return _tell(f"cannot enter {host}: {error.args[1]}", NOT_RUNNABLE)
+        return _fail(f"cannot enter {host}: {error.args[1]}", NOT_RUNNABLE)
     os.environ.update(HOSTNAME=host, RACK=rack)
     return become(list(command))
 

@@ -28,7 +28,7 @@ class Guard:
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        """Dismiss the guard. After an error hang up instead, so that the guard takes down the rest of the lab."""
+        """End the guard. After an error only close its stdin, so that the guard takes down the rest of the lab."""
         assert self._process.stdin is not None, "a guard is started with a pipe"
         if error is None:
             self._process.kill()

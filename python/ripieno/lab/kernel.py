@@ -42,7 +42,7 @@ _FAILED_LINE = re.compile(r"Command failed [^:\s]*:(\d+)")
 
 def why_not() -> str | None:
     """Return the reason why this machine cannot make a lab, with a remedy, or None. Leaves nothing behind."""
-    lacking = _what_lacks()
+    lacking = _missing_requirement()
     if lacking is not None:
         return lacking
     found: list[str | None] = []
@@ -61,12 +61,12 @@ def require_rights() -> None:
     LabError
         If this is not Linux, not root, or has no iproute2.
     """
-    lacking = _what_lacks()
+    lacking = _missing_requirement()
     if lacking is not None:
         raise LabError(lacking)
 
 
-def _what_lacks() -> str | None:
+def _missing_requirement() -> str | None:
     """Return the missing requirement of this process for a lab, with a remedy, or None."""
     if sys.platform != "linux":
         return f"an emulated cluster needs Linux, and this is {sys.platform}: use a Linux machine or a virtual one"

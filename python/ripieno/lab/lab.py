@@ -155,7 +155,7 @@ class Lab:
         timeout_s
             Time limit in seconds. All ranks are ended when it expires.
         environment
-            Variables to set beside this process's own.
+            Variables to set in addition to this process's own.
         prefix
             Whether to mark lines of output with their host; by default if there are several ranks.
         keep_going

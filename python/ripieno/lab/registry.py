@@ -158,7 +158,7 @@ def load(name: str, file: str) -> dict[str, Any] | None:
     return value
 
 
-def living_owner(name: str) -> int | None:
+def live_owner(name: str) -> int | None:
     """Return the process that owns or is making a lab."""
     record = read(name)
     if record is None or record.owner is None or _process(record.owner[0]) != record.owner:
@@ -172,7 +172,7 @@ def is_orphan(name: str) -> bool:
     if record is None:
         return False
     if record.owner is not None:
-        return living_owner(name) is None
+        return live_owner(name) is None
     return record.spec is None or not kernel.namespaces(prefix(name) + SWITCHES)
 
 

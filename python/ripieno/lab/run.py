@@ -44,7 +44,7 @@ class LabProgram:
     ranks_per_host
         Number of ranks per host. Ranks of one host have consecutive numbers.
     environment
-        Variables to set beside this process's own.
+        Variables to set in addition to this process's own.
     prefix
         Whether to mark lines of output with their host.
     timeout_s
@@ -83,7 +83,7 @@ def run(
     """
     ranks: list[_Rank] = []
     pump = LinePump() if program.prefix else None
-    lifeline: subprocess.Popen[bytes] | None = None
+    keep_alive_pipe: subprocess.Popen[bytes] | None = None
     # Bound but not listening, this socket reserves the port for rank 0.
     with kernel.inside(namespace(program.hosts[0])):
         reservation = socket.socket()
@@ -92,7 +92,7 @@ def run(
         reservation.bind((program.hosts[0].address, 0))
         common = _variables(program, reservation.getsockname()[1])
         with kernel.new_process_numbers():
-            lifeline = subprocess.Popen(
+            keep_alive_pipe = subprocess.Popen(
                 _FIRST_PROCESS, stdin=subprocess.PIPE, stdout=subprocess.DEVNULL, start_new_session=True
             )
             for rank in range(program.world_size):
@@ -102,7 +102,7 @@ def run(
         failed, unfinished = _wait(ranks, program)
     finally:
         process.end([each.process for each in ranks], patience_s=0.0)
-        _cut(lifeline)
+        _cut(keep_alive_pipe)
         reservation.close()
         if pump is not None:
             pump.close()
@@ -187,13 +187,13 @@ def _may_be_victim(rank: _Rank) -> bool:
     return rank.process.returncode == 1
 
 
-def _cut(lifeline: subprocess.Popen[bytes] | None) -> None:
-    if lifeline is None:
+def _cut(keep_alive_pipe: subprocess.Popen[bytes] | None) -> None:
+    if keep_alive_pipe is None:
         return
-    assert lifeline.stdin is not None, "the first process is started with a pipe"
-    lifeline.stdin.close()
+    assert keep_alive_pipe.stdin is not None, "the first process is started with a pipe"
+    keep_alive_pipe.stdin.close()
     try:
-        lifeline.wait(kernel.KILL_S)
+        keep_alive_pipe.wait(kernel.KILL_S)
     except subprocess.TimeoutExpired:
         raise LabError(f"processes of the run do not end, {kernel.KILL_S:g} s after they were killed") from None
 

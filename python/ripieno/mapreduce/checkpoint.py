@@ -25,7 +25,7 @@ from typing import Any
 
 from ripieno import log
 from ripieno.errors import CheckpointError, InputError
-from ripieno.files.owners import WRITING, why_foreign
+from ripieno.files.owners import WRITING, access_problem
 from ripieno.files.results import explain
 from ripieno.mapreduce.values import PICKLE, Blob, blob_names, decode, encode
 
@@ -263,7 +263,7 @@ class Checkpoints:
         return content
 
     def _check_owner(self, descriptor: int) -> None:
-        reason = why_foreign(os.fstat(descriptor), WRITING)
+        reason = access_problem(os.fstat(descriptor), WRITING)
         if reason is not None:
             raise CheckpointError(
                 f"{self.folder} {reason}: its files may belong to another user; name another folder, or, if it is "

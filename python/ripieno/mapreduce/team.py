@@ -100,7 +100,7 @@ class ProgramRanks(RankTeam):
 
     def run(self, function: Callable[..., Any], *args: Any, options: str = "") -> list[Any]:
         mine: object = function(self._comm, self._key, *args)
-        return self._comm._said_by_all(f"{function.__name__} of a map-reduce job{options}", mine)
+        return self._comm._allgather_values(f"{function.__name__} of a map-reduce job{options}", mine)
 
     def close(self, error: BaseException | None) -> None:
         worker.close_part(self._comm, self._key)

@@ -13,7 +13,7 @@ from ripieno.errors import InputError
 from ripieno.mpi.buffers import BufferArgument, buffer_of, incoming, is_in_place, native, outgoing
 from ripieno.mpi.operations import SUM, Op
 from ripieno.mpi.place import MpiRank
-from ripieno.wire.arrays import is_plain, is_seen
+from ripieno.wire.arrays import is_native_order, is_plain
 
 
 class _Box(NamedTuple):
@@ -84,7 +84,7 @@ class MpiCollectiveCalls(MpiRank):
         into = buffer_of(buf, "Bcast") if self.rank == root else incoming(buf, "Bcast")
         view = into.elements
         elements = native(view)
-        line = elements if is_seen(elements.dtype) else elements.view(np.uint8)
+        line = elements if is_native_order(elements.dtype) else elements.view(np.uint8)
         if self.rank == root:
             self._comm.broadcast(line, root, out=line if line.flags.writeable else line.copy())
         else:

@@ -17,7 +17,7 @@ from ripieno.mpi.requests import Request
 from ripieno.mpi.status import Status, noted
 
 #: Interval at which a blocking send progresses pending receives.
-_LOOK_S = 0.0002
+_POLL_S = 0.0002
 
 
 class MpiMessageCalls(MpiRank):
@@ -45,7 +45,7 @@ class MpiMessageCalls(MpiRank):
             while not handle.done and timeout_s is None and self._waiting:
                 for request in list(self._waiting):
                     request.test()
-                time.sleep(_LOOK_S)
+                time.sleep(_POLL_S)
             if timeout_s is None:
                 handle.wait()
             return handle.done, None

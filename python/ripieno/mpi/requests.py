@@ -9,7 +9,7 @@ from typing import Any
 from ripieno.mpi.status import Status
 
 #: Interval between two tests of a pending request.
-_LOOK_S = 0.0005
+_POLL_S = 0.0005
 
 
 class Request:
@@ -88,7 +88,7 @@ class Request:
                 from ripieno.mpi.constants import UNDEFINED
 
                 return UNDEFINED, None
-            time.sleep(_LOOK_S)
+            time.sleep(_POLL_S)
 
     @staticmethod
     def Waitany(requests: Sequence[Request], status: Status | None = None) -> int:

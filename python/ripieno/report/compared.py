@@ -106,7 +106,7 @@ def write_comparison(path: Path, results: Sequence[PathLike]) -> None:
     runs = [ComparedRun(folder, name) for folder, name in zip(folders, _names(folders), strict=True)]
     _check(runs)
     figures = [{name: (number, text) for name, number, text in run.figures()} for run in runs]
-    rows = [(name, [_beside(each.get(name), figures[0].get(name)) for each in figures]) for name in _keys(figures)]
+    rows = [(name, [_difference(each.get(name), figures[0].get(name)) for each in figures]) for name in _keys(figures)]
     parameters = [
         (name, [str(run.parameters.get(name, NOTHING)) for run in runs]) for name in _keys([r.parameters for r in runs])
     ]
@@ -166,7 +166,7 @@ def _keys(each: Sequence[dict[str, Any]]) -> list[str]:
     return list(dict.fromkeys(name for names in each for name in names))
 
 
-def _beside(own: tuple[float | None, str] | None, first: tuple[float | None, str] | None) -> tuple[str, str]:
+def _difference(own: tuple[float | None, str] | None, first: tuple[float | None, str] | None) -> tuple[str, str]:
     """Return the text of a figure, with its ratio to the first run's figure where a ratio is meaningful."""
     if own is None:
         return NOTHING, ""

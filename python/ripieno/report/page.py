@@ -194,7 +194,7 @@ def _page(
         row_word=words[0],
         column_word=words[1],
         threads=[(rank, each) for rank, counted in enumerate(fit.traffic) for each in counted["threads"]],
-        surroundings=_surroundings(fit.hosts, fit.threads),
+        surroundings=_environment(fit.hosts, fit.threads),
         **of_result(fit.about, command),
         **more,
     )
@@ -236,7 +236,7 @@ def _per_rank(laps: Sequence[IterationTime], name: str) -> list[float]:
     return sums
 
 
-def _surroundings(hosts: Sequence[str], threads: Sequence[int]) -> dict[str, str]:
+def _environment(hosts: Sequence[str], threads: Sequence[int]) -> dict[str, str]:
     return {
         "Machine": f"{_processor()}, {platform.machine()}, {platform.system()} {platform.release()}",
         "Hosts": ", ".join(sorted(set(hosts))),

@@ -12,7 +12,7 @@ from ripieno.report import scatter
 #: Maximum number of columns in the table of cluster means.
 COLUMN_COUNT = 12
 #: A mean is highlighted if it is this many standard deviations away from the mean of all means.
-STANDS_OUT = 1.5
+OUTLIER_DEVIATIONS = 1.5
 
 
 def of_result(about: About | None, command: str | None = None) -> dict[str, Any]:
@@ -55,7 +55,7 @@ def _profiles(about: About) -> dict[str, Any] | None:
     names = list(about.profiles)
     sizes = None if about.sizes is None else about.sizes[: len(table)]
     order = np.arange(len(table)) if sizes is None else np.argsort(-sizes, kind="stable")
-    away = np.abs(table - table.mean(axis=0)) > STANDS_OUT * np.where(spread > 0, spread, np.inf)
+    away = np.abs(table - table.mean(axis=0)) > OUTLIER_DEVIATIONS * np.where(spread > 0, spread, np.inf)
     return {
         "names": [names[at] for at in chosen],
         "sizes": sizes is not None,

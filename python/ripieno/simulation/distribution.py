@@ -207,8 +207,8 @@ def distribute(
     whole("seed", seed, 0, _SEED_MAX)
     if block_bytes is not None:
         check_count("block_bytes", block_bytes)
-    for name, happenings in (("late", late), ("stopped", stopped), ("corrupted", corrupted)):
-        for rank, at_s in happenings:
+    for name, events in (("late", late), ("stopped", stopped), ("corrupted", corrupted)):
+        for rank, at_s in events:
             whole(name, rank, 0, cluster.ranks - 1, f"expected a rank, 0 to {cluster.ranks - 1}")
             if not 0 <= at_s < float("inf"):
                 raise InputError(f"{name}={rank}@{at_s}: expected seconds, 0 or more")

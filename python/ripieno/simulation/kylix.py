@@ -111,7 +111,7 @@ def kylix_figure_6() -> Reproduction:
 
 
 #: Figure 2, as far as the text states it: fraction of the throughput by packet bytes.
-TOLD_SHARES = {0.4e6: 0.3, 5e6: 0.8}
+REPORTED_SHARES = {0.4e6: 0.3, 5e6: 0.8}
 #: Section VII.D: the rate that its nodes reach, 3 of 10 Gbit/s, because TCP copies.
 ACHIEVED_BITS_PER_S = 3e9
 #: Table I: seconds of a reduction by network, nodes, and replicas.
@@ -128,7 +128,7 @@ def kylix_figure_2() -> Reproduction:
         pair = replace(ec2(), nodes=2)
         seconds = seconds_of("direct", pair, size_bytes, "point-to-point")
         share = 8 * size_bytes / seconds / RATE_BITS_PER_S
-        rows.append(FigureRow(f"packets of {bytes_text(size_bytes)}", TOLD_SHARES.get(size_bytes), share))
+        rows.append(FigureRow(f"packets of {bytes_text(size_bytes)}", REPORTED_SHARES.get(size_bytes), share))
     return Reproduction(
         "kylix-figure-2",
         "Kylix, figure 2: what part of 10 Gbit/s packets reach, by their size",

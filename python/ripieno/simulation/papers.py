@@ -1,4 +1,4 @@
-"""All reproduced figures of papers by name, simulated at the papers' scale beside the printed values."""
+"""All reproduced figures of papers by name, simulated at the papers' scale compared with the printed values."""
 
 from __future__ import annotations
 

@@ -218,8 +218,8 @@ def calls_of(trace: Mapping[str, Any]) -> tuple[list[RecordedCall], int]:
     ranks = set(rank_of.values())
     over_us, calls = min(event["ts"] for each in met.values() for event in each), []
     for (communicator, _, collective), each in sorted(met.items(), key=lambda item: _end_us(item[1])):
-        came_us, left_us = max(event["ts"] for event in each), _end_us(each)
-        begin_us = min(left_us, max(came_us, over_us))
+        entered_us, left_us = max(event["ts"] for event in each), _end_us(each)
+        begin_us = min(left_us, max(entered_us, over_us))
         seconds, computing_s = (left_us - begin_us) / 1e6, max(0.0, begin_us - over_us) / 1e6
         over_us = left_us
         nbytes = max(event["args"]["bytes"] for event in each)

@@ -1,4 +1,4 @@
-"""Tables and figures of papers beside their simulation."""
+"""Tables and figures of papers compared with their simulation."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ class FigureRow:
 
 @dataclass(frozen=True)
 class Reproduction:
-    """A table or figure of a paper beside its simulation."""
+    """A table or figure of a paper and its simulation."""
 
     name: str
     title: str

@@ -26,7 +26,7 @@ class StrategyTimes:
         Its name.
     at_once_s
         Seconds until all have the value if all ask at once.
-    beside_slow_s
+    slow_receiver_s
         Seconds until all other receivers have the value if the middle receiver has a fifth of the rate.
     most_sent_bytes
         Maximum bytes that a rank sends if all ask at once.
@@ -34,7 +34,7 @@ class StrategyTimes:
 
     strategy: str
     at_once_s: float
-    beside_slow_s: float
+    slow_receiver_s: float
     most_sent_bytes: int
 
 
@@ -61,8 +61,8 @@ class StrategyExplanation:
         gang, others = by_name[AUTO_AT_ONCE], by_name[AUTO_WHEN_NEEDED]
         once = f"{duration_text(gang.at_once_s)}, with {others.strategy} {_times(others.at_once_s, gang.at_once_s)}"
         slow = (
-            f"{duration_text(others.beside_slow_s)}, with {gang.strategy} "
-            f"{_times(gang.beside_slow_s, others.beside_slow_s)}"
+            f"{duration_text(others.slow_receiver_s)}, with {gang.strategy} "
+            f"{_times(gang.slow_receiver_s, others.slow_receiver_s)}"
         )
         return (
             f"auto uses {gang.strategy} for files, which all ranks request at once: {once}. It uses "
@@ -92,7 +92,7 @@ class StrategyExplanation:
         for heading in ("strategy", "all at once", "beside a slow one", "a rank sends"):
             table.add_column(heading, justify="left" if heading == "strategy" else "right")
         for each in self.strategies:
-            times = duration_text(each.at_once_s), duration_text(each.beside_slow_s)
+            times = duration_text(each.at_once_s), duration_text(each.slow_receiver_s)
             table.add_row(each.strategy, *times, bytes_text(each.most_sent_bytes))
         target.print(table)
         target.print(self.why, soft_wrap=True)
@@ -121,11 +121,11 @@ def explain_strategies(cluster: Cluster, *, nbytes: int, root: int = 0) -> Strat
     if cluster.ranks < 3 or cluster.ranks != cluster.nodes or nbytes < 1:
         raise InputError("strategies: expected a byte or more, and three ranks or more, of which each has a node")
     slow = (root + cluster.ranks // 2) % cluster.ranks
-    beside = replace(cluster, slow_nodes=[*cluster.slow_nodes, (slow, 1 / SLOW_SHARE)])
+    slow_cluster = replace(cluster, slow_nodes=[*cluster.slow_nodes, (slow, 1 / SLOW_SHARE)])
     found = []
     for strategy in DISCIPLINES:
         once = distribute(cluster, nbytes=nbytes, algorithm=strategy, root=root)
-        ends = distribute(beside, nbytes=nbytes, algorithm=strategy, root=root).ends
+        ends = distribute(slow_cluster, nbytes=nbytes, algorithm=strategy, root=root).ends
         others_s = [end.at_s for rank, end in enumerate(ends) if rank != slow and end.at_s is not None]
         found.append(StrategyTimes(strategy, once.seconds, max(others_s), max(once.sent_bytes)))
     return StrategyExplanation(nbytes, cluster, sorted(found, key=lambda each: each.at_once_s))

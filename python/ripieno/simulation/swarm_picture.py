@@ -2,7 +2,7 @@
 
 Each rank has a row with a bar for each block, in the color of the block's sender. Blocks that arrive at the same time
 are stacked. Below the bars stands the receive rate, relative to the highest. Beside the name of a rank stands its
-color. A matrix beside the rows has a field per sender and receiver: darker means more bytes.
+color. A matrix next to the rows has a field per sender and receiver: darker means more bytes.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Broadcasts of the Twister paper on its cluster, beside the printed values.
+"""Broadcasts of the Twister paper on its cluster, compared with the printed values.
 
 Source: Zhang and Qiu, "Clustering social images with MapReduce and high performance collective communication"
 (Twister): tables 5 and 8, figures 4 and 6, sections 4.6, 6.1 and 6.2.
@@ -101,7 +101,7 @@ def twister_table_5() -> Reproduction:
 
 
 def twister_figure_4() -> Reproduction:
-    """Chain beside the likely algorithms of MPI_Bcast."""
+    """Compare the chain with the likely algorithms of MPI_Bcast."""
     ways = {"chain": "a chain in segments", "binary": "a binary tree", "scatter-allgather": "scatter and allgather"}
     rows = []
     for nodes in (25, 75, 150):

@@ -81,7 +81,7 @@ class Topology:
 
     def picture(self) -> str:
         """Return the racks and their hosts as an SVG picture."""
-        by_rack = {rack: [(host.name, _told(host)) for host in hosts] for rack, hosts in self.by_rack.items()}
+        by_rack = {rack: [(host.name, _host_text(host)) for host in hosts] for rack, hosts in self.by_rack.items()}
         return pictures.racks(self._heading(len(by_rack)), by_rack)
 
     def __str__(self) -> str:
@@ -93,7 +93,7 @@ class Topology:
             lines.append(f"{'└' if is_last_rack else '├'}─ {rack}")
             for place, host in enumerate(hosts):
                 branch = "└" if place == len(hosts) - 1 else "├"
-                lines.append(f"{' ' if is_last_rack else '│'}  {branch}─ {host.name:{width}}  {_told(host)}")
+                lines.append(f"{' ' if is_last_rack else '│'}  {branch}─ {host.name:{width}}  {_host_text(host)}")
         return "\n".join(lines)
 
     def _heading(self, rack_count: int) -> str:
@@ -110,7 +110,7 @@ def _percent(share: float) -> str:
     return f"{min(share, 0.999):.1%}"
 
 
-def _told(host: Host) -> str:
+def _host_text(host: Host) -> str:
     parts = [_count(host.ranks, "rank"), _count(host.cores, "core"), _count(host.numa_nodes, "NUMA node")]
     return ", ".join(parts)
 

@@ -77,28 +77,28 @@ def search(host_count: int, *, seed: int = 0) -> Generator[list[Pair], Sequence[
         Seed of the random choices.
     """
     draw = random.Random(seed)
-    seen = _Seen(host_count)
+    measured = _MeasuredRounds(host_count)
     log2 = math.ceil(math.log2(host_count))
     labels, odds, kept = [0] * host_count, np.full(host_count, math.inf), 0
-    rivals = list(labels)
+    runners_up = list(labels)
     for number in range(ROUNDS_MAX * log2):
         is_random = number < 2 * log2 or len(set(labels)) == 1
-        pairs = _matching(host_count, draw) if is_random else _crossing(labels, odds, rivals, draw)
-        seen.note(pairs, (yield pairs))
+        pairs = _matching(host_count, draw) if is_random else _crossing(labels, odds, runners_up, draw)
+        measured.note(pairs, (yield pairs))
         if number < 2 * log2 - 1:
             continue
         before = labels
-        labels, odds, rivals = seen.racks(None if number < 2 * log2 else labels)
+        labels, odds, runners_up = measured.racks(None if number < 2 * log2 else labels)
         kept = kept + 1 if labels == before else 0
         # The assignment is certain, and has been stable for some rounds.
         if kept >= KEPT_ROUNDS and odds.min() >= math.log(SURE_ODDS):
             break
     sure = 1 / (1 + math.exp(-min(float(odds.min()), 700.0)))
     numbers = {label: number for number, label in enumerate(dict.fromkeys(labels))}
-    return Racks([numbers[label] for label in labels], sure, len(seen.rounds), sum(map(len, seen.rounds)))
+    return Racks([numbers[label] for label in labels], sure, len(measured.rounds), sum(map(len, measured.rounds)))
 
 
-class _Seen:
+class _MeasuredRounds:
     """All rounds so far. A pair is slow relative to the median of the hosts' best rates."""
 
     def __init__(self, host_count: int) -> None:
@@ -200,17 +200,17 @@ def _likeliest(gains: NDArray[np.float64]) -> list[int]:
 def _odds(gains: NDArray[np.float64], labels: list[int]) -> tuple[NDArray[np.float64], list[int]]:
     """Return, per host, the log odds of its rack against the next best or a new rack, and that rack."""
     count, array = len(labels), np.asarray(labels)
-    found, others, rivals = np.zeros(count), sorted(set(labels)), list(labels)
+    found, others, runners_up = np.zeros(count), sorted(set(labels)), list(labels)
     for host in range(count):
         sums = np.bincount(array, weights=gains[host], minlength=count)
         own, is_alone = labels[host], (array == labels[host]).sum() == 1
-        rival = max((label for label in others if label != own), key=lambda label: sums[label], default=own)
-        best = -math.inf if rival == own else float(sums[rival])
+        runner_up = max((label for label in others if label != own), key=lambda label: sums[label], default=own)
+        best = -math.inf if runner_up == own else float(sums[runner_up])
         if not is_alone and best < 0:
             # The next best is a rack of its own, so only the evidence for the current rack counts.
-            rival, best = own, 0.0
-        found[host], rivals[host] = sums[own] - best, rival
-    return found, rivals
+            runner_up, best = own, 0.0
+        found[host], runners_up[host] = sums[own] - best, runner_up
+    return found, runners_up
 
 
 def _matching(count: int, draw: random.Random) -> list[Pair]:
@@ -220,17 +220,17 @@ def _matching(count: int, draw: random.Random) -> list[Pair]:
     return list(zip(hosts[::2], hosts[1::2], strict=False))
 
 
-def _crossing(labels: list[int], odds: NDArray[np.float64], rivals: list[int], draw: random.Random) -> list[Pair]:
+def _crossing(labels: list[int], odds: NDArray[np.float64], runners_up: list[int], draw: random.Random) -> list[Pair]:
     """Pair most hosts across racks, and the least certain hosts with a host of their rival rack."""
     racks = {rack: [host for host, label in enumerate(labels) if label == rack] for rack in dict.fromkeys(labels)}
     for hosts in racks.values():
         draw.shuffle(hosts)
     pairs: list[Pair] = []
     for host in sorted(range(len(labels)), key=lambda host: odds[host])[: 1 + len(labels) // TESTED]:
-        own, rival = racks[labels[host]], racks[rivals[host]]
-        if host in own and set(rival) - {host}:
+        own, runner_up = racks[labels[host]], racks[runners_up[host]]
+        if host in own and set(runner_up) - {host}:
             own.remove(host)
-            pairs.append((host, rival.pop()))
+            pairs.append((host, runner_up.pop()))
     left = list(racks.values())
     draw.shuffle(left)
     # The two largest racks give one host each, so that few hosts are left over.

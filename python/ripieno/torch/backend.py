@@ -14,7 +14,7 @@ from ripieno._types import OpName
 from ripieno.comm.communicator import Communicator
 from ripieno.errors import InputError
 from ripieno.torch.sparse import sparse_sum
-from ripieno.torch.tensors import InPlace, array_of, deal, length, moved, op_of
+from ripieno.torch.tensors import InPlace, array_of, copy_parts, length, moved, op_of
 from ripieno.torch.work import RipienoWork, WorkThreads
 from ripieno.wire.calls import Handle
 
@@ -40,9 +40,9 @@ class RipienoBackend(dist.distributed_c10d.C10DBackend):
         self._comm = comm
         self._name = name
         self._limit_s = timeout.total_seconds()
-        self._threads = WorkThreads(self._give_up)
+        self._threads = WorkThreads(self._abort)
         # Works started while PyTorch coalesces several calls.
-        self._together: list[RipienoWork] | None = None
+        self._coalesced: list[RipienoWork] | None = None
         # Number of calls of all ranks that have started.
         self._sequence_number = 0
 
@@ -59,7 +59,7 @@ class RipienoBackend(dist.distributed_c10d.C10DBackend):
         self._threads.close()
 
     def abort(self) -> None:
-        self._give_up("the process group was aborted")
+        self._abort("the process group was aborted")
         self._threads.close()
 
     def _set_sequence_number_for_group(self) -> None:
@@ -83,7 +83,7 @@ class RipienoBackend(dist.distributed_c10d.C10DBackend):
     def broadcast(self, tensors: list[Tensor], opts: Any) -> RipienoWork:
         places = InPlace(tensors)
         handles = [self._comm.broadcast_async(None, opts.rootRank, out=array) for array in places.arrays]
-        return self._begun("broadcast", handles, places.put_back, tensors)
+        return self._started("broadcast", handles, places.put_back, tensors)
 
     def allgather(self, outputs: list[list[Tensor]], inputs: list[Tensor], opts: Any = None) -> RipienoWork:
         flats = [torch.empty((self.size(), *tensor.shape), dtype=tensor.dtype) for tensor in inputs]
@@ -91,9 +91,9 @@ class RipienoBackend(dist.distributed_c10d.C10DBackend):
 
         def finish() -> None:
             for parts, flat in zip(outputs, flats, strict=True):
-                deal(flat, parts)
+                copy_parts(flat, parts)
 
-        return self._begun("allgather", handles, finish, [part for parts in outputs for part in parts])
+        return self._started("allgather", handles, finish, [part for parts in outputs for part in parts])
 
     def allgather_coalesced(self, outputs: list[list[Tensor]], inputs: list[Tensor], opts: Any = None) -> RipienoWork:
         # Here, outputs are one list per rank.
@@ -105,17 +105,17 @@ class RipienoBackend(dist.distributed_c10d.C10DBackend):
     def all_gather_single_coalesced(self, outputs: list[Tensor], inputs: list[Tensor], opts: Any = None) -> RipienoWork:
         places = InPlace(outputs)
         handles = [self._gathered(into, tensor) for into, tensor in zip(places.tensors, inputs, strict=True)]
-        return self._begun("all_gather", handles, places.put_back, outputs)
+        return self._started("all_gather", handles, places.put_back, outputs)
 
     def gather(self, outputs: list[list[Tensor]], inputs: list[Tensor], opts: Any) -> RipienoWork:
         rows = moved(inputs[0].contiguous())
         counts = [rows.size] * self.size()
         if self.rank() != opts.rootRank:
             handle = self._comm.gather_async(rows, opts.rootRank, counts=counts)
-            return self._begun("gather", [handle], _nothing, [])
+            return self._started("gather", [handle], _nothing, [])
         flat = torch.empty((self.size(), *inputs[0].shape), dtype=inputs[0].dtype)
         handle = self._comm.gather_async(rows, opts.rootRank, out=moved(flat), counts=counts)
-        return self._begun("gather", [handle], lambda: deal(flat, outputs[0]), outputs[0])
+        return self._started("gather", [handle], lambda: copy_parts(flat, outputs[0]), outputs[0])
 
     def scatter(self, outputs: list[Tensor], inputs: list[list[Tensor]], opts: Any) -> RipienoWork:
         places = InPlace(outputs)
@@ -124,7 +124,7 @@ class RipienoBackend(dist.distributed_c10d.C10DBackend):
         if self.rank() == opts.rootRank:
             given = moved(torch.cat([part.contiguous().reshape(-1) for part in inputs[0]]))
         handle = self._comm.scatter_async(given, opts.rootRank, out=into, counts=[into.size] * self.size())
-        return self._begun("scatter", [handle], places.put_back, outputs)
+        return self._started("scatter", [handle], places.put_back, outputs)
 
     # Reductions
 
@@ -134,7 +134,7 @@ class RipienoBackend(dist.distributed_c10d.C10DBackend):
         op = op_of(opts.reduceOp, tensors[0].dtype)
         places = InPlace(tensors)
         handles = [self._comm.allreduce_async(array, _summed(op), out=array) for array in places.arrays]
-        return self._begun("all_reduce", handles, self._averaged(op, places), tensors)
+        return self._started("all_reduce", handles, self._averaged(op, places), tensors)
 
     def allreduce_coalesced(self, tensors: list[Tensor], opts: Any) -> RipienoWork:
         return self.allreduce(tensors, opts)
@@ -148,7 +148,7 @@ class RipienoBackend(dist.distributed_c10d.C10DBackend):
             for tensor, result in zip(tensors, results, strict=True):
                 tensor.copy_(result / self.size() if op == "avg" else result)
 
-        return self._begun("all_reduce of sparse tensors", [], finish, tensors)
+        return self._started("all_reduce of sparse tensors", [], finish, tensors)
 
     def reduce(self, tensors: list[Tensor], opts: Any) -> RipienoWork:
         op = op_of(opts.reduceOp, tensors[0].dtype)
@@ -158,7 +158,7 @@ class RipienoBackend(dist.distributed_c10d.C10DBackend):
             self._comm.reduce_async(array, _summed(op), opts.rootRank, out=array if is_root else None)
             for array in places.arrays
         ]
-        return self._begun("reduce", handles, self._averaged(op, places) if is_root else _nothing, tensors)
+        return self._started("reduce", handles, self._averaged(op, places) if is_root else _nothing, tensors)
 
     def reduce_scatter(self, outputs: list[Tensor], inputs: list[list[Tensor]], opts: Any) -> RipienoWork:
         # Parts may differ in size.
@@ -181,7 +181,7 @@ class RipienoBackend(dist.distributed_c10d.C10DBackend):
         places = InPlace([output])
         into, rows = array_of(places.tensors[0]), array_of(given.contiguous())
         handle = self._comm.alltoall_async(rows, out=into, counts=input_sizes or None, out_counts=output_sizes or None)
-        return self._begun("all_to_all_single", [handle], places.put_back, [output])
+        return self._started("all_to_all_single", [handle], places.put_back, [output])
 
     def alltoall(self, outputs: list[Tensor], inputs: list[Tensor], opts: Any = None) -> RipienoWork:
         given = torch.cat([tensor.contiguous().reshape(-1) for tensor in inputs])
@@ -194,23 +194,23 @@ class RipienoBackend(dist.distributed_c10d.C10DBackend):
             for tensor, part in zip(outputs, flat.split(sizes), strict=True):
                 tensor.copy_(part.view(tensor.shape))
 
-        return self._begun("all_to_all", [handle], finish, outputs)
+        return self._started("all_to_all", [handle], finish, outputs)
 
     def send(self, tensors: list[Tensor], to: int, tag: int) -> RipienoWork:
         rows = moved(tensors[0].contiguous())
         handle = self._comm.send_async(rows, to, tag=tag) if tag else self._comm.send_into_async(rows, to)
-        return self._begun("send", [handle], _nothing, tensors)
+        return self._started("send", [handle], _nothing, tensors)
 
     def recv(self, tensors: list[Tensor], source: int, tag: int) -> RipienoWork:
         places = InPlace(tensors)
         handle = self._comm.recv_async(source, out=places.arrays[0], tag=tag or None)
-        return self._begun("recv", [handle], places.put_back, tensors)
+        return self._started("recv", [handle], places.put_back, tensors)
 
     def recv_anysource(self, tensors: list[Tensor], tag: int) -> RipienoWork:
         raise InputError("recv without src=: a Python backend of PyTorch cannot query the sender; pass src=")
 
     def barrier(self, opts: Any = None) -> RipienoWork:
-        return self._begun("barrier", [self._comm.barrier_async()], _nothing, [])
+        return self._started("barrier", [self._comm.barrier_async()], _nothing, [])
 
     def monitored_barrier(self, opts: Any, wait_all_ranks: bool = False) -> None:
         """Return when every rank has called it; raise `TimeoutError` after the time limit."""
@@ -220,32 +220,32 @@ class RipienoBackend(dist.distributed_c10d.C10DBackend):
     # Coalescing
 
     def start_coalescing(self) -> None:
-        self._together = []
+        self._coalesced = []
 
     def end_coalescing(self) -> RipienoWork:
-        works, self._together = self._together or [], None
+        works, self._coalesced = self._coalesced or [], None
         result = [tensor for work in works for tensor in work.result()]
 
         def finish() -> None:
             for work in works:
                 work.end()
 
-        return self._begun("coalesced calls", [], finish, result)
+        return self._started("coalesced calls", [], finish, result)
 
     # Shared by all calls
 
-    def _begun(
+    def _started(
         self, what: str, handles: Sequence[Handle[Any]], finish: Callable[[], None], result: Sequence[Tensor]
     ) -> RipienoWork:
         if what not in ("send", "recv"):
             self._sequence_number += 1
         work = RipienoWork(f"{what} in process group {self._name}", handles, finish, result, self._threads)
         self._threads.limit(work, self._limit_s)
-        if self._together is not None:
-            self._together.append(work)
+        if self._coalesced is not None:
+            self._coalesced.append(work)
         return work
 
-    def _give_up(self, reason: str) -> None:
+    def _abort(self, reason: str) -> None:
         self._comm.abort(reason)
 
     def _gathered(self, into: Tensor, given: Tensor) -> Handle[Any]:
@@ -261,7 +261,7 @@ class RipienoBackend(dist.distributed_c10d.C10DBackend):
             self._comm.reduce_scatter_async(moved(flat), _summed(op), out=into, counts=each)
             for flat, into, each in zip(flats, places.arrays, counts, strict=True)
         ]
-        return self._begun("reduce_scatter", handles, self._averaged(op, places), outputs)
+        return self._started("reduce_scatter", handles, self._averaged(op, places), outputs)
 
     def _averaged(self, op: str, places: InPlace) -> Callable[[], None]:
         if op != "avg":

@@ -33,27 +33,27 @@ def register() -> None:
     """
     dist.Backend.register_backend(_NAME, _create, extended_api=True, devices=["cpu"])
     if _NAME not in _HANDLERS:
-        dist.register_rendezvous_handler(_NAME, _meet)
+        dist.register_rendezvous_handler(_NAME, _rendezvous)
         # ``init_process_group("ripieno")`` reads the environment, which has no variables in programs of a job.
         by_environment = _HANDLERS["env"]
-        _HANDLERS["env"] = lambda url, **options: _meet_or(by_environment, url, **options)
+        _HANDLERS["env"] = lambda url, **options: _rendezvous_or(by_environment, url, **options)
         # With ``TORCH_DISTRIBUTED_DEBUG=DETAIL`` PyTorch compares the ranks' calls through a second group (Gloo).
         wrap = distributed_c10d._create_process_group_wrapper
-        distributed_c10d._create_process_group_wrapper = partial(_wrapped_unless_ours, wrap)
+        distributed_c10d._create_process_group_wrapper = partial(_wrapped_unless_ripieno, wrap)
 
 
-def _wrapped_unless_ours(wrap: Any, wrapped_pg: Any, **options: Any) -> Any:
+def _wrapped_unless_ripieno(wrap: Any, wrapped_pg: Any, **options: Any) -> Any:
     """Return Ripieno's backend unwrapped, because it always compares calls; wrap others as PyTorch does."""
     return wrapped_pg if isinstance(wrapped_pg, RipienoBackend) else wrap(wrapped_pg=wrapped_pg, **options)
 
 
-def _meet_or(by_environment: Any, url: str, **options: Any) -> Iterator[Meeting]:
+def _rendezvous_or(by_environment: Any, url: str, **options: Any) -> Iterator[Meeting]:
     """Use torchrun's own store if it has one. Other stores would listen on the rendezvous port of the ranks."""
     has_store = os.environ.get("TORCHELASTIC_USE_AGENT_STORE") == "True"
-    return by_environment(url, **options) if has_store else _meet(url, **options)
+    return by_environment(url, **options) if has_store else _rendezvous(url, **options)
 
 
-def _meet(url: str, timeout: timedelta | None = None, **_: Any) -> Iterator[Meeting]:
+def _rendezvous(url: str, timeout: timedelta | None = None, **_: Any) -> Iterator[Meeting]:
     """Yield the ranks of the job with a PyTorch store: a private file, or on several nodes a server."""
     comm = init()
     if comm.world_size == 1:

@@ -93,7 +93,7 @@ class InPlace:
                 given.copy_(tensor)
 
 
-def deal(flat: torch.Tensor, parts: Sequence[torch.Tensor]) -> None:
+def copy_parts(flat: torch.Tensor, parts: Sequence[torch.Tensor]) -> None:
     """Copy the rows of a tensor into other tensors, reshaped to their shapes."""
     for part, received in zip(parts, flat, strict=True):
         part.copy_(received.view(part.shape))

@@ -123,12 +123,12 @@ class WorkThreads:
 
     Parameters
     ----------
-    give_up
+    abort
         Called with the reason if a work exceeds its time limit: ends all calls of the ranks.
     """
 
-    def __init__(self, give_up: Callable[[str], None]) -> None:
-        self._give_up = give_up
+    def __init__(self, abort: Callable[[str], None]) -> None:
+        self._abort = abort
         self._promised: deque[tuple[RipienoWork, Future[list[torch.Tensor]]]] = deque()
         self._may_take = threading.Condition()
         # Whether a thread waits for a work, and the number of idle threads.
@@ -151,7 +151,7 @@ class WorkThreads:
         """Abort the ranks if the work has not ended after `limit_s`."""
         entry = (time.monotonic() + limit_s, next(self._count), limit_s, weakref.ref(work))
         with self._changed:
-            self._forget_ended()
+            self._drop_ended()
             heapq.heappush(self._limits, entry)
             if not self._has_clock:
                 self._has_clock = True
@@ -211,7 +211,7 @@ class WorkThreads:
     def _watch(self) -> None:
         with self._changed:
             while not self._is_closed:
-                self._forget_ended()
+                self._drop_ended()
                 now = time.monotonic()
                 if not self._limits:
                     self._changed.wait()
@@ -222,8 +222,8 @@ class WorkThreads:
                     work = of_work()
                     reason = None if work is None else work.expire(limit_s)
                     if reason is not None:
-                        self._give_up(reason)
+                        self._abort(reason)
 
-    def _forget_ended(self) -> None:
+    def _drop_ended(self) -> None:
         while self._limits and ((work := self._limits[0][3]()) is None or work.is_completed()):
             heapq.heappop(self._limits)

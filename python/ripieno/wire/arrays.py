@@ -16,7 +16,7 @@ from numpy.typing import DTypeLike, NDArray
 import ripieno._native as _native
 from ripieno._checks import text, whole
 from ripieno.errors import InputError
-from ripieno.wire.operations import ARITHMETIC, BITWISE, PAIRWISE, PRODUCT, named, named_of_truths
+from ripieno.wire.operations import ARITHMETIC, BITWISE, PAIRWISE, PRODUCT, named, named_for_booleans
 from ripieno.wire.wholes import check_int64, is_whole
 
 Scalar = TypeVar("Scalar", bound=np.generic)
@@ -31,7 +31,7 @@ _BUFFERS = (array.array, memoryview)
 _CONTAINERS = (dict, tuple, list)
 
 # Arrays of at least this size are read in place by a rank of the same host, if it can.
-_LENT_BYTES = 1 << 16
+_ZERO_COPY_BYTES = 1 << 16
 
 #: Dtypes that NumPy itself provides; bfloat16 is from another package.
 NATIVE_DTYPES = {np.dtype(code) for code in ("i1", "i2", "i4", "i8", "u1", "u2", "u4", "u8", "f2", "f4", "f8")}
@@ -46,7 +46,7 @@ def is_native(dtype: np.dtype[Any]) -> bool:
     return dtype in NATIVE_DTYPES or dtype.name == "bfloat16"
 
 
-def is_seen(dtype: np.dtype[Any]) -> bool:
+def is_native_order(dtype: np.dtype[Any]) -> bool:
     """Whether the native module can combine elements of this type in their byte order."""
     return dtype in NATIVE_DTYPES or (dtype.isnative and is_native(dtype))
 
@@ -86,7 +86,7 @@ def meant(op: Any, value: Any) -> Any:
     if isinstance(op, str) and op != "prod":
         return op
     dtypes = _dtypes(value)
-    meaning = named_of_truths(op) if all(dtype.kind == "b" for dtype in dtypes) else named(op)
+    meaning = named_for_booleans(op) if all(dtype.kind == "b" for dtype in dtypes) else named(op)
     if not isinstance(meaning, str):
         return meaning
     if meaning == "prod" and any(dtype.kind == "c" for dtype in dtypes):
@@ -238,7 +238,7 @@ def empty(shape: int | Sequence[int], dtype: DTypeLike = np.float64) -> NDArray[
     dtype = np.dtype(dtype)
     shape = tuple(map(operator.index, shape)) if isinstance(shape, Sequence) else (operator.index(shape),)
     size_bytes = math.prod(shape) * dtype.itemsize
-    if size_bytes < _LENT_BYTES or dtype.hasobject or min(shape, default=0) < 0:
+    if size_bytes < _ZERO_COPY_BYTES or dtype.hasobject or min(shape, default=0) < 0:
         return np.empty(shape, dtype)
     # NumPy's stubs do not accept it as a buffer before Python 3.12.
     memory: Any = _native.pooled(size_bytes)
@@ -278,7 +278,7 @@ def check_rows_fit(out: NDArray[Any], rows: NDArray[Any], what: str) -> None:
 
 def known(contiguous: NDArray[Any]) -> tuple[NDArray[Any], int]:
     """Return all elements in a dtype that the native module knows, and how many of them form one element."""
-    if is_seen(contiguous.dtype):
+    if is_native_order(contiguous.dtype):
         return contiguous, 1
     if contiguous.dtype in _COMPLEX_DTYPES:
         parts: NDArray[Any] = contiguous.reshape(-1).view(_COMPLEX_DTYPES[contiguous.dtype])
@@ -367,14 +367,14 @@ def elements(rows: NDArray[Any], counts: list[int]) -> tuple[NDArray[Any], list[
 
 def own(array: NDArray[Any]) -> NDArray[Any]:
     """Return a writable, contiguous copy in this machine's byte order."""
-    if array.nbytes < _LENT_BYTES and array.dtype.isnative:
+    if array.nbytes < _ZERO_COPY_BYTES and array.dtype.isnative:
         return array.copy()
     return copied(array, array.dtype.newbyteorder("="))
 
 
 def copied(array: NDArray[Any], dtype: np.dtype[Any]) -> NDArray[Any]:
     """Return a writable, contiguous copy of this dtype. A long copy uses memory of a collected array, if any."""
-    if array.nbytes < _LENT_BYTES:
+    if array.nbytes < _ZERO_COPY_BYTES:
         return np.array(array, dtype, order="C", copy=True)
     copy = empty(array.shape, dtype)
     np.copyto(copy, array)

@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 
 from ripieno.errors import SerializationError
 
-LENT_FROM_BYTES = 64 * 1024
+ZERO_COPY_FROM_BYTES = 64 * 1024
 _libc = ctypes.CDLL(None, use_errno=True)
 
 
@@ -81,7 +81,7 @@ class Lendable:
     def lent(self) -> tuple[Any, ...]:
         """Return the field values, with large arrays as descriptors."""
         values: list[Any] = [getattr(self, field.name) for field in fields(self)]  # type: ignore[arg-type]
-        return tuple(Borrowed.of(value) if _can_be_lent(value) else value for value in values)
+        return tuple(Borrowed.of(value) if _can_be_lent_in_place(value) else value for value in values)
 
 
 def can_read(lent: Borrowed, content: NDArray[Any]) -> bool:
@@ -92,10 +92,10 @@ def can_read(lent: Borrowed, content: NDArray[Any]) -> bool:
         return False
 
 
-def _can_be_lent(value: Any) -> bool:
+def _can_be_lent_in_place(value: Any) -> bool:
     # Mapped files are excluded: a receiver opens them by file name.
     is_plain = type(value) is np.ndarray and not value.dtype.hasobject and value.flags.c_contiguous
-    return is_plain and value.nbytes >= LENT_FROM_BYTES and not isinstance(_owner(value), np.memmap)
+    return is_plain and value.nbytes >= ZERO_COPY_FROM_BYTES and not isinstance(_owner(value), np.memmap)
 
 
 def _owner(array: NDArray[Any]) -> Any:

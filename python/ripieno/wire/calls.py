@@ -16,7 +16,7 @@ from ripieno.errors import CollectiveMismatch, InputError, RankFailed
 R = TypeVar("R")
 
 #: Polling interval for calls without a thread, while other calls are queued on a thread.
-_LOOK_S = 0.001
+_POLL_S = 0.001
 
 
 class NativeCalls(NamedTuple, Generic[R]):
@@ -181,9 +181,9 @@ def wait_any(handles: Iterable[Handle[Any]]) -> int:
         is_alone = len(parts) in (len(queued), len(posted))
         if queued:
             # A thread runs the queued calls. The others must be polled.
-            wait(queued, None if is_alone else _LOOK_S, FIRST_COMPLETED)
+            wait(queued, None if is_alone else _POLL_S, FIRST_COMPLETED)
         elif posted:
-            posted[0].attempt(None if is_alone and len(posted) == 1 else _LOOK_S)
+            posted[0].attempt(None if is_alone and len(posted) == 1 else _POLL_S)
         else:
             _native.wait_any(parts)
 

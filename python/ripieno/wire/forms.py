@@ -13,7 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 import ripieno._native as _native
-from ripieno.wire.arrays import is_seen
+from ripieno.wire.arrays import is_native_order
 
 #: The form of messages that make up an object.
 OBJECT = "parts of an object"
@@ -30,12 +30,12 @@ WHOLE = _native.WHOLE
 
 def of_array(array: NDArray[Any]) -> str | None:
     """Return the form of an array, or None if the native module reads the form from the array itself."""
-    return None if is_seen(array.dtype) else _of_leaf(array)
+    return None if is_native_order(array.dtype) else _of_leaf(array)
 
 
 def of_rows(array: NDArray[Any]) -> str | None:
     """Return the form of an array with a number of rows that may differ between ranks."""
-    seen = is_seen(array.dtype)
+    seen = is_native_order(array.dtype)
     if seen and array.ndim == 1:
         return None
     of_dtype = "" if seen else f" of {_name(array.dtype)}"

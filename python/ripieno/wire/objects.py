@@ -63,7 +63,7 @@ def send(native: NativeCommunicator, value: Any, to: int) -> None:
     """Send a value to rank `to`, which receives it with `receive`."""
     packed = _native.send_object(native, value, to, OBJECT)
     if packed is not None:
-        _give(
+        _send_value(
             packed,
             lambda kind, content: _native.send_frame(native, kind, content, to, OBJECT),
             lambda piece: native.send(piece, to, OBJECT),
@@ -88,7 +88,7 @@ def pieces(value: Any) -> list[NDArray[Any]]:
     """Return the messages for a value and a receiver, for asynchronous calls."""
     found: list[NDArray[Any]] = []
     packed = packing.pack(movable(value))
-    _give(packed, lambda kind, content: found.append(_native.frame(kind, content)), found.append)
+    _send_value(packed, lambda kind, content: found.append(_native.frame(kind, content)), found.append)
     return found
 
 
@@ -108,14 +108,16 @@ def broadcast(native: NativeCommunicator, value: Any, root: int, algorithm: str 
 
     if native.rank != root:
         return _take(rest, move)
-    _give(rest, lambda kind, content: _native.broadcast_frame(native, kind, content, root, algorithm, form), move)
+    _send_value(rest, lambda kind, content: _native.broadcast_frame(native, kind, content, root, algorithm, form), move)
     return value
 
 
-def _give(
-    packed: packing.PackedValue, begin: Callable[[int, bytes | int], object], give: Callable[[NDArray[Any]], object]
+def _send_value(
+    packed: packing.PackedValue,
+    begin: Callable[[int, bytes | int], object],
+    send_bytes: Callable[[NDArray[Any]], object],
 ) -> None:
-    """Send a value: `begin` sends the header, `give` the bytes of arrays, each buffer in place."""
+    """Send a value: `begin` sends the header, `send_bytes` the bytes of arrays, each buffer in place."""
     if not packed.buffers and len(packed.pickled) <= _native.FRAME_ROOM_BYTES:
         begin(_native.PICKLE, packed.pickled)
         return
@@ -124,9 +126,9 @@ def _give(
         begin(_native.HEAD, head.tobytes())
     else:
         begin(_native.HEAD, head.nbytes)
-        give(head)
+        send_bytes(head)
     for buffer in packed.buffers:
-        give(buffer)
+        send_bytes(buffer)
 
 
 def _take(first: First, take: Callable[[NDArray[Any]], object]) -> Any:

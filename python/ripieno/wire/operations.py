@@ -107,7 +107,7 @@ def named(op: Any) -> Any:
         return op
 
 
-def named_of_truths(op: Any) -> Any:
+def named_for_booleans(op: Any) -> Any:
     """Return the same as `named`, for values that are all booleans."""
     op = named(op)
     return {_AND: "and", _OR: "or", _XOR: "xor"}.get(op, op) if isinstance(op, Elementwise) else op
@@ -130,7 +130,7 @@ def name_of(function: Any) -> str:
     return str(found or type(function).__qualname__)
 
 
-def told_of(function: Any) -> str:
+def description_of(function: Any) -> str:
     """Return the name of a function with a mark of its code, which ranks compare to see whether it is the same."""
     code = code_of(function)
     return name_of(function) if code is None else f"{name_of(function)} of code {code[:8]}"

@@ -60,7 +60,7 @@ def pack(value: Any, within_bytes: int = _native.WITHIN_BYTES) -> PackedValue:
     The standard pickler is several times faster, so it is tried first. Classes and functions that exist only in
     ``__main__`` need cloudpickle.
     """
-    begun_s = time.perf_counter()
+    start_s = time.perf_counter()
     if type(value) is np.ndarray and not value.flags.forc:
         value = np.ascontiguousarray(value)
     for dumps in (pickle.dumps, cloudpickle.dumps):
@@ -75,7 +75,7 @@ def pack(value: Any, within_bytes: int = _native.WITHIN_BYTES) -> PackedValue:
 
         try:
             pickled = dumps(value, protocol=5, buffer_callback=is_within)
-            SPENT.seconds += time.perf_counter() - begun_s
+            SPENT.seconds += time.perf_counter() - start_s
             return PackedValue(pickled, buffers)
         except Exception as error:
             failure = error
@@ -86,9 +86,9 @@ def pack(value: Any, within_bytes: int = _native.WITHIN_BYTES) -> PackedValue:
 
 def unpack(pickled: bytes | memoryview, buffers: Sequence[NDArray[Any]]) -> Any:
     """Return the value. Its arrays use the memory of `buffers` and are writable if these are."""
-    begun_s = time.perf_counter()
+    start_s = time.perf_counter()
     value = pickle.loads(pickled, buffers=buffers)
-    SPENT.seconds += time.perf_counter() - begun_s
+    SPENT.seconds += time.perf_counter() - start_s
     return value
 
 

@@ -84,7 +84,7 @@ def standalone_master(tmp_path_factory: pytest.TempPathFactory, spark_sessions_o
         yield master
 
 
-# The following fixtures are function-scoped: each request gets a living session, even if another test ended it.
+# The following fixtures are function-scoped: each request gets a live session, even if another test ended it.
 @pytest.fixture
 def spark_local(spark_sessions_of: Sessions):
     """A SparkSession with 4 slots in one JVM."""

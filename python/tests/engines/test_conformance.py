@@ -117,14 +117,14 @@ def test_ranks_that_encrypt_all_their_connections_compute_the_same(engine: Engin
     assert rows == [(rank, SLOTS, True) for rank in range(SLOTS)]
 
 
-def test_what_ranks_keep_is_there_in_the_next_run(engine: EngineStanding):
+def test_state_of_ranks_is_kept_for_the_next_run(engine: EngineStanding):
     job = engine.job()
     first = job.run(programs.counted)
 
     assert job.run(programs.counted) == [count + 1 for count in first]
 
 
-def test_50_MB_go_there_and_back(engine: EngineStanding):
+def test_50_MB_make_a_round_trip(engine: EngineStanding):
     array = np.random.default_rng(0).random(6_250_000)
 
     rows = engine.job().run(programs.told_and_returned, array)
@@ -133,7 +133,7 @@ def test_50_MB_go_there_and_back(engine: EngineStanding):
     np.testing.assert_array_equal(rows[-1][1], array * 2)
 
 
-def test_broadcast_variables_are_the_same_on_every_rank_by_links_of_their_own(engine: EngineStanding):
+def test_broadcast_variables_are_equal_on_every_rank_and_use_their_own_links(engine: EngineStanding):
     strategies = ["auto", "chain", "bittorrent", "splitstream"][:SLOTS]
 
     rows = engine.job().run(programs.variable_used, strategies)
@@ -165,7 +165,7 @@ def test_files_of_rank_0_reach_every_rank(engine: EngineStanding, tmp_path: Path
     assert [digests for _, digests in rows] == [expected] * SLOTS
 
 
-def test_accumulators_hold_what_all_ranks_have_added(engine: EngineStanding):
+def test_accumulators_hold_the_sum_of_all_ranks(engine: EngineStanding):
     job = engine.job()
     rows = job.accumulator(0)
 
@@ -183,7 +183,7 @@ def test_events_arrive_in_order_with_their_rank(engine: EngineStanding):
         assert all((event["array"] == event["step"]).all() for event in heard)
 
 
-def test_a_dashboard_shows_what_every_rank_has_done(engine: EngineStanding):
+def test_a_dashboard_shows_the_work_of_every_rank(engine: EngineStanding):
     engine.close()
     with engine.launch(SLOTS, dashboard=True) as job:
         job.run(programs.summed, 1_250_000)
@@ -194,7 +194,7 @@ def test_a_dashboard_shows_what_every_rank_has_done(engine: EngineStanding):
     job.dashboard.close()
 
 
-def test_programs_may_print_as_much_as_they_like(engine: EngineStanding):
+def test_programs_may_print_any_amount(engine: EngineStanding):
     assert engine.job().run(programs.print_much, 2000) == [SLOTS] * SLOTS
 
 
@@ -227,7 +227,7 @@ def test_a_fit_has_the_same_bits_as_with_local_workers(engine: EngineStanding, n
     ("culprit", "others"),
     [(0, "in a collective"), pytest.param(1, "computing", marks=pytest.mark.every_engine), (3, "not yet there")],
 )
-def test_the_exception_of_a_rank_is_what_the_caller_gets(engine: EngineStanding, culprit: int, others: str):
+def test_the_caller_gets_the_exception_of_a_rank(engine: EngineStanding, culprit: int, others: str):
     with pytest.raises(programs.Wrong) as caught:
         engine.job().run(programs.fail, culprit, "raise", others)
     took_s = time.time() - _moment_of_failure(engine)
@@ -253,7 +253,7 @@ def test_a_rank_that_is_killed_is_named(engine: EngineStanding, culprit: int, ot
     assert comes_true(lambda: _works_again(engine), SETTLED_S)
 
 
-def test_a_rank_that_stands_still_is_named_and_ended(engine: EngineStanding):
+def test_a_rank_that_hangs_is_named_and_ended(engine: EngineStanding):
     engine.close()
     job = engine.launch(2, heartbeat_timeout_s=HEARTBEAT_S, on_event=engine.events.append)
     with job, pytest.raises(rp.RankFailed) as caught:
@@ -318,7 +318,7 @@ def test_ranks_that_only_compute_end_with_the_process_that_launched_them(engine:
     assert comes_true(lambda: _works_again(engine), SETTLED_S)
 
 
-def test_leaving_by_exit_is_a_failure_of_that_rank(engine: EngineStanding):
+def test_sys_exit_is_a_failure_of_that_rank(engine: EngineStanding):
     with pytest.raises(rp.RankFailed) as caught:
         engine.job().run(programs.fail, 2, "exit", "in a collective")
 
@@ -368,7 +368,7 @@ def test_two_jobs_at_once_do_not_mix(engine: EngineStanding):
     assert rows == expected
 
 
-def test_nothing_is_left_behind(engine: EngineStanding):
+def test_jobs_leave_no_resources_behind(engine: EngineStanding):
     """Earlier tests have run jobs, so engines already have their cached resources.
 
     Engines create pooled threads and sockets on demand. A leak grows with every job.

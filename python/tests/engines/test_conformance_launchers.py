@@ -59,7 +59,7 @@ def start(request: pytest.FixtureRequest, tmp_path: Path, monkeypatch: pytest.Mo
     return words
 
 
-def test_ranks_that_encrypt_all_their_connections_meet_and_compute(start: list[str], tmp_path: Path, monkeypatch):
+def test_ranks_that_encrypt_all_their_connections_connect_and_compute(start: list[str], tmp_path: Path, monkeypatch):
     monkeypatch.setenv("RIPIENO_TLS", "1")
     (tmp_path / "script.py").write_text("import ripieno as rp\n\nassert rp.init(links='tcp').allreduce(1) == 4\n")
 
@@ -68,7 +68,7 @@ def test_ranks_that_encrypt_all_their_connections_meet_and_compute(start: list[s
     assert done.returncode == 0, done.stderr[-4000:]
 
 
-def test_ranks_compute_what_local_workers_do(start: list[str], tmp_path: Path):
+def test_ranks_compute_the_results_of_local_workers(start: list[str], tmp_path: Path):
     rows = np.random.default_rng(1).normal(size=(3000, 6)).astype(np.float32)
     np.save(tmp_path / "rows.npy", rows)
     (tmp_path / "script.py").write_text(SCRIPT)

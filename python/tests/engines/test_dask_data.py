@@ -134,7 +134,7 @@ def test_a_future_or_a_delayed_value_is_the_same_on_every_rank(dask_client, job)
         assert row.tolist() == [0, 1, 2, 3, 4] and options == {"rate": 0.5}
 
 
-def test_what_dask_cannot_compute_is_raised_and_the_job_continues(dask_client, job):
+def test_an_error_in_dask_is_raised_and_the_job_continues(dask_client, job):
     x = da.ones(10, chunks=5).map_blocks(lambda block: 1 // 0, dtype=float)
     with pytest.raises(ZeroDivisionError):
         job.run(lambda comm, rows: None, x)

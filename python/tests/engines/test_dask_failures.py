@@ -26,7 +26,7 @@ from ripieno.launch.engines.dask import run  # noqa: E402
 WORKERS = 4
 
 
-def test_the_end_of_a_worker_is_reported_with_what_dask_says(dask_client):
+def test_the_end_of_a_worker_is_reported_with_the_message_of_dask(dask_client):
     def program(comm):
         if comm.rank == 1:
             os.kill(os.getpid(), signal.SIGKILL)
@@ -124,7 +124,7 @@ def test_a_rank_that_is_run_again_ends_at_once(dask_client):
             again.result(timeout=under_load(PROMPT_S))
 
 
-def test_a_task_that_somebody_cancels_ends_the_job(dask_client):
+def test_a_cancelled_task_ends_the_job(dask_client):
     def program(comm):
         if comm.rank == 0:
             comm.emit({"event": "begun"})

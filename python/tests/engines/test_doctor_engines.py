@@ -52,7 +52,7 @@ def test_slots_that_others_have_are_counted(dask_client):
     assert findings["numpy"]["found"].endswith(f"in all {SLOTS - 1} tasks")
 
 
-def test_a_scheduler_that_is_not_there_is_a_finding(dask_client, monkeypatch):
+def test_a_scheduler_that_does_not_exist_is_a_finding(dask_client, monkeypatch):
     monkeypatch.setattr(dask, "CONNECT_S", 0.5)
 
     code, findings = examined("dask", "--address", "tcp://127.0.0.1:1")

@@ -153,7 +153,7 @@ class Refusing(http.server.BaseHTTPRequestHandler):
 
 
 @pytest.mark.parametrize("chained", ["", "simplecache::"])
-def test_what_a_data_node_says_when_it_refuses_is_not_taken_for_the_file(chained):
+def test_an_error_page_of_a_data_node_is_not_read_as_the_file(chained):
     pytest.importorskip("requests", reason="needs requests: pip install 'ripieno[hdfs]'")
     with http.server.ThreadingHTTPServer(("127.0.0.1", 0), Refusing) as server:
         threading.Thread(target=server.serve_forever).start()
@@ -165,7 +165,7 @@ def test_what_a_data_node_says_when_it_refuses_is_not_taken_for_the_file(chained
             server.shutdown()
 
 
-def test_a_node_that_says_nothing_is_not_waited_for_for_ever(monkeypatch):
+def test_a_silent_node_runs_into_a_timeout(monkeypatch):
     pytest.importorskip("requests", reason="needs requests: pip install 'ripieno[hdfs]'")
     monkeypatch.setattr(files, "WEBHDFS_S", 0.1)
     with socket.create_server(("127.0.0.1", 0)) as silent:

@@ -26,7 +26,7 @@ PROGRAMS = Path(__file__).parent / "jvm"
 #: Enough for a JVM to start and end on busy cores.
 PATIENCE_S = 300.0
 
-# Each test starts several JVMs in sequence, beside another engine's tests.
+# Each test starts several JVMs in sequence, in parallel with another engine's tests.
 pytestmark = [
     pytest.mark.skipif(not list(BUILT.glob("*/*.jar")), reason="no jars: make jvm"),
     pytest.mark.timeout(900),
@@ -241,7 +241,7 @@ def test_the_example_of_the_page_runs_in_a_spark_shell(tmp_path):
 
 
 @pytest.mark.parametrize("case", ["array", *exhaustively("aggregate", "kmeans")])
-def test_the_jvm_is_measured_beside_spark_flink_and_python(tmp_path, case):
+def test_the_jvm_is_measured_against_spark_flink_and_python(tmp_path, case):
     if spark_sessions.missing() is not None:
         pytest.skip(str(spark_sessions.missing()))
     target = tmp_path / "figures.json"

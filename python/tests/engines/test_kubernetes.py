@@ -75,7 +75,7 @@ ALL_OPTIONS = (
 @needs_schemas
 @pytest.mark.parametrize("jobset", [(), ("--jobset",)], ids=["Job", "JobSet"])
 @pytest.mark.parametrize("words", [(), ALL_OPTIONS, ("--secret", "mine", "--script-in-image")], ids=["", "all", "bare"])
-def test_kubernetes_would_take_what_is_written(tmp_path, jobset, words):
+def test_kubernetes_accepts_the_written_manifest(tmp_path, jobset, words):
     manifest = written(tmp_path, SCRIPT, *words, *jobset, "--", "1", "no", "0x1F", "2001-01-01", "- a", "é\t", "x: |")
 
     done = conform(manifest)
@@ -144,7 +144,7 @@ def test_pods_find_each_other_once_rank_0_has_a_name(lab, tmp_path, words):
 
 
 @needs_lab
-def test_the_culprit_tells_why_and_the_others_end_at_once(lab, tmp_path):
+def test_the_failed_rank_reports_its_cause_and_the_others_end_at_once(lab, tmp_path):
     gang = gang_of(lab, written(tmp_path, FAILING))
 
     with name_service(lab, gang), running(lab, gang, lab.hosts[2].address, tmp_path) as children:

@@ -78,7 +78,7 @@ def on_sockets(comm, kind, learner, stops_early):
 
 @pytest.mark.parametrize("workers", [3, *exhaustively(2, 4, 5)])
 @pytest.mark.parametrize("kind", ["binary", "regression", "rank"])
-def test_the_model_is_that_of_lightgbms_own_sockets(world, workers, kind):
+def test_the_model_matches_lightgbms_own_sockets(world, workers, kind):
     ours, theirs = (world(workers).run(by, kind, "data", kind == "binary") for by in (on_ripieno, on_sockets))
     assert ours == theirs
     assert len(set(ours)) == 1
@@ -86,7 +86,7 @@ def test_the_model_is_that_of_lightgbms_own_sockets(world, workers, kind):
 
 @pytest.mark.parametrize("workers", [3, *exhaustively(2, 4, 5)])
 @pytest.mark.parametrize("kind", ["binary", "regression"])
-def test_the_models_of_ranks_that_vote_are_those_of_lightgbms_own_sockets(world, workers, kind):
+def test_the_models_of_ranks_that_vote_match_lightgbms_own_sockets(world, workers, kind):
     # LightGBM's own results vary from run to run, so sets of results are compared.
     ours, theirs = set(), set()
     for _ in range(8):
@@ -137,7 +137,7 @@ def test_ranks_that_train_otherwise_are_reported():
         job.run(program)
 
 
-def test_params_that_were_forgotten_are_named():
+def test_missing_params_are_reported():
     def program(comm):
         x, y, params, _, _ = part(comm, "binary")
         with rp.lightgbm.network(comm):

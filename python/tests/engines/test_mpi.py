@@ -111,7 +111,7 @@ def test_a_rank_that_fails_ends_all_and_its_error_is_printed_once(launcher, fold
     assert left(folder) == []
 
 
-def test_a_rank_that_is_killed_before_they_meet_ends_all_and_the_next_job_finds_nothing_of_it(launcher, folder):
+def test_a_rank_that_is_killed_before_they_connect_ends_all_and_the_next_job_finds_nothing_of_it(launcher, folder):
     done = run(f"{launcher} -n 3 ripieno run train.py kill early")
 
     assert time.time() - launched.failed_at(done.stderr) < FAILURE_S
@@ -133,7 +133,7 @@ def test_a_single_process_may_start_ranks_of_its_own(launcher):
     assert sorted(done.stdout.splitlines()) == launched.expected(2), done.stderr
 
 
-def test_ranks_of_torchrun_meet_beside_its_store(folder):
+def test_ranks_of_torchrun_connect_without_its_store(folder):
     need("torchrun")
     done = run(f"torchrun {TORCHRUN_OPTIONS} --no_python --nproc_per_node 2 ripieno run train.py", RIPIENO_TOKEN=TOKEN)
 
@@ -160,7 +160,7 @@ def test_a_rank_of_a_launcher_may_launch_ranks_by_another_one(launcher, monkeypa
         assert job.run(lambda comm: (comm.rank, comm.world_size)) == [(0, 2), (1, 2)]
 
 
-def test_what_ranks_print_may_have_nowhere_to_go(launcher, monkeypatch):
+def test_a_closed_output_does_not_fail_ranks(launcher, monkeypatch):
     with rp.launch(engine="mpirun", command=launcher, workers=2, slots=2) as job:
         monkeypatch.setattr(sys, "stderr", None)
         assert job.run(lambda comm: comm.allreduce(sys.stderr.write("words\n"))) == [12, 12]
@@ -168,7 +168,7 @@ def test_what_ranks_print_may_have_nowhere_to_go(launcher, monkeypatch):
             job.run(programs.fail, 1, "kill", "in a collective")
 
 
-def test_what_is_no_mpi_launcher_is_refused(folder):
+def test_invalid_mpi_launcher_is_rejected(folder):
     with pytest.raises(rp.EngineError, match=r"neither Open MPI's launcher nor hydra"):
         rp.launch(engine="mpirun", command="true")
     with pytest.raises(rp.InputError, match="slots=0: expected a whole number >= 1"):

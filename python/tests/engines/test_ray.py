@@ -107,7 +107,7 @@ def test_a_job_runs_many_programs_in_the_same_processes(ray_nodes):
 
 
 @pytest.mark.parametrize("strategy, node_count", [("STRICT_PACK", 1), ("STRICT_SPREAD", 2)])
-def test_ranks_are_placed_as_asked_for(ray_nodes, strategy, node_count):
+def test_ranks_are_placed_as_requested(ray_nodes, strategy, node_count):
     with launch(2, strategy=strategy) as job:
         assert len({node for node, *_ in job.run(place)}) == node_count
 
@@ -179,7 +179,7 @@ def test_ranks_without_heartbeats_are_killed(ray_nodes):
     works_as_before()
 
 
-def test_too_few_cpus_are_an_error_that_says_how_many(ray_nodes):
+def test_too_few_cpus_are_an_error_that_states_how_many(ray_nodes):
     with launch(1):
         begin = time.monotonic()
         with pytest.raises(TooFewSlots, match="for 8 ranks: 3 free, 4 in all; a rank takes 1 CPU"):

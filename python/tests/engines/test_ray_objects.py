@@ -38,7 +38,7 @@ def test_one_object_is_the_same_on_every_rank(ray_nodes):
         assert job.run(described, ray.put(np.full(1 << 18, 7))) == [(7, False, True)] * 2
 
 
-def test_what_ranks_keep_of_an_object_stays_while_they_keep_it(ray_nodes):
+def test_an_object_stays_in_memory_while_a_rank_references_it(ray_nodes):
     def keep(comm, array):
         comm.kept["array"] = array
 

@@ -57,7 +57,7 @@ def test_tasks_of_srun_are_ranks_without_any_settings(slurm, folder, nodes, comm
     assert (done.code, left(folder)) == (0, [])
 
 
-def test_with_a_token_they_meet_at_the_node_of_rank_0(slurm, folder):
+def test_with_a_token_ranks_connect_to_the_node_of_rank_0(slurm, folder):
     done = run(slurm, "srun -N 2 -n 3 -K ripieno run train.py", RIPIENO_TOKEN=TOKEN, HOME=str(folder / "none"))
 
     assert sorted(done.out.splitlines()) == launched.expected(3), done.err
@@ -101,7 +101,7 @@ def test_a_rank_that_fails_ends_all_and_is_named_once(slurm, folder, kill_others
     assert left(folder) == []
 
 
-def test_a_rank_that_is_killed_before_they_meet_ends_all(slurm, folder):
+def test_a_rank_that_is_killed_before_they_connect_ends_all(slurm, folder):
     done = run(slurm, "srun -N 2 -n 4 -K ripieno run train.py kill early")
 
     assert time.time() - launched.failed_at(done.err) < FAILURE_S
@@ -134,7 +134,7 @@ def test_nothing_listens_beyond_loopback(slurm, folder):
     assert done.out.split() == ["127.0.0.1"] * 2, done.err
 
 
-def test_by_default_there_is_a_worker_for_each_cpu_and_no_room_for_more(slurm):
+def test_by_default_one_worker_per_cpu_starts_and_no_more_fit(slurm):
     with rp.launch(engine="slurm") as job:
         assert job.workers == len(slurm_cluster.NODES) * slurm_cluster.CPUS
         started = time.monotonic()
@@ -205,7 +205,7 @@ def test_a_refusal_of_srun_is_reported(slurm):
         rp.launch(engine="slurm", workers=2, partition="nowhere")
 
 
-def test_a_rank_has_the_cpus_that_were_asked_for(slurm):
+def test_a_rank_has_the_cpus_that_were_requested(slurm):
     with rp.launch(engine="slurm", workers=2, cpus_per_worker=2) as job:
         found = job.run(lambda comm: (comm.threads, os.environ["SLURMD_NODENAME"], os.environ["OMP_NUM_THREADS"]))
         assert job.run(lambda comm: "RIPIENO_INVITATION" in os.environ) == [False, False]

@@ -39,7 +39,7 @@ def spark(request: pytest.FixtureRequest):
 
 
 @ON_ALL
-def test_a_rank_runs_in_every_slot_and_keeps_what_it_has(spark):
+def test_a_rank_runs_in_every_slot_and_keeps_its_state(spark):
     with rp.launch(engine="spark") as job:
         first, second = job.run(programs.count, 10), job.run(programs.count, 10)
 
@@ -69,7 +69,7 @@ def test_the_callers_job_group_and_properties_stay_as_they_are(spark):
 
 
 @ON_ALL
-def test_a_rank_that_ends_its_process_is_named_with_what_spark_says(spark):
+def test_a_rank_that_ends_its_process_is_reported_with_the_message_of_spark(spark):
     job = rp.launch(engine="spark")
 
     with pytest.raises(rp.RankFailed, match="Python worker exited unexpectedly") as caught, _promptly():
@@ -143,7 +143,7 @@ def test_jobs_run_beside_each_other_and_beside_sparks_own(spark_local):
         assert [row["sum"] for row in two.run(programs.count, 5)] == [11, 11]
 
 
-def test_an_interrupt_ends_the_ranks_whatever_they_are_at(spark_local):
+def test_an_interrupt_ends_the_ranks_at_any_time(spark_local):
     heard = []
 
     def interrupt_when_all_are_there(event):
@@ -174,7 +174,7 @@ def test_spark_connect_is_refused(monkeypatch):
         rp.launch(engine="spark", workers=2)
 
 
-def test_what_is_no_session_is_refused():
+def test_invalid_session_is_rejected():
     with pytest.raises(InputError, match="spark='local': no SparkSession"):
         rp.launch(engine="spark", workers=2, spark="local")
 

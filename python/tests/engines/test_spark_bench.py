@@ -1,4 +1,4 @@
-"""The benchmark beside Spark in its quick form; its times mean nothing."""
+"""The Spark benchmark in its quick form; its times mean nothing."""
 
 from __future__ import annotations
 

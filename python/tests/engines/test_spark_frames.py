@@ -128,7 +128,7 @@ CHANGED = {
 
 
 @pytest.mark.parametrize("case", CHANGED)
-def test_a_frame_whose_partitions_change_on_the_way_is_repartitioned(spark_local, case):
+def test_a_frame_whose_partitions_change_is_repartitioned(spark_local, case):
     count, changed = CHANGED[case]
 
     sizes = rp.spark.run(changed(spark_local.range(0, 100, 1, 4)), programs.size, workers=2)
@@ -158,7 +158,7 @@ def test_columns_of_any_names_have_them_on_every_rank(spark_local, case):
 
 
 @pytest.mark.parametrize("large", ["false", "true"])
-def test_a_rank_without_rows_knows_the_columns(spark_local, large):
+def test_a_rank_without_rows_has_the_columns(spark_local, large):
     linalg = import_module("pyspark.ml.linalg")
     columns = "id int, t timestamp, v array<float>, m map<string, int>, s struct<a: int, b: array<double>>"
     schema = pyspark.sql.types.StructType.fromDDL(columns).add("f", linalg.VectorUDT())
@@ -182,7 +182,7 @@ def test_vectors_of_spark_ml_are_arrays(spark_local):
     assert np.array_equal(rows[rows[:, 0].argsort()], [[i, 2 * i] for i in range(8)])
 
 
-def test_what_the_program_raises_is_what_the_caller_gets(spark_local):
+def test_the_caller_gets_the_exception_of_the_program(spark_local):
     frame = spark_local.range(0, 100, 1, 4)
 
     with pytest.raises(ZeroDivisionError) as caught:
@@ -192,7 +192,7 @@ def test_what_the_program_raises_is_what_the_caller_gets(spark_local):
     assert rp.spark.run(frame, programs.size) == [25] * 4
 
 
-def test_a_rank_with_rows_that_ends_its_process_is_named_with_what_spark_says(spark_local, tmp_path):
+def test_a_rank_with_rows_that_ends_its_process_is_reported_with_the_message_of_spark(spark_local, tmp_path):
     job = rp.launch(engine="spark", workers=4)
 
     with pytest.raises(rp.RankFailed, match="Python worker exited unexpectedly") as caught:
@@ -241,7 +241,7 @@ WRONG = {
         (pandas.DataFrame({"id": [1]}), "DataFrame of str"),
     ],
 )
-def test_what_is_no_arrow_is_named_and_what_makes_arrow_of_it(returned, kind):
+def test_values_without_arrow_type_are_reported_with_a_remedy(returned, kind):
     with pytest.raises(InputError, match=rf"has returned a {kind}: expected .*Table\.from_pandas"):
         import_module("ripieno.spark.programs")._as_batches(returned, pa.schema({"id": pa.int64()}))
 
@@ -254,7 +254,7 @@ def test_rows_that_are_not_of_the_schema_are_refused(spark_local, case):
         rp.spark.run(spark_local.range(4), programs.returning, returned, schema="id long")
 
 
-def test_what_can_be_cast_to_the_schema_is(spark_local):
+def test_castable_values_are_cast_to_the_schema(spark_local):
     returned = [pa.record_batch({"b": [1.0], "a": pa.array([2], pa.int8())}), None, pa.table({"a": [3], "b": [4]})]
 
     result = rp.spark.run(spark_local.range(4), programs.returning, returned, workers=1, schema="a long, b double")
@@ -262,7 +262,7 @@ def test_what_can_be_cast_to_the_schema_is(spark_local):
     assert [tuple(row) for row in result.collect()] == [(2, 1.0), (3, 4.0)]
 
 
-def test_timestamps_without_a_zone_are_those_of_the_session(spark_local):
+def test_timestamps_without_a_zone_match_the_session(spark_local):
     at = [datetime(2026, 7, 1, 12), datetime(2026, 11, 1, 1, 30), None]
     naive, known = pa.array(at, pa.timestamp("ms")), pa.array(at, pa.timestamp("us", "UTC"))
     schema = "naive timestamp, known timestamp, local timestamp_ntz"
@@ -292,7 +292,7 @@ NAIVES = pa.array([NAIVE.to_pylist()], pa.list_(NAIVE.type))
         (NAIVES, pa.list_(pa.timestamp("us", "UTC")), "without a time zone inside of column 't'"),
     ],
 )
-def test_timestamps_of_which_no_zone_can_be_told_are_refused(returned, kind, message):
+def test_timestamps_with_an_ambiguous_zone_are_rejected(returned, kind, message):
     with pytest.raises(InputError, match=message):
         import_module("ripieno.spark.programs")._as_batches(pa.table({"t": returned}), pa.schema({"t": kind}))
 

@@ -73,7 +73,7 @@ def test_an_older_session_is_refused_before_anything_starts(spark_local, case, m
     assert jobs() > before
 
 
-def test_an_attribute_that_pyspark_lacks_is_named_with_its_version():
+def test_a_missing_attribute_of_pyspark_is_reported_with_its_version():
     with pytest.raises(EngineError, match=r"^Spark 9\.9 lacks internals that ripieno .* uses \(.*'_temp_dir'\)"):
         internals.folder(SimpleNamespace(version="9.9"))
 
@@ -97,7 +97,7 @@ MISSING = {
 
 
 @pytest.mark.parametrize("case", MISSING)
-def test_what_the_jvm_lacks_is_named_with_its_version(spark_local, case):
+def test_missing_classes_of_the_jvm_are_reported_with_its_version(spark_local, case):
     missing, why = MISSING[case]
     spark = spark_local.sparkContext
 

@@ -82,7 +82,7 @@ def test_vectors_weights_and_first_centers_count_as_in_rp_kmeans(spark_local):
     assert found.summary.trainingCost == pytest.approx(expected.inertia_, rel=1e-12)
 
 
-def test_the_summary_tells_what_a_fit_has_found_and_where_its_time_went(spark_local):
+def test_the_summary_contains_results_and_times_of_a_fit(spark_local):
     found = KMeans(k=CLUSTERS, tol=0.0, max_iter=3, init_mode="random", workers=WORKERS, features_col="point").fit(
         frame(spark_local)
     )
@@ -114,7 +114,7 @@ def test_transform_adds_the_nearest_center_to_every_row(spark_local, model, kind
     np.testing.assert_allclose(np.array([list(row.point) for row in got]), POINTS, rtol=1e-6)
 
 
-def test_transform_keeps_columns_of_any_name_and_what_is_known_of_them(spark_local, model):
+def test_transform_keeps_columns_of_any_name_and_their_metadata(spark_local, model):
     rows = frame(spark_local, points=POINTS[:3]).withMetadata("point", {"known": 1})
     rows = rows.select("point", "id", "id").toDF("a.point", "twice", "twice")
 
@@ -134,7 +134,7 @@ def test_predict_takes_one_point(model):
         model.predict([1.0, 2.0, np.nan])
 
 
-def test_parameters_have_the_names_of_spark_and_those_of_python(spark_local):
+def test_parameters_have_names_of_spark_and_of_python(spark_local):
     estimator = KMeans(k=7, maxIter=9, init_mode="random", weightCol="w")
 
     assert (estimator.getK(), estimator.getMaxIter(), estimator.getInitMode()) == (7, 9, "random")

@@ -56,7 +56,7 @@ def write_own(comm, target: str) -> None:
         save_array(part, np.full(1000, comm.rank))
 
 
-def test_ranks_are_in_two_containers_and_know_the_rack_that_hadoop_knows(spark_yarn):
+def test_ranks_in_two_containers_get_the_rack_from_hadoop(spark_yarn):
     with rp.launch(engine="spark", spark=spark_yarn) as job:
         found = job.run(container)
         assert job.run(lambda comm: comm.racks) == [[RACK] * 4] * 4

@@ -1,4 +1,4 @@
-"""`torch.distributed` with Ripieno, beside Gloo in the same processes."""
+"""`torch.distributed` with Ripieno, compared with Gloo in the same processes."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ def jobs():
 
 @pytest.mark.parametrize("workers", [1, 2, 3])
 @pytest.mark.parametrize("dtype", programs.DTYPES)
-def test_every_call_gives_what_gloo_gives(jobs, workers, dtype):
+def test_every_call_returns_the_result_of_gloo(jobs, workers, dtype):
     ours = jobs(workers).run(programs.every_call, "ripieno", dtype)
     gloo = jobs(workers).run(programs.every_call, "gloo", dtype)
 
@@ -55,7 +55,7 @@ def test_three_ranks_have_equal_networks(jobs):
     assert len(set(jobs(3).run(programs.trained_together, "ripieno"))) == 1
 
 
-def test_sharded_parameters_have_the_bits_that_gloo_gives_and_return_from_a_checkpoint(jobs, tmp_path):
+def test_sharded_parameters_match_gloo_and_return_from_a_checkpoint(jobs, tmp_path):
     ours = jobs(2).run(programs.sharded, "ripieno", str(tmp_path / "ours"))
     gloo = jobs(2).run(programs.sharded, "gloo", str(tmp_path / "gloo"))
 
@@ -71,7 +71,7 @@ def test_groups_of_members_only_and_meshes_of_two_dimensions(jobs):
     assert jobs(4).run(programs.meshed) == [[2.0, 1.0], [4.0, 1.0, 1010.0], [2.0, 5.0], [4.0, 5.0, 1010.0]]
 
 
-def test_calls_come_together_and_futures_follow_them(jobs):
+def test_coalesced_calls_complete_and_futures_follow(jobs):
     assert jobs(3).run(programs.coalesced) == [([3.0, 6.0, 9.0, 12.0], 6.0)] * 3
 
 
@@ -105,7 +105,7 @@ def test_averages_are_sums_that_are_divided(jobs):
     assert jobs(3).run(programs.averaged) == [[1.0, 1.0, 1.0]] * 3
 
 
-def test_what_cannot_be_done_is_reported_before_anything_is_sent(jobs):
+def test_input_that_cannot_be_done_is_reported_before_anything_is_sent(jobs):
     described = jobs(2).run(programs.refused)
 
     assert described[0] == described[1]

@@ -47,7 +47,7 @@ def test_more_workers_than_rows_leave_some_with_nothing():
     assert booster.num_boosted_rounds() == 2
 
 
-def test_training_stops_early_and_says_what_evaluations_have_found(rows):
+def test_training_stops_early_and_states_what_evaluations_have_found(rows):
     X, y = rows
     found = {}
 
@@ -60,7 +60,7 @@ def test_training_stops_early_and_says_what_evaluations_have_found(rows):
     assert len(losses) < 200 and booster.best_iteration == int(np.argmin(losses))
 
 
-def test_files_give_the_booster_of_the_same_rows_in_memory(rows, tmp_path):
+def test_files_produce_the_booster_of_the_same_rows_in_memory(rows, tmp_path):
     X, y = rows
     X = np.nan_to_num(X)
     table = pa.table({f"x{at}": X[:, at] for at in range(8)} | {"y": y.astype(float)})

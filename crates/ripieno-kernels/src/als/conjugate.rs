@@ -66,9 +66,9 @@ impl VectorJob for ImprovedRows<'_> {
             }
             let ahead = ratings.columns.get(entries.start + AHEAD..).unwrap_or(&[]);
             let (columns, values) = (&ratings.columns[entries.clone()], &ratings.values[entries]);
-            let room = columns.len().next_multiple_of(STEP) * width / PanelLine::LEN;
-            if scratch.gathered.len() < room {
-                scratch.gathered.resize(room, PanelLine::default());
+            let line_count = columns.len().next_multiple_of(STEP) * width / PanelLine::LEN;
+            if scratch.gathered.len() < line_count {
+                scratch.gathered.resize(line_count, PanelLine::default());
             }
             let squares = weigh(values, aim, &mut scratch.beyond, &mut scratch.shares);
             scratch.nothing.resize(scratch.shares.len(), 0.0);
@@ -77,7 +77,7 @@ impl VectorJob for ImprovedRows<'_> {
                 table,
                 columns,
                 ahead,
-                gathered: &mut floats_mut(&mut scratch.gathered)[..room * PanelLine::LEN],
+                gathered: &mut floats_mut(&mut scratch.gathered)[..line_count * PanelLine::LEN],
                 beyond: &scratch.beyond,
                 gram,
                 penalty,
@@ -118,9 +118,9 @@ impl VectorJob for ImprovedRows<'_> {
 /// Returns the squared errors of zero factors.
 #[inline(always)]
 fn weigh(values: &[f32], aim: Aim, beyond: &mut Vec<f32>, shares: &mut Vec<f32>) -> f64 {
-    let room = values.len().next_multiple_of(PanelLine::LEN);
-    beyond.resize(room, 0.0);
-    shares.resize(room, 0.0);
+    let padded_len = values.len().next_multiple_of(PanelLine::LEN);
+    beyond.resize(padded_len, 0.0);
+    shares.resize(padded_len, 0.0);
     let mut squares = [0.0; PanelLine::LEN];
     let lines = beyond.chunks_exact_mut(PanelLine::LEN).zip(shares.chunks_exact_mut(PanelLine::LEN));
     for (values, (beyond, shares)) in values.chunks(PanelLine::LEN).zip(lines) {

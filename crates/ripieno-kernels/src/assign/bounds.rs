@@ -412,8 +412,10 @@ impl<P: Point> BoundedBlock<'_, P> {
                 let panels = panels.clone();
                 // With one part there is only one such loop to compile.
                 met += match PARTS == 1 || needing.len() <= ROWS {
-                    true => self.meet_all::<V, ROWS, 1, VECTORS, COLUMNS>(&mut known, needing, panels, greatest),
-                    false => self.meet_all::<V, ROWS, PARTS, VECTORS, COLUMNS>(&mut known, needing, panels, greatest),
+                    true => self.compare_all::<V, ROWS, 1, VECTORS, COLUMNS>(&mut known, needing, panels, greatest),
+                    false => {
+                        self.compare_all::<V, ROWS, PARTS, VECTORS, COLUMNS>(&mut known, needing, panels, greatest)
+                    }
                 };
             }
             // All at once, because single square roots are slow.
@@ -438,7 +440,7 @@ impl<P: Point> BoundedBlock<'_, P> {
 
     /// Compare the first of some rows with panels and record the greatest scores. Returns the number of these rows.
     #[inline(always)]
-    fn meet_all<V: Vector, const ROWS: usize, const PARTS: usize, const VECTORS: usize, const COLUMNS: usize>(
+    fn compare_all<V: Vector, const ROWS: usize, const PARTS: usize, const VECTORS: usize, const COLUMNS: usize>(
         &mut self,
         known: &mut BlockBounds,
         needing: &[usize],
@@ -466,7 +468,7 @@ impl<P: Point> BoundedBlock<'_, P> {
                     // SAFETY: a line holds the vectors of a panel, and is aligned.
                     unsafe { scores.store(line.as_mut_ptr().add(vector * V::LANES)) };
                 }
-                *greatest = greatest.max(self.meet(row, &mut known.rows[row], panel, line.values()));
+                *greatest = greatest.max(self.compare(row, &mut known.rows[row], panel, line.values()));
                 known.uppers[row] = upper(self.squared_distances[row].sqrt());
             }
         }
@@ -489,7 +491,7 @@ impl<P: Point> BoundedBlock<'_, P> {
     /// Measure the centroids of a panel that may be as near as the nearest so far. Returns the greatest score except
     /// the own centroid's, or infinity if a score is NaN.
     #[inline(always)]
-    fn meet(&mut self, index: usize, row: &mut RowBounds, panel: usize, scores: &[f32; WIDTH]) -> f32 {
+    fn compare(&mut self, index: usize, row: &mut RowBounds, panel: usize, scores: &[f32; WIDTH]) -> f32 {
         let search = self.search;
         let mut greatest = f32::NEG_INFINITY;
         for (lane, &score) in scores.iter().enumerate() {

@@ -316,7 +316,7 @@ impl<P: Point> ByteJob for BytesBlock<'_, P> {
         assert_eq!(self.filter.panels.width, B::Floats::LANES * VECTORS, "the panels are packed for this level");
         self.begin::<ROWS>();
         for panel in 0..self.filter.panel_count() {
-            self.meet::<B, ROWS, VECTORS>(panel);
+            self.compare::<B, ROWS, VECTORS>(panel);
             self.sift();
             if self.scratch.finalists.len() > FINALISTS_PER_ROW * self.points.rows() {
                 self.settle();
@@ -361,7 +361,7 @@ impl<P: Point> BytesBlock<'_, P> {
 
     /// Compare all rows with a panel and record the candidates.
     #[inline(always)]
-    fn meet<B: ByteSums, const ROWS: usize, const VECTORS: usize>(&mut self, panel: usize) {
+    fn compare<B: ByteSums, const ROWS: usize, const VECTORS: usize>(&mut self, panel: usize) {
         let (filter, scratch) = (self.filter, &mut *self.scratch);
         let (row_bytes, lines) = (filter.row_bytes(), filter.panels.width / PanelLine::LEN);
         let constants = |of: &[PanelLine]| vectors::<B::Floats, VECTORS>(&of[panel * lines..(panel + 1) * lines]);

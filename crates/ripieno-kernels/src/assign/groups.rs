@@ -80,7 +80,7 @@ impl<P: Point> GroupSearchScratch<P> {
     }
 
     /// Compare the rows of a block with the members of the groups that they probe, and keep nearer members.
-    pub(super) fn meet<'a>(
+    pub(super) fn compare<'a>(
         &mut self,
         groups: &Members<P::Centroid>,
         probing: impl Fn(usize) -> &'a [u16],

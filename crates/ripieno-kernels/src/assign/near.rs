@@ -85,15 +85,15 @@ pub fn assign_accumulate_near<P: Point>(
         threads.for_each(
             blocks.enumerate().collect(),
             operations * points.columns(),
-            || Room::new(points.columns()),
-            |room, (block, (labels, distances))| {
+            || ScratchBuffers::new(points.columns()),
+            |scratch, (block, (labels, distances))| {
                 let first = block * block_rows;
                 let points = points.row_range(first, labels.len());
                 let before = before.map(|before| &before[first..first + labels.len()]);
                 begin(points, centroids, before, labels, distances, threads);
-                room.choice.choose(&groups.means, points, probes, threads);
-                let Room { choice, meeting } = room;
-                meeting.meet(&members, |group| &choice.probing[group], points, (labels, distances), threads);
+                scratch.choice.choose(&groups.means, points, probes, threads);
+                let ScratchBuffers { choice, meeting } = scratch;
+                meeting.compare(&members, |group| &choice.probing[group], points, (labels, distances), threads);
             },
         );
         index.labels.clear();
@@ -196,13 +196,13 @@ impl<P: Point> VectorJob for OwnDistances<'_, P> {
 }
 
 /// Buffers of a thread for selecting groups and comparing rows with them.
-struct Room<P: Point> {
+struct ScratchBuffers<P: Point> {
     choice: GroupChoiceScratch,
     meeting: GroupSearchScratch<P>,
 }
 
-impl<P: Point> Room<P> {
-    fn new(columns: usize) -> Room<P> {
-        Room { choice: GroupChoiceScratch::default(), meeting: GroupSearchScratch::new(columns) }
+impl<P: Point> ScratchBuffers<P> {
+    fn new(columns: usize) -> ScratchBuffers<P> {
+        ScratchBuffers { choice: GroupChoiceScratch::default(), meeting: GroupSearchScratch::new(columns) }
     }
 }

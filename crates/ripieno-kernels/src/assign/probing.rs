@@ -1,7 +1,7 @@
 //! Near pass over centroids that become available in turns, for workers that never hold all centroids.
 //!
 //! The groups that a row probes are selected by their means, which all workers have, and are stored: [`Probing`].
-//! Whenever some groups are available, the rows that probe them are compared with their members: [`meet_groups`].
+//! Whenever some groups are available, the rows that probe them are compared with their members: [`compare_groups`].
 //!
 //! Cost: as for [`super::assign_accumulate_near`].
 //! Memory: `2·n·p` bytes for `p` probes, and the available centroids twice.
@@ -113,7 +113,7 @@ pub struct PreviousCentroids<'a> {
 ///
 /// # Panics
 /// If the shapes do not fit.
-pub fn meet_groups<P: Point>(
+pub fn compare_groups<P: Point>(
     points: Matrix<P>,
     probing: &Probing,
     groups: SomeGroups<P::Centroid>,
@@ -146,7 +146,7 @@ pub fn meet_groups<P: Point>(
                 let own = OwnAmong { points, centroids, numbers, own, places, range, labels, distances };
                 threads.simd().run(own);
             }
-            meeting.meet(&members, |group| probing.rows(first + group), points, (labels, distances), threads);
+            meeting.compare(&members, |group| probing.rows(first + group), points, (labels, distances), threads);
         },
     );
 }

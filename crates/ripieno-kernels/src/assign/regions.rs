@@ -146,13 +146,13 @@ impl<C: Centroid> Regions<C> {
         for (leaf, point) in leaves.iter_mut().zip(points) {
             *leaf = self.table[self.grid.cell(&point.map(Into::into))];
         }
-        let mut going = true;
-        while going {
-            going = false;
+        let mut remaining = true;
+        while remaining {
+            remaining = false;
             for (leaf, point) in leaves.iter_mut().zip(points) {
                 let node = &self.tree.nodes[*leaf as usize];
                 let next = node.next + u32::from(point[node.column as usize % COLUMNS] > node.cut);
-                going |= next != *leaf;
+                remaining |= next != *leaf;
                 *leaf = next;
             }
         }
@@ -311,7 +311,7 @@ impl<C: Centroid> Build<'_, C> {
 
 /// Partition the points by `is_low` and return both parts.
 #[inline(always)]
-fn parted(points: &mut [f64], columns: usize, is_low: impl Fn(&[f64]) -> bool) -> (&mut [f64], &mut [f64]) {
+fn partitioned(points: &mut [f64], columns: usize, is_low: impl Fn(&[f64]) -> bool) -> (&mut [f64], &mut [f64]) {
     let mut low_end = 0;
     for start in (0..points.len()).step_by(columns) {
         if is_low(&points[start..start + columns]) {
@@ -365,7 +365,7 @@ impl<C: Centroid> VectorJob for RegionGrower<'_, C> {
             let parent = &mut tree.nodes[node];
             (parent.cut, parent.column, parent.next) = (cut, column as u32, children[0] as u32);
             let cut: f64 = cut.into();
-            let samples = parted(region.sample, columns, |point| point[column] <= cut);
+            let samples = partitioned(region.sample, columns, |point| point[column] <= cut);
             let (low, high) = region.bounds[column];
             let halves = [(samples.0, (low, cut)), (samples.1, (cut, high))];
             for (node, (sample, side)) in children.into_iter().zip(halves) {
@@ -518,14 +518,14 @@ mod tests {
     }
 
     #[test]
-    fn of_two_columns_a_point_meets_a_group_of_candidates_or_two() {
+    fn with_two_columns_a_point_is_compared_with_at_most_two_groups() {
         let tree = worth_it(2).unwrap().tree;
         assert!(tree.met < 2 * tree.sample_count, "{} groups for {} points", tree.met, tree.sample_count);
         assert!(tree.nodes.len() < 6 * 400, "{} nodes", tree.nodes.len());
     }
 
     #[test]
-    fn where_every_centroid_is_a_neighbor_of_most_there_are_no_regions() {
+    fn no_regions_exist_if_every_centroid_is_a_neighbor_of_most() {
         assert!(worth_it(8).is_none());
     }
 
@@ -608,7 +608,7 @@ mod tests {
         #![proptest_config(ProptestConfig { cases: 60, failure_persistence: None, ..ProptestConfig::default() })]
 
         #[test]
-        fn labels_and_distances_are_those_of_all_centroids(
+        fn labels_and_distances_match_all_centroids(
             layout in prop::sample::select(&LAYOUTS),
             columns in 1usize..=8,
             count in 6usize..300,

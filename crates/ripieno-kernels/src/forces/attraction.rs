@@ -26,12 +26,12 @@ pub struct Attraction<'a> {
 ///
 /// # Panics
 /// If the shapes do not fit, or an edge has no valid target.
-pub fn attraction(springs: Attraction, length: f64, all: Matrix<f32>, out: &mut [f64], threads: &Threads) {
+pub fn attraction(edges: Attraction, length: f64, all: Matrix<f32>, out: &mut [f64], threads: &Threads) {
     let k = all.columns();
-    assert_eq!(out.len(), (springs.starts.len() - 1) * k, "a sum for every point and dimension");
-    assert_eq!(springs.columns.len(), springs.weights.len(), "a weight for every edge");
+    assert_eq!(out.len(), (edges.starts.len() - 1) * k, "a sum for every point and dimension");
+    assert_eq!(edges.columns.len(), edges.weights.len(), "a weight for every edge");
     let parts: Vec<_> = out.chunks_mut(PART_ROWS * k).enumerate().collect();
-    let operations = EDGE_OPERATIONS * springs.columns.len() / parts.len().max(1);
+    let operations = EDGE_OPERATIONS * edges.columns.len() / parts.len().max(1);
     threads.for_each(
         parts,
         operations,
@@ -40,9 +40,9 @@ pub fn attraction(springs: Attraction, length: f64, all: Matrix<f32>, out: &mut 
             let first = part * PART_ROWS;
             match k {
                 // With a constant number of dimensions the compiler removes the inner loops.
-                2 => pull(2, springs, first, length, all, out),
-                3 => pull(3, springs, first, length, all, out),
-                k => pull(k, springs, first, length, all, out),
+                2 => pull(2, edges, first, length, all, out),
+                3 => pull(3, edges, first, length, all, out),
+                k => pull(k, edges, first, length, all, out),
             }
         },
     );
@@ -50,13 +50,13 @@ pub fn attraction(springs: Attraction, length: f64, all: Matrix<f32>, out: &mut 
 
 /// Subtract the attraction on the rows of `out`, starting with row `first`.
 #[inline(always)]
-fn pull(k: usize, springs: Attraction, first: usize, length: f64, all: Matrix<f32>, out: &mut [f64]) {
+fn pull(k: usize, edges: Attraction, first: usize, length: f64, all: Matrix<f32>, out: &mut [f64]) {
     let position = |point: usize| &all.values()[point * k..][..k];
     for (row, sums) in out.chunks_exact_mut(k).enumerate() {
         let row = first + row;
-        let here = position(springs.first + row);
-        let edges = springs.starts[row] as usize..springs.starts[row + 1] as usize;
-        for (&column, &weight) in springs.columns[edges.clone()].iter().zip(&springs.weights[edges]) {
+        let here = position(edges.first + row);
+        let range = edges.starts[row] as usize..edges.starts[row + 1] as usize;
+        for (&column, &weight) in edges.columns[range.clone()].iter().zip(&edges.weights[range]) {
             let there = position(column as usize);
             let between = |at: usize| f64::from(here[at]) - f64::from(there[at]);
             let square: f64 = (0..k).map(|at| between(at) * between(at)).sum();

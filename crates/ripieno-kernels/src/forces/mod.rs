@@ -13,7 +13,7 @@ mod tree;
 
 pub use attraction::{Attraction, attraction};
 pub use barnes_hut::barnes_hut;
-pub use repulsion::{BlockShare, repulsion, wholes_per_one};
+pub use repulsion::{BlockShare, fixed_point_scale, repulsion};
 
 /// Lower bound on the distance of two points.
 const LEAST_DISTANCE: f32 = 0.01;

@@ -1,7 +1,7 @@
 //! Exact repulsion between all pairs of points, with each pair computed once for both points.
 //!
 //! Points are divided into blocks of rows. A block interacts with itself and, in strips, with all points after it. The
-//! contribution of a strip to a sum is accumulated in f32 and rounded to an integer multiple of `1/wholes_per_one`.
+//! contribution of a strip to a sum is accumulated in f32 and rounded to an integer multiple of `1/fixed_point_scale`.
 //! Integers can be added in any order. So threads and ranks can process the blocks in any order, and the bits of a sum
 //! depend only on the positions and the SIMD level.
 //!
@@ -46,7 +46,7 @@ impl BlockShare {
 
 /// Return the scale of the integer sums of [`repulsion`]: the integer that represents 1, for this number of points. It
 /// is a power of two, small enough that no sum overflows.
-pub fn wholes_per_one(point_count: usize) -> f64 {
+pub fn fixed_point_scale(point_count: usize) -> f64 {
     let greatest = (GREATEST_PUSH * point_count.max(1) as f64).log2().ceil() as u32;
     f64::from(MOST_BITS.min(62 - greatest.min(62))).exp2()
 }
@@ -71,7 +71,7 @@ pub fn repulsion(all: Matrix<f32>, share: BlockShare, out: &mut [i64], threads: 
     // Free threads take the next block; the longest blocks come first.
     threads.for_each(buffers.iter_mut().collect(), operations, RepulsionScratch::default, |scratch, buffer| {
         while let Some(&block) = blocks.get(taken.fetch_add(1, Ordering::Relaxed)) {
-            let pairs = BlockPairs { all, table: &table, block, wholes: wholes_per_one(count), buffer, scratch };
+            let pairs = BlockPairs { all, table: &table, block, fixed: fixed_point_scale(count), buffer, scratch };
             threads.simd().run(pairs);
         }
     });
@@ -101,7 +101,7 @@ struct BlockPairs<'a> {
     all: Matrix<'a, f32>,
     table: &'a PositionTable,
     block: usize,
-    wholes: f64,
+    fixed: f64,
     /// Sums of all points, dimension by dimension.
     buffer: &'a mut [i64],
     scratch: &'a mut RepulsionScratch,
@@ -171,19 +171,19 @@ impl BlockPairs<'_> {
             let few = std::array::from_fn(|at| self.all.row(row + at));
             let found = push::<V, K, FEW, MUTUAL, WEIGHTED>(few, &strip, weights, pushes);
             for (at, totals) in found.iter().enumerate() {
-                add_row(self.buffer, stride, row + at, &totals[..k], self.wholes);
+                add_row(self.buffer, stride, row + at, &totals[..k], self.fixed);
             }
             row += FEW;
         }
         for row in row..rows.end {
             let [totals] = push::<V, K, 1, MUTUAL, WEIGHTED>([self.all.row(row)], &strip, weights, pushes);
-            add_row(self.buffer, stride, row, &totals[..k], self.wholes);
+            add_row(self.buffer, stride, row, &totals[..k], self.fixed);
         }
         if MUTUAL {
             for (axis, pushes) in pushes.chunks_exact_mut(STRIP).enumerate() {
                 let sums = &mut self.buffer[axis * stride + start..][..taken];
                 for (sum, push) in sums.iter_mut().zip(&pushes[..taken]) {
-                    *sum += whole(*push, self.wholes);
+                    *sum += whole(*push, self.fixed);
                 }
                 pushes.fill(0.0);
             }
@@ -192,16 +192,16 @@ impl BlockPairs<'_> {
 }
 
 #[inline(always)]
-fn add_row(buffer: &mut [i64], stride: usize, row: usize, totals: &[f32], wholes: f64) {
+fn add_row(buffer: &mut [i64], stride: usize, row: usize, totals: &[f32], fixed: f64) {
     for (axis, &total) in totals.iter().enumerate() {
-        buffer[axis * stride + row] += whole(total, wholes);
+        buffer[axis * stride + row] += whole(total, fixed);
     }
 }
 
 /// Return the integer nearest to `value · wholes`, which must be less than `2^51`.
 #[inline(always)]
-fn whole(value: f32, wholes: f64) -> i64 {
+fn whole(value: f32, fixed: f64) -> i64 {
     // A number of this size has its ones in the last bits. Not every SIMD level has a conversion instruction.
-    const ONES: f64 = (3u64 << 51) as f64;
-    (f64::from(value) * wholes + ONES).to_bits().wrapping_sub(ONES.to_bits()) as i64
+    const UNITS: f64 = (3u64 << 51) as f64;
+    (f64::from(value) * fixed + UNITS).to_bits().wrapping_sub(UNITS.to_bits()) as i64
 }

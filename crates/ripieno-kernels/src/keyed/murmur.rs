@@ -47,7 +47,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn hashes_are_those_of_the_reference() {
+    fn hashes_match_the_reference() {
         let known = [("", 0), ("a", 0x3c25_69b2), ("abc", 0xb3dd_93fa), ("Hello, world!", 0xc036_3e43)];
         assert_eq!(known.map(|(text, _)| murmur3(text.as_bytes())), known.map(|(_, hash)| hash));
     }

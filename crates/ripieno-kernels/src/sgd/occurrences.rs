@@ -38,13 +38,13 @@ pub struct StepNumbers<'a> {
 /// Return the features that occur in each step, each once, by their owners: numbers and counts as in [`StepNumbers`].
 ///
 /// # Panics
-/// If there are no steps, or a feature has no owner below `home_count`.
-pub fn sgd_occurrences(rows: OrderedColumns, homes: &[i32], home_count: usize) -> (Vec<i32>, Vec<i64>) {
+/// If there are no steps, or a feature has no owner below `owner_count`.
+pub fn sgd_occurrences(rows: OrderedColumns, owners: &[i32], owner_count: usize) -> (Vec<i32>, Vec<i64>) {
     let step_count = rows.step_count;
     assert!(step_count > 0, "an epoch has steps");
-    let mut last_steps = vec![0; homes.len()];
-    let mut found = vec![(Vec::new(), 0); home_count];
-    let mut counts = vec![0; home_count * step_count];
+    let mut last_steps = vec![0; owners.len()];
+    let mut found = vec![(Vec::new(), 0); owner_count];
+    let mut counts = vec![0; owner_count * step_count];
     for step in 0..step_count {
         let columns = rows.of_step(step);
         for (features, count) in &mut found {
@@ -53,13 +53,13 @@ pub fn sgd_occurrences(rows: OrderedColumns, homes: &[i32], home_count: usize) -
         }
         for &column in columns {
             let last_step = &mut last_steps[column as usize];
-            let (features, count) = &mut found[homes[column as usize] as usize];
+            let (features, count) = &mut found[owners[column as usize] as usize];
             features[*count] = column;
             *count += usize::from(*last_step != step + 1);
             *last_step = step + 1;
         }
-        for (home, (_, count)) in found.iter().enumerate() {
-            counts[home * step_count + step] = *count as i64;
+        for (owner, (_, count)) in found.iter().enumerate() {
+            counts[owner * step_count + step] = *count as i64;
         }
     }
     for counts in counts.chunks_exact_mut(step_count) {
@@ -91,9 +91,9 @@ pub fn sgd_places(
     for (step, &chunk_len) in chunk_lens.iter().enumerate() {
         let end = chunk_len * lists.rank_count() as i64;
         assert!(i32::try_from(end).is_ok(), "step {step} has {end} places: more than numbers of 32 bits");
-        for home in 0..lists.rank_count() {
-            let start = home as i32 * chunk_len as i32;
-            for (place, &feature) in (start..).zip(lists.of(home, step)) {
+        for owner in 0..lists.rank_count() {
+            let start = owner as i32 * chunk_len as i32;
+            for (place, &feature) in (start..).zip(lists.of(owner, step)) {
                 place_of[feature as usize] = place;
             }
         }
@@ -101,8 +101,8 @@ pub fn sgd_places(
             places.push(place_of[column as usize]);
             count_of[column as usize] += 1.0;
         }
-        for home in 0..lists.rank_count() {
-            for at in lists.range(home, step) {
+        for owner in 0..lists.rank_count() {
+            for at in lists.range(owner, step) {
                 let feature = occurring.numbers[at] as usize;
                 penalties_of[at] = std::mem::take(&mut count_of[feature]) * penalties[feature];
             }
@@ -113,17 +113,21 @@ pub fn sgd_places(
 
 /// Return the features owned by this rank that occur in each step on any rank, each once, and their counts per step.
 ///
-/// Also returns for each number of `asked`, which lists the features of each rank's rows, its position among the
+/// Also returns for each number of `requested`, which lists the features of each rank's rows, its position among the
 /// features of its step.
-pub fn sgd_meetings(asked: StepNumbers, feature_count: usize, step_count: usize) -> (Vec<i32>, Vec<i64>, Vec<i32>) {
-    let lists = StepLists::new(asked.counts, asked.numbers, step_count);
-    let (mut features, mut counts, mut places) = (Vec::new(), Vec::new(), vec![0; asked.numbers.len()]);
+pub fn sgd_needed_features(
+    requested: StepNumbers,
+    feature_count: usize,
+    step_count: usize,
+) -> (Vec<i32>, Vec<i64>, Vec<i32>) {
+    let lists = StepLists::new(requested.counts, requested.numbers, step_count);
+    let (mut features, mut counts, mut places) = (Vec::new(), Vec::new(), vec![0; requested.numbers.len()]);
     let (mut last_steps, mut place_of) = (vec![0; feature_count], vec![0; feature_count]);
     for step in 0..step_count {
         let before = features.len();
         for rank in 0..lists.rank_count() {
             for at in lists.range(rank, step) {
-                let feature = asked.numbers[at];
+                let feature = requested.numbers[at];
                 if std::mem::replace(&mut last_steps[feature as usize], step + 1) != step + 1 {
                     place_of[feature as usize] = (features.len() - before) as i32;
                     features.push(feature);
@@ -178,7 +182,7 @@ mod tests {
     const ROWS: OrderedColumns = OrderedColumns { starts: &[0, 2, 4, 4, 5], columns: &[0, 1, 1, 4, 2], step_count: 2 };
 
     #[test]
-    fn each_feature_of_a_step_is_found_once_at_its_home() {
+    fn each_feature_of_a_step_is_found_once_at_its_owner() {
         let (numbers, counts) = sgd_occurrences(ROWS, &[0, 1, 0, 1, 1], 3);
 
         assert_eq!(counts, [1, 1, 2, 0, 0, 0]);
@@ -186,7 +190,7 @@ mod tests {
     }
 
     #[test]
-    fn an_entry_is_placed_in_the_chunk_of_its_home_and_penalties_count_entries() {
+    fn an_entry_is_placed_in_the_chunk_of_its_owner_and_penalties_count_entries() {
         let occurring = StepNumbers { numbers: &[0, 2, 1, 4], counts: &[1, 1, 2, 0, 0, 0] };
         let (places, penalties) = sgd_places(ROWS, occurring, &[3, 1], &[0.5, 1.0, 2.0, 4.0, 8.0]);
 
@@ -195,10 +199,10 @@ mod tests {
     }
 
     #[test]
-    fn features_that_several_ranks_ask_for_meet() {
+    fn features_that_several_ranks_request_are_combined() {
         // First rank: 3 and 1, then 2; second rank: 1, then 2 and 0.
-        let asked = StepNumbers { numbers: &[3, 1, 2, 1, 2, 0], counts: &[2, 1, 1, 2] };
-        let (features, counts, places) = sgd_meetings(asked, 4, 2);
+        let requested = StepNumbers { numbers: &[3, 1, 2, 1, 2, 0], counts: &[2, 1, 1, 2] };
+        let (features, counts, places) = sgd_needed_features(requested, 4, 2);
 
         assert_eq!(features, [3, 1, 2, 0]);
         assert_eq!(counts, [2, 2]);

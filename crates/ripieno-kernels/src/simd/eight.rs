@@ -116,7 +116,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_not_a_number_is_not_the_least() {
+    fn nan_is_not_the_minimum() {
         let mut centroids = [[2.0; 8]; 3];
         (centroids[1][0], centroids[2][5], centroids[0][6]) = (f64::NAN, f64::NAN, 1.0);
         for simd in Simd::available() {

@@ -149,7 +149,7 @@ fn by_panel<V: Vector, const ROWS: usize, const VECTORS: usize>(
             for row in 0..ROWS {
                 let mut best = Best::<V>::take(&lanes[row]);
                 for (vector, &score) in scores[row].iter().enumerate() {
-                    best.meet(score, panel * VECTORS + vector);
+                    best.compare(score, panel * VECTORS + vector);
                 }
                 best.put(&mut lanes[row]);
             }
@@ -181,7 +181,7 @@ fn by_rows<V: Vector, const DEPTH: usize, const VECTORS: usize>(rows: &[f32], pa
                     }
                 }
                 for row in 0..FEW_COLUMNS_ROWS {
-                    best[row].meet(score[row], panel * VECTORS + vector);
+                    best[row].compare(score[row], panel * VECTORS + vector);
                 }
             }
         }
@@ -375,7 +375,7 @@ impl<V: Vector> Best<V> {
     }
 
     #[inline(always)]
-    fn meet(&mut self, score: V, vector: usize) {
+    fn compare(&mut self, score: V, vector: usize) {
         let better = score.is_greater(self.best);
         self.runner_up = self.runner_up.maximum(self.best.minimum(score));
         self.best = V::select(better, score, self.best);

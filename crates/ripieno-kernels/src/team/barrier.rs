@@ -36,15 +36,15 @@ impl<W: GateWord> Barrier<W> {
     }
 
     /// Arrive at the barrier of `count` threads and wait for all others.
-    pub(super) fn wait(&self, count: u32, patience: SpinPolicy) -> Result<(), BarrierBroken> {
-        match self.come(count)? {
-            Some(pass) => self.wait_for(pass, patience),
+    pub(super) fn wait(&self, count: u32, spin_policy: SpinPolicy) -> Result<(), BarrierBroken> {
+        match self.register(count)? {
+            Some(pass) => self.wait_for(pass, spin_policy),
             None => Ok(()),
         }
     }
 
     /// Arrive at the barrier of `count` threads. Returns the generation to wait for, or `None` for the last thread.
-    pub(super) fn come(&self, count: u32) -> Result<Option<BarrierGeneration>, BarrierBroken> {
+    pub(super) fn register(&self, count: u32) -> Result<Option<BarrierGeneration>, BarrierBroken> {
         // The generation cannot change before this thread has arrived.
         let generation = self.generation.value();
         if generation == BROKEN {
@@ -54,8 +54,8 @@ impl<W: GateWord> Barrier<W> {
     }
 
     /// Wait for all other threads.
-    pub(super) fn wait_for(&self, pass: BarrierGeneration, patience: SpinPolicy) -> Result<(), BarrierBroken> {
-        if self.generation.wait_while(pass.0, patience) == BROKEN { Err(BarrierBroken) } else { Ok(()) }
+    pub(super) fn wait_for(&self, pass: BarrierGeneration, spin_policy: SpinPolicy) -> Result<(), BarrierBroken> {
+        if self.generation.wait_while(pass.0, spin_policy) == BROKEN { Err(BarrierBroken) } else { Ok(()) }
     }
 
     /// Break the barrier on behalf of a thread that will not arrive. All present and future waits end with an error.

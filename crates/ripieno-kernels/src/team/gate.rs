@@ -24,8 +24,8 @@ pub(super) trait GateWord: Default {
     fn sleep_while(&self, value: u32);
     /// Wake all threads that sleep on this word.
     fn wake(&self);
-    /// Call `found` until it returns a value or `patience` is exhausted.
-    fn look<R>(patience: SpinPolicy, found: impl FnMut() -> Option<R>) -> Option<R>;
+    /// Call `found` until it returns a value or `spin_policy` is exhausted.
+    fn spin<R>(spin_policy: SpinPolicy, found: impl FnMut() -> Option<R>) -> Option<R>;
 }
 
 /// Limits on spinning before a thread sleeps.
@@ -61,9 +61,9 @@ impl<W: GateWord> Gate<W> {
 
     /// Wait until the number differs from `value`, and return it. Without a time limit, since a sleeping thread costs
     /// nothing.
-    pub(super) fn wait_while(&self, value: u32, patience: SpinPolicy) -> u32 {
+    pub(super) fn wait_while(&self, value: u32, spin_policy: SpinPolicy) -> u32 {
         let changed = || Some(self.value()).filter(|&now| now != value);
-        if let Some(now) = W::look(patience, changed) {
+        if let Some(now) = W::spin(spin_policy, changed) {
             return now;
         }
         let (awake, asleep) = (value << 1, value << 1 | ASLEEP);
@@ -105,14 +105,14 @@ impl GateWord for AtomicU32 {
         rustix::thread::futex::wake(self, rustix::thread::futex::Flags::PRIVATE, all).expect("the word is ours");
     }
 
-    fn look<R>(patience: SpinPolicy, mut found: impl FnMut() -> Option<R>) -> Option<R> {
+    fn spin<R>(spin_policy: SpinPolicy, mut found: impl FnMut() -> Option<R>) -> Option<R> {
         let mut began = None;
-        let mut is_over = || began.get_or_insert_with(Instant::now).elapsed() >= patience.spin;
+        let mut is_over = || began.get_or_insert_with(Instant::now).elapsed() >= spin_policy.spin;
         let mut yields = 0;
-        while !patience.spin.is_zero() {
-            for look in 0..POLLS_PER_CLOCK_READ {
+        while !spin_policy.spin.is_zero() {
+            for spin in 0..POLLS_PER_CLOCK_READ {
                 if let Some(found) = found() {
-                    note_wait(yields == 1 && look == 0);
+                    note_wait(yields == 1 && spin == 0);
                     return Some(found);
                 }
                 spin_loop();
@@ -124,7 +124,7 @@ impl GateWord for AtomicU32 {
             std::thread::yield_now();
             yields += 1;
         }
-        (0..patience.yields).find_map(|_| {
+        (0..spin_policy.yields).find_map(|_| {
             std::thread::yield_now();
             found()
         })

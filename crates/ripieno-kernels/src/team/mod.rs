@@ -47,7 +47,7 @@ pub struct TeamThread<'a> {
     index: usize,
     count: usize,
     barrier: &'a Barrier<AtomicU32>,
-    patience: SpinPolicy,
+    spin_policy: SpinPolicy,
     waited: Cell<Duration>,
 }
 
@@ -67,7 +67,7 @@ impl TeamThread<'_> {
     /// # Panics
     /// If another member panics instead of arriving. The caller of the team gets that panic.
     pub fn wait(&self) {
-        if self.barrier.come(self.count as u32).and_then(|pass| self.wait_for(pass)) == Err(BarrierBroken) {
+        if self.barrier.register(self.count as u32).and_then(|pass| self.wait_for(pass)) == Err(BarrierBroken) {
             resume_unwind(Box::new(BarrierBroken));
         }
     }
@@ -76,7 +76,7 @@ impl TeamThread<'_> {
     fn wait_for(&self, pass: Option<BarrierGeneration>) -> Result<(), BarrierBroken> {
         let Some(pass) = pass else { return Ok(()) };
         let begin = Instant::now();
-        let outcome = self.barrier.wait_for(pass, self.patience);
+        let outcome = self.barrier.wait_for(pass, self.spin_policy);
         self.waited.set(self.waited.get() + begin.elapsed());
         outcome
     }
@@ -96,9 +96,9 @@ pub(crate) fn run(count: usize, work: impl Fn(&TeamThread) + Sync) {
     let barrier = Barrier::default();
     let panic: Mutex<Option<Box<dyn Any + Send>>> = Mutex::new(None);
     let mut team = TeamLease::new(count);
-    let patience = SpinPolicy::of(team.threads_per_core());
-    team.run(patience, &|index| {
-        let member = TeamThread { index, count, barrier: &barrier, patience, waited: Cell::default() };
+    let spin_policy = SpinPolicy::of(team.threads_per_core());
+    team.run(spin_policy, &|index| {
+        let member = TeamThread { index, count, barrier: &barrier, spin_policy, waited: Cell::default() };
         if let Err(payload) = catch_unwind(AssertUnwindSafe(|| work(&member))) {
             // This is the first panic: waiting members only leave after it.
             panic.lock().expect("taking note does not panic").get_or_insert(payload);

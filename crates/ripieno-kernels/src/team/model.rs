@@ -28,7 +28,7 @@ const NONE: SpinPolicy = SpinPolicy { spin: Duration::ZERO, yields: 0 };
 struct Modeled {
     word: AtomicU32,
     lock: Mutex<()>,
-    bell: Condvar,
+    condvar: Condvar,
 }
 
 impl GateWord for Modeled {
@@ -53,16 +53,16 @@ impl GateWord for Modeled {
     fn sleep_while(&self, value: u32) {
         let lock = self.lock.lock().unwrap();
         if self.word.load(Ordering::SeqCst) == value {
-            drop(self.bell.wait(lock).unwrap());
+            drop(self.condvar.wait(lock).unwrap());
         }
     }
 
     fn wake(&self) {
         let _lock = self.lock.lock().unwrap();
-        self.bell.notify_all();
+        self.condvar.notify_all();
     }
 
-    fn look<R>(_: SpinPolicy, mut found: impl FnMut() -> Option<R>) -> Option<R> {
+    fn spin<R>(_: SpinPolicy, mut found: impl FnMut() -> Option<R>) -> Option<R> {
         found()
     }
 }
@@ -107,7 +107,7 @@ impl Watched {
 }
 
 #[test]
-fn what_is_written_before_a_barrier_is_seen_by_all_after_it() {
+fn writes_before_a_barrier_are_visible_to_all_after_it() {
     model(|| {
         let shared: Arc<(Barrier<Modeled>, [Watched; 2])> = Arc::default();
         let member = |own: usize| {

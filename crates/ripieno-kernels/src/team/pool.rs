@@ -32,7 +32,7 @@ struct TeamPool {
 /// threads of its parent's teams do not exist in it.
 static POOL: AtomicPtr<TeamPool> = AtomicPtr::new(ptr::null_mut());
 
-extern "C" fn forget_the_parents_pool() {
+extern "C" fn discard_pool_after_fork() {
     POOL.store(ptr::null_mut(), Ordering::Release);
 }
 
@@ -45,7 +45,7 @@ impl TeamPool {
     fn publish() -> &'static TeamPool {
         // SAFETY: the handler only stores to an atomic, which is allowed in a forked child of a process with threads.
         // Repeated registration is harmless.
-        let registered = unsafe { libc::pthread_atfork(None, None, Some(forget_the_parents_pool)) };
+        let registered = unsafe { libc::pthread_atfork(None, None, Some(discard_pool_after_fork)) };
         assert_eq!(registered, 0, "out of memory for a handler of forks");
         let core_count = available_parallelism().map_or(1, |count| count.get());
         let own = Box::into_raw(Box::new(TeamPool {
@@ -121,9 +121,9 @@ impl TeamLease {
         let working = pool.working.fetch_add(count, Ordering::Relaxed) + count;
         let team = Some(team.unwrap_or_else(PooledTeam::empty));
         let pins = pins();
-        let mut lent = TeamLease { team, count, threads_per_core: working.div_ceil(pool.core_count), pins, pool };
-        lent.fill();
-        lent
+        let mut lease = TeamLease { team, count, threads_per_core: working.div_ceil(pool.core_count), pins, pool };
+        lease.fill();
+        lease
     }
 
     /// Return the number of working threads per core.
@@ -133,7 +133,7 @@ impl TeamLease {
 
     /// Call `work`, which must not unwind, on each thread with its number below the count of threads. `work` returns
     /// the time it has waited.
-    pub(super) fn run(&mut self, patience: SpinPolicy, work: &(dyn Fn(usize) -> Duration + Sync)) {
+    pub(super) fn run(&mut self, spin_policy: SpinPolicy, work: &(dyn Fn(usize) -> Duration + Sync)) {
         let PooledTeam { workers, member_times, totals } = self.team.as_mut().expect("given back when dropped");
         let (pins, begin) = (&self.pins, Instant::now());
         let caller = pins.bring_caller();
@@ -146,7 +146,7 @@ impl TeamLease {
             member_times[index].add(begin.elapsed().saturating_sub(waited));
         };
         // SAFETY: as promised by the callers, and enough helpers exist.
-        unsafe { workers.run(self.count, patience, &noted) };
+        unsafe { workers.run(self.count, spin_policy, &noted) };
         drop(caller);
         totals.add(self.count, begin.elapsed());
     }

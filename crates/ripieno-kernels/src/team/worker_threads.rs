@@ -26,7 +26,7 @@ pub(super) struct WorkerTask {
     /// Called with the number of the thread. The caller of [`WorkerThreads::run`] keeps it alive until all are done.
     work: *const (dyn Fn(usize) + Sync),
     count: u32,
-    patience: SpinPolicy,
+    spin_policy: SpinPolicy,
 }
 
 /// Storage of a task. Participating helpers read it after their gate was opened and before they arrive at the final
@@ -68,15 +68,20 @@ impl<W: GateWord, Helper> WorkerThreads<W, Helper> {
     ///
     /// # Safety
     /// `work` does not unwind, and there are `count - 1` helpers.
-    pub(super) unsafe fn run<'a>(&mut self, count: usize, patience: SpinPolicy, work: &'a (dyn Fn(usize) + Sync + 'a)) {
+    pub(super) unsafe fn run<'a>(
+        &mut self,
+        count: usize,
+        spin_policy: SpinPolicy,
+        work: &'a (dyn Fn(usize) + Sync + 'a),
+    ) {
         // SAFETY: only the lifetime differs, and all helpers have finished with it before this returns.
         let work: &'static (dyn Fn(usize) + Sync) = unsafe { std::mem::transmute(work) };
-        let order = WorkerTask { work, count: count as u32, patience };
+        let order = WorkerTask { work, count: count as u32, spin_policy };
         // SAFETY: no other thread runs these workers, and the helpers have finished the last task.
         unsafe { self.slot.order.put(Some(order)) };
         self.call(count - 1);
         work(0);
-        self.slot.done.wait(order.count, patience).expect("every helper comes to the end");
+        self.slot.done.wait(order.count, spin_policy).expect("every helper comes to the end");
     }
 
     /// Open the gates of the first helpers.
@@ -111,14 +116,14 @@ impl<W: GateWord> WorkerContext<W> {
 
     /// Execute tasks until the last one.
     pub(super) fn serve(self) {
-        let (mut generation, mut patience) = (0, NEW);
+        let (mut generation, mut spin_policy) = (0, NEW);
         loop {
-            generation = self.gate.wait_while(generation, patience);
+            generation = self.gate.wait_while(generation, spin_policy);
             // SAFETY: the gate was opened, and this helper has not arrived at the final barrier.
             let Some(order) = (unsafe { self.slot.order.get() }) else { return };
             // SAFETY: the caller keeps it until this helper arrives at the final barrier.
             unsafe { (*order.work)(self.index) };
-            patience = order.patience;
+            spin_policy = order.spin_policy;
             self.slot.done.arrive(order.count);
         }
     }

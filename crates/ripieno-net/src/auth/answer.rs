@@ -17,8 +17,8 @@ use std::time::Instant;
 const TLS_HANDSHAKE: u8 = 22;
 
 /// Limit of pending connections per acceptor, and the number of process descriptors required for each.
-const VISITORS_MAX: usize = 256;
-const DESCRIPTORS_PER_VISITOR: usize = 8;
+const PENDING_MAX: usize = 256;
+const DESCRIPTORS_PER_PENDING: usize = 8;
 
 /// A connection from a caller that has not authenticated yet.
 #[derive(Debug)]
@@ -32,17 +32,22 @@ pub(crate) struct PendingConnection {
     filled: usize,
 }
 
-/// Return the index of the connection to close when a place is needed. `visitors` are ordered oldest first.
+/// Return the index of the connection to close when a place is needed. `pending_connections` are ordered oldest first.
 ///
 /// The choice is the oldest connection of the source with the most connections, so a flood from one source displaces
 /// only its own connections. Connections without a tag go before connections that have sent one.
-pub(crate) fn least_welcome<'a>(mut visitors: impl Iterator<Item = &'a PendingConnection> + Clone) -> Option<usize> {
-    let have_sent_tag = visitors.clone().all(PendingConnection::has_sent_tag);
-    let may_go = |visitor: &&PendingConnection| visitor.has_sent_tag() == have_sent_tag;
-    let mut crowds: BTreeMap<Option<IpAddr>, usize> = BTreeMap::new();
-    visitors.clone().filter(may_go).for_each(|visitor| *crowds.entry(visitor.source).or_default() += 1);
-    let most = crowds.values().copied().max()?;
-    visitors.position(|visitor| may_go(&visitor) && crowds[&visitor.source] == most)
+pub(crate) fn connection_to_evict<'a>(
+    mut pending_connections: impl Iterator<Item = &'a PendingConnection> + Clone,
+) -> Option<usize> {
+    let have_sent_tag = pending_connections.clone().all(PendingConnection::has_sent_tag);
+    let is_candidate = |pending: &&PendingConnection| pending.has_sent_tag() == have_sent_tag;
+    let mut count_by_source: BTreeMap<Option<IpAddr>, usize> = BTreeMap::new();
+    pending_connections
+        .clone()
+        .filter(is_candidate)
+        .for_each(|pending| *count_by_source.entry(pending.source).or_default() += 1);
+    let most = count_by_source.values().copied().max()?;
+    pending_connections.position(|pending| is_candidate(&pending) && count_by_source[&pending.source] == most)
 }
 
 #[derive(Clone, Copy, Debug)]
@@ -65,13 +70,13 @@ pub(crate) enum Answer {
     /// The caller must send more.
     Waiting(PendingConnection),
     /// The caller has authenticated and is accepted.
-    Welcome(Stream, Greeting),
+    Accepted(Stream, Greeting),
     /// The caller has authenticated but is refused.
     Refused(Greeting, Refusal),
     /// The caller speaks the protocol but uses another token. It has received nothing.
     WrongToken(Stream),
     /// The caller is unauthenticated. It has received nothing that depends on the job.
-    Stranger,
+    Unauthenticated,
 }
 
 impl PendingConnection {
@@ -80,7 +85,7 @@ impl PendingConnection {
     /// to get a descriptor does not recover in time.
     pub fn most() -> usize {
         let limit = getrlimit(Resource::Nofile).current.map_or(usize::MAX, |limit| limit as usize);
-        (limit / DESCRIPTORS_PER_VISITOR).clamp(1, VISITORS_MAX)
+        (limit / DESCRIPTORS_PER_PENDING).clamp(1, PENDING_MAX)
     }
 
     /// Create a pending connection on a new stream, which becomes non-blocking.
@@ -101,11 +106,11 @@ impl PendingConnection {
         !matches!(self.stage, AnswerStage::PreauthTag)
     }
 
-    /// Read the available bytes. `judge` decides whether to accept a caller that has authenticated.
+    /// Read the available bytes. `authorize` decides whether to accept a caller that has authenticated.
     pub fn advance(
         mut self,
         credentials: &Credentials,
-        judge: &mut dyn FnMut(&Greeting) -> Result<(), Refusal>,
+        authorize: &mut dyn FnMut(&Greeting) -> Result<(), Refusal>,
     ) -> Answer {
         loop {
             let wanted = match self.stage {
@@ -122,13 +127,13 @@ impl PendingConnection {
             };
             while self.filled < wanted {
                 match self.stream.read(&mut self.frame[self.filled..wanted]) {
-                    Ok(0) => return Answer::Stranger,
+                    Ok(0) => return Answer::Unauthenticated,
                     Ok(count) => self.filled += count,
                     Err(error) if is_not_now(&error) => return Answer::Waiting(self),
-                    Err(_) => return Answer::Stranger,
+                    Err(_) => return Answer::Unauthenticated,
                 }
                 if !self.has_sent_tag() && !may_send_tag(&self.frame[..self.filled]) {
-                    return Answer::Stranger;
+                    return Answer::Unauthenticated;
                 }
             }
             self.filled = 0;
@@ -141,17 +146,17 @@ impl PendingConnection {
                     self.stage = AnswerStage::Kind;
                 }
                 AnswerStage::Greeting if Greeting::decode(&self.frame).is_none() => {
-                    return Answer::Stranger;
+                    return Answer::Unauthenticated;
                 }
                 AnswerStage::Greeting => {
                     let mut challenge = [0; CHALLENGE_BYTES];
-                    if fill_random(&mut challenge).is_err() || !self.say(&challenge) {
-                        return Answer::Stranger;
+                    if fill_random(&mut challenge).is_err() || !self.send_reply(&challenge) {
+                        return Answer::Unauthenticated;
                     }
                     self.stage = AnswerStage::Proof { greeting: self.frame, challenge };
                 }
                 AnswerStage::Proof { greeting, challenge } => {
-                    return self.judge(credentials, &greeting, &challenge, judge);
+                    return self.authorize(credentials, &greeting, &challenge, authorize);
                 }
                 AnswerStage::Kind | AnswerStage::Keys => unreachable!("they take no frame"),
             }
@@ -172,12 +177,12 @@ impl PendingConnection {
         let is_done = match outcome {
             Ok(is_done) => is_done,
             Err(error) if is_not_now(&error) => return Err(Box::new(Answer::Waiting(self))),
-            Err(_) => return Err(Box::new(Answer::Stranger)),
+            Err(_) => return Err(Box::new(Answer::Unauthenticated)),
         };
         let encrypts = matches!(self.stage, AnswerStage::Kind) && self.frame[0] == TLS_HANDSHAKE;
         match self.stream {
             Stream::Tcp(socket) if encrypts => {
-                let session = TlsSession::answer(socket, token).map_err(|_| Box::new(Answer::Stranger))?;
+                let session = TlsSession::answer(socket, token).map_err(|_| Box::new(Answer::Unauthenticated))?;
                 Ok(PendingConnection { stream: Stream::Tls(Box::new(session)), stage: AnswerStage::Keys, ..self })
             }
             stream => Ok(PendingConnection {
@@ -188,36 +193,36 @@ impl PendingConnection {
         }
     }
 
-    fn judge(
+    fn authorize(
         mut self,
         credentials: &Credentials,
         frame: &GreetingFrame,
         challenge: &[u8; CHALLENGE_BYTES],
-        judge: &mut dyn FnMut(&Greeting) -> Result<(), Refusal>,
+        authorize: &mut dyn FnMut(&Greeting) -> Result<(), Refusal>,
     ) -> Answer {
         let token = &credentials.token;
         let (Some(greeting), Ok(binding)) = (Greeting::decode(frame), self.stream.binding()) else {
-            return Answer::Stranger;
+            return Answer::Unauthenticated;
         };
         if !is_seal(&self.frame[..PROOF_BYTES], token, "caller", &[frame, challenge, &binding]) {
-            return Answer::Stranger;
+            return Answer::Unauthenticated;
         }
         let refusal = match self.stream.is_allowed(credentials.tls) {
-            true => judge(&greeting).err(),
+            true => authorize(&greeting).err(),
             false => Some(Refusal::Tls(!matches!(self.stream, Stream::Tls(_)))),
         };
         let verdict = Refusal::encode(refusal);
         let seal = seal(token, "answerer", &[&verdict, frame, challenge, &binding]);
-        let said = self.say(&[&verdict[..], &seal].concat());
+        let sent = self.send_reply(&[&verdict[..], &seal].concat());
         match refusal {
             Some(refusal) => Answer::Refused(greeting, refusal),
-            None if said => Answer::Welcome(self.stream, greeting),
-            None => Answer::Stranger,
+            None if sent => Answer::Accepted(self.stream, greeting),
+            None => Answer::Unauthenticated,
         }
     }
 
     /// Send a frame. The send buffer of a new connection always has space for one.
-    fn say(&mut self, frame: &[u8]) -> bool {
+    fn send_reply(&mut self, frame: &[u8]) -> bool {
         matches!(self.stream.write(frame), Ok(count) if count == frame.len())
     }
 }

@@ -46,7 +46,7 @@ fn hello() -> Vec<u8> {
 }
 
 #[test]
-fn a_damaged_caller_is_a_stranger_or_knows_another_token() {
+fn a_damaged_caller_is_unauthenticated_or_has_another_token() {
     let greeting = GREETING.encode(&[5; CHALLENGE_BYTES]);
     let proof = seal(&token(), "caller", &[&greeting, &[9; CHALLENGE_BYTES], &[0; 32]]);
     let preauth_tag = preauth_tag(&token()).unwrap();
@@ -60,16 +60,16 @@ fn visits(name: &'static str, ahead: &[u8], valid: [Vec<u8>; 2]) {
     let listener = TcpListener::bind("127.0.0.1:0").unwrap();
     fuzz(name, valid).allowing(|bytes| (256 << 10) + 256 * bytes).one_of(20).run(|bytes| {
         let mut caller = TcpStream::connect(listener.local_addr().unwrap()).unwrap();
-        let answerer = Stream::Tcp(listener.accept().unwrap().0);
+        let acceptor_end = Stream::Tcp(listener.accept().unwrap().0);
         caller.write_all(&[ahead, bytes].concat()).unwrap();
         caller.shutdown(Shutdown::Write).unwrap();
-        let mut visitor = PendingConnection::new(answerer, Instant::now() + Duration::from_secs(5)).unwrap();
+        let mut pending = PendingConnection::new(acceptor_end, Instant::now() + Duration::from_secs(5)).unwrap();
         loop {
-            match visitor.advance(&credentials, &mut |_| panic!("a stranger is never judged")) {
-                Answer::Waiting(waiting) => visitor = waiting,
-                Answer::Stranger => return 0,
+            match pending.advance(&credentials, &mut |_| panic!("a stranger is never judged")) {
+                Answer::Waiting(waiting) => pending = waiting,
+                Answer::Unauthenticated => return 0,
                 Answer::WrongToken(_) => return 1,
-                Answer::Welcome(..) | Answer::Refused(..) => panic!("a stranger has proved itself"),
+                Answer::Accepted(..) | Answer::Refused(..) => panic!("a stranger has proved itself"),
             }
         }
     });
@@ -107,22 +107,22 @@ impl SessionPair<'_> {
 
 /// Run a session over a damaged wire. Data that a session delivers must arrive unchanged.
 fn session(damage: &[u8]) -> Result<usize, rustls::Error> {
-    let [mut caller, mut answerer] = [calling(&token())?, answering(&token())?];
+    let [mut caller, mut acceptor_end] = [calling(&token())?, answering(&token())?];
     let mut wire = SessionPair { damage, sent: 0 };
     for told in [false, true] {
         if told {
             caller.writer().write_all(b"told").expect("memory takes all");
         }
-        while wire.carry(&mut caller, &mut answerer)? | wire.carry(&mut answerer, &mut caller)? {}
+        while wire.carry(&mut caller, &mut acceptor_end)? | wire.carry(&mut acceptor_end, &mut caller)? {}
     }
-    let mut heard = [0; 8];
-    let count = answerer.reader().read(&mut heard).unwrap_or(0);
-    assert!(count == 0 || &heard[..count] == b"told", "{heard:?}");
+    let mut received = [0; 8];
+    let count = acceptor_end.reader().read(&mut received).unwrap_or(0);
+    assert!(count == 0 || &received[..count] == b"told", "{received:?}");
     Ok(count)
 }
 
 #[test]
-fn a_damaged_session_comes_to_nothing() {
+fn a_damaged_session_fails() {
     let mut random = FuzzRandom::new(1);
     let changed = (0..8).map(|_| vec![random.draw() as u8, random.below(4) as u8, 1]);
     let tapes = std::iter::once(vec![0; 3]).chain(changed);

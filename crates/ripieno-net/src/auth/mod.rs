@@ -24,9 +24,9 @@ mod answer;
 mod call;
 mod preauth_tag;
 
-pub(crate) use answer::{Answer, PendingConnection, least_welcome};
+pub(crate) use answer::{Answer, PendingConnection, connection_to_evict};
 pub(crate) use call::{Denied, call};
-pub(crate) use preauth_tag::tell_other_token;
+pub(crate) use preauth_tag::send_wrong_token;
 use preauth_tag::{OTHER_TOKEN, PREAUTH_TAG_BYTES};
 
 use crate::config::Token;

@@ -45,7 +45,7 @@ pub(super) fn is_tag(preauth_tag: &[u8; PREAUTH_TAG_BYTES], token: &Token) -> bo
 }
 
 /// Notify a caller that its tag was made with another token.
-pub(crate) fn tell_other_token(stream: &mut Stream) {
+pub(crate) fn send_wrong_token(stream: &mut Stream) {
     // A caller that misses the answer calls again.
     let _ = stream.write(&OTHER_TOKEN);
 }

@@ -1,3 +1,5 @@
+//! Tests of the authentication: accepted, refused and unauthenticated callers, with and without TLS.
+
 use super::preauth_tag::preauth_tag;
 use super::*;
 use crate::config::{Credentials, Encryption};
@@ -25,27 +27,27 @@ fn encrypted(text: &str) -> Credentials {
 }
 
 fn pair() -> (Stream, PendingConnection) {
-    let (caller, answerer) = UnixStream::pair().unwrap();
-    let visitor = PendingConnection::new(Stream::Unix(answerer), Instant::now() + Duration::from_secs(5)).unwrap();
-    (Stream::Unix(caller), visitor)
+    let (caller, acceptor_end) = UnixStream::pair().unwrap();
+    let pending = PendingConnection::new(Stream::Unix(acceptor_end), Instant::now() + Duration::from_secs(5)).unwrap();
+    (Stream::Unix(caller), pending)
 }
 
 fn tcp_pair() -> (Stream, PendingConnection) {
     let listener = TcpListener::bind("127.0.0.1:0").unwrap();
     let caller = TcpStream::connect(listener.local_addr().unwrap()).unwrap();
-    let answerer = Stream::Tcp(listener.accept().unwrap().0);
-    (Stream::Tcp(caller), PendingConnection::new(answerer, Instant::now() + Duration::from_secs(5)).unwrap())
+    let acceptor_end = Stream::Tcp(listener.accept().unwrap().0);
+    (Stream::Tcp(caller), PendingConnection::new(acceptor_end, Instant::now() + Duration::from_secs(5)).unwrap())
 }
 
 /// Answer until the pending connection completes or fails.
 fn answer(
-    mut visitor: PendingConnection,
+    mut pending: PendingConnection,
     credentials: &Credentials,
-    judge: &mut dyn FnMut(&Greeting) -> Result<(), Refusal>,
+    authorize: &mut dyn FnMut(&Greeting) -> Result<(), Refusal>,
 ) -> Answer {
     loop {
-        match visitor.advance(credentials, judge) {
-            Answer::Waiting(waiting) => visitor = waiting,
+        match pending.advance(credentials, authorize) {
+            Answer::Waiting(waiting) => pending = waiting,
             end => return end,
         }
     }
@@ -53,38 +55,38 @@ fn answer(
 
 fn meet(
     callers: &Credentials,
-    answerers: &Credentials,
+    acceptor_credentials: &Credentials,
     verdict: Result<(), Refusal>,
 ) -> (Result<Stream, Denied>, Answer) {
-    meet_over(pair(), callers, answerers, verdict)
+    meet_over(pair(), callers, acceptor_credentials, verdict)
 }
 
 fn meet_over(
-    (caller, visitor): (Stream, PendingConnection),
+    (caller, pending): (Stream, PendingConnection),
     callers: &Credentials,
-    answerers: &Credentials,
+    acceptor_credentials: &Credentials,
     verdict: Result<(), Refusal>,
 ) -> (Result<Stream, Denied>, Answer) {
     std::thread::scope(|scope| {
         let deadline = Instant::now() + Duration::from_secs(5);
         let called = scope.spawn(move || call(caller, callers, &GREETING, deadline));
-        let mut answer = answer(visitor, answerers, &mut |_| verdict);
+        let mut answer = answer(pending, acceptor_credentials, &mut |_| verdict);
         if let Answer::WrongToken(stream) = &mut answer {
-            tell_other_token(stream);
+            send_wrong_token(stream);
         }
         (called.join().unwrap(), answer)
     })
 }
 
 #[test]
-fn who_knows_the_token_is_welcome_and_known() {
+fn a_caller_with_the_token_is_accepted_and_identified() {
     let (called, answered) = meet(&plain("a"), &plain("a"), Ok(()));
     assert!(called.is_ok());
-    assert!(matches!(answered, Answer::Welcome(_, GREETING)));
+    assert!(matches!(answered, Answer::Accepted(_, GREETING)));
 }
 
 #[test]
-fn who_knows_another_token_is_refused_and_told() {
+fn a_caller_with_another_token_is_refused_and_notified() {
     let (called, answered) = meet(&plain("a"), &plain("b"), Ok(()));
     assert_eq!(called.unwrap_err(), Denied::OtherToken);
     assert!(matches!(answered, Answer::WrongToken(_)));
@@ -102,15 +104,15 @@ fn every_refusal_arrives() {
 
 #[test]
 fn an_answerer_without_the_token_is_found_out() {
-    let (caller, visitor) = pair();
-    let mut liar = visitor.stream;
-    liar.set_nonblocking(false).unwrap();
+    let (caller, pending) = pair();
+    let mut impostor = pending.stream;
+    impostor.set_nonblocking(false).unwrap();
     std::thread::scope(|scope| {
         scope.spawn(move || {
-            liar.read_exact(&mut [0; PREAUTH_TAG_BYTES + GREETING_BYTES]).unwrap();
-            liar.write_all(&[1; CHALLENGE_BYTES]).unwrap();
-            liar.read_exact(&mut [0; PROOF_BYTES]).unwrap();
-            liar.write_all(&[0; VERDICT_BYTES]).unwrap();
+            impostor.read_exact(&mut [0; PREAUTH_TAG_BYTES + GREETING_BYTES]).unwrap();
+            impostor.write_all(&[1; CHALLENGE_BYTES]).unwrap();
+            impostor.read_exact(&mut [0; PROOF_BYTES]).unwrap();
+            impostor.write_all(&[0; VERDICT_BYTES]).unwrap();
         });
         let denied = call(caller, &plain("a"), &GREETING, Instant::now() + Duration::from_secs(5));
         assert_eq!(denied.unwrap_err(), Denied::Unproven);
@@ -126,10 +128,10 @@ fn a_silent_answerer_costs_no_more_than_the_deadline() {
 }
 
 #[test]
-fn a_crowd_from_one_place_makes_room_by_its_own() {
+fn connections_from_one_address_evict_only_their_own() {
     let listener = TcpListener::bind("127.0.0.1:0").unwrap();
     let mut callers = Vec::new();
-    let mut visitor = |source: &str| {
+    let mut pending = |source: &str| {
         let caller = socket2::Socket::new(socket2::Domain::IPV4, socket2::Type::STREAM, None).unwrap();
         caller.bind(&std::net::SocketAddr::new(source.parse().unwrap(), 0).into()).unwrap();
         caller.connect(&listener.local_addr().unwrap().into()).unwrap();
@@ -137,44 +139,44 @@ fn a_crowd_from_one_place_makes_room_by_its_own() {
         PendingConnection::new(Stream::Tcp(listener.accept().unwrap().0), Instant::now() + Duration::from_secs(5))
             .unwrap()
     };
-    let crowd = ["127.0.0.2", "127.0.0.1", "127.0.0.3", "127.0.0.1", "127.0.0.2", "127.0.0.1"].map(&mut visitor);
-    assert_eq!(least_welcome(crowd.iter()), Some(1));
-    assert_eq!(least_welcome(crowd[..1].iter()), Some(0));
-    assert_eq!(least_welcome([].iter()), None);
+    let connections = ["127.0.0.2", "127.0.0.1", "127.0.0.3", "127.0.0.1", "127.0.0.2", "127.0.0.1"].map(&mut pending);
+    assert_eq!(connection_to_evict(connections.iter()), Some(1));
+    assert_eq!(connection_to_evict(connections[..1].iter()), Some(0));
+    assert_eq!(connection_to_evict([].iter()), None);
 }
 
 #[test]
 fn a_connection_with_a_tag_is_kept_longer_than_one_without() {
     let [(mut first, first_seen), (_second, second_seen)] = [pair(), pair()];
     first.write_all(&preauth_tag(&token("a")).unwrap()).unwrap();
-    let advanced = [first_seen, second_seen].map(|visitor| visitor.advance(&plain("a"), &mut |_| Ok(())));
+    let advanced = [first_seen, second_seen].map(|pending| pending.advance(&plain("a"), &mut |_| Ok(())));
     let [Answer::Waiting(tagged), Answer::Waiting(silent)] = advanced else { panic!("both may have more to say") };
-    let visitors = [tagged, silent];
-    assert_eq!(least_welcome(visitors.iter()), Some(1));
-    assert_eq!(least_welcome(visitors[..1].iter()), Some(0), "among its like it goes");
+    let pending_connections = [tagged, silent];
+    assert_eq!(connection_to_evict(pending_connections.iter()), Some(1));
+    assert_eq!(connection_to_evict(pending_connections[..1].iter()), Some(0), "among its like it goes");
 }
 
 /// Send `bytes` and return all bytes received in response, and whether the peer seems to use another token.
-fn heard_by_who_says(bytes: &[u8]) -> (Vec<u8>, bool) {
-    let (mut stranger, visitor) = pair();
-    stranger.write_all(bytes).unwrap();
+fn reply_to(bytes: &[u8]) -> (Vec<u8>, bool) {
+    let (mut unauthenticated, pending) = pair();
+    unauthenticated.write_all(bytes).unwrap();
     // Dropping the connection closes it.
-    let seems_to_know_another = match visitor.advance(&plain("a"), &mut |_| panic!("a stranger is never judged")) {
-        Answer::Stranger => false,
+    let is_wrong_token_answer = match pending.advance(&plain("a"), &mut |_| panic!("a stranger is never judged")) {
+        Answer::Unauthenticated => false,
         Answer::WrongToken(_) => true,
         answer => panic!("{answer:?}"),
     };
-    let mut heard = Vec::new();
+    let mut received = Vec::new();
     // The connection is reset if unread bytes remain.
-    let _ = stranger.read_to_end(&mut heard);
-    (heard, seems_to_know_another)
+    let _ = unauthenticated.read_to_end(&mut received);
+    (received, is_wrong_token_answer)
 }
 
 #[test]
-fn a_stranger_hears_nothing_and_is_closed_upon_at_its_first_wrong_byte() {
+fn an_unauthenticated_peer_gets_no_reply_and_is_closed_at_its_first_wrong_byte() {
     let greeting = GREETING.encode(&[5; CHALLENGE_BYTES]);
-    for said in [&b"G"[..], b"RIPIENO\x03", b"\x16\x03\x01", &greeting] {
-        assert_eq!(heard_by_who_says(said), (vec![], false));
+    for sent in [&b"G"[..], b"RIPIENO\x03", b"\x16\x03\x01", &greeting] {
+        assert_eq!(reply_to(sent), (vec![], false));
     }
 }
 
@@ -183,8 +185,8 @@ fn a_wrong_preauth_tag_gets_no_answer() {
     let mut changed = preauth_tag(&token("a")).unwrap();
     changed[PREAUTH_TAG_BYTES - 1] ^= 1;
     let greeting = GREETING.encode(&[5; CHALLENGE_BYTES]);
-    for said in [changed, preauth_tag(&token("b")).unwrap()] {
-        assert_eq!(heard_by_who_says(&[&said[..], &greeting].concat()), (vec![], true));
+    for sent in [changed, preauth_tag(&token("b")).unwrap()] {
+        assert_eq!(reply_to(&[&sent[..], &greeting].concat()), (vec![], true));
     }
 }
 
@@ -195,26 +197,28 @@ fn no_two_preauth_tags_are_equal() {
 
 #[test]
 fn a_recorded_call_is_worth_nothing_the_second_time() {
-    let (mut caller, visitor) = pair();
+    let (mut caller, pending) = pair();
     let frame = GREETING.encode(&[5; CHALLENGE_BYTES]);
     let proof = seal(&token("a"), "caller", &[&frame, &[9; CHALLENGE_BYTES], &[0; BINDING_BYTES]]);
     caller.write_all(&[&preauth_tag(&token("a")).unwrap()[..], &frame, &proof].concat()).unwrap();
-    assert!(matches!(answer(visitor, &plain("a"), &mut |_| Ok(())), Answer::Stranger));
+    assert!(matches!(answer(pending, &plain("a"), &mut |_| Ok(())), Answer::Unauthenticated));
 }
 
 #[test]
 fn both_ends_of_an_encrypted_connection_hold_one_session() {
     let (called, answered) = meet_over(tcp_pair(), &encrypted("a"), &encrypted("a"), Ok(()));
-    let (Ok(mut caller), Answer::Welcome(mut answerer, GREETING)) = (called, answered) else { panic!("both know a") };
-    assert_eq!(caller.binding().unwrap(), answerer.binding().unwrap());
+    let (Ok(mut caller), Answer::Accepted(mut acceptor_end, GREETING)) = (called, answered) else {
+        panic!("both know a")
+    };
+    assert_eq!(caller.binding().unwrap(), acceptor_end.binding().unwrap());
     assert_ne!(caller.binding().unwrap(), [0; BINDING_BYTES]);
     let Stream::Tls(session) = &caller else { panic!("it is encrypted") };
     assert_eq!(session.cipher(), Some(crate::tls::CIPHER));
     caller.write_all(b"told").unwrap();
-    answerer.set_nonblocking(false).unwrap();
-    let mut heard = [0; 4];
-    answerer.read_exact(&mut heard).unwrap();
-    assert_eq!(&heard, b"told");
+    acceptor_end.set_nonblocking(false).unwrap();
+    let mut received = [0; 4];
+    acceptor_end.read_exact(&mut received).unwrap();
+    assert_eq!(&received, b"told");
 }
 
 #[test]
@@ -226,20 +230,20 @@ fn keys_of_another_token_are_taken_by_neither_end() {
 
 #[test]
 fn keys_of_another_token_after_a_valid_tag_are_rejected() {
-    let (Stream::Tcp(mut caller), visitor) = tcp_pair() else { unreachable!() };
+    let (Stream::Tcp(mut caller), pending) = tcp_pair() else { unreachable!() };
     caller.write_all(&preauth_tag(&token("a")).unwrap()).unwrap();
     let mut session = TlsSession::call(caller, &token("b")).unwrap();
     std::thread::scope(|scope| {
         scope.spawn(move || while session.shake_hands().is_ok_and(|is_done| !is_done) {});
-        assert!(matches!(answer(visitor, &encrypted("a"), &mut |_| Ok(())), Answer::Stranger));
+        assert!(matches!(answer(pending, &encrypted("a"), &mut |_| Ok(())), Answer::Unauthenticated));
     });
 }
 
 #[test]
 fn ends_of_which_one_encrypts_refuse_each_other_under_seal() {
-    for (callers, answerers) in [(plain("a"), encrypted("a")), (encrypted("a"), plain("a"))] {
-        let (called, answered) = meet_over(tcp_pair(), &callers, &answerers, Ok(()));
-        let encrypts = answerers.tls == Encryption::Everywhere;
+    for (callers, acceptor_credentials) in [(plain("a"), encrypted("a")), (encrypted("a"), plain("a"))] {
+        let (called, answered) = meet_over(tcp_pair(), &callers, &acceptor_credentials, Ok(()));
+        let encrypts = acceptor_credentials.tls == Encryption::Everywhere;
         assert_eq!(called.unwrap_err(), Denied::Refused(Refusal::Tls(encrypts)));
         assert!(matches!(answered, Answer::Refused(GREETING, Refusal::Tls(tls)) if tls == encrypts));
     }
@@ -249,17 +253,17 @@ fn ends_of_which_one_encrypts_refuse_each_other_under_seal() {
 fn a_connection_that_stays_on_its_host_is_encrypted_only_if_all_are() {
     let between = Credentials { token: token("a"), tls: Encryption::BetweenHosts };
     let (called, answered) = meet_over(tcp_pair(), &between, &between, Ok(()));
-    assert!(matches!((called, answered), (Ok(Stream::Tcp(_)), Answer::Welcome(Stream::Tcp(_), _))));
+    assert!(matches!((called, answered), (Ok(Stream::Tcp(_)), Answer::Accepted(Stream::Tcp(_), _))));
     // A caller with more protection than required is accepted; a caller with less is refused.
     let (called, answered) = meet_over(tcp_pair(), &encrypted("a"), &between, Ok(()));
-    assert!(matches!((called, answered), (Ok(Stream::Tls(_)), Answer::Welcome(Stream::Tls(_), _))));
+    assert!(matches!((called, answered), (Ok(Stream::Tls(_)), Answer::Accepted(Stream::Tls(_), _))));
     let (called, _) = meet_over(tcp_pair(), &between, &encrypted("a"), Ok(()));
     assert_eq!(called.unwrap_err(), Denied::Refused(Refusal::Tls(true)));
 }
 
 #[test]
-fn who_asks_for_an_older_tls_is_a_stranger() {
-    let (caller, visitor) = tcp_pair();
+fn a_caller_with_an_older_tls_is_unauthenticated() {
+    let (caller, pending) = tcp_pair();
     let mut hello = Vec::new();
     crate::tls::calling(&token("a")).unwrap().write_tls(&mut hello).unwrap();
     // The supported-versions extension, which lists only TLS 1.3.
@@ -268,7 +272,7 @@ fn who_asks_for_an_older_tls_is_a_stranger() {
     hello[at + 6] = 3;
     let Stream::Tcp(mut caller) = caller else { unreachable!() };
     caller.write_all(&[&preauth_tag(&token("a")).unwrap()[..], &hello].concat()).unwrap();
-    assert!(matches!(answer(visitor, &encrypted("a"), &mut |_| Ok(())), Answer::Stranger));
+    assert!(matches!(answer(pending, &encrypted("a"), &mut |_| Ok(())), Answer::Unauthenticated));
 }
 
 #[test]
@@ -276,7 +280,7 @@ fn a_proof_is_worth_nothing_in_another_session() {
     // A relay that knows the token and forwards the proofs between two sessions, like an on-path attacker.
     let (first, second) = (encrypted("a"), encrypted("a"));
     let (caller, relay_answers) = tcp_pair();
-    let (relay_calls, visitor) = tcp_pair();
+    let (relay_calls, pending) = tcp_pair();
     let (Stream::Tcp(mut answering), Stream::Tcp(mut calling)) = (relay_answers.stream, relay_calls) else {
         unreachable!()
     };
@@ -284,7 +288,7 @@ fn a_proof_is_worth_nothing_in_another_session() {
     let (token, deadline) = (token("a"), Instant::now() + Duration::from_secs(5));
     std::thread::scope(|scope| {
         let called = scope.spawn(move || call(caller, &first, &GREETING, deadline));
-        let answered = scope.spawn(move || answer(visitor, &second, &mut |_| Ok(())));
+        let answered = scope.spawn(move || answer(pending, &second, &mut |_| Ok(())));
         let mut preauth_tag = [0; PREAUTH_TAG_BYTES];
         answering.read_exact(&mut preauth_tag).unwrap();
         calling.write_all(&preauth_tag).unwrap();
@@ -294,7 +298,7 @@ fn a_proof_is_worth_nothing_in_another_session() {
         relay(down, up, GREETING_BYTES);
         relay(up, down, CHALLENGE_BYTES);
         relay(down, up, PROOF_BYTES);
-        assert!(matches!(answered.join().unwrap(), Answer::Stranger));
+        assert!(matches!(answered.join().unwrap(), Answer::Unauthenticated));
         drop(sessions);
         assert!(called.join().unwrap().is_err());
     });
@@ -309,15 +313,17 @@ fn relay(from: &mut TlsSession, to: &mut TlsSession, bytes: usize) {
 #[test]
 fn a_flipped_byte_ends_an_encrypted_connection() {
     let (called, answered) = meet_over(tcp_pair(), &encrypted("a"), &encrypted("a"), Ok(()));
-    let (Ok(Stream::Tls(caller)), Answer::Welcome(mut answerer, _)) = (called, answered) else { panic!("both know a") };
+    let (Ok(Stream::Tls(caller)), Answer::Accepted(mut acceptor_end, _)) = (called, answered) else {
+        panic!("both know a")
+    };
     // A record that does not decrypt with the caller's keys.
     let mut record = [7; 5 + 32];
     record[..5].copy_from_slice(&[23, 3, 3, 0, 32]);
     (&mut caller.socket()).write_all(&record).unwrap();
-    answerer.set_nonblocking(false).unwrap();
-    let error = answerer.read(&mut [0; 8]).unwrap_err();
+    acceptor_end.set_nonblocking(false).unwrap();
+    let error = acceptor_end.read(&mut [0; 8]).unwrap_err();
     assert_eq!(error.kind(), std::io::ErrorKind::InvalidData, "{error}");
-    assert_eq!(answerer.read(&mut [0; 8]).unwrap_err().kind(), std::io::ErrorKind::InvalidData, "for good");
+    assert_eq!(acceptor_end.read(&mut [0; 8]).unwrap_err().kind(), std::io::ErrorKind::InvalidData, "for good");
 }
 
 proptest! {
@@ -328,7 +334,7 @@ proptest! {
         greets: bool,
         begins_tls: bool,
     ) {
-        let (mut caller, visitor) = if begins_tls { tcp_pair() } else { pair() };
+        let (mut caller, pending) = if begins_tls { tcp_pair() } else { pair() };
         let mut bytes = bytes;
         if greets {
             bytes.splice(0..0, GREETING.encode(&[5; CHALLENGE_BYTES]));
@@ -342,7 +348,7 @@ proptest! {
         }
         caller.write_all(&bytes).unwrap();
         drop(caller);
-        let answered = answer(visitor, &plain("a"), &mut |_| panic!("a stranger is never judged"));
-        prop_assert!(matches!(answered, Answer::Stranger | Answer::WrongToken(_)), "{:?}", answered);
+        let answered = answer(pending, &plain("a"), &mut |_| panic!("a stranger is never judged"));
+        prop_assert!(matches!(answered, Answer::Unauthenticated | Answer::WrongToken(_)), "{:?}", answered);
     }
 }

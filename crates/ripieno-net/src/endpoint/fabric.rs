@@ -14,7 +14,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 /// Sleep time after which a rank checks whether the peers it waits for are alive.
-const LIFE_CHECK: Duration = Duration::from_millis(250);
+const LOCK_CHECK_INTERVAL: Duration = Duration::from_millis(250);
 /// Time that a rank waits for the job's verdict after one of its links closed.
 const VERDICT_TIMEOUT: Duration = Duration::from_millis(1500);
 
@@ -37,7 +37,7 @@ impl Fabric for Endpoint {
 
     fn link(&mut self, id: LinkId) -> Result<Option<&mut dyn Link>, LinkError> {
         if self.slot(id).is_open() {
-            return Ok(self.standing_link(id));
+            return Ok(self.existing_link(id));
         }
         self.take_deliveries();
         if matches!(self.slot(id), LinkSlot::Unasked) {
@@ -45,15 +45,15 @@ impl Fabric for Endpoint {
         }
         if matches!(self.slot(id), LinkSlot::Opening)
             && !self.connects(id)
-            && let Some(lack) = self.lack()
+            && let Some(shortage) = self.shortage()
         {
-            return Err(LinkError::Lacking { what: format!("it cannot accept a connection: {lack}") });
+            return Err(LinkError::Lacking { what: format!("it cannot accept a connection: {shortage}") });
         }
         self.slot(id).link()
     }
 
-    fn standing_link(&mut self, id: LinkId) -> Option<&mut dyn Link> {
-        self.slot(id).standing_link()
+    fn existing_link(&mut self, id: LinkId) -> Option<&mut dyn Link> {
+        self.slot(id).existing_link()
     }
 
     fn has_failed(&self) -> bool {
@@ -81,7 +81,7 @@ impl Fabric for Endpoint {
         report_failure(&self.shared, failure);
     }
 
-    fn blame(&mut self, peer: usize, cause: &str) -> JobFailure {
+    fn peer_failure(&mut self, peer: usize, cause: &str) -> JobFailure {
         self.shared.request(MembershipRequest::Suspect { peer, cause: cause.to_string() });
         let is_known =
             |status: &MonitorStatus| status.failure.is_some() || status.losses.contains_key(&peer) || status.over;
@@ -116,13 +116,13 @@ impl Fabric for Endpoint {
     }
 
     fn second_choices(&self) -> Vec<(usize, String)> {
-        let told = |link: LinkDescription| link.second_choice().map(|choice| (link.peer, choice));
-        self.describe().peers.into_iter().filter_map(told).collect()
+        let describe = |link: LinkDescription| link.second_choice().map(|choice| (link.peer, choice));
+        self.describe().peers.into_iter().filter_map(describe).collect()
     }
 
-    fn note_wait(&mut self, came_with_the_first_offer: bool) {
+    fn note_wait(&mut self, was_ready_at_once: bool) {
         if self.has_core_per_rank {
-            self.company.note(came_with_the_first_offer);
+            self.co_location.note(was_ready_at_once);
         }
     }
 
@@ -132,8 +132,10 @@ impl Fabric for Endpoint {
 
     fn differs(&mut self, mine: Header, peer: usize, theirs: Header) {
         report(&self.shared, MembershipRequest::Differs { mine, peer, theirs }, || {
-            let pair =
-                [(self.config.rank, self.shared.history().history.told(mine)), (peer, DescribedCall::untold(theirs))];
+            let pair = [
+                (self.config.rank, self.shared.history().history.describe(mine)),
+                (peer, DescribedCall::undescribed(theirs)),
+            ];
             JobFailure::Mismatch { description: describe_pair(pair) }
         });
     }
@@ -175,7 +177,7 @@ impl Fabric for Endpoint {
             _ => None,
         });
         // A failed sleep ends immediately; the caller checks again.
-        match self.doorbell.wait(watches, timeout.min(LIFE_CHECK)) {
+        match self.doorbell.wait(watches, timeout.min(LOCK_CHECK_INTERVAL)) {
             Ok(true) => self.note_ready(wants),
             Ok(false) => self.look_after(wants),
             Err(_) => {}
@@ -240,8 +242,8 @@ impl Endpoint {
         }
     }
 
-    fn lack(&self) -> Option<String> {
-        self.shared.lacks().then(|| self.shared.status().lack)?
+    fn shortage(&self) -> Option<String> {
+        self.shared.shortages().then(|| self.shared.status().shortage)?
     }
 
     /// Close the links to ranks that have died while replicas of them live.
@@ -286,12 +288,12 @@ impl LinkSlot {
     fn link(&mut self) -> Result<Option<&mut dyn Link>, LinkError> {
         match self {
             LinkSlot::Broken(error) => Err(error.clone()),
-            _ => Ok(self.standing_link()),
+            _ => Ok(self.existing_link()),
         }
     }
 
     #[inline]
-    fn standing_link(&mut self) -> Option<&mut dyn Link> {
+    fn existing_link(&mut self) -> Option<&mut dyn Link> {
         match self {
             LinkSlot::Ring(link, _) => Some(&mut **link),
             LinkSlot::Tcp(link) => Some(link),

@@ -19,11 +19,11 @@ use crate::connector::Connector;
 use crate::error::NetError;
 use crate::exchange::Exchange;
 use crate::host::core_count;
-use crate::lack::told;
 use crate::links::{Doorbell, RingLink, TcpLink};
 use crate::listeners::Listeners;
 use crate::monitor::{Entering, Monitor, MonitorShared, Setup};
 use crate::peer_address::{PeerAddress, check_addresses};
+use crate::shortage::with_advice;
 use crate::stream::Stream;
 use open::{OpenedLink, Opener};
 use ripieno_cores::CoLocationDetector;
@@ -64,7 +64,7 @@ pub struct Endpoint {
     /// Failed attempts to open links, with the peer.
     notes: Vec<(usize, String)>,
     has_core_per_rank: bool,
-    company: CoLocationDetector,
+    co_location: CoLocationDetector,
     /// Number of dead ranks with closed links.
     closed_count: usize,
 }
@@ -132,7 +132,8 @@ impl Endpoint {
         hubs: Vec<(usize, Stream)>,
         first: Option<Arc<FirstWorld>>,
     ) -> Result<Endpoint, NetError> {
-        let os = |what| move |error: std::io::Error| NetError::Os { rank: config.rank, what, cause: told(&error) };
+        let os =
+            |what| move |error: std::io::Error| NetError::Os { rank: config.rank, what, cause: with_advice(&error) };
         let own_identity = &addresses[config.rank].identity;
         let neighbours = addresses.iter().filter(|address| address.identity.shares_cores(own_identity)).count();
         let has_core_per_rank = neighbours <= core_count();
@@ -149,18 +150,19 @@ impl Endpoint {
         let (sender, deliveries) = channel();
         let connector = Arc::new(connector);
         let addresses = Arc::new(addresses);
-        let patience = AgreementTimeouts { silence: config.heartbeat_timeout, late: config.rendezvous_timeout };
+        let agreement_timeouts =
+            AgreementTimeouts { silence: config.heartbeat_timeout, late: config.rendezvous_timeout };
         let opener = Opener::new(connector.clone(), doorbell.bell(), sender, config.heartbeat_timeout);
         let acceptor = opener.clone();
         let setup = Setup {
             shared: shared.clone(),
             orders,
             machine: Membership::new(config.rank, hosts, config.replicas, timing, shared.now()),
-            agreement: Agreement::new(config.rank, config.world_size, topology.node_count() == 1, patience),
-            still: config.heartbeat_timeout / 2,
+            agreement: Agreement::new(config.rank, config.world_size, topology.node_count() == 1, agreement_timeouts),
+            suspended_after: config.heartbeat_timeout / 2,
             connector,
             addresses: addresses.clone(),
-            entrance: Acceptor::new(listeners.doors).map_err(os("watch its doors"))?,
+            acceptor: Acceptor::new(listeners.listeners).map_err(os("watch its doors"))?,
             own: addresses[config.rank].clone(),
             credentials: config.credentials(),
             nonce: addresses[0].job_nonce(),
@@ -179,7 +181,7 @@ impl Endpoint {
         }
         Ok(Endpoint {
             slots: (0..LinkId::PER_PEER * config.world_size).map(|_| LinkSlot::Unasked).collect(),
-            company: CoLocationDetector::of(config.rank),
+            co_location: CoLocationDetector::of(config.rank),
             members: (0..config.world_size).collect(),
             config,
             addresses,

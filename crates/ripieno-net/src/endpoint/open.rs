@@ -8,9 +8,9 @@ use crate::auth::ConnectionPurpose;
 use crate::config::LinkPolicy;
 use crate::connector::{Connection, Connector};
 use crate::error::Address;
-use crate::lack::{lack, no_thread};
 use crate::links::{Bell, DEFAULT_CAPACITY_BYTES, RingLink, TcpLink, shared_memory};
 use crate::peer_address::PeerAddress;
+use crate::shortage::{no_thread, shortage};
 use crate::stream::Stream;
 use ripieno_run::{Channel, LinkError, LinkId};
 use std::io;
@@ -141,7 +141,7 @@ fn shared(ring: RingLink, socket: Stream) -> LinkSlot {
 }
 
 fn not_shared(error: &io::Error) -> LinkError {
-    match lack(error) {
+    match shortage(error) {
         Some(what) => LinkError::Lacking { what: format!("it cannot have shared memory: {what}") },
         None => LinkError::Closed { cause: format!("shared memory cannot be had ({error})") },
     }
@@ -205,7 +205,7 @@ mod tests {
     use ripieno_run::Fabric;
 
     /// Create two endpoints. The first has a wrong path for the second one's Unix socket.
-    fn misled(links: LinkPolicy) -> Vec<Endpoint> {
+    fn with_broken_shared_memory(links: LinkPolicy) -> Vec<Endpoint> {
         let meet = |(rank, mut exchange): (usize, ThreadExchange)| {
             let linger = Duration::from_millis(100);
             let config = Config { links, linger, ..Config::new(rank, 2, Token::from_secret("test")) };
@@ -232,16 +232,16 @@ mod tests {
     }
 
     #[test]
-    fn a_fallback_to_tcp_is_told_and_forbidden_where_shared_memory_was_asked_for() {
-        let mut endpoints = misled(LinkPolicy::Auto);
+    fn a_fallback_to_tcp_is_reported_and_forbidden_where_shared_memory_was_requested() {
+        let mut endpoints = with_broken_shared_memory(LinkPolicy::Auto);
         open_first(&mut endpoints[0]).unwrap();
         let peer = endpoints[0].describe().peers.remove(0);
         assert_eq!(peer.kind, LinkKind::Tcp);
         assert!(peer.notes[0].contains("unix:@ripieno-nobody"), "{peer:?}");
-        let [(1, told)] = &endpoints[0].second_choices()[..] else { panic!("one link, to rank 1") };
-        assert!(told.starts_with("TCP, for: ") && told.contains("unix:@ripieno-nobody"), "{told}");
+        let [(1, text)] = &endpoints[0].second_choices()[..] else { panic!("one link, to rank 1") };
+        assert!(text.starts_with("TCP, for: ") && text.contains("unix:@ripieno-nobody"), "{text}");
 
-        let mut endpoints = misled(LinkPolicy::SharedMemory);
+        let mut endpoints = with_broken_shared_memory(LinkPolicy::SharedMemory);
         let error = open_first(&mut endpoints[0]).unwrap_err().to_string();
         assert!(error.contains("unix:@ripieno-nobody"), "{error}");
     }

@@ -44,10 +44,10 @@ impl FirstWorld {
     }
 
     /// Start an agreement on this rank and return its outcome.
-    fn agree(&self, seat: String, interrupt: &mut dyn FnMut() -> bool) -> Result<AgreementOutcome, NotShrunk> {
+    fn agree(&self, address: String, interrupt: &mut dyn FnMut() -> bool) -> Result<AgreementOutcome, NotShrunk> {
         let shared = self.monitored();
         shared.update(|status| status.outcome = None);
-        shared.order(MonitorCommand::Agreement(AgreementEvent::Begin { seat }));
+        shared.order(MonitorCommand::Agreement(AgreementEvent::Begin { address }));
         loop {
             // The state machine of the agreement ends by itself when it gives up.
             let status = shared.wait(INTERRUPT_CHECK, |status| status.outcome.is_some() || status.over);
@@ -67,8 +67,8 @@ impl FirstWorld {
     fn addresses(&self, decision: &Decision) -> Result<Vec<PeerAddress>, NetError> {
         let world_size = decision.members.len();
         let address = |(rank, &member): (usize, &usize)| {
-            let seat = decision.seats.get(&member).ok_or_else(|| self.not_come(member))?;
-            let address = PeerAddress::read(&self.config, member, seat)?;
+            let address = decision.addresses.get(&member).ok_or_else(|| self.not_come(member))?;
+            let address = PeerAddress::read(&self.config, member, address)?;
             Ok(address.in_world(rank, world_size))
         };
         decision.members.iter().enumerate().map(address).collect()

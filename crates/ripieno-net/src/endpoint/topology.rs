@@ -30,7 +30,7 @@ fn firsts<'a, T: Hash + Eq + 'a>(addresses: &'a [PeerAddress], place: impl Fn(&'
 }
 
 fn unclear(config: &Config, first: &PeerAddress, second: &PeerAddress) -> NetError {
-    let told = |address: &PeerAddress| match &address.rack {
+    let text = |address: &PeerAddress| match &address.rack {
         Some(rack) => format!("rank {} on host {} stands in rack {rack}", address.rank, address.host),
         None => format!("rank {} on host {} names no rack", address.rank, address.host),
     };
@@ -39,8 +39,8 @@ fn unclear(config: &Config, first: &PeerAddress, second: &PeerAddress) -> NetErr
         value: config.rack.clone().unwrap_or_default(),
         expected: format!(
             "a rack for every rank or for none, the same for all ranks of a host, but {} and {}",
-            told(first),
-            told(second)
+            text(first),
+            text(second)
         ),
     }
 }
@@ -72,7 +72,7 @@ mod tests {
     }
 
     #[test]
-    fn nobody_needs_to_name_a_rack() {
+    fn rack_names_are_optional() {
         let (config, addresses) = addresses(&[("a", None), ("b", None), ("b", None)]);
         let found = topology(&config, &addresses).unwrap();
         assert_eq!((found.nodes(), found.racks()), (vec![0, 1, 1], vec![0, 0, 0]));
@@ -82,8 +82,8 @@ mod tests {
     fn a_rank_without_a_rack_and_a_host_in_two_racks_are_named() {
         for places in [[("a", Some("x")), ("b", None)], [("a", Some("x")), ("a", Some("y"))]] {
             let (config, addresses) = addresses(&places);
-            let told = topology(&config, &addresses).unwrap_err().to_string();
-            assert!(told.contains("rank 0 on host") && told.contains("in rack x") && told.contains("rank 1"), "{told}");
+            let text = topology(&config, &addresses).unwrap_err().to_string();
+            assert!(text.contains("rank 0 on host") && text.contains("in rack x") && text.contains("rank 1"), "{text}");
         }
     }
 }

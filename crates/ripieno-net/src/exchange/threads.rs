@@ -72,7 +72,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn everybody_gets_all_strings_in_the_order_of_ranks() {
+    fn every_rank_gets_all_strings_in_rank_order() {
         let group = ThreadExchange::group(4, Duration::from_secs(10));
         let threads = group.into_iter().enumerate();
         let threads = threads.map(|(rank, mut part)| std::thread::spawn(move || part.exchange(&format!("r{rank}"))));

@@ -99,10 +99,10 @@ mod tests {
         }
         addresses.sort_in("10.9.9.9".parse().unwrap(), "eth1", Some("the interface is down"));
         assert_eq!(addresses.usable, ["10.0.0.7", "fd00::7"].map(|text| text.parse::<IpAddr>().unwrap()));
-        let told = addresses.explain();
+        let explanation = addresses.explain();
         for text in ["127.0.0.1 is loopback", "fe80::1 of eth0: link-local", "10.9.9.9 of eth1: the interface is down"]
         {
-            assert!(told.contains(text), "{told}");
+            assert!(explanation.contains(text), "{explanation}");
         }
     }
 

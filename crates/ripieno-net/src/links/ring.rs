@@ -13,7 +13,7 @@ use super::memory::{Mapping, page_bytes, sealed_len, sealed_memfd};
 use super::region::place_of;
 use super::store_choice::{ReadTimes, StoreChoice, StoreKind};
 use super::streaming;
-use crate::lack::lack;
+use crate::shortage::shortage;
 use ripieno_run::{Link, LinkError};
 use std::io;
 use std::os::fd::{AsFd, OwnedFd};
@@ -483,7 +483,7 @@ impl Drop for RingLink {
 }
 
 fn unreadable(error: io::Error) -> LinkError {
-    match lack(&error) {
+    match shortage(&error) {
         Some(what) => LinkError::Lacking { what: format!("it cannot map what that lent: {what}") },
         None => LinkError::Closed { cause: format!("what the peer lent cannot be had: {error}") },
     }

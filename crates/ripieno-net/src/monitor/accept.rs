@@ -2,7 +2,7 @@
 
 use super::Monitor;
 use crate::auth::{Answer, ConnectionPurpose, Greeting, Refusal};
-use crate::connector::judge;
+use crate::connector::authorize;
 use crate::stream::Stream;
 use ripieno_run::membership::MembershipEvent;
 use ripieno_run::{LinkId, Replicas};
@@ -14,21 +14,21 @@ impl Monitor {
         loop {
             let (own, nonce, wires, replicas) = (&self.setup.own, self.setup.nonce, &self.wires, self.setup.replicas);
             let has_left = self.end.is_some();
-            let answer = self.setup.entrance.hear(&self.setup.credentials, &mut |greeting| {
-                judge(own, nonce, greeting)?;
+            let answer = self.setup.acceptor.next_answer(&self.setup.credentials, &mut |greeting| {
+                authorize(own, nonce, greeting)?;
                 expects(own.rank, replicas, wires, has_left, greeting)
             });
             match answer {
-                Some(Answer::Welcome(stream, greeting)) => self.welcome(stream, &greeting),
+                Some(Answer::Accepted(stream, greeting)) => self.welcome(stream, &greeting),
                 // An unauthenticated peer changes nothing.
                 Some(_) => {}
                 None => break,
             }
         }
         // A rank that lacks a resource for some time is unreachable. It reports this once it waits for a connection.
-        let lack = self.setup.entrance.lasting_lack();
-        if lack.is_some() != self.setup.shared.lacks() {
-            self.setup.shared.update(|status| status.lack = lack.map(str::to_string));
+        let shortage = self.setup.acceptor.lasting_shortage();
+        if shortage.is_some() != self.setup.shared.shortages() {
+            self.setup.shared.update(|status| status.shortage = shortage.map(str::to_string));
         }
     }
 
@@ -43,7 +43,7 @@ impl Monitor {
             }
             ConnectionPurpose::Data => (self.setup.take_link)(LinkId::collectives(peer), stream),
             ConnectionPurpose::Messages => (self.setup.take_link)(LinkId::inbox(peer), stream),
-            ConnectionPurpose::Agreement => self.add_kin(peer, stream),
+            ConnectionPurpose::Agreement => self.add_survivor(peer, stream),
             ConnectionPurpose::Rendezvous | ConnectionPurpose::Member => {}
         }
     }

@@ -33,7 +33,7 @@ use wire::{ControlConnection, ENDED};
 /// Time that a leaving rank waits for the hub to close the connection.
 const HANG_UP_TIMEOUT: Duration = Duration::from_millis(500);
 /// How long a hub stays after a failed rendezvous, to report the reason to late ranks.
-const FAREWELL: Duration = Duration::from_millis(1000);
+const GOODBYE_TIMEOUT: Duration = Duration::from_millis(1000);
 
 const EVENTS_MAX: usize = 256;
 
@@ -43,7 +43,7 @@ enum EpollTag {
     Wake,
     Entrance,
     Peer(usize),
-    Kin(u32),
+    Survivor(u32),
 }
 
 impl EpollTag {
@@ -52,7 +52,7 @@ impl EpollTag {
             EpollTag::Wake => 0,
             EpollTag::Entrance => 1,
             EpollTag::Peer(rank) => 1 << 32 | rank as u64,
-            EpollTag::Kin(number) => 2 << 32 | u64::from(number),
+            EpollTag::Survivor(number) => 2 << 32 | u64::from(number),
         })
     }
 
@@ -61,7 +61,7 @@ impl EpollTag {
             (0, 0) => EpollTag::Wake,
             (0, _) => EpollTag::Entrance,
             (1, rank) => EpollTag::Peer(rank as usize),
-            (_, number) => EpollTag::Kin(number),
+            (_, number) => EpollTag::Survivor(number),
         }
     }
 }
@@ -74,10 +74,10 @@ pub(crate) struct Setup {
     /// The agreements among survivors after the job has failed.
     pub agreement: Agreement,
     /// If the process did not run for this long, other ranks may have declared it silent.
-    pub still: Duration,
+    pub suspended_after: Duration,
     pub connector: Arc<Connector>,
     pub addresses: Arc<Vec<PeerAddress>>,
-    pub entrance: Acceptor,
+    pub acceptor: Acceptor,
     pub own: PeerAddress,
     pub credentials: Credentials,
     pub nonce: JobNonce,
@@ -96,7 +96,7 @@ pub(crate) struct Monitor {
     setup: Setup,
     epoll: OwnedFd,
     wires: BTreeMap<usize, ControlConnection>,
-    kin: SurvivorConnections,
+    survivors: SurvivorConnections,
     events: VecDeque<MembershipEvent>,
     /// Time at which the monitor ends even with work left; set once this rank has left.
     end: Option<Instant>,
@@ -108,13 +108,13 @@ impl Monitor {
     pub fn new(mut setup: Setup) -> io::Result<Monitor> {
         let epoll = epoll::create(epoll::CreateFlags::CLOEXEC)?;
         epoll::add(&epoll, setup.shared.wake_fd(), EpollTag::Wake.tag(), epoll::EventFlags::IN)?;
-        epoll::add(&epoll, &setup.entrance, EpollTag::Entrance.tag(), epoll::EventFlags::IN)?;
+        epoll::add(&epoll, &setup.acceptor, EpollTag::Entrance.tag(), epoll::EventFlags::IN)?;
         let hubs = std::mem::take(&mut setup.hubs);
         let mut monitor = Monitor {
             setup,
             epoll,
             wires: BTreeMap::new(),
-            kin: SurvivorConnections::default(),
+            survivors: SurvivorConnections::default(),
             events: VecDeque::new(),
             end: None,
             finished: false,
@@ -135,14 +135,14 @@ impl Monitor {
             for source in self.wait() {
                 self.attend(source);
             }
-            if self.setup.entrance.due().is_some_and(|due| due <= Instant::now()) {
+            if self.setup.acceptor.due().is_some_and(|due| due <= Instant::now()) {
                 self.receive();
             }
             self.events.push_back(MembershipEvent::Tick);
             self.handle_events();
             self.agree(agreement::AgreementEvent::Tick);
             self.flush();
-            self.flush_kin();
+            self.flush_survivor();
         }
         drop(over);
     }
@@ -151,8 +151,8 @@ impl Monitor {
         if self.end.is_some_and(|end| Instant::now() >= end) {
             return true;
         }
-        let said_all = self.wires.values().all(|wire| !wire.is_full());
-        if !self.finished || !said_all {
+        let all_sent = self.wires.values().all(|wire| !wire.is_full());
+        if !self.finished || !all_sent {
             return false;
         }
         // The hub closes the connection after it has read the goodbye; closing first could lose the goodbye in flight.
@@ -167,7 +167,7 @@ impl Monitor {
         let now = Instant::now();
         let tick = self.setup.machine.next_tick().min(self.setup.agreement.next_tick());
         let tick = self.setup.shared.started.checked_add(tick);
-        let next = tick.into_iter().chain(self.setup.entrance.due()).chain(self.end).min();
+        let next = tick.into_iter().chain(self.setup.acceptor.due()).chain(self.end).min();
         let timeout = next.map(|next| next.saturating_duration_since(now));
         let timeout = timeout.map(|timeout| Timespec {
             tv_sec: timeout.as_secs().try_into().unwrap_or(i64::MAX),
@@ -176,8 +176,8 @@ impl Monitor {
         let mut events = Vec::with_capacity(EVENTS_MAX);
         // An interrupted wait reports no event.
         let _ = epoll::wait(&self.epoll, rustix::buffer::spare_capacity(&mut events), timeout.as_ref());
-        if next.is_some_and(|next| Instant::now() > next.max(now) + self.setup.still) {
-            self.agree(agreement::AgreementEvent::StoodStill);
+        if next.is_some_and(|next| Instant::now() > next.max(now) + self.setup.suspended_after) {
+            self.agree(agreement::AgreementEvent::Suspended);
         }
         events.iter().map(|event| EpollTag::of(event.data.u64())).collect()
     }
@@ -187,35 +187,35 @@ impl Monitor {
             EpollTag::Wake => {
                 self.setup.shared.drain_wake();
                 while let Ok(order) = self.setup.orders.try_recv() {
-                    self.obey(order);
+                    self.handle_command(order);
                 }
             }
             EpollTag::Entrance => self.receive(),
             EpollTag::Peer(peer) => self.read(peer),
-            EpollTag::Kin(number) => self.read_kin(number),
+            EpollTag::Survivor(number) => self.read_survivor(number),
         }
     }
 
-    fn obey(&mut self, order: MonitorCommand) {
+    fn handle_command(&mut self, order: MonitorCommand) {
         match order {
             MonitorCommand::Request(request) => {
                 if request == MembershipRequest::Leave {
-                    self.end = Some(Instant::now() + self.patience());
-                    self.leave_kin();
+                    self.end = Some(Instant::now() + self.finish_timeout());
+                    self.leave_survivors();
                 }
                 self.events.push_back(MembershipEvent::Request(request));
             }
             MonitorCommand::Agreement(event) => self.agree(event),
-            MonitorCommand::Open { peer, stream } => self.add_kin(peer, stream),
-            MonitorCommand::NotOpen { peer, why } => self.miss_kin(peer, why),
+            MonitorCommand::Open { peer, stream } => self.add_survivor(peer, stream),
+            MonitorCommand::NotOpen { peer, why } => self.survivor_unreachable(peer, why),
         }
     }
 
     /// Return how long this rank stays after it has left.
-    fn patience(&self) -> Duration {
+    fn finish_timeout(&self) -> Duration {
         match self.is_hub() {
             true if self.setup.shared.status().complete => self.setup.linger,
-            true => FAREWELL,
+            true => GOODBYE_TIMEOUT,
             false => HANG_UP_TIMEOUT,
         }
     }
@@ -281,10 +281,10 @@ impl Monitor {
                 gone.push((peer, cause));
                 continue;
             }
-            if wire.awaits_room != wire.is_full() {
-                wire.awaits_room = wire.is_full();
-                let room = if wire.is_full() { epoll::EventFlags::OUT } else { epoll::EventFlags::empty() };
-                let flags = epoll::EventFlags::IN | room;
+            if wire.awaits_writable != wire.is_full() {
+                wire.awaits_writable = wire.is_full();
+                let writable = if wire.is_full() { epoll::EventFlags::OUT } else { epoll::EventFlags::empty() };
+                let flags = epoll::EventFlags::IN | writable;
                 // The descriptor is in the set as long as the connection lives, so this cannot fail.
                 let _ = epoll::modify(&self.epoll, &wire.stream, EpollTag::Peer(peer).tag(), flags);
             }

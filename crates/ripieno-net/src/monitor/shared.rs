@@ -21,7 +21,7 @@ pub(crate) struct MonitorShared {
     pub started: Instant,
     failed: AtomicBool,
     loss_count: AtomicUsize,
-    lacks: AtomicBool,
+    shortages: AtomicBool,
     status: Mutex<MonitorStatus>,
     changed: Condvar,
     /// Copied into the history whenever a thread reads the history.
@@ -88,7 +88,7 @@ pub(crate) struct MonitorStatus {
     /// Ranks that have ended, or that take part in no agreement.
     pub ended: BTreeSet<usize>,
     /// The resource that this process lacks to accept connections.
-    pub lack: Option<String>,
+    pub shortage: Option<String>,
     /// Whether the monitor has ended.
     pub over: bool,
 }
@@ -102,7 +102,7 @@ impl MonitorShared {
             started: Instant::now(),
             failed: AtomicBool::new(false),
             loss_count: AtomicUsize::new(0),
-            lacks: AtomicBool::new(false),
+            shortages: AtomicBool::new(false),
             status: Mutex::default(),
             changed: Condvar::new(),
             entered: EnteredCalls::default(),
@@ -128,8 +128,8 @@ impl MonitorShared {
     }
 
     /// Return whether this process lacks a resource to accept connections; the status names the resource.
-    pub fn lacks(&self) -> bool {
-        self.lacks.load(Ordering::Acquire)
+    pub fn shortages(&self) -> bool {
+        self.shortages.load(Ordering::Acquire)
     }
 
     pub fn status(&self) -> MonitorStatus {
@@ -142,7 +142,7 @@ impl MonitorShared {
         change(&mut status);
         self.failed.store(status.failure.is_some(), Ordering::Release);
         self.loss_count.store(status.losses.len(), Ordering::Release);
-        self.lacks.store(status.lack.is_some(), Ordering::Release);
+        self.shortages.store(status.shortage.is_some(), Ordering::Release);
         drop(status);
         self.changed.notify_all();
         self.bell.ring();

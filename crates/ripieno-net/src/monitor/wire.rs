@@ -17,7 +17,7 @@ pub(super) const ENDED: &str = "its process ended";
 pub(crate) struct ControlConnection {
     pub stream: Stream,
     /// Whether the monitor watches the connection for writability.
-    pub awaits_room: bool,
+    pub awaits_writable: bool,
     inbox: MessageInbox,
     outbox: Vec<u8>,
 }
@@ -25,7 +25,7 @@ pub(crate) struct ControlConnection {
 impl ControlConnection {
     /// Create a connection over a non-blocking stream.
     pub fn new(stream: Stream) -> ControlConnection {
-        ControlConnection { stream, awaits_room: false, inbox: MessageInbox::default(), outbox: Vec::new() }
+        ControlConnection { stream, awaits_writable: false, inbox: MessageInbox::default(), outbox: Vec::new() }
     }
 
     /// Return the messages that have arrived, and the reason if the connection has ended.
@@ -37,7 +37,7 @@ impl ControlConnection {
                 Ok(0) => return (messages, Some(ENDED.to_string())),
                 Ok(count) => self.inbox.push(&bytes[..count]),
                 Err(error) if is_not_now(&error) => return (messages, None),
-                Err(error) => return (messages, Some(why_gone(&error))),
+                Err(error) => return (messages, Some(disconnect_cause(&error))),
             }
             loop {
                 match self.inbox.pop() {
@@ -65,7 +65,7 @@ impl ControlConnection {
                 Ok(count) => sent += count,
                 Err(error) if is_not_now(&error) => break Ok(()),
                 // Messages that the peer sent before its end are still unread; the read that follows reports its death.
-                Err(error) => break Err(why_gone(&error)),
+                Err(error) => break Err(disconnect_cause(&error)),
             }
         };
         self.outbox.drain(..sent);
@@ -82,7 +82,7 @@ impl ControlConnection {
 }
 
 /// The kernel resets the connections of a process that is killed with unread bytes, instead of closing them.
-fn why_gone(error: &io::Error) -> String {
+fn disconnect_cause(error: &io::Error) -> String {
     match error.kind() {
         io::ErrorKind::ConnectionReset | io::ErrorKind::BrokenPipe => ENDED.to_string(),
         _ => format!("its connection broke: {error}"),

@@ -90,8 +90,8 @@ struct JobKey {
 
 impl JobKey {
     fn is_presented(&self, key: &CertificateDer<'_>) -> Result<(), Error> {
-        let is_ours = key.as_ref() == self.public.as_ref();
-        if is_ours { Ok(()) } else { Err(CertificateError::UnknownIssuer.into()) }
+        let is_own_key = key.as_ref() == self.public.as_ref();
+        if is_own_key { Ok(()) } else { Err(CertificateError::UnknownIssuer.into()) }
     }
 
     fn has_signed(&self, message: &[u8], signed: &DigitallySignedStruct) -> Result<HandshakeSignatureValid, Error> {

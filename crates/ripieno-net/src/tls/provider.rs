@@ -22,22 +22,22 @@ pub(super) fn provider() -> CryptoProvider {
         cipher_suites: vec![cipher_suite::TLS13_AES_128_GCM_SHA256],
         kx_groups: vec![kx_group::X25519],
         signature_verification_algorithms: SIGNATURES,
-        secure_random: &Ours,
-        key_provider: &Ours,
+        secure_random: &SystemRandom,
+        key_provider: &SystemRandom,
     }
 }
 
 /// Source of random bytes and keys.
 #[derive(Debug)]
-struct Ours;
+struct SystemRandom;
 
-impl SecureRandom for Ours {
+impl SecureRandom for SystemRandom {
     fn fill(&self, bytes: &mut [u8]) -> Result<(), GetRandomFailed> {
         fill_random(bytes).map_err(|_| GetRandomFailed)
     }
 }
 
-impl KeyProvider for Ours {
+impl KeyProvider for SystemRandom {
     fn load_private_key(&self, key: PrivateKeyDer<'static>) -> Result<Arc<dyn SigningKey>, Error> {
         match key {
             PrivateKeyDer::Pkcs8(key) => any_eddsa_type(&key),

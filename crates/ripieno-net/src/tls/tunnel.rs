@@ -79,17 +79,17 @@ impl Passing {
 
 fn carry(mut session: TlsSession, mut inner: UnixStream) -> io::Result<()> {
     let (mut out, mut back) = (Passing::new(), Passing::new());
-    let mut is_heard = true;
+    let mut is_open_back = true;
     loop {
         out.pass(&mut inner, &mut session)?;
         if out.is_over() {
             session.end_sending();
             return Ok(());
         }
-        if is_heard {
+        if is_open_back {
             match back.pass(&mut session, &mut inner) {
                 // The descriptor was closed: bytes written before it are still in flight.
-                Err(error) if error.kind() == io::ErrorKind::BrokenPipe => is_heard = false,
+                Err(error) if error.kind() == io::ErrorKind::BrokenPipe => is_open_back = false,
                 passed => passed?,
             }
         }
@@ -97,8 +97,8 @@ fn carry(mut session: TlsSession, mut inner: UnixStream) -> io::Result<()> {
             return Ok(());
         }
         let flag = |is_wanted: bool, flag: PollFlags| if is_wanted { flag } else { PollFlags::empty() };
-        let inners = flag(out.is_empty(), PollFlags::IN) | flag(is_heard && !back.is_empty(), PollFlags::OUT);
-        let sessions = flag(is_heard && back.is_empty(), PollFlags::IN) | flag(!out.is_empty(), PollFlags::OUT);
+        let inners = flag(out.is_empty(), PollFlags::IN) | flag(is_open_back && !back.is_empty(), PollFlags::OUT);
+        let sessions = flag(is_open_back && back.is_empty(), PollFlags::IN) | flag(!out.is_empty(), PollFlags::OUT);
         let ends = [(inner.as_fd(), inners), (session.as_fd(), sessions)];
         // Poll only ends with requested events; a closed end without any must not wake this thread.
         let wanted = ends.iter().filter(|(_, flags)| !flags.is_empty());

@@ -10,7 +10,7 @@ use ripieno_run::{Call, CallKind, Element, Fabric, Header, JobFailure, LinkId, W
 use std::time::{Duration, Instant};
 
 /// Upper bound of each wait of a test.
-pub const PATIENCE: Duration = Duration::from_secs(20);
+pub const TIMEOUT: Duration = Duration::from_secs(20);
 
 /// Scale a duration for an idle machine by the present load.
 pub fn under_load(time: Duration) -> Duration {
@@ -22,8 +22,8 @@ pub fn under_load(time: Duration) -> Duration {
 }
 
 /// Return a world of endpoints in threads. They meet over sockets.
-pub fn meet_threads(world_size: usize, change: impl Fn(Config) -> Config) -> Vec<Endpoint> {
-    let exchanges = ThreadExchange::group(world_size, PATIENCE);
+pub fn connect_threads(world_size: usize, change: impl Fn(Config) -> Config) -> Vec<Endpoint> {
+    let exchanges = ThreadExchange::group(world_size, TIMEOUT);
     let threads = exchanges.into_iter().enumerate().map(|(rank, mut exchange)| {
         let mut config = Config::new(rank, world_size, Token::from_secret("test"));
         config.linger = Duration::from_secs(2);
@@ -38,9 +38,9 @@ pub fn header(sequence: u64, collective: Collective) -> Header {
     Header { communicator: 0, sequence, call: Call { kind, element: Element::U8, form: 0 } }
 }
 
-/// Park like the executor until `progress` returns true; panic after [`PATIENCE`].
+/// Park like the executor until `progress` returns true; panic after [`TIMEOUT`].
 pub fn park_until(fabric: &mut dyn Fabric, want: Option<Want>, mut progress: impl FnMut(&mut dyn Fabric) -> bool) {
-    let deadline = Instant::now() + under_load(PATIENCE);
+    let deadline = Instant::now() + under_load(TIMEOUT);
     while !progress(fabric) {
         fabric.prepare_park();
         if progress(fabric) {
@@ -53,9 +53,9 @@ pub fn park_until(fabric: &mut dyn Fabric, want: Option<Want>, mut progress: imp
     }
 }
 
-/// Return the job's failure, if it occurs within `patience`.
-pub fn next_failure(fabric: &mut dyn Fabric, patience: Duration) -> Option<JobFailure> {
-    let deadline = Instant::now() + under_load(patience);
+/// Return the job's failure, if it occurs within `timeout`.
+pub fn next_failure(fabric: &mut dyn Fabric, timeout: Duration) -> Option<JobFailure> {
+    let deadline = Instant::now() + under_load(timeout);
     while !fabric.has_failed() && Instant::now() < deadline {
         fabric.prepare_park();
         if !fabric.has_failed() {

@@ -4,7 +4,7 @@
 //! A child runs the test `child_rank` of its binary, meets, reports it, and then executes commands from its standard
 //! input.
 
-use super::{PATIENCE, collect, deliver, next_failure, park_until, send_and_receive, under_load};
+use super::{TIMEOUT, collect, deliver, next_failure, park_until, send_and_receive, under_load};
 use ripieno_net::exchange::{DirectoryExchange, TcpStore};
 use ripieno_net::{Config, Endpoint, Exchange, NetError, Token};
 use ripieno_run::{Fabric, JobFailure, LinkId, Want};
@@ -96,29 +96,29 @@ impl Role {
     }
 
     /// Start all ranks and wait until they have met.
-    pub fn meet_all(&self) -> Vec<RankProcess> {
+    pub fn connect_all(&self) -> Vec<RankProcess> {
         let mut ranks = self.start_all();
-        ranks.iter_mut().for_each(|rank| drop(rank.expect("met", PATIENCE)));
+        ranks.iter_mut().for_each(|rank| drop(rank.expect("met", TIMEOUT)));
         ranks
     }
 }
 
 /// Act as the launcher: collect the address of each rank and send all addresses to each.
 pub fn pass_addresses(ranks: &mut [RankProcess]) {
-    let addresses: Vec<String> = ranks.iter_mut().map(|rank| rank.expect("address", PATIENCE)).collect();
+    let addresses: Vec<String> = ranks.iter_mut().map(|rank| rank.expect("address", TIMEOUT)).collect();
     let all = serde_json::to_string(&addresses).unwrap();
-    ranks.iter_mut().for_each(|rank| rank.tell(&all));
+    ranks.iter_mut().for_each(|rank| rank.send_line(&all));
 }
 
 impl RankProcess {
-    pub fn tell(&mut self, line: &str) {
+    pub fn send_line(&mut self, line: &str) {
         writeln!(self.stdin, "{line}").unwrap();
     }
 
     /// Return the rest of the next line, which must start with `word`.
     #[track_caller]
-    pub fn expect(&mut self, word: &str, patience: Duration) -> String {
-        let line = self.lines.recv_timeout(patience);
+    pub fn expect(&mut self, word: &str, timeout: Duration) -> String {
+        let line = self.lines.recv_timeout(timeout);
         let line = line.unwrap_or_else(|error| panic!("rank {} did not say {word}: {error}", self.rank));
         let rest = line.strip_prefix(word).unwrap_or_else(|| panic!("rank {}: {line}, expected {word}", self.rank));
         rest.trim_start().to_string()
@@ -131,8 +131,8 @@ impl RankProcess {
 
     /// Close the rank in an orderly way.
     pub fn close(mut self) {
-        self.tell("close");
-        self.expect("closed", PATIENCE);
+        self.send_line("close");
+        self.expect("closed", TIMEOUT);
         assert!(self.child.wait().unwrap().success());
     }
 }
@@ -144,11 +144,11 @@ impl Drop for RankProcess {
     }
 }
 
-fn say(text: &str) {
+fn print_line(text: &str) {
     println!("{MARK}{}", text.replace('\n', " "));
 }
 
-fn hear() -> String {
+fn read_line() -> String {
     let mut line = String::new();
     std::io::stdin().read_line(&mut line).unwrap();
     line.trim_end().to_string()
@@ -171,8 +171,8 @@ fn child_rank() {
     let supplier = variable("SUPPLIER");
     let supplier: Vec<&str> = supplier.split(' ').collect();
     let pipe = |mine: &str| -> Result<Vec<String>, NetError> {
-        say(&format!("address {mine}"));
-        Ok(serde_json::from_str(&hear()).unwrap())
+        print_line(&format!("address {mine}"));
+        Ok(serde_json::from_str(&read_line()).unwrap())
     };
     let exchange: Box<dyn Exchange> = match supplier[..] {
         ["tcp", host, port] => Box::new(TcpStore::new(&config, host, port.parse().unwrap())),
@@ -182,7 +182,7 @@ fn child_rank() {
     let mut exchange = Pausing { exchange, hangs: variable("HANGS") == "true" };
     let met = Endpoint::meet(config, &mut exchange);
     drop(exchange);
-    obey(met);
+    run_command(met);
 }
 
 /// An exchange that may hang afterwards.
@@ -195,8 +195,8 @@ impl Exchange for Pausing {
     fn exchange(&mut self, mine: &str) -> Result<Vec<String>, NetError> {
         let strings = self.exchange.exchange(mine)?;
         if self.hangs {
-            say("exchanged");
-            hear();
+            print_line("exchanged");
+            read_line();
         }
         Ok(strings)
     }
@@ -206,42 +206,42 @@ impl Exchange for Pausing {
     }
 }
 
-fn obey(met: Result<Endpoint, NetError>) {
+fn run_command(met: Result<Endpoint, NetError>) {
     let mut endpoint = match met {
         Ok(endpoint) => endpoint,
-        Err(NetError::Failed(failure)) => return say(&format!("failure {failure}")),
-        Err(error) => return say(&format!("error {error}")),
+        Err(NetError::Failed(failure)) => return print_line(&format!("failure {failure}")),
+        Err(error) => return print_line(&format!("error {error}")),
     };
     send_and_receive(&mut endpoint);
-    say("met");
+    print_line("met");
     loop {
-        let line = hear();
+        let line = read_line();
         match line.split(' ').collect::<Vec<_>>()[..] {
             ["close"] => {
                 endpoint.close();
-                return say("closed");
+                return print_line("closed");
             }
             ["watch"] => {
-                say("watching");
-                tell_failure(next_failure(&mut endpoint, PATIENCE));
+                print_line("watching");
+                print_failure(next_failure(&mut endpoint, TIMEOUT));
             }
             ["collect", peer] => {
-                say("watching");
+                print_line("watching");
                 let peer = peer.parse().unwrap();
                 let want = Want { link: LinkId::collectives(peer), readable: true, writable: false };
                 park_until(&mut endpoint, Some(want), |fabric| fabric.has_failed());
-                tell_failure(endpoint.failure());
+                print_failure(endpoint.failure());
             }
             ["lose", count] => {
-                say("watching");
+                print_line("watching");
                 let count: usize = count.parse().unwrap();
                 park_until(&mut endpoint, None, |fabric| fabric.losses().len() == count || fabric.has_failed());
-                say(&format!("lost {}", name_lost(&endpoint)));
+                print_line(&format!("lost {}", name_lost(&endpoint)));
             }
             ["deliver", peer] => deliver(&mut endpoint, peer.parse().unwrap(), b"late"),
             ["receive", peer] => {
                 collect(&mut endpoint, peer.parse().unwrap(), b"late");
-                say("received");
+                print_line("received");
             }
             // Exit without leaving the job.
             _ => std::process::exit(3),
@@ -249,7 +249,7 @@ fn obey(met: Result<Endpoint, NetError>) {
     }
 }
 
-/// Return the dead ranks with a living replica.
+/// Return the dead ranks with a live replica.
 fn name_lost(endpoint: &Endpoint) -> String {
     let rank = |failure: &JobFailure| match failure {
         JobFailure::RankFailed { rank, .. } => rank.to_string(),
@@ -258,8 +258,8 @@ fn name_lost(endpoint: &Endpoint) -> String {
     endpoint.losses().iter().map(rank).collect::<Vec<_>>().join(" ")
 }
 
-fn tell_failure(failure: Option<JobFailure>) {
-    say(&failure.map_or("nothing".to_string(), |failure| format!("failure {failure}")));
+fn print_failure(failure: Option<JobFailure>) {
+    print_line(&failure.map_or("nothing".to_string(), |failure| format!("failure {failure}")));
 }
 
 /// Return a port that is free now.
@@ -267,15 +267,15 @@ pub fn free_port(host: &str) -> u16 {
     std::net::TcpListener::bind((host, 0)).unwrap().local_addr().unwrap().port()
 }
 
-/// Check that each rank reports the same failure of `culprit` within `patience` after `since`.
+/// Check that each rank reports the same failure of `culprit` within `timeout` after `since`.
 #[track_caller]
-pub fn expect_verdict(ranks: &mut [RankProcess], culprit: usize, cause: &str, since: Instant, patience: Duration) {
+pub fn expect_verdict(ranks: &mut [RankProcess], culprit: usize, cause: &str, since: Instant, timeout: Duration) {
     let host = ripieno_net::host::host_name();
     for rank in ranks.iter_mut() {
-        let failure = rank.expect("failure", PATIENCE);
+        let failure = rank.expect("failure", TIMEOUT);
         let elapsed = since.elapsed();
         assert!(failure.starts_with(&format!("rank {culprit} on host {host} failed: ")), "{failure}");
         assert!(failure.contains(cause), "{failure}");
-        assert!(elapsed < under_load(patience), "rank {} took {elapsed:?}", rank.rank);
+        assert!(elapsed < under_load(timeout), "rank {} took {elapsed:?}", rank.rank);
     }
 }

@@ -24,7 +24,7 @@ mod tests {
     use alloc::collections::BTreeSet;
 
     #[test]
-    fn every_pair_meets_once_and_at_the_same_time() {
+    fn every_pair_exchanges_once_and_in_the_same_round() {
         for p in 1..=65 {
             for rank in 0..p {
                 let met: BTreeSet<usize> = partners(rank, p).collect();

@@ -22,12 +22,13 @@ struct Receiver {
 impl Waves {
     /// Divide the parts into waves of at most `wave_bytes` for each rank. A single larger part is a wave of its own.
     ///
-    /// `homes` is the owner of each part, and `part_bytes` its size over all ranks.
-    pub fn new(homes: &[usize], part_bytes: &[u64], rank_count: usize, wave_bytes: u64) -> Waves {
+    /// `owners` is the owner of each part, and `part_bytes` its size over all ranks.
+    pub fn new(owners: &[usize], part_bytes: &[u64], rank_count: usize, wave_bytes: u64) -> Waves {
         let mut ranks = vec![Receiver::default(); rank_count];
         let mut filled_bytes = vec![0u64; rank_count];
-        for (part, (&home, &bytes)) in homes.iter().zip(part_bytes).enumerate().filter(|(_, (_, bytes))| **bytes > 0) {
-            let (rank, filled) = (&mut ranks[home], &mut filled_bytes[home]);
+        for (part, (&owner, &bytes)) in owners.iter().zip(part_bytes).enumerate().filter(|(_, (_, bytes))| **bytes > 0)
+        {
+            let (rank, filled) = (&mut ranks[owner], &mut filled_bytes[owner]);
             if rank.ends.is_empty() || filled.saturating_add(bytes) > wave_bytes {
                 rank.ends.push(rank.parts.len());
                 *filled = 0;
@@ -42,8 +43,8 @@ impl Waves {
 
     /// Put all parts into one wave, or into none if `has_rows` is false, that is, if no rank has any row. For this a
     /// rank only needs to know the parts which it sends or receives.
-    pub fn whole(homes: &[usize], known_bytes: &[u64], rank_count: usize, has_rows: bool) -> Waves {
-        Waves { count: usize::from(has_rows), ..Waves::new(homes, known_bytes, rank_count, u64::MAX) }
+    pub fn whole(owners: &[usize], known_bytes: &[u64], rank_count: usize, has_rows: bool) -> Waves {
+        Waves { count: usize::from(has_rows), ..Waves::new(owners, known_bytes, rank_count, u64::MAX) }
     }
 
     /// Cut large waves, and return `None` if no wave needs a cut.
@@ -119,12 +120,12 @@ mod tests {
         let part_bytes: Vec<u64> =
             (0..240u64).map(|part| part * 37 % 101 * u64::from(!part.is_multiple_of(5))).collect();
         for rank_count in 1..=33 {
-            let homes: Vec<usize> = (0..240).map(|part| part * 7 % rank_count).collect();
+            let owners: Vec<usize> = (0..240).map(|part| part * 7 % rank_count).collect();
             for wave_bytes in [0, 1, 50, 300, u64::MAX] {
-                let waves = Waves::new(&homes, &part_bytes, rank_count, wave_bytes);
+                let waves = Waves::new(&owners, &part_bytes, rank_count, wave_bytes);
                 for rank in 0..rank_count {
                     let all = (0..waves.count()).flat_map(|wave| waves.parts(rank, wave)).copied();
-                    let own = (0..240).filter(|&part| homes[part] == rank && part_bytes[part] > 0);
+                    let own = (0..240).filter(|&part| owners[part] == rank && part_bytes[part] > 0);
                     assert!(all.eq(own), "{rank_count} ranks, {wave_bytes} bytes");
                     for wave in 0..waves.count() {
                         let parts = waves.parts(rank, wave);
@@ -151,16 +152,16 @@ mod tests {
     }
 
     #[test]
-    fn no_rank_gives_much_more_than_comes_to_one() {
+    fn no_rank_sends_much_more_than_one_receives() {
         for rank_count in [2, 3, 5, 33] {
             let part_count = 8 * rank_count;
             let part_bytes: Vec<u64> = (0..part_count as u64).map(|part| part * 37 % 101).collect();
-            let homes: Vec<usize> = (0..part_count).map(|part| part / 8).collect();
+            let owners: Vec<usize> = (0..part_count).map(|part| part / 8).collect();
             for wave_bytes in [0, 10, 300, u64::MAX] {
                 // One rank sends everything, or every rank sends equally much.
                 for givers in [1, rank_count] {
                     let giver = |part: usize| part * 5 % givers;
-                    let first = Waves::new(&homes, &part_bytes, rank_count, wave_bytes);
+                    let first = Waves::new(&owners, &part_bytes, rank_count, wave_bytes);
                     let mut waves = first.clone();
                     while let Some(cut) = waves.cut(&part_bytes, &given(&waves, &part_bytes, giver), wave_bytes) {
                         waves = cut;
@@ -196,11 +197,11 @@ mod tests {
 
     #[test]
     fn ranks_that_know_their_own_parts_find_the_same_wave() {
-        let (homes, part_bytes) = ([0, 0, 1, 1, 2], [5, 0, 7, 0, 9]);
-        let all = Waves::new(&homes, &part_bytes, 3, u64::MAX);
-        assert_eq!(Waves::whole(&homes, &part_bytes, 3, true), all);
+        let (owners, part_bytes) = ([0, 0, 1, 1, 2], [5, 0, 7, 0, 9]);
+        let all = Waves::new(&owners, &part_bytes, 3, u64::MAX);
+        assert_eq!(Waves::whole(&owners, &part_bytes, 3, true), all);
         // Rank 0 has rows for itself and for rank 2; rank 1 has no rows.
-        let [first, second] = [[5, 0, 0, 0, 4], [0; 5]].map(|known| Waves::whole(&homes, &known, 3, true));
+        let [first, second] = [[5, 0, 0, 0, 4], [0; 5]].map(|known| Waves::whole(&owners, &known, 3, true));
         assert_eq!([0, 1, 2].map(|rank| first.parts(rank, 0)), [&[0][..], &[], &[4]]);
         assert_eq!((second.count(), [0, 1, 2].map(|rank| second.parts(rank, 0).len())), (1, [0; 3]));
     }

@@ -212,7 +212,7 @@ mod tests {
     }
 
     #[test]
-    fn binary_degrees_are_twos_whatever_the_number_of_ranks() {
+    fn binary_degrees_are_twos_for_any_number_of_ranks() {
         let all: Vec<String> = [1, 2, 3, 8, 13].map(|p| Degrees::binary(p).to_string()).to_vec();
         assert_eq!(all, ["1", "2", "2+1", "2x2x2", "2x2x2+5"]);
         assert!((1..100).all(|p| Degrees::binary(p).world_size() == p));
@@ -242,7 +242,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_written_is_read() {
+    fn the_encoding_round_trips() {
         for p in 1..=70 {
             for degrees in Degrees::all(p).into_iter().chain(Degrees::all_smooth(p)) {
                 assert_eq!(degrees.to_string().parse(), Ok(degrees));
@@ -251,7 +251,7 @@ mod tests {
     }
 
     #[test]
-    fn what_makes_no_butterfly_is_refused() {
+    fn invalid_degrees_are_rejected() {
         for text in ["", "x", "8x", "8x1", "0", "8x4+33", "1+2", "4+", "-2", "65536x65536x65536x65536x65536"] {
             let error = text.parse::<Degrees>().unwrap_err().to_string();
             assert!(error.contains("8x4x2"), "{error}");

@@ -209,7 +209,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn what_is_written_is_read(sets in prop::collection::vec(key_sets(), 0..4), size in 1..5_usize) {
+        fn the_encoding_round_trips(sets in prop::collection::vec(key_sets(), 0..4), size in 1..5_usize) {
             let (mut bytes, mut by_one) = (Vec::new(), Vec::new());
             sets.iter().for_each(|set| write(set, &set.range, &mut bytes, &Backwards(size)));
             sets.iter().for_each(|set| write(set, &set.range, &mut by_one, &Alone));

@@ -104,7 +104,7 @@ pub(super) mod tests {
     }
 
     #[test]
-    fn results_are_in_the_order_of_what_was_given() {
+    fn results_have_the_order_of_the_inputs() {
         let given: Vec<usize> = (0..9).collect();
         assert_eq!(each(&Backwards(3), 0, given.clone(), |number| number * number), [0, 1, 4, 9, 16, 25, 36, 49, 64]);
         assert_eq!(each(&Alone, 0, given, |number| number).len(), 9);

@@ -120,7 +120,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_is_lacking_is_what_the_other_has_and_this_has_not() {
+    fn missing_blocks_are_the_blocks_that_only_the_other_has() {
         let (mut one, mut other) = (Have::none(130), Have::none(130));
         [0, 64, 129].into_iter().for_each(|block| one.add(block));
         [0, 1, 63, 64, 128].into_iter().for_each(|block| other.add(block));

@@ -196,7 +196,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn blocks_are_longer_where_there_would_be_too_many() {
+    fn blocks_are_longer_if_there_were_too_many() {
         let manifest = |bytes, block_bytes| BlockManifest::new(bytes, block_bytes, Discipline::Chain, 2);
         assert_eq!(manifest(1 << 20, Some(1)).block_bytes, 1);
         assert_eq!(manifest((1 << 20) + 1, Some(1)).block_bytes, 2);

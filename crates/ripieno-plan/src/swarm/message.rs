@@ -66,7 +66,7 @@ pub enum SwarmMessage {
     Alive,
 
     /// From the tracker: the manifest and the receiver's sources.
-    Welcome {
+    Admitted {
         /// The manifest of the value.
         manifest: BlockManifest,
         /// The source of each stripe, if blocks are streamed.
@@ -89,7 +89,7 @@ pub enum SwarmMessage {
         source: usize,
     },
     /// From the tracker: further neighbors.
-    Meet {
+    AddNeighbors {
         /// The new neighbors.
         neighbors: Vec<NeighborOffer>,
     },
@@ -98,14 +98,14 @@ pub enum SwarmMessage {
     /// From the tracker: a request for a sign of life.
     Probe,
     /// From the tracker: a member is lost.
-    Gone {
+    MemberLost {
         /// The lost member.
         rank: usize,
     },
     /// From the tracker: every live member has every block.
     Released,
     /// From a tracker that takes over: the root is lost; report your blocks.
-    Summon,
+    TakeOver,
     /// From the tracker: the broadcast has failed.
     Failed(MemberFailure),
 

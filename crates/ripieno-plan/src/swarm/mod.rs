@@ -78,7 +78,7 @@ pub enum SwarmEvent {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Action {
     /// Send a message.
-    Tell {
+    SendMessage {
         /// The receiving rank.
         to: usize,
         /// The message.
@@ -235,9 +235,9 @@ impl SwarmNode {
             match action {
                 // The tracker assigned a source that the member considers lost. The member asks again once the fetch
                 // stalls.
-                Action::Tell { to, message: SwarmMessage::Ask { part, instead_of } }
+                Action::SendMessage { to, message: SwarmMessage::Ask { part, instead_of } }
                     if to == self.rank && !asked.insert((part, instead_of)) => {}
-                Action::Tell { to, message } if to == self.rank => {
+                Action::SendMessage { to, message } if to == self.rank => {
                     let mut more = Vec::new();
                     self.receive(now, to, message, &mut more);
                     more.into_iter().rev().for_each(|action| open.push_front(action));
@@ -250,10 +250,10 @@ impl SwarmNode {
 
     fn receive(&mut self, now: Duration, from: usize, message: SwarmMessage, out: &mut Vec<Action>) {
         if !message.is_for_tracker() {
-            if message == SwarmMessage::Summon {
-                return self.answer_summons(now, from, out);
+            if message == SwarmMessage::TakeOver {
+                return self.handle_takeover(now, from, out);
             }
-            if let SwarmMessage::Gone { rank } = message {
+            if let SwarmMessage::MemberLost { rank } = message {
                 if self.tracker.is_some() && from != self.rank {
                     // This rank's own tracker decides which ranks are lost. It would assign that rank again.
                     return;
@@ -284,14 +284,14 @@ impl SwarmNode {
     }
 
     /// Handle another rank that takes over as tracker. If two ranks do so, the lower rank wins.
-    fn answer_summons(&mut self, now: Duration, from: usize, out: &mut Vec<Action>) {
+    fn handle_takeover(&mut self, now: Duration, from: usize, out: &mut Vec<Action>) {
         if self.member.phase == Phase::Failed {
             return;
         }
         let tracker = self.member.tracker;
         let has_none = tracker == self.root || self.lost.contains(&tracker);
         if tracker == self.rank && self.tracker.is_some() && self.rank < from {
-            return send(out, from, SwarmMessage::Summon);
+            return send(out, from, SwarmMessage::TakeOver);
         }
         if has_none || from < tracker {
             self.tracker = None;

@@ -38,7 +38,7 @@ fn every_algorithm_costs_what_it_states() {
 }
 
 #[test]
-fn a_false_cost_is_reported_with_what_the_plans_take() {
+fn a_wrong_cost_is_reported_with_the_cost_of_the_plans() {
     let ring = Algorithm::by_name(Collective::Allreduce, "ring").unwrap();
     let reported = |cost| hold(ring, cost, 5, 5 * 256).unwrap_err();
     assert_eq!(

@@ -80,7 +80,7 @@ fn a_deadlock_has_no_cost() {
 }
 
 #[test]
-fn a_deadlock_for_want_of_buffering_is_found() {
+fn a_deadlock_without_buffering_is_found() {
     // Rank 1 accepts the first element of rank 0 only after the second element of rank 2 has arrived. That element
     // waits until the second element of rank 0 has left. A link with a capacity of two elements would suffice, but
     // plans may only rely on one.

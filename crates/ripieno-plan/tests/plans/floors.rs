@@ -96,7 +96,7 @@ fn files_of_the_communicator_use_each_other_in_no_circle() {
 }
 
 #[test]
-fn a_circle_is_found_with_what_uses_it() {
+fn a_cycle_is_found_with_its_users() {
     let used = [("a", "b"), ("b", "a"), ("c", "a"), ("d", "e"), ("e", "e of no file")];
     let used = used.map(|(module, other)| (module.to_string(), BTreeSet::from([other.to_string()])));
     let left: Vec<String> = circles(BTreeMap::from(used)).into_keys().collect();
@@ -140,7 +140,7 @@ fn no_line_is_wider_than_the_formatter_makes_them() {
 }
 
 #[test]
-fn what_a_file_uses_is_found_and_what_it_says_is_not() {
+fn imports_are_found_and_comments_are_ignored() {
     let path = crates().join(CONFORMANCE).join("mod.rs");
     assert!(!uses(&path, &["Instant::now"]).is_empty());
     assert!(uses(&path, &["//!"]).is_empty());

@@ -37,7 +37,7 @@ fn two_ranks_exchange_rows() {
 
 /// Rank 0 is the hub of three ranks: it knows the union of 0, 3, 5, 8, and every other rank knows its own keys.
 #[test]
-fn three_ranks_meet_at_a_hub() {
+fn three_ranks_exchange_through_a_hub() {
     let keys: [&[u64]; 3] = [&[3, 8], &[0, 3, 5], &[5, 8]];
     let maps = [rows([1, 3]), rows([0, 1, 2]), rows([2, 3])];
     let mut plans = [Plan::new(), Plan::new(), Plan::new()];

@@ -127,7 +127,7 @@ fn every_algorithm_takes_as_many_rounds_as_it_states() {
 }
 
 #[test]
-fn a_false_theory_is_reported_with_what_the_plans_do() {
+fn a_wrong_theory_is_reported_with_the_figures_of_the_plans() {
     let layout = DataLayout::even(5, 13);
     let reported = |spoil: fn(&mut Theory)| {
         let ring = Algorithm::by_name(Collective::Allreduce, "ring").unwrap();
@@ -163,7 +163,7 @@ fn plans_that_break_their_promise_are_reported_before_their_theory() {
 }
 
 #[test]
-fn every_operation_combines_as_asked() {
+fn every_operation_combines_as_requested() {
     for op in Op::ALL {
         let combining = [Collective::Reduce, Collective::Allreduce, Collective::ReduceScatter];
         for collective in combining.into_iter().chain([Collective::Scan, Collective::Exscan]) {
@@ -220,21 +220,22 @@ fn a_lone_rank_sends_nothing() {
 }
 
 #[test]
-fn an_algorithm_says_what_it_cannot_do() {
+fn an_algorithm_states_what_it_cannot_do() {
     let bruck = Algorithm::by_name(Collective::Alltoall, "bruck").unwrap();
-    let asked = |layout: &DataLayout| bruck.plans(&layout.requests(Collective::Alltoall, 0, 0, Op::Sum));
-    assert!(asked(&DataLayout::equal(5, 3)).is_ok());
-    let refused = asked(&DataLayout::even(5, 3)).unwrap_err();
+    let requested = |layout: &DataLayout| bruck.plans(&layout.requests(Collective::Alltoall, 0, 0, Op::Sum));
+    assert!(requested(&DataLayout::equal(5, 3)).is_ok());
+    let refused = requested(&DataLayout::even(5, 3)).unwrap_err();
     assert_eq!(refused.to_string(), "bruck needs equally long chunks on all ranks");
 
     let by_neighbors = Algorithm::by_name(Collective::Allgather, "neighbour-exchange").unwrap();
-    let asked = |p: usize| by_neighbors.plans(&DataLayout::even(p, 9).requests(Collective::Allgather, 0, 0, Op::Sum));
-    assert!((1..=8).filter(|&p| asked(p).is_ok()).eq([1, 2, 4, 6, 8]));
+    let requested =
+        |p: usize| by_neighbors.plans(&DataLayout::even(p, 9).requests(Collective::Allgather, 0, 0, Op::Sum));
+    assert!((1..=8).filter(|&p| requested(p).is_ok()).eq([1, 2, 4, 6, 8]));
 }
 
 /// If chunks are not in rank order, only algorithms that send several chunks in one message fail.
 #[test]
-fn an_algorithm_that_joins_no_chunks_takes_them_wherever_they_lie() {
+fn an_algorithm_that_joins_no_chunks_takes_them_at_any_position() {
     let placed =
         |p: usize| -> Vec<Span> { (0..p).map(|rank| DataLayout::even(p, 3 * p).chunks[p - 1 - rank]).collect() };
     for collective in [Collective::Allgather, Collective::ReduceScatter] {

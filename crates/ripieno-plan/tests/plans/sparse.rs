@@ -143,7 +143,7 @@ fn a_rank_holds_the_union_of_all_that_k_ranks_have_of_its_range() {
 }
 
 #[test]
-fn in_each_layer_what_is_held_is_sent_and_after_as_many_layers_k_ranks_share_a_range() {
+fn each_layer_sends_all_held_rows_and_k_ranks_finally_share_a_range() {
     for degrees in worlds().filter(|degrees| degrees.folded() == 0) {
         let mut product = 1;
         for (layer, above) in contributors(&degrees).iter().enumerate() {
@@ -157,14 +157,14 @@ fn in_each_layer_what_is_held_is_sent_and_after_as_many_layers_k_ranks_share_a_r
 }
 
 #[test]
-fn direct_sends_every_row_to_its_home_and_every_wanted_one_from_there() {
+fn direct_sends_every_row_to_its_owner_and_every_wanted_row_from_there() {
     for p in 1..=33 {
         let degrees = Degrees::direct(p);
         for (shape, keys) in shapes(p, p as u64) {
-            let home = |key: u64| (0..p).find(|&rank| key < keys.n * (rank as u64 + 1) / p as u64).unwrap();
+            let owner = |key: u64| (0..p).find(|&rank| key < keys.n * (rank as u64 + 1) / p as u64).unwrap();
             let between = |sets: &[Vec<u64>], from: usize, to: usize| match from == to {
                 true => 0,
-                false => sets[from].iter().filter(|&&key| home(key) == to).count(),
+                false => sets[from].iter().filter(|&&key| owner(key) == to).count(),
             };
             let plans = plans(&configured(&degrees, &keys, f64::INFINITY), Op::Sum);
             let report = check(&plans, &vec![Promise::nothing(); p]).unwrap();

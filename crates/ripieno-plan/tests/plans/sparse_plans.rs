@@ -82,7 +82,7 @@ fn row_counts(degrees: &Degrees, n: u64, sets: &[Vec<u64>]) -> Vec<usize> {
 
 /// A plan only moves rows of keys that some rank has or wants, and sends each row once to a member.
 #[test]
-fn what_travels_is_what_others_keep() {
+fn each_sent_row_is_kept_by_its_receiver() {
     let folded = (1..=16).flat_map(Degrees::all_smooth).filter(|degrees| degrees.folded() > 0);
     for (seed, degrees) in worlds(16).chain(folded).enumerate() {
         let p = degrees.world_size();

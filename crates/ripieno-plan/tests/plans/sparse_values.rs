@@ -60,7 +60,7 @@ fn worlds() -> impl Iterator<Item = (usize, Degrees)> {
 }
 
 #[test]
-fn every_rank_gets_what_a_sum_over_all_ranks_gives() {
+fn every_rank_gets_the_sum_over_all_ranks() {
     for (seed, degrees) in worlds() {
         let (mut state, op) = (seed as u64, [Op::Sum, Op::Min][seed % 2]);
         let team = CuttingTeam(1 + seed % 4);
@@ -117,7 +117,7 @@ fn taken_down(machine: &Configuring, step: usize, current: &[f32], arrived: &[(u
 }
 
 #[test]
-fn values_that_come_with_the_keys_give_the_same_bits_as_those_that_come_later() {
+fn values_sent_with_keys_and_values_sent_later_produce_the_same_bits() {
     for (seed, degrees) in worlds() {
         let (mut state, op, team) = (seed as u64, Op::Sum, CuttingTeam(1 + seed % 4));
         let keys = keys(degrees.world_size(), [50, 600, 1 << 40][seed % 3], 100, &mut state);

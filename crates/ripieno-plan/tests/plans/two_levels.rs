@@ -62,7 +62,7 @@ fn every_promise_is_kept_for_long_vectors_of_several_leaders() {
 }
 
 #[test]
-fn without_two_levels_it_is_the_algorithm_that_is_chosen_there() {
+fn without_two_levels_the_one_level_choice_is_used() {
     let one_node = |p: usize| Arc::new(Topology::new(vec![0; p], vec![0; p]));
     for p in 1..=17 {
         for (topology, element_count) in [one_node(p), Arc::new(Topology::flat(p))]

@@ -12,10 +12,7 @@ pub type LendingLink = Box<dyn DerefMut<Target = [u8]> + Send>;
 const MEMORY_BYTES: usize = 32 << 20;
 
 /// Zero-copy and copied bytes arrive in the order of sending, however they are split and read.
-pub fn what_is_lent_and_what_is_sent_arrive_in_order(
-    pair: impl Fn() -> LinkPair,
-    memory: impl Fn(usize) -> LendingLink,
-) {
+pub fn lent_and_sent_bytes_arrive_in_order(pair: impl Fn() -> LinkPair, memory: impl Fn(usize) -> LendingLink) {
     for seed in 0..12 {
         let mut random = ConformanceRandom(seed);
         let (first, second) = pair();
@@ -54,7 +51,7 @@ pub fn a_loan_is_out_until_all_of_it_was_taken(pair: impl Fn() -> LinkPair, memo
 }
 
 /// A reader of revoked memory gets an error, at the latest at its flush.
-pub fn what_was_taken_back_is_not_believed(pair: impl Fn() -> LinkPair, memory: impl Fn(usize) -> LendingLink) {
+pub fn revoked_bytes_are_not_trusted(pair: impl Fn() -> LinkPair, memory: impl Fn(usize) -> LendingLink) {
     let (first, second) = pair();
     let (mut lender, mut borrower) =
         (Lender::new(PatternStream::new(first), memory(MEMORY_BYTES)), PatternStream::new(second));
@@ -134,9 +131,9 @@ impl Lender {
     fn sleep(&mut self, sleeper: &mut dyn super::Sleeper) {
         sleeper.prepare();
         if self.stream.link.lent_bytes().unwrap() > 0 {
-            let asleep = Instant::now();
+            let wait_start = Instant::now();
             sleeper.sleep(false, true, super::LOST_WAKE);
-            assert!(asleep.elapsed() < super::LOST_WAKE, "a sleeping end was not woken");
+            assert!(wait_start.elapsed() < super::LOST_WAKE, "a sleeping end was not woken");
         }
         sleeper.cancel();
     }

@@ -35,16 +35,16 @@ pub trait Sleeper: Send {
 macro_rules! lending_laws {
     ($pair:expr, $ends:expr, $memory:expr) => {
         #[test]
-        fn what_is_lent_and_what_is_sent_arrive_in_order() {
-            $crate::conformance::lending::what_is_lent_and_what_is_sent_arrive_in_order($pair, $memory);
+        fn lent_and_sent_bytes_arrive_in_order() {
+            $crate::conformance::lending::lent_and_sent_bytes_arrive_in_order($pair, $memory);
         }
         #[test]
         fn a_loan_is_out_until_all_of_it_was_taken() {
             $crate::conformance::lending::a_loan_is_out_until_all_of_it_was_taken($pair, $memory);
         }
         #[test]
-        fn what_was_taken_back_is_not_believed() {
-            $crate::conformance::lending::what_was_taken_back_is_not_believed($pair, $memory);
+        fn revoked_bytes_are_not_trusted() {
+            $crate::conformance::lending::revoked_bytes_are_not_trusted($pair, $memory);
         }
         #[test]
         fn an_end_that_sleeps_is_woken_for_loans_and_their_return() {
@@ -412,9 +412,9 @@ impl Sleeping {
             self.sleeper.prepare();
             let moved = attempt(&mut self.stream);
             if !moved {
-                let asleep = Instant::now();
+                let wait_start = Instant::now();
                 self.sleeper.sleep(readable, writable, LOST_WAKE);
-                assert!(asleep.elapsed() < LOST_WAKE, "a sleeping end was not woken");
+                assert!(wait_start.elapsed() < LOST_WAKE, "a sleeping end was not woken");
             }
             self.sleeper.cancel();
             if moved {

@@ -13,7 +13,7 @@ use crate::link::LinkError;
 use std::time::Duration;
 
 /// State of a peer.
-enum Seen {
+enum PeerInput {
     Nothing,
     Message,
     Other,
@@ -46,14 +46,14 @@ impl Executor {
         is_late: Option<&dyn Fn(Duration) -> bool>,
     ) -> Result<Option<usize>, RunError> {
         let guard = NoneLeft { executor: self, fabric };
-        let Executor { flights, recorder, wants, interrupt, .. } = &mut *guard.executor;
-        let all_runs = AllRuns { fabric: &mut *guard.fabric, recorder, flights, until: &|| false, is_awaited: false };
+        let Executor { in_flight, recorder, wants, interrupt, .. } = &mut *guard.executor;
+        let all_runs = AllRuns { fabric: &mut *guard.fabric, recorder, in_flight, until: &|| false, is_awaited: false };
         let mut arrivals = Arrivals { all_runs, header, form, peers, found: None, is_late, has_ended: false };
         let finished = idle::finish(&mut arrivals, wants, interrupt);
         let found = arrivals.found;
         if let Err(error) = &finished {
             let failure = guard.fabric.failure().map_or_else(|| error.clone(), RunError::Failed);
-            flights.fail(&failure, recorder, guard.fabric);
+            in_flight.fail(&failure, recorder, guard.fabric);
         }
         std::mem::forget(guard);
         finished.map(|()| found)
@@ -61,62 +61,62 @@ impl Executor {
 }
 
 impl Arrivals<'_> {
-    fn look(&mut self, peer: usize) -> Seen {
+    fn check_peer(&mut self, peer: usize) -> PeerInput {
         let inbox = LinkId::inbox(peer);
-        if self.all_runs.flights.reads_from(inbox) {
-            return Seen::Nothing;
+        if self.all_runs.in_flight.reads_from(inbox) {
+            return PeerInput::Nothing;
         }
         let bytes = match self.all_runs.fabric.link(inbox) {
-            Ok(None) => return self.look_for_life(peer),
+            Ok(None) => return self.check_alive(peer),
             Ok(Some(link)) => link.peek(PREAMBLE_BYTES),
             Err(error) => Err(error),
         };
         match bytes.map(|bytes| bytes.first_chunk().copied()) {
-            Ok(None) => Seen::Nothing,
+            Ok(None) => PeerInput::Nothing,
             Ok(Some(preamble)) => match Preamble(preamble).header() {
                 Some(header)
                     if header.communicator == self.header.communicator
                         && self.form.is_none_or(|form| form == header.call.form)
                         && matches!(header.call.kind, CallKind::Message { .. }) =>
                 {
-                    Seen::Message
+                    PeerInput::Message
                 }
-                _ => Seen::Other,
+                _ => PeerInput::Other,
             },
-            Err(error) => Seen::Closed(error),
+            Err(error) => PeerInput::Closed(error),
         }
     }
 
     /// Check a peer that has never sent a message. Its link for collectives closes when the peer dies.
-    fn look_for_life(&mut self, peer: usize) -> Seen {
+    fn check_alive(&mut self, peer: usize) -> PeerInput {
         let link = self.all_runs.fabric.link(LinkId::collectives(peer));
         match link.and_then(|link| link.map_or(Ok(()), |link| link.peek(1).map(|_| ()))) {
-            Ok(()) => Seen::Nothing,
-            Err(error) => Seen::Closed(error),
+            Ok(()) => PeerInput::Nothing,
+            Err(error) => PeerInput::Closed(error),
         }
     }
 
     /// Check all peers. Fail if none is left.
-    fn look_around(&mut self) -> Result<(), RunError> {
-        let (mut other, mut closed, mut is_hopeful) = (None, None, false);
+    fn check_all_peers(&mut self) -> Result<(), RunError> {
+        let (mut other, mut closed, mut may_arrive) = (None, None, false);
         for &peer in self.peers {
-            match self.look(peer) {
-                Seen::Message => {
+            match self.check_peer(peer) {
+                PeerInput::Message => {
                     self.found = Some(peer);
                     return Ok(());
                 }
-                Seen::Nothing => is_hopeful = true,
-                Seen::Other => other = other.or(Some(peer)),
-                Seen::Closed(error) => closed = closed.or(Some((peer, error))),
+                PeerInput::Nothing => may_arrive = true,
+                PeerInput::Other => other = other.or(Some(peer)),
+                PeerInput::Closed(error) => closed = closed.or(Some((peer, error))),
             }
         }
-        match (is_hopeful, other, closed) {
+        match (may_arrive, other, closed) {
             (true, _, _) => Ok(()),
             (false, Some(peer), _) => {
                 self.found = self.is_late.is_none().then_some(peer);
                 Ok(())
             }
-            (false, None, Some((peer, error))) => Err(self.all_runs.fabric.blame(peer, error.why()).into()),
+            (false, None, Some((peer, error))) => Err(self.all_runs.fabric.peer_failure(peer, error.why()).into()),
             (false, None, None) => Ok(()),
         }
     }
@@ -126,7 +126,7 @@ impl Work for Arrivals<'_> {
     fn progress(&mut self) -> Result<bool, RunError> {
         let moved = self.all_runs.progress()?;
         if self.found.is_none() {
-            self.look_around()?;
+            self.check_all_peers()?;
         }
         let now = self.all_runs.fabric.now();
         self.has_ended = self.is_late.is_some_and(|is_late| is_late(now));
@@ -179,7 +179,8 @@ impl Work for Arrivals<'_> {
     fn ask(&mut self) {
         self.all_runs.ask();
         if self.is_late.is_none() {
-            let blocking = if self.all_runs.flights.is_at_rest() { Blocking::Any } else { Blocking::Nothing };
+            let blocking =
+                if self.all_runs.in_flight.has_no_unfinished_run() { Blocking::Any } else { Blocking::Nothing };
             self.all_runs.fabric.stalled(self.header, self.peers, blocking);
         }
     }

@@ -163,7 +163,7 @@ impl ScheduleRun<'_, '_> {
 
     #[inline(always)]
     fn send_message(&mut self, to: LinkId, span: Span) -> bool {
-        let Some(link) = self.fabric.standing_link(to) else { return false };
+        let Some(link) = self.fabric.existing_link(to) else { return false };
         let preamble = Preamble::new(&self.progress.header, span.length_bytes);
         let bytes = &self.buffers[span.buffer.0 as usize].bytes()[memory::range(span, 0, span.length_bytes)];
         link.send_message(&[&preamble.0, bytes])
@@ -179,7 +179,7 @@ impl ScheduleRun<'_, '_> {
                 1
             }
         };
-        let Some(link) = self.fabric.standing_link(from) else { return false };
+        let Some(link) = self.fabric.existing_link(from) else { return false };
         let preamble = Preamble::new(&self.progress.header, span.length_bytes);
         let message = link.message(length_bytes, look_count);
         let Some((theirs, bytes)) = message.and_then(|message| message.split_first_chunk()) else { return false };
@@ -196,7 +196,7 @@ impl ScheduleRun<'_, '_> {
     fn offer_core(&mut self, from: LinkId, length_bytes: usize) {
         let mut since = None;
         for _ in 0..OFFER_COUNT {
-            let Some(link) = self.fabric.standing_link(from) else { break };
+            let Some(link) = self.fabric.existing_link(from) else { break };
             if !link.is_memory() || link.message(length_bytes, 1).is_some() {
                 break;
             }

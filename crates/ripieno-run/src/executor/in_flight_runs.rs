@@ -33,7 +33,7 @@ struct InFlightRun {
 /// The runs in flight by number, oldest first.
 #[derive(Default)]
 pub(super) struct InFlightRuns {
-    flights: BTreeMap<u64, InFlightRun>,
+    runs: BTreeMap<u64, InFlightRun>,
     next_number: u64,
     /// Lanes that use each stream: the first is active, the others queue.
     streams: BTreeMap<LaneSteps, VecDeque<Queued>>,
@@ -49,17 +49,17 @@ struct Queued {
 
 impl InFlightRuns {
     pub fn is_empty(&self) -> bool {
-        self.flights.is_empty()
+        self.runs.is_empty()
     }
 
     /// Return whether only trailing receives of finished runs are left, and at least one.
-    pub fn has_only_rests(&self) -> bool {
-        !self.is_empty() && self.is_at_rest()
+    pub fn has_only_trailing_receives(&self) -> bool {
+        !self.is_empty() && self.has_no_unfinished_run()
     }
 
     /// Return whether no unfinished run is in flight.
-    pub fn is_at_rest(&self) -> bool {
-        self.flights.values().all(|flight| flight.end.is_none())
+    pub fn has_no_unfinished_run(&self) -> bool {
+        self.runs.values().all(|entry| entry.end.is_none())
     }
 
     /// Return whether a run still has to receive bytes from a link.
@@ -88,11 +88,11 @@ impl InFlightRuns {
             progress.cursors[lane].is_queued = !queue.is_empty();
             queue.push_back(Queued { number, lane });
         }
-        self.flights.insert(number, InFlightRun { sequence, prepared, buffers, progress, end: Some(end) });
+        self.runs.insert(number, InFlightRun { sequence, prepared, buffers, progress, end: Some(end) });
     }
 
     /// Keep the trailing receives of a finished run. No other run is in flight.
-    pub fn add_rest(&mut self, sequence: u64, prepared: PreparedCall, progress: RunProgress) {
+    pub fn add_trailing_receives(&mut self, sequence: u64, prepared: PreparedCall, progress: RunProgress) {
         let number = self.next_number;
         self.next_number += 1;
         for (lane, known) in prepared.schedule.lanes.iter().enumerate() {
@@ -101,25 +101,25 @@ impl InFlightRuns {
                 self.streams.entry(known.stream).or_default().push_back(Queued { number, lane });
             }
         }
-        let flight = InFlightRun { sequence, prepared, buffers: vec![], progress, end: None };
-        self.flights.insert(number, flight);
+        let entry = InFlightRun { sequence, prepared, buffers: vec![], progress, end: None };
+        self.runs.insert(number, entry);
     }
 
     /// Return the ticket of the oldest unfinished run.
     pub fn first(&mut self) -> Option<OpenRecord> {
-        self.at_work().next().map(|flight| flight.progress.ticket)
+        self.at_work().next().map(|entry| entry.progress.ticket)
     }
 
     /// Return the unfinished runs.
     fn at_work(&mut self) -> impl DoubleEndedIterator<Item = &mut InFlightRun> {
-        self.flights.values_mut().filter(|flight| flight.end.is_some())
+        self.runs.values_mut().filter(|entry| entry.end.is_some())
     }
 
     /// Pass the streams of finished lanes to the next queued lanes.
     fn pass_streams_on(&mut self, number: u64) {
-        let schedule = self.flights[&number].prepared.schedule.clone();
+        let schedule = self.runs[&number].prepared.schedule.clone();
         for (lane, known) in schedule.lanes.iter().enumerate() {
-            let cursor = self.flights[&number].progress.cursors[lane];
+            let cursor = self.runs[&number].progress.cursors[lane];
             let Some(queue) = self.streams.get_mut(&known.stream) else { continue };
             let has_ended = cursor.next == known.steps.len() || cursor.is_out;
             if !has_ended || queue.front().is_none_or(|turn| turn.number != number) {
@@ -127,7 +127,7 @@ impl InFlightRuns {
             }
             queue.pop_front();
             if let Some(&turn) = queue.front() {
-                let next = self.flights.get_mut(&turn.number).expect("a run ends after its lanes");
+                let next = self.runs.get_mut(&turn.number).expect("a run ends after its lanes");
                 next.progress.cursors[turn.lane].is_queued = false;
             }
         }
@@ -135,13 +135,13 @@ impl InFlightRuns {
 
     /// Report the end of a finished run. Remove the run once no trailing receives are left.
     fn complete(&mut self, number: u64, recorder: &mut Recorder, fabric: &mut dyn Fabric) {
-        let Some(flight) = self.flights.get_mut(&number) else { return };
-        let reported = flight.end.take().map(|end| (end, flight.run(fabric, recorder).end(Ok(()))));
-        flight.buffers.clear();
-        if flight.run(fabric, recorder).is_settled()
-            && let Some(flight) = self.flights.remove(&number)
+        let Some(entry) = self.runs.get_mut(&number) else { return };
+        let reported = entry.end.take().map(|end| (end, entry.run(fabric, recorder).end(Ok(()))));
+        entry.buffers.clear();
+        if entry.run(fabric, recorder).have_all_lanes_ended()
+            && let Some(entry) = self.runs.remove(&number)
         {
-            self.spare.push(flight.progress);
+            self.spare.push(entry.progress);
         }
         if let Some((end, ended)) = reported {
             end(ended);
@@ -150,20 +150,20 @@ impl InFlightRuns {
 
     /// End all runs with `error`.
     pub fn fail(&mut self, error: &RunError, recorder: &mut Recorder, fabric: &mut dyn Fabric) {
-        let flights = std::mem::take(&mut self.flights);
+        let runs = std::mem::take(&mut self.runs);
         self.streams.clear();
-        for mut flight in flights.into_values() {
-            let Some(end) = flight.end.take() else { continue };
-            let ended = flight.run(fabric, recorder).end(Err(error.clone()));
-            drop(flight.buffers);
+        for mut entry in runs.into_values() {
+            let Some(end) = entry.end.take() else { continue };
+            let ended = entry.run(fabric, recorder).end(Err(error.clone()));
+            drop(entry.buffers);
             end(ended);
         }
     }
 
     /// End all runs without reporting their ends.
     pub fn abandon(&mut self, recorder: &mut Recorder, fabric: &mut dyn Fabric) {
-        self.flights.values_mut().for_each(|flight| flight.run(fabric, recorder).recall());
-        self.flights.clear();
+        self.runs.values_mut().for_each(|entry| entry.run(fabric, recorder).recall());
+        self.runs.clear();
         self.streams.clear();
     }
 }
@@ -186,7 +186,7 @@ impl InFlightRun {
 pub(super) struct AllRuns<'a> {
     pub fabric: &'a mut dyn Fabric,
     pub recorder: &'a mut Recorder,
-    pub flights: &'a mut InFlightRuns,
+    pub in_flight: &'a mut InFlightRuns,
     /// Returns whether the caller wants to stop.
     pub until: &'a dyn Fn() -> bool,
     /// Whether the program itself waits for the runs.
@@ -197,29 +197,29 @@ impl Work for AllRuns<'_> {
     fn progress(&mut self) -> Result<bool, RunError> {
         let mut moved = false;
         let mut next = 0;
-        while let Some((&number, flight)) = self.flights.flights.range_mut(next..).next() {
+        while let Some((&number, entry)) = self.in_flight.runs.range_mut(next..).next() {
             next = number + 1;
-            let is_at_work = flight.end.is_some();
-            let mut run = flight.run(self.fabric, self.recorder);
+            let is_at_work = entry.end.is_some();
+            let mut run = entry.run(self.fabric, self.recorder);
             let (run_moved, is_over) = (run.progress()?, run.is_over());
             moved |= run_moved;
             let is_due = is_over && (run_moved || is_at_work);
             if run_moved || is_due {
-                self.flights.pass_streams_on(number);
+                self.in_flight.pass_streams_on(number);
             }
             if is_due {
-                self.flights.complete(number, self.recorder, self.fabric);
+                self.in_flight.complete(number, self.recorder, self.fabric);
             }
         }
         Ok(moved)
     }
 
     fn is_over(&self) -> bool {
-        self.flights.is_empty() || (self.until)()
+        self.in_flight.is_empty() || (self.until)()
     }
 
     fn failure(&mut self) -> Option<RunError> {
-        let needs_all = self.flights.flights.values().any(|flight| !flight.prepared.schedule.is_replicated);
+        let needs_all = self.in_flight.runs.values().any(|entry| !entry.prepared.schedule.is_replicated);
         idle::failure(self.fabric, needs_all)
     }
 
@@ -229,12 +229,12 @@ impl Work for AllRuns<'_> {
 
     fn wants(&mut self, wants: &mut Vec<Want>) {
         wants.clear();
-        self.flights.flights.values_mut().for_each(|flight| flight.run(self.fabric, self.recorder).add_wants(wants));
+        self.in_flight.runs.values_mut().for_each(|entry| entry.run(self.fabric, self.recorder).add_wants(wants));
     }
 
     fn waits_on_memory(&mut self) -> Result<bool, RunError> {
-        for flight in self.flights.at_work() {
-            if !flight.run(self.fabric, self.recorder).waits_on_memory()? {
+        for entry in self.in_flight.at_work() {
+            if !entry.run(self.fabric, self.recorder).waits_on_memory()? {
                 return Ok(false);
             }
         }
@@ -243,24 +243,24 @@ impl Work for AllRuns<'_> {
     }
 
     fn waits_since(&mut self, now: Duration) {
-        self.flights.at_work().for_each(|flight| flight.run(self.fabric, self.recorder).waits_since(now));
+        self.in_flight.at_work().for_each(|entry| entry.run(self.fabric, self.recorder).waits_since(now));
     }
 
     fn set_relay_unit_bytes(&mut self, change: fn(usize) -> usize) {
-        self.flights
-            .flights
+        self.in_flight
+            .runs
             .values_mut()
-            .for_each(|flight| flight.run(self.fabric, self.recorder).set_relay_unit_bytes(change));
+            .for_each(|entry| entry.run(self.fabric, self.recorder).set_relay_unit_bytes(change));
     }
 
     fn ask(&mut self) {
-        let is_alone = self.is_awaited && self.flights.at_work().count() == 1;
+        let is_alone = self.is_awaited && self.in_flight.at_work().count() == 1;
         let blocking = if is_alone { Blocking::All } else { Blocking::Nothing };
-        self.flights.at_work().for_each(|flight| flight.run(self.fabric, self.recorder).ask_peers(blocking));
+        self.in_flight.at_work().for_each(|entry| entry.run(self.fabric, self.recorder).ask_peers(blocking));
     }
 
     fn interrupt(&mut self) -> RunError {
-        match self.flights.at_work().next_back() {
+        match self.in_flight.at_work().next_back() {
             Some(latest) => latest.run(self.fabric, self.recorder).interrupt(),
             None => RunError::Interrupted,
         }

@@ -38,9 +38,9 @@ impl LaneVisit<'_, '_> {
         if self.passed[index] > before {
             moved = VisitProgress::Something;
         }
-        let there = limit(self.schedule, self.passed, index);
-        let is_all = there == span.length_bytes;
-        let ready = if is_all { there } else { there / span.element_bytes * span.element_bytes };
+        let available = limit(self.schedule, self.passed, index);
+        let is_all = available == span.length_bytes;
+        let ready = if is_all { available } else { available / span.element_bytes * span.element_bytes };
         if ready > lent && (is_all || ready - lent >= self.relay_unit_bytes) {
             let head = &self.preamble.0[self.cursor.preamble_bytes..];
             let sent = if head.is_empty() { 0 } else { self.link.send(&[head])? };

@@ -83,7 +83,7 @@ pub struct RunTraffic {
 pub type InterruptCheck = Box<dyn FnMut() -> bool + Send>;
 
 /// Runs the blocking section exactly once. The caller can release resources meanwhile that other threads need.
-pub type Apart<'a> = &'a mut dyn FnMut(&mut (dyn FnMut() + Send));
+pub type BlockingSection<'a> = &'a mut dyn FnMut(&mut (dyn FnMut() + Send));
 
 /// Runs schedules. Reuses the memory of a run for the next.
 #[derive(Default)]
@@ -94,7 +94,7 @@ pub struct Executor {
     pub recorder: Recorder,
     /// Progress of the single run.
     progress: RunProgress,
-    flights: InFlightRuns,
+    in_flight: InFlightRuns,
     wants: Vec<Want>,
 }
 
@@ -108,27 +108,27 @@ impl Executor {
         prepared: &PreparedCall,
         buffers: &mut [BufferMemory<'_>],
     ) -> Result<RunTraffic, RunError> {
-        self.run_apart(fabric, sequence, prepared, buffers, &mut |rest| rest())
+        self.run_with_section(fabric, sequence, prepared, buffers, &mut |rest| rest())
     }
 
-    /// Run `prepared` like [`Executor::run`], with the blocking section inside `apart`.
+    /// Run `prepared` like [`Executor::run`], with the blocking section inside `run_section`.
     #[inline]
-    pub fn run_apart(
+    pub fn run_with_section(
         &mut self,
         fabric: &mut dyn Fabric,
         sequence: u64,
         prepared: &PreparedCall,
         buffers: &mut [BufferMemory<'_>],
-        apart: Apart<'_>,
+        run_section: BlockingSection<'_>,
     ) -> Result<RunTraffic, RunError> {
         // Trailing receives are usually complete by now, and a single run is faster without them. This precedes the
         // checks, which detect a failure here.
-        if self.flights.has_only_rests() {
+        if self.in_flight.has_only_trailing_receives() {
             self.advance(fabric);
         }
         let encoded = prepared.encoded(sequence);
         let ticket = begin(&mut self.recorder, fabric, sequence, prepared, &encoded, buffers)?;
-        if self.flights.is_empty() {
+        if self.in_flight.is_empty() {
             self.progress.begin(encoded, ticket);
             self.recorder.enter(ticket, None);
             if let Some(brief) = &prepared.schedule.brief {
@@ -143,7 +143,7 @@ impl Executor {
             }
         }
         let mut ended = None;
-        apart(&mut || ended = Some(self.run_on(fabric, sequence, prepared, buffers, ticket)));
+        run_section(&mut || ended = Some(self.run_on(fabric, sequence, prepared, buffers, ticket)));
         ended.expect("a blocking section has a run")
     }
 
@@ -156,7 +156,7 @@ impl Executor {
         buffers: &mut [BufferMemory<'_>],
         ticket: OpenRecord,
     ) -> Result<RunTraffic, RunError> {
-        if !self.flights.is_empty() {
+        if !self.in_flight.is_empty() {
             return self.run_among_others(fabric, sequence, prepared, buffers, ticket);
         }
         if prepared.schedule.brief.is_none() {
@@ -168,8 +168,8 @@ impl Executor {
         let finished = idle::finish(&mut run, &mut self.wants, &mut self.interrupt);
         let ended = run.end(finished);
         run.recorder.leave(|| run.fabric.now());
-        if prepared.schedule.is_replicated && ended.is_ok() && !run.is_settled() {
-            self.flights.add_rest(sequence, prepared.clone(), std::mem::take(&mut self.progress));
+        if prepared.schedule.is_replicated && ended.is_ok() && !run.have_all_lanes_ended() {
+            self.in_flight.add_trailing_receives(sequence, prepared.clone(), std::mem::take(&mut self.progress));
         }
         ended
     }
@@ -186,23 +186,23 @@ impl Executor {
     ) -> Result<(), RunError> {
         let encoded = prepared.encoded(sequence);
         let ticket = begin(&mut self.recorder, fabric, sequence, &prepared, &encoded, &buffers)?;
-        self.flights.add(sequence, prepared, buffers, end, ticket);
+        self.in_flight.add(sequence, prepared, buffers, end, ticket);
         Ok(())
     }
 
     /// Return whether no run is in flight.
     pub fn is_idle(&self) -> bool {
-        self.flights.is_empty()
+        self.in_flight.is_empty()
     }
 
     /// Advance all runs in flight once, without waiting. If one run fails, all fail, and each `end` receives the cause.
     pub fn advance(&mut self, fabric: &mut dyn Fabric) {
         let guard = NoneLeft { executor: self, fabric };
-        let Executor { flights, recorder, .. } = &mut *guard.executor;
+        let Executor { in_flight, recorder, .. } = &mut *guard.executor;
         let (fabric, until) = (&mut *guard.fabric, &|| false);
-        let moved = AllRuns { fabric, recorder, flights, until, is_awaited: false }.progress();
+        let moved = AllRuns { fabric, recorder, in_flight, until, is_awaited: false }.progress();
         if let Err(error) = moved {
-            flights.fail(&error, recorder, guard.fabric);
+            in_flight.fail(&error, recorder, guard.fabric);
         }
         std::mem::forget(guard);
     }
@@ -217,13 +217,13 @@ impl Executor {
         until: &dyn Fn() -> bool,
     ) -> Result<(), RunError> {
         let guard = NoneLeft { executor: self, fabric };
-        let Executor { flights, recorder, wants, interrupt, .. } = &mut *guard.executor;
-        let mut nobody = None;
-        let interrupt = if is_awaited { interrupt } else { &mut nobody };
-        if is_awaited && let Some(ticket) = flights.first() {
+        let Executor { in_flight, recorder, wants, interrupt, .. } = &mut *guard.executor;
+        let mut no_interrupt = None;
+        let interrupt = if is_awaited { interrupt } else { &mut no_interrupt };
+        if is_awaited && let Some(ticket) = in_flight.first() {
             recorder.enter(ticket, Some(guard.fabric.now()));
         }
-        let mut all_runs = AllRuns { fabric: &mut *guard.fabric, recorder, flights, until, is_awaited };
+        let mut all_runs = AllRuns { fabric: &mut *guard.fabric, recorder, in_flight, until, is_awaited };
         let finished = idle::finish(&mut all_runs, wants, interrupt);
         if is_awaited {
             recorder.leave(|| guard.fabric.now());
@@ -231,7 +231,7 @@ impl Executor {
         if let Err(error) = &finished {
             // The interrupted caller receives the interrupt; all other runs receive the failure of the job.
             let failure = guard.fabric.failure().map_or_else(|| error.clone(), RunError::Failed);
-            flights.fail(&failure, recorder, guard.fabric);
+            in_flight.fail(&failure, recorder, guard.fabric);
         }
         std::mem::forget(guard);
         finished
@@ -253,7 +253,7 @@ impl Executor {
         // SAFETY: the memory outlives this call. When the call returns, the run has ended and released its buffers. If
         // `drive` panics, it releases the buffers of all runs.
         let buffers = buffers.iter_mut().map(|buffer| unsafe { buffer.prolonged() }).collect();
-        self.flights.add(sequence, prepared.clone(), buffers, end, ticket);
+        self.in_flight.add(sequence, prepared.clone(), buffers, end, ticket);
         self.drive(fabric, true, &|| ended.get().is_some())?;
         ended.get().expect("a run is over when nothing is in flight").clone()
     }
@@ -298,6 +298,6 @@ struct NoneLeft<'a> {
 
 impl Drop for NoneLeft<'_> {
     fn drop(&mut self) {
-        self.executor.flights.abandon(&mut self.executor.recorder, self.fabric);
+        self.executor.in_flight.abandon(&mut self.executor.recorder, self.fabric);
     }
 }

@@ -40,8 +40,9 @@ impl Schedule {
         for lane in std::mem::take(&mut schedule.lanes) {
             match lane.stream {
                 LaneSteps::From(link) => {
-                    let rivals = replicas.in_turn(link.peer, rank).map(|peer| LaneSteps::From(LinkId { peer, ..link }));
-                    schedule.add_rivals(&lane, rivals);
+                    let racing_lanes =
+                        replicas.in_turn(link.peer, rank).map(|peer| LaneSteps::From(LinkId { peer, ..link }));
+                    schedule.add_rivals(&lane, racing_lanes);
                 }
                 stream => schedule.add_rivals(&lane, [stream]),
             }
@@ -54,8 +55,8 @@ impl Schedule {
     fn add_rivals(&mut self, lane: &Lane, streams: impl IntoIterator<Item = LaneSteps>) {
         let first = self.lanes.len();
         self.lanes.extend(streams.into_iter().map(|stream| Lane { stream, ..lane.clone() }));
-        let rivals = first..self.lanes.len();
-        self.lanes[rivals.clone()].iter_mut().for_each(|lane| lane.rivals = rivals.clone());
+        let racing_lanes = first..self.lanes.len();
+        self.lanes[racing_lanes.clone()].iter_mut().for_each(|lane| lane.racing_lanes = racing_lanes.clone());
     }
 }
 
@@ -125,7 +126,9 @@ impl ScheduleRun<'_, '_> {
                 let left = known.steps[self.progress.cursors[lane].next..].iter();
                 left.for_each(|&index| self.progress.passed[index] = self.schedule.steps[index].length_bytes);
             }
-            LaneSteps::From(_) if self.progress.cursors[known.rivals.clone()].iter().all(|rival| rival.is_out) => {
+            LaneSteps::From(_)
+                if self.progress.cursors[known.racing_lanes.clone()].iter().all(|racing_lane| racing_lane.is_out) =>
+            {
                 return Err(self.closed(peer, error));
             }
             LaneSteps::From(_) | LaneSteps::Local => {}
@@ -134,7 +137,7 @@ impl ScheduleRun<'_, '_> {
     }
 
     /// Return whether all lanes have ended.
-    pub fn is_settled(&self) -> bool {
+    pub fn have_all_lanes_ended(&self) -> bool {
         (0..self.schedule.lanes.len()).all(|lane| self.has_ended(lane))
     }
 
@@ -142,7 +145,7 @@ impl ScheduleRun<'_, '_> {
     pub fn is_won(&self) -> bool {
         let mut lanes = self.schedule.lanes.iter().enumerate();
         lanes.all(|(number, lane)| match lane.stream {
-            LaneSteps::From(_) => lane.rivals.clone().any(|rival| self.is_finished(rival)),
+            LaneSteps::From(_) => lane.racing_lanes.clone().any(|racing_lane| self.is_finished(racing_lane)),
             LaneSteps::To(_) | LaneSteps::Local => self.has_ended(number),
         })
     }

@@ -29,7 +29,7 @@ impl Work for ScheduleRun<'_, '_> {
     fn progress(&mut self) -> Result<bool, RunError> {
         let mut moved = false;
         for lane in 0..self.schedule.lanes.len() {
-            if self.rests(lane) {
+            if self.is_inactive(lane) {
                 continue;
             }
             moved |= match self.schedule.lanes[lane].stream {
@@ -71,7 +71,7 @@ impl Work for ScheduleRun<'_, '_> {
 
     fn waits_on_memory(&mut self) -> Result<bool, RunError> {
         for lane in 0..self.schedule.lanes.len() {
-            if self.rests(lane) {
+            if self.is_inactive(lane) {
                 continue;
             }
             let (LaneSteps::To(id) | LaneSteps::From(id)) = self.schedule.lanes[lane].stream else { continue };
@@ -128,7 +128,7 @@ impl ScheduleRun<'_, '_> {
     /// Add the links that could make progress.
     pub fn add_wants(&self, wants: &mut Vec<Want>) {
         for (lane, cursor) in self.progress.cursors.iter().enumerate() {
-            if self.rests(lane) || !cursor.on_stream {
+            if self.is_inactive(lane) || !cursor.on_stream {
                 continue;
             }
             match self.schedule.lanes[lane].stream {
@@ -140,7 +140,7 @@ impl ScheduleRun<'_, '_> {
     }
 
     /// Return whether a lane is inactive: it has ended or still queues for its stream.
-    fn rests(&self, lane: usize) -> bool {
+    fn is_inactive(&self, lane: usize) -> bool {
         self.has_ended(lane) || self.progress.cursors[lane].is_queued
     }
 
@@ -197,7 +197,7 @@ impl ScheduleRun<'_, '_> {
 
     pub fn closed(&mut self, peer: usize, error: LinkError) -> RunError {
         let what = match error {
-            LinkError::Closed { cause } => return self.fabric.blame(peer, &cause).into(),
+            LinkError::Closed { cause } => return self.fabric.peer_failure(peer, &cause).into(),
             LinkError::Lacking { what } => what,
         };
         let rank = self.fabric.rank();

@@ -68,7 +68,7 @@ pub(super) struct Lane {
     pub steps: Vec<usize>,
     pub length_bytes: usize,
     /// The lanes that deliver the same steps, including this lane.
-    pub rivals: Range<usize>,
+    pub racing_lanes: Range<usize>,
 }
 
 /// The stream shared by the steps of a lane.
@@ -206,7 +206,7 @@ impl Schedule {
         };
         let known = *lanes.entry(stream).or_insert_with(|| {
             let number = self.lanes.len();
-            self.lanes.push(Lane { stream, steps: Vec::new(), length_bytes: 0, rivals: number..number + 1 });
+            self.lanes.push(Lane { stream, steps: Vec::new(), length_bytes: 0, racing_lanes: number..number + 1 });
             number
         });
         self.lanes[known].steps.push(index);

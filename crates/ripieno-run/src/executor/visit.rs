@@ -109,8 +109,8 @@ impl LaneVisit<'_, '_> {
 
     /// Return the limit of a send at `done` when bytes up to `limit` are ready: the end, or whole relay units.
     fn sendable(&self, done: usize, limit: usize, length_bytes: usize) -> usize {
-        let goes_on = limit == length_bytes || limit - done >= self.relay_unit_bytes;
-        if goes_on { limit.min(done + SEGMENT_BYTES) } else { done }
+        let is_sendable = limit == length_bytes || limit - done >= self.relay_unit_bytes;
+        if is_sendable { limit.min(done + SEGMENT_BYTES) } else { done }
     }
 
     /// Receive or reduce until no bytes are available, an earlier step blocks, or a segment has arrived.
@@ -163,8 +163,8 @@ impl LaneVisit<'_, '_> {
 
     /// Consume the peer's preamble if it has arrived, and compare it with this rank's preamble.
     pub fn take_preamble(&mut self) -> Result<bool, VisitError> {
-        let there = self.link.peek(PREAMBLE_BYTES)?;
-        let Some(theirs) = there.first_chunk().map(|bytes| Preamble(*bytes)) else { return Ok(false) };
+        let available = self.link.peek(PREAMBLE_BYTES)?;
+        let Some(theirs) = available.first_chunk().map(|bytes| Preamble(*bytes)) else { return Ok(false) };
         if theirs != self.preamble {
             return Err(VisitError::Other(theirs));
         }
@@ -185,22 +185,24 @@ impl LaneVisit<'_, '_> {
         let reduction = self.reduction.expect("a plan that reduces has a reduction");
         let mut taken = 0;
         while done + taken < limit {
-            let there = match self.link.peek(reduction.element_bytes) {
+            let available = match self.link.peek(reduction.element_bytes) {
                 // The combined bytes must count, because a replica of the peer would deliver them again. The error
                 // recurs at the next visit.
                 Err(_) if taken > 0 => break,
-                there => there?,
+                available => available?,
             };
-            let whole = memory::whole(there.len().min(limit - done - taken), reduction.element_bytes);
+            let whole = memory::whole(available.len().min(limit - done - taken), reduction.element_bytes);
             if whole == 0 {
                 break;
             }
-            let (there, bytes) = (&there[..whole], self.buffers[span.buffer.0 as usize].bytes_mut());
+            let (available, bytes) = (&available[..whole], self.buffers[span.buffer.0 as usize].bytes_mut());
             match rows {
-                None => (reduction.combine)(&mut bytes[memory::range(span, done + taken, done + taken + whole)], there),
+                None => {
+                    (reduction.combine)(&mut bytes[memory::range(span, done + taken, done + taken + whole)], available)
+                }
                 Some(rows) => {
                     let table = &mut bytes[memory::range(span, 0, span.length_bytes)];
-                    rows::combine(table, there, rows, done + taken, reduction);
+                    rows::combine(table, available, rows, done + taken, reduction);
                 }
             }
             self.link.consume(whole);

@@ -1,6 +1,6 @@
 //! Fuzzing with damaged messages of peers: machines accept or reject them, and never panic.
 
-use super::agreement::{Agreement, AgreementEvent as Heard, AgreementMessage, AgreementTimeouts, Ballot};
+use super::agreement::{Agreement, AgreementEvent as Received, AgreementMessage, AgreementTimeouts, Ballot};
 use super::inquiry::tests::{allreduce, barrier};
 use super::message::{WireCall, WireHeader};
 use super::*;
@@ -16,15 +16,15 @@ fn messages() -> Vec<MembershipMessage> {
     let told: WireCall = DescribedCall { header: barrier(7), form: "shape (2, 3)".into() }.into();
     let ballot = Ballot { round: 2, rank: 3 };
     let failure = rank_failed(2, &["a".into()], "it died");
-    let words = [
+    let text = [
         AgreementMessage::Ask { epoch: 0 },
         AgreementMessage::Call { epoch: 0, ballot },
-        AgreementMessage::Here { epoch: 0, ballot, seat: Some("here".into()), accepted: Some((ballot, vec![1])) },
+        AgreementMessage::Here { epoch: 0, ballot, address: Some("here".into()), accepted: Some((ballot, vec![1])) },
         AgreementMessage::Away { epoch: 0, accepted: None },
-        AgreementMessage::Seat { epoch: 0, rank: 1, seat: "there".into() },
-        AgreementMessage::Propose { epoch: 0, ballot, gone: vec![1, 2] },
+        AgreementMessage::Address { epoch: 0, rank: 1, address: "there".into() },
+        AgreementMessage::Propose { epoch: 0, ballot, excluded: vec![1, 2] },
         AgreementMessage::Accept { epoch: 0, ballot },
-        AgreementMessage::Decide { epoch: 0, gone: vec![1] },
+        AgreementMessage::Decide { epoch: 0, excluded: vec![1] },
     ];
     let messages = [
         MembershipMessage::Heartbeat,
@@ -36,12 +36,12 @@ fn messages() -> Vec<MembershipMessage> {
         MembershipMessage::Differs { call: told.clone(), peer: 3, theirs: WireHeader(allreduce(7)) },
         MembershipMessage::Ask { communicator: 0, sequence: 7 },
         MembershipMessage::AskForm(9),
-        MembershipMessage::Form { form: 9, words: "keys 'ä'".into() },
+        MembershipMessage::Form { form: 9, text: "keys 'ä'".into() },
         MembershipMessage::Answer { communicator: 0, sequence: 7, call: Some(told) },
-        MembershipMessage::Goodbye { lasts: vec![WireHeader(barrier(6))], has_forgotten: false, form: String::new() },
+        MembershipMessage::Goodbye { lasts: vec![WireHeader(barrier(6))], has_evicted: false, form: String::new() },
         MembershipMessage::Lost(failure),
     ];
-    messages.into_iter().chain(words.map(MembershipMessage::Agreement)).collect()
+    messages.into_iter().chain(text.map(MembershipMessage::Agreement)).collect()
 }
 
 /// Return each message alone, and all messages concatenated.
@@ -79,7 +79,7 @@ fn damaged_messages_are_taken_or_refused_by_every_kind_of_rank() {
         inbox.push(bytes);
         let mut machines = [(0, 1), (1, 1), (0, 2), (2, 2)].map(|(rank, replicas)| met(rank, replicas));
         let mut agreement = Agreement::new(0, WORLD_SIZE, false, PATIENCE);
-        agreement.handle(Duration::ZERO, Heard::Begin { seat: "mine".into() });
+        agreement.handle(Duration::ZERO, Received::Begin { address: "mine".into() });
         let (mut kinds, mut now) = (Vec::new(), Duration::ZERO);
         loop {
             let message = match inbox.pop() {
@@ -89,8 +89,8 @@ fn damaged_messages_are_taken_or_refused_by_every_kind_of_rank() {
                 Err(MessageError::Garbled) => return (kinds, Some(false)),
             };
             now += Duration::from_millis(100);
-            if let MembershipMessage::Agreement(word) = &message {
-                agreement.handle(now, Heard::Heard { peer: 3, word: word.clone() });
+            if let MembershipMessage::Agreement(message) = &message {
+                agreement.handle(now, Received::Received { peer: 3, message: message.clone() });
             }
             for machine in &mut machines {
                 let history = CallHistory::default();
@@ -104,7 +104,7 @@ fn damaged_messages_are_taken_or_refused_by_every_kind_of_rank() {
 }
 
 #[test]
-fn damaged_headers_are_refused_or_are_those_of_a_call() {
+fn damaged_headers_are_rejected_or_describe_a_call() {
     let valid = [barrier(7), allreduce(1 << 40)].map(|header| header.encode().to_vec());
     Fuzz::new("header", env!("CARGO_MANIFEST_DIR"), valid).run(|bytes| {
         let header = bytes.first_chunk::<HEADER_BYTES>().and_then(Header::decode)?;

@@ -21,14 +21,14 @@ pub struct CallHistory {
     latest: usize,
     /// The last header of every communicator except the latest one's.
     lasts: BTreeMap<u32, Header>,
-    has_forgotten: bool,
+    has_evicted: bool,
     forms: Forms,
 }
 
 /// Descriptions of forms. The oldest are evicted.
 #[derive(Clone, Debug, Default)]
 struct Forms {
-    words: BTreeMap<u32, String>,
+    text: BTreeMap<u32, String>,
     order: VecDeque<u32>,
 }
 
@@ -38,7 +38,7 @@ pub struct Lasts {
     /// The headers, latest first.
     pub headers: Vec<Header>,
     /// Whether some communicators were evicted.
-    pub has_forgotten: bool,
+    pub has_evicted: bool,
     /// Description of the latest header's form.
     pub form: String,
 }
@@ -49,7 +49,7 @@ impl Default for CallHistory {
             ring: [None; REMEMBERED],
             latest: 0,
             lasts: BTreeMap::new(),
-            has_forgotten: false,
+            has_evicted: false,
             forms: Forms::default(),
         }
     }
@@ -70,8 +70,8 @@ impl CallHistory {
 
     /// Record the description of a form before the call that uses it. It is kept until [`FORMS_REMEMBERED`] other forms
     /// have been recorded.
-    pub fn note_form(&mut self, form: u32, words: &dyn Fn() -> String) {
-        if self.forms.words.contains_key(&form) {
+    pub fn note_form(&mut self, form: u32, text: &dyn Fn() -> String) {
+        if self.forms.text.contains_key(&form) {
             self.forms.order.retain(|known| *known != form);
             self.forms.order.push_back(form);
             return;
@@ -79,19 +79,19 @@ impl CallHistory {
         if self.forms.order.len() == FORMS_REMEMBERED
             && let Some(oldest) = self.forms.order.pop_front()
         {
-            self.forms.words.remove(&oldest);
+            self.forms.text.remove(&oldest);
         }
         self.forms.order.push_back(form);
-        self.forms.words.insert(form, cut_end(words(), FORM_BYTES_MAX));
+        self.forms.text.insert(form, cut_end(text(), FORM_BYTES_MAX));
     }
 
     /// Return the description of a form, or an empty string if it is unknown or 0.
     pub fn form(&self, form: u32) -> String {
-        self.forms.words.get(&form).cloned().unwrap_or_default()
+        self.forms.text.get(&form).cloned().unwrap_or_default()
     }
 
     /// Return a call of this rank with the description of its form.
-    pub fn told(&self, header: Header) -> DescribedCall {
+    pub fn describe(&self, header: Header) -> DescribedCall {
         DescribedCall { header, form: self.form(header.call.form) }
     }
 
@@ -117,7 +117,7 @@ impl CallHistory {
         let others = self.lasts.values().filter(|last| latest.is_none_or(|l| l.communicator != last.communicator));
         Lasts {
             headers: latest.iter().chain(others).copied().collect(),
-            has_forgotten: self.has_forgotten,
+            has_evicted: self.has_evicted,
             form: latest.map(|latest| self.form(latest.call.form)).unwrap_or_default(),
         }
     }
@@ -130,7 +130,7 @@ impl CallHistory {
             if let Some(communicator) = forgotten {
                 self.lasts.remove(&communicator);
             }
-            self.has_forgotten = true;
+            self.has_evicted = true;
         }
     }
 }
@@ -140,7 +140,7 @@ impl Lasts {
     pub fn lack(&self, id: CollectiveId) -> bool {
         match self.headers.iter().find(|last| last.communicator == id.communicator) {
             Some(last) => last.sequence < id.sequence,
-            None => !self.has_forgotten,
+            None => !self.has_evicted,
         }
     }
 
@@ -199,7 +199,7 @@ mod tests {
     }
 
     #[test]
-    fn what_forms_stand_for_is_remembered_of_the_latest_256() {
+    fn the_latest_256_form_descriptions_are_kept() {
         let mut history = CallHistory::default();
         (1..=300).for_each(|form| history.note_form(form, &|| format!("shape ({form},)")));
         history.note_form(45, &|| unreachable!("it is known"));
@@ -211,7 +211,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_forgotten_is_no_proof_of_absence() {
+    fn an_evicted_call_does_not_count_as_absent() {
         let mut history = CallHistory::default();
         history.enter(of(0, 4));
         (1..=COMMUNICATORS_REMEMBERED as u32 + 2).for_each(|communicator| history.enter(of(communicator, 0)));

@@ -10,7 +10,7 @@ pub(super) struct Inquiry {
     /// The call that each rank reported.
     pub calls: BTreeMap<usize, DescribedCall>,
     /// Time of the last query to each rank.
-    pub asked: BTreeMap<usize, Duration>,
+    pub queried: BTreeMap<usize, Duration>,
     /// Ranks that reported that they have not reached the collective, each with the time of its last report.
     pub absent: BTreeMap<usize, Duration>,
     /// Time of the last query about the collective.
@@ -26,7 +26,7 @@ impl Inquiry {
             self.calls.insert(rank, reported);
         }
         self.absent.remove(&rank);
-        self.asked.remove(&rank);
+        self.queried.remove(&rank);
     }
 
     /// Return whether the recorded calls differ.
@@ -112,8 +112,9 @@ pub(super) mod tests {
 
     #[test]
     fn a_mismatch_names_every_rank_and_its_call() {
-        let calls = [0, 1, 2, 4].map(|rank| (rank, DescribedCall::untold(allreduce(7)))).into_iter();
-        let calls: BTreeMap<usize, DescribedCall> = calls.chain([(3, DescribedCall::untold(barrier(7)))]).collect();
+        let calls = [0, 1, 2, 4].map(|rank| (rank, DescribedCall::undescribed(allreduce(7)))).into_iter();
+        let calls: BTreeMap<usize, DescribedCall> =
+            calls.chain([(3, DescribedCall::undescribed(barrier(7)))]).collect();
         let id = barrier(7).collective_id();
         let (allreduce, barrier) = (allreduce(7).call, barrier(7).call);
         let expected = format!("collective 7: ranks 0-2, 4 called {allreduce}; rank 3 called {barrier}");

@@ -18,7 +18,7 @@ pub struct Membership {
     /// Connections to the other hubs, lowest first.
     spokes: Vec<Spoke>,
     /// Hubs that no longer monitor the job.
-    gone: BTreeSet<usize>,
+    gone_hubs: BTreeSet<usize>,
     losses: Losses,
     is_complete: bool,
     has_failed: bool,
@@ -43,7 +43,7 @@ impl Membership {
             replicas,
             hub: is_hub.then(|| Hub::new(rank, hosts.clone(), replicas, timing, now)),
             spokes: replicas.of(0).filter(|&hub| hub != rank).map(spoke).collect(),
-            gone: BTreeSet::new(),
+            gone_hubs: BTreeSet::new(),
             losses: Losses::new(replicas),
             is_complete: false,
             has_failed: false,
@@ -53,19 +53,19 @@ impl Membership {
     /// Handle an event. `history` holds this rank's latest collectives.
     pub fn handle(&mut self, now: Duration, event: MembershipEvent, history: &CallHistory) -> Vec<MembershipOutput> {
         if let MembershipEvent::Received { peer, .. } = &event
-            && self.gone.contains(peer)
+            && self.gone_hubs.contains(peer)
         {
             return vec![];
         }
-        let spoke_outputs = self.tell_spokes(now, &event, history);
+        let spoke_outputs = self.pass_to_spokes(now, &event, history);
         let outputs = match self.hub.as_mut().map(|hub| hub.handle(now, event.clone(), history)) {
-            Some(hub_outputs) => self.speak(&event, hub_outputs, spoke_outputs),
+            Some(hub_outputs) => self.filter_outputs(&event, hub_outputs, spoke_outputs),
             None => {
-                self.note_gone(&event, &spoke_outputs);
+                self.note_gone_hubs(&event, &spoke_outputs);
                 spoke_outputs
             }
         };
-        outputs.into_iter().filter_map(|output| self.give(output)).collect()
+        outputs.into_iter().filter_map(|output| self.report_once(output)).collect()
     }
 
     /// Return the time at which the machine needs its next tick.
@@ -74,7 +74,12 @@ impl Membership {
         spokes.chain(self.hub.as_ref().map(Hub::next_tick)).min().unwrap_or(Duration::MAX)
     }
 
-    fn tell_spokes(&mut self, now: Duration, event: &MembershipEvent, history: &CallHistory) -> Vec<MembershipOutput> {
+    fn pass_to_spokes(
+        &mut self,
+        now: Duration,
+        event: &MembershipEvent,
+        history: &CallHistory,
+    ) -> Vec<MembershipOutput> {
         let has_hub = self.hub.is_some();
         // A request goes to all hubs. If none monitors this rank, the rank decides alone.
         let no_rank_watches = !has_hub && self.spokes.iter().all(Spoke::is_alone);
@@ -102,19 +107,19 @@ impl Membership {
 
     /// Filter the outputs of a hub. The lowest live hub sends all of them; other hubs only send heartbeats and
     /// goodbyes.
-    fn speak(
+    fn filter_outputs(
         &mut self,
         event: &MembershipEvent,
         from_hub: Vec<MembershipOutput>,
         from_spokes: Vec<MembershipOutput>,
     ) -> Vec<MembershipOutput> {
         let was_first = self.is_first();
-        self.note_gone(event, &from_hub);
-        self.note_gone(event, &from_spokes);
+        self.note_gone_hubs(event, &from_hub);
+        self.note_gone_hubs(event, &from_spokes);
         let is_first = self.is_first();
         let mut outputs = from_spokes;
-        let is_said = |output: &MembershipOutput| was_first || is_quiet(output);
-        outputs.extend(from_hub.into_iter().filter(is_said));
+        let is_sent = |output: &MembershipOutput| was_first || is_sent_by_standby(output);
+        outputs.extend(from_hub.into_iter().filter(is_sent));
         if is_first && !was_first {
             outputs.extend(self.hub.as_mut().map(Hub::take_over).unwrap_or_default());
         }
@@ -123,10 +128,10 @@ impl Membership {
 
     /// Return whether no lower hub is alive.
     fn is_first(&self) -> bool {
-        self.replicas.of(0).find(|hub| !self.gone.contains(hub)) == Some(self.rank)
+        self.replicas.of(0).find(|hub| !self.gone_hubs.contains(hub)) == Some(self.rank)
     }
 
-    fn note_gone(&mut self, event: &MembershipEvent, outputs: &[MembershipOutput]) {
+    fn note_gone_hubs(&mut self, event: &MembershipEvent, outputs: &[MembershipOutput]) {
         let closed = match event {
             MembershipEvent::Closed { peer, .. } => Some(*peer),
             _ => None,
@@ -136,11 +141,11 @@ impl Membership {
             _ => None,
         });
         let replicas = self.replicas;
-        self.gone.extend(lost.chain(closed).filter(|&rank| replicas.logical(rank) == 0 && rank != self.rank));
+        self.gone_hubs.extend(lost.chain(closed).filter(|&rank| replicas.logical(rank) == 0 && rank != self.rank));
     }
 
     /// Pass an output to the rank, unless it was already passed.
-    fn give(&mut self, output: MembershipOutput) -> Option<MembershipOutput> {
+    fn report_once(&mut self, output: MembershipOutput) -> Option<MembershipOutput> {
         match output {
             MembershipOutput::Complete if self.is_complete => None,
             MembershipOutput::Complete => {
@@ -173,7 +178,7 @@ impl Membership {
 }
 
 /// Return whether a hub sends this output even while a lower hub is alive.
-fn is_quiet(output: &MembershipOutput) -> bool {
+fn is_sent_by_standby(output: &MembershipOutput) -> bool {
     match output {
         MembershipOutput::Send { message, .. } => {
             matches!(message, MembershipMessage::Heartbeat | MembershipMessage::Goodbye { .. })

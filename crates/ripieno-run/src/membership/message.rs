@@ -69,7 +69,7 @@ pub enum MembershipMessage {
         /// The queried form.
         form: u32,
         /// The description, or empty if it is no longer known.
-        words: String,
+        text: String,
     },
     /// To the hub: the queried call. If the rank has not reached it or no longer knows it: its last call on that
     /// communicator.
@@ -86,7 +86,7 @@ pub enum MembershipMessage {
         /// The last collective of every communicator, latest first.
         lasts: Vec<WireHeader>,
         /// Whether some communicators were evicted.
-        has_forgotten: bool,
+        has_evicted: bool,
         /// Description of the latest call's form.
         form: String,
     },
@@ -136,7 +136,7 @@ impl Lasts {
     /// Return the goodbye message of a rank.
     pub(super) fn goodbye(self) -> MembershipMessage {
         let lasts = self.headers.into_iter().map(WireHeader).collect();
-        MembershipMessage::Goodbye { lasts, has_forgotten: self.has_forgotten, form: self.form }
+        MembershipMessage::Goodbye { lasts, has_evicted: self.has_evicted, form: self.form }
     }
 }
 
@@ -259,23 +259,23 @@ mod tests {
     }
 
     #[test]
-    fn messages_come_out_whole_however_their_bytes_arrive() {
-        let told: WireCall = DescribedCall { header: barrier(7), form: "shape (2, 3)".into() }.into();
+    fn messages_are_decoded_whole_for_any_split_of_their_bytes() {
+        let described: WireCall = DescribedCall { header: barrier(7), form: "shape (2, 3)".into() }.into();
         let messages = [
             MembershipMessage::Heartbeat,
             MembershipMessage::Complete,
             MembershipMessage::Report(failure(10)),
             MembershipMessage::Suspect { peer: 4, cause: "reset".into() },
-            MembershipMessage::Stalled { call: told.clone(), peers: vec![1, 2, 300], blocking: Blocking::All },
-            MembershipMessage::Differs { call: told.clone(), peer: 3, theirs: WireHeader(barrier(8)) },
-            MembershipMessage::Answer { communicator: 0, sequence: 7, call: Some(told) },
-            MembershipMessage::Form { form: 9, words: "keys 'ä'".into() },
-            MembershipMessage::Goodbye { lasts: vec![], has_forgotten: false, form: String::new() },
+            MembershipMessage::Stalled { call: described.clone(), peers: vec![1, 2, 300], blocking: Blocking::All },
+            MembershipMessage::Differs { call: described.clone(), peer: 3, theirs: WireHeader(barrier(8)) },
+            MembershipMessage::Answer { communicator: 0, sequence: 7, call: Some(described) },
+            MembershipMessage::Form { form: 9, text: "keys 'ä'".into() },
+            MembershipMessage::Goodbye { lasts: vec![], has_evicted: false, form: String::new() },
             MembershipMessage::Lost(failure(10)),
             MembershipMessage::Agreement(AgreementMessage::Propose {
                 epoch: 3,
                 ballot: Ballot { round: 2, rank: 300 },
-                gone: vec![1, 70_000],
+                excluded: vec![1, 70_000],
             }),
         ];
         let bytes: Vec<u8> = messages.iter().flat_map(MembershipMessage::encode).collect();

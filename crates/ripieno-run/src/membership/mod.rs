@@ -164,7 +164,7 @@ impl HeartbeatTiming {
         HeartbeatTiming { timing, last_event: now, next_check: now + timing.check_interval(), next_beat: now }
     }
 
-    fn stood_still(&mut self, now: Duration) -> bool {
+    fn was_suspended(&mut self, now: Duration) -> bool {
         let gap = now.saturating_sub(self.last_event);
         self.last_event = now;
         gap > self.timing.heartbeat_timeout / 2

@@ -28,8 +28,8 @@ pub struct Spoke {
     hub: usize,
     hosts: Arc<[String]>,
     bond: Bond,
-    heard: Duration,
-    pulse: HeartbeatTiming,
+    last_received: Duration,
+    heartbeats: HeartbeatTiming,
     failure: Option<JobFailure>,
 }
 
@@ -41,8 +41,8 @@ impl Spoke {
             hub,
             hosts,
             bond: Bond::Held,
-            heard: now,
-            pulse: HeartbeatTiming::new(now, timing),
+            last_received: now,
+            heartbeats: HeartbeatTiming::new(now, timing),
             failure: None,
         }
     }
@@ -60,18 +60,18 @@ impl Spoke {
 
     /// Return the time at which the machine needs its next tick.
     pub fn next_tick(&self) -> Duration {
-        if self.bond == Bond::Alone { Duration::MAX } else { self.pulse.next_check }
+        if self.bond == Bond::Alone { Duration::MAX } else { self.heartbeats.next_check }
     }
 
     /// Handle an event and return the resulting outputs.
     pub fn handle(&mut self, now: Duration, event: MembershipEvent, history: &CallHistory) -> Vec<MembershipOutput> {
-        if self.pulse.stood_still(now) {
-            self.heard = now;
+        if self.heartbeats.was_suspended(now) {
+            self.last_received = now;
         }
         match event {
             MembershipEvent::Connected { .. } => vec![],
             MembershipEvent::Received { message, .. } => {
-                self.heard = now;
+                self.last_received = now;
                 self.receive(message, history)
             }
             MembershipEvent::Closed { cause, .. } => self.lose_hub(cause),
@@ -88,10 +88,10 @@ impl Spoke {
             MembershipMessage::Ask { communicator, sequence } => {
                 let called = history.at(CollectiveId { communicator, sequence });
                 let header = called.or_else(|| history.last_of(communicator));
-                let call = header.map(|header| history.told(header).into());
+                let call = header.map(|header| history.describe(header).into());
                 self.send(MembershipMessage::Answer { communicator, sequence, call })
             }
-            MembershipMessage::AskForm(form) => self.send(MembershipMessage::Form { form, words: history.form(form) }),
+            MembershipMessage::AskForm(form) => self.send(MembershipMessage::Form { form, text: history.form(form) }),
             MembershipMessage::Goodbye { .. } => {
                 self.bond = Bond::Lingering;
                 vec![]
@@ -128,15 +128,15 @@ impl Spoke {
             }
             (MembershipRequest::Stalled { header, peers, blocking }, false) => {
                 let peers = peers.iter().map(|&peer| peer as u32).collect();
-                self.send(MembershipMessage::Stalled { call: history.told(header).into(), peers, blocking })
+                self.send(MembershipMessage::Stalled { call: history.describe(header).into(), peers, blocking })
             }
             (MembershipRequest::Differs { mine, peer, theirs }, false) => self.send(MembershipMessage::Differs {
-                call: history.told(mine).into(),
+                call: history.describe(mine).into(),
                 peer: peer as u32,
                 theirs: WireHeader(theirs),
             }),
             (MembershipRequest::Differs { mine, peer, theirs }, true) => {
-                let pair = [(self.rank, history.told(mine)), (peer, DescribedCall::untold(theirs))];
+                let pair = [(self.rank, history.describe(mine)), (peer, DescribedCall::undescribed(theirs))];
                 self.fail(JobFailure::Mismatch { description: describe_pair(pair) })
             }
             (MembershipRequest::Stalled { header, peers, .. }, true) if peers.contains(&self.hub) => {
@@ -157,14 +157,14 @@ impl Spoke {
     }
 
     fn tick(&mut self, now: Duration) -> Vec<MembershipOutput> {
-        if self.bond == Bond::Alone || !self.pulse.check_is_due(now) {
+        if self.bond == Bond::Alone || !self.heartbeats.check_is_due(now) {
             return vec![];
         }
-        let silence = now.saturating_sub(self.heard);
-        if silence > self.pulse.timing.heartbeat_timeout {
+        let silence = now.saturating_sub(self.last_received);
+        if silence > self.heartbeats.timing.heartbeat_timeout {
             return self.let_go(silent(self.hub, &self.hosts, silence));
         }
-        if self.pulse.beat_is_due(now) { self.send(MembershipMessage::Heartbeat) } else { vec![] }
+        if self.heartbeats.beat_is_due(now) { self.send(MembershipMessage::Heartbeat) } else { vec![] }
     }
 
     fn fail(&mut self, failure: JobFailure) -> Vec<MembershipOutput> {

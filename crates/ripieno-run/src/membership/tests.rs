@@ -104,10 +104,10 @@ impl MembershipWorld {
     fn pass(&mut self, time: Duration) {
         let end = self.now + time;
         while self.now < end {
-            let awake: Vec<usize> = (0..self.ranks.len()).filter(|rank| !self.frozen.contains(rank)).collect();
-            let next = awake.iter().map(|&rank| self.ranks[rank].0.next_tick()).min().unwrap();
+            let running: Vec<usize> = (0..self.ranks.len()).filter(|rank| !self.frozen.contains(rank)).collect();
+            let next = running.iter().map(|&rank| self.ranks[rank].0.next_tick()).min().unwrap();
             self.now = next.clamp(self.now + Duration::from_millis(1), end);
-            awake.iter().for_each(|&rank| self.event(rank, MembershipEvent::Tick));
+            running.iter().for_each(|&rank| self.event(rank, MembershipEvent::Tick));
             self.deliver();
         }
     }
@@ -127,17 +127,17 @@ impl MembershipWorld {
         self.deliver();
     }
 
-    fn living(&self) -> Vec<usize> {
+    fn survivor(&self) -> Vec<usize> {
         (0..self.ranks.len()).filter(|rank| !self.frozen.contains(rank)).collect()
     }
 
     #[track_caller]
-    fn assert_all_blame(&self, culprit: usize, text: &str) {
+    fn assert_all_report(&self, culprit: usize, text: &str) {
         for rank in (0..self.ranks.len()).filter(|rank| !self.frozen.contains(rank)) {
-            let Some(JobFailure::RankFailed { rank: blamed, host, cause, .. }) = &self.failures[rank] else {
+            let Some(JobFailure::RankFailed { rank: failed_rank, host, cause, .. }) = &self.failures[rank] else {
                 panic!("rank {rank} has no failed rank but {:?}", self.failures[rank])
             };
-            assert_eq!((*blamed, host.as_str()), (culprit, format!("host{culprit}").as_str()));
+            assert_eq!((*failed_rank, host.as_str()), (culprit, format!("host{culprit}").as_str()));
             assert!(cause.contains(text), "{cause}");
         }
     }
@@ -152,7 +152,7 @@ fn raised(rank: usize) -> JobFailure {
 }
 
 #[test]
-fn the_meeting_is_complete_when_the_last_rank_has_come() {
+fn the_world_is_complete_when_the_last_rank_has_joined() {
     let mut world = MembershipWorld::new(3);
     world.event(0, MembershipEvent::Connected { peer: 2 });
     world.deliver();
@@ -164,12 +164,12 @@ fn the_meeting_is_complete_when_the_last_rank_has_come() {
 }
 
 #[test]
-fn a_rank_that_never_comes_fails_the_others() {
+fn a_rank_that_never_joins_fails_the_others() {
     let mut world = MembershipWorld::new(3);
     world.event(0, MembershipEvent::Connected { peer: 1 });
     world.frozen.push(2);
     world.pass(Duration::from_millis(5100));
-    world.assert_all_blame(2, "did not come within 5.0 s");
+    world.assert_all_report(2, "did not come within 5.0 s");
 }
 
 #[test]
@@ -185,7 +185,7 @@ fn the_death_of_any_rank_reaches_all_ranks() {
         for culprit in 0..world_size {
             let mut world = MembershipWorld::met(world_size);
             world.dies(culprit);
-            world.assert_all_blame(culprit, "its process ended");
+            world.assert_all_report(culprit, "its process ended");
         }
     }
 }
@@ -197,7 +197,7 @@ fn silence_is_found_within_the_timeout_and_an_eighth() {
         world.pass(Duration::from_secs(3));
         world.frozen.push(culprit);
         world.pass(Duration::from_millis(1125));
-        world.assert_all_blame(culprit, "no heartbeat for 1.");
+        world.assert_all_report(culprit, "no heartbeat for 1.");
     }
 }
 
@@ -230,7 +230,7 @@ fn the_first_failure_is_reported_on_all_ranks() {
 }
 
 #[test]
-fn a_closed_link_waits_for_the_culprits_own_words() {
+fn a_closed_link_waits_for_the_report_of_the_failed_rank() {
     let mut world = MembershipWorld::met(3);
     world.request(2, MembershipRequest::Suspect { peer: 1, cause: "reset".into() });
     assert!(world.failures.iter().all(Option::is_none));
@@ -243,7 +243,7 @@ fn a_closed_link_alone_convicts_after_the_grace() {
     let mut world = MembershipWorld::met(3);
     world.request(2, MembershipRequest::Suspect { peer: 1, cause: "reset".into() });
     world.pass(hub::GRACE);
-    world.assert_all_blame(1, "its link to rank 2 closed: reset");
+    world.assert_all_report(1, "its link to rank 2 closed: reset");
 }
 
 #[test]
@@ -263,9 +263,9 @@ fn of_form(header: Header, form: u32) -> Header {
     Header { call: Call { form, ..header.call }, ..header }
 }
 
-/// Let `rank` call `header`, with `words` as the description of its form.
-fn give(world: &mut MembershipWorld, rank: usize, header: Header, words: &str) {
-    world.ranks[rank].1.note_form(header.call.form, &|| words.to_string());
+/// Let `rank` call `header`, with `text` as the description of its form.
+fn enter_call(world: &mut MembershipWorld, rank: usize, header: Header, text: &str) {
+    world.ranks[rank].1.note_form(header.call.form, &|| text.to_string());
     if header.call.concerns_all() {
         world.enter(rank, header);
     }
@@ -277,8 +277,8 @@ fn different_forms_are_described_by_any_rank_that_detects_them() {
         let mut world = MembershipWorld::met(4);
         let [wide, tall] = [1, 2].map(|form| of_form(allreduce(7), form));
         (0..4).for_each(|rank| match rank {
-            2 => give(&mut world, rank, tall, "shape (3, 2)"),
-            _ => give(&mut world, rank, wide, "shape (2, 3)"),
+            2 => enter_call(&mut world, rank, tall, "shape (3, 2)"),
+            _ => enter_call(&mut world, rank, wide, "shape (2, 3)"),
         });
         let [mine, theirs] = if finder == 2 { [tall, wide] } else { [wide, tall] };
         world.request(finder, MembershipRequest::Differs { mine, peer, theirs });
@@ -294,8 +294,8 @@ fn different_ends_of_a_message_are_described_by_any_rank_that_detects_them() {
     for (finder, peer) in [(0, 1), (1, 0), (1, 2)] {
         let mut world = MembershipWorld::met(3);
         let [mine, theirs] = [1, 2].map(|form| of_form(message_to(finder as u32, 0), form));
-        give(&mut world, finder, mine, "shape (2, 3)");
-        give(&mut world, peer, theirs, "shape (3, 2)");
+        enter_call(&mut world, finder, mine, "shape (2, 3)");
+        enter_call(&mut world, peer, theirs, "shape (3, 2)");
         world.request(finder, MembershipRequest::Differs { mine, peer, theirs });
         let Some(JobFailure::Mismatch { description }) = &world.failures[2] else { panic!("{:?}", world.failures) };
         let parts: Vec<&str> = description.split("; ").collect();
@@ -308,7 +308,7 @@ fn different_ends_of_a_message_are_described_by_any_rank_that_detects_them() {
 fn a_difference_does_not_wait_for_the_silent() {
     for header in [allreduce(7), message_to(1, 0)] {
         let mut world = MembershipWorld::met(3);
-        give(&mut world, 1, of_form(header, 1), "shape (2, 3)");
+        enter_call(&mut world, 1, of_form(header, 1), "shape (2, 3)");
         world.frozen.push(2);
         world.request(1, MembershipRequest::Differs { mine: of_form(header, 1), peer: 2, theirs: of_form(header, 2) });
         assert_eq!(world.failures[0], None);
@@ -320,13 +320,13 @@ fn a_difference_does_not_wait_for_the_silent() {
 
 #[test]
 fn a_mismatch_with_the_hub_is_found_from_either_side() {
-    for asker in 0..2 {
+    for reporter in 0..2 {
         let mut world = MembershipWorld::met(2);
         world.enter(0, allreduce(0));
         world.enter(1, barrier(0));
-        let header = world.ranks[asker].1.at(allreduce(0).collective_id()).unwrap();
-        world.request(asker, stalled(header, vec![1 - asker]));
-        assert!(matches!(world.failures[asker], Some(JobFailure::Mismatch { .. })));
+        let header = world.ranks[reporter].1.at(allreduce(0).collective_id()).unwrap();
+        world.request(reporter, stalled(header, vec![1 - reporter]));
+        assert!(matches!(world.failures[reporter], Some(JobFailure::Mismatch { .. })));
     }
 }
 
@@ -372,11 +372,11 @@ fn leaving_is_no_failure_until_a_rank_waits_for_more() {
     assert!(world.failures.iter().all(Option::is_none));
 
     world.request(2, stalled(barrier(5), vec![1]));
-    world.assert_all_blame(1, "left the job before collective 5 (its last was collective 4, barrier)");
+    world.assert_all_report(1, "left the job before collective 5 (its last was collective 4, barrier)");
 }
 
 #[test]
-fn who_waits_for_a_message_compares_no_calls_and_learns_of_leaving() {
+fn a_rank_that_waits_for_a_message_compares_no_calls_and_learns_of_leaving() {
     let mut world = MembershipWorld::met(3);
     world.enter(1, barrier(4));
     world.request(2, stalled(message_to(2, 4), vec![1]));
@@ -386,10 +386,10 @@ fn who_waits_for_a_message_compares_no_calls_and_learns_of_leaving() {
     world.request(1, MembershipRequest::Leave);
     world.frozen.push(1);
     world.request(2, stalled(message_to(2, 4), vec![1]));
-    world.assert_all_blame(1, "left the job while rank 2 waited in a message to or from it");
+    world.assert_all_report(1, "left the job while rank 2 waited in a message to or from it");
 }
 
-fn assert_all_wait_in_a_circle(world: &MembershipWorld, text: &str) {
+fn assert_all_wait_in_a_cycle(world: &MembershipWorld, text: &str) {
     for failure in &world.failures {
         let Some(JobFailure::Mismatch { description }) = failure else { panic!("{failure:?}") };
         assert!(description.contains(text), "{description}");
@@ -397,7 +397,7 @@ fn assert_all_wait_in_a_circle(world: &MembershipWorld, text: &str) {
 }
 
 #[test]
-fn two_ranks_that_send_to_each_other_are_told() {
+fn two_ranks_that_send_to_each_other_are_reported() {
     let mut world = MembershipWorld::met(3);
     world.request(1, stalled(message_to(2, 0), vec![2]));
     world.pass(Duration::from_secs(1));
@@ -407,11 +407,11 @@ fn two_ranks_that_send_to_each_other_are_told() {
     world.request(1, stalled(message_to(2, 0), vec![2]));
     let text = "ranks wait for each other in calls that the others have not reached: \
                 rank 1 called point-to-point(float32 × 0, to 2, direct)";
-    assert_all_wait_in_a_circle(&world, text);
+    assert_all_wait_in_a_cycle(&world, text);
 }
 
 #[test]
-fn three_ranks_that_each_wait_for_the_next_are_told() {
+fn three_ranks_that_each_wait_for_the_next_are_reported() {
     let mut world = MembershipWorld::met(3);
     for _ in 0..2 {
         for rank in 0..3 {
@@ -420,7 +420,7 @@ fn three_ranks_that_each_wait_for_the_next_are_told() {
         }
         world.pass(Duration::from_secs(1));
     }
-    assert_all_wait_in_a_circle(&world, "called point-to-point(float32 × 0, to 1, direct) as its message 7");
+    assert_all_wait_in_a_cycle(&world, "called point-to-point(float32 × 0, to 1, direct) as its message 7");
 }
 
 #[test]
@@ -444,7 +444,7 @@ fn waits_for_any(rank: usize, peers: Vec<usize>) -> MembershipRequest {
 }
 
 #[test]
-fn a_rank_that_waits_for_any_of_several_is_told_once_all_of_these_wait_for_it() {
+fn a_rank_that_waits_for_any_of_several_is_reported_once_all_of_these_wait_for_it() {
     let mut world = MembershipWorld::met(3);
     for rank in [1, 2] {
         world.enter(rank, barrier(0));
@@ -460,11 +460,11 @@ fn a_rank_that_waits_for_any_of_several_is_told_once_all_of_these_wait_for_it() 
         }
         world.pass(Duration::from_secs(1));
     }
-    assert_all_wait_in_a_circle(&world, "rank 0 waits for a message of any of ranks 1-2; rank 1 called barrier");
+    assert_all_wait_in_a_cycle(&world, "rank 0 waits for a message of any of ranks 1-2; rank 1 called barrier");
 }
 
 #[test]
-fn a_rank_that_waits_for_any_of_several_waits_in_peace_for_those_that_wait_for_each_other_in_a_slow_collective() {
+fn waiting_for_any_rank_in_a_slow_collective_is_no_deadlock() {
     let mut world = MembershipWorld::met(3);
     for _ in 0..4 {
         world.request(0, waits_for_any(0, vec![1, 2]));
@@ -478,7 +478,7 @@ fn a_rank_that_waits_for_any_of_several_waits_in_peace_for_those_that_wait_for_e
 }
 
 #[test]
-fn one_of_several_that_are_waited_for_may_leave_but_not_all() {
+fn one_of_several_awaited_ranks_may_leave_but_not_all() {
     let mut world = MembershipWorld::met(3);
     world.request(2, MembershipRequest::Leave);
     world.request(0, waits_for_any(0, vec![1, 2]));
@@ -489,7 +489,7 @@ fn one_of_several_that_are_waited_for_may_leave_but_not_all() {
 }
 
 #[test]
-fn ranks_that_wait_for_each_other_in_different_communicators_are_told() {
+fn ranks_that_wait_for_each_other_in_different_communicators_are_reported() {
     for (first, second) in [(0, 1), (1, 2)] {
         let mut world = MembershipWorld::met(3);
         world.enter(first, of(5, barrier(0)));
@@ -499,8 +499,8 @@ fn ranks_that_wait_for_each_other_in_different_communicators_are_told() {
             world.request(second, stalled(of(9, barrier(0)), vec![first]));
             world.pass(Duration::from_secs(1));
         }
-        assert_all_wait_in_a_circle(&world, "called barrier as its collective 0 of communicator 5");
-        assert_all_wait_in_a_circle(&world, "called barrier as its collective 0 of communicator 9");
+        assert_all_wait_in_a_cycle(&world, "called barrier as its collective 0 of communicator 5");
+        assert_all_wait_in_a_cycle(&world, "called barrier as its collective 0 of communicator 9");
     }
 }
 
@@ -514,13 +514,13 @@ fn a_message_with_the_number_of_the_collective_that_the_other_waits_in_is_no_par
             world.request(second, stalled(of(5, message_to(second as u32, 0)), vec![first]));
             world.pass(Duration::from_secs(1));
         }
-        assert_all_wait_in_a_circle(&world, "called barrier as its collective 0 of communicator 5");
-        assert_all_wait_in_a_circle(&world, "as its message 0");
+        assert_all_wait_in_a_cycle(&world, "called barrier as its collective 0 of communicator 5");
+        assert_all_wait_in_a_cycle(&world, "as its message 0");
     }
 }
 
 #[test]
-fn one_that_waits_elsewhere_for_others_that_wait_for_it_together_is_told() {
+fn a_rank_that_waits_elsewhere_for_ranks_that_wait_for_it_is_reported() {
     for odd in 0..3 {
         let (next, last) = ((odd + 1) % 3, (odd + 2) % 3);
         let mut world = MembershipWorld::met(3);
@@ -534,8 +534,8 @@ fn one_that_waits_elsewhere_for_others_that_wait_for_it_together_is_told() {
         }
         for rank in 0..3 {
             let communicator = if rank == odd { 5 } else { 9 };
-            let words = format!("rank {rank} called barrier as its collective 0 of communicator {communicator}");
-            assert_all_wait_in_a_circle(&world, &words);
+            let text = format!("rank {rank} called barrier as its collective 0 of communicator {communicator}");
+            assert_all_wait_in_a_cycle(&world, &text);
         }
     }
 }
@@ -552,7 +552,7 @@ fn ranks_that_wait_for_each_other_in_one_slow_collective_wait_in_peace() {
 }
 
 #[test]
-fn who_waits_in_a_collective_that_the_other_has_passed_waits_for_bytes_and_not_for_ever() {
+fn waiting_in_a_collective_that_the_peer_has_completed_is_no_deadlock() {
     let mut world = MembershipWorld::met(3);
     for rank in [1, 2] {
         world.enter(rank, of(5, barrier(0)));
@@ -567,7 +567,7 @@ fn who_waits_in_a_collective_that_the_other_has_passed_waits_for_bytes_and_not_f
 }
 
 #[test]
-fn who_has_other_calls_in_flight_is_in_no_circle() {
+fn a_rank_with_other_calls_in_flight_is_in_no_cycle() {
     let mut world = MembershipWorld::met(3);
     for _ in 0..3 {
         for (rank, peer) in [(1, 2), (2, 1)] {
@@ -610,7 +610,7 @@ fn a_rank_that_left_never_takes_part_in_a_communicator_that_it_had_not_entered()
     world.request(2, stalled(of(5, barrier(7)), vec![1]));
     assert!(world.failures.iter().all(Option::is_none));
     world.request(2, stalled(of(9, barrier(0)), vec![1]));
-    world.assert_all_blame(1, "left the job before collective 0 of communicator 9 (its last was collective 7");
+    world.assert_all_report(1, "left the job before collective 0 of communicator 9 (its last was collective 7");
 }
 
 #[test]
@@ -626,16 +626,16 @@ fn a_hub_that_left_watches_until_the_last_has_left() {
 }
 
 #[test]
-fn a_hub_that_left_still_tells_of_deaths() {
+fn a_hub_that_left_still_reports_deaths() {
     let mut world = MembershipWorld::met(3);
     world.request(0, MembershipRequest::Leave);
     world.dies(1);
-    world.assert_all_blame(1, "its process ended");
+    world.assert_all_report(1, "its process ended");
     assert!(world.finished[0]);
 }
 
 #[test]
-fn a_spoke_that_waits_for_a_hub_that_left_and_went_is_told() {
+fn a_spoke_that_waits_for_a_hub_that_left_is_notified() {
     let mut world = MembershipWorld::met(3);
     world.request(0, MembershipRequest::Leave);
     world.dies(0);
@@ -649,7 +649,7 @@ fn a_spoke_that_waits_for_a_hub_that_left_and_went_is_told() {
 }
 
 #[test]
-fn a_spoke_whose_hub_left_and_went_is_alone_but_sound() {
+fn a_spoke_without_a_hub_continues() {
     let mut world = MembershipWorld::met(3);
     world.request(0, MembershipRequest::Leave);
     world.dies(0);

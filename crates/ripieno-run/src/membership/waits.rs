@@ -15,7 +15,7 @@ use std::collections::BTreeMap;
 use std::time::Duration;
 
 /// A rank without a report for this long has continued. Blocked ranks report about once a second.
-const FORGOTTEN: Duration = Duration::from_secs(3);
+const EVICTED: Duration = Duration::from_secs(3);
 
 /// The waits of blocked ranks.
 #[derive(Debug, Default)]
@@ -46,13 +46,13 @@ impl BlockedWaits {
 
     /// Return a description of a deadlock cycle that contains `from`, if one exists. `is_absent` returns whether a rank
     /// is known not to have reached a collective since the given time.
-    pub fn circle(&self, from: usize, is_absent: impl Fn(usize, CollectiveId, Duration) -> bool) -> Option<String> {
-        let mut circle = vec![from];
+    pub fn cycle(&self, from: usize, is_absent: impl Fn(usize, CollectiveId, Duration) -> bool) -> Option<String> {
+        let mut cycle = vec![from];
         let mut seen = vec![from];
-        if !self.reaches(from, &mut circle, &mut seen, &is_absent) {
-            circle = self.stuck_with(from, &is_absent)?;
+        if !self.reaches(from, &mut cycle, &mut seen, &is_absent) {
+            cycle = self.stuck_with(from, &is_absent)?;
         }
-        let calls: Vec<String> = circle.iter().map(|rank| self.described(*rank)).collect();
+        let calls: Vec<String> = cycle.iter().map(|rank| self.described(*rank)).collect();
         Some(format!("ranks wait for each other in calls that the others have not reached: {}", calls.join("; ")))
     }
 
@@ -72,7 +72,7 @@ impl BlockedWaits {
         is_absent: &impl Fn(usize, CollectiveId, Duration) -> bool,
     ) -> Option<Vec<usize>> {
         let now = self.by_rank.get(&from)?.last;
-        let recent = self.by_rank.iter().filter(|(_, wait)| now.saturating_sub(wait.last) < FORGOTTEN);
+        let recent = self.by_rank.iter().filter(|(_, wait)| now.saturating_sub(wait.last) < EVICTED);
         let mut stuck: Vec<usize> = recent.map(|(&rank, _)| rank).collect();
         loop {
             let is_owed = |rank: usize, peer: usize| stuck.contains(&peer) && self.is_owed(rank, peer, is_absent);
@@ -95,11 +95,11 @@ impl BlockedWaits {
         (stuck.contains(&from) && has_any && self.is_at_one_moment(&stuck)).then_some(stuck)
     }
 
-    /// Return whether the last rank of `circle` waits, possibly through other ranks, for the first one.
+    /// Return whether the last rank of `cycle` waits, possibly through other ranks, for the first one.
     fn reaches(
         &self,
         rank: usize,
-        circle: &mut Vec<usize>,
+        cycle: &mut Vec<usize>,
         seen: &mut Vec<usize>,
         is_absent: &impl Fn(usize, CollectiveId, Duration) -> bool,
     ) -> bool {
@@ -108,24 +108,24 @@ impl BlockedWaits {
             return false;
         }
         for &peer in &wait.peers {
-            let closes = peer == circle[0] && circle.len() > 1;
+            let closes = peer == cycle[0] && cycle.len() > 1;
             // The first rank waits for a rank that has not reached its call, so this is more than a slow collective.
-            let is_held = |peer| circle.len() > 1 && self.are_together(rank, peer);
+            let is_held = |peer| cycle.len() > 1 && self.are_together(rank, peer);
             if (!closes && seen.contains(&peer)) || !(is_held(peer) || self.is_owed(rank, peer, is_absent)) {
                 continue;
             }
             if closes {
-                if self.is_at_one_moment(circle) {
+                if self.is_at_one_moment(cycle) {
                     return true;
                 }
                 continue;
             }
             seen.push(peer);
-            circle.push(peer);
-            if self.reaches(peer, circle, seen, is_absent) {
+            cycle.push(peer);
+            if self.reaches(peer, cycle, seen, is_absent) {
                 return true;
             }
-            circle.pop();
+            cycle.pop();
         }
         false
     }
@@ -154,9 +154,9 @@ impl BlockedWaits {
         !is_one_message
     }
 
-    fn is_at_one_moment(&self, circle: &[usize]) -> bool {
-        let began = circle.iter().map(|rank| self.by_rank[rank].first).max();
-        let lasted = circle.iter().map(|rank| self.by_rank[rank].last).min();
+    fn is_at_one_moment(&self, cycle: &[usize]) -> bool {
+        let began = cycle.iter().map(|rank| self.by_rank[rank].first).max();
+        let lasted = cycle.iter().map(|rank| self.by_rank[rank].last).min();
         began <= lasted
     }
 }

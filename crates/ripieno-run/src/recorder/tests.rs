@@ -1,3 +1,5 @@
+//! Tests of the flight recorder: records, waits and gauges.
+
 use super::*;
 use crate::call::{Call, CallKind, Element, Header};
 use crate::fabric::LinkId;
@@ -94,7 +96,7 @@ fn a_rank_that_takes_nothing_is_waited_for_only_where_no_bytes_are_awaited() {
 }
 
 #[test]
-fn collectives_in_flight_keep_their_accounts_apart() {
+fn collectives_in_flight_are_recorded_separately() {
     let mut recorder = Recorder::new(4);
     let (first, second) = (begin(&mut recorder, 0), begin(&mut recorder, 1));
     wait(&mut recorder, first, &[from(1)], ms(0), ms(3));
@@ -186,7 +188,7 @@ fn a_gauge_counts_after_its_first_reading_and_includes_the_current_wait() {
 }
 
 #[test]
-fn a_gauge_leaves_out_what_the_program_does_not_wait_for() {
+fn a_gauge_excludes_calls_that_the_program_does_not_wait_for() {
     let mut recorder = Recorder::default();
     recorder.gauge.read(ms(0));
 

@@ -49,7 +49,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn blocks_that_stand_at_their_places_are_found_and_counted() {
+    fn blocks_at_their_positions_are_found_and_counted() {
         let value: Vec<u8> = (0..250).collect();
         let blocks = BlockDigests::of(&value, 100);
         assert_eq!(blocks.bytes_of(&blocks.found_in(&value)), 250);

@@ -1,7 +1,7 @@
 //! Swarm driver: executes the actions of a rank's swarm nodes over its links and feeds the resulting events back to the
 //! nodes.
 
-use super::cast::{BroadcastRun, Holding, HostSharing};
+use super::broadcast::{BroadcastRun, Holding, HostSharing};
 use super::frame::{self, Digest, FrameKind};
 use super::inbox::{FrameInbox, Read};
 use super::meter::Meter;
@@ -55,7 +55,7 @@ pub enum BroadcastEnding {
 
 /// An event that the driver reports about a broadcast.
 #[derive(Debug)]
-pub enum News<M> {
+pub enum BroadcastEvent<M> {
     /// The broadcast ended with the value or with an error. Reported once.
     Ended(Result<Arc<M>, BroadcastEnding>),
     /// The application on another rank sent a message.
@@ -100,7 +100,7 @@ pub struct Driver<M> {
     size: usize,
     timing: SwarmTiming,
     make: Maker<M>,
-    casts: BTreeMap<u32, BroadcastRun<M>>,
+    broadcasts: BTreeMap<u32, BroadcastRun<M>>,
     /// Number of the next broadcast.
     next: u32,
     /// Frames of broadcasts that this rank has not begun.
@@ -109,7 +109,7 @@ pub struct Driver<M> {
     lost: BTreeSet<usize>,
     /// Events that the nodes have yet to handle.
     events: VecDeque<(u32, SwarmEvent)>,
-    news: Vec<(u32, News<M>)>,
+    pending_events: Vec<(u32, BroadcastEvent<M>)>,
     scratch: Box<[u8]>,
 }
 
@@ -121,13 +121,13 @@ impl<M: Store> Driver<M> {
             size,
             timing,
             make,
-            casts: BTreeMap::new(),
+            broadcasts: BTreeMap::new(),
             next: 0,
             early: Vec::new(),
             peers: BTreeMap::new(),
             lost: BTreeSet::new(),
             events: VecDeque::new(),
-            news: Vec::new(),
+            pending_events: Vec::new(),
             scratch: vec![0; SCRATCH_BYTES].into(),
         }
     }
@@ -145,9 +145,9 @@ impl<M: Store> Driver<M> {
     ) -> u32 {
         let number = self.next;
         let node = SwarmNode::root(self.rank, self.size, manifest, order, self.timing, number.into(), now);
-        let mut cast = BroadcastRun::given(node, value, digests);
-        cast.open = (0..self.size).filter(|rank| *rank != self.rank && !self.lost.contains(rank)).collect();
-        self.casts.insert(number, cast);
+        let mut broadcast = BroadcastRun::given(node, value, digests);
+        broadcast.open = (0..self.size).filter(|rank| *rank != self.rank && !self.lost.contains(rank)).collect();
+        self.broadcasts.insert(number, broadcast);
         self.events.push_back((number, SwarmEvent::Start));
         self.begin(now);
         number
@@ -156,22 +156,22 @@ impl<M: Store> Driver<M> {
     /// Add the digests of the blocks that the root has written since the last call. Bytes covered by a digest must not
     /// change afterwards.
     pub fn fill(&mut self, now: Duration, number: u32, digests: &[Digest]) {
-        let Some(cast) = self.casts.get_mut(&number) else { return };
-        let first_block = cast.digests.len();
-        let is_whole = cast.fill(digests);
-        let informed = if is_whole { std::mem::take(&mut cast.informed) } else { cast.informed.clone() };
+        let Some(broadcast) = self.broadcasts.get_mut(&number) else { return };
+        let first_block = broadcast.digests.len();
+        let is_whole = broadcast.fill(digests);
+        let informed = if is_whole { std::mem::take(&mut broadcast.informed) } else { broadcast.informed.clone() };
         for to in informed {
             self.push(number, to, &FrameKind::Digests { first_block, digests: digests.to_vec() });
         }
         if is_whole {
-            self.tell_sharers(number);
+            self.notify_sharers(number);
         }
         self.settle(now);
     }
 
     /// Cancel a broadcast that cannot be completed. Its receivers see the root as lost.
     pub fn abandon(&mut self, number: u32) {
-        self.drop_cast(number);
+        self.drop_broadcast(number);
     }
 
     /// Register a broadcast from `root` and return its number. The transfer starts with [`want`](Self::want). If
@@ -188,9 +188,9 @@ impl<M: Store> Driver<M> {
         number
     }
 
-    fn expect_as(&mut self, now: Duration, cast: BroadcastRun<M>) -> u32 {
-        let (number, root) = (self.next, cast.root);
-        self.casts.insert(number, cast);
+    fn expect_as(&mut self, now: Duration, broadcast: BroadcastRun<M>) -> u32 {
+        let (number, root) = (self.next, broadcast.root);
+        self.broadcasts.insert(number, broadcast);
         if !self.peers.contains_key(&root) {
             // The root then detects the loss of this rank by the end of the link.
             self.push(number, root, &FrameKind::Here);
@@ -203,17 +203,18 @@ impl<M: Store> Driver<M> {
         let number = self.next;
         self.next += 1;
         // Ranks lost before this broadcast began are lost for it as well.
-        self.news.extend(self.lost.iter().map(|&peer| (number, News::Lost { peer })));
-        let (due, early) = std::mem::take(&mut self.early).into_iter().partition(|(cast, ..)| *cast == number);
+        self.pending_events.extend(self.lost.iter().map(|&peer| (number, BroadcastEvent::Lost { peer })));
+        let (due, early) =
+            std::mem::take(&mut self.early).into_iter().partition(|(broadcast, ..)| *broadcast == number);
         self.early = early;
-        due.into_iter().for_each(|(number, from, word)| self.take_word(now, number, from, word));
+        due.into_iter().for_each(|(number, from, message)| self.take_message(now, number, from, message));
         self.settle(now);
     }
 
     /// Let `meter` record the progress of a value.
     pub fn watch(&mut self, number: u32, meter: Arc<Meter>) {
-        if let Some(cast) = self.casts.get_mut(&number) {
-            cast.watch(meter);
+        if let Some(broadcast) = self.broadcasts.get_mut(&number) {
+            broadcast.watch(meter);
         }
     }
 
@@ -224,7 +225,7 @@ impl<M: Store> Driver<M> {
 
     /// Start to fetch an expected value.
     pub fn want(&mut self, now: Duration, number: u32) {
-        match self.casts.get(&number).and_then(|cast| cast.leader) {
+        match self.broadcasts.get(&number).and_then(|broadcast| broadcast.leader) {
             Some(leader) if !self.lost.contains(&leader) => self.ask_leader(now, number, leader),
             _ => self.start(now, number),
         }
@@ -232,17 +233,22 @@ impl<M: Store> Driver<M> {
     }
 
     fn ask_leader(&mut self, now: Duration, number: u32, leader: usize) {
-        let Some(cast) = self.casts.get_mut(&number).filter(|cast| cast.is_awaited()) else { return };
-        cast.is_over = false;
-        cast.sharing = Some(HostSharing::Requested { since: now });
+        let Some(broadcast) = self.broadcasts.get_mut(&number).filter(|broadcast| broadcast.is_awaited()) else {
+            return;
+        };
+        broadcast.is_over = false;
+        broadcast.sharing = Some(HostSharing::Requested { since: now });
         self.push(number, leader, &FrameKind::Share);
     }
 
     /// Ask leaders again after the stall timeout. If a leader does not answer in time, fetch the value directly.
     fn look_after_sharing(&mut self, now: Duration) {
-        let due = self.casts.iter().filter(|(_, cast)| cast.sharing_wake(&self.timing).is_some_and(|at| at <= now));
+        let due = self
+            .broadcasts
+            .iter()
+            .filter(|(_, broadcast)| broadcast.sharing_wake(&self.timing).is_some_and(|at| at <= now));
         for number in due.map(|(&number, _)| number).collect::<Vec<_>>() {
-            match (self.casts[&number].sharing, self.casts[&number].leader) {
+            match (self.broadcasts[&number].sharing, self.broadcasts[&number].leader) {
                 (Some(HostSharing::Confirmed { .. }), Some(leader)) => self.ask_leader(now, number, leader),
                 _ => self.start(now, number),
             }
@@ -250,19 +256,21 @@ impl<M: Store> Driver<M> {
     }
 
     fn start(&mut self, now: Duration, number: u32) {
-        let Some(cast) = self.casts.get_mut(&number).filter(|cast| cast.is_awaited()) else { return };
-        (cast.is_over, cast.sharing) = (false, None);
-        let node = SwarmNode::receiver(self.rank, cast.root, self.size, self.timing, now);
-        cast.node = Some(node.with_blocks(cast.found.clone()));
+        let Some(broadcast) = self.broadcasts.get_mut(&number).filter(|broadcast| broadcast.is_awaited()) else {
+            return;
+        };
+        (broadcast.is_over, broadcast.sharing) = (false, None);
+        let node = SwarmNode::receiver(self.rank, broadcast.root, self.size, self.timing, now);
+        broadcast.node = Some(node.with_blocks(broadcast.found.clone()));
         self.events.push_back((number, SwarmEvent::Start));
     }
 
     /// Release the local reference to a value. This rank keeps serving the value to ranks that fetch it. The root keeps
     /// the value until all other ranks have released it.
     pub fn release(&mut self, number: u32) {
-        if let Some(cast) = self.casts.get_mut(&number).filter(|cast| cast.is_kept) {
-            cast.is_kept = false;
-            let root = cast.root;
+        if let Some(broadcast) = self.broadcasts.get_mut(&number).filter(|broadcast| broadcast.is_kept) {
+            broadcast.is_kept = false;
+            let root = broadcast.root;
             if root != self.rank {
                 self.push(number, root, &FrameKind::Withdraw);
             }
@@ -272,29 +280,31 @@ impl<M: Store> Driver<M> {
 
     /// Release all values.
     pub fn release_all(&mut self) {
-        self.casts.keys().copied().collect::<Vec<_>>().into_iter().for_each(|number| self.release(number));
+        self.broadcasts.keys().copied().collect::<Vec<_>>().into_iter().for_each(|number| self.release(number));
     }
 
     /// Return whether no other rank needs a value or a queued frame from this rank.
     pub fn is_idle(&self) -> bool {
-        self.casts.is_empty() && !self.peers.values().any(|peer| peer.outbox.is_ready(&self.casts))
+        self.broadcasts.is_empty() && !self.peers.values().any(|peer| peer.outbox.is_ready(&self.broadcasts))
     }
 
     /// Return the latest time at which [`turn`](Self::turn) must run again.
     pub fn wake(&self) -> Option<Duration> {
-        let wake = |cast: &BroadcastRun<M>| cast.sharing_wake(&self.timing).or_else(|| cast.node.as_ref()?.wake());
-        self.casts.values().filter_map(wake).min()
+        let wake = |broadcast: &BroadcastRun<M>| {
+            broadcast.sharing_wake(&self.timing).or_else(|| broadcast.node.as_ref()?.wake())
+        };
+        self.broadcasts.values().filter_map(wake).min()
     }
 
     /// Return the events since the last call.
-    pub fn take_news(&mut self) -> Vec<(u32, News<M>)> {
-        std::mem::take(&mut self.news)
+    pub fn take_events(&mut self) -> Vec<(u32, BroadcastEvent<M>)> {
+        std::mem::take(&mut self.pending_events)
     }
 
     /// Return the links that the driver waits on.
     pub fn wants(&self) -> Vec<Want> {
         let wants = self.peers.iter();
-        let is_writable = |it: &Peer| !it.leaving.is_empty() || it.outbox.is_ready(&self.casts);
+        let is_writable = |it: &Peer| !it.leaving.is_empty() || it.outbox.is_ready(&self.broadcasts);
         wants
             .map(|(&peer, it)| Want { link: LinkId::collectives(peer), readable: true, writable: is_writable(it) })
             .collect()
@@ -302,7 +312,7 @@ impl<M: Store> Driver<M> {
 
     /// Read and send all that the links accept now. Return whether any bytes moved.
     pub fn turn(&mut self, now: Duration, wires: &mut dyn Wires) -> bool {
-        for peer in wires.newcomers() {
+        for peer in wires.new_peers() {
             self.peers.entry(peer).or_default();
         }
         let mut has_moved = false;
@@ -315,17 +325,20 @@ impl<M: Store> Driver<M> {
                 }
                 Err(LinkError::Lacking { what }) => {
                     wires.close(peer, &what);
-                    self.end_those_to_come(peer, &what);
+                    self.end_awaited(peer, &what);
                     self.lose(now, peer);
                 }
             }
             self.settle(now);
         }
-        let due = |cast: &BroadcastRun<M>| cast.node.as_ref().and_then(SwarmNode::wake).is_some_and(|wake| wake <= now);
-        let due: Vec<u32> = self.casts.iter().filter(|(_, cast)| due(cast)).map(|(&number, _)| number).collect();
+        let due = |broadcast: &BroadcastRun<M>| {
+            broadcast.node.as_ref().and_then(SwarmNode::wake).is_some_and(|wake| wake <= now)
+        };
+        let due: Vec<u32> =
+            self.broadcasts.iter().filter(|(_, broadcast)| due(broadcast)).map(|(&number, _)| number).collect();
         self.events.extend(due.into_iter().map(|number| (number, SwarmEvent::Tick)));
         self.look_after_sharing(now);
-        self.tell_moved();
+        self.report_progress();
         self.settle(now);
         self.sweep();
         has_moved
@@ -336,23 +349,25 @@ impl<M: Store> Driver<M> {
         loop {
             let Some(link) = wires.link(peer)? else { return Ok(false) };
             let Some(it) = self.peers.get_mut(&peer) else { return Ok(false) };
-            if let FrameInbox::Chunk(coming) = it.inbox {
-                let cast = self.casts.get_mut(&coming.cast);
-                let room = cast.and_then(|it| it.room(peer, coming.block, coming.at_bytes, coming.left_bytes));
-                let is_wanted = room.is_some();
-                let length_bytes = coming.left_bytes.min(self.scratch.len());
-                let count = link.receive(room.unwrap_or(&mut self.scratch[..length_bytes]))?;
+            if let FrameInbox::Chunk(progress) = it.inbox {
+                let broadcast = self.broadcasts.get_mut(&progress.broadcast);
+                let capacity =
+                    broadcast.and_then(|it| it.capacity(peer, progress.block, progress.at_bytes, progress.left_bytes));
+                let is_wanted = capacity.is_some();
+                let length_bytes = progress.left_bytes.min(self.scratch.len());
+                let count = link.receive(capacity.unwrap_or(&mut self.scratch[..length_bytes]))?;
                 it.inbox.advance(count);
-                if let Some(cast) = self.casts.get_mut(&coming.cast).filter(|_| is_wanted) {
-                    let events = cast.arrived(now, peer, coming.block, coming.at_bytes + count);
-                    self.events.extend(events.into_iter().map(|event| (coming.cast, event)));
+                if let Some(broadcast) = self.broadcasts.get_mut(&progress.broadcast).filter(|_| is_wanted) {
+                    let events = broadcast.arrived(now, peer, progress.block, progress.at_bytes + count);
+                    self.events.extend(events.into_iter().map(|event| (progress.broadcast, event)));
                 }
                 read_bytes += count;
                 if count == 0 {
                     // A wanted block is worth a turn once a forwardable piece of it has arrived.
-                    let cast = self.casts.get(&coming.cast).filter(|_| is_wanted);
-                    let useful_bytes = cast.map_or(usize::MAX, |cast| step_bytes(cast.block_length(coming.block)));
-                    link.expect(coming.left_bytes.min(useful_bytes));
+                    let broadcast = self.broadcasts.get(&progress.broadcast).filter(|_| is_wanted);
+                    let useful_bytes =
+                        broadcast.map_or(usize::MAX, |broadcast| step_bytes(broadcast.block_length(progress.block)));
+                    link.expect(progress.left_bytes.min(useful_bytes));
                     break;
                 }
             } else {
@@ -362,7 +377,7 @@ impl<M: Store> Driver<M> {
                         break;
                     }
                     Read::Some => {}
-                    Read::Word(cast, word) => self.take_word(now, cast, peer, word),
+                    Read::Message(broadcast, message) => self.take_message(now, broadcast, peer, message),
                 }
                 read_bytes += 1;
             }
@@ -381,15 +396,15 @@ impl<M: Store> Driver<M> {
     fn send(&mut self, link: &mut dyn crate::Link, peer: usize) -> Result<usize, LinkError> {
         let Some(it) = self.peers.get_mut(&peer) else { return Ok(0) };
         let mut sent = Vec::new();
-        let outcome = it.outbox.send(link, &self.casts, &mut sent);
-        for Sent { cast, block, length_bytes, is_last } in sent {
-            self.casts[&cast].meter.note_gave(length_bytes);
+        let outcome = it.outbox.send(link, &self.broadcasts, &mut sent);
+        for Sent { broadcast, block, length_bytes, is_last } in sent {
+            self.broadcasts[&broadcast].meter.note_gave(length_bytes);
             if is_last {
-                it.leaving.push((cast, block));
+                it.leaving.push((broadcast, block));
             }
         }
         if !it.leaving.is_empty() && link.unsent_bytes()? < LEAVING_BYTES_MAX {
-            let out = it.leaving.drain(..).map(|(cast, block)| (cast, SwarmEvent::Sent { to: peer, block }));
+            let out = it.leaving.drain(..).map(|(broadcast, block)| (broadcast, SwarmEvent::Sent { to: peer, block }));
             self.events.extend(out);
         }
         if it.outbox.is_overfull() {
@@ -401,55 +416,60 @@ impl<M: Store> Driver<M> {
     fn lose(&mut self, now: Duration, peer: usize) {
         self.peers.remove(&peer);
         self.lost.insert(peer);
-        let is_left = |cast: &BroadcastRun<M>| cast.sharing.is_some() && cast.leader == Some(peer);
-        let left: Vec<u32> = self.casts.iter().filter(|(_, cast)| is_left(cast)).map(|(&number, _)| number).collect();
+        let is_left = |broadcast: &BroadcastRun<M>| broadcast.sharing.is_some() && broadcast.leader == Some(peer);
+        let left: Vec<u32> =
+            self.broadcasts.iter().filter(|(_, broadcast)| is_left(broadcast)).map(|(&number, _)| number).collect();
         left.into_iter().for_each(|number| self.start(now, number));
-        for cast in self.casts.values_mut() {
-            cast.open.remove(&peer);
-            cast.mappers.remove(&peer);
+        for broadcast in self.broadcasts.values_mut() {
+            broadcast.open.remove(&peer);
+            broadcast.mappers.remove(&peer);
         }
-        self.news.extend(self.casts.keys().map(|&number| (number, News::Lost { peer })));
-        for (&number, cast) in self.casts.iter_mut().filter(|(_, cast)| cast.node.is_some()) {
-            if cast.notified.insert(peer) {
+        self.pending_events.extend(self.broadcasts.keys().map(|&number| (number, BroadcastEvent::Lost { peer })));
+        for (&number, broadcast) in self.broadcasts.iter_mut().filter(|(_, broadcast)| broadcast.node.is_some()) {
+            if broadcast.notified.insert(peer) {
                 self.events.push_back((number, SwarmEvent::Lost { peer }));
             }
         }
     }
 
-    fn take_word(&mut self, now: Duration, number: u32, from: usize, word: FrameKind) {
+    fn take_message(&mut self, now: Duration, number: u32, from: usize, message: FrameKind) {
         if number >= self.next {
             if self.early.len() < EARLY_MAX {
-                self.early.push((number, from, word));
+                self.early.push((number, from, message));
             }
             return;
         }
-        if !self.casts.contains_key(&number) {
-            return self.answer_for_gone(number, from, &word);
+        if !self.broadcasts.contains_key(&number) {
+            return self.answer_for_ended(number, from, &message);
         }
-        match word {
+        match message {
             FrameKind::Here => {}
             FrameKind::Withdraw => {
-                self.casts.get_mut(&number).expect("it was found").open.remove(&from);
+                self.broadcasts.get_mut(&number).expect("it was found").open.remove(&from);
             }
-            FrameKind::Application { bytes } => self.news.push((number, News::Message { from, bytes })),
+            FrameKind::Application { bytes } => {
+                self.pending_events.push((number, BroadcastEvent::Message { from, bytes }))
+            }
             FrameKind::Share => self.share(now, number, from),
             FrameKind::InTransfer => {
-                let cast = self.casts.get_mut(&number).expect("it was found");
-                cast.sharing = cast.sharing.map(|_| HostSharing::Confirmed { since: now });
+                let broadcast = self.broadcasts.get_mut(&number).expect("it was found");
+                broadcast.sharing = broadcast.sharing.map(|_| HostSharing::Confirmed { since: now });
             }
             FrameKind::Shared { place, length_bytes } => {
-                let cast = self.casts.get_mut(&number).expect("it was found");
-                if let (None, Holding::Here(value), true) = (cast.sharing, &cast.holding, cast.leader == Some(from)) {
+                let broadcast = self.broadcasts.get_mut(&number).expect("it was found");
+                if let (None, Holding::Here(value), true) =
+                    (broadcast.sharing, &broadcast.holding, broadcast.leader == Some(from))
+                {
                     // If remapping fails, this rank keeps the memory that the leader has left.
                     let _ = value.follow(place, length_bytes);
                     return;
                 }
-                match cast.sharing.map(|_| M::at(place, length_bytes)) {
+                match broadcast.sharing.map(|_| M::at(place, length_bytes)) {
                     Some(Ok(value)) => {
                         let value = Arc::new(value);
-                        (cast.sharing, cast.is_over) = (None, true);
-                        cast.holding = Holding::Here(value.clone());
-                        self.news.push((number, News::Ended(Ok(value))));
+                        (broadcast.sharing, broadcast.is_over) = (None, true);
+                        broadcast.holding = Holding::Here(value.clone());
+                        self.pending_events.push((number, BroadcastEvent::Ended(Ok(value))));
                     }
                     // Mapping the leader's memory failed: fetch the value instead.
                     Some(Err(_)) => self.start(now, number),
@@ -457,15 +477,15 @@ impl<M: Store> Driver<M> {
                 }
             }
             FrameKind::Digests { first_block, digests } => {
-                let cast = self.casts.get_mut(&number).expect("it was found");
-                let manifest = cast.node.as_ref().and_then(SwarmNode::manifest);
+                let broadcast = self.broadcasts.get_mut(&number).expect("it was found");
+                let manifest = broadcast.node.as_ref().and_then(SwarmNode::manifest);
                 if manifest.is_some_and(|it| first_block.saturating_add(digests.len()) <= it.block_count()) {
-                    let events = cast.learn(first_block, &digests);
+                    let events = broadcast.learn(first_block, &digests);
                     self.events.extend(events.into_iter().map(|event| (number, event)));
                 }
             }
             FrameKind::Alone | FrameKind::Released => {
-                if self.casts[&number].sharing.is_some() {
+                if self.broadcasts[&number].sharing.is_some() {
                     self.start(now, number);
                 }
             }
@@ -473,23 +493,23 @@ impl<M: Store> Driver<M> {
                 // A rank that has not requested the value must take part: the root is lost.
                 self.start(now, number);
                 self.settle(now);
-                let cast = self.casts.get_mut(&number).expect("it was found");
+                let broadcast = self.broadcasts.get_mut(&number).expect("it was found");
                 if let Some(manifest) = manifest_of(&message) {
                     if !is_sound(manifest, &digests) {
                         return;
                     }
-                    cast.meter.note_value(manifest.bytes);
-                    let events = cast.learn(0, &digests);
+                    broadcast.meter.note_value(manifest.bytes);
+                    let events = broadcast.learn(0, &digests);
                     self.events.extend(events.into_iter().map(|event| (number, event)));
                 }
                 match message {
                     SwarmMessage::Released => {
-                        cast.is_over = true;
-                        cast.meter.note_released();
+                        broadcast.is_over = true;
+                        broadcast.meter.note_released();
                     }
                     SwarmMessage::Join | SwarmMessage::Rejoin { .. } => {
-                        cast.is_over = false;
-                        self.news.push((number, News::Reopened));
+                        broadcast.is_over = false;
+                        self.pending_events.push((number, BroadcastEvent::Reopened));
                     }
                     _ => {}
                 }
@@ -501,46 +521,51 @@ impl<M: Store> Driver<M> {
     /// Share this rank's value with another rank of the same host, or fetch the value for it.
     fn share(&mut self, now: Duration, number: u32, with: usize) {
         self.start(now, number);
-        let cast = self.casts.get_mut(&number).expect("it was found");
-        if matches!(cast.holding, Holding::Here(_)) {
-            cast.sharers.insert(with);
-            return self.tell_sharers(number);
+        let broadcast = self.broadcasts.get_mut(&number).expect("it was found");
+        if matches!(broadcast.holding, Holding::Here(_)) {
+            broadcast.sharers.insert(with);
+            return self.notify_sharers(number);
         }
-        let word = if cast.has_failed { FrameKind::Alone } else { FrameKind::InTransfer };
-        cast.sharers.insert(with);
-        self.push(number, with, &word);
+        let message = if broadcast.has_failed { FrameKind::Alone } else { FrameKind::InTransfer };
+        broadcast.sharers.insert(with);
+        self.push(number, with, &message);
     }
 
     /// Report the result to the ranks of this host that wait for this rank.
-    fn tell_sharers(&mut self, number: u32) {
-        let Some(cast) = self.casts.get_mut(&number) else { return };
-        let sharers = std::mem::take(&mut cast.sharers);
-        let Holding::Here(value) = &cast.holding else {
+    fn notify_sharers(&mut self, number: u32) {
+        let Some(broadcast) = self.broadcasts.get_mut(&number) else { return };
+        let sharers = std::mem::take(&mut broadcast.sharers);
+        let Holding::Here(value) = &broadcast.holding else {
             return sharers.into_iter().for_each(|sharer| self.push(number, sharer, &FrameKind::Alone));
         };
         if sharers.is_empty() {
             return;
         }
         let place = value.place();
-        let word = FrameKind::Shared { place, length_bytes: value.len() };
-        cast.mappers.extend(sharers.iter().map(|&sharer| (sharer, place)));
-        sharers.into_iter().for_each(|sharer| self.push(number, sharer, &word));
+        let message = FrameKind::Shared { place, length_bytes: value.len() };
+        broadcast.mappers.extend(sharers.iter().map(|&sharer| (sharer, place)));
+        sharers.into_iter().for_each(|sharer| self.push(number, sharer, &message));
     }
 
     /// Report the new location of a value to the ranks of this host that have mapped it.
-    fn tell_moved(&mut self) {
-        for number in self.casts.keys().copied().collect::<Vec<_>>() {
-            let Some(cast) = self.casts.get_mut(&number).filter(|cast| !cast.mappers.is_empty()) else { continue };
-            let Holding::Here(value) = &cast.holding else { continue };
+    fn report_progress(&mut self) {
+        for number in self.broadcasts.keys().copied().collect::<Vec<_>>() {
+            let Some(broadcast) = self.broadcasts.get_mut(&number).filter(|broadcast| !broadcast.mappers.is_empty())
+            else {
+                continue;
+            };
+            let Holding::Here(value) = &broadcast.holding else { continue };
             let here = value.place();
-            cast.sharers.extend(cast.mappers.iter().filter(|(_, place)| **place != here).map(|(&rank, _)| rank));
-            self.tell_sharers(number);
+            broadcast
+                .sharers
+                .extend(broadcast.mappers.iter().filter(|(_, place)| **place != here).map(|(&rank, _)| rank));
+            self.notify_sharers(number);
         }
     }
 
     /// Answer a frame about a value that this rank has released.
-    fn answer_for_gone(&mut self, number: u32, from: usize, word: &FrameKind) {
-        let answer = match word {
+    fn answer_for_ended(&mut self, number: u32, from: usize, message: &FrameKind) {
+        let answer = match message {
             FrameKind::Swarm { message: SwarmMessage::Request { block, .. }, .. } => {
                 FrameKind::Swarm { message: SwarmMessage::Refused { block: *block }, digests: Vec::new() }
             }
@@ -550,20 +575,20 @@ impl<M: Store> Driver<M> {
         self.push(number, from, &answer);
     }
 
-    fn push(&mut self, number: u32, to: usize, word: &FrameKind) {
+    fn push(&mut self, number: u32, to: usize, message: &FrameKind) {
         if !self.lost.contains(&to) {
-            self.peers.entry(to).or_default().outbox.push_word(frame::word(number, word));
+            self.peers.entry(to).or_default().outbox.push_message(frame::encode(number, message));
         }
     }
 
     /// Pass events to their nodes and execute the resulting actions until no event is left.
     fn settle(&mut self, now: Duration) {
         while let Some((number, event)) = self.events.pop_front() {
-            let Some(cast) = self.casts.get_mut(&number) else { continue };
-            let Some(node) = &mut cast.node else { continue };
+            let Some(broadcast) = self.broadcasts.get_mut(&number) else { continue };
+            let Some(node) = &mut broadcast.node else { continue };
             let actions = node.handle(now, event);
-            if let Err(error) = cast.prepare(&*self.make) {
-                let bytes = cast.node.as_ref().and_then(SwarmNode::manifest).map_or(0, |manifest| manifest.bytes);
+            if let Err(error) = broadcast.prepare(&*self.make) {
+                let bytes = broadcast.node.as_ref().and_then(SwarmNode::manifest).map_or(0, |manifest| manifest.bytes);
                 self.end(number, Err(BroadcastEnding::Memory { bytes, cause: error.to_string() }));
                 continue;
             }
@@ -572,24 +597,26 @@ impl<M: Store> Driver<M> {
     }
 
     fn act(&mut self, number: u32, action: Action) {
-        let Some(cast) = self.casts.get_mut(&number) else { return };
+        let Some(broadcast) = self.broadcasts.get_mut(&number) else { return };
         match action {
-            Action::Tell { to, .. } if self.lost.contains(&to) => {
-                if cast.notified.insert(to) {
+            Action::SendMessage { to, .. } if self.lost.contains(&to) => {
+                if broadcast.notified.insert(to) {
                     self.events.push_back((number, SwarmEvent::Lost { peer: to }));
                 }
             }
-            Action::Tell { to, message } => {
-                let digests = if manifest_of(&message).is_some() { cast.digests.clone() } else { Vec::new() };
-                if let (SwarmMessage::Welcome { .. }, Holding::Filling(_)) = (&message, &cast.holding) {
-                    cast.informed.insert(to);
+            Action::SendMessage { to, message } => {
+                let digests = if manifest_of(&message).is_some() { broadcast.digests.clone() } else { Vec::new() };
+                if let (SwarmMessage::Admitted { .. }, Holding::Filling(_)) = (&message, &broadcast.holding) {
+                    broadcast.informed.insert(to);
                 }
                 self.push(number, to, &FrameKind::Swarm { message, digests });
             }
             Action::Send { to, block, from_bytes } => {
                 let outbox = self.peers.get_mut(&to).map(|peer| &mut peer.outbox);
                 match outbox {
-                    Some(outbox) if from_bytes < cast.block_length(block) => outbox.begin(number, block, from_bytes),
+                    Some(outbox) if from_bytes < broadcast.block_length(block) => {
+                        outbox.begin(number, block, from_bytes)
+                    }
                     _ => self.events.push_back((number, SwarmEvent::Sent { to, block })),
                 }
             }
@@ -600,57 +627,61 @@ impl<M: Store> Driver<M> {
                 }
             }
             Action::Done => {
-                if let Some(value) = cast.finish() {
-                    self.news.push((number, News::Ended(Ok(value))));
-                    self.tell_sharers(number);
+                if let Some(value) = broadcast.finish() {
+                    self.pending_events.push((number, BroadcastEvent::Ended(Ok(value))));
+                    self.notify_sharers(number);
                 }
             }
             Action::Failed(failure) => {
-                (cast.is_over, cast.has_failed) = (true, true);
-                self.news.push((number, News::Ended(Err(failure.into()))));
-                self.tell_sharers(number);
+                (broadcast.is_over, broadcast.has_failed) = (true, true);
+                self.pending_events.push((number, BroadcastEvent::Ended(Err(failure.into()))));
+                self.notify_sharers(number);
             }
             Action::Settled { acknowledged, lost, corruptions } => {
-                cast.is_over = true;
-                self.news.push((number, News::Settled { acknowledged, lost, corruptions }));
+                broadcast.is_over = true;
+                self.pending_events.push((number, BroadcastEvent::Settled { acknowledged, lost, corruptions }));
             }
         }
     }
 
     /// End a broadcast on this rank, whatever the state of its node.
     fn end(&mut self, number: u32, ending: Result<Arc<M>, BroadcastEnding>) {
-        self.news.push((number, News::Ended(ending)));
-        self.tell_sharers(number);
-        self.drop_cast(number);
+        self.pending_events.push((number, BroadcastEvent::Ended(ending)));
+        self.notify_sharers(number);
+        self.drop_broadcast(number);
     }
 
     /// End all incomplete broadcasts, because the link to `peer` cannot be set up. Otherwise healthy ranks would be
     /// reported as lost.
-    fn end_those_to_come(&mut self, peer: usize, what: &str) {
-        let is_to_come = |cast: &BroadcastRun<M>| matches!(cast.holding, Holding::Awaited | Holding::Coming(_));
-        let to_come: Vec<u32> = self.casts.iter().filter(|(_, cast)| is_to_come(cast)).map(|(&it, _)| it).collect();
-        for number in to_come {
+    fn end_awaited(&mut self, peer: usize, what: &str) {
+        let is_awaited =
+            |broadcast: &BroadcastRun<M>| matches!(broadcast.holding, Holding::Awaited | Holding::Receiving(_));
+        let awaited: Vec<u32> =
+            self.broadcasts.iter().filter(|(_, broadcast)| is_awaited(broadcast)).map(|(&it, _)| it).collect();
+        for number in awaited {
             self.end(number, Err(BroadcastEnding::Lacking { peer, what: what.to_string() }));
         }
     }
 
-    fn drop_cast(&mut self, number: u32) {
-        if let Some(cast) = self.casts.remove(&number) {
-            self.peers.values_mut().for_each(|peer| peer.outbox.forget(number, &cast));
+    fn drop_broadcast(&mut self, number: u32) {
+        if let Some(broadcast) = self.broadcasts.remove(&number) {
+            self.peers.values_mut().for_each(|peer| peer.outbox.forget(number, &broadcast));
         }
     }
 
     /// Drop values that neither the local application nor other ranks need.
     fn sweep(&mut self) {
-        let is_done = |cast: &BroadcastRun<M>| cast.is_over && !cast.is_kept && cast.open.is_empty();
-        let done: Vec<u32> = self.casts.iter().filter(|(_, cast)| is_done(cast)).map(|(&number, _)| number).collect();
-        done.into_iter().for_each(|number| self.drop_cast(number));
+        let is_done =
+            |broadcast: &BroadcastRun<M>| broadcast.is_over && !broadcast.is_kept && broadcast.open.is_empty();
+        let done: Vec<u32> =
+            self.broadcasts.iter().filter(|(_, broadcast)| is_done(broadcast)).map(|(&number, _)| number).collect();
+        done.into_iter().for_each(|number| self.drop_broadcast(number));
     }
 }
 
 fn manifest_of(message: &SwarmMessage) -> Option<&BlockManifest> {
     match message {
-        SwarmMessage::Welcome { manifest, .. } => Some(manifest),
+        SwarmMessage::Admitted { manifest, .. } => Some(manifest),
         SwarmMessage::Rejoin { manifest, .. } => manifest.as_ref(),
         _ => None,
     }

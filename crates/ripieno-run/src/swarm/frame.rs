@@ -11,7 +11,7 @@ pub(super) const HEADER_BYTES: usize = 32;
 /// Maximum message size in bytes. A manifest of 4 TiB in blocks of 4 MiB has digests of 8 MiB.
 pub(super) const WORD_BYTES_MAX: usize = 16 << 20;
 
-const WORD: u32 = 0x5249_5731;
+const MESSAGE: u32 = 0x5249_5731;
 const CHUNK: u32 = 0x5249_4331;
 
 /// Digest of a block.
@@ -45,8 +45,8 @@ pub(super) enum FrameKind {
 /// Decoded header, which determines the data that follows.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum FrameHeader {
-    Word { cast: u32, length_bytes: usize, check: u32 },
-    Chunk { cast: u32, block: usize, from_bytes: usize, length_bytes: usize },
+    Message { broadcast: u32, length_bytes: usize, check: u32 },
+    Chunk { broadcast: u32, block: usize, from_bytes: usize, length_bytes: usize },
 }
 
 pub(super) fn digest(bytes: &[u8]) -> Digest {
@@ -54,16 +54,16 @@ pub(super) fn digest(bytes: &[u8]) -> Digest {
 }
 
 /// Return the frame of a message.
-pub(super) fn word(cast: u32, word: &FrameKind) -> Vec<u8> {
-    let body = postcard::to_stdvec(word).expect("words are plain data, which postcard always encodes");
+pub(super) fn encode(broadcast: u32, message: &FrameKind) -> Vec<u8> {
+    let body = postcard::to_stdvec(message).expect("words are plain data, which postcard always encodes");
     assert!(body.len() <= WORD_BYTES_MAX, "a manifest has no more blocks than its digests have room for");
-    framed(cast, &body)
+    framed(broadcast, &body)
 }
 
 /// Return the frame of an encoded message.
-pub(super) fn framed(cast: u32, body: &[u8]) -> Vec<u8> {
+pub(super) fn framed(broadcast: u32, body: &[u8]) -> Vec<u8> {
     let mut frame = Vec::with_capacity(HEADER_BYTES + body.len());
-    frame.extend(fields(WORD, cast, body.len(), 0, 0));
+    frame.extend(fields(MESSAGE, broadcast, body.len(), 0, 0));
     frame.extend(body);
     let check = check(&frame[..28], body);
     frame[28..HEADER_BYTES].copy_from_slice(&check.to_le_bytes());
@@ -71,17 +71,17 @@ pub(super) fn framed(cast: u32, body: &[u8]) -> Vec<u8> {
 }
 
 /// Return the header of a chunk.
-pub(super) fn chunk(cast: u32, block: usize, from_bytes: usize, length_bytes: usize) -> [u8; HEADER_BYTES] {
-    let mut header = fields(CHUNK, cast, length_bytes, block, from_bytes);
+pub(super) fn chunk(broadcast: u32, block: usize, from_bytes: usize, length_bytes: usize) -> [u8; HEADER_BYTES] {
+    let mut header = fields(CHUNK, broadcast, length_bytes, block, from_bytes);
     let check = check(&header[..28], &[]);
     header[28..].copy_from_slice(&check.to_le_bytes());
     header
 }
 
-fn fields(kind: u32, cast: u32, length_bytes: usize, block: usize, from_bytes: usize) -> [u8; HEADER_BYTES] {
+fn fields(kind: u32, broadcast: u32, length_bytes: usize, block: usize, from_bytes: usize) -> [u8; HEADER_BYTES] {
     let mut header = [0; HEADER_BYTES];
     header[0..4].copy_from_slice(&kind.to_le_bytes());
-    header[4..8].copy_from_slice(&cast.to_le_bytes());
+    header[4..8].copy_from_slice(&broadcast.to_le_bytes());
     header[8..12].copy_from_slice(&(length_bytes as u32).to_le_bytes());
     header[12..20].copy_from_slice(&(block as u64).to_le_bytes());
     header[20..28].copy_from_slice(&(from_bytes as u64).to_le_bytes());
@@ -100,16 +100,16 @@ impl FrameHeader {
     pub(super) fn decode(bytes: &[u8; HEADER_BYTES]) -> Option<FrameHeader> {
         let short = |at: usize| bytes[at..].first_chunk().copied().map(u32::from_le_bytes);
         let long = |at: usize| bytes[at..].first_chunk().copied().map(u64::from_le_bytes);
-        let (cast, length_bytes, found) = (short(4)?, short(8)? as usize, short(28)?);
+        let (broadcast, length_bytes, found) = (short(4)?, short(8)? as usize, short(28)?);
         match short(0)? {
-            WORD if (1..=WORD_BYTES_MAX).contains(&length_bytes) => {
-                Some(FrameHeader::Word { cast, length_bytes, check: found })
+            MESSAGE if (1..=WORD_BYTES_MAX).contains(&length_bytes) => {
+                Some(FrameHeader::Message { broadcast, length_bytes, check: found })
             }
             CHUNK if length_bytes > 0 && check(&bytes[..28], &[]) == found => {
                 let from_bytes: usize = long(20)?.try_into().ok()?;
                 // The end of a block must be representable.
                 from_bytes.checked_add(length_bytes)?;
-                Some(FrameHeader::Chunk { cast, block: long(12)?.try_into().ok()?, from_bytes, length_bytes })
+                Some(FrameHeader::Chunk { broadcast, block: long(12)?.try_into().ok()?, from_bytes, length_bytes })
             }
             _ => None,
         }
@@ -117,8 +117,8 @@ impl FrameHeader {
 }
 
 /// Decode the message of a frame. Return `None` if the checksum does not match.
-pub(super) fn read_word(cast: u32, found: u32, body: &[u8]) -> Option<FrameKind> {
-    let is_right = check(&fields(WORD, cast, body.len(), 0, 0)[..28], body) == found;
+pub(super) fn decode_message(broadcast: u32, found: u32, body: &[u8]) -> Option<FrameKind> {
+    let is_right = check(&fields(MESSAGE, broadcast, body.len(), 0, 0)[..28], body) == found;
     is_right.then(|| postcard::from_bytes(body).ok())?
 }
 
@@ -132,23 +132,23 @@ mod tests {
     fn words_round_trip_and_a_wrong_bit_is_found() {
         let message = SwarmMessage::Offer { have: Box::new(Have::all(100)), is_answer: true, instead_of: None };
         let sent = FrameKind::Swarm { message, digests: vec![[7; 8]; 3] };
-        let frame = word(5, &sent);
+        let frame = encode(5, &sent);
         let (header, body) = frame.split_first_chunk().unwrap();
-        let Some(FrameHeader::Word { cast: 5, length_bytes, check }) = FrameHeader::decode(header) else {
+        let Some(FrameHeader::Message { broadcast: 5, length_bytes, check }) = FrameHeader::decode(header) else {
             panic!("{header:?}")
         };
-        assert_eq!((length_bytes, read_word(5, check, body)), (body.len(), Some(sent)));
+        assert_eq!((length_bytes, decode_message(5, check, body)), (body.len(), Some(sent)));
         for bit in 0..8 * body.len() {
             let mut wrong = body.to_vec();
             wrong[bit / 8] ^= 1 << (bit % 8);
-            assert_eq!(read_word(5, check, &wrong), None);
+            assert_eq!(decode_message(5, check, &wrong), None);
         }
     }
 
     #[test]
     fn a_chunk_with_a_wrong_header_is_none() {
         let header = chunk(3, 1 << 40, 17, 4096);
-        let right = FrameHeader::Chunk { cast: 3, block: 1 << 40, from_bytes: 17, length_bytes: 4096 };
+        let right = FrameHeader::Chunk { broadcast: 3, block: 1 << 40, from_bytes: 17, length_bytes: 4096 };
         assert_eq!(FrameHeader::decode(&header), Some(right));
         for bit in 0..8 * HEADER_BYTES {
             let mut wrong = header;

@@ -97,7 +97,7 @@ impl Wires for OnePeer {
         Ok((peer == self.0).then_some(&mut self.1))
     }
 
-    fn newcomers(&mut self) -> Vec<usize> {
+    fn new_peers(&mut self) -> Vec<usize> {
         vec![self.0]
     }
 
@@ -126,31 +126,31 @@ fn value() -> Vec<u8> {
     (0..VALUE_BYTES).map(|at| at as u8).collect()
 }
 
-fn entry(cast: u8, is_chunk: bool, bytes: &[u8]) -> Vec<u8> {
-    [&[cast, u8::from(is_chunk)], &(bytes.len() as u16).to_le_bytes()[..], bytes].concat()
+fn entry(broadcast: u8, is_chunk: bool, bytes: &[u8]) -> Vec<u8> {
+    [&[broadcast, u8::from(is_chunk)], &(bytes.len() as u16).to_le_bytes()[..], bytes].concat()
 }
 
-fn word(cast: u8, word: &FrameKind) -> Vec<u8> {
-    entry(cast, false, &postcard::to_stdvec(word).unwrap())
+fn encode(broadcast: u8, message: &FrameKind) -> Vec<u8> {
+    entry(broadcast, false, &postcard::to_stdvec(message).unwrap())
 }
 
-fn chunk(cast: u8, block: u64, from: u64, bytes: &[u8]) -> Vec<u8> {
-    entry(cast, true, &[&block.to_le_bytes()[..], &from.to_le_bytes(), bytes].concat())
+fn chunk(broadcast: u8, block: u64, from: u64, bytes: &[u8]) -> Vec<u8> {
+    entry(broadcast, true, &[&block.to_le_bytes()[..], &from.to_le_bytes(), bytes].concat())
 }
 
 /// Return the frames of an input.
 fn frames(mut tape: &[u8]) -> Vec<u8> {
     let mut frames = Vec::new();
-    while let Some(([cast, is_chunk, low, high], rest)) = tape.split_first_chunk() {
+    while let Some(([broadcast, is_chunk, low, high], rest)) = tape.split_first_chunk() {
         let (bytes, rest) = rest.split_at(rest.len().min(u16::from_le_bytes([*low, *high]).into()));
         tape = rest;
         match bytes.split_first_chunk::<16>() {
             Some((place, bytes)) if *is_chunk == 1 => {
                 let [block, from] = [0, 8].map(|at| u64::from_le_bytes(place[at..at + 8].try_into().unwrap()) as usize);
-                frames.extend(frame::chunk((*cast).into(), block, from, bytes.len()));
+                frames.extend(frame::chunk((*broadcast).into(), block, from, bytes.len()));
                 frames.extend(bytes);
             }
-            _ => frames.extend(frame::framed((*cast).into(), bytes)),
+            _ => frames.extend(frame::framed((*broadcast).into(), bytes)),
         }
     }
     frames
@@ -162,14 +162,14 @@ fn tapes() -> Vec<Vec<u8>> {
     let mut tapes = Vec::new();
     for discipline in [Discipline::Chain, Discipline::SplitStream, Discipline::CSB, Discipline::BITTORRENT] {
         let welcome =
-            SwarmMessage::Welcome { manifest: manifest(discipline), sources: vec![0], neighbors: meetings([0, 2]) };
+            SwarmMessage::Admitted { manifest: manifest(discipline), sources: vec![0], neighbors: meetings([0, 2]) };
         let blocks = value().chunks(BLOCK_BYTES).map(<[u8]>::to_vec).collect::<Vec<_>>();
         let chunks = blocks.iter().enumerate().flat_map(|(block, bytes)| chunk(0, block as u64, 0, bytes));
-        let fetches = (0..5).flat_map(|block| word(0, &in_frame(SwarmMessage::Fetch { block, source: 0 })));
+        let fetches = (0..5).flat_map(|block| encode(0, &in_frame(SwarmMessage::Fetch { block, source: 0 })));
         let offer =
             in_frame(SwarmMessage::Offer { have: Box::new(Have::all(5)), is_answer: false, instead_of: Some(2) });
-        let parts = [word(0, &in_frame(welcome)), word(0, &offer), fetches.collect(), chunks.collect()];
-        tapes.push([parts.concat(), word(0, &in_frame(SwarmMessage::Released))].concat());
+        let parts = [encode(0, &in_frame(welcome)), encode(0, &offer), fetches.collect(), chunks.collect()];
+        tapes.push([parts.concat(), encode(0, &in_frame(SwarmMessage::Released))].concat());
     }
     let have = || Box::new(Have::all(5));
     let messages = [
@@ -183,22 +183,22 @@ fn tapes() -> Vec<Vec<u8>> {
         SwarmMessage::Done,
         SwarmMessage::Alive,
         SwarmMessage::Source { stripe: 0, source: 2 },
-        SwarmMessage::Meet { neighbors: meetings([1, 2]) },
+        SwarmMessage::AddNeighbors { neighbors: meetings([1, 2]) },
         SwarmMessage::Wait,
         SwarmMessage::Probe,
-        SwarmMessage::Gone { rank: 2 },
-        SwarmMessage::Summon,
+        SwarmMessage::MemberLost { rank: 2 },
+        SwarmMessage::TakeOver,
         SwarmMessage::Failed(MemberFailure::CutOff { root: 0 }),
         SwarmMessage::Request { block: 1, from_bytes: 50 },
         SwarmMessage::Cancel { block: 1 },
         SwarmMessage::Refused { block: 1 },
         SwarmMessage::Have { block: 4 },
     ];
-    tapes.push(messages.iter().flat_map(|it| word(0, &in_frame(it.clone()))).collect());
+    tapes.push(messages.iter().flat_map(|it| encode(0, &in_frame(it.clone()))).collect());
     tapes.extend(
         messages
             .into_iter()
-            .map(|message| [word(0, &in_frame(SwarmMessage::Join)), word(0, &in_frame(message))].concat()),
+            .map(|message| [encode(0, &in_frame(SwarmMessage::Join)), encode(0, &in_frame(message))].concat()),
     );
     let place = MemoryPlace { process: 1, descriptor: 1, inode: 1 };
     let words = [
@@ -212,7 +212,7 @@ fn tapes() -> Vec<Vec<u8>> {
         FrameKind::Alone,
         FrameKind::Application { bytes: b"message".to_vec() },
     ];
-    tapes.extend(words.iter().map(|it| [word(0, it), word(1, it)].concat()));
+    tapes.extend(words.iter().map(|it| [encode(0, it), encode(1, it)].concat()));
     tapes
 }
 
@@ -222,14 +222,14 @@ fn driven(mut driver: Driver<FuzzMemory>, peer: usize, tape: &[u8]) -> (bool, Ve
     let mut kinds = Vec::new();
     for turn in 1..=TURNS {
         driver.turn(Duration::from_secs(turn.into()), &mut wires);
-        kinds.extend(driver.take_news().iter().map(|(_, news)| match news {
-            News::Ended(Ok(_)) => 0,
-            News::Ended(Err(BroadcastEnding::Failure(_))) => 1,
-            News::Ended(Err(_)) => 2,
-            News::Message { .. } => 3,
-            News::Lost { .. } => 4,
-            News::Reopened => 5,
-            News::Settled { .. } => 6,
+        kinds.extend(driver.take_events().iter().map(|(_, pending_events)| match pending_events {
+            BroadcastEvent::Ended(Ok(_)) => 0,
+            BroadcastEvent::Ended(Err(BroadcastEnding::Failure(_))) => 1,
+            BroadcastEvent::Ended(Err(_)) => 2,
+            BroadcastEvent::Message { .. } => 3,
+            BroadcastEvent::Lost { .. } => 4,
+            BroadcastEvent::Reopened => 5,
+            BroadcastEvent::Settled { .. } => 6,
         }));
     }
     (wires.2, kinds)
@@ -244,7 +244,7 @@ fn fuzz(name: &'static str) -> Fuzz {
 }
 
 #[test]
-fn a_receiver_bears_what_a_damaged_root_says() {
+fn a_receiver_survives_damaged_messages_of_the_root() {
     fuzz("swarm-receiver").run(|tape| {
         let mut receiver = driver(1);
         let number = receiver.expect(Duration::ZERO, 0, None);
@@ -256,7 +256,7 @@ fn a_receiver_bears_what_a_damaged_root_says() {
 }
 
 #[test]
-fn a_root_bears_what_a_damaged_member_says() {
+fn a_root_survives_damaged_messages_of_a_member() {
     for (name, discipline, order) in [
         ("swarm-root-chain", Discipline::Chain, vec![2]),
         ("swarm-root-split", Discipline::SplitStream, vec![1, 2]),

@@ -1,12 +1,12 @@
 //! Receive state for one peer: the current position in its stream of frames.
 
-use super::frame::{FrameHeader, FrameKind, HEADER_BYTES, read_word};
+use super::frame::{FrameHeader, FrameKind, HEADER_BYTES, decode_message};
 use crate::link::{Link, LinkError};
 
 /// A chunk in transfer.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Coming {
-    pub(super) cast: u32,
+pub(super) struct ChunkProgress {
+    pub(super) broadcast: u32,
     pub(super) block: usize,
     /// Destination of its next byte, as an offset in the block.
     pub(super) at_bytes: usize,
@@ -17,13 +17,13 @@ pub(super) struct Coming {
 pub(super) enum FrameInbox {
     #[default]
     Header,
-    Word {
-        cast: u32,
+    Message {
+        broadcast: u32,
         check: u32,
         body: Vec<u8>,
         filled: usize,
     },
-    Chunk(Coming),
+    Chunk(ChunkProgress),
 }
 
 /// Result of a read.
@@ -32,7 +32,7 @@ pub(super) enum Read {
     Nothing,
     /// Some bytes of an incomplete frame.
     Some,
-    Word(u32, FrameKind),
+    Message(u32, FrameKind),
 }
 
 impl FrameInbox {
@@ -43,26 +43,31 @@ impl FrameInbox {
                 let Some(bytes) = link.peek(HEADER_BYTES)?.first_chunk().copied() else { return Ok(Read::Nothing) };
                 link.consume(HEADER_BYTES);
                 *self = match FrameHeader::decode(&bytes) {
-                    Some(FrameHeader::Word { cast, length_bytes, check }) => {
-                        FrameInbox::Word { cast, check, body: vec![0; length_bytes], filled: 0 }
+                    Some(FrameHeader::Message { broadcast, length_bytes, check }) => {
+                        FrameInbox::Message { broadcast, check, body: vec![0; length_bytes], filled: 0 }
                     }
-                    Some(FrameHeader::Chunk { cast, block, from_bytes, length_bytes }) => {
-                        FrameInbox::Chunk(Coming { cast, block, at_bytes: from_bytes, left_bytes: length_bytes })
+                    Some(FrameHeader::Chunk { broadcast, block, from_bytes, length_bytes }) => {
+                        FrameInbox::Chunk(ChunkProgress {
+                            broadcast,
+                            block,
+                            at_bytes: from_bytes,
+                            left_bytes: length_bytes,
+                        })
                     }
                     None => return Err(garbled()),
                 };
                 Ok(Read::Some)
             }
-            FrameInbox::Word { cast, check, body, filled } => {
+            FrameInbox::Message { broadcast, check, body, filled } => {
                 let count = link.receive(&mut body[*filled..])?;
                 *filled += count;
                 if *filled < body.len() {
                     return Ok(if count == 0 { Read::Nothing } else { Read::Some });
                 }
-                let word = read_word(*cast, *check, body).ok_or_else(garbled)?;
-                let cast = *cast;
+                let message = decode_message(*broadcast, *check, body).ok_or_else(garbled)?;
+                let broadcast = *broadcast;
                 *self = FrameInbox::Header;
-                Ok(Read::Word(cast, word))
+                Ok(Read::Message(broadcast, message))
             }
             FrameInbox::Chunk(_) => Ok(Read::Some),
         }
@@ -70,10 +75,10 @@ impl FrameInbox {
 
     /// Record that `count` bytes of a chunk have arrived.
     pub(super) fn advance(&mut self, count: usize) {
-        if let FrameInbox::Chunk(coming) = self {
-            coming.at_bytes += count;
-            coming.left_bytes -= count;
-            if coming.left_bytes == 0 {
+        if let FrameInbox::Chunk(progress) = self {
+            progress.at_bytes += count;
+            progress.left_bytes -= count;
+            if progress.left_bytes == 0 {
                 *self = FrameInbox::Header;
             }
         }

@@ -90,7 +90,7 @@ impl Meter {
         self.value_bytes.store(bytes as u64, Ordering::Relaxed);
     }
 
-    pub(super) fn note_came(&self, now: Duration, from: usize, block: usize, count: usize) {
+    pub(super) fn note_received(&self, now: Duration, from: usize, block: usize, count: usize) {
         self.received_bytes.fetch_add(count as u64, Ordering::Relaxed);
         if !self.is_recorded.load(Ordering::Relaxed) {
             return;
@@ -124,15 +124,15 @@ mod tests {
     fn received_bytes_are_recorded_on_request_in_bounded_memory() {
         let meter = Meter::default();
         let at = Duration::from_millis;
-        meter.note_came(at(1), 3, 0, 10);
+        meter.note_received(at(1), 3, 0, 10);
         meter.begin_record();
         for (ms, from, count) in [(2, 3, 20), (3, 3, 5), (4, 1, 7)] {
-            meter.note_came(at(ms), from, 0, count);
+            meter.note_received(at(ms), from, 0, count);
         }
         let fetched =
             |from, bytes, first, last| MeteredBlock { block: 0, from, bytes, first: at(first), last: at(last) };
         assert_eq!(meter.record().fetches, [fetched(1, 7, 4, 4), fetched(3, 25, 2, 3)]);
-        (1..=FETCHES_RECORDED_MAX).for_each(|block| meter.note_came(at(5), 1, block, 2));
+        (1..=FETCHES_RECORDED_MAX).for_each(|block| meter.note_received(at(5), 1, block, 2));
         let record = meter.record();
         assert_eq!((record.fetches.len(), record.left_out_bytes), (FETCHES_RECORDED_MAX, 4));
         assert_eq!(meter.received_bytes(), 42 + 2 * FETCHES_RECORDED_MAX as u64);

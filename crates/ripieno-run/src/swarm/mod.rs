@@ -10,7 +10,7 @@
 //! On each host one rank fetches the value as soon as any of its ranks needs it. The other ranks map its memory.
 
 mod blocks;
-mod cast;
+mod broadcast;
 mod driver;
 mod frame;
 #[cfg(test)]
@@ -22,7 +22,7 @@ mod outbox;
 mod tests;
 
 pub use blocks::BlockDigests;
-pub use driver::{BroadcastEnding, Driver, Maker, News};
+pub use driver::{BroadcastEnding, BroadcastEvent, Driver, Maker};
 pub use frame::Digest;
 pub use meter::{FetchRecord, Meter, MeteredBlock};
 
@@ -40,7 +40,7 @@ pub trait Wires {
     fn link(&mut self, peer: usize) -> Result<Option<&mut dyn Link>, LinkError>;
 
     /// Return the peers that have opened a link to this rank since the last call.
-    fn newcomers(&mut self) -> Vec<usize>;
+    fn new_peers(&mut self) -> Vec<usize>;
 
     /// Close the link to a peer permanently.
     fn close(&mut self, peer: usize, cause: &str);

@@ -1,7 +1,7 @@
 //! Send queue for one peer: messages first, then chunks of the active block streams in round-robin order.
 
 use super::Store;
-use super::cast::BroadcastRun;
+use super::broadcast::BroadcastRun;
 use super::frame::{self, HEADER_BYTES};
 use crate::link::{Link, LinkError};
 use ripieno_plan::swarm::step_bytes;
@@ -10,12 +10,12 @@ use std::collections::{BTreeMap, VecDeque};
 /// Maximum chunk size in bytes, which bounds the delay of a message.
 const CHUNK_BYTES: usize = 32 << 10;
 /// Maximum size of unsent messages in bytes. A peer that exceeds it is treated as lost.
-const WORDS_BYTES_MAX: usize = 64 << 20;
+const MESSAGE_BYTES_MAX: usize = 64 << 20;
 
 /// A chunk that has been sent.
 #[derive(Debug)]
 pub(super) struct Sent {
-    pub(super) cast: u32,
+    pub(super) broadcast: u32,
     pub(super) block: usize,
     pub(super) length_bytes: usize,
     /// Whether the chunk completes its block.
@@ -25,7 +25,7 @@ pub(super) struct Sent {
 /// A block in transfer to a peer.
 #[derive(Debug)]
 struct BlockStream {
-    cast: u32,
+    broadcast: u32,
     block: usize,
     /// Offset of the first byte that has not been sent.
     next_bytes: usize,
@@ -35,52 +35,54 @@ struct BlockStream {
 #[derive(Debug)]
 enum PendingFrame {
     Owned(Vec<u8>),
-    Chunk { header: [u8; HEADER_BYTES], cast: u32, block: usize, from_bytes: usize, length_bytes: usize },
+    Chunk { header: [u8; HEADER_BYTES], broadcast: u32, block: usize, from_bytes: usize, length_bytes: usize },
 }
 
 #[derive(Debug, Default)]
 pub(super) struct Outbox {
-    words: VecDeque<Vec<u8>>,
-    words_bytes: usize,
+    messages: VecDeque<Vec<u8>>,
+    message_bytes: usize,
     streams: VecDeque<BlockStream>,
     current: Option<(PendingFrame, usize)>,
 }
 
 impl Outbox {
-    pub(super) fn push_word(&mut self, frame: Vec<u8>) {
-        self.words_bytes += frame.len();
-        self.words.push_back(frame);
+    pub(super) fn push_message(&mut self, frame: Vec<u8>) {
+        self.message_bytes += frame.len();
+        self.messages.push_back(frame);
     }
 
     /// Return whether the peer accepts too few messages.
     pub(super) fn is_overfull(&self) -> bool {
-        self.words_bytes > WORDS_BYTES_MAX
+        self.message_bytes > MESSAGE_BYTES_MAX
     }
 
-    pub(super) fn begin(&mut self, cast: u32, block: usize, from_bytes: usize) {
-        self.streams.push_back(BlockStream { cast, block, next_bytes: from_bytes });
+    pub(super) fn begin(&mut self, broadcast: u32, block: usize, from_bytes: usize) {
+        self.streams.push_back(BlockStream { broadcast, block, next_bytes: from_bytes });
     }
 
-    pub(super) fn stop(&mut self, cast: u32, block: usize) {
-        self.streams.retain(|stream| (stream.cast, stream.block) != (cast, block));
+    pub(super) fn stop(&mut self, broadcast: u32, block: usize) {
+        self.streams.retain(|stream| (stream.broadcast, stream.block) != (broadcast, block));
     }
 
     /// Remove a value. A partially sent chunk is copied first, so that its frame can be completed.
-    pub(super) fn forget<M: Store>(&mut self, number: u32, cast: &BroadcastRun<M>) {
-        self.streams.retain(|stream| stream.cast != number);
+    pub(super) fn forget<M: Store>(&mut self, number: u32, broadcast: &BroadcastRun<M>) {
+        self.streams.retain(|stream| stream.broadcast != number);
         if let Some((frame, _)) = &mut self.current
-            && let PendingFrame::Chunk { header, cast: of, block, from_bytes, length_bytes } = frame
+            && let PendingFrame::Chunk { header, broadcast: of, block, from_bytes, length_bytes } = frame
             && *of == number
         {
-            let bytes = &cast.block(*block)[*from_bytes..*from_bytes + *length_bytes];
+            let bytes = &broadcast.block(*block)[*from_bytes..*from_bytes + *length_bytes];
             *frame = PendingFrame::Owned([&header[..], bytes].concat());
         }
     }
 
     /// Return whether any data is ready to send.
-    pub(super) fn is_ready<M: Store>(&self, casts: &BTreeMap<u32, BroadcastRun<M>>) -> bool {
-        let can_go = |stream: &BlockStream| casts.get(&stream.cast).is_some_and(|cast| stream.length(cast) > 0);
-        self.current.is_some() || !self.words.is_empty() || self.streams.iter().any(can_go)
+    pub(super) fn is_ready<M: Store>(&self, broadcasts: &BTreeMap<u32, BroadcastRun<M>>) -> bool {
+        let can_go = |stream: &BlockStream| {
+            broadcasts.get(&stream.broadcast).is_some_and(|broadcast| stream.length(broadcast) > 0)
+        };
+        self.current.is_some() || !self.messages.is_empty() || self.streams.iter().any(can_go)
     }
 
     /// Send until the link is full or the queue is empty. Return the number of sent bytes, and add the completed chunks
@@ -88,15 +90,15 @@ impl Outbox {
     pub(super) fn send<M: Store>(
         &mut self,
         link: &mut dyn Link,
-        casts: &BTreeMap<u32, BroadcastRun<M>>,
+        broadcasts: &BTreeMap<u32, BroadcastRun<M>>,
         sent: &mut Vec<Sent>,
     ) -> Result<usize, LinkError> {
         let mut moved_bytes = 0;
-        while let Some((frame, done_bytes)) = self.take_frame(casts) {
+        while let Some((frame, done_bytes)) = self.take_frame(broadcasts) {
             let (first, second): (&[u8], &[u8]) = match &frame {
                 PendingFrame::Owned(bytes) => (bytes, &[]),
-                PendingFrame::Chunk { header, cast, block, from_bytes, length_bytes } => {
-                    (header, &casts[cast].block(*block)[*from_bytes..*from_bytes + *length_bytes])
+                PendingFrame::Chunk { header, broadcast, block, from_bytes, length_bytes } => {
+                    (header, &broadcasts[broadcast].block(*block)[*from_bytes..*from_bytes + *length_bytes])
                 }
             };
             let length_bytes = first.len() + second.len();
@@ -107,7 +109,7 @@ impl Outbox {
                 self.current = Some((frame, done_bytes + count));
                 break;
             }
-            self.end_chunk(&frame, casts, sent);
+            self.end_chunk(&frame, broadcasts, sent);
         }
         if moved_bytes > 0 {
             link.flush()?;
@@ -115,46 +117,48 @@ impl Outbox {
         Ok(moved_bytes)
     }
 
-    fn take_frame<M: Store>(&mut self, casts: &BTreeMap<u32, BroadcastRun<M>>) -> Option<(PendingFrame, usize)> {
+    fn take_frame<M: Store>(&mut self, broadcasts: &BTreeMap<u32, BroadcastRun<M>>) -> Option<(PendingFrame, usize)> {
         if let Some(current) = self.current.take() {
             return Some(current);
         }
-        if let Some(word) = self.words.pop_front() {
-            self.words_bytes -= word.len();
-            return Some((PendingFrame::Owned(word), 0));
+        if let Some(message) = self.messages.pop_front() {
+            self.message_bytes -= message.len();
+            return Some((PendingFrame::Owned(message), 0));
         }
-        let can_go = |stream: &BlockStream| casts.get(&stream.cast).is_some_and(|cast| stream.length(cast) > 0);
+        let can_go = |stream: &BlockStream| {
+            broadcasts.get(&stream.broadcast).is_some_and(|broadcast| stream.length(broadcast) > 0)
+        };
         let mut stream = self.streams.iter().position(can_go).and_then(|index| self.streams.remove(index))?;
-        let (cast, block, from_bytes) = (stream.cast, stream.block, stream.next_bytes);
-        let length_bytes = stream.length(&casts[&cast]);
+        let (broadcast, block, from_bytes) = (stream.broadcast, stream.block, stream.next_bytes);
+        let length_bytes = stream.length(&broadcasts[&broadcast]);
         stream.next_bytes += length_bytes;
         self.streams.push_back(stream);
-        let header = frame::chunk(cast, block, from_bytes, length_bytes);
-        Some((PendingFrame::Chunk { header, cast, block, from_bytes, length_bytes }, 0))
+        let header = frame::chunk(broadcast, block, from_bytes, length_bytes);
+        Some((PendingFrame::Chunk { header, broadcast, block, from_bytes, length_bytes }, 0))
     }
 
     fn end_chunk<M: Store>(
         &mut self,
         frame: &PendingFrame,
-        casts: &BTreeMap<u32, BroadcastRun<M>>,
+        broadcasts: &BTreeMap<u32, BroadcastRun<M>>,
         sent: &mut Vec<Sent>,
     ) {
-        let PendingFrame::Chunk { cast, block, from_bytes, length_bytes, .. } = *frame else { return };
+        let PendingFrame::Chunk { broadcast, block, from_bytes, length_bytes, .. } = *frame else { return };
         let mut is_last = false;
-        if from_bytes + length_bytes == casts[&cast].block_length(block) {
+        if from_bytes + length_bytes == broadcasts[&broadcast].block_length(block) {
             let count = self.streams.len();
-            self.stop(cast, block);
+            self.stop(broadcast, block);
             // A stream that was cancelled meanwhile has no last chunk.
             is_last = self.streams.len() < count;
         }
-        sent.push(Sent { cast, block, length_bytes, is_last });
+        sent.push(Sent { broadcast, block, length_bytes, is_last });
     }
 }
 
 impl BlockStream {
     /// Return the number of bytes that can be sent now.
-    fn length<M: Store>(&self, cast: &BroadcastRun<M>) -> usize {
-        let (here_bytes, block_bytes) = (cast.here_bytes(self.block), cast.block_length(self.block));
+    fn length<M: Store>(&self, broadcast: &BroadcastRun<M>) -> usize {
+        let (here_bytes, block_bytes) = (broadcast.here_bytes(self.block), broadcast.block_length(self.block));
         let length_bytes = here_bytes.saturating_sub(self.next_bytes).min(CHUNK_BYTES);
         if length_bytes < step_bytes(block_bytes) && here_bytes < block_bytes { 0 } else { length_bytes }
     }

@@ -1,6 +1,6 @@
 //! Tests of drivers over pipes of tiny capacity, on a virtual clock.
 
-use super::{BlockDigests, BroadcastEnding, Digest, Driver, MemoryPlace, Meter, News, Store, Wires};
+use super::{BlockDigests, BroadcastEnding, BroadcastEvent, Digest, Driver, MemoryPlace, Meter, Store, Wires};
 use crate::link::{Link, LinkError};
 use ripieno_plan::swarm::{BlockManifest, Discipline, MemberFailure, SwarmTiming};
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
@@ -69,7 +69,7 @@ impl Store for TestMemory {
 #[derive(Default)]
 struct Net {
     pipes: BTreeMap<(usize, usize), VecDeque<u8>>,
-    newcomers: BTreeMap<usize, Vec<usize>>,
+    new_peers: BTreeMap<usize, Vec<usize>>,
     dead: BTreeSet<usize>,
     /// Ranks that are suspended. No rank is notified.
     silent: BTreeSet<usize>,
@@ -194,14 +194,14 @@ impl Wires for PipeWires {
         }
         let (rank, net) = (self.rank, self.net.clone());
         let link = self.links.entry(peer).or_insert_with(|| {
-            net.lock().unwrap().newcomers.entry(peer).or_default().push(rank);
+            net.lock().unwrap().new_peers.entry(peer).or_default().push(rank);
             PipeLink { rank, peer, net, staged: Vec::new() }
         });
         Ok(Some(link))
     }
 
-    fn newcomers(&mut self) -> Vec<usize> {
-        self.net.lock().unwrap().newcomers.remove(&self.rank).unwrap_or_default()
+    fn new_peers(&mut self) -> Vec<usize> {
+        self.net.lock().unwrap().new_peers.remove(&self.rank).unwrap_or_default()
     }
 
     fn close(&mut self, peer: usize, _cause: &str) {
@@ -275,18 +275,18 @@ impl SwarmWorld {
             }
             let (driver, wires) = &mut self.ranks[rank];
             has_moved |= driver.turn(self.now, wires);
-            for (number, news) in driver.take_news() {
-                match news {
-                    News::Ended(outcome) => {
+            for (number, pending_events) in driver.take_events() {
+                match pending_events {
+                    BroadcastEvent::Ended(outcome) => {
                         assert!(self.outcomes.insert(rank, outcome).is_none(), "rank {rank} ends twice");
                     }
-                    News::Reopened => self.settled = None,
-                    News::Message { from, bytes } => self.messages.push((rank, from, bytes)),
-                    News::Lost { peer } => {
+                    BroadcastEvent::Reopened => self.settled = None,
+                    BroadcastEvent::Message { from, bytes } => self.messages.push((rank, from, bytes)),
+                    BroadcastEvent::Lost { peer } => {
                         assert!(self.net.lock().unwrap().is_gone(peer));
                         self.missed.push((rank, number, peer));
                     }
-                    News::Settled { acknowledged, lost, corruptions } => {
+                    BroadcastEvent::Settled { acknowledged, lost, corruptions } => {
                         let sources = corruptions.into_iter().map(|it| it.source).collect();
                         self.settled = Some((acknowledged, lost, sources));
                     }
@@ -318,7 +318,7 @@ fn disciplines() -> impl Iterator<Item = Discipline> {
 }
 
 #[test]
-fn everybody_gets_the_bytes_from_every_root() {
+fn every_rank_gets_the_bytes_from_every_root() {
     for discipline in disciplines() {
         for size in [1, 2, 3, 5] {
             for root in 0..size {
@@ -364,7 +364,7 @@ fn blocks_go_out_as_they_are_made_and_none_before() {
 }
 
 #[test]
-fn a_block_that_comes_before_its_digest_is_compared_when_that_is_here() {
+fn a_block_that_precedes_its_digest_is_checked_when_the_digest_arrives() {
     let bytes = 20 * BLOCK_BYTES;
     let digests = given(bytes).1;
     for is_tampered in [false, true] {
@@ -410,7 +410,7 @@ fn a_root_that_dies_or_gives_up_before_the_value_is_whole_is_named() {
 }
 
 #[test]
-fn several_values_come_at_once_by_the_same_links() {
+fn several_values_arrive_at_once_over_the_same_links() {
     let mut world = SwarmWorld::new(4);
     let (one, other) = (5 * BLOCK_BYTES, 7 * BLOCK_BYTES);
     world.begin(0, one, Discipline::Chain);
@@ -420,8 +420,8 @@ fn several_values_come_at_once_by_the_same_links() {
         world.now += TURN;
         for (rank, (driver, wires)) in world.ranks.iter_mut().enumerate() {
             driver.turn(world.now, wires);
-            for (number, news) in driver.take_news() {
-                if let News::Ended(Ok(here)) = news {
+            for (number, pending_events) in driver.take_events() {
+                if let BroadcastEvent::Ended(Ok(here)) = pending_events {
                     found.insert((number, rank), here[..] == value([one, other][number as usize]));
                 }
             }
@@ -493,7 +493,7 @@ fn without_the_root_they_finish_if_they_have_all_together_and_else_it_is_named()
 }
 
 #[test]
-fn a_rank_that_asks_late_is_served_also_when_the_root_has_released_the_value() {
+fn a_late_rank_is_served_after_the_root_has_released_the_value() {
     let (size, bytes) = (3, 5 * BLOCK_BYTES);
     let mut world = SwarmWorld::new(size);
     let manifest = BlockManifest::new(bytes, Some(BLOCK_BYTES), Discipline::CSB, size);

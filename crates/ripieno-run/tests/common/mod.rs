@@ -54,7 +54,7 @@ pub struct Narrow {
 }
 
 impl Narrow {
-    fn is_asleep(&self) -> bool {
+    fn is_waiting(&self) -> bool {
         !self.peer.is_over() && self.incoming.lock().unwrap().len() < self.expected.min(self.capacity)
     }
 
@@ -88,7 +88,7 @@ impl Link for Narrow {
     }
     fn receive(&mut self, into: &mut [u8]) -> Result<usize, LinkError> {
         self.check(1)?;
-        if self.is_asleep() {
+        if self.is_waiting() {
             return Ok(0);
         }
         self.expected = 0;
@@ -101,7 +101,7 @@ impl Link for Narrow {
     }
     fn peek(&mut self, least: usize) -> Result<&[u8], LinkError> {
         self.check(least)?;
-        if self.is_asleep() {
+        if self.is_waiting() {
             return Ok(&[]);
         }
         self.expected = 0;
@@ -117,7 +117,7 @@ impl Link for Narrow {
         length_bytes <= room && self.has_messages() && self.send(parts).is_ok()
     }
     fn message(&mut self, length_bytes: usize, _look_count: u32) -> Option<&[u8]> {
-        let is_there = self.incoming.lock().unwrap().len() >= length_bytes && !self.is_asleep();
+        let is_there = self.incoming.lock().unwrap().len() >= length_bytes && !self.is_waiting();
         if !is_there || !self.has_messages() {
             return None;
         }
@@ -149,7 +149,7 @@ impl Remote for Awake {
 /// The fabric of one rank.
 pub struct RankWorld {
     pub rank: usize,
-    pub life: SendBudget,
+    pub state: SendBudget,
     links: Vec<Option<Narrow>>,
     failure: Arc<Mutex<Option<JobFailure>>>,
     stalls: usize,
@@ -179,7 +179,7 @@ impl Fabric for RankWorld {
     fn report(&mut self, failure: JobFailure) {
         self.failure.lock().unwrap().get_or_insert(failure);
     }
-    fn blame(&mut self, peer: usize, cause: &str) -> JobFailure {
+    fn peer_failure(&mut self, peer: usize, cause: &str) -> JobFailure {
         let failure =
             JobFailure::RankFailed { rank: peer, host: "here".into(), cause: cause.into(), traceback: String::new() };
         self.failure.lock().unwrap().get_or_insert(failure).clone()
@@ -216,7 +216,7 @@ pub fn worlds(p: usize, capacity: usize, at_once: usize) -> Vec<RankWorld> {
     // Separate pipes for collectives and for messages. An outbox only sends, an inbox only receives.
     let (pipes, messages) = (pipes(), pipes());
     let failure = Arc::new(Mutex::new(None));
-    let lives: Vec<SendBudget> = (0..p).map(|_| SendBudget::for_ever()).collect();
+    let states: Vec<SendBudget> = (0..p).map(|_| SendBudget::for_ever()).collect();
     let link = |pipes: &[Vec<Pipe>], rank: usize, peer: usize| Narrow {
         out: pipes[rank][peer].clone(),
         incoming: pipes[peer][rank].clone(),
@@ -225,8 +225,8 @@ pub fn worlds(p: usize, capacity: usize, at_once: usize) -> Vec<RankWorld> {
         at_once,
         expected: 0,
         messages: 0,
-        own: lives[rank].clone(),
-        peer: lives[peer].clone(),
+        own: states[rank].clone(),
+        peer: states[peer].clone(),
     };
     let links = |rank: usize| {
         let to_all = |pipes| (0..p).map(move |peer| (peer != rank).then(|| link(pipes, rank, peer)));
@@ -235,7 +235,7 @@ pub fn worlds(p: usize, capacity: usize, at_once: usize) -> Vec<RankWorld> {
     (0..p)
         .map(|rank| RankWorld {
             rank,
-            life: lives[rank].clone(),
+            state: states[rank].clone(),
             links: links(rank),
             failure: failure.clone(),
             stalls: 0,

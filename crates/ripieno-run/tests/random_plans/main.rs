@@ -2,11 +2,11 @@
 
 #[path = "../common/mod.rs"]
 mod common;
-mod happening;
+mod random_step;
 
 use common::worlds;
-use happening::{
-    BUFFER_COUNT, BufferContents, OPS, PlanScale, PlanStep, happening, plans, random, serially, without_zeros,
+use random_step::{
+    BUFFER_COUNT, BufferContents, OPS, PlanScale, PlanStep, plans, random, random_step, serially, without_zeros,
 };
 use ripieno_plan::{Collective, Plan, Promise, check::check};
 use ripieno_run::{BufferMemory, Call, CallKind, Element, Executor, PreparedCall, Replicas, Schedule};
@@ -84,8 +84,8 @@ fn reclaimed((start, length_bytes): (*mut u8, usize)) -> Vec<i32> {
 fn holds(seed: u64, scale: PlanScale, run_count: usize) {
     let mut draws = seed;
     let runs: Vec<Vec<PlanStep>> =
-        (0..run_count).map(|_| (0..scale.happening_count).map(|_| happening(&mut draws, scale)).collect()).collect();
-    let plans: Vec<Vec<Plan>> = runs.iter().map(|happenings| plans(happenings, scale)).collect();
+        (0..run_count).map(|_| (0..scale.step_count).map(|_| random_step(&mut draws, scale)).collect()).collect();
+    let plans: Vec<Vec<Plan>> = runs.iter().map(|steps| plans(steps, scale)).collect();
     let mut vector = || (0..scale.element_count).map(|_| random(&mut draws, 1 << 20) as i32).collect();
     let mut state = || (0..scale.rank_count).map(|_| (0..BUFFER_COUNT).map(|_| vector()).collect()).collect();
     let states: Vec<BufferContents> = (0..run_count).map(|_| state()).collect();
@@ -97,22 +97,22 @@ fn holds(seed: u64, scale: PlanScale, run_count: usize) {
     }
     let found = executed(&plans, scale, &states);
 
-    for ((happenings, state), found) in runs.iter().zip(states).zip(found) {
-        let expected = serially(happenings, scale.op, state);
+    for ((steps, state), found) in runs.iter().zip(states).zip(found) {
+        let expected = serially(steps, scale.op, state);
         let is_found = found.chunks(scale.rank_count).all(|ranks| ranks == expected);
-        assert!(is_found, "seed {seed}, {scale:?}: {happenings:?}");
+        assert!(is_found, "seed {seed}, {scale:?}: {steps:?}");
     }
 }
 
 #[test]
-fn overlapping_operations_end_as_if_one_came_after_the_other() {
+fn overlapping_operations_have_the_result_of_sequential_ones() {
     for seed in 0..400 {
         let mut draws = seed;
         let scale = PlanScale {
             rank_count: 2 + random(&mut draws, 3),
             replicas: 1,
             element_count: 1 + random(&mut draws, 24),
-            happening_count: 1 + random(&mut draws, 16),
+            step_count: 1 + random(&mut draws, 16),
             link_bytes: 40 + random(&mut draws, 80),
             at_once_bytes: 1 + random(&mut draws, 12),
             op: OPS[random(&mut draws, OPS.len())],
@@ -122,14 +122,14 @@ fn overlapping_operations_end_as_if_one_came_after_the_other() {
 }
 
 #[test]
-fn runs_in_flight_end_as_if_one_came_after_the_other() {
+fn runs_in_flight_have_the_result_of_sequential_ones() {
     for seed in 1000..1200 {
         let mut draws = seed;
         let scale = PlanScale {
             rank_count: 2 + random(&mut draws, 3),
             replicas: 1,
             element_count: 1 + random(&mut draws, 24),
-            happening_count: 1 + random(&mut draws, 8),
+            step_count: 1 + random(&mut draws, 8),
             link_bytes: 40 + random(&mut draws, 80),
             at_once_bytes: 1 + random(&mut draws, 12),
             op: OPS[random(&mut draws, OPS.len())],
@@ -139,14 +139,14 @@ fn runs_in_flight_end_as_if_one_came_after_the_other() {
 }
 
 #[test]
-fn replicas_that_race_end_as_if_one_happening_came_after_the_other() {
+fn racing_replicas_have_the_result_of_sequential_steps() {
     for seed in 2000..2100 {
         let mut draws = seed;
         let scale = PlanScale {
             rank_count: 2 + random(&mut draws, 2),
             replicas: 2,
             element_count: 1 + random(&mut draws, 24),
-            happening_count: 1 + random(&mut draws, 12),
+            step_count: 1 + random(&mut draws, 12),
             link_bytes: 40 + random(&mut draws, 80),
             at_once_bytes: 1 + random(&mut draws, 12),
             op: OPS[random(&mut draws, OPS.len())],
@@ -162,7 +162,7 @@ fn they_do_so_in_segments_and_relay_units() {
             rank_count: 3,
             replicas: 1 + seed as usize / OPS.len(),
             element_count: 25_000,
-            happening_count: 8,
+            step_count: 8,
             link_bytes: 40_000,
             at_once_bytes: 10_000,
             op: OPS[seed as usize % OPS.len()],

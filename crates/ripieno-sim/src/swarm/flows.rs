@@ -22,7 +22,7 @@ pub(super) const NO_FLOW: FlowNumber = u32::MAX;
 
 #[derive(Clone, Debug)]
 pub(super) struct BlockFlow {
-    pub(super) cast: usize,
+    pub(super) broadcast: usize,
     pub(super) sender: usize,
     pub(super) receiver: usize,
     pub(super) block: usize,
@@ -153,12 +153,12 @@ impl Flows {
         &self.all[number as usize]
     }
 
-    pub(super) fn copy(&mut self, cast: usize, rank: usize, block: usize) -> &mut Copy {
-        &mut self.copies[cast][rank][block]
+    pub(super) fn copy(&mut self, broadcast: usize, rank: usize, block: usize) -> &mut Copy {
+        &mut self.copies[broadcast][rank][block]
     }
 
-    pub(super) fn copies(&self, cast: usize, rank: usize) -> &[Copy] {
-        &self.copies[cast][rank]
+    pub(super) fn copies(&self, broadcast: usize, rank: usize) -> &[Copy] {
+        &self.copies[broadcast][rank]
     }
 
     /// Return whether all rates and all scheduled events are up to date.
@@ -177,16 +177,16 @@ impl Flows {
         &mut self,
         cluster: &Cluster,
         now_s: f64,
-        [cast, sender, receiver, block]: [usize; 4],
+        [broadcast, sender, receiver, block]: [usize; 4],
         length_bytes: usize,
         is_tainted: bool,
     ) -> FlowNumber {
         let uses =
             [cluster.sending(sender, receiver, length_bytes), cluster.receiving(sender, receiver, length_bytes, false)];
-        let prefix = self.copies[cast][receiver][block].prefix;
+        let prefix = self.copies[broadcast][receiver][block].prefix;
         let version = self.free.last().map_or(0, |&free| self.flow(free).version + 1);
         let flow = BlockFlow {
-            cast,
+            broadcast,
             sender,
             receiver,
             block,
@@ -195,7 +195,7 @@ impl Flows {
             is_tainted,
             is_active: true,
             is_frozen: false,
-            is_behind: !self.copies[cast][sender][block].is_whole,
+            is_behind: !self.copies[broadcast][sender][block].is_whole,
             end_bytes: length_bytes as f64,
             position: prefix,
             since_s: now_s,
@@ -216,7 +216,7 @@ impl Flows {
         self.ins[receiver].push(number);
         self.behind_count += usize::from(flow.is_behind);
         self.all[number as usize] = flow;
-        self.copies[cast][receiver][block].inflow = number;
+        self.copies[broadcast][receiver][block].inflow = number;
         self.unbalanced.insert(number);
         self.unscheduled.insert(number);
         self.touch_followers(number);
@@ -241,7 +241,7 @@ impl Flows {
         self.outs[flow.sender].retain(|&out| out != number);
         self.ins[flow.receiver].retain(|&into| into != number);
         self.touch_followers(number);
-        let copy = self.copy(flow.cast, flow.receiver, flow.block);
+        let copy = self.copy(flow.broadcast, flow.receiver, flow.block);
         if copy.inflow == number {
             (copy.inflow, copy.prefix) = (NO_FLOW, position);
             copy.is_tainted |= is_tainted && position > flow.from_bytes;
@@ -260,7 +260,7 @@ impl Flows {
 
     /// Verify a complete block. Flows that forward it may continue, or have forwarded corrupt bytes.
     pub(super) fn check(&mut self, flow: &BlockFlow) -> bool {
-        let copy = self.copy(flow.cast, flow.receiver, flow.block);
+        let copy = self.copy(flow.broadcast, flow.receiver, flow.block);
         let is_right = !copy.is_tainted;
         *copy = if is_right { Copy { is_whole: true, ..*copy } } else { Copy::NONE };
         for follower in self.followers(flow) {
@@ -329,7 +329,7 @@ impl Flows {
         let mut number = number;
         loop {
             let it = self.flow(number);
-            let copy = self.copies[it.cast][it.sender][it.block];
+            let copy = self.copies[it.broadcast][it.sender][it.block];
             if it.is_tainted || copy.is_tainted {
                 return true;
             }
@@ -351,7 +351,8 @@ impl Flows {
         if self.behind_count == 0 {
             return Vec::new();
         }
-        let is_same = |&&out: &&FlowNumber| (self.flow(out).cast, self.flow(out).block) == (flow.cast, flow.block);
+        let is_same =
+            |&&out: &&FlowNumber| (self.flow(out).broadcast, self.flow(out).block) == (flow.broadcast, flow.block);
         self.outs[flow.receiver].iter().filter(is_same).copied().collect()
     }
 
@@ -370,7 +371,7 @@ impl Flows {
         if !it.is_behind {
             return (f64::INFINITY, 0.0, NO_FLOW);
         }
-        let copy = self.copies[it.cast][it.sender][it.block];
+        let copy = self.copies[it.broadcast][it.sender][it.block];
         match copy.inflow {
             _ if copy.is_whole => (f64::INFINITY, 0.0, NO_FLOW),
             NO_FLOW => (copy.prefix, 0.0, NO_FLOW),

@@ -5,15 +5,15 @@
 //! receiving it stays one step behind. The faults are equal in every run: ranks die, are suspended or slow, links are
 //! cut, and blocks are corrupted.
 
+mod event_loop;
 mod flows;
 mod search;
-mod stage;
 
 use crate::cluster::Cluster;
-use crate::play::WireLoad;
+use crate::plans::WireLoad;
+use event_loop::SwarmState;
 use ripieno_plan::swarm::{BlockManifest, CorruptBlock, Discipline, MemberFailure, SwarmTiming};
 pub use search::search_block_bytes;
-use stage::SwarmState;
 use std::fmt;
 
 /// Maximum number of blocks of all ranks together. More do not fit the memory of a usual machine.
@@ -38,9 +38,9 @@ pub struct SimulatedBroadcast {
 
 /// Broadcasts on a cluster, and faults in addition to the cluster's own [faults](crate::ClusterFaults).
 #[derive(Clone, Debug, PartialEq)]
-pub struct Casting {
+pub struct SwarmRequest {
     /// The broadcast values.
-    pub casts: Vec<SimulatedBroadcast>,
+    pub broadcasts: Vec<SimulatedBroadcast>,
     /// Timeouts of the protocol.
     pub timing: SwarmTiming,
     /// Ranks that start late, each with its time.
@@ -61,12 +61,12 @@ pub struct Casting {
     pub keeps_fetches: bool,
 }
 
-impl Casting {
+impl SwarmRequest {
     /// Return a single broadcast of `bytes` from `root` without faults.
-    pub fn of(root: usize, bytes: usize, discipline: Discipline) -> Casting {
-        let cast = SimulatedBroadcast { root, bytes, block_bytes: None, discipline, order: None, start_s: 0.0 };
-        Casting {
-            casts: vec![cast],
+    pub fn of(root: usize, bytes: usize, discipline: Discipline) -> SwarmRequest {
+        let broadcast = SimulatedBroadcast { root, bytes, block_bytes: None, discipline, order: None, start_s: 0.0 };
+        SwarmRequest {
+            broadcasts: vec![broadcast],
             timing: SwarmTiming::default(),
             late: Vec::new(),
             stops: Vec::new(),
@@ -125,7 +125,7 @@ pub struct Settled {
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct SimulatedFetch {
     /// Index of the value.
-    pub cast: usize,
+    pub broadcast: usize,
     /// The sender.
     pub sender: usize,
     /// The receiver.
@@ -142,7 +142,7 @@ pub struct SimulatedFetch {
 
 /// Result of a simulation.
 #[derive(Clone, Debug)]
-pub struct Swarmed {
+pub struct SwarmOutcome {
     /// Manifest of each value, which defines its blocks.
     pub manifests: Vec<BlockManifest>,
     /// Outcome of each rank, for each value.
@@ -161,10 +161,10 @@ pub struct Swarmed {
     pub end_s: f64,
 }
 
-impl Swarmed {
+impl SwarmOutcome {
     /// Return the time at which the last successful rank received the value.
-    pub fn time_s(&self, cast: usize) -> f64 {
-        let done_s = self.outcomes[cast].iter().filter_map(|outcome| match outcome {
+    pub fn time_s(&self, broadcast: usize) -> f64 {
+        let done_s = self.outcomes[broadcast].iter().filter_map(|outcome| match outcome {
             RankOutcome::Done { at_s, .. } => Some(*at_s),
             _ => None,
         });
@@ -174,7 +174,7 @@ impl Swarmed {
 
 /// The reason why a request cannot be simulated.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Uncast {
+pub enum SwarmError {
     /// The request names a rank that does not exist.
     NoSuchRank {
         /// The rank.
@@ -189,39 +189,46 @@ pub enum Uncast {
     Interrupted,
 }
 
-impl fmt::Display for Uncast {
+impl fmt::Display for SwarmError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Uncast::NoSuchRank { rank } => write!(f, "rank {rank} is not one of the cluster's"),
-            Uncast::TooLarge { copy_count } => {
+            SwarmError::NoSuchRank { rank } => write!(f, "rank {rank} is not one of the cluster's"),
+            SwarmError::TooLarge { copy_count } => {
                 write!(f, "{copy_count} blocks on all ranks together: expected at most {COPIES_MAX}, of larger blocks")
             }
-            Uncast::Interrupted => write!(f, "the simulation was interrupted"),
+            SwarmError::Interrupted => write!(f, "the simulation was interrupted"),
         }
     }
 }
 
-impl std::error::Error for Uncast {}
+impl std::error::Error for SwarmError {}
 
-fn check(p: usize, asked: &Casting, block_counts: &[usize]) -> Result<(), Uncast> {
-    let named = asked.late.iter().chain(&asked.stops).chain(&asked.corruptions).map(|(rank, _)| *rank);
-    let ordered = asked.casts.iter().flat_map(|cast| cast.order.iter().flatten().copied().chain([cast.root]));
+fn check(p: usize, request: &SwarmRequest, block_counts: &[usize]) -> Result<(), SwarmError> {
+    let named = request.late.iter().chain(&request.stops).chain(&request.corruptions).map(|(rank, _)| *rank);
+    let ordered = request
+        .broadcasts
+        .iter()
+        .flat_map(|broadcast| broadcast.order.iter().flatten().copied().chain([broadcast.root]));
     if let Some(rank) = named.chain(ordered).find(|&rank| rank >= p) {
-        return Err(Uncast::NoSuchRank { rank });
+        return Err(SwarmError::NoSuchRank { rank });
     }
     let copy_count = block_counts.iter().sum::<usize>() * p;
-    if copy_count > COPIES_MAX { Err(Uncast::TooLarge { copy_count }) } else { Ok(()) }
+    if copy_count > COPIES_MAX { Err(SwarmError::TooLarge { copy_count }) } else { Ok(()) }
 }
 
 /// Simulate broadcasts on a cluster.
-pub fn swarm(cluster: &Cluster, asked: &Casting) -> Result<Swarmed, Uncast> {
-    swarm_unless(cluster, asked, &|| false)
+pub fn swarm(cluster: &Cluster, request: &SwarmRequest) -> Result<SwarmOutcome, SwarmError> {
+    swarm_interruptible(cluster, request, &|| false)
 }
 
 /// Simulate broadcasts on a cluster. `is_interrupted` is called from time to time and stops the simulation if it
 /// returns true.
-pub fn swarm_unless(cluster: &Cluster, asked: &Casting, is_interrupted: &dyn Fn() -> bool) -> Result<Swarmed, Uncast> {
-    let mut stage = SwarmState::ready(cluster, asked)?;
-    stage.run(is_interrupted)?;
-    Ok(stage.swarmed())
+pub fn swarm_interruptible(
+    cluster: &Cluster,
+    request: &SwarmRequest,
+    is_interrupted: &dyn Fn() -> bool,
+) -> Result<SwarmOutcome, SwarmError> {
+    let mut event_loop = SwarmState::ready(cluster, request)?;
+    event_loop.run(is_interrupted)?;
+    Ok(event_loop.outcome())
 }

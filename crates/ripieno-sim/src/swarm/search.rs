@@ -1,6 +1,6 @@
 //! Search for the fastest block size on a given cluster.
 
-use super::{Casting, Uncast, swarm_unless};
+use super::{SwarmError, SwarmRequest, swarm_interruptible};
 use crate::cluster::Cluster;
 use ripieno_plan::swarm::{BLOCK_BYTES_MAX, BLOCK_BYTES_MIN};
 
@@ -10,15 +10,15 @@ use ripieno_plan::swarm::{BLOCK_BYTES_MAX, BLOCK_BYTES_MIN};
 /// Source: Chowdhury et al., the report on broadcast in Spark, figure 6.
 pub fn search_block_bytes(
     cluster: &Cluster,
-    asked: &Casting,
+    request: &SwarmRequest,
     is_interrupted: &dyn Fn() -> bool,
-) -> Result<Vec<(usize, f64)>, Uncast> {
+) -> Result<Vec<(usize, f64)>, SwarmError> {
     let sizes = std::iter::successors(Some(BLOCK_BYTES_MAX), |size| Some(size / 2));
     let mut tried = Vec::new();
     for size in sizes.take_while(|&size| size >= BLOCK_BYTES_MIN) {
-        let mut asked = asked.clone();
-        asked.casts.iter_mut().for_each(|cast| cast.block_bytes = Some(size));
-        tried.push((size, swarm_unless(cluster, &asked, is_interrupted)?.time_s(0)));
+        let mut request = request.clone();
+        request.broadcasts.iter_mut().for_each(|broadcast| broadcast.block_bytes = Some(size));
+        tried.push((size, swarm_interruptible(cluster, &request, is_interrupted)?.time_s(0)));
     }
     Ok(tried)
 }

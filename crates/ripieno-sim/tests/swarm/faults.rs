@@ -6,11 +6,11 @@ use ripieno_sim::ClusterFaults;
 
 const BYTES: usize = 4 * MIB;
 
-fn asked(discipline: Discipline) -> Casting {
-    let mut asked = Casting::of(0, BYTES, discipline);
-    asked.casts[0].block_bytes = Some(128 << 10);
-    asked.longest_s = 1000.0;
-    asked
+fn request(discipline: Discipline) -> SwarmRequest {
+    let mut request = SwarmRequest::of(0, BYTES, discipline);
+    request.broadcasts[0].block_bytes = Some(128 << 10);
+    request.longest_s = 1000.0;
+    request
 }
 
 fn with(p: usize, faults: ClusterFaults) -> Cluster {
@@ -18,13 +18,13 @@ fn with(p: usize, faults: ClusterFaults) -> Cluster {
 }
 
 /// Check the bound of the total bytes sent: each receiver gets each byte once, plus retransmissions.
-fn hold_bytes(told: &str, asked: &Casting, found: &Swarmed, p: usize, fault_count: usize) {
-    let bytes: usize = asked.casts.iter().map(|cast| cast.bytes).sum();
+fn hold_bytes(case_text: &str, request: &SwarmRequest, found: &SwarmOutcome, p: usize, fault_count: usize) {
+    let bytes: usize = request.broadcasts.iter().map(|broadcast| broadcast.bytes).sum();
     let block_bytes = found.manifests.iter().map(|manifest| manifest.block_bytes).max().unwrap();
     let sent_bytes: usize = found.sent_bytes.iter().sum();
     // A corrupted block is sent again to all ranks downstream, and so are the following blocks in transit.
     let most_bytes = bytes * (p - 1) + fault_count * p * 8 * block_bytes;
-    assert!(sent_bytes <= most_bytes + 1024 * p, "{told}: {sent_bytes} bytes sent, expected at most {most_bytes}");
+    assert!(sent_bytes <= most_bytes + 1024 * p, "{case_text}: {sent_bytes} bytes sent, expected at most {most_bytes}");
 }
 
 #[test]
@@ -33,15 +33,15 @@ fn without_faults_every_rank_has_the_value_and_gets_each_byte_once() {
         for p in 1..=9 {
             for root in [0, p / 2, p - 1] {
                 for bytes in [0, 1, BYTES / 8 + 1] {
-                    let mut asked = asked(discipline);
-                    (asked.casts[0].root, asked.casts[0].bytes) = (root, bytes);
-                    let found = played(&cluster(p), &asked);
-                    let told = format!("{name}, p {p}, root {root}, {bytes} bytes");
-                    hold(&told, &asked, &found, &[]);
-                    assert_eq!(found.settled[0].as_ref().unwrap().acknowledged.len(), p - 1, "{told}");
+                    let mut request = request(discipline);
+                    (request.broadcasts[0].root, request.broadcasts[0].bytes) = (root, bytes);
+                    let found = simulated(&cluster(p), &request);
+                    let case_text = format!("{name}, p {p}, root {root}, {bytes} bytes");
+                    hold(&case_text, &request, &found, &[]);
+                    assert_eq!(found.settled[0].as_ref().unwrap().acknowledged.len(), p - 1, "{case_text}");
                     let sent_bytes: usize = found.sent_bytes.iter().sum();
                     // Positions of partial fetches are rounded.
-                    assert!(sent_bytes.abs_diff(bytes * (p - 1)) <= 64, "{told}: {sent_bytes} bytes sent");
+                    assert!(sent_bytes.abs_diff(bytes * (p - 1)) <= 64, "{case_text}: {sent_bytes} bytes sent");
                 }
             }
         }
@@ -52,15 +52,15 @@ fn without_faults_every_rank_has_the_value_and_gets_each_byte_once() {
 fn any_one_rank_may_die_at_any_time() {
     for (name, discipline) in disciplines() {
         for p in 2..=9 {
-            let undisturbed_s = played(&cluster(p), &asked(discipline)).time_s(0);
+            let undisturbed_s = simulated(&cluster(p), &request(discipline)).time_s(0);
             for dead in 0..p {
                 for percent in [0, 1, 10, 50, 90, 99, 110] {
                     let at_s = undisturbed_s * f64::from(percent) / 100.0;
-                    let asked = asked(discipline);
-                    let found = played(&with(p, ClusterFaults::default().death(dead, at_s)), &asked);
-                    let told = format!("{name}, p {p}, rank {dead} dies at {percent}%");
-                    hold(&told, &asked, &found, &[dead]);
-                    hold_bytes(&told, &asked, &found, p, 1);
+                    let request = request(discipline);
+                    let found = simulated(&with(p, ClusterFaults::default().death(dead, at_s)), &request);
+                    let case_text = format!("{name}, p {p}, rank {dead} dies at {percent}%");
+                    hold(&case_text, &request, &found, &[dead]);
+                    hold_bytes(&case_text, &request, &found, p, 1);
                 }
             }
         }
@@ -68,15 +68,15 @@ fn any_one_rank_may_die_at_any_time() {
 }
 
 #[test]
-fn any_one_rank_may_stand_still() {
+fn any_one_rank_may_hang() {
     for (name, discipline) in disciplines() {
         for p in [2, 3, 5, 8] {
             for still in 0..p {
                 for at_s in [0.0, 1e-4, 0.1, 0.3] {
-                    let mut asked = asked(discipline);
-                    asked.stops = vec![(still, at_s)];
-                    let found = played(&cluster(p), &asked);
-                    hold(&format!("{name}, p {p}, rank {still} stands still at {at_s} s"), &asked, &found, &[still]);
+                    let mut request = request(discipline);
+                    request.stops = vec![(still, at_s)];
+                    let found = simulated(&cluster(p), &request);
+                    hold(&format!("{name}, p {p}, rank {still} stands still at {at_s} s"), &request, &found, &[still]);
                 }
             }
         }
@@ -88,28 +88,28 @@ fn a_wrong_block_is_fetched_again_and_its_source_named() {
     for (name, discipline) in disciplines() {
         for p in [2, 3, 5, 9] {
             for source in 0..p {
-                let mut asked = asked(discipline);
-                asked.corruptions = vec![(source, 0.05)];
-                let found = played(&cluster(p), &asked);
-                let told = format!("{name}, p {p}, rank {source} sends a wrong block");
-                hold(&told, &asked, &found, &[]);
-                hold_bytes(&told, &asked, &found, p, 1);
+                let mut request = request(discipline);
+                request.corruptions = vec![(source, 0.05)];
+                let found = simulated(&cluster(p), &request);
+                let case_text = format!("{name}, p {p}, rank {source} sends a wrong block");
+                hold(&case_text, &request, &found, &[]);
+                hold_bytes(&case_text, &request, &found, p, 1);
                 let named: Vec<usize> =
                     found.settled[0].as_ref().unwrap().corruptions.iter().map(|it| it.source).collect();
-                assert!(named.iter().all(|&named| named == source), "{told}: {named:?} named");
-                assert!(source != 0 || !named.is_empty(), "{told}: nobody named");
+                assert!(named.iter().all(|&named| named == source), "{case_text}: {named:?} named");
+                assert!(source != 0 || !named.is_empty(), "{case_text}: nobody named");
             }
         }
     }
 }
 
 #[test]
-fn a_source_whose_blocks_are_all_wrong_is_left() {
+fn a_source_of_only_corrupt_blocks_is_dropped() {
     for (name, discipline) in disciplines().filter(|(_, discipline)| !discipline.is_streamed()) {
-        let mut asked = asked(discipline);
-        asked.corruptions = vec![(1, 0.0); 10_000];
-        let found = played(&cluster(5), &asked);
-        hold(name, &asked, &found, &[]);
+        let mut request = request(discipline);
+        request.corruptions = vec![(1, 0.0); 10_000];
+        let found = simulated(&cluster(5), &request);
+        hold(name, &request, &found, &[]);
         let corruptions = &found.settled[0].as_ref().unwrap().corruptions;
         assert!(!corruptions.is_empty() && corruptions.iter().all(|it| it.source == 1), "{name}: {corruptions:?}");
         for receiver in [0, 2, 3, 4] {
@@ -126,9 +126,9 @@ fn any_link_between_receivers_may_be_cut() {
         for p in [3, 5, 8] {
             for one in 1..p {
                 for other in one + 1..p {
-                    let asked = asked(discipline);
-                    let found = played(&with(p, ClusterFaults::default().cut(one, other, 0.15)), &asked);
-                    hold(&format!("{name}, p {p}, {one} and {other} cut"), &asked, &found, &[]);
+                    let request = request(discipline);
+                    let found = simulated(&with(p, ClusterFaults::default().cut(one, other, 0.15)), &request);
+                    hold(&format!("{name}, p {p}, {one} and {other} cut"), &request, &found, &[]);
                 }
             }
         }
@@ -138,7 +138,7 @@ fn any_link_between_receivers_may_be_cut() {
 #[test]
 fn a_rank_that_is_cut_off_from_the_root_fails_and_names_it() {
     for (name, discipline) in disciplines() {
-        let found = played(&with(4, ClusterFaults::default().cut(0, 2, 0.15)), &asked(discipline));
+        let found = simulated(&with(4, ClusterFaults::default().cut(0, 2, 0.15)), &request(discipline));
         for (rank, outcome) in found.outcomes[0].iter().enumerate() {
             match outcome {
                 RankOutcome::Failed { failure, .. } => {
@@ -156,10 +156,10 @@ fn a_rank_that_is_cut_off_from_the_root_fails_and_names_it() {
 fn a_rank_that_is_late_is_served() {
     for (name, discipline) in disciplines() {
         for at_s in [0.01, 0.2, 5.0] {
-            let mut asked = asked(discipline);
-            asked.late = vec![(3, at_s), (5, at_s * 1.5)];
-            let found = played(&cluster(7), &asked);
-            hold(&format!("{name}, late at {at_s} s"), &asked, &found, &[]);
+            let mut request = request(discipline);
+            request.late = vec![(3, at_s), (5, at_s * 1.5)];
+            let found = simulated(&cluster(7), &request);
+            hold(&format!("{name}, late at {at_s} s"), &request, &found, &[]);
         }
     }
 }
@@ -167,19 +167,19 @@ fn a_rank_that_is_late_is_served() {
 #[test]
 fn several_values_share_the_links() {
     for (name, discipline) in disciplines() {
-        let mut asked = asked(discipline);
-        let alone_s = played(&cluster(6), &asked).time_s(0);
-        asked.casts.push(asked.casts[0].clone());
-        let found = played(&cluster(6), &asked);
-        hold(name, &asked, &found, &[]);
-        let [one_s, other_s] = [0, 1].map(|cast| found.time_s(cast));
+        let mut request = request(discipline);
+        let alone_s = simulated(&cluster(6), &request).time_s(0);
+        request.broadcasts.push(request.broadcasts[0].clone());
+        let found = simulated(&cluster(6), &request);
+        hold(name, &request, &found, &[]);
+        let [one_s, other_s] = [0, 1].map(|broadcast| found.time_s(broadcast));
         assert!((one_s - other_s).abs() <= 0.25 * one_s.max(other_s), "{name}: {one_s} and {other_s} s");
         assert!(one_s.max(other_s) <= 2.3 * alone_s, "{name}: {one_s} and {other_s} s, alone {alone_s}");
     }
 }
 
 /// Return the time at which the receivers jointly hold all blocks, without faults.
-fn together_s(found: &Swarmed) -> f64 {
+fn together_s(found: &SwarmOutcome) -> f64 {
     let mut whole_s = std::collections::BTreeMap::new();
     for it in &found.fetched {
         let at_s: &mut f64 = whole_s.entry((it.block, it.receiver)).or_default();
@@ -194,12 +194,12 @@ fn together_s(found: &Swarmed) -> f64 {
 fn the_root_may_die_once_the_others_have_everything_together() {
     for (name, discipline) in disciplines() {
         for p in [2, 3, 5, 9] {
-            let mut asked = asked(discipline);
-            asked.keeps_fetches = true;
-            let together_s = together_s(&played(&cluster(p), &asked));
+            let mut request = request(discipline);
+            request.keeps_fetches = true;
+            let together_s = together_s(&simulated(&cluster(p), &request));
             for (share, fails) in [(0.2, true), (0.9, true), (0.999, true), (1.0001, false), (1.01, false)] {
-                let found = played(&with(p, ClusterFaults::default().death(0, together_s * share)), &asked);
-                hold(&format!("{name}, p {p}, root dies at {share}"), &asked, &found, &[0]);
+                let found = simulated(&with(p, ClusterFaults::default().death(0, together_s * share)), &request);
+                hold(&format!("{name}, p {p}, root dies at {share}"), &request, &found, &[0]);
                 let failed_count =
                     found.outcomes[0].iter().filter(|it| matches!(it, RankOutcome::Failed { .. })).count();
                 assert_eq!(failed_count > 0, fails, "{name}, p {p}, root dies at {share}: {:?}", found.outcomes);
@@ -226,31 +226,32 @@ fn random(seed: u64) {
     let mut draw = |below: usize| (next_random(&mut state) % below as u64) as usize;
     let (name, discipline) = disciplines().nth(draw(Discipline::NAMES.len())).unwrap();
     let p = 2 + draw(12);
-    let mut asked = asked(discipline);
-    asked.casts[0].bytes = 1 + draw(BYTES / 2);
-    asked.casts[0].block_bytes = Some([32 << 10, 100_000, 256 << 10][draw(3)]);
-    asked.seed = seed;
-    let longest_s = asked.casts[0].bytes as f64 * BETA * 1.5;
+    let mut request = request(discipline);
+    request.broadcasts[0].bytes = 1 + draw(BYTES / 2);
+    request.broadcasts[0].block_bytes = Some([32 << 10, 100_000, 256 << 10][draw(3)]);
+    request.seed = seed;
+    let longest_s = request.broadcasts[0].bytes as f64 * BETA * 1.5;
     let mut faults = ClusterFaults::default();
     let mut lost = Vec::new();
     for _ in 0..1 + draw(p.div_ceil(3)) {
         let (rank, at_s) = (draw(p), longest_s * draw(1000) as f64 / 1000.0);
         if draw(4) == 0 {
-            asked.stops.push((rank, at_s));
+            request.stops.push((rank, at_s));
         } else {
             faults = faults.death(rank, at_s);
         }
         lost.push(rank);
     }
-    (0..draw(3)).for_each(|_| asked.corruptions.push((draw(p), longest_s * draw(1000) as f64 / 1000.0)));
+    (0..draw(3)).for_each(|_| request.corruptions.push((draw(p), longest_s * draw(1000) as f64 / 1000.0)));
     if draw(3) == 0 {
         faults = faults.slow(draw(p), 1.0 + draw(50) as f64 / 10.0);
     }
-    let told = format!("seed {seed}: {name}, p {p}, {} bytes, {faults:?}, {:?}", asked.casts[0].bytes, asked.stops);
-    let fault_count = lost.len() + asked.corruptions.len();
-    let found = played(&with(p, faults), &asked);
-    hold(&told, &asked, &found, &lost);
-    hold_bytes(&told, &asked, &found, p, fault_count);
+    let case_text =
+        format!("seed {seed}: {name}, p {p}, {} bytes, {faults:?}, {:?}", request.broadcasts[0].bytes, request.stops);
+    let fault_count = lost.len() + request.corruptions.len();
+    let found = simulated(&with(p, faults), &request);
+    hold(&case_text, &request, &found, &lost);
+    hold_bytes(&case_text, &request, &found, p, fault_count);
 }
 
 #[test]
@@ -271,9 +272,9 @@ fn many_random_faults_leave_no_rank_waiting_and_no_wrong_byte() {
 fn the_same_seed_ends_the_same() {
     for (name, discipline) in disciplines() {
         let times = || {
-            let mut asked = asked(discipline);
-            asked.keeps_fetches = true;
-            played(&with(9, ClusterFaults::default().death(3, 0.2).slow(5, 3.0)), &asked).fetched
+            let mut request = request(discipline);
+            request.keeps_fetches = true;
+            simulated(&with(9, ClusterFaults::default().death(3, 0.2).slow(5, 3.0)), &request).fetched
         };
         assert_eq!(times(), times(), "{name}");
     }

@@ -9,9 +9,9 @@ const BYTES: usize = 64 * MIB;
 
 /// Return the time of the last receiver as a multiple of bytes / rate.
 fn multiple(cluster: &Cluster, discipline: Discipline) -> f64 {
-    let asked = Casting::of(0, BYTES, discipline);
-    let found = played(cluster, &asked);
-    hold("a figure", &asked, &found, &[]);
+    let request = SwarmRequest::of(0, BYTES, discipline);
+    let found = simulated(cluster, &request);
+    hold("a figure", &request, &found, &[]);
     found.time_s(0) / (BYTES as f64 * BETA)
 }
 
@@ -20,7 +20,7 @@ fn named(name: &str) -> Discipline {
 }
 
 #[test]
-fn sixty_four_mib_come_to_8_and_32_hosts_in_little_more_than_their_bytes_take() {
+fn a_broadcast_of_64_mib_reaches_8_and_32_hosts_near_the_rate_limit() {
     let most = [("chain", 1.06, 1.08), ("splitstream", 1.15, 1.2), ("csb", 1.3, 1.5), ("bittorrent", 1.5, 1.6)];
     for (name, most_8, most_32) in most {
         let [at_8, at_32] = [8, 32].map(|hosts| multiple(&cluster(hosts + 1), named(name)));
@@ -39,10 +39,10 @@ fn sixty_four_hosts_take_hardly_longer_than_8() {
 }
 
 #[test]
-fn the_root_of_bittorrent_gives_hardly_a_block_twice_before_all_are_out() {
+fn the_root_of_bittorrent_sends_few_blocks_twice_before_all_are_sent() {
     for hosts in [8, 64] {
-        let asked = Casting { keeps_fetches: true, ..Casting::of(0, BYTES, named("bittorrent")) };
-        let found = played(&cluster(hosts + 1), &asked);
+        let request = SwarmRequest { keeps_fetches: true, ..SwarmRequest::of(0, BYTES, named("bittorrent")) };
+        let found = simulated(&cluster(hosts + 1), &request);
         let given: Vec<_> = found.fetched.iter().filter(|fetch| fetch.sender == 0).collect();
         let block_count = found.manifests[0].block_count();
         let out_s =
@@ -62,9 +62,9 @@ fn a_chain_in_the_order_of_racks_is_six_times_as_fast_as_one_without() {
     let uplink = LinkCost { beta_s_per_byte: BETA, ..plain.uplink };
     let cluster = Cluster { topology: Arc::new(topology), uplink, ..plain };
     let time_s = |order: Vec<usize>| {
-        let mut asked = Casting::of(0, BYTES, Discipline::Chain);
-        asked.casts[0].order = Some(order);
-        played(&cluster, &asked).time_s(0)
+        let mut request = SwarmRequest::of(0, BYTES, Discipline::Chain);
+        request.broadcasts[0].order = Some(order);
+        simulated(&cluster, &request).time_s(0)
     };
     let mut random: Vec<usize> = (1..racks * hosts).collect();
     let mut state = 7;
@@ -80,9 +80,9 @@ fn three_of_32_receivers_may_be_killed_half_way() {
         let undisturbed = multiple(&cluster(33), named(name));
         let at_s = undisturbed * BYTES as f64 * BETA / 2.0;
         let faults = [5, 16, 27].into_iter().fold(ClusterFaults::default(), |faults, rank| faults.death(rank, at_s));
-        let asked = Casting::of(0, BYTES, named(name));
-        let found = played(&Cluster { faults, ..cluster(33) }, &asked);
-        hold(name, &asked, &found, &[5, 16, 27]);
+        let request = SwarmRequest::of(0, BYTES, named(name));
+        let found = simulated(&Cluster { faults, ..cluster(33) }, &request);
+        hold(name, &request, &found, &[5, 16, 27]);
         let ratio = found.time_s(0) / (undisturbed * BYTES as f64 * BETA);
         println!("{name}: {ratio:.3} times the undisturbed time");
         assert!(ratio <= 1.25, "{name}: {ratio}");
@@ -95,9 +95,10 @@ fn a_host_at_a_fifth_of_the_rate_holds_up_itself_alone() {
         let undisturbed = multiple(&cluster(33), named(name));
         // Rank 1 is also the first rank that sends a request.
         for slow in [1, 5] {
-            let asked = Casting::of(0, BYTES, named(name));
-            let found = played(&Cluster { faults: ClusterFaults::default().slow(slow, 5.0), ..cluster(33) }, &asked);
-            hold(name, &asked, &found, &[]);
+            let request = SwarmRequest::of(0, BYTES, named(name));
+            let found =
+                simulated(&Cluster { faults: ClusterFaults::default().slow(slow, 5.0), ..cluster(33) }, &request);
+            hold(name, &request, &found, &[]);
             let others = found.outcomes[0].iter().enumerate().filter(|(rank, _)| *rank != slow);
             let others_s = others.map(|(_, it)| match it {
                 RankOutcome::Done { at_s, .. } => *at_s,

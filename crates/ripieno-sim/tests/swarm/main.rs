@@ -6,7 +6,7 @@ mod figures;
 use ripieno_plan::simulate::Model;
 use ripieno_plan::swarm::{Discipline, MemberFailure};
 use ripieno_sim::Cluster;
-use ripieno_sim::swarm::{Casting, RankOutcome, Swarmed, Uncast, swarm, swarm_unless};
+use ripieno_sim::swarm::{RankOutcome, SwarmError, SwarmOutcome, SwarmRequest, swarm, swarm_interruptible};
 use std::cell::Cell;
 
 /// Seconds per byte at 100 Mbit/s.
@@ -22,40 +22,44 @@ fn disciplines() -> impl Iterator<Item = (&'static str, Discipline)> {
     Discipline::NAMES.into_iter().map(|name| (name, Discipline::named(name).unwrap()))
 }
 
-fn played(cluster: &Cluster, asked: &Casting) -> Swarmed {
-    swarm(cluster, asked).unwrap()
+fn simulated(cluster: &Cluster, request: &SwarmRequest) -> SwarmOutcome {
+    swarm(cluster, request).unwrap()
 }
 
 /// Check the invariants of every broadcast, with any faults.
-fn hold(told: &str, asked: &Casting, found: &Swarmed, ranks_lost: &[usize]) {
-    for (cast, outcomes) in asked.casts.iter().zip(&found.outcomes) {
-        let is_root_lost = ranks_lost.contains(&cast.root);
+fn hold(case_text: &str, request: &SwarmRequest, found: &SwarmOutcome, ranks_lost: &[usize]) {
+    for (broadcast, outcomes) in request.broadcasts.iter().zip(&found.outcomes) {
+        let is_root_lost = ranks_lost.contains(&broadcast.root);
         for (rank, outcome) in outcomes.iter().enumerate() {
             match outcome {
-                RankOutcome::Done { is_right, .. } => assert!(is_right, "{told}: rank {rank} has wrong bytes"),
+                RankOutcome::Done { is_right, .. } => assert!(is_right, "{case_text}: rank {rank} has wrong bytes"),
                 RankOutcome::Lost { .. } => {
-                    assert!(ranks_lost.contains(&rank), "{told}: rank {rank} was not to be lost")
+                    assert!(ranks_lost.contains(&rank), "{case_text}: rank {rank} was not to be lost")
                 }
                 RankOutcome::Failed { failure, .. } => {
-                    assert!(is_root_lost, "{told}: rank {rank} failed though the root lives: {failure}");
+                    assert!(is_root_lost, "{case_text}: rank {rank} failed though the root lives: {failure}");
                     assert!(
-                        matches!(failure, MemberFailure::RootLost { root, .. } if *root == cast.root),
-                        "{told}: rank {rank}: {failure}"
+                        matches!(failure, MemberFailure::RootLost { root, .. } if *root == broadcast.root),
+                        "{case_text}: rank {rank}: {failure}"
                     );
                 }
-                RankOutcome::Waiting => panic!("{told}: rank {rank} waits forever, until {} s", found.end_s),
+                RankOutcome::Waiting => panic!("{case_text}: rank {rank} waits forever, until {} s", found.end_s),
             }
         }
     }
-    if let [cast] = &asked.casts[..]
-        && !ranks_lost.contains(&cast.root)
+    if let [broadcast] = &request.broadcasts[..]
+        && !ranks_lost.contains(&broadcast.root)
     {
-        let settled = found.settled[0].as_ref().unwrap_or_else(|| panic!("{told}: the root knows of no end"));
-        for (rank, outcome) in found.outcomes[0].iter().enumerate().filter(|(rank, _)| *rank != cast.root) {
+        let settled = found.settled[0].as_ref().unwrap_or_else(|| panic!("{case_text}: the root knows of no end"));
+        for (rank, outcome) in found.outcomes[0].iter().enumerate().filter(|(rank, _)| *rank != broadcast.root) {
             let (acknowledged, lost) = (settled.acknowledged.contains(&rank), settled.lost.contains(&rank));
             match outcome {
-                RankOutcome::Lost { .. } => assert!(lost != acknowledged, "{told}: rank {rank} is lost: {settled:?}"),
-                _ => assert!(acknowledged || ranks_lost.contains(&rank), "{told}: rank {rank} has it: {settled:?}"),
+                RankOutcome::Lost { .. } => {
+                    assert!(lost != acknowledged, "{case_text}: rank {rank} is lost: {settled:?}")
+                }
+                _ => {
+                    assert!(acknowledged || ranks_lost.contains(&rank), "{case_text}: rank {rank} has it: {settled:?}")
+                }
             }
         }
     }
@@ -68,15 +72,16 @@ fn a_simulation_ends_when_it_is_interrupted() {
         question_count.set(question_count.get() + 1);
         question_count.get() == 3
     };
-    let found = swarm_unless(&cluster(65), &Casting::of(0, 64 * MIB, Discipline::BITTORRENT), &is_interrupted);
-    assert_eq!((found.err(), question_count.get()), (Some(Uncast::Interrupted), 3));
+    let found =
+        swarm_interruptible(&cluster(65), &SwarmRequest::of(0, 64 * MIB, Discipline::BITTORRENT), &is_interrupted);
+    assert_eq!((found.err(), question_count.get()), (Some(SwarmError::Interrupted), 3));
 }
 
 #[test]
-fn neighbors_are_as_many_whether_all_come_at_once_or_one_after_the_other() {
-    let at_once = Casting::of(0, 16 * MIB, Discipline::BITTORRENT);
-    let by_turns = Casting { late: (1..65).map(|rank| (rank, 1e-3 * rank as f64)).collect(), ..at_once.clone() };
-    let [at_once_s, by_turns_s] = [at_once, by_turns].map(|asked| played(&cluster(65), &asked).time_s(0));
+fn the_number_of_neighbors_does_not_depend_on_the_order_of_joining() {
+    let at_once = SwarmRequest::of(0, 16 * MIB, Discipline::BITTORRENT);
+    let by_turns = SwarmRequest { late: (1..65).map(|rank| (rank, 1e-3 * rank as f64)).collect(), ..at_once.clone() };
+    let [at_once_s, by_turns_s] = [at_once, by_turns].map(|request| simulated(&cluster(65), &request).time_s(0));
     println!("64 that come by turns take {:.3} times as long", by_turns_s / at_once_s);
     assert!(by_turns_s <= 1.1 * at_once_s, "{by_turns_s} and {at_once_s} s");
 }

@@ -18,7 +18,7 @@ use crate::runtime::Runtime;
 use crate::ticket::Waiters;
 use ripieno_run::recorder::Gauge;
 use ripieno_run::{Executor, Fabric, JobFailure, Remote};
-use slot::{CoreSlot, CoreState, LentCore, LockTurns};
+use slot::{CoreSlot, CoreState, LockTurns, OwnedCore};
 use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, Condvar, Mutex, Weak};
@@ -29,7 +29,7 @@ use std::time::Duration;
 pub(crate) struct Core {
     pub fabric: Box<dyn Fabric>,
     pub executor: Executor,
-    /// Memory for plans that need scratch space beside the caller's buffers.
+    /// Memory for plans that need scratch space in addition to the caller's buffers.
     pub scratch: BufferPool,
     /// Algorithms for calls that name none.
     pub overrides: Overrides,
@@ -48,7 +48,7 @@ pub(crate) const REPLICATED_MAX: u32 = 1 << 28;
 /// Number of communicator numbers that are reserved for groups.
 pub(crate) const MEETING_NUMBERS: u32 = 1 << 28;
 /// Time that a thread waits for the core before it calls the interrupt function.
-const PATIENCE: Duration = Duration::from_millis(250);
+const SPIN_LIMIT: Duration = Duration::from_millis(250);
 
 /// Interrupt function of a waiting thread: returns whether the user wants to stop waiting.
 type WaitInterrupt = Arc<dyn Fn() -> bool + Send + Sync>;
@@ -58,7 +58,7 @@ pub(crate) struct CoreShared {
     /// The owner of the core in [`CoreState::Biased`].
     bias: BiasedLock<AtomicU64>,
     /// Storage of the core in [`CoreState::Biased`], while the owner is not inside.
-    given: LentCore,
+    given: OwnedCore,
     /// Locked only briefly. A thread that holds this lock never waits for anything else.
     slot: Mutex<CoreSlot>,
     /// Number of threads that wait for the core; only changed with the slot locked.
@@ -92,7 +92,7 @@ impl CoreShared {
         let (rank, remote, gauge) = (core.fabric.rank(), core.fabric.remote(), core.executor.recorder.gauge.clone());
         Arc::new_cyclic(|own: &Weak<CoreShared>| CoreShared {
             bias: BiasedLock::default(),
-            given: LentCore::default(),
+            given: OwnedCore::default(),
             slot: Mutex::new(CoreSlot {
                 core: CoreState::Free(Box::new(core)),
                 turns: LockTurns::default(),
@@ -140,7 +140,7 @@ impl CoreShared {
                 Some(CoreGuard { core, shared: self, by_bias: Some(me) })
             }
             EnterResult::TakenBack => {
-                self.tell_end();
+                self.notify_waiters();
                 None
             }
         }
@@ -165,7 +165,7 @@ impl CoreShared {
             if let Some(held) = self.take(&mut slot) {
                 break held.map(Some);
             }
-            let waited = self.freed.wait_timeout(slot, PATIENCE).unwrap_or_else(|poisoned| poisoned.into_inner());
+            let waited = self.freed.wait_timeout(slot, SPIN_LIMIT).unwrap_or_else(|poisoned| poisoned.into_inner());
             slot = waited.0;
             if waited.1.timed_out() {
                 drop(slot);
@@ -195,8 +195,8 @@ impl CoreShared {
                 slot.core = CoreState::Biased;
                 None
             }
-            CoreState::Gone => {
-                slot.core = CoreState::Gone;
+            CoreState::Closed => {
+                slot.core = CoreState::Closed;
                 Some(Err(Error::Closed))
             }
         }
@@ -240,17 +240,17 @@ impl CoreShared {
         match &mut slot.core {
             CoreState::Free(core) => core.communicators[number] = None,
             CoreState::Held | CoreState::Biased => slot.retired.push(number),
-            CoreState::Gone => {}
+            CoreState::Closed => {}
         }
     }
 
     /// Bias the free core to this thread.
-    fn give(&self, slot: &mut CoreSlot) {
+    fn grant(&self, slot: &mut CoreSlot) {
         match std::mem::replace(&mut slot.core, CoreState::Biased) {
             CoreState::Free(core) => {
                 // SAFETY: no thread has the bias, so no thread is inside.
                 unsafe { self.given.put(Some(core)) };
-                self.bias.give(this_thread());
+                self.bias.grant(this_thread());
             }
             other => slot.core = other,
         }
@@ -303,7 +303,7 @@ impl CoreShared {
             let has_work = match &slot.core {
                 CoreState::Free(core) => !self.is_wanted() && !core.executor.is_idle(),
                 CoreState::Held | CoreState::Biased => false,
-                CoreState::Gone => return,
+                CoreState::Closed => return,
             };
             match has_work.then(|| self.take(&mut slot)) {
                 Some(Some(Ok(mut held))) => {
@@ -345,7 +345,7 @@ impl CoreShared {
 }
 
 impl Waiters for CoreShared {
-    fn tell_end(&self) {
+    fn notify_waiters(&self) {
         // With the lock held, no thread is between its check and its wait.
         let _slot = lock(&self.slot);
         if self.is_wanted() {
@@ -402,15 +402,15 @@ impl CoreGuard<'_> {
                 !is_idle
             }
             None => {
-                slot.core = CoreState::Gone;
+                slot.core = CoreState::Closed;
                 true
             }
         };
         if self.by_bias.is_some() {
             shared.bias.end();
         }
-        if !is_for_background && !shared.is_wanted() && slot.turns.earn_bias() {
-            shared.give(&mut slot);
+        if !is_for_background && !shared.is_wanted() && slot.turns.should_bias() {
+            shared.grant(&mut slot);
         }
         if is_for_background {
             shared.changed.notify_one();

@@ -33,17 +33,17 @@ pub(crate) enum CoreState {
     /// Biased to one thread, which enters and leaves without this lock.
     Biased,
     /// The world is closed.
-    Gone,
+    Closed,
 }
 
 /// Storage of a biased core while its thread is not inside.
 #[derive(Default)]
-pub(crate) struct LentCore(UnsafeCell<Option<Box<Core>>>);
+pub(crate) struct OwnedCore(UnsafeCell<Option<Box<Core>>>);
 
 // SAFETY: any thread may use a core, and the caller of `take` or `put` has exclusive access.
-unsafe impl Sync for LentCore {}
+unsafe impl Sync for OwnedCore {}
 
-impl LentCore {
+impl OwnedCore {
     /// # Safety
     /// The caller is inside, or has locked the slot after the bias was revoked and no thread is inside.
     #[inline]
@@ -53,7 +53,7 @@ impl LentCore {
     }
 
     /// # Safety
-    /// See [`LentCore::take`].
+    /// See [`OwnedCore::take`].
     #[inline]
     pub unsafe fn put(&self, core: Option<Box<Core>>) {
         // SAFETY: the caller has exclusive access.
@@ -76,7 +76,7 @@ impl LockTurns {
     }
 
     /// Return whether the current holder should get the bias.
-    pub fn earn_bias(&mut self) -> bool {
+    pub fn should_bias(&mut self) -> bool {
         let needed = BIAS_AFTER_HOLDS << (BACKOFF_BITS * self.revocation_count).min(u32::BITS / 2);
         self.count >= needed && can_fence_threads()
     }

@@ -8,8 +8,8 @@
 
 use super::block::{BlockView, KeyedBlock, KeyedCombine, KeyedForm};
 use super::columns::{KeyColumn, KeyKind};
-use super::homes::{PART_COUNT, PartOwners};
 use super::limit::{Limited, MemoryLimit};
+use super::owners::{PART_COUNT, PartOwners};
 use super::part::{KeyedPart, PartScratch, Rows};
 use super::parts::Parts;
 use crate::error::{Error, argument};
@@ -38,7 +38,7 @@ const MOST_THREADS: usize = PART_COUNT;
 #[derive(Debug)]
 pub struct Aggregation {
     pub(super) form: KeyedForm,
-    pub(super) homes: PartOwners,
+    pub(super) owners: PartOwners,
     /// The table of all keys, while there are few; the parts are empty then.
     front: Option<KeyedPart>,
     parts: Vec<KeyedPart>,
@@ -57,11 +57,11 @@ impl Aggregation {
     /// too large for any memory.
     pub fn new(form: KeyedForm, rank_count: usize, limit: Option<MemoryLimit>) -> Result<Aggregation, Error> {
         form.check_width()?;
-        let (reduction, homes) = (form.reduction()?, PartOwners::new(rank_count)?);
-        let part_count = homes.part_count();
+        let (reduction, owners) = (form.reduction()?, PartOwners::new(rank_count)?);
+        let part_count = owners.part_count();
         Ok(Aggregation {
             form,
-            homes,
+            owners,
             front: reduction.is_some().then(|| KeyedPart::new(&form, reduction)),
             parts: (0..part_count).map(|_| KeyedPart::new(&form, reduction)).collect(),
             staged: vec![StagingBuffer::default(); part_count],
@@ -77,7 +77,7 @@ impl Aggregation {
 
     /// Return the number of parts per rank.
     pub fn parts_per_rank(&self) -> usize {
-        self.homes.parts_per_rank
+        self.owners.parts_per_rank
     }
 
     /// Add a row for each key. `ranks` are the owners of the rows; without it, the hash determines them.
@@ -94,7 +94,7 @@ impl Aggregation {
     ) -> Result<(), Error> {
         self.form.check(keys.kind(), keys.len() as u64, values)?;
         if let Some(ranks) = ranks {
-            self.homes.check(ranks, keys.len())?;
+            self.owners.check(ranks, keys.len())?;
         }
         let threads = Threads::with_simd(threads.count().min(MOST_THREADS), threads.simd());
         let rows = Rows { element: self.form.element, bytes: values };
@@ -171,7 +171,7 @@ impl Aggregation {
             && is_scattered(row_bytes)
             && all.element == self.form.element
         {
-            let ranges = self.homes.address(KeyColumn::Int64(keys), ranks, rows.clone(), false, threads);
+            let ranges = self.owners.address(KeyColumn::Int64(keys), ranks, rows.clone(), false, threads);
             let ranges: Vec<_> = ranges.into_iter().map(|range| range.parts).collect();
             let bytes = &all.bytes[rows.start * row_bytes..rows.end * row_bytes];
             scatter(&keys[rows], bytes, row_bytes, &ranges, &mut self.staged, threads);
@@ -182,7 +182,7 @@ impl Aggregation {
             return;
         }
         let row_count = rows.len();
-        let ranges = self.homes.address(keys, ranks, rows, true, threads);
+        let ranges = self.owners.address(keys, ranks, rows, true, threads);
         let sorted: Vec<_> = ranges.iter().map(|range| range.parts.sorted()).collect();
         let operations = ROW_OPERATIONS * row_count * (1 + row_bytes / 16) / self.parts.len();
         let parts = self.parts.iter_mut().enumerate().collect();
@@ -260,8 +260,8 @@ impl Aggregation {
     /// # Errors
     /// `other` has another form or other ranks; otherwise see [`Aggregation::add`].
     pub fn absorb(&mut self, other: Aggregation) -> Result<(), Error> {
-        if (self.form, self.homes) != (other.form, other.homes) {
-            let of = |of: &Aggregation| format!("{:?} for {} ranks", of.form, of.homes.rank_count);
+        if (self.form, self.owners) != (other.form, other.owners) {
+            let of = |of: &Aggregation| format!("{:?} for {} ranks", of.form, of.owners.rank_count);
             return Err(argument("aggregation", of(&other), &of(self)));
         }
         self.change(|own| {
@@ -298,7 +298,7 @@ impl Aggregation {
         if let Some(limited) = self.limited.as_ref().filter(|limited| limited.spilled_bytes() > 0) {
             self.make_room(limited.bytes() / 2)?;
         }
-        Parts::sealed(self.form, self.homes, self.parts, self.limited, threads)
+        Parts::sealed(self.form, self.owners, self.parts, self.limited, threads)
     }
 
     /// Return the bytes written to files so far.

@@ -7,8 +7,8 @@
 mod aggregation;
 mod block;
 mod columns;
-mod homes;
 mod limit;
+mod owners;
 mod part;
 mod parts;
 mod regroup;

@@ -2,7 +2,7 @@
 
 use super::block::{BlockView, KeyedBlock, KeyedForm};
 use super::columns::{KeyColumn, KeyKind, OwnedKeys};
-use super::homes::Addressed;
+use super::owners::Addressed;
 use ripieno_kernels::keyed::{IntTable, StagingBuffer, StringTable};
 use ripieno_run::Element;
 use ripieno_run::reduction::{Reduction, convert};

@@ -1,8 +1,8 @@
 //! The sealed result of an aggregation: parts, each owned by a rank.
 
 use super::block::{KeyedBlock, KeyedForm, PartSize};
-use super::homes::PartOwners;
 use super::limit::Limited;
+use super::owners::PartOwners;
 use super::part::KeyedPart;
 use super::spill::{SpillFile, SpillRecord};
 use crate::error::Error;
@@ -12,7 +12,7 @@ use ripieno_kernels::Threads;
 #[derive(Debug)]
 pub struct Parts {
     form: KeyedForm,
-    homes: PartOwners,
+    owners: PartOwners,
     sealed: Vec<SealedParts>,
     /// File of the spilled parts.
     file: Option<SpillFile>,
@@ -31,7 +31,7 @@ impl Parts {
     /// Seal the parts of an aggregation, with no staged rows left. If some were spilled, half of the limit is free.
     pub(super) fn sealed(
         form: KeyedForm,
-        homes: PartOwners,
+        owners: PartOwners,
         parts: Vec<KeyedPart>,
         mut limited: Option<Limited>,
         threads: &Threads,
@@ -48,7 +48,7 @@ impl Parts {
                 *sealed = SealedParts::Held(part.take().expect("it was not sealed yet").into_block());
             },
         );
-        let mut sealed = Parts { form, homes, sealed: Vec::new(), file: None, spilled_bytes: 0 };
+        let mut sealed = Parts { form, owners, sealed: Vec::new(), file: None, spilled_bytes: 0 };
         if let Some(limited) = &mut limited {
             sealed.merge(&mut slots, limited)?;
             sealed.spilled_bytes = limited.spilled_bytes() + sealed.file.as_ref().map_or(0, SpillFile::size_bytes);
@@ -92,7 +92,7 @@ impl Parts {
 
     /// Return the number of ranks that own parts.
     pub fn rank_count(&self) -> usize {
-        self.homes.rank_count
+        self.owners.rank_count
     }
 
     /// Return the number of parts; part `p` belongs to rank `p / (part_count / rank_count)`.

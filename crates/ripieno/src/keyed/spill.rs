@@ -177,7 +177,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_is_appended_comes_back() {
+    fn appended_bytes_are_read_back() {
         let mut file = SpillFile::new(&std::env::temp_dir()).unwrap();
         let ints = file.append(KeyColumn::Int64(&[3, -4]), Some(&[1u32, 0, 1]), b"abc").unwrap();
         let strings = Strings::new(&[1, 1, 4], b"-xyz").unwrap();

@@ -6,7 +6,7 @@
 
 use super::configure::{check_missing, malformed, prepare};
 use super::indices::Wanting;
-use super::parcels::Parcels;
+use super::messages::PeerMessages;
 use super::reduce::{SparseForm, check_rows, take};
 use super::team::{combine_from, fill_rows};
 use super::{SparseOptions, ending_job, place};
@@ -61,11 +61,11 @@ impl Communicator {
         prepared.out.giving(&prepared.team).fill(held.bytes_mut(), values, form, &prepared.team)?;
         for step in 0..prepared.machine.step_count() {
             let (machine, team) = (&mut prepared.machine, &prepared.team);
-            let mut parcels = Parcels::default();
+            let mut messages = PeerMessages::default();
             for ((peer, keys), (_, rows)) in machine.outgoing(step, team).iter().zip(machine.outgoing_rows(step)) {
-                parcels.add(*peer, keys, &held.bytes_mut()[rows.start * row_bytes..rows.end * row_bytes]);
+                messages.add(*peer, keys, &held.bytes_mut()[rows.start * row_bytes..rows.end * row_bytes]);
             }
-            let arrived = parcels.exchange(self, &machine.incoming_peers(step))?;
+            let arrived = messages.exchange(self, &machine.incoming_peers(step))?;
             machine.absorb(step, &arrived.keys(), team).map_err(malformed)?;
             held = next(&pool, &machine.down_maps(step), &mut held, &arrived, (row_bytes, reduction), team)?;
         }
@@ -111,13 +111,13 @@ fn next(
     pool: &BufferPool,
     maps: &DownMaps<'_>,
     held: &mut PooledBuffer,
-    arrived: &Parcels,
+    arrived: &PeerMessages,
     (row_bytes, reduction): (usize, &Reduction),
     team: &dyn WorkTeam,
 ) -> Result<PooledBuffer, Error> {
     let mut arrivals = Vec::new();
     for (&(peer, map), (sender, received)) in maps.arrivals.iter().zip(arrived.rows()) {
-        assert_eq!(peer, sender, "parcels lie in the order in which they are combined");
+        assert_eq!(peer, sender, "messages have the order in which they are combined");
         if received.len() != map.len() * row_bytes {
             let cause = format!("rank {peer} sent {} bytes of values for {} keys", received.len(), map.len());
             return Err(Error::Malformed { cause });

@@ -6,7 +6,7 @@
 //! Source: Zhao and Canny, "Kylix: a sparse allreduce for commodity clusters", ICPP 2014, section III.A.
 
 use super::indices::{self, IndexRows, sorted};
-use super::parcels::Parcels;
+use super::messages::PeerMessages;
 use super::team::RankThreads;
 use super::{SparseOptions, SparseReduce, design, ending_job};
 use crate::agree::{agree, all_words, combined};
@@ -55,10 +55,10 @@ impl Communicator {
     ) -> Result<SparseReduce, Error> {
         let mut prepared = prepare(self, out_indices, in_indices, options, PRESUMED_ROW_BYTES, "")?;
         for step in 0..prepared.machine.step_count() {
-            let mut parcels = Parcels::default();
+            let mut messages = PeerMessages::default();
             let outgoing = prepared.machine.outgoing(step, &prepared.team);
-            outgoing.into_iter().for_each(|(peer, keys)| parcels.add(peer, &keys, &[]));
-            let arrived = parcels.exchange(self, &prepared.machine.incoming_peers(step))?;
+            outgoing.into_iter().for_each(|(peer, keys)| messages.add(peer, &keys, &[]));
+            let arrived = messages.exchange(self, &prepared.machine.incoming_peers(step))?;
             prepared.machine.absorb(step, &arrived.keys(), &prepared.team).map_err(malformed)?;
         }
         SparseReduce::new(self, prepared, options)

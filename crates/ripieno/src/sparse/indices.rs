@@ -344,7 +344,7 @@ mod tests {
     }
 
     #[test]
-    fn rows_that_stand_where_they_belong_are_left_there() {
+    fn rows_at_their_positions_are_not_moved() {
         let permutation = Permutation::new(100);
         let in_order: Vec<i64> = [3, 17, 60, 99].map(|key| permutation.index(key) as i64).to_vec();
         let (_, places) = sorted(&in_order, &permutation, true, &Alone);

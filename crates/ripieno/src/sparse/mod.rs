@@ -12,8 +12,8 @@ mod configreduce;
 mod configure;
 mod design;
 mod indices;
+mod messages;
 mod options;
-mod parcels;
 mod reduce;
 mod team;
 

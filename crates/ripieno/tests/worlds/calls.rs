@@ -30,7 +30,7 @@ impl RankProgram {
         // The message omits the vectors, because their values differ between ranks.
         let right =
             |got: &[u8], expected: &[i64]| assert!(numbers(got) == expected, "step {step}: wrong bytes on {rank}");
-        match (step + self.stage.scenario().steps) % 12 {
+        match (step + self.world_state.scenario().steps) % 12 {
             0 => {
                 comm.allreduce(&mut vector, Element::I64, Op::Sum, None)?;
                 right(&vector, &sums);

@@ -19,15 +19,15 @@ pub fn check_end(world: &mut SimulatedWorld) {
         let ending = ending.unwrap_or_else(|| panic!("rank {rank} has not ended: {:?}", process.doing));
         let has_met = process.monitors.get(&0).is_some_and(|monitor| monitor.is_complete);
         if let ProgramEnding::Failed(why) = ending {
-            let is_spared = world.scenario.replicas == 1 || every_rank_lives(world);
+            let is_spared = world.scenario.replicas == 1 || all_ranks_alive(world);
             let must_finish = world.scenario.is_seen() && has_met && is_spared && !why.contains("did not meet");
             assert!(!must_finish, "rank {rank} did not finish, though none was silent or late: {why}");
         }
         if let Some((who, _)) = world.scenario.differs {
             // A replica of the differing rank may succeed with the data of the other replicas.
-            let must_hear = world.scenario.replicas == 1 || rank == who;
-            let has_heard = matches!(ending, ProgramEnding::Differed(_));
-            assert!(has_heard || !must_hear, "rank {rank} was not told of a difference: {ending:?}");
+            let must_receive = world.scenario.replicas == 1 || rank == who;
+            let has_received = matches!(ending, ProgramEnding::Differed(_));
+            assert!(has_received || !must_receive, "rank {rank} was not told of a difference: {ending:?}");
         } else {
             assert!(
                 !matches!(ending, ProgramEnding::Differed(_)),
@@ -37,8 +37,8 @@ pub fn check_end(world: &mut SimulatedWorld) {
     }
 }
 
-/// Return whether each logical rank has a living replica.
-fn every_rank_lives(world: &SimulatedWorld) -> bool {
+/// Return whether each logical rank has a live replica.
+fn all_ranks_alive(world: &SimulatedWorld) -> bool {
     let count = world.processes.len() / world.scenario.replicas;
     (0..count)
         .all(|rank| (rank..world.processes.len()).step_by(count).any(|copy| !world.verdicts.killed.contains(&copy)))

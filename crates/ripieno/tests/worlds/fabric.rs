@@ -1,9 +1,9 @@
 //! A rank's fabric over simulated links: the endpoint of `ripieno-net` without its sockets.
 
-use crate::cables::{CableDirection, CablePurpose, Opening};
+use crate::connections::{ConnectionPurpose, Direction, Opening};
 use crate::faults::HEARTBEAT;
 use crate::link::{SimulatedLink, closed};
-use crate::stage::WorldStage;
+use crate::world_state::WorldStage;
 use ripieno_run::membership::{MembershipEvent, MembershipRequest, agreement, describe_pair};
 use ripieno_run::{
     Blocking, Channel, DescribedCall, Fabric, HEADER_BYTES, Header, JobFailure, Link, LinkError, LinkId, NotShrunk,
@@ -12,17 +12,17 @@ use ripieno_run::{
 use std::sync::Arc;
 use std::time::Duration;
 
-const LIFE_CHECK_US: u64 = 250_000;
+const LIVENESS_CHECK_US: u64 = 250_000;
 const VERDICT_TIMEOUT_US: u64 = 1_500_000;
 
 pub struct WorldRank {
-    pub stage: Arc<WorldStage>,
+    pub world_state: Arc<WorldStage>,
     /// The rank's number in the first world.
     pub own: usize,
     pub world: u64,
     pub rank: usize,
     pub members: Vec<usize>,
-    pub seats: Vec<u64>,
+    pub addresses: Vec<u64>,
     /// Links, by link index.
     pub slots: Vec<WorldLink>,
     pub topology: Arc<Topology>,
@@ -43,24 +43,24 @@ impl WorldRank {
     }
 
     fn request(&self, request: MembershipRequest) {
-        self.stage.lock().event(self.own, self.world, MembershipEvent::Request(request));
+        self.world_state.lock().event(self.own, self.world, MembershipEvent::Request(request));
     }
 
     /// Report a problem and wait for the verdict. Without a verdict in time, the job fails with `alone`.
     fn report_and_wait(&self, request: MembershipRequest, alone: JobFailure) {
-        report(&self.stage, self.own, self.world, request, alone);
+        report(&self.world_state, self.own, self.world, request, alone);
     }
 }
 
-fn report(stage: &WorldStage, own: usize, number: u64, request: MembershipRequest, alone: JobFailure) {
-    stage.lock().event(own, number, MembershipEvent::Request(request));
-    let heard = stage.wait_for(own, VERDICT_TIMEOUT_US, |world| {
+fn report(world_state: &WorldStage, own: usize, number: u64, request: MembershipRequest, alone: JobFailure) {
+    world_state.lock().event(own, number, MembershipEvent::Request(request));
+    let received = world_state.wait_for(own, VERDICT_TIMEOUT_US, |world| {
         let monitor = &world.processes[own].monitors[&number];
         (monitor.failure.is_some() || monitor.is_over).then_some(())
     });
-    let mut world = stage.lock();
+    let mut world = world_state.lock();
     let monitor = world.processes[own].monitors.get_mut(&number).expect("it watches");
-    if heard.is_none() || monitor.failure.is_none() {
+    if received.is_none() || monitor.failure.is_none() {
         monitor.failure.get_or_insert(alone);
     }
 }
@@ -86,16 +86,17 @@ impl Fabric for WorldRank {
         let index = id.index(self.members.len());
         if matches!(self.slots[index], WorldLink::Unasked | WorldLink::Opening) {
             let (own, other) = (self.own, self.members[id.peer]);
-            let way = self.way(id);
-            let CableDirection { from, to, .. } = way;
-            let mut world = self.stage.lock();
-            match world.openings.get(&way) {
-                None if from == own => world.ask(way, self.seats[id.peer]),
+            let direction = self.direction(id);
+            let Direction { from, to, .. } = direction;
+            let mut world = self.world_state.lock();
+            match world.openings.get(&direction) {
+                None if from == own => world.ask(direction, self.addresses[id.peer]),
                 Some(Opening::Open) => {
                     let is_memory = world.is_one_host(from, to);
                     drop(world);
-                    let way = CableDirection { from: own, to: other, ..way };
-                    let link = SimulatedLink { stage: self.stage.clone(), way, is_memory, seen: vec![] };
+                    let direction = Direction { from: own, to: other, ..direction };
+                    let link =
+                        SimulatedLink { world_state: self.world_state.clone(), direction, is_memory, seen: vec![] };
                     self.slots[index] = WorldLink::Open(link, false);
                 }
                 Some(Opening::Refused) if from == own => {
@@ -120,29 +121,29 @@ impl Fabric for WorldRank {
     }
 
     fn failure(&self) -> Option<JobFailure> {
-        self.stage.lock().processes[self.own].monitors[&self.world].failure.clone()
+        self.world_state.lock().processes[self.own].monitors[&self.world].failure.clone()
     }
 
     fn has_losses(&self) -> bool {
-        !self.stage.lock().processes[self.own].monitors[&self.world].losses.is_empty()
+        !self.world_state.lock().processes[self.own].monitors[&self.world].losses.is_empty()
     }
 
     fn losses(&self) -> Vec<JobFailure> {
-        self.stage.lock().processes[self.own].monitors[&self.world].losses.values().cloned().collect()
+        self.world_state.lock().processes[self.own].monitors[&self.world].losses.values().cloned().collect()
     }
 
     fn report(&mut self, failure: JobFailure) {
         self.report_and_wait(MembershipRequest::Report(failure.clone()), failure);
     }
 
-    fn blame(&mut self, peer: usize, cause: &str) -> JobFailure {
+    fn peer_failure(&mut self, peer: usize, cause: &str) -> JobFailure {
         self.request(MembershipRequest::Suspect { peer, cause: cause.to_string() });
-        self.stage.wait_for(self.own, VERDICT_TIMEOUT_US, |world| {
+        self.world_state.wait_for(self.own, VERDICT_TIMEOUT_US, |world| {
             let monitor = &world.processes[self.own].monitors[&self.world];
             (monitor.failure.is_some() || monitor.losses.contains_key(&peer) || monitor.is_over).then_some(())
         });
         let (verdict, loss) = {
-            let mut world = self.stage.lock();
+            let mut world = self.world_state.lock();
             let monitor = world.processes[self.own].monitors.get_mut(&self.world).expect("it watches");
             (monitor.failure.clone(), monitor.losses.get(&peer).cloned())
         };
@@ -156,12 +157,12 @@ impl Fabric for WorldRank {
     }
 
     fn now(&self) -> Duration {
-        let world = self.stage.lock();
+        let world = self.world_state.lock();
         world.processes[self.own].local(world.now_us)
     }
 
     fn yield_now(&self) {
-        self.stage.sleep(self.own, 20);
+        self.world_state.sleep(self.own, 20);
     }
 
     fn has_core_per_rank(&self) -> bool {
@@ -169,21 +170,21 @@ impl Fabric for WorldRank {
     }
 
     fn note_form(&mut self, form: u32, words: &dyn Fn() -> String) {
-        let mut world = self.stage.lock();
+        let mut world = self.world_state.lock();
         let monitor = world.processes[self.own].monitors.get_mut(&self.world).expect("it watches");
         monitor.history.note_form(form, words);
     }
 
     fn differs(&mut self, mine: Header, peer: usize, theirs: Header) {
-        let mine_told = self.stage.lock().processes[self.own].monitors[&self.world].history.told(mine);
-        let pair = [(self.rank, mine_told), (peer, DescribedCall::untold(theirs))];
+        let own_described = self.world_state.lock().processes[self.own].monitors[&self.world].history.describe(mine);
+        let pair = [(self.rank, own_described), (peer, DescribedCall::undescribed(theirs))];
         let alone = JobFailure::Mismatch { description: describe_pair(pair) };
         self.report_and_wait(MembershipRequest::Differs { mine, peer, theirs }, alone);
     }
 
     fn enter(&mut self, _communicator: u32, header: &[u8; HEADER_BYTES]) {
         let header = Header::decode(header).expect("what a rank enters is a header");
-        let mut world = self.stage.lock();
+        let mut world = self.world_state.lock();
         world.processes[self.own].monitors.get_mut(&self.world).expect("it watches").history.enter(header);
     }
 
@@ -200,13 +201,13 @@ impl Fabric for WorldRank {
     }
 
     fn remote(&self) -> Arc<dyn Remote> {
-        Arc::new(Afar { stage: self.stage.clone(), own: self.own, world: self.world })
+        Arc::new(RemoteMonitor { world_state: self.world_state.clone(), own: self.own, world: self.world })
     }
 
     fn prepare_park(&mut self) {
-        let mut world = self.stage.lock();
+        let mut world = self.world_state.lock();
         let process = &mut world.processes[self.own];
-        process.has_news = false;
+        process.has_events = false;
         let losses = process.monitors[&self.world].losses.clone();
         drop(world);
         if losses.len() > self.closed_count {
@@ -220,9 +221,9 @@ impl Fabric for WorldRank {
     }
 
     fn park(&mut self, wants: &[Want], timeout: Duration) {
-        let has_news = self.stage.sleep(self.own, (timeout.as_micros() as u64).min(LIFE_CHECK_US));
-        if !has_news {
-            wants.iter().for_each(|want| self.look_after(want.link));
+        let has_events = self.world_state.sleep(self.own, (timeout.as_micros() as u64).min(LIVENESS_CHECK_US));
+        if !has_events {
+            wants.iter().for_each(|want| self.maintain(want.link));
         }
     }
 
@@ -231,23 +232,23 @@ impl Fabric for WorldRank {
 
 impl WorldRank {
     /// Return the direction of the connection request: from the connecting rank to its peer.
-    fn way(&self, id: LinkId) -> CableDirection {
+    fn direction(&self, id: LinkId) -> Direction {
         let (own, other) = (self.own, self.members[id.peer]);
         let (is_own, purpose) = match id.channel {
-            Channel::Collectives => (self.rank < id.peer, CablePurpose::Data(self.world)),
-            Channel::Outbox => (true, CablePurpose::Messages(self.world, own)),
-            Channel::Inbox => (false, CablePurpose::Messages(self.world, other)),
+            Channel::Collectives => (self.rank < id.peer, ConnectionPurpose::Data(self.world)),
+            Channel::Outbox => (true, ConnectionPurpose::Messages(self.world, own)),
+            Channel::Inbox => (false, ConnectionPurpose::Messages(self.world, other)),
         };
         let (from, to) = if is_own { (own, other) } else { (other, own) };
-        CableDirection { purpose, from, to }
+        Direction { purpose, from, to }
     }
 
     /// Detect a dead or unreachable peer. Shared memory does not show a death, and a cut connection shows no error.
-    fn look_after(&mut self, id: LinkId) {
+    fn maintain(&mut self, id: LinkId) {
         let (peer, index) = (id.peer, id.index(self.members.len()));
-        let world = self.stage.lock();
+        let world = self.world_state.lock();
         let WorldLink::Open(link, was_ended) = &mut self.slots[index] else { return };
-        let back = link.way.back();
+        let back = link.direction.back();
         if !link.is_memory {
             if world.cut_for_us(self.own, self.members[peer]) > HEARTBEAT.as_micros() as u64 {
                 drop(world);
@@ -265,7 +266,7 @@ impl WorldRank {
 
 impl Drop for WorldRank {
     fn drop(&mut self) {
-        let mut world = self.stage.lock();
+        let mut world = self.world_state.lock();
         if world.processes[self.own].is_alive() && !world.is_over {
             world.close_links(self.own, self.world);
             // The monitor of the first world continues: it serves the agreement.
@@ -276,20 +277,20 @@ impl Drop for WorldRank {
     }
 }
 
-struct Afar {
-    stage: Arc<WorldStage>,
+struct RemoteMonitor {
+    world_state: Arc<WorldStage>,
     own: usize,
     world: u64,
 }
 
-impl Remote for Afar {
+impl Remote for RemoteMonitor {
     fn wake(&self) {}
 
     fn report(&self, failure: JobFailure) {
-        report(&self.stage, self.own, self.world, MembershipRequest::Report(failure.clone()), failure);
+        report(&self.world_state, self.own, self.world, MembershipRequest::Report(failure.clone()), failure);
     }
 
     fn withdraw(&self) {
-        self.stage.lock().agree(self.own, agreement::AgreementEvent::Withdraw);
+        self.world_state.lock().agree(self.own, agreement::AgreementEvent::Withdraw);
     }
 }

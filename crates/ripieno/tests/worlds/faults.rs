@@ -8,7 +8,7 @@ use std::time::Duration;
 pub const HEARTBEAT: Duration = Duration::from_millis(1000);
 pub const TIMING: MembershipTiming =
     MembershipTiming { join_timeout: Duration::from_millis(3000), heartbeat_timeout: HEARTBEAT };
-pub const PATIENCE: AgreementTimeouts = AgreementTimeouts { silence: HEARTBEAT, late: Duration::from_millis(3000) };
+pub const TIMEOUTS: AgreementTimeouts = AgreementTimeouts { silence: HEARTBEAT, late: Duration::from_millis(3000) };
 /// Faults occur before this time. After it, stopped ranks resume and cut connections heal.
 pub const CALM_AT_US: u64 = 8_000_000;
 /// Upper bound of a program's computation between two calls.
@@ -144,7 +144,7 @@ impl Scenario {
 
     /// Return the upper bound of the time until a rank is in a smaller world.
     pub fn shrink_bound_us(&self) -> u64 {
-        let once = (PATIENCE.late + 6 * PATIENCE.silence + HEARTBEAT + Duration::from_secs(2)).as_micros() as u64;
+        let once = (TIMEOUTS.late + 6 * TIMEOUTS.silence + HEARTBEAT + Duration::from_secs(2)).as_micros() as u64;
         if self.is_seen() { self.call_bound_us() + once / 2 } else { (2 + self.faults.len() as u64) * once }
     }
 }

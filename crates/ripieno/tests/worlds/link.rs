@@ -1,14 +1,14 @@
 //! A link between two simulated processes, over shared memory, which shows no death, or over a network connection.
 
-use crate::cables::{CableDirection, CablePayload};
-use crate::stage::WorldStage;
+use crate::connections::{Direction, Payload};
+use crate::world_state::WorldStage;
 use ripieno_run::{Link, LinkError};
 use std::sync::Arc;
 
 pub struct SimulatedLink {
-    pub stage: Arc<WorldStage>,
+    pub world_state: Arc<WorldStage>,
     /// The direction from this rank to the peer.
-    pub way: CableDirection,
+    pub direction: Direction,
     pub is_memory: bool,
     pub seen: Vec<u8>,
 }
@@ -19,29 +19,29 @@ pub fn closed(cause: impl Into<String>) -> LinkError {
 
 impl Link for SimulatedLink {
     fn send(&mut self, parts: &[&[u8]]) -> Result<usize, LinkError> {
-        let mut world = self.stage.lock();
-        if !self.is_memory && world.ways[&self.way.back()].has_ended {
+        let mut world = self.world_state.lock();
+        if !self.is_memory && world.ways[&self.direction.back()].has_ended {
             return Err(closed("the peer closed the connection"));
         }
-        let room = world.scenario.link_bytes - world.ways[&self.way].unread_bytes;
+        let room = world.scenario.link_bytes - world.ways[&self.direction].unread_bytes;
         let bytes: Vec<u8> = parts.iter().flat_map(|part| part.iter()).take(room).copied().collect();
-        let cable = world.ways.get_mut(&self.way).expect("the link is open");
-        cable.unread_bytes += bytes.len();
+        let connection = world.ways.get_mut(&self.direction).expect("the link is open");
+        connection.unread_bytes += bytes.len();
         let sent = bytes.len();
         if sent > 0 {
-            world.ship(self.way, CablePayload::Bytes(bytes));
+            world.ship(self.direction, Payload::Bytes(bytes));
         }
         Ok(sent)
     }
 
     fn flush(&mut self) -> Result<(), LinkError> {
         let pause_us = {
-            let mut world = self.stage.lock();
+            let mut world = self.world_state.lock();
             if world.dice.chance(10) { world.dice.below(3000) } else { 0 }
         };
         if pause_us > 0 {
             // Other ranks use the core.
-            self.stage.sleep(self.way.from, pause_us);
+            self.world_state.sleep(self.direction.from, pause_us);
         }
         Ok(())
     }
@@ -54,13 +54,13 @@ impl Link for SimulatedLink {
     }
 
     fn peek(&mut self, least: usize) -> Result<&[u8], LinkError> {
-        let world = self.stage.lock();
-        let cable = &world.ways[&self.way.back()];
-        if !self.is_memory && cable.has_ended && cable.arrived.len() < least {
+        let world = self.world_state.lock();
+        let connection = &world.ways[&self.direction.back()];
+        if !self.is_memory && connection.has_ended && connection.arrived.len() < least {
             return Err(closed("the peer closed the connection"));
         }
         self.seen.clear();
-        self.seen.extend(cable.arrived.iter());
+        self.seen.extend(connection.arrived.iter());
         Ok(&self.seen)
     }
 
@@ -68,24 +68,24 @@ impl Link for SimulatedLink {
         if count == 0 {
             return;
         }
-        let mut world = self.stage.lock();
-        world.ways.get_mut(&self.way.back()).expect("the link is open").arrived.drain(..count);
-        world.ship(self.way, CablePayload::Room(count));
+        let mut world = self.world_state.lock();
+        world.ways.get_mut(&self.direction.back()).expect("the link is open").arrived.drain(..count);
+        world.ship(self.direction, Payload::Writable(count));
     }
 
     fn send_message(&mut self, parts: &[&[u8]; 2]) -> bool {
         let length_bytes = parts[0].len() + parts[1].len();
         let has_room = {
-            let world = self.stage.lock();
-            world.scenario.link_bytes - world.ways[&self.way].unread_bytes >= length_bytes
+            let world = self.world_state.lock();
+            world.scenario.link_bytes - world.ways[&self.direction].unread_bytes >= length_bytes
         };
         let is_sent = self.is_memory && has_room && self.send(parts).is_ok();
         is_sent && self.flush().is_ok()
     }
 
     fn message(&mut self, length_bytes: usize, _look_count: u32) -> Option<&[u8]> {
-        let is_there = self.is_memory && self.peek(length_bytes).ok()?.len() >= length_bytes;
-        is_there.then(|| &self.seen[..length_bytes])
+        let is_connected = self.is_memory && self.peek(length_bytes).ok()?.len() >= length_bytes;
+        is_connected.then(|| &self.seen[..length_bytes])
     }
 
     fn end_message(&mut self, length_bytes: usize) {

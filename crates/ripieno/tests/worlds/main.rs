@@ -14,8 +14,8 @@
 //!
 //! `RIPIENO_SEED=n` runs seed `n` alone. `RIPIENO_SEEDS=n` runs the first `n` seeds.
 
-mod cables;
 mod calls;
+mod connections;
 mod dice;
 mod ends;
 mod fabric;
@@ -25,14 +25,14 @@ mod meeting;
 mod monitor;
 mod process;
 mod program;
-mod stage;
 mod traffic;
 mod verdicts;
 mod watching;
 mod world;
+mod world_state;
 
-use stage::WorldStage;
 use std::collections::BTreeMap;
+use world_state::WorldStage;
 
 /// Counts of the results of the ranks, over all worlds.
 #[derive(Default)]

@@ -14,7 +14,7 @@ pub struct WorldMonitor {
     pub rank: usize,
     pub members: Vec<usize>,
     /// The address at which the rank accepts connections.
-    pub seat: u64,
+    pub address: u64,
     pub machine: Membership,
     pub history: CallHistory,
     pub failure: Option<JobFailure>,
@@ -28,11 +28,11 @@ pub struct WorldMonitor {
 }
 
 impl WorldMonitor {
-    pub fn new(rank: usize, members: Vec<usize>, seat: u64, machine: Membership) -> WorldMonitor {
+    pub fn new(rank: usize, members: Vec<usize>, address: u64, machine: Membership) -> WorldMonitor {
         WorldMonitor {
             rank,
             members,
-            seat,
+            address,
             machine,
             history: CallHistory::default(),
             failure: None,

@@ -1,14 +1,14 @@
 //! The process of a rank: its state, current activity, monitors and part in agreements.
 
-use crate::cables::{CableDirection, CablePayload};
-use crate::faults::PATIENCE;
+use crate::connections::{Direction, Payload};
+use crate::faults::TIMEOUTS;
 use crate::monitor::WorldMonitor;
 use ripieno_run::membership::agreement::{Agreement, Decision};
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum ProcessLife {
+pub enum ProcessState {
     Runs,
     Stopped {
         since_us: u64,
@@ -45,13 +45,13 @@ pub enum ProgramEnding {
 
 pub struct Process {
     pub host: usize,
-    pub life: ProcessLife,
+    pub process_state: ProcessState,
     /// Offset of the process's clock in microseconds, and its drift in parts per million.
     clock: (u64, u64),
     /// Number of sleeps. An alarm of an earlier sleep has an old number and is ignored.
     pub sleep_number: u64,
     /// Whether an event has arrived since the process last checked.
-    pub has_news: bool,
+    pub has_events: bool,
     pub doing: Option<ProcessActivity>,
     pub ending: Option<ProgramEnding>,
     pub monitors: BTreeMap<u64, WorldMonitor>,
@@ -59,7 +59,7 @@ pub struct Process {
     pub outcome: Option<AgreementResult>,
     pub ended: BTreeSet<usize>,
     /// Payloads that arrived while the process was stopped.
-    pub held: Vec<(CableDirection, CablePayload)>,
+    pub held: Vec<(Direction, Payload)>,
     /// Whether the process was stopped, so that other ranks may have excluded it.
     pub was_paused: bool,
 }
@@ -69,14 +69,14 @@ impl Process {
         let is_one_node = hosts.iter().all(|&host| host == hosts[0]);
         Process {
             host: hosts[rank],
-            life: ProcessLife::Runs,
+            process_state: ProcessState::Runs,
             clock,
             sleep_number: 0,
-            has_news: false,
+            has_events: false,
             doing: None,
             ending: None,
             monitors: BTreeMap::new(),
-            agreement: Agreement::new(rank, hosts.len(), is_one_node, PATIENCE),
+            agreement: Agreement::new(rank, hosts.len(), is_one_node, TIMEOUTS),
             outcome: None,
             ended: BTreeSet::new(),
             held: vec![],
@@ -85,11 +85,11 @@ impl Process {
     }
 
     pub fn is_alive(&self) -> bool {
-        self.life != ProcessLife::Over
+        self.process_state != ProcessState::Over
     }
 
     pub fn runs(&self) -> bool {
-        self.life == ProcessLife::Runs
+        self.process_state == ProcessState::Runs
     }
 
     /// Convert virtual time to the process's own clock.

@@ -4,17 +4,17 @@ use crate::calls::{numbers, words};
 use crate::fabric::WorldRank;
 use crate::faults::COMPUTING_US;
 use crate::process::{ProcessActivity, ProgramEnding};
-use crate::stage::WorldStage;
+use crate::world_state::WorldStage;
 use ripieno::{Communicator, Element, Error, Op, Survivors};
 use ripieno_run::JobFailure;
 use std::sync::Arc;
 
 /// How long a departed rank waits for its monitor.
-const FAREWELL_US: u64 = 3_000_000;
+const GOODBYE_TIMEOUT_US: u64 = 3_000_000;
 
 /// A rank's program in one of its worlds.
 pub struct RankProgram {
-    pub stage: Arc<WorldStage>,
+    pub world_state: Arc<WorldStage>,
     pub own: usize,
     pub comm: Communicator,
     /// The communicator of logical ranks, with replicas only.
@@ -25,13 +25,13 @@ pub struct RankProgram {
 }
 
 /// Run the program of rank `own` from its start to its end.
-pub fn live(stage: &Arc<WorldStage>, own: usize) -> ProgramEnding {
-    let ending = match WorldRank::meet_first(stage, own) {
-        Ok(fabric) => play(stage, own, fabric),
+pub fn live(world_state: &Arc<WorldStage>, own: usize) -> ProgramEnding {
+    let ending = match WorldRank::connect_first(world_state, own) {
+        Ok(fabric) => play(world_state, own, fabric),
         Err(error) => ProgramEnding::Failed(format!("did not meet: {error}")),
     };
     let is_withdrawn = {
-        let mut world = stage.lock();
+        let mut world = world_state.lock();
         world.processes[own].doing = None;
         world.verdicts.faulty.insert(own);
         world.count(match ending {
@@ -43,11 +43,11 @@ pub fn live(stage: &Arc<WorldStage>, own: usize) -> ProgramEnding {
         world.leave(own, 0);
         world.dice.chance(50)
     };
-    stage.note_ending(own, &ending);
-    stage.wait_for(own, FAREWELL_US, |world| {
+    world_state.note_ending(own, &ending);
+    world_state.wait_for(own, GOODBYE_TIMEOUT_US, |world| {
         world.processes[own].monitors.get(&0).is_none_or(|monitor| monitor.is_over).then_some(())
     });
-    let mut world = stage.lock();
+    let mut world = world_state.lock();
     if world.processes[own].is_alive() && (is_withdrawn || matches!(ending, ProgramEnding::Failed(_))) {
         world.end_process(own);
     }
@@ -55,11 +55,11 @@ pub fn live(stage: &Arc<WorldStage>, own: usize) -> ProgramEnding {
     ending
 }
 
-fn play(stage: &Arc<WorldStage>, own: usize, fabric: WorldRank) -> ProgramEnding {
-    let scenario = stage.scenario();
+fn play(world_state: &Arc<WorldStage>, own: usize, fabric: WorldRank) -> ProgramEnding {
+    let scenario = world_state.scenario();
     let comm = Communicator::new(Box::new(fabric));
     let first = (0..comm.world_size()).collect();
-    let mut participant = RankProgram { stage: stage.clone(), own, comm, logical: None, world: 0, first };
+    let mut participant = RankProgram { world_state: world_state.clone(), own, comm, logical: None, world: 0, first };
     if scenario.replicas > 1 {
         participant.logical =
             Some(participant.comm.replicate(scenario.replicas).expect("it was started with replicas"));
@@ -67,7 +67,7 @@ fn play(stage: &Arc<WorldStage>, own: usize, fabric: WorldRank) -> ProgramEnding
     let (mut step, mut is_agreed) = (0, true);
     loop {
         if scenario.raises == Some((own, step)) {
-            stage.lock().verdicts.faulty.insert(own);
+            world_state.lock().verdicts.faulty.insert(own);
             participant.comm.abort("here", "ValueError: on purpose", "");
             participant.comm.withdraw();
             return ProgramEnding::Raised;
@@ -81,17 +81,17 @@ fn play(stage: &Arc<WorldStage>, own: usize, fabric: WorldRank) -> ProgramEnding
                 Err(error) => Err(error),
             },
             true if scenario.differs == Some((own, step)) => {
-                stage.lock().verdicts.faulty.insert(own);
+                world_state.lock().verdicts.faulty.insert(own);
                 participant.calls().allreduce(&mut [0; 56], Element::U8, Op::Max, None)
             }
             true => participant.call(step),
         };
-        stage.lock().processes[own].doing = None;
+        world_state.lock().processes[own].doing = None;
         match ended {
             Ok(()) if is_agreed => step += 1,
             Ok(()) => is_agreed = true,
             Err(Error::Failed(failure)) => {
-                stage.lock().verdicts.note(participant.world, &participant.first, own, &failure);
+                world_state.lock().verdicts.note(participant.world, &participant.first, own, &failure);
                 if let JobFailure::Mismatch { description } = failure {
                     return ProgramEnding::Differed(description);
                 }
@@ -103,7 +103,7 @@ fn play(stage: &Arc<WorldStage>, own: usize, fabric: WorldRank) -> ProgramEnding
                     participant.comm.withdraw();
                     return ProgramEnding::Failed(error.to_string());
                 }
-                stage.lock().count("returns in a smaller world");
+                world_state.lock().count("returns in a smaller world");
                 is_agreed = false;
             }
             Err(error) => panic!("a call has failed of {error}"),
@@ -117,15 +117,15 @@ fn play(stage: &Arc<WorldStage>, own: usize, fabric: WorldRank) -> ProgramEnding
 
 impl RankProgram {
     fn doing(&self, what: &'static str, bound_us: u64) {
-        let mut world = self.stage.lock();
+        let mut world = self.world_state.lock();
         let since_us = world.now_us;
         world.processes[self.own].doing = Some(ProcessActivity { what, since_us, bound_us });
     }
 
     /// Simulate the computation between two calls.
     fn compute(&self) {
-        let for_us = self.stage.lock().dice.below(COMPUTING_US);
-        let _: Option<()> = self.stage.wait_for(self.own, for_us, |_| None);
+        let for_us = self.world_state.lock().dice.below(COMPUTING_US);
+        let _: Option<()> = self.world_state.wait_for(self.own, for_us, |_| None);
     }
 
     pub fn calls(&self) -> &Communicator {
@@ -136,7 +136,7 @@ impl RankProgram {
         let Survivors { communicator, former_ranks, job, .. } = self.comm.shrink()?;
         self.first = former_ranks.iter().map(|&rank| self.first[rank]).collect();
         assert_eq!(self.first[communicator.rank()], self.own, "a rank knows its place");
-        let hosts = self.stage.scenario().hosts;
+        let hosts = self.world_state.scenario().hosts;
         let nodes: Vec<usize> = self.first.iter().map(|&rank| hosts[rank]).collect();
         let is_kept = |a: usize, b: usize| {
             let topology = communicator.topology();

@@ -10,7 +10,7 @@ pub struct Verdicts {
     pub faulty: BTreeSet<usize>,
     pub killed: BTreeSet<usize>,
     /// Failure reported to each rank, per world. Ranks are numbered as in the first world.
-    told: BTreeMap<u64, BTreeMap<usize, String>>,
+    described: BTreeMap<u64, BTreeMap<usize, String>>,
     decided: BTreeMap<u32, Vec<(usize, Decision)>>,
     /// Worlds with different failures at different ranks.
     pub divided: BTreeSet<u64>,
@@ -38,16 +38,16 @@ impl Verdicts {
             }
             JobFailure::Mismatch { description } => description.clone(),
         };
-        let told = self.told.entry(world).or_default();
-        let known = told.entry(rank).or_insert_with(|| what.clone()).clone();
+        let described = self.described.entry(world).or_default();
+        let known = described.entry(rank).or_insert_with(|| what.clone()).clone();
         assert_eq!(known, what, "rank {rank} is told the same again");
-        let has_other = told.values().any(|other| *other != what);
+        let has_other = described.values().any(|other| *other != what);
         if !has_other {
             return;
         }
         // A rank that cannot exchange messages with rank 0 decides alone.
         let hub = members[0];
-        assert!(self.faulty.contains(&hub), "ranks of world {world} were told of different culprits: {told:?}");
+        assert!(self.faulty.contains(&hub), "ranks of world {world} were told of different culprits: {described:?}");
         self.divided.insert(world);
     }
 
@@ -61,9 +61,9 @@ impl Verdicts {
     /// Check that all ranks with `is_exempt` false continue with the same members.
     pub fn check_decisions(&self, is_exempt: impl Fn(usize) -> bool) {
         for (epoch, decided) in &self.decided {
-            let judged: Vec<_> = decided.iter().filter(|(rank, _)| !is_exempt(*rank)).collect();
-            let same = judged.windows(2).all(|pair| pair[0].1.members == pair[1].1.members);
-            assert!(same, "ranks differ in epoch {epoch}: {judged:?}");
+            let checked: Vec<_> = decided.iter().filter(|(rank, _)| !is_exempt(*rank)).collect();
+            let same = checked.windows(2).all(|pair| pair[0].1.members == pair[1].1.members);
+            assert!(same, "ranks differ in epoch {epoch}: {checked:?}");
         }
     }
 }

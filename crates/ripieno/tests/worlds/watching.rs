@@ -1,6 +1,6 @@
 //! Monitors and agreements: the events passed to their machines, and the actions that the machines request.
 
-use crate::cables::{CableDirection, CablePayload, CablePurpose, Opening};
+use crate::connections::{ConnectionPurpose, Direction, Opening, Payload};
 use crate::monitor::{HANG_UP_US, LINGER_US, WorldMonitor};
 use crate::process::AgreementResult;
 use crate::world::{SimulatedWorld, WorldEvent};
@@ -22,9 +22,10 @@ impl SimulatedWorld {
             let monitor = self.processes[rank].monitors.get_mut(&world).expect("it is there");
             match output {
                 MembershipOutput::Send { to, message } => {
-                    let way = CableDirection { purpose: CablePurpose::Control(world), from: rank, to: members[to] };
-                    if self.ways.get(&way.back()).is_some_and(|cable| !cable.has_ended) {
-                        self.ship(way, CablePayload::Message(Box::new(message)));
+                    let direction =
+                        Direction { purpose: ConnectionPurpose::Control(world), from: rank, to: members[to] };
+                    if self.ways.get(&direction.back()).is_some_and(|connection| !connection.has_ended) {
+                        self.ship(direction, Payload::Message(Box::new(message)));
                     }
                     continue;
                 }
@@ -69,21 +70,21 @@ impl SimulatedWorld {
 
     fn close_control(&mut self, rank: usize, world: u64) {
         self.processes[rank].monitors.get_mut(&world).expect("it is there").is_over = true;
-        self.hang_up(rank, |purpose| purpose == CablePurpose::Control(world));
+        self.hang_up(rank, |purpose| purpose == ConnectionPurpose::Control(world));
         self.wake(rank);
     }
 
-    fn hang_up(&mut self, rank: usize, is_meant: impl Fn(CablePurpose) -> bool) {
-        let is_of = |way: &CableDirection| way.from == rank && is_meant(way.purpose);
-        let ways: Vec<CableDirection> = self.ways.keys().copied().filter(is_of).collect();
-        ways.into_iter().for_each(|way| self.ship(way, CablePayload::End));
+    fn hang_up(&mut self, rank: usize, is_expected: impl Fn(ConnectionPurpose) -> bool) {
+        let is_of = |direction: &Direction| direction.from == rank && is_expected(direction.purpose);
+        let ways: Vec<Direction> = self.ways.keys().copied().filter(is_of).collect();
+        ways.into_iter().for_each(|direction| self.ship(direction, Payload::End));
     }
 
     /// Close the links of `rank` in `world`.
     pub fn close_links(&mut self, rank: usize, world: u64) {
         self.hang_up(rank, |purpose| match purpose {
-            CablePurpose::Data(of) | CablePurpose::Messages(of, _) => of == world,
-            CablePurpose::Control(_) | CablePurpose::Kin => false,
+            ConnectionPurpose::Data(of) | ConnectionPurpose::Messages(of, _) => of == world,
+            ConnectionPurpose::Control(_) | ConnectionPurpose::Survivor => false,
         });
     }
 
@@ -93,11 +94,11 @@ impl SimulatedWorld {
         let Some(monitor) = self.processes[rank].monitors.get_mut(&world).filter(|monitor| !monitor.is_over) else {
             return;
         };
-        let seat = monitor.seat;
+        let address = monitor.address;
         let is_hub = Replicas::new(monitor.members.len(), replicas).logical(monitor.rank) == 0;
         monitor.end_us = Some(self.now_us + if is_hub { LINGER_US } else { HANG_UP_US });
         if world != 0 {
-            self.stop_listening(rank, seat);
+            self.stop_listening(rank, address);
         }
         self.event(rank, world, MembershipEvent::Request(MembershipRequest::Leave));
     }
@@ -113,7 +114,7 @@ impl SimulatedWorld {
     /// Pass an event to the agreement of `rank`, and perform the actions that it requests.
     pub fn agree(&mut self, rank: usize, event: agreement::AgreementEvent) {
         if let agreement::AgreementEvent::Ended { peer }
-        | agreement::AgreementEvent::Heard { peer, word: AgreementMessage::Away { .. } } = event
+        | agreement::AgreementEvent::Received { peer, message: AgreementMessage::Away { .. } } = event
         {
             self.processes[rank].ended.insert(peer);
         }
@@ -121,8 +122,8 @@ impl SimulatedWorld {
         let outputs = self.processes[rank].agreement.handle(now, event);
         for output in outputs {
             let outcome = match output {
-                agreement::AgreementOutput::Tell { to, word } => {
-                    self.tell(rank, to, word);
+                agreement::AgreementOutput::Send { to, message } => {
+                    self.send_message(rank, to, message);
                     continue;
                 }
                 agreement::AgreementOutput::Decided(decision) => AgreementResult::Decided(decision),
@@ -139,12 +140,12 @@ impl SimulatedWorld {
         }
     }
 
-    fn tell(&mut self, from: usize, to: usize, word: AgreementMessage) {
-        let way = CableDirection { purpose: CablePurpose::Kin, from, to };
-        if self.ways.contains_key(&way) {
-            self.ship(way, CablePayload::Word(Box::new(word)));
-        } else if self.openings.get(&way) != Some(&Opening::Asked) {
-            self.ask(way, 0);
+    fn send_message(&mut self, from: usize, to: usize, message: AgreementMessage) {
+        let direction = Direction { purpose: ConnectionPurpose::Survivor, from, to };
+        if self.ways.contains_key(&direction) {
+            self.ship(direction, Payload::Agreement(Box::new(message)));
+        } else if self.openings.get(&direction) != Some(&Opening::Requested) {
+            self.ask(direction, 0);
         }
     }
 }

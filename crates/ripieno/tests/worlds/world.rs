@@ -1,9 +1,9 @@
 //! The state of a simulated world, and the effects of its events.
 
-use crate::cables::{Cable, CableDirection, CablePayload, Opening};
+use crate::connections::{Direction, Opening, Payload, SimulatedConnection};
 use crate::dice::WorldRandom;
 use crate::faults::{CALM_AT_US, END_US, HEARTBEAT, Scenario, WorldFault};
-use crate::process::{Process, ProcessLife};
+use crate::process::{Process, ProcessState};
 use crate::verdicts::Verdicts;
 use ripieno_run::membership::{MembershipEvent, agreement};
 use std::cmp::Reverse;
@@ -12,10 +12,10 @@ use std::collections::{BTreeMap, BinaryHeap};
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum WorldEvent {
     /// The oldest payload in this direction arrives.
-    Arrival(CableDirection),
+    Arrival(Direction),
     /// A connection is opened or refused. The fields are the direction from the requesting rank, the requested address
-    /// (`seat`), and the time of the request.
-    Opening(CableDirection, u64, u64),
+    /// (`address`), and the time of the request.
+    Opening(Direction, u64, u64),
     Wake {
         rank: usize,
         sleep_number: u64,
@@ -31,7 +31,7 @@ pub enum WorldEvent {
     Resume {
         rank: usize,
     },
-    Heal {
+    Repair {
         from: usize,
         to: usize,
     },
@@ -49,9 +49,9 @@ pub struct SimulatedWorld {
     pub failure_text: Option<String>,
     pub processes: Vec<Process>,
     /// Whether the thread of each rank has ended.
-    pub gone: Vec<bool>,
-    pub ways: BTreeMap<CableDirection, Cable>,
-    pub openings: BTreeMap<CableDirection, Opening>,
+    pub ended: Vec<bool>,
+    pub ways: BTreeMap<Direction, SimulatedConnection>,
+    pub openings: BTreeMap<Direction, Opening>,
     /// For each pair of hosts, from and to: the number of active cuts, and the time of the first.
     pub cuts: BTreeMap<(usize, usize), (u32, u64)>,
     pub listeners: BTreeMap<usize, Vec<u64>>,
@@ -74,7 +74,7 @@ impl SimulatedWorld {
             is_over: false,
             failure_text: None,
             processes,
-            gone: vec![false; size],
+            ended: vec![false; size],
             ways: BTreeMap::new(),
             openings: BTreeMap::new(),
             cuts: BTreeMap::new(),
@@ -104,7 +104,7 @@ impl SimulatedWorld {
     /// Process events until one of them wakes a rank; return that rank. Return `None` if all threads have ended.
     pub fn advance(&mut self) -> Option<usize> {
         while let Some(Reverse((at_us, _, planned))) = self.timeline.pop() {
-            if at_us > END_US || self.gone.iter().all(|&is_gone| is_gone) {
+            if at_us > END_US || self.ended.iter().all(|&is_gone| is_gone) {
                 break;
             }
             self.now_us = at_us;
@@ -119,11 +119,11 @@ impl SimulatedWorld {
 
     fn apply(&mut self, planned: WorldEvent) -> Option<usize> {
         match planned {
-            WorldEvent::Arrival(way) => self.arrive(way),
-            WorldEvent::Opening(way, seat, since_us) => self.try_open(way, seat, since_us),
+            WorldEvent::Arrival(direction) => self.arrive(direction),
+            WorldEvent::Opening(direction, address, since_us) => self.try_open(direction, address, since_us),
             WorldEvent::Wake { rank, sleep_number } => {
                 let process = &self.processes[rank];
-                return (process.sleep_number == sleep_number && process.runs() && !self.gone[rank]).then_some(rank);
+                return (process.sleep_number == sleep_number && process.runs() && !self.ended[rank]).then_some(rank);
             }
             WorldEvent::Tick { rank, world } => self.tick(rank, world),
             WorldEvent::Beat { rank } => {
@@ -132,9 +132,9 @@ impl SimulatedWorld {
                     self.agree(rank, agreement::AgreementEvent::Tick);
                 }
             }
-            WorldEvent::Fault(fault) => return self.strike(fault),
+            WorldEvent::Fault(fault) => return self.inject_fault(fault),
             WorldEvent::Resume { rank } => self.resume(rank),
-            WorldEvent::Heal { from, to } => {
+            WorldEvent::Repair { from, to } => {
                 if let Some((count, _)) = self.cuts.get_mut(&(from, to)) {
                     *count -= 1;
                 }
@@ -143,11 +143,12 @@ impl SimulatedWorld {
         None
     }
 
-    fn strike(&mut self, fault: WorldFault) -> Option<usize> {
+    fn inject_fault(&mut self, fault: WorldFault) -> Option<usize> {
         match fault {
             WorldFault::Kill { rank } => {
-                let goes_on = |other: usize| self.processes[other].is_alive() && self.processes[other].ending.is_none();
-                let is_spared = (0..self.processes.len()).any(|other| other != rank && goes_on(other));
+                let continues =
+                    |other: usize| self.processes[other].is_alive() && self.processes[other].ending.is_none();
+                let is_spared = (0..self.processes.len()).any(|other| other != rank && continues(other));
                 if !is_spared || !self.processes[rank].is_alive() {
                     return None;
                 }
@@ -155,13 +156,13 @@ impl SimulatedWorld {
                 self.end_process(rank);
                 self.verdicts.faulty.insert(rank);
                 self.verdicts.killed.insert(rank);
-                return (!self.gone[rank]).then_some(rank);
+                return (!self.ended[rank]).then_some(rank);
             }
             WorldFault::Stop { rank, for_us } => {
                 if self.processes[rank].runs() {
                     self.count("ranks stopped");
                     self.verdicts.faulty.insert(rank);
-                    self.processes[rank].life = ProcessLife::Stopped { since_us: self.now_us };
+                    self.processes[rank].process_state = ProcessState::Stopped { since_us: self.now_us };
                     let until = (self.now_us + for_us).min(CALM_AT_US + 2_000_000);
                     self.plan(until, WorldEvent::Resume { rank });
                 }
@@ -177,7 +178,7 @@ impl SimulatedWorld {
                     .faulty
                     .extend((0..self.processes.len()).filter(|&rank| [from, to].contains(&self.processes[rank].host)));
                 let until = (self.now_us + for_us).min(CALM_AT_US).max(self.now_us + 1);
-                self.plan(until, WorldEvent::Heal { from, to });
+                self.plan(until, WorldEvent::Repair { from, to });
             }
         }
         None
@@ -185,36 +186,36 @@ impl SimulatedWorld {
 
     /// End the process; its operating system closes its connections.
     pub fn end_process(&mut self, rank: usize) {
-        self.processes[rank].life = ProcessLife::Over;
-        let ways: Vec<CableDirection> = self.ways.keys().copied().filter(|way| way.from == rank).collect();
-        ways.into_iter().for_each(|way| self.ship(way, CablePayload::End));
+        self.processes[rank].process_state = ProcessState::Over;
+        let ways: Vec<Direction> = self.ways.keys().copied().filter(|direction| direction.from == rank).collect();
+        ways.into_iter().for_each(|direction| self.ship(direction, Payload::End));
     }
 
     fn resume(&mut self, rank: usize) {
-        let ProcessLife::Stopped { since_us } = self.processes[rank].life else { return };
+        let ProcessState::Stopped { since_us } = self.processes[rank].process_state else { return };
         let gap_us = self.now_us - since_us;
         let process = &mut self.processes[rank];
-        process.life = ProcessLife::Runs;
+        process.process_state = ProcessState::Runs;
         if let Some(doing) = &mut process.doing {
             doing.since_us += gap_us;
         }
         if gap_us > HEARTBEAT.as_micros() as u64 / 2 {
             process.was_paused = true;
-            self.agree(rank, agreement::AgreementEvent::StoodStill);
+            self.agree(rank, agreement::AgreementEvent::Suspended);
         }
         self.hand_over_held(rank);
         let worlds: Vec<u64> = self.processes[rank].monitors.keys().copied().collect();
         worlds.into_iter().for_each(|world| self.event(rank, world, MembershipEvent::Tick));
         self.agree(rank, agreement::AgreementEvent::Tick);
         // Events during the stop did not wake the process.
-        self.processes[rank].has_news = false;
+        self.processes[rank].has_events = false;
         self.wake(rank);
     }
 
     /// Deliver the payloads that arrived while the process did not accept them.
     pub fn hand_over_held(&mut self, rank: usize) {
-        for (way, payload) in std::mem::take(&mut self.processes[rank].held) {
-            self.deliver(way, payload);
+        for (direction, payload) in std::mem::take(&mut self.processes[rank].held) {
+            self.deliver(direction, payload);
         }
     }
 
@@ -228,11 +229,11 @@ impl SimulatedWorld {
     /// Wake a sleeping rank after an event that it may wait for.
     pub fn wake(&mut self, rank: usize) {
         let process = &mut self.processes[rank];
-        if !process.has_news && process.runs() {
+        if !process.has_events && process.runs() {
             let sleep_number = process.sleep_number;
             self.plan(self.now_us + 1, WorldEvent::Wake { rank, sleep_number });
         }
-        self.processes[rank].has_news = true;
+        self.processes[rank].has_events = true;
     }
 
     fn check_bounds(&self) {

@@ -25,7 +25,7 @@ from numpy.typing import NDArray
 
 import ripieno.kernels as kernels
 from ripieno.algorithms.als.exchange import FactorExchange, FactorTransfer
-from ripieno.algorithms.als.ratings import Dealt, RatingSide, load
+from ripieno.algorithms.als.ratings import PartitionedRatings, RatingSide, load
 from ripieno.algorithms.als.saved import AlsCheckpointer, digest
 from ripieno.algorithms.als.table import NumberedRatings, OwnRatings, RatingFiles
 from ripieno.algorithms.clock import IterationClock
@@ -59,7 +59,7 @@ class ALSOptions:
     checkpoint_options: CheckpointOptions
     has_seed: bool
 
-    def facts(self, ratings: Dealt, digested: int) -> dict[str, Any]:
+    def facts(self, ratings: PartitionedRatings, digested: int) -> dict[str, Any]:
         """Return the facts that identify a checkpoint's fit."""
         return {
             "rank": self.rank,
@@ -107,19 +107,19 @@ def fit(
     """
     begin = time.perf_counter()
     ratings = load(comm, source, options.rank, implicit=options.implicit)
-    journal = IterationLog(comm, emit)
-    work = _Alternation(comm, ratings, options, journal.clock)
+    iteration_log = IterationLog(comm, emit)
+    work = _Alternation(comm, ratings, options, iteration_log.clock)
     facts = {} if options.checkpoint_options.folder is None else options.facts(ratings, digest(comm, ratings.users))
     with closing(AlsCheckpointer(comm, options.checkpoint_options, facts)) as checkpointer:
         progress = checkpointer.load(options.max_iter)
         users, items = starts(options, ratings) if progress is None else progress.own(ratings)
-        done = journal.iterations_before = 0 if progress is None else progress.iteration
+        done = iteration_log.iterations_before = 0 if progress is None else progress.iteration
         load_s = time.perf_counter() - begin
-        journal.clock.lap()
+        iteration_log.clock.lap()
         for iteration in range(done + 1, options.max_iter + 1):
             users, _, penalty = work.solved("users", items, users)
             items, loss, of_items = work.solved("items", users, items)
-            journal.end_iteration(**work.measures(loss, penalty + of_items))
+            iteration_log.end_iteration(**work.measures(loss, penalty + of_items))
             if iteration < options.max_iter:
                 checkpointer.save(iteration, users, items)
     return ALSPart(
@@ -133,11 +133,11 @@ def fit(
         rating_count=ratings.rating_count,
         resumed_from=None if progress is None else progress.iteration,
         ways=work.ways,
-        record=journal.record(load_s),
+        record=iteration_log.record(load_s),
     )
 
 
-def starts(options: ALSOptions, ratings: Dealt) -> tuple[Factors, Factors]:
+def starts(options: ALSOptions, ratings: PartitionedRatings) -> tuple[Factors, Factors]:
     """Return initial factors of a rank's users and items: zeros, and the result of `start_factors`."""
     return np.zeros((len(ratings.users.own), options.rank), np.float32), start_factors(options, ratings.items)
 
@@ -160,7 +160,9 @@ def start_factors(options: ALSOptions, side: RatingSide) -> Factors:
 class _Alternation:
     """The two half steps of a rank, and statistics of the resulting factors."""
 
-    def __init__(self, comm: Communicator, ratings: Dealt, options: ALSOptions, clock: IterationClock) -> None:
+    def __init__(
+        self, comm: Communicator, ratings: PartitionedRatings, options: ALSOptions, clock: IterationClock
+    ) -> None:
         self._comm, self._ratings, self._options, self._clock = comm, ratings, options, clock
         self._sides = {"users": ratings.users, "items": ratings.items}
         # The exchange at the start of each side's half step delivers the factors of the other side.

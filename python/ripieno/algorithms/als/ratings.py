@@ -12,7 +12,7 @@ from scipy.sparse import csr_matrix
 from ripieno.algorithms.als.table import NumberedRatings, OwnRatings, RatingFiles
 from ripieno.comm.agreement import agreement
 from ripieno.errors import InputError
-from ripieno.graph.edges import Dealer
+from ripieno.graph.edges import Redistribution
 
 if TYPE_CHECKING:
     from ripieno.comm.communicator import Communicator
@@ -48,7 +48,7 @@ class RatingSide:
 
 
 @dataclass(frozen=True)
-class Dealt:
+class PartitionedRatings:
     """The ratings of a rank; ids cover all users and items, if they come from files."""
 
     users: RatingSide
@@ -58,7 +58,9 @@ class Dealt:
     item_ids: NDArray[Any] | None = None
 
 
-def load(comm: Communicator, source: NumberedRatings | RatingFiles | OwnRatings, rank: int, *, implicit: bool) -> Dealt:
+def load(
+    comm: Communicator, source: NumberedRatings | RatingFiles | OwnRatings, rank: int, *, implicit: bool
+) -> PartitionedRatings:
     """Read this rank's share, and redistribute all ranks' ratings by user and by item.
 
     Raises
@@ -76,7 +78,7 @@ def load(comm: Communicator, source: NumberedRatings | RatingFiles | OwnRatings,
     if not total:
         where = f"{source.name}: " if isinstance(source, RatingFiles) else ""
         raise InputError(f"{where}there are no ratings: expected at least one")
-    return Dealt(users, items, total, user_ids, item_ids)
+    return PartitionedRatings(users, items, total, user_ids, item_ids)
 
 
 def _side(
@@ -92,8 +94,8 @@ def _side(
     cuts = even_cuts(counts, rank, comm.world_size)
     own = range(int(cuts[comm.rank]), int(cuts[comm.rank + 1]))
     if comm.world_size > 1:
-        homes = np.repeat(np.arange(comm.world_size, dtype=np.uint32), np.diff(cuts))
-        send = Dealer(comm, homes[rows])
+        owners = np.repeat(np.arange(comm.world_size, dtype=np.uint32), np.diff(cuts))
+        send = Redistribution(comm, owners[rows])
         rows, columns, values = send(rows), send(columns), send(values)
     with agreement(comm):
         matrix = _matrix(rows - own.start, columns, values, (len(own), shape[1]), implicit)

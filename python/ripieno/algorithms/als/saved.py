@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
-from ripieno.algorithms.als.ratings import Dealt, RatingSide
+from ripieno.algorithms.als.ratings import PartitionedRatings, RatingSide
 from ripieno.algorithms.fit_checkpoint import CheckpointOptions, FitStates
 from ripieno.kernels.hashing import mixed
 
@@ -29,7 +29,7 @@ class AlsFitState:
     users: NDArray[np.float32]
     items: NDArray[np.float32]
 
-    def own(self, ratings: Dealt) -> tuple[NDArray[np.float32], NDArray[np.float32]]:
+    def own(self, ratings: PartitionedRatings) -> tuple[NDArray[np.float32], NDArray[np.float32]]:
         """Return the factors of a rank's users and items."""
         users, items = ratings.users.own, ratings.items.own
         return self.users[users.start : users.stop], self.items[items.start : items.stop]

@@ -126,7 +126,7 @@ def fit(comm: Communicator, graph: Graph, options: LayoutOptions, emit: Emit | N
     counts = [stop - start for start, stop in shares]
     first, last = shares[comm.rank]
     own = matrix[first:last]
-    springs = forces.Attraction(
+    edges = forces.Attraction(
         first, own.indptr.astype(np.int64), own.indices.astype(np.int32), own.data.astype(np.float32)
     )
     is_fixed = np.isin(ids, options.fixed)
@@ -143,7 +143,7 @@ def fit(comm: Communicator, graph: Graph, options: LayoutOptions, emit: Emit | N
         if approximation == EXACT
         else _TreePushes(options.theta, (first, last), comm.threads)
     )
-    journal = IterationLog(comm, emit)
+    iteration_log = IterationLog(comm, emit)
     load_s = time.perf_counter() - begin
     own_forces = np.empty((last - first, options.dim))
     facts = {} if options.checkpoint_options.folder is None else _facts(options, approximation, ids, matrix)
@@ -152,27 +152,27 @@ def fit(comm: Communicator, graph: Graph, options: LayoutOptions, emit: Emit | N
     ) as states:
         for kept in states.load():
             at, step, cooling = kept
-        iteration = journal.iterations_before = states.done
-        journal.clock.lap()
+        iteration = iteration_log.iterations_before = states.done
+        iteration_log.clock.lap()
         while iteration < options.iterations:
-            with journal.clock.computing():
+            with iteration_log.clock.computing():
                 placed = at.astype(np.float32)
-            pushes.write(placed, own_forces, journal.clock)
-            with journal.clock.computing():
+            pushes.write(placed, own_forces, iteration_log.clock)
+            with iteration_log.clock.computing():
                 own_forces *= length * length
-                forces.attraction(springs, length, placed, own_forces, threads=comm.threads)
+                forces.attraction(edges, length, placed, own_forces, threads=comm.threads)
                 size = np.maximum(np.sqrt(np.square(own_forces).sum(axis=1)), LEAST_FORCE)
                 moves = own_forces * (step / size)[:, None]
                 moves[is_fixed[first:last]] = 0.0
                 moved = np.empty_like(at)
                 moved[first:last] = at[first:last] + moves
-            with journal.clock.communicating():
+            with iteration_log.clock.communicating():
                 comm.allgather(out=moved, counts=counts)
-            with journal.clock.computing():
+            with iteration_log.clock.computing():
                 change = math.sqrt(_total(np.square(moved - at).ravel())) / count
             at = moved
             iteration += 1
-            journal.end_iteration(change=change, step=step, approximation=approximation)
+            iteration_log.end_iteration(change=change, step=step, approximation=approximation)
             step -= cooling
             if change < options.threshold:
                 break
@@ -185,7 +185,7 @@ def fit(comm: Communicator, graph: Graph, options: LayoutOptions, emit: Emit | N
         iteration_count=iteration,
         resumed_from=states.done or None,
         edge_count=int(matrix.nnz),
-        record=journal.record(load_s),
+        record=iteration_log.record(load_s),
     )
 
 
@@ -218,18 +218,18 @@ class _ExactPushes:
     def __init__(self, comm: Communicator, counts: list[int], dim: int) -> None:
         self._comm = comm
         self._counts = counts
-        self._wholes = np.empty((sum(counts), dim), np.int64)
+        self._fixed_sums = np.empty((sum(counts), dim), np.int64)
         self._own = np.empty((counts[comm.rank], dim), np.int64)
 
     def write(self, placed: NDArray[np.float32], out: Reals, clock: IterationClock) -> None:
         """Write the repulsion of owned vertices, in units of 1/length²."""
         comm = self._comm
         with clock.computing():
-            forces.repulsion(placed, (comm.rank, comm.world_size), self._wholes, threads=comm.threads)
+            forces.repulsion(placed, (comm.rank, comm.world_size), self._fixed_sums, threads=comm.threads)
         with clock.communicating():
-            comm.reduce_scatter(self._wholes, out=self._own, counts=self._counts)
+            comm.reduce_scatter(self._fixed_sums, out=self._own, counts=self._counts)
         with clock.computing():
-            np.multiply(self._own, 1 / forces.wholes_per_one(len(placed)), out=out)
+            np.multiply(self._own, 1 / forces.fixed_point_scale(len(placed)), out=out)
 
 
 @dataclass(frozen=True)

@@ -142,10 +142,10 @@ class DividedCentroids:
         for number in range(self._block_count):
             block = self.own[self._order[self._slice(comm.rank, number)]]
             for step in range(world_size):
-                owner, coming = ((comm.rank - each) % world_size for each in (step, step + 1))
+                owner, incoming = ((comm.rank - each) % world_size for each in (step, step + 1))
                 handle = None
                 if step + 1 < world_size:
-                    shape = (self._length(coming, number), columns)
+                    shape = (self._length(incoming, number), columns)
                     handle = comm.rotate_async(block, out=np.empty(shape, self.own.dtype))
                 yield self._block(owner, number, block)
                 if handle is not None:
@@ -181,7 +181,7 @@ class DividedCentroids:
         self, rows: WeightedRows, places: NDArray[np.int32], number: int, clock: IterationClock
     ) -> NDArray[np.float64]:
         """Return the sums of this rank's block with a given number, over all ranks' rows."""
-        comm, columns, coming = self._comm, self.own.shape[1], None
+        comm, columns, incoming = self._comm, self.own.shape[1], None
         for step in range(comm.world_size):
             owner = (comm.rank - 1 - step) % comm.world_size
             with clock.computing():
@@ -191,14 +191,14 @@ class DividedCentroids:
                 kernels.accumulate_run(
                     rows.points, places, rows.weights, first, sums, weight_sums, threads=comm.threads
                 )
-            if coming is not None:
+            if incoming is not None:
                 with clock.communicating():
-                    of_others = coming.wait()
+                    of_others = incoming.wait()
                 with clock.computing():
                     sums += of_others
             if step + 1 < comm.world_size:
                 shape = (self._length((owner - 1) % comm.world_size, number), columns)
-                coming = comm.rotate_async(sums, out=np.empty(shape))
+                incoming = comm.rotate_async(sums, out=np.empty(shape))
         return sums
 
     def _slice(self, owner: int, number: int) -> slice:

@@ -91,11 +91,11 @@ class DividedPasses:
         distances.fill(np.inf)
         self.stages = Stages()
         if self._grouped is None or self._probes is None:
-            self._meet_all(labels, distances, on_part)
+            self._compare_all(labels, distances, on_part)
             return NO_LOSS
-        return self._meet_near(self._grouped, self._probes, before, labels, distances, number, on_part)
+        return self._compare_near(self._grouped, self._probes, before, labels, distances, number, on_part)
 
-    def _meet_all(
+    def _compare_all(
         self, labels: NDArray[np.int32], distances: NDArray[np.float64], on_part: Callable[[float], None]
     ) -> None:
         for done, block in enumerate(self.centroids.blocks(self._clock), 1):
@@ -110,7 +110,7 @@ class DividedPasses:
                 )
             on_part(done / self.centroids.blocks_per_pass)
 
-    def _meet_near(
+    def _compare_near(
         self,
         grouped: GroupedCentroids,
         probes: Probes,
@@ -131,7 +131,7 @@ class DividedPasses:
             with self._clock.computing():
                 with _counted(stages, "meet_s"):
                     own = kernels.PreviousCentroids(grouped.places, before, block.first)
-                    kernels.meet_groups(rows.points, probing, block.groups, own, labels, distances, threads=threads)
+                    kernels.compare_groups(rows.points, probing, block.groups, own, labels, distances, threads=threads)
                 with _counted(stages, "sample_s"):
                     kernels.update_min_distances(sampled, block.centroids, exact, threads=threads)
             on_part(done / grouped.blocks_per_pass)

@@ -1,6 +1,6 @@
 """Checkpoints of fits with divided centroids: rank 0 writes centroids and labels as they arrive.
 
-Rank 0 needs no memory for all centroids; they pass through a file beside the checkpoint. The labels save a resumed fit
+Rank 0 needs no memory for all centroids; they pass through a file next to the checkpoint. The labels save a resumed fit
 the pass that would compute the labels of the previous iteration.
 """
 

@@ -93,7 +93,7 @@ def fit(
         On every rank: invalid rows (see `ripieno.algorithms.kmeans.rows.load`), fewer rows than clusters, or values so
         large that squared distances overflow.
     """
-    rows, learned = _begun(comm, source, weights, options)
+    rows, learned = _load_or_seed(comm, source, weights, options)
     step_count = max(1, options.max_iter * rows.total // options.batch_size)
     tol = options.tol and options.tol * mean_variance(comm, rows)
     progress = _InertiaTrend(options.batch_size, rows.total, options.max_no_improvement)
@@ -121,7 +121,7 @@ def fit(
                 break
             if step < step_count:
                 states.save(step, (learned.centroids, learned.weight_sums, progress.state))
-    return replace(_ended(comm, rows, learned, step), resumed_from=done or None)
+    return replace(_finish(comm, rows, learned, step), resumed_from=done or None)
 
 
 def learn_once(
@@ -138,12 +138,12 @@ def learn_once(
     InputError
         As in `fit`.
     """
-    rows, learned = _begun(comm, source, weights, options)
+    rows, learned = _load_or_seed(comm, source, weights, options)
     _learn(comm, rows, learned)
-    return _ended(comm, rows, learned, 1)
+    return _finish(comm, rows, learned, 1)
 
 
-def _begun(
+def _load_or_seed(
     comm: Communicator,
     source: Dataset | RowsInMemory | LocalRows,
     weights: NDArray[np.float64] | None,
@@ -182,9 +182,9 @@ def _learn(comm: Communicator, batch: WeightedRows, learned: Learned) -> tuple[f
 class _InertiaTrend:
     """Detection of the end of improvement in the smoothed inertia of batches."""
 
-    def __init__(self, batch_size: int, row_count: int, patience: int | None) -> None:
+    def __init__(self, batch_size: int, row_count: int, no_improvement_limit: int | None) -> None:
         self._weight = min(1.0, 2.0 * batch_size / (row_count + 1))
-        self._patience = patience
+        self._no_improvement_limit = no_improvement_limit
         #: Reference for the next batch: the smoothed inertia, its minimum so far, and the batches since the minimum.
         self.state: tuple[float | None, float, int] = (None, np.inf, 0)
 
@@ -193,10 +193,10 @@ class _InertiaTrend:
         smoothed = (inertia if smoothed is None else smoothed) * (1 - self._weight) + inertia * self._weight
         steps_without_gain = 0 if smoothed < least else steps_without_gain + 1
         self.state = (smoothed, min(least, smoothed), steps_without_gain)
-        return self._patience is not None and steps_without_gain >= self._patience
+        return self._no_improvement_limit is not None and steps_without_gain >= self._no_improvement_limit
 
 
-def _ended(comm: Communicator, rows: WeightedRows, learned: Learned, step_count: int) -> MiniBatchPart:
+def _finish(comm: Communicator, rows: WeightedRows, learned: Learned, step_count: int) -> MiniBatchPart:
     labels, distances = np.empty(len(rows), np.int32), np.empty(len(rows))
     kernels.assign(rows.points, learned.centroids, labels, distances, threads=comm.threads)
     inertia = comm.allreduce(float(np.sum(rows.row_weights * distances)))

@@ -280,8 +280,8 @@ def _report_seeding(
 
     def report(run: int, chosen: int) -> None:
         nonlocal last_chosen
-        is_news = chosen in (0, options.n_clusters) or (chosen - last_chosen) * SEEDING_EVENTS >= options.n_clusters
-        if comm.rank == 0 and is_news and (chosen == 0 or chosen > last_chosen):
+        is_due = chosen in (0, options.n_clusters) or (chosen - last_chosen) * SEEDING_EVENTS >= options.n_clusters
+        if comm.rank == 0 and is_due and (chosen == 0 or chosen > last_chosen):
             last_chosen = chosen
             emit(
                 {

@@ -77,10 +77,10 @@ def fit(
     begin = time.perf_counter()
     rows, own_targets = load_targets(comm, source, targets, weights)
     columns = MomentColumns(rows.points, own_targets, rows.weights, np.dtype(np.float64))
-    journal = IterationLog(comm, emit)
+    iteration_log = IterationLog(comm, emit)
     load_s = time.perf_counter() - begin
-    solution = _solve(comm, columns, rows.total, options, journal)
-    return RegressionPart(solution, rows.total, journal.record(load_s))
+    solution = _solve(comm, columns, rows.total, options, iteration_log)
+    return RegressionPart(solution, rows.total, iteration_log.record(load_s))
 
 
 def predict(
@@ -131,21 +131,21 @@ def load_targets(
 
 
 def _solve(
-    comm: Communicator, columns: MomentColumns, row_count: int, options: RegressionOptions, journal: IterationLog
+    comm: Communicator, columns: MomentColumns, row_count: int, options: RegressionOptions, iteration_log: IterationLog
 ) -> Solution:
-    clock = journal.clock
+    clock = iteration_log.clock
     center = np.zeros(columns.count)
     if options.fit_intercept:
         with clock.computing():
             weight, sums = weight_and_sums(columns)
         with clock.communicating():
             _, center = means(comm, weight, sums)
-        journal.end_iteration(stage="means")
+        iteration_log.end_iteration(stage="means")
     solution = None
     if options.solver != "tsqr":
-        solution = _by_normal_equations(comm, columns, center, options, journal)
+        solution = _by_normal_equations(comm, columns, center, options, iteration_log)
     if solution is None:
-        solution = _by_factors(comm, columns, center, row_count, options, journal)
+        solution = _by_factors(comm, columns, center, row_count, options, iteration_log)
     return solution
 
 
@@ -154,22 +154,22 @@ def _by_normal_equations(
     columns: MomentColumns,
     center: NDArray[np.float64],
     options: RegressionOptions,
-    journal: IterationLog,
+    iteration_log: IterationLog,
 ) -> Solution | None:
     """Return the solution on every rank, or None on every rank if too many digits would be lost."""
-    clock = journal.clock
+    clock = iteration_log.clock
     with clock.computing():
         scatter = scatter_matrix(columns, center, threads=comm.threads)
     with clock.communicating():
         total = comm.reduce(scatter)
-    journal.end_iteration(stage="scatter matrix")
+    iteration_log.end_iteration(stage="scatter matrix")
     solution = None
     if total is not None:
         with clock.computing():
             solution = _solve_normal_equations(total, center, columns.points.shape[1], options)
     with clock.communicating():
         found: Solution | None = comm.broadcast(solution)
-    journal.end_iteration(stage="normal equations")
+    iteration_log.end_iteration(stage="normal equations")
     if found is None and options.solver == "normal":
         raise InputError("solver='normal': the columns are linearly dependent: expected solver='tsqr' or 'auto'")
     return found
@@ -194,13 +194,13 @@ def _by_factors(
     center: NDArray[np.float64],
     row_count: int,
     options: RegressionOptions,
-    journal: IterationLog,
+    iteration_log: IterationLog,
 ) -> Solution:
-    clock, width = journal.clock, columns.points.shape[1]
+    clock, width = iteration_log.clock, columns.points.shape[1]
     with clock.computing():
         own = tsqr.factor(columns.moved_blocks(center, tsqr.block_rows(columns.count)), columns.count)
     factor = tsqr.joined(comm, own, clock)
-    journal.end_iteration(stage="QR factors")
+    iteration_log.end_iteration(stage="QR factors")
     solution = None
     if factor is not None:
         with clock.computing():
@@ -212,7 +212,7 @@ def _by_factors(
             solution = _solution(coef, center, width, singular, "tsqr", rank)
     with clock.communicating():
         found: Solution = comm.broadcast(solution)
-    journal.end_iteration(stage="least squares")
+    iteration_log.end_iteration(stage="least squares")
     return found
 
 

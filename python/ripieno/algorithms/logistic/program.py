@@ -105,20 +105,20 @@ def fit(
     else:
         assert labels is not None and not isinstance(source, InMemoryRows | LibsvmFiles)
         rows, classes, columns, weight, total = _dense(comm, source, labels, classes, weights)
-    journal = IterationLog(comm, emit)
+    iteration_log = IterationLog(comm, emit)
     load_s = time.perf_counter() - begin
     k = weight_count(len(classes))
     options.checkpoint_options.check(comm)
     in_memory_only = CheckpointOptions(every=options.checkpoint_options.every) if comm.begins_again else NO_CHECKPOINTS
     memory = FitStates(comm, NAME, shared=False, checkpoint_options=in_memory_only)
     in_memory = [state for state in memory.load() if state is not None]
-    function = DistributedObjective(comm, rows, k, weight, options, journal, memory)
+    function = DistributedObjective(comm, rows, k, weight, options, iteration_log, memory)
     outcome = None
     if comm.rank == 0:
         facts = {"classes": classes.tolist(), "rows": total, "columns": len(columns)}
         outcome = _led(function, start, options, facts, in_memory[0] if in_memory else None)
     else:
-        function.follow()
+        function.serve_requests()
     found: LogisticResult | CheckpointError = comm.broadcast(outcome)
     if isinstance(found, CheckpointError):
         raise found
@@ -129,7 +129,7 @@ def fit(
         classes=classes,
         columns=columns,
         row_count=total,
-        record=journal.record(load_s),
+        record=iteration_log.record(load_s),
     )
 
 
@@ -165,7 +165,7 @@ class DistributedObjective:
         k: int,
         weight: float,
         options: LogisticOptions,
-        journal: IterationLog,
+        iteration_log: IterationLog,
         memory: FitStates,
     ) -> None:
         self._comm = comm
@@ -174,11 +174,11 @@ class DistributedObjective:
         self._scale = 1 / weight
         self._penalty = 1 / (options.strength * weight)
         self._fit_intercept = options.fit_intercept
-        self._journal = journal
+        self._iteration_log = iteration_log
         self._shape = (rows.column_count + 1, k)
         size = self._shape[0] * k
         # Layout: request code, iteration-end flag, value and gradient norm of that iteration, weights.
-        self._asked = np.zeros(4 + size)
+        self._request = np.zeros(4 + size)
         self._answer = np.zeros(1 + size)
         self.size = size
         total, entries = comm.allreduce(np.array([len(rows.chances), rows.entry_count]))
@@ -190,8 +190,8 @@ class DistributedObjective:
 
     def value(self, at: Reals) -> tuple[float, Reals]:
         """Return the penalized mean loss and its gradient."""
-        self._ask(LOSS, at)
-        answer = self._answered()
+        self._send_request(LOSS, at)
+        answer = self._evaluated()
         value, gradient = float(answer[0]) * self._scale, answer[1:] * self._scale
         free = self._penalized(at)
         value += 0.5 * self._penalty * float(free @ free)
@@ -199,15 +199,15 @@ class DistributedObjective:
 
     def product(self, direction: Reals) -> Reals:
         """Return the Hessian times a direction."""
-        self._ask(CURVATURE, direction)
-        product = self._answered()[1:] * self._scale
+        self._send_request(CURVATURE, direction)
+        product = self._evaluated()[1:] * self._scale
         return self._fixed(product + self._penalty * self._penalized(direction))
 
     def metric(self) -> Reals | None:
         """Return the Hessian on a sample of all ranks' rows, per class, (k, d + 1, d + 1)."""
         if self._sample is None:
             return None
-        self._ask(SAMPLE, np.zeros(self.size))
+        self._send_request(SAMPLE, np.zeros(self.size))
         found = self._sampled()
         assert found is not None, "rank 0 is the root"
         found *= self._sample_scale
@@ -230,75 +230,75 @@ class DistributedObjective:
 
         return divided
 
-    def go_on_after(self, iteration_count: int) -> None:
+    def resume_after(self, iteration_count: int) -> None:
         """Set the number of iterations that an earlier fit completed."""
-        self._journal.iterations_before = iteration_count
+        self._iteration_log.iterations_before = iteration_count
 
-    def tell(self, iterate: Iterate) -> None:
+    def record_iteration(self, iterate: Iterate) -> None:
         """Record the end of an iteration. The next request notifies the other ranks."""
-        self._asked[1:4] = 1.0, iterate.value, iterate.slope
-        self._journal.end_iteration(objective=iterate.value / self._penalty, gradient=iterate.slope)
+        self._request[1:4] = 1.0, iterate.value, iterate.slope
+        self._iteration_log.end_iteration(objective=iterate.value / self._penalty, gradient=iterate.slope)
 
     def keep(self, iterate: Iterate) -> None:
         """Copy the iterate to the next rank's memory, if the program restarts after failures."""
         count = iterate.iteration_count
         if self._memory.is_kept_in_memory(count):
-            self._ask(KEEP, np.full(self.size, count))
+            self._send_request(KEEP, np.full(self.size, count))
             self._memory.save(count, parts_of(iterate))
 
     def end(self) -> None:
         """Notify the other ranks that no request follows."""
-        self._asked[0] = END
-        self._comm.broadcast(out=self._asked)
+        self._request[0] = END
+        self._comm.broadcast(out=self._request)
 
-    def follow(self) -> None:
+    def serve_requests(self) -> None:
         """Answer the requests of rank 0 until the last one."""
-        clock = self._journal.clock
+        clock = self._iteration_log.clock
         while True:
             with clock.communicating():
-                self._comm.broadcast(out=self._asked)
-            if self._asked[1]:
-                self._journal.end_iteration(
-                    objective=float(self._asked[2]) / self._penalty, gradient=float(self._asked[3])
+                self._comm.broadcast(out=self._request)
+            if self._request[1]:
+                self._iteration_log.end_iteration(
+                    objective=float(self._request[2]) / self._penalty, gradient=float(self._request[3])
                 )
-            if self._asked[0] == END:
+            if self._request[0] == END:
                 return
-            if self._asked[0] == KEEP:
-                self._memory.save(int(self._asked[4]), None)
+            if self._request[0] == KEEP:
+                self._memory.save(int(self._request[4]), None)
                 continue
-            if self._asked[0] == SAMPLE:
+            if self._request[0] == SAMPLE:
                 self._sampled()
                 continue
             self._compute()
             with clock.communicating():
                 self._comm.reduce(self._answer)
 
-    def _ask(self, what: float, at: Reals) -> None:
-        self._asked[0] = what
-        self._asked[4:] = at
-        with self._journal.clock.communicating():
-            self._comm.broadcast(out=self._asked)
-        self._asked[1] = 0.0
+    def _send_request(self, what: float, at: Reals) -> None:
+        self._request[0] = what
+        self._request[4:] = at
+        with self._iteration_log.clock.communicating():
+            self._comm.broadcast(out=self._request)
+        self._request[1] = 0.0
 
-    def _answered(self) -> Reals:
+    def _evaluated(self) -> Reals:
         self._compute()
-        with self._journal.clock.communicating():
+        with self._iteration_log.clock.communicating():
             answer = self._comm.reduce(self._answer)
         assert answer is not None, "rank 0 is the root"
         return answer
 
     def _sampled(self) -> Reals | None:
         assert self._sample is not None, "all ranks have a sample if one has"
-        with self._journal.clock.computing():
+        with self._iteration_log.clock.computing():
             found = self._sample.second_derivatives()
-        with self._journal.clock.communicating():
+        with self._iteration_log.clock.communicating():
             return self._comm.reduce(found)
 
     def _compute(self) -> None:
-        with self._journal.clock.computing():
-            at = self._asked[4:].reshape(self._shape)
+        with self._iteration_log.clock.computing():
+            at = self._request[4:].reshape(self._shape)
             found = self._answer[1:].reshape(self._shape)
-            if self._asked[0] == LOSS:
+            if self._request[0] == LOSS:
                 self._answer[0] = self._rows.loss(at, found)
             else:
                 self._rows.curvature(at, found)
@@ -327,14 +327,16 @@ def _led(
     facts |= {"solver": options.solver, "C": options.strength, "fit_intercept": options.fit_intercept}
     try:
         with closing(LogisticCheckpointer(options.checkpoint_options, facts)) as checkpointer:
-            return _lead(function, start, options, checkpointer, None if in_memory is None else Iterate(**in_memory))
+            return _minimize(
+                function, start, options, checkpointer, None if in_memory is None else Iterate(**in_memory)
+            )
     except CheckpointError as error:
         return error
     finally:
         function.end()
 
 
-def _lead(
+def _minimize(
     function: DistributedObjective,
     start: Reals | None,
     options: LogisticOptions,
@@ -347,12 +349,12 @@ def _lead(
         if in_memory is None:
             # The saved iterate has the rounding of the earlier fit, whose sums may have had another order.
             checkpointer.check(kept, first)
-        function.go_on_after(kept.iteration_count)
+        function.resume_after(kept.iteration_count)
 
     def on_iteration(iterate: Iterate) -> None:
         checkpointer.save(iterate)
         function.keep(iterate)
-        function.tell(iterate)
+        function.record_iteration(iterate)
 
     descent = descend(options.solver, function, kept or first, options.tol, options.max_iter, on_iteration)
     iterate = descent.iterate
@@ -360,8 +362,8 @@ def _lead(
     checkpointer.save(iterate, last=True)
     if iterate.iteration_count == (kept.iteration_count if kept else 0):
         # The report needs one iteration, even if nothing was left to do.
-        function.go_on_after(max(iterate.iteration_count - 1, 0))
-        function.tell(iterate)
+        function.resume_after(max(iterate.iteration_count - 1, 0))
+        function.record_iteration(iterate)
     resumed_from = None if kept is None else kept.iteration_count
     return LogisticResult(iterate.at, iterate.value, iterate.iteration_count, descent.converged, resumed_from)
 

@@ -112,7 +112,7 @@ class Dense:
         self._points = points
         self._weights = weights
         # Target probabilities of each row.
-        self._truth = (classes[:, None] == (np.arange(k) if k > 1 else 1)).astype(np.float64)
+        self._targets = (classes[:, None] == (np.arange(k) if k > 1 else 1)).astype(np.float64)
         self._classes = classes
         self.entry_count = points.size
         self.chances = np.empty((len(classes), k))
@@ -123,10 +123,10 @@ class Dense:
         gradient[:] = 0
         for rows, block in self._blocks():
             scores = block @ coef[:-1] + coef[-1]
-            losses, chances = _losses_and_chances(scores, self._truth[rows], self._classes[rows])
+            losses, chances = _losses_and_chances(scores, self._targets[rows], self._classes[rows])
             total += float(self._weights[rows] @ losses)
             self.chances[rows] = chances
-            errors = (chances - self._truth[rows]) * self._weights[rows, None]
+            errors = (chances - self._targets[rows]) * self._weights[rows, None]
             gradient[:-1] += block.T @ errors
             gradient[-1] += errors.sum(axis=0)
         return total
@@ -152,11 +152,11 @@ class Dense:
             yield rows, self._points[rows].astype(np.float64, copy=False)
 
 
-def _losses_and_chances(scores: Reals, truth: Reals, classes: NDArray[np.int64]) -> tuple[Reals, Reals]:
+def _losses_and_chances(scores: Reals, targets: Reals, classes: NDArray[np.int64]) -> tuple[Reals, Reals]:
     if scores.shape[1] == 1:
         # Avoids overflow for large scores of either sign.
         small = np.exp(-np.abs(scores))
-        losses = np.log1p(small) + np.maximum(np.where(truth > 0, -scores, scores), 0)
+        losses = np.log1p(small) + np.maximum(np.where(targets > 0, -scores, scores), 0)
         return losses[:, 0], np.where(scores > 0, 1.0, small) / (1 + small)
     scores = scores - scores.max(axis=1, keepdims=True)
     chances = np.exp(scores)

@@ -22,7 +22,7 @@ from numpy.typing import NDArray
 import ripieno.kernels.pairs as pairs
 from ripieno.algorithms.clock import IterationClock
 from ripieno.algorithms.mds.dissimilarities import RowBlock
-from ripieno.algorithms.mds.leaps import Leaps, landings
+from ripieno.algorithms.mds.relocations import Relocations, targets
 
 if TYPE_CHECKING:
     from ripieno.comm.communicator import Communicator
@@ -103,10 +103,10 @@ class Majorization:
             to = self._solved(step.pulled, at)
         return 2 * to - at if doubled else to
 
-    def leapt(self, at: Reals, random: np.random.Generator) -> Reals:
-        """Return the positions after leaps to lower stress; all ranks draw the same numbers."""
+    def relocated(self, at: Reals, random: np.random.Generator) -> Reals:
+        """Return the positions after relocations to lower stress; all ranks draw the same numbers."""
         with self._clock.computing():
-            own = Leaps(self._rows, at, self._comm.threads).better(landings(self._rows, at, random))
+            own = Relocations(self._rows, at, self._comm.threads).better(targets(self._rows, at, random))
         with self._clock.communicating():
             gathered: Reals = self._comm.allgather(own, counts=self._rows.counts)
             return gathered

@@ -3,7 +3,8 @@
 Deterministic annealing minimizes the expected stress over positions that scatter with temperature T. This subtracts
 √(2k)·T from every dissimilarity, but not below zero. T falls until nothing is subtracted. At each temperature,
 positions get a small random shift: while few dissimilarities count, points gather on lines and planes, and majorization
-alone cannot leave these. After the last temperature, rounds of leaps move single points to positions of less stress.
+alone cannot leave these. After the last temperature, rounds of relocations move single points to positions of less
+stress.
 Sources: Bae, Qiu and Fox, "Multidimensional scaling by deterministic annealing with iterative majorization algorithm",
 e-Science 2010; Ruan and Fox, e-Science 2013, algorithm 1; Rose, "Deterministic annealing for clustering, compression,
 classification, regression, and related optimization problems", Proc. IEEE 86(11), 1998 (small moves); Bae, Choi, Qiu
@@ -43,10 +44,10 @@ LEAST_SHIFT, MOVED = 0.02, 3e-3
 DOUBLED = 10
 #: Every second start begins at this share of the first temperature.
 COLDER = 0.4
-#: Rounds of leaps end when one lowers the squared errors by less than this share, or after `MOST_ROUNDS`.
+#: Rounds of relocations end when one lowers the squared errors by less than this share, or after `MOST_ROUNDS`.
 LEAST_GAIN, MOST_ROUNDS = 1e-4, 10
 #: Relative offset of new points from the mean of their neighbors at the start, because points must not coincide.
-ASIDE = 1e-3
+OFFSET = 1e-3
 
 
 @dataclass(frozen=True)
@@ -136,9 +137,9 @@ def fit(
     """
     begin = time.perf_counter()
     rows = load_square(comm, source, weights, options.metric)
-    journal = IterationLog(comm, emit)
+    iteration_log = IterationLog(comm, emit)
     load_s = time.perf_counter() - begin
-    descent = _Descent(comm, rows, options, journal)
+    descent = _Descent(comm, rows, options, iteration_log)
     with closing(MdsCheckpointer(comm, options.checkpoint_options, options.facts(rows))) as checkpointer:
         found = descent.run(checkpointer)
     best = found.best
@@ -152,7 +153,7 @@ def fit(
         resumed_from=descent.resumed_from,
         point_count=rows.total,
         dtype=str(rows.dissimilarities.dtype),
-        record=journal.record(load_s),
+        record=iteration_log.record(load_s),
         own_points=slice(rows.first, rows.first + len(rows)),
     )
 
@@ -160,11 +161,11 @@ def fit(
 class _Descent:
     """The iterates from each start through all temperatures."""
 
-    def __init__(self, comm: Communicator, rows: RowBlock, options: MDSOptions, journal: IterationLog) -> None:
+    def __init__(self, comm: Communicator, rows: RowBlock, options: MDSOptions, iteration_log: IterationLog) -> None:
         self._rows = rows
         self._options = options
-        self._journal = journal
-        self._majorization = Majorization(comm, rows, options.n_components, journal.clock)
+        self._iteration_log = iteration_log
+        self._majorization = Majorization(comm, rows, options.n_components, iteration_log.clock)
         #: If all dissimilarities are zero, annealing has nothing to subtract.
         self._is_annealed = options.method == METHODS[1] and rows.largest > 0
         self._shifts = list(_shifts(rows.largest, options.cooling)) if self._is_annealed else [0.0]
@@ -181,7 +182,7 @@ class _Descent:
             state = kept
             for _ in range(kept.start):
                 drawn = next(starts)
-            self._journal.iterations_before = self.resumed_from = kept.all_iterations
+            self._iteration_log.iterations_before = self.resumed_from = kept.all_iterations
         step = self._majorization.step(state.at, self._shift(state.level))
         if kept is not None:
             checkpointer.check(kept, step.errors)
@@ -209,13 +210,13 @@ class _Descent:
             step = self._majorization.step(state.at, self._shift(state.level))
 
     def _descend(self, state: MdsFitState, step: MajorizationStep, checkpointer: MdsCheckpointer) -> MdsFitState:
-        """Run from a start, or from the middle of a descent, to the end of its last temperature or round of leaps."""
+        """Run from a start, or from the middle of a descent, to the end of its last temperature or round of relocations."""
         while True:
             state = replace(state, errors=step.errors, squares=step.squares)
-            if state.in_level >= self._options.max_iter or self._has_settled(state):
+            if state.in_level >= self._options.max_iter or self._is_stable(state):
                 following = self._following(state)
                 if following is None:
-                    return replace(state, converged=self._has_settled(state))
+                    return replace(state, converged=self._is_stable(state))
                 state, step = following
             self._last = state
             checkpointer.save(state)
@@ -232,10 +233,10 @@ class _Descent:
                 in_level=state.in_level + 1,
                 all_iterations=state.all_iterations + 1,
             )
-            self._tell(state)
+            self._report(state)
 
     def _following(self, state: MdsFitState) -> tuple[MdsFitState, MajorizationStep] | None:
-        """Return the first state and step of the next temperature or round of leaps; None after the last."""
+        """Return the first state and step of the next temperature or round of relocations; None after the last."""
         level = state.level + 1
         random = np.random.default_rng([self._options.seed, state.start, level])
         state = replace(state, level=level, in_level=0, before=None)
@@ -249,9 +250,9 @@ class _Descent:
             is_over = level >= len(self._shifts) + MOST_ROUNDS or state.errors >= (1 - LEAST_GAIN) * state.left
             if is_over or not self._is_annealed:
                 return None
-            at = self._majorization.leapt(state.at, random)
+            at = self._majorization.relocated(state.at, random)
             step = self._majorization.step(at)
-            # Simultaneous leaps of several points can collide.
+            # Simultaneous relocations of several points can collide.
             if step.errors >= state.errors:
                 return None
             state = replace(state, left=state.errors)
@@ -263,10 +264,10 @@ class _Descent:
         return next(level for level, shift in enumerate(self._shifts) if shift <= share * self._shifts[0])
 
     def _shift(self, level: int) -> float:
-        """Return the shift subtracted from each dissimilarity; zero in rounds of leaps."""
+        """Return the shift subtracted from each dissimilarity; zero in rounds of relocations."""
         return self._shifts[level] if level < len(self._shifts) else 0.0
 
-    def _has_settled(self, state: MdsFitState) -> bool:
+    def _is_stable(self, state: MdsFitState) -> bool:
         if state.before is None:
             return False
         # scikit-learn's criterion, except where annealing has contracted all points and the size would be close to
@@ -274,7 +275,7 @@ class _Descent:
         size = self._size or state.squares
         return state.before - state.errors < self._options.eps * size
 
-    def _tell(self, state: MdsFitState) -> None:
+    def _report(self, state: MdsFitState) -> None:
         measures: dict[str, float] = {
             "stress": state.errors / 2 * self._rows.scale**2,
             "normalized_stress": _normalized(state.errors, state.squares),
@@ -284,7 +285,7 @@ class _Descent:
         if self._options.method == METHODS[1]:
             width = self._shift(state.level) * self._rows.scale
             measures["temperature"] = width / float(np.sqrt(2 * self._options.n_components))
-        self._journal.end_iteration(**measures)
+        self._iteration_log.end_iteration(**measures)
 
     def _starts(self) -> Iterator[Reals]:
         """Yield initial positions; they equal scikit-learn's for the same seed."""
@@ -337,8 +338,8 @@ def interpolate(
     count = nearest.shape[1]
     size = float(np.abs(embedding - embedding.mean(axis=0)).max(initial=0.0)) or 1.0
     middle: Reals = embedding[nearest].mean(axis=1)
-    aside = np.random.default_rng(0).normal(size=(sum(counts), embedding.shape[1]))
-    at: Reals = middle + ASIDE * size * aside[first : first + len(points)]
+    offset = np.random.default_rng(0).normal(size=(sum(counts), embedding.shape[1]))
+    at: Reals = middle + OFFSET * size * offset[first : first + len(points)]
     fixed = embedding.astype(np.float32)
     out = np.empty((len(points), embedding.shape[1] + 2))
     for _ in range(max_iter):

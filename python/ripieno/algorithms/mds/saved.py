@@ -30,7 +30,7 @@ class MdsFitState:
     at : (n, k)
         Positions.
     start, level
-        Number of the start, and of the temperature, from 0; rounds of leaps follow the last temperature.
+        Number of the start, and of the temperature, from 0; rounds of relocations follow the last temperature.
     iteration, in_level, all_iterations
         Iterations of this start, of this temperature, and of all starts.
     errors, squares
@@ -38,7 +38,7 @@ class MdsFitState:
     before
         Errors one iteration earlier, at the same temperature.
     left
-        Errors before the last round of leaps; infinite before the first.
+        Errors before the last round of relocations; infinite before the first.
     converged
         Whether the start converged before the maximum number of iterations.
     best

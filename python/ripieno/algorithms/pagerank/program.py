@@ -209,10 +209,10 @@ class _PowerIteration:
 
     def __init__(self, comm: Communicator, local: LocalGraph, options: PageRankOptions) -> None:
         vertices = local.vertices
-        wanted = vertices.home.copy()
+        wanted = vertices.is_owned.copy()
         wanted[: len(local.columns)] = True
         self.ids = vertices.ids[wanted]
-        self.counted = vertices.home[wanted]
+        self.counted = vertices.is_owned[wanted]
         self._threads = comm.threads
         self._damping = options.damping
         self._uniform = 1 / vertices.total

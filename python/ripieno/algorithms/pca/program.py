@@ -103,14 +103,14 @@ def fit(comm: Communicator, source: Dataset | RowsInMemory, options: PCAOptions,
     if rows.total < 2:
         raise InputError(f"n_samples={rows.total}: expected at least 2 rows")
     check_component_count(options.n_components, rows.total, columns.count)
-    journal = IterationLog(comm, emit)
+    iteration_log = IterationLog(comm, emit)
     load_s = time.perf_counter() - begin
 
-    with journal.clock.computing():
+    with iteration_log.clock.computing():
         count, sums = weight_and_sums(columns)
-    with journal.clock.communicating():
+    with iteration_log.clock.communicating():
         _, mean = means(comm, count, sums)
-    journal.end_iteration(stage="means")
+    iteration_log.end_iteration(stage="means")
     solver = chosen_solver(options, rows.total, columns.count)
     if options.checkpoint_options.folder is not None and solver != "randomized" and comm.rank == 0:
         log.note(
@@ -118,9 +118,9 @@ def fit(comm: Communicator, source: Dataset | RowsInMemory, options: PCAOptions,
             f"saves nothing in {options.checkpoint_options.folder}: the solver {solver} does not iterate",
         )
     find = {"covariance": _by_scatter_matrix, "tsqr": _by_factors, "randomized": _by_subspace}[solver]
-    axes = find(comm, columns, mean, rows.total, options, journal)
-    resumed_from = journal.iterations_before or None
-    return PCAPart(axes, mean, solver, str(dtype), rows.total, resumed_from, journal.record(load_s))
+    axes = find(comm, columns, mean, rows.total, options, iteration_log)
+    resumed_from = iteration_log.iterations_before or None
+    return PCAPart(axes, mean, solver, str(dtype), rows.total, resumed_from, iteration_log.record(load_s))
 
 
 def transform(
@@ -160,21 +160,21 @@ def _by_scatter_matrix(
     mean: NDArray[np.float64],
     row_count: int,
     options: PCAOptions,
-    journal: IterationLog,
+    iteration_log: IterationLog,
 ) -> Axes:
-    clock = journal.clock
+    clock = iteration_log.clock
     with clock.computing():
         scatter = scatter_matrix(columns, mean, threads=comm.threads)
     with clock.communicating():
         total = comm.reduce(scatter)
-    journal.end_iteration(stage="scatter matrix")
+    iteration_log.end_iteration(stage="scatter matrix")
     axes = None
     if total is not None:
         with clock.computing():
             axes = _axes_of_scatter(total / (row_count - 1), row_count, options.n_components)
     with clock.communicating():
         found: Axes = comm.broadcast(axes)
-    journal.end_iteration(stage="eigenvectors")
+    iteration_log.end_iteration(stage="eigenvectors")
     return found
 
 
@@ -194,13 +194,13 @@ def _by_factors(
     mean: NDArray[np.float64],
     row_count: int,
     options: PCAOptions,
-    journal: IterationLog,
+    iteration_log: IterationLog,
 ) -> Axes:
-    clock = journal.clock
+    clock = iteration_log.clock
     with clock.computing():
         own = tsqr.factor(columns.moved_blocks(mean, tsqr.block_rows(columns.count)), columns.count)
     factor = tsqr.joined(comm, own, clock)
-    journal.end_iteration(stage="QR factors")
+    iteration_log.end_iteration(stage="QR factors")
     axes = None
     if factor is not None:
         with clock.computing():
@@ -210,7 +210,7 @@ def _by_factors(
             axes = _kept(components, variances, float(variances.sum()), most, options.n_components)
     with clock.communicating():
         found: Axes = comm.broadcast(axes)
-    journal.end_iteration(stage="singular values")
+    iteration_log.end_iteration(stage="singular values")
     return found
 
 
@@ -220,9 +220,9 @@ def _by_subspace(
     mean: NDArray[np.float64],
     row_count: int,
     options: PCAOptions,
-    journal: IterationLog,
+    iteration_log: IterationLog,
 ) -> Axes:
-    clock = journal.clock
+    clock = iteration_log.clock
     least = min(row_count, columns.count)
     wanted = options.n_components
     assert isinstance(wanted, int)
@@ -241,7 +241,7 @@ def _by_subspace(
         done = states.done
         states.refuse_beyond(done, iterations, f"iterated_power={iterations}")
         # Stages are counted; the earlier fit already reported the stage before.
-        journal.iterations_before = done
+        iteration_log.iterations_before = done
         for iteration in range(done, iterations + 1):
             with clock.computing():
                 product, squares = _there_and_back(columns, mean, subspace)
@@ -252,7 +252,7 @@ def _by_subspace(
                     subspace = np.linalg.qr(total)[0]
             with clock.communicating():
                 subspace = comm.broadcast(subspace)
-            journal.end_iteration(stage=f"subspace {iteration}")
+            iteration_log.end_iteration(stage=f"subspace {iteration}")
             if iteration < iterations:
                 states.save(iteration + 1, subspace)
     with clock.computing():
@@ -270,7 +270,7 @@ def _by_subspace(
             axes = _kept(components, variances, squares / (row_count - 1), least, wanted)
     with clock.communicating():
         found: Axes = comm.broadcast(axes)
-    journal.end_iteration(stage="singular values")
+    iteration_log.end_iteration(stage="singular values")
     return found
 
 

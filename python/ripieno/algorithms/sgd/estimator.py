@@ -316,7 +316,7 @@ class SparseSGD(LinearClassifier, IterativeEstimator, ObservedEstimator):
             batch_size=self.batch_size,
             max_iter=epochs,
             tol=self.tol,
-            patience=self.n_iter_no_change,
+            no_improvement_epochs=self.n_iter_no_change,
             seed=self._seed(comm),
             checkpoint_options=self._checkpoint_options(),
         )

@@ -59,9 +59,9 @@ class SgdOptions:
         Rows per step, over all workers.
     max_iter
         Maximum number of epochs.
-    tol, patience
-        The descent ends after `patience` consecutive epochs that do not improve the best earlier loss by `tol`. None
-        disables this rule.
+    tol, no_improvement_epochs
+        The descent ends after this number of consecutive epochs that do not improve the best earlier loss by `tol`.
+        None disables this rule.
     seed
         Seed of the order of the rows.
     checkpoint_options
@@ -76,7 +76,7 @@ class SgdOptions:
     batch_size: int
     max_iter: int
     tol: float | None
-    patience: int
+    no_improvement_epochs: int
     seed: int
     checkpoint_options: CheckpointOptions
 
@@ -164,9 +164,9 @@ def fit(
         fit_intercept=options.fit_intercept,
         alpha=options.alpha,
     )
-    state, homes = _homes(comm, rows.features, start, weight_count(len(rows.classes)))
+    state, owners = _owners(comm, rows.features, start, weight_count(len(rows.classes)))
     step_count = -(-rows.total // options.batch_size)
-    batches = _batches(comm, rows, homes, len(state.features), step_count, options.seed)
+    batches = _batches(comm, rows, owners, len(state.features), step_count, options.seed)
     descent = kernels.DescentOptions(loss=options.loss, eta0=options.eta0, rows_per_step=rows.total / step_count)
     losses: list[float] = []
     facts = options.facts(rows) if options.checkpoint_options.folder is not None else {}
@@ -185,7 +185,7 @@ def fit(
             losses.append(float(comm.allreduce(loss)) / rows.total)
             if comm.rank == 0:
                 (emit or comm.emit)({"event": "epoch", "epoch": len(losses), "loss": losses[-1]})
-            if options.tol is not None and _epochs_without_gain(losses, options.tol) >= options.patience:
+            if options.tol is not None and _epochs_without_gain(losses, options.tol) >= options.no_improvement_epochs:
                 break
             if epoch + 1 < options.max_iter:
                 states.save(len(losses), (losses, (state.features, state.weights, state.squares)))
@@ -204,8 +204,8 @@ def _epochs_without_gain(losses: Sequence[float], tol: float) -> int:
 def _batches(
     comm: Communicator,
     rows: sgd_rows.SgdRows,
-    homes: FeatureOwners,
-    home_feature_count: int,
+    owners: FeatureOwners,
+    owned_feature_count: int,
     step_count: int,
     seed: int,
 ) -> kernels.StepRows:
@@ -213,15 +213,15 @@ def _batches(
     order = _random(seed, _OF_ROWS, comm.rank).permutation(len(rows.labels))
     matrix = rows.matrix[order]
     columns = kernels.OrderedColumns(matrix.indptr.astype(np.int64), matrix.indices.astype(np.int32), step_count)
-    occurring = kernels.occurrences(columns, homes.ranks, comm.world_size)
+    occurring = kernels.occurrences(columns, owners.ranks, comm.world_size)
     chunk_lens = _rounded_up(comm.allreduce(occurring.counts.max(axis=0), op="max"))
     places, penalties = kernels.places(columns, occurring, chunk_lens, rows.penalties)
 
     ends = np.cumsum(occurring.counts.sum(axis=1))
-    described = np.split(homes.places[occurring.numbers], ends[:-1])
-    asked, counts = zip(*comm.alltoall(list(zip(described, occurring.counts, strict=True))), strict=True)
-    all_asked = kernels.StepNumbers(np.concatenate(asked), np.stack(counts))
-    met, places_of_asked = kernels.meetings(all_asked, home_feature_count, step_count)
+    described = np.split(owners.places[occurring.numbers], ends[:-1])
+    requested, counts = zip(*comm.alltoall(list(zip(described, occurring.counts, strict=True))), strict=True)
+    all_requested = kernels.StepNumbers(np.concatenate(requested), np.stack(counts))
+    needed, places_of_requested = kernels.needed_features(all_requested, owned_feature_count, step_count)
     return kernels.StepRows(
         starts=columns.starts,
         places=places,
@@ -229,8 +229,8 @@ def _batches(
         classes=rows.labels[order].astype(np.int32),
         counts=occurring.counts,
         penalties=penalties,
-        met=met,
-        asked=places_of_asked,
+        needed=needed,
+        requested=places_of_requested,
         chunk_lens=chunk_lens,
     )
 
@@ -246,7 +246,7 @@ def _rounded_up(lens: NDArray[np.int64]) -> NDArray[np.int64]:
     return rounded
 
 
-def _homes(
+def _owners(
     comm: Communicator,
     features: NDArray[np.int64],
     start: tuple[NDArray[np.float64], NDArray[np.float64]] | None,

@@ -74,7 +74,7 @@ def fit(comm: Communicator, graph: Graph, source: int, checkpoint_options: Check
             parents[reached] = received[reached]
             steps += 1
             if states.used:
-                own = (each[values.home] for each in (values.vertices, distances, parents, reached))
+                own = (each[values.is_owned] for each in (values.vertices, distances, parents, reached))
                 states.save(steps, tuple(own))
-    home = values.home
-    return BfsPart(values.vertices[home], distances[home], parents[home], resumed_from)
+    is_owned = values.is_owned
+    return BfsPart(values.vertices[is_owned], distances[is_owned], parents[is_owned], resumed_from)

@@ -71,8 +71,8 @@ def fit(comm: Communicator, graph: Graph, checkpoint_options: CheckpointOptions)
         if kept:
             (names,) = of_ids(local.vertices.ids, kept)
         labels, round_count = _components(comm, local, names, done, states)
-    home = local.vertices.home
-    return ComponentsPart(local.vertices.ids[home], labels[home], round_count, done or None)
+    is_owned = local.vertices.is_owned
+    return ComponentsPart(local.vertices.ids[is_owned], labels[is_owned], round_count, done or None)
 
 
 def _components(
@@ -83,7 +83,7 @@ def _components(
     The `names` are the vertices' names after `rounds` rounds. Vertices that shared a name still do, so groups need not
     be saved.
     """
-    home = graph.vertices.home
+    is_owned = graph.vertices.is_owned
     vertices, size = graph.vertices.ids, graph.vertices.largest + 1
     group_count, groups = _groups(*_ends(graph), len(vertices))
     while True:
@@ -98,7 +98,7 @@ def _components(
         names = _unmixed(comm.sparse_reduce(present, least[group_of], present, op="min", size=size))[places]
         rounds += 1
         if states.used:
-            states.save(rounds, (vertices[home], names[home]))
+            states.save(rounds, (vertices[is_owned], names[is_owned]))
     smallest = np.full(len(present), size)
     np.minimum.at(smallest, places, vertices)
     labels = comm.sparse_reduce(present, smallest, present, op="min", size=size)[places]

@@ -60,7 +60,7 @@ def fit(
             states.refuse_beyond(states.done, max_iter, f"max_iter={max_iter}")
             (strings,) = of_ids(values.vertices, [part for _, part in kept])
         else:
-            pairs = [_estimate(comm, strings[values.home])]
+            pairs = [_estimate(comm, strings[values.is_owned])]
         resumed_from = len(pairs) - 1 or None
         while True:
             joined = values.step(strings, "or", own=strings)
@@ -70,9 +70,9 @@ def fit(
             if len(pairs) > max_iter:
                 return pairs, False, resumed_from
             strings = joined
-            pairs.append(_estimate(comm, strings[values.home]))
+            pairs.append(_estimate(comm, strings[values.is_owned]))
             if states.used:
-                states.save(len(pairs) - 1, (pairs, (values.vertices[values.home], strings[values.home])))
+                states.save(len(pairs) - 1, (pairs, (values.vertices[values.is_owned], strings[values.is_owned])))
 
 
 def effective_diameter(pairs: list[float], share: float) -> float:

@@ -92,14 +92,14 @@ def fit(comm: Communicator, graph: Graph, options: SpectralOptions) -> SpectralP
     degrees = values.step(np.ones(len(values.vertices)), "sum")
     lone = degrees == 0
     roots = np.where(lone, 1.0, np.sqrt(degrees))[:, None]
-    home = values.home
+    is_owned = values.is_owned
 
     def product(block: NDArray[np.float64]) -> NDArray[np.float64]:
         image: NDArray[np.float64] = values.step(block / roots, "sum") / roots + lone[:, None] * block
         return image
 
     def inner(one: NDArray[np.float64], other: NDArray[np.float64]) -> NDArray[np.float64]:
-        products: NDArray[np.float64] = one[home].T @ other[home]
+        products: NDArray[np.float64] = one[is_owned].T @ other[is_owned]
         return comm.allreduce(products)
 
     last = _orthonormal(_start(values.vertices, count, options.seed), inner)
@@ -132,10 +132,10 @@ def fit(comm: Communicator, graph: Graph, options: SpectralOptions) -> SpectralP
                 rest = _orthonormal(rest - basis @ inner(basis, rest), inner)
             last, step_count = rest, step_count + 1
             if states.used:
-                own = (values.vertices[home], basis[home], last[home])
+                own = (values.vertices[is_owned], basis[is_owned], last[is_owned])
                 states.save(step_count, (residual, projected, vectors, eigenvalues, own))
-    coordinates = basis[home] @ vectors / roots[home]
-    return SpectralPart(values.vertices[home], coordinates, 1 - eigenvalues, residual, step_count, resumed_from)
+    coordinates = basis[is_owned] @ vectors / roots[is_owned]
+    return SpectralPart(values.vertices[is_owned], coordinates, 1 - eigenvalues, residual, step_count, resumed_from)
 
 
 def _bordered(projected: NDArray[np.float64], columns: NDArray[np.float64]) -> NDArray[np.float64]:

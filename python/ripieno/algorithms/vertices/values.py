@@ -38,10 +38,10 @@ class VertexValues:
     """
 
     def __init__(self, comm: Communicator, graph: LocalGraph) -> None:
-        self.vertices, self.home = graph.vertices.ids, graph.vertices.home
+        self.vertices, self.is_owned = graph.vertices.ids, graph.vertices.is_owned
         self._graph, self._threads = graph, comm.threads
         # Every vertex has an owner that contributes to it, so no wanted vertex is missing.
-        given = np.concatenate([graph.rows, self.vertices[self.home]])
+        given = np.concatenate([graph.rows, self.vertices[self.is_owned]])
         self._reduction = comm.sparse(given, self.vertices, size=graph.vertices.largest + 1)
 
     def step(self, values: NDArray[Any], op: OpName, own: NDArray[Any] | None = None) -> NDArray[Any]:
@@ -53,7 +53,7 @@ class VertexValues:
         received = self._graph.product(values[: len(self._graph.columns)], op, threads=self._threads)
         if own is None:
             neutral = np.iinfo(values.dtype).max if op == "min" else 0
-            own = np.full((np.count_nonzero(self.home), *values.shape[1:]), neutral, values.dtype)
+            own = np.full((np.count_nonzero(self.is_owned), *values.shape[1:]), neutral, values.dtype)
         else:
-            own = own[self.home]
+            own = own[self.is_owned]
         return self._reduction.reduce(np.concatenate([received, own]), op)

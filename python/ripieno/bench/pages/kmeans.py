@@ -45,8 +45,8 @@ def programs_chart(what: str, seconds: Mapping[str, Mapping[int, Samples]]) -> s
         axes.set_xlabel("centroids")
         axes.set_title(f"{what}: an iteration takes")
         axes.legend(loc="center left", bbox_to_anchor=(1.0, 0.5), frameon=False, fontsize=8)
-        told = (
+        text = (
             f"{program}: {', '.join(f'{duration_text(each.median_s)} of {k:,}' for k, each in samples.items())}"
             for program, samples in seconds.items()
         )
-        return charts.standalone(charts.svg_of(drawing, "programs", f"{what}, an iteration: {'; '.join(told)}"))
+        return charts.standalone(charts.svg_of(drawing, "programs", f"{what}, an iteration: {'; '.join(text)}"))

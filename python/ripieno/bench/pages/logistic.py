@@ -47,5 +47,5 @@ def descent_chart(name: str, ways: Mapping[str, Sequence[tuple[float, float]]], 
         axes.set_xlabel("a whole fit takes")
         axes.set_title(f"{name}: objective above the optimum, as a part of it")
         axes.legend(loc="center left", bbox_to_anchor=(1.0, 0.5), frameon=False, fontsize=8)
-        told = "; ".join(f"{each}: {duration_text(way[-1][0])} to {way[-1][1]:.1g}" for each, way in ways.items())
-        return charts.standalone(charts.svg_of(drawing, "descent", f"{name}. {told}."))
+        text = "; ".join(f"{each}: {duration_text(way[-1][0])} to {way[-1][1]:.1g}" for each, way in ways.items())
+        return charts.standalone(charts.svg_of(drawing, "descent", f"{name}. {text}."))

@@ -72,5 +72,5 @@ def scaling_chart(title: str, scales: Sequence[GraphScale]) -> str:
             axes.set_xlabel("hosts")
             axes.legend(frameon=False, labelcolor=charts.MUTED)
         drawing.suptitle(title, color=charts.MUTED, fontsize=10)
-        told = ", ".join(f"{each.hosts} hosts {duration_text(each.seconds)}" for each in scales)
-        return charts.standalone(charts.svg_of(drawing, "scaling", f"Seconds of an iteration: {told}."))
+        text = ", ".join(f"{each.hosts} hosts {duration_text(each.seconds)}" for each in scales)
+        return charts.standalone(charts.svg_of(drawing, "scaling", f"Seconds of an iteration: {text}."))

@@ -37,8 +37,8 @@ def spark_chart(figures: Sequence[Figure]) -> str:
         axes.invert_yaxis()
         axes.margins(x=0.25, y=0.01)
         axes.minorticks_off()
-        told = "; ".join(f"{each.case}, {each.row}: {duration_text(each.ours.median_s)}" for each in figures)
-        return charts.standalone(charts.svg_of(drawing, "spark", f"Medians inside one Spark session. {told}."))
+        text = "; ".join(f"{each.case}, {each.row}: {duration_text(each.ours.median_s)}" for each in figures)
+        return charts.standalone(charts.svg_of(drawing, "spark", f"Medians inside one Spark session. {text}."))
 
 
 def _draw(axes: Axes, figure: Figure, top: float) -> None:

@@ -38,7 +38,7 @@ def page(found: ThreadsResults) -> str:
         {"samples": samples_text},
         found=found,
         costs=[(case, cost_chart(found, case)) for case in found.cases],
-        grids=[(found.grid_title(count), grid_chart(found, count), count) for count in found.asked.centroids],
+        grids=[(found.grid_title(count), grid_chart(found, count), count) for count in found.request.centroids],
         headings=headings,
         rows=rows,
         machine=machine(),
@@ -49,7 +49,7 @@ def drawings(found: ThreadsResults) -> dict[str, str]:
     """Return the drawings of the page as separate SVGs by name: `barrier-2.svg` for two threads, `kmeans-100.svg`."""
     threads = {cost.case: cost.threads for cost in found.costs}
     drawn = {f"{re.split(' of |,', case)[0]}-{threads[case]}.svg": cost_chart(found, case) for case in found.cases}
-    drawn |= {f"kmeans-{count}.svg": grid_chart(found, count) for count in found.asked.centroids}
+    drawn |= {f"kmeans-{count}.svg": grid_chart(found, count) for count in found.request.centroids}
     return {name: charts.standalone(svg) for name, svg in drawn.items()}
 
 

@@ -4,7 +4,7 @@ It needs NumPy only: the programs of peers import it under interpreters without 
 ``collectives.c`` follows the same rules.
 
 Vectors are float32, combined by sum, and the root is rank 0. A program prints a line "CASE SECONDS" per timed call or
-batch. The time is the slowest rank's, after a barrier. From `APART_BYTES` on each call is timed separately; smaller
+batch. The time is the slowest rank's, after a barrier. From `SEPARATE_BYTES` on each call is timed separately; smaller
 calls are timed in batches. Results are checked before the timing starts. For an algorithm that does not support the
 world size, a program prints "CASE refused: WHY".
 """
@@ -38,9 +38,9 @@ ELEMENT_BYTES = 4
 BLOCK_COLLECTIVES = ("allgather", "gather", "scatter")
 #: Collectives in which ranks do not wait for each other: small calls, timed in batches, overlap.
 ROOTED = ("broadcast", "reduce", "gather", "scatter")
-APART_BYTES = 64 << 10
+SEPARATE_BYTES = 64 << 10
 BATCH_COUNT = 5
-MOST_CALLS_OF_BATCH, MOST_CALLS_APART = 5000, 50
+MOST_CALLS_OF_BATCH, MOST_SEPARATE_CALLS = 5000, 50
 
 
 class TimedRank(Protocol):
@@ -158,7 +158,7 @@ def measured(world: TimedRank, case: str, budget_s: float) -> Iterator[float]:
     vectors = vectors_of(collective, size_bytes, world.world_size)
     call = world.call(collective, vectors, algorithm)
     check(world, name, vectors, call)
-    return measure(world, call, budget_s, apart=size_bytes >= APART_BYTES)
+    return measure(world, call, budget_s, apart=size_bytes >= SEPARATE_BYTES)
 
 
 def parts_of(case: str) -> tuple[str, str, str | None, int]:
@@ -175,7 +175,7 @@ def measure(world: TimedRank, call: Callable[[], object], budget_s: float, *, ap
         yield once_s
         return
     if apart:
-        for _ in range(_fitting(budget_s, once_s, MOST_CALLS_APART)):
+        for _ in range(_fitting(budget_s, once_s, MOST_SEPARATE_CALLS)):
             yield _batch(world, call, 1)
         return
     batch_s = budget_s / BATCH_COUNT

@@ -63,8 +63,8 @@ class JobWatch:
         ranks = "1 rank is" if len(hosts) == 1 else f"{len(hosts)} ranks have met"
         logger.info("%s: %s in %s", job, ranks, place)
         if self.dashboard is not None:
-            self._board.tell_job(name=job, place=place, threads=threads, state="ready")
-            self._board.tell_ranks(hosts)
+            self._board.update_job(name=job, place=place, threads=threads, state="ready")
+            self._board.set_ranks(hosts)
             self.dashboard.note("info", f"{ranks} in {place}")
 
     @contextmanager
@@ -74,7 +74,7 @@ class JobWatch:
         if self.dashboard is None:
             yield
             return
-        self._board.tell_job(state="running", program=name)
+        self._board.update_job(state="running", program=name)
         try:
             yield
         except BaseException as error:
@@ -83,7 +83,7 @@ class JobWatch:
         finally:
             self._take_lines()
             self._board.rest()
-            self._board.tell_job(state="ready")
+            self._board.update_job(state="ready")
 
     def fit(self, name: str, most: int | None) -> None:
         """Report the start of a fit with at most `most` iterations."""
@@ -115,7 +115,7 @@ class JobWatch:
         # Not a warning: the caller gets an exception, or has requested that the job continue.
         logger.info("rank %d is lost: %s", rank, first_line)
         if self.dashboard is not None:
-            self._board.tell_loss(rank, first_line)
+            self._board.record_loss(rank, first_line)
 
     def states(self, supervisor: Supervisor) -> None:
         """Report the states of ranks that send nothing. Repeated calls have no effect."""
@@ -124,7 +124,7 @@ class JobWatch:
         now = {rank: state for rank in supervisor.awaited if (state := supervisor.state(rank)) in _QUIET}
         for rank, state in now.items():
             if self._quiet.get(rank) is not state:
-                self._board.tell_state(rank, str(state))
+                self._board.record_state(rank, str(state))
         self._quiet = now
 
     def note(self, text: str) -> None:

@@ -33,7 +33,7 @@ def main(fd: int) -> None:
         threading.Thread(target=_end_with_launcher, args=(channel,), daemon=True).start()
         sys.path[:] = setup["sys_path"]
         main_module.stand_in(setup["main"])
-        log.show_as_told()
+        log.show_if_set()
         channel.send("can-read", can_read(*setup["lent"]))
         _serve(channel, **setup["communicator"])
     except HungUp:

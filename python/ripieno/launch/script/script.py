@@ -33,7 +33,7 @@ def main(channel: Channel, launcher_pid: int, kind: str, target: str, arguments:
     """Run `target` and report a failure over `channel`."""
     processes.ignore_interrupts()
     processes.die_with(launcher_pid)
-    log.show_as_told()
+    log.show_if_set()
     _bind()
     environment.watched(channel.send, os.environ.pop(PULSE_VARIABLE, None))
     sys.argv = [target, *arguments]

@@ -22,7 +22,7 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 
 from ripieno.errors import RendezvousError
-from ripieno.files.owners import ANY_ACCESS, why_foreign
+from ripieno.files.owners import ANY_ACCESS, access_problem
 
 logger = logging.getLogger("ripieno.launch")
 
@@ -87,7 +87,7 @@ def _locked_folder(path: Path) -> int:
 def check_private(path: Path) -> None:
     """Raise `RendezvousError` unless `path` is a directory that only this user can access."""
     found = path.lstat()
-    reason = why_foreign(found, ANY_ACCESS) if stat.S_ISDIR(found.st_mode) else "is no directory"
+    reason = access_problem(found, ANY_ACCESS) if stat.S_ISDIR(found.st_mode) else "is no directory"
     if reason is not None:
         raise RendezvousError(
             f"{path}: not a directory of this user alone: the name is taken by what {reason}; remove it, or set "
@@ -114,7 +114,7 @@ def secret_of_user() -> bytes:
         logger.info("no secret for the names of folders where ranks meet: %s", error)
         return b""
     with open(descriptor, "rb") as file:
-        reason = why_foreign(os.fstat(descriptor), ANY_ACCESS)
+        reason = access_problem(os.fstat(descriptor), ANY_ACCESS)
         if reason is not None:
             raise RendezvousError(f"{path} {reason}: another user may have created it; remove it")
         return file.read()
@@ -281,7 +281,7 @@ def _token_in(path: Path) -> str | None:
         raise RendezvousError(f"{path}: cannot be read as this job's token: {error.strerror}") from None
     with open(descriptor) as file:
         found = os.fstat(descriptor)
-        if not stat.S_ISREG(found.st_mode) or why_foreign(found, ANY_ACCESS):
+        if not stat.S_ISREG(found.st_mode) or access_problem(found, ANY_ACCESS):
             raise RendezvousError(f"{path}: not a file of this user alone: another user has created it; remove it")
         try:
             fcntl.flock(descriptor, fcntl.LOCK_SH | fcntl.LOCK_NB)

@@ -30,7 +30,7 @@ def of(explanation: DesignComparison) -> str:
         target.print(f"{name}: {explanation.designs[name]['degrees']}")
         target.print(_layers(explanation.designs[name], data))
     target.print("a rank in a reduction, down and up")
-    target.print(_beside(explanation))
+    target.print(_actual_against_predicted(explanation))
     return _text(target)
 
 
@@ -64,7 +64,7 @@ def of_live(live: LiveExplanation) -> str:
         "not measured where ranks have replicas" if live.seconds is None else f"{duration_text(live.seconds)} measured"
     )
     target.print(f"a reduction: {measured}, {predicted} predicted; others, predicted:")
-    target.print(_beside(explanation))
+    target.print(_actual_against_predicted(explanation))
     return _text(target)
 
 
@@ -97,7 +97,7 @@ def _layers(design: dict[str, Any], data: HeldData) -> Table:
     return table
 
 
-def _beside(explanation: DesignComparison) -> Table:
+def _actual_against_predicted(explanation: DesignComparison) -> Table:
     table = _table(("", "degrees", "packets", "sent", "predicted", "of the cheapest"))
     least_s = explanation.designs["cheapest"]["seconds"]
     for name, design in explanation.designs.items():

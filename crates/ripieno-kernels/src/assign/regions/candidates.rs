@@ -34,7 +34,7 @@ impl CandidateColumns {
         const SLACK: f64 = 512.0 * f64::EPSILON;
         let count = self.len();
         let columns = || self.coordinates.chunks_exact(count).zip(bounds);
-        let Spare { distances, leads, kept, lists } = spare;
+        let Spare { distances, lead_bounds, kept, lists } = spare;
         distances.clear();
         distances.resize(count, 0.0);
         let mut reach = 0.0;
@@ -51,25 +51,25 @@ impl CandidateColumns {
                 (nearest, least) = (index, distance);
             }
         }
-        leads.clear();
-        leads.extend(distances.iter().map(|&each| each - least));
+        lead_bounds.clear();
+        lead_bounds.extend(distances.iter().map(|&each| each - least));
         for (coordinates, &(low, high)) in columns() {
             let (_, half) = middle_and_half(low, high);
             let other = coordinates[nearest];
-            for (lead, &c) in leads.iter_mut().zip(coordinates) {
+            for (lead, &c) in lead_bounds.iter_mut().zip(coordinates) {
                 *lead -= (c - other).abs() * (2.0 * half);
             }
         }
         // NaN excludes nothing.
-        let is_beaten =
+        let is_dominated =
             |(&lead, &distance): (&f64, &f64)| lead > SLACK * (distance + least + reach) + f64::MIN_POSITIVE / SLACK;
         kept.clear();
         kept.resize(count, 0);
         let mut kept_count = 0;
-        for (index, candidate) in leads.iter().zip(&*distances).enumerate() {
+        for (index, candidate) in lead_bounds.iter().zip(&*distances).enumerate() {
             // Without a branch, because the outcome is unpredictable.
             kept[kept_count] = index;
-            kept_count += usize::from(!is_beaten(candidate));
+            kept_count += usize::from(!is_dominated(candidate));
         }
         let kept = &kept[..kept_count];
         let mut within = lists.pop().unwrap_or_default();
@@ -87,7 +87,7 @@ impl CandidateColumns {
 #[derive(Default)]
 pub(super) struct Spare {
     distances: Vec<f64>,
-    leads: Vec<f64>,
+    lead_bounds: Vec<f64>,
     kept: Vec<usize>,
     pub lists: Vec<CandidateColumns>,
 }

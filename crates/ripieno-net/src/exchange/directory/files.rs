@@ -14,7 +14,7 @@ use std::path::{Path, PathBuf};
 pub struct Folder {
     path: PathBuf,
     /// This rank's lock file, locked as long as it is open.
-    life: Option<File>,
+    lock_state: Option<File>,
 }
 
 /// The state of a rank, as its lock shows it.
@@ -35,19 +35,19 @@ impl Folder {
     /// Create the directory as rank 0. The other ranks use it only once rank 0 holds its lock.
     pub fn make(path: &Path) -> io::Result<Folder> {
         fs::create_dir(path)?;
-        Ok(Folder { path: path.to_path_buf(), life: None })
+        Ok(Folder { path: path.to_path_buf(), lock_state: None })
     }
 
     /// Return the directory of a run with a live rank 0.
     pub fn find(root: &Path, prefix: &str) -> Option<Folder> {
         let folders = folders(root, prefix).ok()?;
-        folders.into_iter().find(|folder| folder.life(0) == LockState::Alive)
+        folders.into_iter().find(|folder| folder.lock_state(0) == LockState::Alive)
     }
 
     /// Remove the directories of earlier runs; return a directory with a live rank 0.
     pub fn sweep(root: &Path, prefix: &str) -> io::Result<Option<Folder>> {
         let (alive, dead): (Vec<_>, Vec<_>) =
-            folders(root, prefix)?.into_iter().partition(|folder| folder.life(0) == LockState::Alive);
+            folders(root, prefix)?.into_iter().partition(|folder| folder.lock_state(0) == LockState::Alive);
         dead.into_iter().for_each(Folder::remove);
         Ok(alive.into_iter().next())
     }
@@ -65,7 +65,7 @@ impl Folder {
         let linked = fs::hard_link(&hidden, self.lock_path(rank));
         fs::remove_file(&hidden)?;
         linked?;
-        self.life = Some(file);
+        self.lock_state = Some(file);
         Ok(())
     }
 
@@ -78,7 +78,7 @@ impl Folder {
     }
 
     /// Publish the reason why the exchange failed.
-    pub fn judge(&self, failure: &JobFailure) {
+    pub fn write_verdict(&self, failure: &JobFailure) {
         if self.verdict().is_none() {
             // A rank that cannot read this detects the failure itself.
             let _ = serde_json::to_string(failure).map(|text| self.put("verdict", &text));
@@ -90,7 +90,7 @@ impl Folder {
         serde_json::from_str(&text).ok()
     }
 
-    pub fn life(&self, rank: usize) -> LockState {
+    pub fn lock_state(&self, rank: usize) -> LockState {
         let Ok(mut file) = File::open(self.lock_path(rank)) else { return LockState::Unknown };
         match flock(&file, FlockOperation::NonBlockingLockShared) {
             Err(_) => LockState::Alive,
@@ -105,13 +105,13 @@ impl Folder {
     }
 
     pub fn others_live(&self, world_size: usize) -> bool {
-        (1..world_size).any(|rank| self.life(rank) == LockState::Alive)
+        (1..world_size).any(|rank| self.lock_state(rank) == LockState::Alive)
     }
 
     /// Leave normally. If rank 0 is dead, the last rank to leave removes the directory.
     pub fn leave(self, rank: usize) {
         let _ = fs::remove_file(self.lock_path(rank));
-        if matches!(self.life(0), LockState::Dead { .. }) {
+        if matches!(self.lock_state(0), LockState::Dead { .. }) {
             self.remove();
         }
     }
@@ -135,5 +135,5 @@ impl Folder {
 fn folders(root: &Path, prefix: &str) -> io::Result<Vec<Folder>> {
     let entries = fs::read_dir(root)?.filter_map(Result::ok);
     let ours = entries.filter(|entry| entry.file_name().to_string_lossy().starts_with(prefix));
-    Ok(ours.map(|entry| Folder { path: entry.path(), life: None }).collect())
+    Ok(ours.map(|entry| Folder { path: entry.path(), lock_state: None }).collect())
 }

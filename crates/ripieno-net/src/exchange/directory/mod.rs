@@ -26,9 +26,9 @@ use std::time::{Duration, Instant};
 const FIRST_PAUSE: Duration = Duration::from_millis(2);
 const LONGEST_PAUSE: Duration = Duration::from_millis(200);
 /// Interval between checks of the locks.
-const LIFE_CHECK: Duration = Duration::from_millis(300);
+const LOCK_CHECK_INTERVAL: Duration = Duration::from_millis(300);
 /// How long rank 0 keeps the directory after a failed exchange, so that other ranks can read the reason.
-const FAREWELL: Duration = Duration::from_millis(1000);
+const GOODBYE_TIMEOUT: Duration = Duration::from_millis(1000);
 
 /// An exchange through a shared directory.
 pub struct DirectoryExchange {
@@ -92,9 +92,9 @@ impl DirectoryExchange {
             if let Some(failure) = folder.verdict() {
                 return Err(failure.into());
             }
-            let dead = if wait.life_check_is_due() { find_dead(folder, 0..world_size, rank) } else { None };
+            let dead = if wait.is_lock_check_due() { find_dead(folder, 0..world_size, rank) } else { None };
             if let Some(failure) = dead {
-                folder.judge(&failure);
+                folder.write_verdict(&failure);
                 return Err(failure.into());
             }
             let missing = || (0..world_size).filter(|&peer| strings[peer].is_none()).collect();
@@ -122,7 +122,7 @@ impl Exchange for DirectoryExchange {
         if let (0, Some(folder), Err(NetError::Missing { missing, .. })) = (self.config.rank, &self.folder, &result) {
             let cause = format!("did not come within {:.1} s", self.config.rendezvous_timeout.as_secs_f64());
             let failure = |&rank| JobFailure::RankFailed { rank, host: String::new(), cause, traceback: String::new() };
-            missing.first().map(failure).into_iter().for_each(|failure| folder.judge(&failure));
+            missing.first().map(failure).into_iter().for_each(|failure| folder.write_verdict(&failure));
         }
         result
     }
@@ -140,7 +140,7 @@ impl Drop for DirectoryExchange {
             return folder.leave(self.config.rank);
         }
         if self.has_failed {
-            let mut wait = BackoffWait::new(FAREWELL);
+            let mut wait = BackoffWait::new(GOODBYE_TIMEOUT);
             while folder.others_live(self.config.world_size) && wait.pause(0, Vec::new, "").is_ok() {}
         }
         folder.remove();
@@ -149,7 +149,7 @@ impl Drop for DirectoryExchange {
 
 /// Return the failure of the first rank that has arrived and is dead.
 fn find_dead(folder: &Folder, ranks: impl Iterator<Item = usize>, own: usize) -> Option<JobFailure> {
-    ranks.filter(|&peer| peer != own).find_map(|rank| match folder.life(rank) {
+    ranks.filter(|&peer| peer != own).find_map(|rank| match folder.lock_state(rank) {
         LockState::Dead { host } => {
             let cause = "its process ended while the ranks met".to_string();
             Some(JobFailure::RankFailed { rank, host, cause, traceback: String::new() })
@@ -163,20 +163,20 @@ struct BackoffWait {
     started: Instant,
     deadline: Instant,
     pause: Duration,
-    next_life_check: Instant,
+    next_lock_check: Instant,
 }
 
 impl BackoffWait {
     fn new(timeout: Duration) -> BackoffWait {
         let started = Instant::now();
-        BackoffWait { started, deadline: started + timeout, pause: FIRST_PAUSE, next_life_check: started }
+        BackoffWait { started, deadline: started + timeout, pause: FIRST_PAUSE, next_lock_check: started }
     }
 
-    fn life_check_is_due(&mut self) -> bool {
+    fn is_lock_check_due(&mut self) -> bool {
         let now = Instant::now();
-        let due = now >= self.next_life_check;
+        let due = now >= self.next_lock_check;
         if due {
-            self.next_life_check = now + LIFE_CHECK;
+            self.next_lock_check = now + LOCK_CHECK_INTERVAL;
         }
         due
     }

@@ -30,7 +30,7 @@ fn damaged_letters_are_read_or_refused() {
 }
 
 #[test]
-fn damaged_addresses_of_ranks_are_those_of_the_job_or_refused_by_name() {
+fn damaged_addresses_belong_to_the_job_or_are_refused_by_name() {
     let config = Config::new(0, 3, Token::from_secret("a"));
     let listeners = Listeners::open(&config).unwrap();
     let valid = PeerAddress::new(&config, &listeners).unwrap().encode().into_bytes();

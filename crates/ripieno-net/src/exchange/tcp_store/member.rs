@@ -14,13 +14,13 @@ pub struct StoreMember {
     pub text: Option<String>,
     inbox: Vec<u8>,
     pub outbox: Vec<u8>,
-    pub is_gone: bool,
+    pub has_left: bool,
 }
 
 impl StoreMember {
     /// A rank on an authenticated, non-blocking connection.
     pub fn new(stream: Stream) -> StoreMember {
-        StoreMember { stream, host: String::new(), text: None, inbox: vec![], outbox: vec![], is_gone: false }
+        StoreMember { stream, host: String::new(), text: None, inbox: vec![], outbox: vec![], has_left: false }
     }
 
     /// Read the available bytes. An error is the reason why the connection ended.

@@ -71,7 +71,7 @@ impl Exchange for TcpStore {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::auth::tell_other_token;
+    use crate::auth::send_wrong_token;
     use crate::config::{Encryption, Token};
     use std::collections::VecDeque;
     use std::sync::atomic::{AtomicBool, Ordering};
@@ -104,7 +104,7 @@ mod tests {
     }
 
     #[test]
-    fn a_store_that_dies_is_named_to_those_who_wait() {
+    fn waiting_ranks_are_notified_when_the_store_dies() {
         let port = free_port();
         let config = store(0, 3, port).config;
         let mut server = StoreServer::listen(&config, "127.0.0.1", port).unwrap();
@@ -118,7 +118,7 @@ mod tests {
     }
 
     #[test]
-    fn strings_come_whole_and_in_order() {
+    fn strings_arrive_whole_and_in_order() {
         [Encryption::Off, Encryption::Everywhere].into_iter().for_each(strings_come_whole);
     }
 
@@ -155,10 +155,10 @@ mod tests {
     }
 
     #[test]
-    fn a_flood_of_strangers_keeps_nobody_away() {
+    fn a_flood_of_unauthenticated_peers_keeps_no_rank_away() {
         let port = free_port();
         let is_over = AtomicBool::new(false);
-        let flood = || {
+        let flood_connections = || {
             let mut held = VecDeque::new();
             while !is_over.load(Ordering::Relaxed) {
                 held.extend(std::net::TcpStream::connect(("127.0.0.1", port)));
@@ -168,7 +168,7 @@ mod tests {
             }
         };
         std::thread::scope(|scope| {
-            (0..3).for_each(|_| drop(scope.spawn(flood)));
+            (0..3).for_each(|_| drop(scope.spawn(flood_connections)));
             let ranks = [0, 1, 2, 3].map(|rank| scope.spawn(move || store(rank, 4, port).exchange(&rank.to_string())));
             let met = ranks.map(|rank| rank.join().unwrap());
             is_over.store(true, Ordering::Relaxed);
@@ -177,13 +177,13 @@ mod tests {
     }
 
     #[test]
-    fn nobody_is_believed_at_once_that_a_token_is_wrong() {
+    fn a_single_wrong_token_report_is_not_trusted() {
         let port = free_port();
         let impostor = std::net::TcpListener::bind(("127.0.0.1", port)).unwrap();
         let rank = std::thread::spawn(move || store(1, 2, port).exchange("1"));
         for _ in 0..3 {
             let (stream, _) = impostor.accept().unwrap();
-            tell_other_token(&mut Stream::Tcp(stream));
+            send_wrong_token(&mut Stream::Tcp(stream));
         }
         drop(impostor);
         assert_eq!(store(0, 2, port).exchange("0"), Ok(vec!["0".to_string(), "1".to_string()]));

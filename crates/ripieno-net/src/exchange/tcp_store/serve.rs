@@ -3,7 +3,7 @@
 use super::member::StoreMember;
 use super::message::{StoreMessage, Verdict, encode};
 use crate::acceptor::Acceptor;
-use crate::auth::{Answer, ConnectionPurpose, Greeting, Refusal, tell_other_token};
+use crate::auth::{Answer, ConnectionPurpose, Greeting, Refusal, send_wrong_token};
 use crate::config::{Config, Ports};
 use crate::error::NetError;
 use crate::host::Addresses;
@@ -17,11 +17,11 @@ use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 use std::time::{Duration, Instant};
 
 /// How long the store stays open after a failure, to report the reason to late ranks.
-const FAREWELL: Duration = Duration::from_millis(1000);
+const GOODBYE_TIMEOUT: Duration = Duration::from_millis(1000);
 
 pub struct StoreServer {
     config: Config,
-    entrance: Acceptor,
+    acceptor: Acceptor,
     members: BTreeMap<usize, StoreMember>,
     verdict: Option<Verdict>,
     /// Number of calls with another token, from unauthenticated peers or misconfigured ranks.
@@ -46,11 +46,11 @@ impl StoreServer {
             }
             _ => Err(error),
         });
-        let entrance =
+        let acceptor =
             listener.and_then(|listener| Acceptor::new(ListenerSet::new(listener, None)?)).map_err(bind_error)?;
         Ok(StoreServer {
             config: config.clone(),
-            entrance,
+            acceptor,
             members: BTreeMap::new(),
             verdict: None,
             wrong_token_count: 0,
@@ -59,7 +59,7 @@ impl StoreServer {
     }
 
     /// Collect and distribute all strings. On failure, report the reason to all present and late ranks for
-    /// [`FAREWELL`].
+    /// [`GOODBYE_TIMEOUT`].
     pub fn serve(&mut self, mine: &str, deadline: Instant) -> Result<Vec<String>, NetError> {
         while self.verdict.is_none() && self.waiting_for().next().is_some() {
             self.turn(deadline);
@@ -82,7 +82,7 @@ impl StoreServer {
         match self.verdict.clone() {
             None => Ok(strings),
             Some(verdict) => {
-                self.say_farewell(&verdict);
+                self.send_goodbyes(&verdict);
                 Err(verdict.error(0))
             }
         }
@@ -109,31 +109,31 @@ impl StoreServer {
     }
 
     fn missing(&self) -> Verdict {
-        let strangers = match self.wrong_token_count {
+        let unauthenticated_count = match self.wrong_token_count {
             0 => String::new(),
             count => format!("; {count} calls came with another token"),
         };
         Verdict::Missing {
             missing: self.waiting_for().collect(),
-            cause: format!("they did not come to rank 0{strangers}"),
+            cause: format!("they did not come to rank 0{unauthenticated_count}"),
             elapsed_ms: self.started.elapsed().as_millis() as u64,
         }
     }
 
-    fn say_farewell(&mut self, verdict: &Verdict) {
+    fn send_goodbyes(&mut self, verdict: &Verdict) {
         let message = encode(&StoreMessage::Verdict(verdict.clone()));
-        let end = Instant::now() + FAREWELL;
-        let mut told = std::collections::BTreeSet::new();
+        let end = Instant::now() + GOODBYE_TIMEOUT;
+        let mut notified = std::collections::BTreeSet::new();
         loop {
             for (&rank, member) in &mut self.members {
-                if told.insert(rank) {
+                if notified.insert(rank) {
                     // A partly sent list of strings cannot be revoked; its reader sees the connection end.
                     member.outbox.extend(&message);
                 }
             }
-            let all_told = told.len() + 1 == self.config.world_size;
-            let all_sent = self.members.values().all(|member| member.outbox.is_empty() || member.is_gone);
-            if (all_told && all_sent) || Instant::now() >= end {
+            let all_notified = notified.len() + 1 == self.config.world_size;
+            let all_sent = self.members.values().all(|member| member.outbox.is_empty() || member.has_left);
+            if (all_notified && all_sent) || Instant::now() >= end {
                 return;
             }
             self.turn(end);
@@ -142,27 +142,28 @@ impl StoreServer {
 
     /// Wait for events and handle them.
     pub fn turn(&mut self, deadline: Instant) {
-        let (somebody_comes, members_ready) = self.poll(deadline);
+        let (has_caller, members_ready) = self.poll(deadline);
         members_ready.into_iter().for_each(|rank| self.attend(rank));
-        if somebody_comes || self.entrance.due().is_some_and(|due| due <= Instant::now()) {
+        if has_caller || self.acceptor.due().is_some_and(|due| due <= Instant::now()) {
             self.receive();
         }
     }
 
     fn poll(&self, deadline: Instant) -> (bool, Vec<usize>) {
-        let living: Vec<(&usize, &StoreMember)> = self.members.iter().filter(|(_, member)| !member.is_gone).collect();
-        let mut polled = vec![PollFd::new(&self.entrance, PollFlags::IN)];
-        polled.extend(living.iter().map(|(_, member)| {
-            let room = if member.outbox.is_empty() { PollFlags::empty() } else { PollFlags::OUT };
-            PollFd::new(&member.stream, PollFlags::IN | room)
+        let connected: Vec<(&usize, &StoreMember)> =
+            self.members.iter().filter(|(_, member)| !member.has_left).collect();
+        let mut polled = vec![PollFd::new(&self.acceptor, PollFlags::IN)];
+        polled.extend(connected.iter().map(|(_, member)| {
+            let writable = if member.outbox.is_empty() { PollFlags::empty() } else { PollFlags::OUT };
+            PollFd::new(&member.stream, PollFlags::IN | writable)
         }));
-        let next = self.entrance.due().map_or(deadline, |due| due.min(deadline));
+        let next = self.acceptor.due().map_or(deadline, |due| due.min(deadline));
         let timeout = next.saturating_duration_since(Instant::now());
         let timeout = Timespec { tv_sec: timeout.as_secs() as i64, tv_nsec: timeout.subsec_nanos().into() };
         // An interrupted wait reports no event.
         let _ = poll(&mut polled, Some(&timeout));
         let ready: Vec<bool> = polled.iter().map(|fd| !fd.revents().is_empty()).collect();
-        let members = living.iter().zip(&ready[1..]).filter(|(_, ready)| **ready).map(|((rank, _), _)| **rank);
+        let members = connected.iter().zip(&ready[1..]).filter(|(_, ready)| **ready).map(|((rank, _), _)| **rank);
         (ready[0], members.collect())
     }
 
@@ -170,7 +171,7 @@ impl StoreServer {
         let credentials = self.config.credentials();
         loop {
             let (world_size, members) = (self.config.world_size as u32, &self.members);
-            let answer = self.entrance.hear(&credentials, &mut |greeting: &Greeting| match greeting {
+            let answer = self.acceptor.next_answer(&credentials, &mut |greeting: &Greeting| match greeting {
                 greeting if greeting.purpose != ConnectionPurpose::Rendezvous => Err(Refusal::Purpose),
                 greeting if greeting.world_size != world_size => Err(Refusal::WorldSize(world_size)),
                 greeting if greeting.from == 0 || greeting.from >= world_size => Err(Refusal::Rank(0)),
@@ -178,19 +179,19 @@ impl StoreServer {
                 _ => Ok(()),
             });
             match answer {
-                Some(Answer::Welcome(stream, greeting)) => self.welcome(greeting.from as usize, stream),
+                Some(Answer::Accepted(stream, greeting)) => self.admit(greeting.from as usize, stream),
                 Some(Answer::Refused(greeting, refusal)) => self.refuse(&greeting, refusal),
                 Some(Answer::WrongToken(mut stream)) => {
                     self.wrong_token_count += 1;
-                    tell_other_token(&mut stream);
+                    send_wrong_token(&mut stream);
                 }
-                Some(Answer::Waiting(_) | Answer::Stranger) => {}
+                Some(Answer::Waiting(_) | Answer::Unauthenticated) => {}
                 None => return,
             }
         }
     }
 
-    fn welcome(&mut self, rank: usize, stream: Stream) {
+    fn admit(&mut self, rank: usize, stream: Stream) {
         self.members.insert(rank, StoreMember::new(stream));
         self.attend(rank);
     }
@@ -214,11 +215,11 @@ impl StoreServer {
     /// Read the bytes that a member has sent and write as much as its socket accepts.
     fn attend(&mut self, rank: usize) {
         let Some(member) = self.members.get_mut(&rank) else { return };
-        if member.is_gone {
+        if member.has_left {
             return;
         }
         if let Err(cause) = member.read().and_then(|()| member.send()) {
-            member.is_gone = true;
+            member.has_left = true;
             let host = member.host.clone();
             let failure = JobFailure::RankFailed { rank, host, cause, traceback: String::new() };
             self.verdict.get_or_insert(Verdict::Failed(failure));

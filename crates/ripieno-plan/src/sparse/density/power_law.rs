@@ -225,7 +225,7 @@ mod tests {
     }
 
     #[test]
-    fn the_tail_of_ten_billion_features_is_that_of_fewer_coarser_ones() {
+    fn the_tail_of_ten_billion_features_matches_fewer_coarser_ones() {
         // If all expected counts are far below 1, feature r occurs with probability lambda·r^-alpha: the sum is a sum
         // of powers.
         let law = PowerLaw::new(10_000_000_000, 0.5);

@@ -183,7 +183,7 @@ mod tests {
     }
 
     #[test]
-    fn alpha_and_beta_are_those_of_the_line() {
+    fn alpha_and_beta_match_the_line() {
         let model = on_the_line(&[8.0, 1e3, 1e5, 1e7]).model();
         assert!((model.alpha_s / ALPHA_S - 1.0).abs() < 1e-9);
         assert!((model.beta_s_per_byte / BETA_S_PER_BYTE - 1.0).abs() < 1e-9);
@@ -216,14 +216,14 @@ mod tests {
     }
 
     #[test]
-    fn each_packet_of_a_crowd_waits_for_all_beyond_a_few() {
+    fn concurrent_packets_wait_for_each_other() {
         let curve = PacketCurve::line(ALPHA_S, BETA_S_PER_BYTE, 7.0).crowded(0.5);
         assert!((curve.layer_s(8, 1e4) - (7.0 + 8.0 * 2e-4)).abs() < 1e-12);
         assert!((curve.layer_s(10, 1e4) - (7.0 + 10.0 * (2e-4 + 1.0))).abs() < 1e-12);
     }
 
     #[test]
-    fn what_is_no_curve_is_none() {
+    fn points_that_form_no_curve_return_none() {
         for points in [vec![], vec![(0.0, 1.0)], vec![(1.0, f64::NAN)], vec![(2.0, 1.0), (2.0, 1.0)]] {
             assert_eq!(PacketCurve::through(points, 0.0), None);
         }

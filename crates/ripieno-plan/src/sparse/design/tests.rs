@@ -1,3 +1,5 @@
+//! Tests of the design: degrees for the data and the packets of the Kylix paper.
+
 use super::*;
 use alloc::string::ToString;
 use alloc::vec;

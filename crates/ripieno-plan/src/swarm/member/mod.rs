@@ -60,9 +60,9 @@ pub(super) struct SwarmMember {
     strikes: BTreeMap<usize, usize>,
     lost: BTreeSet<usize>,
     /// Time of the last byte, or of the last message from the tracker.
-    heard: Duration,
+    last_received: Duration,
     /// Time of the question that the tracker has not answered yet.
-    asked: Option<Duration>,
+    queried_since: Option<Duration>,
 }
 
 impl SwarmMember {
@@ -90,16 +90,16 @@ impl SwarmMember {
             neighbors: Neighbors::new(rank, seeding),
             strikes: BTreeMap::new(),
             lost: BTreeSet::new(),
-            heard: now,
-            asked: None,
+            last_received: now,
+            queried_since: None,
         }
     }
 
     /// Return when the member needs its next tick.
     pub(super) fn wake(&self) -> Option<Duration> {
-        match (self.phase, self.asked) {
-            (Phase::Getting | Phase::Done, Some(asked)) => Some(asked + self.timing.answer),
-            (Phase::Getting, None) => Some(self.heard + self.timing.stall),
+        match (self.phase, self.queried_since) {
+            (Phase::Getting | Phase::Done, Some(queried_since)) => Some(queried_since + self.timing.answer),
+            (Phase::Getting, None) => Some(self.last_received + self.timing.stall),
             _ => None,
         }
     }
@@ -110,8 +110,8 @@ impl SwarmMember {
 
     /// Send a join message to the tracker.
     pub(super) fn join(&mut self, now: Duration, out: &mut Vec<Action>) {
-        self.asked = Some(now);
-        self.heard = now;
+        self.queried_since = Some(now);
+        self.last_received = now;
         send(out, self.tracker, SwarmMessage::Join);
     }
 
@@ -123,7 +123,7 @@ impl SwarmMember {
         }
         self.streams = Streams::default();
         self.neighbors = Neighbors::new(self.rank, None);
-        (self.asked, self.heard) = (Some(now), now);
+        (self.queried_since, self.last_received) = (Some(now), now);
         send(out, tracker, SwarmMessage::Rejoin { manifest: self.manifest, have: Box::new(self.have.clone()) });
     }
 
@@ -147,19 +147,19 @@ impl SwarmMember {
 
     fn receive(&mut self, now: Duration, from: usize, message: SwarmMessage, out: &mut Vec<Action>) {
         if from == self.tracker {
-            (self.heard, self.asked) = (now, None);
+            (self.last_received, self.queried_since) = (now, None);
         }
         match message {
-            SwarmMessage::Welcome { manifest, sources, neighbors } => {
+            SwarmMessage::Admitted { manifest, sources, neighbors } => {
                 self.begin(now, manifest, sources, neighbors, out)
             }
             SwarmMessage::Source { stripe, source } => self.set_source(now, stripe, source, out),
-            SwarmMessage::Fetch { block, source } => self.fetch_as_told(now, block, source, out),
-            SwarmMessage::Meet { neighbors } => self.meet(neighbors, out),
-            SwarmMessage::Wait | SwarmMessage::Summon => {}
+            SwarmMessage::Fetch { block, source } => self.fetch_assigned(now, block, source, out),
+            SwarmMessage::AddNeighbors { neighbors } => self.meet(neighbors, out),
+            SwarmMessage::Wait | SwarmMessage::TakeOver => {}
             SwarmMessage::Probe if self.phase == Phase::Failed => {}
             SwarmMessage::Probe => send(out, from, SwarmMessage::Alive),
-            SwarmMessage::Gone { rank } => self.lose(now, rank, out),
+            SwarmMessage::MemberLost { rank } => self.lose(now, rank, out),
             SwarmMessage::Released => self.phase = Phase::Released,
             SwarmMessage::Failed(failure) => self.fail(failure, out),
             SwarmMessage::Request { block, from_bytes } => {
@@ -206,13 +206,13 @@ impl SwarmMember {
         if self.manifest.is_none() && self.have.block_count() != manifest.block_count() {
             self.have = Have::none(manifest.block_count());
         }
-        if self.manifest.is_none() && self.have.count() > 0 && self.is_told_sources(&manifest) {
+        if self.manifest.is_none() && self.have.count() > 0 && self.gets_assigned_sources(&manifest) {
             send(out, self.tracker, SwarmMessage::Found { have: Box::new(self.have.clone()) });
         }
         self.manifest = Some(manifest);
         self.streams.begin(sources);
         self.finish_if_whole(out);
-        self.greet_early(out);
+        self.answer_early_offers(out);
         self.meet(neighbors, out);
         self.serve(out);
         self.fill(now, out);
@@ -223,14 +223,14 @@ impl SwarmMember {
         let known = self.partial.entry(block).or_default();
         if until_bytes > *known {
             *known = until_bytes;
-            self.heard = now;
+            self.last_received = now;
         }
     }
 
     fn check(&mut self, now: Duration, block: usize, from: usize, is_right: bool, out: &mut Vec<Action>) {
         let Some(fetch) = self.fetches.remove(&block) else { return };
         let manifest = self.manifest.expect("a rank that fetches has the manifest");
-        self.heard = now;
+        self.last_received = now;
         self.partial.remove(&block);
         let speed = speed(manifest.block_length(block) - fetch.from_bytes, now - fetch.since);
         self.neighbors.note_fetched(from, speed);
@@ -322,7 +322,7 @@ impl SwarmMember {
         send(out, source, SwarmMessage::Request { block, from_bytes });
     }
 
-    fn fetch_as_told(&mut self, now: Duration, block: usize, source: usize, out: &mut Vec<Action>) {
+    fn fetch_assigned(&mut self, now: Duration, block: usize, source: usize, out: &mut Vec<Action>) {
         if self.have.has(block) {
             send(out, self.tracker, SwarmMessage::Fetched { block, source, bytes_per_s: 0 });
         } else if self.lost.contains(&source) {
@@ -352,7 +352,7 @@ impl SwarmMember {
         let was_neighbor = self.neighbors.forget(peer);
         self.leave_source(peer, out);
         if was_neighbor {
-            self.greet_again(out);
+            self.request_offers(out);
         }
         self.serve(out);
         self.fill(now, out);
@@ -376,21 +376,21 @@ impl SwarmMember {
 
     /// Ask the tracker for another source if the tracker assigns the sources of blocks.
     fn ask_instead(&mut self, block: usize, source: usize, out: &mut Vec<Action>) {
-        if self.manifest.is_some_and(|manifest| self.is_told_sources(&manifest)) {
+        if self.manifest.is_some_and(|manifest| self.gets_assigned_sources(&manifest)) {
             send(out, self.tracker, SwarmMessage::Ask { part: block, instead_of: source });
         }
     }
 
     /// Whether the tracker assigns a source to each block.
-    fn is_told_sources(&self, manifest: &BlockManifest) -> bool {
+    fn gets_assigned_sources(&self, manifest: &BlockManifest) -> bool {
         matches!(manifest.discipline, Discipline::CooperativeSharing { .. })
     }
 
     /// Report a stall to the tracker. Return true if the tracker did not answer and is considered lost.
     fn tick(&mut self, now: Duration, out: &mut Vec<Action>) -> bool {
-        match (self.phase, self.asked) {
-            (Phase::Getting | Phase::Done, Some(asked)) => now >= asked + self.timing.answer,
-            (Phase::Getting, None) if now >= self.heard + self.timing.stall => {
+        match (self.phase, self.queried_since) {
+            (Phase::Getting | Phase::Done, Some(queried_since)) => now >= queried_since + self.timing.answer,
+            (Phase::Getting, None) if now >= self.last_received + self.timing.stall => {
                 self.ask_tracker(now, out);
                 false
             }
@@ -400,8 +400,8 @@ impl SwarmMember {
 
     /// Ask the tracker for a sign of life, and for other sources.
     pub(super) fn ask_tracker(&mut self, now: Duration, out: &mut Vec<Action>) {
-        if self.asked.is_none() {
-            self.asked = Some(now);
+        if self.queried_since.is_none() {
+            self.queried_since = Some(now);
             let sources: BTreeSet<usize> = self.fetches.values().map(|fetch| fetch.source).collect();
             send(out, self.tracker, SwarmMessage::Stalled { sources: sources.into_iter().collect() });
         }
@@ -417,7 +417,7 @@ impl SwarmMember {
 
 /// Append a message to the actions.
 pub(super) fn send(out: &mut Vec<Action>, to: usize, message: SwarmMessage) {
-    out.push(Action::Tell { to, message });
+    out.push(Action::SendMessage { to, message });
 }
 
 /// Return the speed in bytes per second. Times below a microsecond count as a microsecond.

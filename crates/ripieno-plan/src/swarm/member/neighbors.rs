@@ -29,7 +29,7 @@ struct Neighbor {
     have: Have,
     /// Running mean of the observed speeds; 0 before the first observation.
     bytes_per_s: u64,
-    is_greeted: bool,
+    has_offer: bool,
 }
 
 #[derive(Debug)]
@@ -88,8 +88,8 @@ impl Neighbors {
             self.count(&old.have, |count| *count -= 1);
         }
         self.count(&have, |count| *count += 1);
-        let (bytes_per_s, is_greeted) = old.map_or((0, false), |old| (old.bytes_per_s, old.is_greeted));
-        self.by_rank.insert(rank, Neighbor { have, bytes_per_s, is_greeted });
+        let (bytes_per_s, has_offer) = old.map_or((0, false), |old| (old.bytes_per_s, old.has_offer));
+        self.by_rank.insert(rank, Neighbor { have, bytes_per_s, has_offer });
     }
 
     fn count(&mut self, have: &Have, change: impl Fn(&mut u32)) {
@@ -112,26 +112,26 @@ impl SwarmMember {
             if is_new && rank != self.rank && self.neighbors.by_rank.len() < NEIGHBORS_MAX {
                 self.neighbors.note(rank, Have::none(self.have.block_count()));
             }
-            self.greet(rank, false, instead_of, out);
+            self.offer_to(rank, false, instead_of, out);
         }
     }
 
     /// Ask all neighbors for their blocks if no neighbor offers some missing block any more.
-    pub(super) fn greet_again(&mut self, out: &mut Vec<Action>) {
+    pub(super) fn request_offers(&mut self, out: &mut Vec<Action>) {
         let is_offered = |block: usize| self.neighbors.counts.get(block).is_some_and(|&count| count > 0);
         if !self.have.missing().all(|block| is_offered(block) || self.fetches.contains_key(&block)) {
-            self.greet_all(false, out);
+            self.offer_to_all(false, out);
         }
     }
 
-    pub(super) fn greet_all(&mut self, is_answer: bool, out: &mut Vec<Action>) {
+    pub(super) fn offer_to_all(&mut self, is_answer: bool, out: &mut Vec<Action>) {
         let ranks: Vec<usize> = self.neighbors.by_rank.keys().copied().collect();
-        ranks.into_iter().for_each(|rank| self.greet(rank, is_answer, None, out));
+        ranks.into_iter().for_each(|rank| self.offer_to(rank, is_answer, None, out));
     }
 
-    fn greet(&mut self, rank: usize, is_answer: bool, instead_of: Option<usize>, out: &mut Vec<Action>) {
+    fn offer_to(&mut self, rank: usize, is_answer: bool, instead_of: Option<usize>, out: &mut Vec<Action>) {
         if let Some(neighbor) = self.neighbors.by_rank.get_mut(&rank) {
-            neighbor.is_greeted = true;
+            neighbor.has_offer = true;
             let have = match &mut self.neighbors.seeding {
                 Some(seeding) => seeding.seen_by(rank, self.have.block_count()),
                 None => self.have.clone(),
@@ -141,10 +141,10 @@ impl SwarmMember {
     }
 
     /// Answer the neighbors that sent offers before this member knew the manifest.
-    pub(super) fn greet_early(&mut self, out: &mut Vec<Action>) {
+    pub(super) fn answer_early_offers(&mut self, out: &mut Vec<Action>) {
         let early: Vec<usize> =
-            self.neighbors.by_rank.iter().filter(|(_, one)| !one.is_greeted).map(|(&rank, _)| rank).collect();
-        early.into_iter().for_each(|rank| self.greet(rank, true, None, out));
+            self.neighbors.by_rank.iter().filter(|(_, one)| !one.has_offer).map(|(&rank, _)| rank).collect();
+        early.into_iter().for_each(|rank| self.offer_to(rank, true, None, out));
     }
 
     pub(super) fn take_offer(
@@ -157,16 +157,16 @@ impl SwarmMember {
     ) {
         // A rank that answers but is no longer a neighbor has not learned yet that another member stands between.
         let has_room = !is_answer && self.neighbors.by_rank.len() < NEIGHBORS_MAX;
-        let is_welcome = has_room || self.neighbors.by_rank.contains_key(&from);
+        let is_accepted = has_room || self.neighbors.by_rank.contains_key(&from);
         let is_other_value = self.manifest.is_some() && have.block_count() != self.have.block_count();
-        if !is_welcome || is_other_value || self.lost.contains(&from) {
+        if !is_accepted || is_other_value || self.lost.contains(&from) {
             return;
         }
         self.neighbors.seeding.iter_mut().for_each(|seeding| seeding.skip(&have));
         self.neighbors.note(from, have);
         self.show_all_if_out(out);
         if !is_answer && self.manifest.is_some() {
-            self.greet(from, true, None, out);
+            self.offer_to(from, true, None, out);
         }
         self.fill(now, out);
     }
@@ -186,7 +186,7 @@ impl SwarmMember {
     pub(super) fn fill_rarest(&mut self, now: Duration, out: &mut Vec<Action>) {
         while self.fetches.len() < FETCHES_MAX {
             let Some((block, source)) = self.rarest() else {
-                self.hurry(now, out);
+                self.request_duplicates(now, out);
                 return;
             };
             self.fetch(now, block, source, out);
@@ -194,10 +194,10 @@ impl SwarmMember {
     }
 
     /// Count this member's open requests per neighbor.
-    fn asked(&self) -> BTreeMap<usize, usize> {
-        let mut asked = BTreeMap::new();
-        self.fetches.values().for_each(|fetch| *asked.entry(fetch.source).or_default() += 1);
-        asked
+    fn requested(&self) -> BTreeMap<usize, usize> {
+        let mut requested = BTreeMap::new();
+        self.fetches.values().for_each(|fetch| *requested.entry(fetch.source).or_default() += 1);
+        requested
     }
 
     /// Return the rarest block that can be requested, and its source. Ties are broken at random.
@@ -215,15 +215,15 @@ impl SwarmMember {
 
     /// Return the neighbors that can take another request, best first, with their blocks.
     fn able(&self) -> Vec<(usize, &Have)> {
-        let asked = self.asked();
+        let requested = self.requested();
         let best_bytes_per_s = self.neighbors.best_bytes_per_s();
         // Requests are spread over all neighbors, so as many as possible send at the same time.
         let usual = (FETCHES_MAX / self.neighbors.by_rank.len().max(1)).clamp(1, FETCHES_MAX_OF_ONE);
         let able = self.neighbors.by_rank.iter().filter_map(|(&rank, neighbor)| {
-            let asked = asked.get(&rank).copied().unwrap_or(0);
+            let requested = requested.get(&rank).copied().unwrap_or(0);
             let is_slow = neighbor.bytes_per_s != 0 && neighbor.bytes_per_s * FASTER * 2 < best_bytes_per_s;
-            let is_able = asked < if is_slow { 1 } else { usual };
-            is_able.then_some(((is_slow, asked, (rank + self.rank) % 7, rank), &neighbor.have))
+            let is_able = requested < if is_slow { 1 } else { usual };
+            is_able.then_some(((is_slow, requested, (rank + self.rank) % 7, rank), &neighbor.have))
         });
         let mut able: Vec<_> = able.collect();
         able.sort_unstable_by_key(|(turn, _)| *turn);
@@ -231,7 +231,7 @@ impl SwarmMember {
     }
 
     /// Once every missing block is requested, move late fetches to neighbors that would have finished them long ago.
-    fn hurry(&mut self, now: Duration, out: &mut Vec<Action>) {
+    fn request_duplicates(&mut self, now: Duration, out: &mut Vec<Action>) {
         let Some(manifest) = self.manifest else { return };
         if self.have.count() + self.fetches.len() < self.have.block_count() {
             return;

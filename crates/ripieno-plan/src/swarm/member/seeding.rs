@@ -85,7 +85,7 @@ impl SwarmMember {
     pub(super) fn show_all_if_out(&mut self, out: &mut Vec<Action>) {
         if self.neighbors.seeding.as_ref().is_some_and(|seeding| seeding.left.is_empty()) {
             self.neighbors.seeding = None;
-            self.greet_all(true, out);
+            self.offer_to_all(true, out);
         }
     }
 }

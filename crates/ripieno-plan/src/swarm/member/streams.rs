@@ -40,17 +40,17 @@ impl SwarmMember {
             // fetch.
             return;
         }
-        let mut asked = vec![0; stripe_count];
-        self.fetches.keys().for_each(|&block| asked[block % stripe_count] += 1);
-        for (stripe, asked) in asked.into_iter().enumerate() {
+        let mut requested = vec![0; stripe_count];
+        self.fetches.keys().for_each(|&block| requested[block % stripe_count] += 1);
+        for (stripe, requested) in requested.into_iter().enumerate() {
             let Some(source) = self.streams.sources[stripe] else { continue };
-            let mut room = WINDOW - asked.min(WINDOW);
-            while room > 0 && self.streams.next[stripe] < manifest.block_count() {
+            let mut free_places = WINDOW - requested.min(WINDOW);
+            while free_places > 0 && self.streams.next[stripe] < manifest.block_count() {
                 let block = self.streams.next[stripe];
                 self.streams.next[stripe] += stripe_count;
                 if !self.have.has(block) && !self.fetches.contains_key(&block) {
                     self.fetch(now, block, source, out);
-                    room -= 1;
+                    free_places -= 1;
                 }
             }
         }

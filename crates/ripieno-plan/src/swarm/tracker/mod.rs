@@ -29,7 +29,7 @@ struct MemberRecord {
     has_joined: bool,
     is_done: bool,
     is_lost: bool,
-    heard: Duration,
+    last_received: Duration,
     /// Time of the probe that the member has not answered yet.
     probed: Option<Duration>,
     stalled: Option<Duration>,
@@ -41,7 +41,7 @@ impl MemberRecord {
     fn new(now: Duration) -> MemberRecord {
         let avoided = BTreeSet::new();
         let (has_joined, is_done, is_lost) = (false, false, false);
-        MemberRecord { has_joined, is_done, is_lost, heard: now, probed: None, stalled: None, avoided }
+        MemberRecord { has_joined, is_done, is_lost, last_received: now, probed: None, stalled: None, avoided }
     }
 }
 
@@ -127,7 +127,7 @@ impl Tracker {
     ) -> Tracker {
         let others = (0..size).filter(|other| !lost.contains(other));
         let members: BTreeMap<usize, MemberRecord> = others.map(|other| (other, MemberRecord::new(now))).collect();
-        members.keys().filter(|&&other| other != rank).for_each(|&other| send(out, other, SwarmMessage::Summon));
+        members.keys().filter(|&&other| other != rank).for_each(|&other| send(out, other, SwarmMessage::TakeOver));
         Tracker { members, is_recovering: true, ..Tracker::empty(rank, root, None, timing, now) }
     }
 
@@ -144,7 +144,7 @@ impl Tracker {
         if record.is_lost {
             return send(out, from, SwarmMessage::Failed(MemberFailure::GivenUp { by: self.rank }));
         }
-        (record.heard, record.probed) = (now, None);
+        (record.last_received, record.probed) = (now, None);
         match message {
             SwarmMessage::Join if !self.is_recovering => self.welcome(from, None, out),
             SwarmMessage::Join => {}
@@ -171,7 +171,7 @@ impl Tracker {
         record.has_joined = true;
         let sources = self.trees.as_mut().map_or(Vec::new(), |trees| trees.sources(rank));
         let neighbors = self.neighbors(rank);
-        send(out, rank, SwarmMessage::Welcome { manifest, sources, neighbors });
+        send(out, rank, SwarmMessage::Admitted { manifest, sources, neighbors });
         let Some(sharing) = &mut self.sharing else { return };
         if rank != self.root {
             sharing.add(rank, have.unwrap_or_else(|| Have::none(manifest.block_count())));
@@ -195,8 +195,8 @@ impl Tracker {
     fn with_root(&mut self, rank: usize, neighbors: usize, mut met: Vec<NeighborOffer>) -> Vec<NeighborOffer> {
         // The root has only as many neighbors as it can serve. Further neighbors would report their blocks to it in
         // vain.
-        let living_count = self.seeded.iter().filter(|other| !self.members[other].is_lost).count();
-        if self.seeded.contains(&rank) || living_count < neighbors {
+        let live_count = self.seeded.iter().filter(|other| !self.members[other].is_lost).count();
+        if self.seeded.contains(&rank) || live_count < neighbors {
             self.seeded.insert(rank);
             met.push(NeighborOffer { with: self.rank, instead_of: None });
         }
@@ -204,7 +204,7 @@ impl Tracker {
     }
 
     /// Draw random new neighbors for a member that receives nothing from its present neighbors.
-    fn strangers(&mut self, rank: usize) -> Vec<NeighborOffer> {
+    fn new_neighbors(&mut self, rank: usize) -> Vec<NeighborOffer> {
         let Some(BlockManifest { discipline: Discipline::BitTorrent { neighbors, .. }, .. }) = self.manifest else {
             return Vec::new();
         };
@@ -289,16 +289,18 @@ impl Tracker {
     /// gets other sources.
     fn stall(&mut self, now: Duration, from: usize, sources: Vec<usize>, out: &mut Vec<Action>) {
         send(out, from, SwarmMessage::Wait);
-        let patience = 2 * (self.timing.stall + self.timing.answer);
+        let silence_limit = 2 * (self.timing.stall + self.timing.answer);
         let record = self.members.get_mut(&from).expect("a message comes from a known rank");
-        let is_again = record.stalled.is_some_and(|stalled| now < stalled + patience);
+        let is_again = record.stalled.is_some_and(|stalled| now < stalled + silence_limit);
         record.stalled = Some(now);
         for &source in &sources {
             self.probe(now, source, out);
         }
         let Some(manifest) = self.manifest else { return };
         match manifest.discipline {
-            Discipline::BitTorrent { .. } => send(out, from, SwarmMessage::Meet { neighbors: self.strangers(from) }),
+            Discipline::BitTorrent { .. } => {
+                send(out, from, SwarmMessage::AddNeighbors { neighbors: self.new_neighbors(from) })
+            }
             Discipline::CooperativeSharing { .. } if is_again => {
                 let blocks = self.sharing.as_ref().map_or(Vec::new(), |sharing| sharing.blocks_to(from));
                 let record = self.members.get_mut(&from).expect("a message comes from a known rank");
@@ -335,7 +337,7 @@ impl Tracker {
             return;
         }
         self.next_check = now + self.timing.answer / 2;
-        let patience = if self.is_recovering { self.timing.answer } else { 2 * self.timing.stall };
+        let silence_limit = if self.is_recovering { self.timing.answer } else { 2 * self.timing.stall };
         let (mut silent, mut lost) = (Vec::new(), Vec::new());
         for (&rank, record) in self.members.iter().filter(|(rank, record)| !record.is_lost && **rank != self.rank) {
             match record.probed {
@@ -343,7 +345,7 @@ impl Tracker {
                 _ if self.is_recovering && now >= self.recovers_until && !self.found.contains_key(&rank) => {
                     lost.push(rank);
                 }
-                None if !record.is_done && now >= record.heard + patience => silent.push(rank),
+                None if !record.is_done && now >= record.last_received + silence_limit => silent.push(rank),
                 _ => {}
             }
         }
@@ -356,9 +358,9 @@ impl Tracker {
         let Some(record) = self.members.get_mut(&rank).filter(|record| !record.is_lost) else { return };
         record.is_lost = true;
         self.neighbor_graph.remove(rank);
-        let living = self.members.iter().filter(|(_, record)| !record.is_lost && record.has_joined);
-        let living: Vec<usize> = living.map(|(&other, _)| other).chain([self.rank]).collect();
-        living.into_iter().for_each(|other| send(out, other, SwarmMessage::Gone { rank }));
+        let live = self.members.iter().filter(|(_, record)| !record.is_lost && record.has_joined);
+        let live: Vec<usize> = live.map(|(&other, _)| other).chain([self.rank]).collect();
+        live.into_iter().for_each(|other| send(out, other, SwarmMessage::MemberLost { rank }));
         for (stripe, child) in self.trees.as_mut().map_or(Vec::new(), |trees| trees.remove(rank)) {
             if self.members.get(&child).is_some_and(|child| !child.is_lost && !child.is_done) {
                 self.ask(child, stripe, rank, out);
@@ -370,7 +372,7 @@ impl Tracker {
             name(sharing.serve_all(), out);
         }
         self.recover(out);
-        self.give_up_if_missing(out);
+        self.fail_if_missing(out);
         self.settle(out);
     }
 
@@ -383,17 +385,17 @@ impl Tracker {
         let ranks = |is_one: fn(&MemberRecord) -> bool| {
             self.members.iter().filter(|(_, one)| is_one(one)).map(|(&rank, _)| rank).collect::<Vec<_>>()
         };
-        let living = ranks(|one| !one.is_lost);
+        let live = ranks(|one| !one.is_lost);
         // A source is not to blame if it had received the block already corrupt.
-        let is_to_blame = |it: &&CorruptBlock| {
+        let is_confirmed = |it: &&CorruptBlock| {
             !self.corruptions.iter().any(|other| (other.receiver, other.block) == (it.source, it.block))
         };
         out.push(Action::Settled {
             acknowledged: ranks(|one| one.is_done),
             lost: ranks(|one| one.is_lost && !one.is_done),
-            corruptions: self.corruptions.iter().filter(is_to_blame).copied().collect(),
+            corruptions: self.corruptions.iter().filter(is_confirmed).copied().collect(),
         });
-        living.into_iter().for_each(|rank| send(out, rank, SwarmMessage::Released));
+        live.into_iter().for_each(|rank| send(out, rank, SwarmMessage::Released));
     }
 
     fn rejoin(&mut self, from: usize, manifest: Option<BlockManifest>, have: Have, out: &mut Vec<Action>) {
@@ -417,8 +419,8 @@ impl Tracker {
 
     /// Resume the broadcast, or end it, once every live member has reported its blocks.
     fn recover(&mut self, out: &mut Vec<Action>) {
-        let has_told = |(rank, one): (&usize, &MemberRecord)| one.is_lost || self.found.contains_key(rank);
-        if !self.is_recovering || !self.members.iter().all(has_told) {
+        let has_reported = |(rank, one): (&usize, &MemberRecord)| one.is_lost || self.found.contains_key(rank);
+        if !self.is_recovering || !self.members.iter().all(has_reported) {
             return;
         }
         self.is_recovering = false;
@@ -435,14 +437,14 @@ impl Tracker {
             .collect();
         found.iter().for_each(|(rank, have)| sharing.add(*rank, have.clone()));
         self.sharing = Some(sharing);
-        if self.give_up_if_missing(out) {
+        if self.fail_if_missing(out) {
             return;
         }
         found.into_iter().for_each(|(rank, have)| self.welcome(rank, Some(have), out));
     }
 
     /// End the broadcast if the root is lost and no live member has one of the blocks.
-    fn give_up_if_missing(&mut self, out: &mut Vec<Action>) -> bool {
+    fn fail_if_missing(&mut self, out: &mut Vec<Action>) -> bool {
         let is_root = self.rank == self.root;
         let (Some(manifest), Some(sharing)) = (self.manifest, &self.sharing) else { return false };
         if is_root || self.is_recovering || self.is_settled {
@@ -457,9 +459,9 @@ impl Tracker {
 
     fn give_up(&mut self, missing_count: usize, out: &mut Vec<Action>) {
         self.is_settled = true;
-        let living = self.members.iter().filter(|(_, one)| !one.is_lost);
+        let live = self.members.iter().filter(|(_, one)| !one.is_lost);
         let failure = MemberFailure::RootLost { root: self.root, missing_count };
-        living.for_each(|(&rank, _)| send(out, rank, SwarmMessage::Failed(failure.clone())));
+        live.for_each(|(&rank, _)| send(out, rank, SwarmMessage::Failed(failure.clone())));
     }
 }
 

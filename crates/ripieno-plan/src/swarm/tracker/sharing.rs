@@ -50,7 +50,7 @@ pub(super) struct SourceSelection {
     fresh_count: usize,
     assigned: BTreeMap<(usize, usize), usize>,
     /// Pairs of a receiver and a source that sent it corrupt blocks.
-    barred: BTreeSet<(usize, usize)>,
+    blocked_pairs: BTreeSet<(usize, usize)>,
     /// Members that could fetch one more block.
     waiting: VecDeque<usize>,
     best_bytes_per_s: u64,
@@ -67,7 +67,7 @@ impl SourceSelection {
             copies: vec![0; block_count],
             fresh_count: block_count,
             assigned: BTreeMap::new(),
-            barred: BTreeSet::new(),
+            blocked_pairs: BTreeSet::new(),
             waiting: VecDeque::new(),
             best_bytes_per_s: 0,
         }
@@ -150,8 +150,8 @@ impl SourceSelection {
     pub(super) fn again(&mut self, rank: usize, block: usize, avoided: &BTreeSet<usize>) -> Option<AssignedFetch> {
         self.release(rank, block);
         let is_able = |&(&source, sharer): &(&usize, &Sharer)| {
-            let is_good = !avoided.contains(&source) && !self.barred.contains(&(rank, source));
-            source != rank && sharer.have.has(block) && is_good
+            let is_allowed = !avoided.contains(&source) && !self.blocked_pairs.contains(&(rank, source));
+            source != rank && sharer.have.has(block) && is_allowed
         };
         let able = self.sharers.iter().filter(is_able);
         let (&source, _) = able.min_by_key(|(rank, sharer)| (sharer.leechers, **rank))?;
@@ -163,7 +163,7 @@ impl SourceSelection {
     pub(super) fn bar(&mut self, receiver: usize, source: usize) {
         let has_all = self.sharers.get(&self.origin).is_some_and(|origin| origin.have.is_all());
         if source != self.origin && has_all {
-            self.barred.insert((receiver, source));
+            self.blocked_pairs.insert((receiver, source));
         }
     }
 
@@ -231,7 +231,7 @@ impl SourceSelection {
 
     /// Return the rarest block that `source` has and `rank` lacks.
     fn block_for(&self, rank: usize, source: usize) -> Option<usize> {
-        if rank == source || self.barred.contains(&(rank, source)) {
+        if rank == source || self.blocked_pairs.contains(&(rank, source)) {
             return None;
         }
         let (mine, theirs) = (self.sharers.get(&rank)?, self.sharers.get(&source)?);

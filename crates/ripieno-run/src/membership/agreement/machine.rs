@@ -1,7 +1,7 @@
 //! State machine of one rank for the survivor agreements.
 
+use super::message::{AgreementMessage, Ballot, ExcludedRanks};
 use super::round::{AgreementRound, Proposal};
-use super::word::{AgreementMessage, Ballot, Gone};
 use super::{AgreementEvent, AgreementOutput, AgreementTimeouts, Decision};
 use crate::membership::name_ranks;
 use std::collections::{BTreeMap, BTreeSet};
@@ -15,13 +15,13 @@ const WITHDRAWN: &str = "its program is over, and the other ranks were notified"
 pub struct Agreement {
     rank: usize,
     is_one_node: bool,
-    patience: AgreementTimeouts,
+    timeouts: AgreementTimeouts,
     /// Participants of the current epoch's agreement.
     members: Vec<usize>,
     /// Ranks excluded by each finished epoch.
-    pub(super) decided: Vec<Gone>,
+    pub(super) decided: Vec<ExcludedRanks>,
     /// Addresses of the ranks that survived the last epoch.
-    seats: BTreeMap<usize, String>,
+    addresses: BTreeMap<usize, String>,
     is_excluded: bool,
     /// This process was suspended long enough that other ranks may have excluded it.
     was_paused: bool,
@@ -31,72 +31,72 @@ pub struct Agreement {
     /// Ranks that exceeded the silence timeout. If such a rank has ended, it may have continued in another partition
     /// before.
     doubted: BTreeSet<usize>,
-    heard: BTreeMap<usize, Duration>,
+    last_received: BTreeMap<usize, Duration>,
     /// Start of the answer timeout of each queried rank.
-    asked: BTreeMap<usize, Duration>,
+    queried_since: BTreeMap<usize, Duration>,
     round: AgreementRound,
-    next_beat: Duration,
+    next_resend: Duration,
 }
 
 impl Agreement {
     /// Return the machine of `rank` in a world of `world_size` ranks. `is_one_node` states that all ranks run on one
     /// node, so no network separates them.
-    pub fn new(rank: usize, world_size: usize, is_one_node: bool, patience: AgreementTimeouts) -> Agreement {
+    pub fn new(rank: usize, world_size: usize, is_one_node: bool, timeouts: AgreementTimeouts) -> Agreement {
         Agreement {
             rank,
             is_one_node,
-            patience,
+            timeouts,
             members: (0..world_size).collect(),
             decided: vec![],
-            seats: BTreeMap::new(),
+            addresses: BTreeMap::new(),
             is_excluded: false,
             was_paused: false,
             has_withdrawn: false,
             ended: BTreeSet::new(),
             doubted: BTreeSet::new(),
-            heard: BTreeMap::new(),
-            asked: BTreeMap::new(),
+            last_received: BTreeMap::new(),
+            queried_since: BTreeMap::new(),
             round: AgreementRound::default(),
-            next_beat: Duration::ZERO,
+            next_resend: Duration::ZERO,
         }
     }
 
     /// Handle an event and return the resulting outputs.
     pub fn handle(&mut self, now: Duration, event: AgreementEvent) -> Vec<AgreementOutput> {
         let mut outputs = vec![];
-        let is_beat = now >= self.next_beat;
+        let is_resend_due = now >= self.next_resend;
         match event {
             AgreementEvent::Begin { .. } if self.is_excluded => outputs.push(AgreementOutput::Excluded),
             AgreementEvent::Begin { .. } if self.has_withdrawn => {
                 outputs.push(AgreementOutput::GaveUp(WITHDRAWN.to_string()))
             }
-            AgreementEvent::Begin { seat } => self.begin(now, seat, &mut outputs),
-            AgreementEvent::Connected { peer } => self.greet(peer, &mut outputs),
-            AgreementEvent::Heard { peer, word } => {
-                self.heard.insert(peer, now);
+            AgreementEvent::Begin { address } => self.begin(now, address, &mut outputs),
+            AgreementEvent::Connected { peer } => self.send_first_message(peer, &mut outputs),
+            AgreementEvent::Received { peer, message } => {
+                self.last_received.insert(peer, now);
                 self.doubted.remove(&peer);
-                self.hear(now, peer, word, &mut outputs);
+                self.receive(now, peer, message, &mut outputs);
             }
             AgreementEvent::Ended { peer } => {
                 self.ended.insert(peer);
             }
             AgreementEvent::Withdraw => self.withdraw(&mut outputs),
-            AgreementEvent::StoodStill => {
+            AgreementEvent::Suspended => {
                 self.was_paused = true;
-                self.asked.values_mut().for_each(|asked| *asked = now);
+                self.queried_since.values_mut().for_each(|queried_since| *queried_since = now);
             }
             AgreementEvent::Tick => {}
         }
-        if is_beat {
-            self.next_beat = now + self.patience.beat();
+        if is_resend_due {
+            self.next_resend = now + self.timeouts.resend_interval();
         }
-        self.pursue(now, is_beat, &mut outputs);
+        self.advance(now, is_resend_due, &mut outputs);
         outputs
     }
 
     /// Return the time at which the machine needs its next tick.
     pub fn next_tick(&self) -> Duration {
-        if self.round.begun.is_some() { self.next_beat } else { Duration::MAX }
+        if self.round.begun_at.is_some() { self.next_resend } else { Duration::MAX }
     }
 
     /// Return the participants of the current epoch: the ranks that the last epoch did not exclude.
@@ -107,12 +107,16 @@ impl Agreement {
     /// Return the number of stored entries, to bound memory use in tests.
     #[cfg(test)]
     pub(super) fn held_count(&self) -> usize {
-        let AgreementRound { seats, come, campaign, .. } = &self.round;
+        let AgreementRound { addresses, begun_ranks, campaign, .. } = &self.round;
         let campaign = campaign.as_ref().map_or(0, |campaign| {
             campaign.promises.len() + campaign.proposal.as_ref().map_or(0, |proposal| proposal.accepted_by.len())
         });
-        let ranks = self.ended.len() + self.doubted.len() + self.heard.len() + self.asked.len() + self.seats.len();
-        ranks + self.decided.len() + seats.len() + come.len() + campaign
+        let ranks = self.ended.len()
+            + self.doubted.len()
+            + self.last_received.len()
+            + self.queried_since.len()
+            + self.addresses.len();
+        ranks + self.decided.len() + addresses.len() + begun_ranks.len() + campaign
     }
 
     fn epoch(&self) -> u32 {
@@ -124,32 +128,32 @@ impl Agreement {
         self.members.clone().into_iter().filter(move |&other| other != rank && !ended.contains(&other))
     }
 
-    fn begin(&mut self, now: Duration, seat: String, outputs: &mut Vec<AgreementOutput>) {
-        self.asked.clear();
-        self.round.begun = Some(now);
-        self.round.come.insert(self.rank);
-        self.round.seats.insert(self.rank, seat);
+    fn begin(&mut self, now: Duration, address: String, outputs: &mut Vec<AgreementOutput>) {
+        self.queried_since.clear();
+        self.round.begun_at = Some(now);
+        self.round.begun_ranks.insert(self.rank);
+        self.round.addresses.insert(self.rank, address);
         self.round.leader = None;
         let caller = self.round.ballot.rank as usize;
         if self.round.ballot != Ballot::default() && caller != self.rank {
-            outputs.push(AgreementOutput::Tell { to: caller, word: self.here() });
+            outputs.push(AgreementOutput::Send { to: caller, message: self.here() });
         }
     }
 
     /// Withdraw from all agreements and notify the ranks that may wait for this one.
     fn withdraw(&mut self, outputs: &mut Vec<AgreementOutput>) {
         let caller = (self.round.ballot != Ballot::default()).then_some(self.round.ballot.rank as usize);
-        let waiting: BTreeSet<usize> = self.round.come.iter().copied().chain(caller).collect();
+        let waiting: BTreeSet<usize> = self.round.begun_ranks.iter().copied().chain(caller).collect();
         self.has_withdrawn = true;
-        self.round.begun = None;
+        self.round.begun_at = None;
         self.round.campaign = None;
         let others = waiting.into_iter().filter(|&peer| peer != self.rank && !self.ended.contains(&peer));
-        outputs.extend(others.map(|to| AgreementOutput::Tell { to, word: self.away(self.epoch()) }));
+        outputs.extend(others.map(|to| AgreementOutput::Send { to, message: self.away(self.epoch()) }));
     }
 
     /// Send the first message over a new connection.
-    fn greet(&mut self, peer: usize, outputs: &mut Vec<AgreementOutput>) {
-        if self.round.begun.is_none() || !self.members.contains(&peer) {
+    fn send_first_message(&mut self, peer: usize, outputs: &mut Vec<AgreementOutput>) {
+        if self.round.begun_at.is_none() || !self.members.contains(&peer) {
             return;
         }
         match &self.round.campaign {
@@ -160,56 +164,58 @@ impl Agreement {
         }
     }
 
-    fn hear(&mut self, now: Duration, peer: usize, word: AgreementMessage, outputs: &mut Vec<AgreementOutput>) {
+    fn receive(&mut self, now: Duration, peer: usize, message: AgreementMessage, outputs: &mut Vec<AgreementOutput>) {
         let epoch = self.decided.len();
-        if word.epoch() < epoch {
-            if word.asks() {
-                self.tell_decision(word.epoch(), peer, outputs);
+        if message.epoch() < epoch {
+            if message.is_query() {
+                self.send_decision(message.epoch(), peer, outputs);
             }
             return;
         }
-        if self.has_withdrawn && word.asks() {
-            outputs.push(AgreementOutput::Tell { to: peer, word: self.away(word.epoch() as u32) });
+        if self.has_withdrawn && message.is_query() {
+            outputs.push(AgreementOutput::Send { to: peer, message: self.away(message.epoch() as u32) });
             return;
         }
-        if word.epoch() > epoch {
+        if message.epoch() > epoch {
             // `peer` already knows the decision of the current epoch.
-            if word.asks() {
+            if message.is_query() {
                 outputs.push(self.ask(peer));
             }
             return;
         }
-        match word {
+        match message {
             AgreementMessage::Ask { .. } => {
-                self.round.come.insert(peer);
+                self.round.begun_ranks.insert(peer);
                 let lacking = self.round.campaign.as_ref().filter(|campaign| !campaign.promises.contains_key(&peer));
                 outputs.push(match lacking {
                     Some(campaign) => self.call(peer, campaign.ballot),
-                    None => AgreementOutput::Tell { to: peer, word: self.here() },
+                    None => AgreementOutput::Send { to: peer, message: self.here() },
                 });
             }
             AgreementMessage::Call { ballot, .. } => {
-                self.round.come.insert(peer);
+                self.round.begun_ranks.insert(peer);
                 self.respect(ballot);
-                outputs.push(AgreementOutput::Tell { to: peer, word: self.here() });
+                outputs.push(AgreementOutput::Send { to: peer, message: self.here() });
             }
-            AgreementMessage::Here { ballot, seat, accepted, .. } => self.hear_here(now, peer, ballot, seat, accepted),
+            AgreementMessage::Here { ballot, address, accepted, .. } => {
+                self.receive_presence(now, peer, ballot, address, accepted)
+            }
             AgreementMessage::Away { accepted, .. } => {
                 self.ended.insert(peer);
                 self.round.inherit(accepted, self.rank);
             }
-            AgreementMessage::Seat { rank, seat, .. } => {
-                self.round.seats.entry(rank as usize).or_insert(seat);
+            AgreementMessage::Address { rank, address, .. } => {
+                self.round.addresses.entry(rank as usize).or_insert(address);
             }
-            AgreementMessage::Propose { ballot, gone, .. } => {
-                if self.round.begun.is_some() && self.respect(ballot) {
-                    self.round.accepted = Some((ballot, gone));
-                    outputs.push(AgreementOutput::Tell {
+            AgreementMessage::Propose { ballot, excluded, .. } => {
+                if self.round.begun_at.is_some() && self.respect(ballot) {
+                    self.round.accepted = Some((ballot, excluded));
+                    outputs.push(AgreementOutput::Send {
                         to: peer,
-                        word: AgreementMessage::Accept { epoch: self.epoch(), ballot },
+                        message: AgreementMessage::Accept { epoch: self.epoch(), ballot },
                     });
                 } else {
-                    outputs.push(AgreementOutput::Tell { to: peer, word: self.here() });
+                    outputs.push(AgreementOutput::Send { to: peer, message: self.here() });
                 }
             }
             AgreementMessage::Accept { ballot, .. } => {
@@ -218,7 +224,7 @@ impl Agreement {
                     proposal.accepted_by.insert(peer);
                 }
             }
-            AgreementMessage::Decide { gone, .. } => self.decide(gone, outputs),
+            AgreementMessage::Decide { excluded, .. } => self.decide(excluded, outputs),
         }
     }
 
@@ -231,33 +237,33 @@ impl Agreement {
         ballot == self.round.ballot
     }
 
-    fn hear_here(
+    fn receive_presence(
         &mut self,
         now: Duration,
         peer: usize,
         ballot: Ballot,
-        seat: Option<String>,
-        accepted: Option<(Ballot, Gone)>,
+        address: Option<String>,
+        accepted: Option<(Ballot, ExcludedRanks)>,
     ) {
-        let has_come = seat.is_some();
-        if let Some(seat) = seat {
-            self.round.come.insert(peer);
-            self.round.seats.insert(peer, seat);
+        let has_begun = address.is_some();
+        if let Some(address) = address {
+            self.round.begun_ranks.insert(peer);
+            self.round.addresses.insert(peer, address);
         } else {
             // The peer has not begun, or it gave up.
-            self.round.come.remove(&peer);
+            self.round.begun_ranks.remove(&peer);
         }
         let Some(campaign) = &mut self.round.campaign else { return };
-        if !has_come && campaign.promises.contains_key(&peer) {
+        if !has_begun && campaign.promises.contains_key(&peer) {
             self.round.campaign = None;
             return;
         }
-        if ballot == campaign.ballot && has_come && campaign.proposal.is_none() {
+        if ballot == campaign.ballot && has_begun && campaign.proposal.is_none() {
             campaign.promises.insert(peer, accepted);
         } else if ballot > campaign.ballot {
             self.respect(ballot);
             if (ballot.rank as usize) < self.rank {
-                self.round.stands_back_until = now + self.patience.silence * 2;
+                self.round.no_campaign_until = now + self.timeouts.silence * 2;
             }
         }
     }
@@ -268,46 +274,51 @@ impl Agreement {
     }
 
     fn is_silent(&self, peer: usize, now: Duration) -> bool {
-        let heard = self.heard.get(&peer).copied().unwrap_or_default();
-        self.asked.get(&peer).is_some_and(|&asked| now.saturating_sub(asked.max(heard)) > self.patience.silence)
+        let last_received = self.last_received.get(&peer).copied().unwrap_or_default();
+        self.queried_since
+            .get(&peer)
+            .is_some_and(|&queried_since| now.saturating_sub(queried_since.max(last_received)) > self.timeouts.silence)
     }
 
     /// Return whether `peer` had time to begin and to answer a query, but has not begun.
     fn is_late(&self, peer: usize, now: Duration) -> bool {
-        let (Some(begun), Some(&asked)) = (self.round.begun, self.asked.get(&peer)) else { return false };
-        let until = (begun + self.patience.late).max(asked + self.patience.silence);
-        !self.round.come.contains(&peer) && now > until
+        let (Some(begun_at), Some(&queried_since)) = (self.round.begun_at, self.queried_since.get(&peer)) else {
+            return false;
+        };
+        let until = (begun_at + self.timeouts.late).max(queried_since + self.timeouts.silence);
+        !self.round.begun_ranks.contains(&peer) && now > until
     }
 
     /// Take the next step of the agreement. On a beat, resend the unanswered messages.
-    fn pursue(&mut self, now: Duration, is_beat: bool, outputs: &mut Vec<AgreementOutput>) {
-        let Some(begun) = self.round.begun else { return };
-        if now.saturating_sub(begun) > self.patience.give_up() {
-            let cause = self.why_none(now);
-            self.round.begun = None;
+    fn advance(&mut self, now: Duration, is_resend_due: bool, outputs: &mut Vec<AgreementOutput>) {
+        let Some(begun_at) = self.round.begun_at else { return };
+        if now.saturating_sub(begun_at) > self.timeouts.time_limit() {
+            let cause = self.failure_reason(now);
+            self.round.begun_at = None;
             self.round.campaign = None;
-            self.round.seats.remove(&self.rank);
+            self.round.addresses.remove(&self.rank);
             outputs.push(AgreementOutput::GaveUp(cause));
             return;
         }
         let own = self.rank;
-        let silent = self.asked.keys().filter(|&&rank| !self.ended.contains(&rank) && self.is_silent(rank, now));
+        let silent =
+            self.queried_since.keys().filter(|&&rank| !self.ended.contains(&rank) && self.is_silent(rank, now));
         self.doubted.extend(silent.copied().collect::<Vec<_>>());
         let leader = self.members.iter().copied().find(|&rank| rank == own || !self.is_out(rank, now));
         let leader = leader.expect("a rank that has begun is a member of its epoch");
         let is_new = self.round.leader.replace(leader) != Some(leader);
         if leader != own {
             self.round.campaign = None;
-            if is_new || is_beat {
-                self.asked.entry(leader).or_insert(now);
+            if is_new || is_resend_due {
+                self.queried_since.entry(leader).or_insert(now);
                 outputs.push(self.ask(leader));
             }
-        } else if now >= self.round.stands_back_until {
-            self.lead(now, is_beat, outputs);
+        } else if now >= self.round.no_campaign_until {
+            self.lead(now, is_resend_due, outputs);
         }
     }
 
-    fn lead(&mut self, now: Duration, is_beat: bool, outputs: &mut Vec<AgreementOutput>) {
+    fn lead(&mut self, now: Duration, is_resend_due: bool, outputs: &mut Vec<AgreementOutput>) {
         let is_new = self.round.campaign.is_none();
         if is_new {
             self.round.campaign(self.rank);
@@ -318,9 +329,9 @@ impl Agreement {
             None => {
                 let missing: Vec<usize> =
                     self.others().filter(|other| !campaign.promises.contains_key(other)).collect();
-                if is_new || is_beat {
+                if is_new || is_resend_due {
                     for &other in &missing {
-                        self.asked.entry(other).or_insert(now);
+                        self.queried_since.entry(other).or_insert(now);
                         outputs.push(self.call(other, ballot));
                     }
                 }
@@ -333,12 +344,12 @@ impl Agreement {
                 let missing = |other: &usize| !proposal.accepted_by.contains(other);
                 let missing: Vec<usize> = self.others().filter(is_with).filter(missing).collect();
                 if missing.iter().any(|&other| !self.is_out(other, now)) {
-                    if is_beat {
+                    if is_resend_due {
                         missing.iter().for_each(|&other| self.propose_to(other, outputs));
                     }
                 } else if self.suffices(&proposal.accepted_by) {
-                    self.decide(proposal.gone.clone(), outputs);
-                } else if is_beat {
+                    self.decide(proposal.excluded.clone(), outputs);
+                } else if is_resend_due {
                     // A silent rank was needed for a majority. Start again with the ranks that are present then.
                     self.round.campaign = None;
                 }
@@ -354,9 +365,9 @@ impl Agreement {
             return;
         }
         let missing = || self.members.iter().filter(|rank| !present.contains(rank)).map(|&rank| rank as u32).collect();
-        let gone: Gone = campaign.bound().unwrap_or_else(missing);
-        self.round.accepted = Some((campaign.ballot, gone.clone()));
-        let proposal = Proposal { gone, accepted_by: BTreeSet::from([self.rank]) };
+        let excluded: ExcludedRanks = campaign.bound().unwrap_or_else(missing);
+        self.round.accepted = Some((campaign.ballot, excluded.clone()));
+        let proposal = Proposal { excluded, accepted_by: BTreeSet::from([self.rank]) };
         self.round.campaign.as_mut().expect("this rank leads").proposal = Some(proposal);
         present.iter().filter(|&&rank| rank != self.rank).for_each(|&rank| self.propose_to(rank, outputs));
         // A rank without other participants decides at once.
@@ -375,68 +386,76 @@ impl Agreement {
     fn propose_to(&self, peer: usize, outputs: &mut Vec<AgreementOutput>) {
         let Some(campaign) = &self.round.campaign else { return };
         let Some(proposal) = &campaign.proposal else { return };
-        self.tell_seats(&self.round.seats, &proposal.gone, peer, outputs);
-        let word =
-            AgreementMessage::Propose { epoch: self.epoch(), ballot: campaign.ballot, gone: proposal.gone.clone() };
-        outputs.push(AgreementOutput::Tell { to: peer, word });
+        self.send_addresses(&self.round.addresses, &proposal.excluded, peer, outputs);
+        let message = AgreementMessage::Propose {
+            epoch: self.epoch(),
+            ballot: campaign.ballot,
+            excluded: proposal.excluded.clone(),
+        };
+        outputs.push(AgreementOutput::Send { to: peer, message });
     }
 
-    fn decide(&mut self, gone: Gone, outputs: &mut Vec<AgreementOutput>) {
+    fn decide(&mut self, excluded: ExcludedRanks, outputs: &mut Vec<AgreementOutput>) {
         let epoch = self.decided.len();
         let round = std::mem::take(&mut self.round);
         let others: Vec<usize> = self.others().collect();
-        let is_gone = |rank: &usize| gone.contains(&(*rank as u32));
-        self.members.retain(|rank| !is_gone(rank));
-        self.seats = round.seats;
-        self.seats.retain(|rank, _| self.members.binary_search(rank).is_ok());
-        self.is_excluded = is_gone(&self.rank);
+        let excludes = |rank: &usize| excluded.contains(&(*rank as u32));
+        self.members.retain(|rank| !excludes(rank));
+        self.addresses = round.addresses;
+        self.addresses.retain(|rank, _| self.members.binary_search(rank).is_ok());
+        self.is_excluded = excludes(&self.rank);
         self.was_paused = false;
-        self.asked.clear();
-        self.decided.push(gone);
+        self.queried_since.clear();
+        self.decided.push(excluded);
         if round.campaign.is_some() {
-            others.iter().for_each(|&other| self.tell_decision(epoch, other, outputs));
+            others.iter().for_each(|&other| self.send_decision(epoch, other, outputs));
         }
         if self.is_excluded {
             outputs.push(AgreementOutput::Excluded);
-        } else if round.begun.is_some() {
-            let (members, seats) = (self.members.clone(), self.seats.clone());
-            outputs.push(AgreementOutput::Decided(Decision { epoch: epoch as u32, members, seats }));
+        } else if round.begun_at.is_some() {
+            let (members, addresses) = (self.members.clone(), self.addresses.clone());
+            outputs.push(AgreementOutput::Decided(Decision { epoch: epoch as u32, members, addresses }));
         }
     }
 
     /// Send the decision of an epoch. For the last epoch, send the addresses of its members first.
-    fn tell_decision(&self, epoch: usize, peer: usize, outputs: &mut Vec<AgreementOutput>) {
-        let gone = self.decided[epoch].clone();
-        if epoch + 1 == self.decided.len() && !gone.contains(&(peer as u32)) {
-            let seats = self.seats.iter().filter(|&(&rank, _)| rank != peer);
-            outputs.extend(seats.map(|(&rank, seat)| {
-                let word = AgreementMessage::Seat { epoch: epoch as u32, rank: rank as u32, seat: seat.clone() };
-                AgreementOutput::Tell { to: peer, word }
+    fn send_decision(&self, epoch: usize, peer: usize, outputs: &mut Vec<AgreementOutput>) {
+        let excluded = self.decided[epoch].clone();
+        if epoch + 1 == self.decided.len() && !excluded.contains(&(peer as u32)) {
+            let addresses = self.addresses.iter().filter(|&(&rank, _)| rank != peer);
+            outputs.extend(addresses.map(|(&rank, address)| {
+                let message =
+                    AgreementMessage::Address { epoch: epoch as u32, rank: rank as u32, address: address.clone() };
+                AgreementOutput::Send { to: peer, message }
             }));
         }
-        outputs.push(AgreementOutput::Tell { to: peer, word: AgreementMessage::Decide { epoch: epoch as u32, gone } });
+        outputs.push(AgreementOutput::Send {
+            to: peer,
+            message: AgreementMessage::Decide { epoch: epoch as u32, excluded },
+        });
     }
 
-    fn tell_seats(
+    fn send_addresses(
         &self,
-        seats: &BTreeMap<usize, String>,
-        gone: &Gone,
+        addresses: &BTreeMap<usize, String>,
+        excluded: &ExcludedRanks,
         peer: usize,
         outputs: &mut Vec<AgreementOutput>,
     ) {
-        let reported = seats.iter().filter(|&(&rank, _)| rank != peer && !gone.contains(&(rank as u32)));
-        outputs.extend(reported.map(|(&rank, seat)| {
-            let word = AgreementMessage::Seat { epoch: self.epoch(), rank: rank as u32, seat: seat.clone() };
-            AgreementOutput::Tell { to: peer, word }
+        let reported = addresses.iter().filter(|&(&rank, _)| rank != peer && !excluded.contains(&(rank as u32)));
+        outputs.extend(reported.map(|(&rank, address)| {
+            let message =
+                AgreementMessage::Address { epoch: self.epoch(), rank: rank as u32, address: address.clone() };
+            AgreementOutput::Send { to: peer, message }
         }));
     }
 
     fn ask(&self, to: usize) -> AgreementOutput {
-        AgreementOutput::Tell { to, word: AgreementMessage::Ask { epoch: self.epoch() } }
+        AgreementOutput::Send { to, message: AgreementMessage::Ask { epoch: self.epoch() } }
     }
 
     fn call(&self, to: usize, ballot: Ballot) -> AgreementOutput {
-        AgreementOutput::Tell { to, word: AgreementMessage::Call { epoch: self.epoch(), ballot } }
+        AgreementOutput::Send { to, message: AgreementMessage::Call { epoch: self.epoch(), ballot } }
     }
 
     fn away(&self, epoch: u32) -> AgreementMessage {
@@ -447,16 +466,16 @@ impl Agreement {
         AgreementMessage::Here {
             epoch: self.epoch(),
             ballot: self.round.ballot,
-            seat: self.round.begun.and_then(|_| self.round.seats.get(&self.rank).cloned()),
+            address: self.round.begun_at.and_then(|_| self.round.addresses.get(&self.rank).cloned()),
             accepted: self.round.accepted.clone(),
         }
     }
 
     /// Return a readable reason why no agreement was reached.
-    fn why_none(&self, now: Duration) -> String {
+    fn failure_reason(&self, now: Duration) -> String {
         let missing: Vec<usize> = self.members.iter().copied().filter(|&rank| rank != self.rank).collect();
         let silent: Vec<usize> = missing.into_iter().filter(|&rank| self.is_silent(rank, now)).collect();
-        let waited = now.saturating_sub(self.round.begun.unwrap_or(now)).as_secs_f64();
+        let waited = now.saturating_sub(self.round.begun_at.unwrap_or(now)).as_secs_f64();
         let what = match (silent.is_empty(), self.was_paused) {
             (false, _) => format!("{} did not respond, and may be running elsewhere", name_ranks(&silent)),
             (true, true) => "this process was paused, and the others may have continued without it".to_string(),

@@ -22,21 +22,21 @@
 //! of MPI communication capability: design and rationale", IJHPCA 2013 (shrink).
 
 mod machine;
+mod message;
 mod round;
 #[cfg(test)]
 mod simulation;
 #[cfg(test)]
 mod tests;
-mod word;
 
 pub use machine::Agreement;
-pub use word::{AgreementMessage, Ballot};
+pub use message::{AgreementMessage, Ballot};
 
 use std::collections::BTreeMap;
 use std::time::Duration;
 
 /// Longest interval between two messages to an awaited rank.
-const LONGEST_BEAT: Duration = Duration::from_millis(250);
+const RESEND_INTERVAL_MAX: Duration = Duration::from_millis(250);
 
 /// Timeouts of an agreement.
 #[derive(Clone, Copy, Debug)]
@@ -49,12 +49,12 @@ pub struct AgreementTimeouts {
 
 impl AgreementTimeouts {
     /// Return the interval between two messages to an awaited rank.
-    fn beat(&self) -> Duration {
-        (self.silence / 4).min(LONGEST_BEAT)
+    fn resend_interval(&self) -> Duration {
+        (self.silence / 4).min(RESEND_INTERVAL_MAX)
     }
 
     /// Return the time limit of an agreement.
-    fn give_up(&self) -> Duration {
+    fn time_limit(&self) -> Duration {
         self.late + self.silence * 6
     }
 }
@@ -62,10 +62,10 @@ impl AgreementTimeouts {
 /// An input of the state machine.
 #[derive(Clone, Debug, PartialEq)]
 pub enum AgreementEvent {
-    /// The rank wants to continue with the survivors and is reachable at `seat`.
+    /// The rank wants to continue with the survivors and is reachable at `address`.
     Begin {
         /// Address of the rank in the next world.
-        seat: String,
+        address: String,
     },
     /// A connection to `peer` is established.
     Connected {
@@ -73,11 +73,11 @@ pub enum AgreementEvent {
         peer: usize,
     },
     /// A message from `peer` arrived.
-    Heard {
+    Received {
         /// The sender.
         peer: usize,
         /// The message.
-        word: AgreementMessage,
+        message: AgreementMessage,
     },
     /// `peer` has ended and will not send again.
     Ended {
@@ -87,7 +87,7 @@ pub enum AgreementEvent {
     /// The rank's program is over. The rank takes no further part and only reports past decisions.
     Withdraw,
     /// This process was suspended long enough that other ranks may consider it silent.
-    StoodStill,
+    Suspended,
     /// Time has passed.
     Tick,
 }
@@ -95,12 +95,12 @@ pub enum AgreementEvent {
 /// An output of the state machine.
 #[derive(Clone, Debug, PartialEq)]
 pub enum AgreementOutput {
-    /// Send `word` to `to`. Open a connection if none exists.
-    Tell {
+    /// Send `message` to `to`. Open a connection if none exists.
+    Send {
         /// The receiver.
         to: usize,
         /// The message.
-        word: AgreementMessage,
+        message: AgreementMessage,
     },
     /// The agreement succeeded: the listed ranks continue, and this rank is one of them.
     Decided(Decision),
@@ -118,5 +118,5 @@ pub struct Decision {
     /// Survivors as ranks of the first world, in ascending order.
     pub members: Vec<usize>,
     /// Addresses of the survivors. The address of a rank that has ended meanwhile may be missing.
-    pub seats: BTreeMap<usize, String>,
+    pub addresses: BTreeMap<usize, String>,
 }

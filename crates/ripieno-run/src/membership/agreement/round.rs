@@ -1,6 +1,6 @@
 //! State of one rank in the agreement of one epoch.
 
-use super::word::{Ballot, Gone};
+use super::message::{Ballot, ExcludedRanks};
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
@@ -8,19 +8,19 @@ use std::time::Duration;
 #[derive(Debug, Default)]
 pub(super) struct AgreementRound {
     /// Time at which this rank began.
-    pub begun: Option<Duration>,
+    pub begun_at: Option<Duration>,
     /// Highest ballot that this rank knows.
     pub ballot: Ballot,
-    pub accepted: Option<(Ballot, Gone)>,
+    pub accepted: Option<(Ballot, ExcludedRanks)>,
     /// Addresses of ranks.
-    pub seats: BTreeMap<usize, String>,
+    pub addresses: BTreeMap<usize, String>,
     /// Ranks that have begun.
-    pub come: BTreeSet<usize>,
+    pub begun_ranks: BTreeSet<usize>,
     /// The rank that this rank considers the leader.
     pub leader: Option<usize>,
     pub campaign: Option<Campaign>,
     /// Time until which this rank starts no campaign, because a lower rank leads a higher ballot.
-    pub stands_back_until: Duration,
+    pub no_campaign_until: Duration,
 }
 
 /// This rank's own attempt to lead.
@@ -28,21 +28,21 @@ pub(super) struct AgreementRound {
 pub(super) struct Campaign {
     pub ballot: Ballot,
     /// Ranks that joined the ballot, each with the proposal that it accepted before.
-    pub promises: BTreeMap<usize, Option<(Ballot, Gone)>>,
+    pub promises: BTreeMap<usize, Option<(Ballot, ExcludedRanks)>>,
     pub proposal: Option<Proposal>,
 }
 
 /// The leader's proposal.
 #[derive(Debug)]
 pub(super) struct Proposal {
-    pub gone: Gone,
+    pub excluded: ExcludedRanks,
     pub accepted_by: BTreeSet<usize>,
 }
 
 impl AgreementRound {
     /// Adopt the accepted proposal of a rank that takes no further part, if it is later than the own one.
-    pub fn inherit(&mut self, accepted: Option<(Ballot, Gone)>, rank: usize) {
-        let ballot = |accepted: &Option<(Ballot, Gone)>| accepted.as_ref().map(|(ballot, _)| *ballot);
+    pub fn inherit(&mut self, accepted: Option<(Ballot, ExcludedRanks)>, rank: usize) {
+        let ballot = |accepted: &Option<(Ballot, ExcludedRanks)>| accepted.as_ref().map(|(ballot, _)| *ballot);
         if ballot(&accepted) > ballot(&self.accepted) {
             self.accepted = accepted;
             if let Some(campaign) = &mut self.campaign {
@@ -61,7 +61,7 @@ impl AgreementRound {
 
 impl Campaign {
     /// Return the set that may already have been decided. The leader must propose it again.
-    pub fn bound(&self) -> Option<Gone> {
-        self.promises.values().flatten().max_by_key(|(ballot, _)| *ballot).map(|(_, gone)| gone.clone())
+    pub fn bound(&self) -> Option<ExcludedRanks> {
+        self.promises.values().flatten().max_by_key(|(ballot, _)| *ballot).map(|(_, excluded)| excluded.clone())
     }
 }

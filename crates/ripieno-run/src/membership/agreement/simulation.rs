@@ -10,7 +10,7 @@ use std::collections::{BTreeMap, BTreeSet, BinaryHeap, VecDeque};
 
 const SILENCE_MS: u64 = 1000;
 const LATE_MS: u64 = 3000;
-const PATIENCE: AgreementTimeouts =
+const TIMEOUTS: AgreementTimeouts =
     AgreementTimeouts { silence: Duration::from_millis(SILENCE_MS), late: Duration::from_millis(LATE_MS) };
 /// Faults occur until this time. Afterwards all links heal and stopped ranks resume.
 const CALM_AT_MS: u64 = 12_000;
@@ -50,7 +50,7 @@ enum SimulatedEvent {
         rank: usize,
     },
     /// A rank checks whether its world is still complete.
-    Look {
+    Poll {
         rank: usize,
     },
     Begin {
@@ -84,7 +84,7 @@ enum SimulatedEvent {
 /// The payload of a connection.
 #[derive(Clone, Debug)]
 enum ConnectionPayload {
-    Word(AgreementMessage),
+    Message(AgreementMessage),
     End,
 }
 
@@ -164,7 +164,7 @@ impl AgreementWorld {
             has_late: dice.chance(25),
             delay_ms: 1 + dice.below(if is_one_node { 5 } else { 120 }),
         };
-        let machine = |rank| Agreement::new(rank, size, is_one_node, PATIENCE);
+        let machine = |rank| Agreement::new(rank, size, is_one_node, TIMEOUTS);
         let participant = |rank| SimulatedRank {
             machine: machine(rank),
             is_alive: true,
@@ -197,7 +197,7 @@ impl AgreementWorld {
 
     fn plan_faults(&mut self) {
         let size = self.participants.len() as u64;
-        (0..self.participants.len()).for_each(|rank| self.plan(1 + rank as u64, SimulatedEvent::Look { rank }));
+        (0..self.participants.len()).for_each(|rank| self.plan(1 + rank as u64, SimulatedEvent::Poll { rank }));
         let host_count = 1 + self.hosts.iter().max().copied().unwrap_or(0) as u64;
         for _ in 0..1 + self.dice.below(4) {
             // Many faults occur at about the same time, during an agreement.
@@ -265,7 +265,7 @@ impl AgreementWorld {
                     self.event(rank, AgreementEvent::Tick);
                 }
             }
-            SimulatedEvent::Look { rank } => self.look(rank),
+            SimulatedEvent::Poll { rank } => self.poll(rank),
             SimulatedEvent::Begin { rank } => self.begin(rank),
             SimulatedEvent::Kill { rank } => self.kill(rank),
             SimulatedEvent::Withdraw { rank } => self.withdraw(rank),
@@ -302,12 +302,12 @@ impl AgreementWorld {
         self.cuts.get(&(self.hosts[from], self.hosts[to])).is_some_and(|&count| count > 0)
     }
 
-    fn is_there(&self, rank: usize) -> bool {
+    fn is_present(&self, rank: usize) -> bool {
         self.participants[rank].is_alive && self.participants[rank].doing != RankActivity::Out
     }
 
     fn event(&mut self, rank: usize, event: AgreementEvent) {
-        if !self.is_there(rank) {
+        if !self.is_present(rank) {
             return;
         }
         if self.participants[rank].stopped_ms.is_some() {
@@ -318,7 +318,7 @@ impl AgreementWorld {
         let outputs = self.participants[rank].machine.handle(now, event);
         for output in outputs {
             match output {
-                AgreementOutput::Tell { to, word } => self.tell(rank, to, word),
+                AgreementOutput::Send { to, message } => self.send(rank, to, message),
                 AgreementOutput::Decided(decision) => self.decided(rank, decision),
                 // A withdrawn rank ignores the decision and keeps answering.
                 AgreementOutput::Excluded if self.participants[rank].doing == RankActivity::Away => {}
@@ -335,9 +335,9 @@ impl AgreementWorld {
         }
     }
 
-    fn tell(&mut self, from: usize, to: usize, word: AgreementMessage) {
+    fn send(&mut self, from: usize, to: usize, message: AgreementMessage) {
         if self.open.contains(&pair(from, to)) {
-            self.put_on_wire(from, to, ConnectionPayload::Word(word));
+            self.put_on_wire(from, to, ConnectionPayload::Message(message));
         } else if self.opening.insert((from, to)) {
             let delay = self.delay();
             self.plan(self.now_ms + 2 * delay, SimulatedEvent::Opening { from, to });
@@ -359,25 +359,25 @@ impl AgreementWorld {
             return;
         }
         let Some((_, payload)) = self.wires.get_mut(&(from, to)).and_then(VecDeque::pop_front) else { return };
-        if !self.is_there(to) {
+        if !self.is_present(to) {
             // The system reports a closed connection to the sender.
-            if matches!(payload, ConnectionPayload::Word(_)) && self.is_there(from) {
+            if matches!(payload, ConnectionPayload::Message(_)) && self.is_present(from) {
                 self.put_on_wire(to, from, ConnectionPayload::End);
             }
             return;
         }
         match payload {
-            ConnectionPayload::Word(word) => self.event(to, AgreementEvent::Heard { peer: from, word }),
+            ConnectionPayload::Message(message) => self.event(to, AgreementEvent::Received { peer: from, message }),
             ConnectionPayload::End => self.event(to, AgreementEvent::Ended { peer: from }),
         }
     }
 
     fn try_open(&mut self, from: usize, to: usize) {
-        if !self.is_there(from) || self.participants[from].stopped_ms.is_some() {
+        if !self.is_present(from) || self.participants[from].stopped_ms.is_some() {
             self.opening.remove(&(from, to));
         } else if self.is_cut(from, to) || self.is_cut(to, from) {
             self.plan(self.now_ms + 50, SimulatedEvent::Opening { from, to });
-        } else if !self.is_there(to) {
+        } else if !self.is_present(to) {
             self.opening.remove(&(from, to));
             self.event(from, AgreementEvent::Ended { peer: to });
         } else if self.participants[to].stopped_ms.is_some() {
@@ -403,7 +403,7 @@ impl AgreementWorld {
     fn withdraw(&mut self, rank: usize) {
         if self.participants[rank].stopped_ms.is_some() {
             self.plan(self.now_ms + 50, SimulatedEvent::Withdraw { rank });
-        } else if self.is_spared(rank) && self.is_there(rank) {
+        } else if self.is_spared(rank) && self.is_present(rank) {
             self.participants[rank].doing = RankActivity::Away;
             self.event(rank, AgreementEvent::Withdraw);
         }
@@ -411,8 +411,8 @@ impl AgreementWorld {
 
     /// Return whether another rank is left to continue, so that the outcome can be checked.
     fn is_spared(&self, rank: usize) -> bool {
-        let goes_on = |other: usize| self.is_there(other) && self.participants[other].doing != RankActivity::Away;
-        (0..self.participants.len()).any(|other| other != rank && goes_on(other))
+        let continues = |other: usize| self.is_present(other) && self.participants[other].doing != RankActivity::Away;
+        (0..self.participants.len()).any(|other| other != rank && continues(other))
     }
 
     fn is_out(&mut self, rank: usize) {
@@ -432,7 +432,7 @@ impl AgreementWorld {
         let Some(since) = self.participants[rank].stopped_ms.take() else { return };
         if self.now_ms - since > SILENCE_MS / 2 {
             self.participants[rank].was_ever_paused = true;
-            self.event(rank, AgreementEvent::StoodStill);
+            self.event(rank, AgreementEvent::Suspended);
         }
         for event in std::mem::take(&mut self.participants[rank].inbox) {
             self.event(rank, event);
@@ -441,7 +441,7 @@ impl AgreementWorld {
     }
 
     /// A rank detects that its world has failed: a member has ended, is silent, or has left the world.
-    fn look(&mut self, rank: usize) {
+    fn poll(&mut self, rank: usize) {
         let participant = &self.participants[rank];
         if participant.is_alive
             && participant.stopped_ms.is_none()
@@ -462,11 +462,11 @@ impl AgreementWorld {
             }
         }
         let again = 50 + self.dice.below(200);
-        self.plan(self.now_ms + again, SimulatedEvent::Look { rank });
+        self.plan(self.now_ms + again, SimulatedEvent::Poll { rank });
     }
 
     fn begin(&mut self, rank: usize) {
-        if !self.is_there(rank) || self.participants[rank].doing == RankActivity::Away {
+        if !self.is_present(rank) || self.participants[rank].doing == RankActivity::Away {
             return;
         }
         if self.participants[rank].stopped_ms.is_some() {
@@ -476,7 +476,7 @@ impl AgreementWorld {
         self.participants[rank].is_leaving = false;
         self.participants[rank].doing = RankActivity::Agree;
         self.participants[rank].begun_ms = self.now_ms;
-        self.event(rank, AgreementEvent::Begin { seat: format!("seat {rank} at {}", self.now_ms) });
+        self.event(rank, AgreementEvent::Begin { address: format!("seat {rank} at {}", self.now_ms) });
     }
 
     fn decided(&mut self, rank: usize, decision: Decision) {
@@ -487,8 +487,8 @@ impl AgreementWorld {
         participant.doing = RankActivity::Work(decision.members.clone());
         participant.views.insert(decision.epoch, decision.members.clone());
         for (other, peer) in self.participants.iter().enumerate() {
-            let is_judged = self.is_there(other) && !self.is_exempt(rank) && !self.is_exempt(other);
-            if let Some(view) = peer.views.get(&decision.epoch).filter(|_| is_judged) {
+            let is_checked = self.is_present(other) && !self.is_exempt(rank) && !self.is_exempt(other);
+            if let Some(view) = peer.views.get(&decision.epoch).filter(|_| is_checked) {
                 let epoch = decision.epoch;
                 assert_eq!(view, &decision.members, "seed {seed}: ranks {other} and {rank} differ in epoch {epoch}");
             }
@@ -502,10 +502,11 @@ impl AgreementWorld {
 
     fn check_bounds(&self) {
         let seed = self.seed;
-        for (rank, participant) in self.participants.iter().enumerate().filter(|(rank, _)| self.is_there(*rank)) {
+        for (rank, participant) in self.participants.iter().enumerate().filter(|(rank, _)| self.is_present(*rank)) {
             // Without silent or late ranks, no rank waits for a message that may be missing.
-            let patience = if self.faults.are_seen() { LATE_MS } else { PATIENCE.give_up().as_millis() as u64 + 500 };
-            let bound = participant.begun_ms + patience;
+            let timeouts =
+                if self.faults.are_seen() { LATE_MS } else { TIMEOUTS.time_limit().as_millis() as u64 + 500 };
+            let bound = participant.begun_ms + timeouts;
             let waits = participant.doing == RankActivity::Agree
                 && participant.stopped_ms.is_none()
                 && !participant.was_ever_paused;
@@ -520,15 +521,15 @@ impl AgreementWorld {
 
     fn check_end(&self) {
         let seed = self.seed;
-        let is_here = |rank: &usize| self.is_there(*rank) && self.participants[*rank].doing != RankActivity::Away;
+        let is_here = |rank: &usize| self.is_present(*rank) && self.participants[*rank].doing != RankActivity::Away;
         for (rank, participant) in self.participants.iter().enumerate().filter(|(rank, _)| is_here(rank)) {
             let RankActivity::Work(members) = &participant.doing else {
                 panic!("seed {seed}: rank {rank} is still at {:?}", participant.doing)
             };
             let same = members.iter().all(|&other| self.participants[other].doing == participant.doing);
             assert!(same && members.contains(&rank), "seed {seed}: rank {rank} works in a world without this rank");
-            let living = members.iter().all(|&other| self.participants[other].is_alive);
-            assert!(living, "seed {seed}: rank {rank} works with the dead");
+            let live = members.iter().all(|&other| self.participants[other].is_alive);
+            assert!(live, "seed {seed}: rank {rank} works with the dead");
         }
         if self.faults.are_seen() {
             let out: Vec<usize> = (0..self.participants.len())
@@ -548,7 +549,7 @@ fn number(name: &str) -> Option<u64> {
 }
 
 #[test]
-fn survivors_agree_whatever_happens_to_them() {
+fn survivors_agree_under_any_faults() {
     let seeds = match number("RIPIENO_SEED") {
         Some(seed) => seed..seed + 1,
         None => 0..number("RIPIENO_SEEDS").unwrap_or(300),

@@ -2,7 +2,7 @@
 
 use super::*;
 
-const PATIENCE: AgreementTimeouts = AgreementTimeouts { silence: Duration::from_secs(1), late: Duration::from_secs(5) };
+const TIMEOUTS: AgreementTimeouts = AgreementTimeouts { silence: Duration::from_secs(1), late: Duration::from_secs(5) };
 
 struct AgreementRanks {
     machines: Vec<Agreement>,
@@ -12,30 +12,30 @@ struct AgreementRanks {
     decided: Vec<Option<Decision>>,
     excluded: Vec<bool>,
     gave_up: Vec<Option<String>>,
-    word_count: usize,
+    message_count: usize,
 }
 
 impl AgreementRanks {
     fn new(size: usize, is_one_node: bool) -> AgreementRanks {
         AgreementRanks {
-            machines: (0..size).map(|rank| Agreement::new(rank, size, is_one_node, PATIENCE)).collect(),
+            machines: (0..size).map(|rank| Agreement::new(rank, size, is_one_node, TIMEOUTS)).collect(),
             now: Duration::from_secs(1),
             unreachable: vec![],
             decided: vec![None; size],
             excluded: vec![false; size],
             gave_up: vec![None; size],
-            word_count: 0,
+            message_count: 0,
         }
     }
 
     fn event(&mut self, rank: usize, event: AgreementEvent) {
         for output in self.machines[rank].handle(self.now, event) {
             match output {
-                AgreementOutput::Tell { to, word } if !self.unreachable.contains(&to) => {
-                    self.word_count += 1;
-                    self.event(to, AgreementEvent::Heard { peer: rank, word });
+                AgreementOutput::Send { to, message } if !self.unreachable.contains(&to) => {
+                    self.message_count += 1;
+                    self.event(to, AgreementEvent::Received { peer: rank, message });
                 }
-                AgreementOutput::Tell { .. } => {}
+                AgreementOutput::Send { .. } => {}
                 AgreementOutput::Decided(decision) => self.decided[rank] = Some(decision),
                 AgreementOutput::Excluded => self.excluded[rank] = true,
                 AgreementOutput::GaveUp(cause) => self.gave_up[rank] = Some(cause),
@@ -43,34 +43,34 @@ impl AgreementRanks {
         }
     }
 
-    fn end(&mut self, gone: usize) {
-        self.unreachable.push(gone);
-        self.living().for_each(|rank| self.event(rank, AgreementEvent::Ended { peer: gone }));
+    fn end(&mut self, excluded: usize) {
+        self.unreachable.push(excluded);
+        self.live().for_each(|rank| self.event(rank, AgreementEvent::Ended { peer: excluded }));
     }
 
-    fn living(&self) -> impl Iterator<Item = usize> + use<> {
+    fn live(&self) -> impl Iterator<Item = usize> + use<> {
         let unreachable = self.unreachable.clone();
         (0..self.machines.len()).filter(move |rank| !unreachable.contains(rank))
     }
 
     fn begin(&mut self, rank: usize) {
-        self.event(rank, AgreementEvent::Begin { seat: format!("seat {rank}") });
+        self.event(rank, AgreementEvent::Begin { address: format!("seat {rank}") });
     }
 
     fn pass(&mut self, time: Duration) {
         let end = self.now + time;
         while self.now < end {
             self.now += Duration::from_millis(50);
-            self.living().for_each(|rank| self.event(rank, AgreementEvent::Tick));
+            self.live().for_each(|rank| self.event(rank, AgreementEvent::Tick));
         }
     }
 
     #[track_caller]
     fn assert_go_on(&self, members: &[usize]) {
-        let seats: BTreeMap<usize, String> = members.iter().map(|&rank| (rank, format!("seat {rank}"))).collect();
+        let addresses: BTreeMap<usize, String> = members.iter().map(|&rank| (rank, format!("seat {rank}"))).collect();
         for &rank in members {
             let decision = self.decided[rank].as_ref().unwrap_or_else(|| panic!("rank {rank} has heard nothing"));
-            assert_eq!((&decision.members[..], &decision.seats), (members, &seats), "rank {rank}");
+            assert_eq!((&decision.members[..], &decision.addresses), (members, &addresses), "rank {rank}");
         }
     }
 }
@@ -81,10 +81,10 @@ fn live_ranks_continue_without_ended_ones() {
         for victim in 0..size {
             let mut ranks = AgreementRanks::new(size, false);
             ranks.end(victim);
-            let living: Vec<usize> = ranks.living().collect();
-            living.iter().for_each(|&rank| ranks.begin(rank));
-            ranks.assert_go_on(&living);
-            assert!(ranks.word_count <= 8 * size * size, "{} words", ranks.word_count);
+            let live: Vec<usize> = ranks.live().collect();
+            live.iter().for_each(|&rank| ranks.begin(rank));
+            ranks.assert_go_on(&live);
+            assert!(ranks.message_count <= 8 * size * size, "{} words", ranks.message_count);
         }
     }
 }
@@ -97,10 +97,10 @@ fn no_rank_is_left_out_while_all_are_present() {
 }
 
 #[test]
-fn those_that_have_begun_wait_for_one_that_computes_and_then_leave_it_out() {
+fn ranks_wait_for_a_late_rank_and_then_exclude_it() {
     let mut ranks = AgreementRanks::new(3, false);
     [0, 2].into_iter().for_each(|rank| ranks.begin(rank));
-    ranks.pass(PATIENCE.late - Duration::from_millis(500));
+    ranks.pass(TIMEOUTS.late - Duration::from_millis(500));
     assert_eq!(ranks.decided, [None, None, None]);
 
     ranks.pass(Duration::from_secs(1));
@@ -122,7 +122,7 @@ fn ranks_that_have_begun_continue_at_once_without_a_rank_whose_program_is_over()
                 ranks.event(victim, AgreementEvent::Withdraw);
             }
             others.iter().for_each(|&rank| ranks.begin(rank));
-            ranks.pass(PATIENCE.beat());
+            ranks.pass(TIMEOUTS.resend_interval());
             if !is_early {
                 assert_eq!(ranks.decided, [None, None, None]);
                 ranks.event(victim, AgreementEvent::Withdraw);
@@ -136,11 +136,11 @@ fn ranks_that_have_begun_continue_at_once_without_a_rank_whose_program_is_over()
 }
 
 #[test]
-fn an_excluded_rank_learns_it_from_one_whose_program_is_over() {
+fn an_excluded_rank_learns_it_from_a_rank_whose_program_is_over() {
     let mut ranks = AgreementRanks::new(3, false);
     ranks.unreachable.push(2);
     [0, 1].into_iter().for_each(|rank| ranks.begin(rank));
-    ranks.pass(PATIENCE.silence * 3);
+    ranks.pass(TIMEOUTS.silence * 3);
     ranks.assert_go_on(&[0, 1]);
     ranks.event(0, AgreementEvent::Withdraw);
     ranks.event(1, AgreementEvent::Withdraw);
@@ -152,14 +152,14 @@ fn an_excluded_rank_learns_it_from_one_whose_program_is_over() {
 }
 
 #[test]
-fn what_a_rank_has_accepted_counts_when_its_program_is_over() {
+fn an_accepted_proposal_counts_after_the_program_is_over() {
     let mut ranks = AgreementRanks::new(4, false);
     ranks.end(3);
     // Rank 1 has accepted to continue with rank 0 and without rank 2.
     ranks.unreachable.push(0);
     ranks.begin(1);
-    let word = AgreementMessage::Propose { epoch: 0, ballot: Ballot { round: 1, rank: 0 }, gone: vec![2, 3] };
-    ranks.event(1, AgreementEvent::Heard { peer: 0, word });
+    let message = AgreementMessage::Propose { epoch: 0, ballot: Ballot { round: 1, rank: 0 }, excluded: vec![2, 3] };
+    ranks.event(1, AgreementEvent::Received { peer: 0, message });
     ranks.event(1, AgreementEvent::Withdraw);
     ranks.begin(2);
     assert!(!ranks.excluded[2]);
@@ -169,63 +169,66 @@ fn what_a_rank_has_accepted_counts_when_its_program_is_over() {
 }
 
 #[test]
-fn a_silent_rank_is_left_out_by_more_than_half_and_told_when_it_is_heard_again() {
+fn a_silent_rank_is_excluded_by_a_majority_and_notified_when_it_returns() {
     for victim in 0..3 {
         let mut ranks = AgreementRanks::new(3, false);
         ranks.unreachable.push(victim);
-        let living: Vec<usize> = ranks.living().collect();
-        living.iter().for_each(|&rank| ranks.begin(rank));
-        ranks.pass(PATIENCE.silence * 3);
-        ranks.assert_go_on(&living);
+        let live: Vec<usize> = ranks.live().collect();
+        live.iter().for_each(|&rank| ranks.begin(rank));
+        ranks.pass(TIMEOUTS.silence * 3);
+        ranks.assert_go_on(&live);
 
         ranks.unreachable.clear();
-        ranks.event(victim, AgreementEvent::StoodStill);
+        ranks.event(victim, AgreementEvent::Suspended);
         ranks.begin(victim);
-        ranks.pass(PATIENCE.silence);
+        ranks.pass(TIMEOUTS.silence);
         assert!(ranks.excluded[victim]);
     }
 }
 
 #[test]
-fn half_of_the_ranks_do_not_continue_without_the_other_half_that_may_be_at_work() {
+fn half_of_the_ranks_do_not_continue_without_a_possibly_live_half() {
     let mut ranks = AgreementRanks::new(4, false);
     ranks.unreachable = vec![0, 3];
     [1, 2].into_iter().for_each(|rank| ranks.begin(rank));
-    ranks.pass(PATIENCE.give_up() + Duration::from_secs(1));
+    ranks.pass(TIMEOUTS.time_limit() + Duration::from_secs(1));
     assert_eq!(ranks.decided, [None, None, None, None]);
     let reported = ranks.gave_up[1].clone().unwrap();
     assert!(reported.contains("a majority of the 4 ranks") && reported.contains("ranks 0, 3"), "{reported}");
 }
 
 #[test]
-fn on_one_node_a_single_rank_continues_without_others_that_stand_still() {
+fn on_one_node_a_single_rank_continues_without_hung_ranks() {
     let mut ranks = AgreementRanks::new(4, true);
     ranks.unreachable = vec![0, 1, 3];
     ranks.begin(2);
-    ranks.pass(PATIENCE.silence * 5);
+    ranks.pass(TIMEOUTS.silence * 5);
     ranks.assert_go_on(&[2]);
 }
 
 #[test]
 fn a_rank_that_stood_still_does_not_continue_alone() {
     let mut ranks = AgreementRanks::new(2, true);
-    ranks.event(0, AgreementEvent::StoodStill);
+    ranks.event(0, AgreementEvent::Suspended);
     ranks.unreachable.push(1);
     ranks.event(0, AgreementEvent::Ended { peer: 1 });
     ranks.begin(0);
-    ranks.pass(PATIENCE.give_up() + Duration::from_secs(1));
+    ranks.pass(TIMEOUTS.time_limit() + Duration::from_secs(1));
     assert!(ranks.gave_up[0].as_ref().unwrap().contains("was paused"));
 }
 
 #[test]
-fn what_may_have_been_decided_by_a_leader_that_ended_is_what_the_next_one_decides() {
+fn the_next_leader_decides_the_proposal_that_an_ended_leader_may_have_decided() {
     let mut ranks = AgreementRanks::new(4, false);
     ranks.end(3);
     // Rank 1 accepted the proposal of rank 0 to continue without ranks 2 and 3, so rank 0 may have decided.
-    let (ballot, gone) = (Ballot { round: 1, rank: 0 }, vec![2, 3]);
+    let (ballot, excluded) = (Ballot { round: 1, rank: 0 }, vec![2, 3]);
     ranks.unreachable.push(0);
     ranks.begin(1);
-    ranks.event(1, AgreementEvent::Heard { peer: 0, word: AgreementMessage::Propose { epoch: 0, ballot, gone } });
+    ranks.event(
+        1,
+        AgreementEvent::Received { peer: 0, message: AgreementMessage::Propose { epoch: 0, ballot, excluded } },
+    );
     ranks.begin(2);
     ranks.end(0);
 
@@ -244,7 +247,7 @@ fn a_rank_that_missed_a_decision_learns_it_from_one_that_did_not() {
     ranks.begin(0);
     ranks.begin(1);
     let Some(first) = ranks.decided[1].take() else { panic!() };
-    ranks.machines[1] = Agreement::new(1, 3, false, PATIENCE);
+    ranks.machines[1] = Agreement::new(1, 3, false, TIMEOUTS);
     ranks.begin(1);
     assert_eq!(ranks.decided[1], Some(first));
 }

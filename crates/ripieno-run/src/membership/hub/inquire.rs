@@ -1,7 +1,7 @@
 //! Call inquiries of the hub: collects the calls of the ranks that others wait for, and reports mismatches and
 //! deadlocks.
 
-use super::{ANSWER_WAIT, Hub, MemberStanding, name_last};
+use super::{ANSWER_WAIT, Hub, MemberState, name_last};
 use crate::call::{CollectiveId, DescribedCall};
 use crate::fabric::{Blocking, JobFailure};
 use crate::membership::inquiry::{describe, describe_pair, is_one_collective};
@@ -10,13 +10,13 @@ use std::collections::BTreeMap;
 use std::time::Duration;
 
 /// Minimum interval between two queries to a rank about one collective.
-const ASK_AGAIN: Duration = Duration::from_millis(500);
+const QUERY_INTERVAL: Duration = Duration::from_millis(500);
 /// Maximum number of concurrent inquiries. A new one replaces the least recently used.
 const INQUIRIES_MAX: usize = 32;
 
 /// A rank's report that it is blocked: its call and the awaited peers.
 pub(super) struct Stall {
-    pub told: DescribedCall,
+    pub described: DescribedCall,
     pub peers: Vec<usize>,
     /// The condition that the rank needs to continue.
     pub blocking: Blocking,
@@ -38,21 +38,20 @@ impl Hub {
         stall: &Stall,
         history: &CallHistory,
     ) -> Vec<MembershipOutput> {
-        self.waits.note(now, from, stall.told.header, &stall.peers, stall.blocking);
-        let mut outputs = match stall.told.header.call.concerns_all() {
+        self.waits.note(now, from, stall.described.header, &stall.peers, stall.blocking);
+        let mut outputs = match stall.described.header.call.concerns_all() {
             true => self.stalled_in_collective(now, from, stall, history),
             false => self.stalled_in_message(from, stall),
         };
-        outputs.extend(self.tell_circle(from));
+        outputs.extend(self.report_cycle(from));
         outputs
     }
 
     /// Handle a stall in a point-to-point message. It is a failure if a needed peer has left. With [`Blocking::Any`],
     /// all awaited peers must have left.
     fn stalled_in_message(&mut self, from: usize, stall: &Stall) -> Vec<MembershipOutput> {
-        let has_left = |&&peer: &&usize| {
-            self.members.get(peer).is_some_and(|member| matches!(member.standing, MemberStanding::Left(_)))
-        };
+        let has_left =
+            |&&peer: &&usize| self.members.get(peer).is_some_and(|member| matches!(member.state, MemberState::Left(_)));
         let has_all_left = stall.peers.iter().all(|peer| has_left(&peer));
         let Some(&peer) = stall.peers.iter().find(has_left) else { return vec![] };
         if stall.blocking == Blocking::Any && !has_all_left {
@@ -69,31 +68,31 @@ impl Hub {
         stall: &Stall,
         history: &CallHistory,
     ) -> Vec<MembershipOutput> {
-        let (id, world_size) = (stall.told.header.collective_id(), self.hosts.len());
-        let mut outputs = self.learn(now, from, stall.told.clone());
+        let (id, world_size) = (stall.described.header.collective_id(), self.hosts.len());
+        let mut outputs = self.learn(now, from, stall.described.clone());
         for &peer in stall.peers.iter().filter(|&&peer| peer < world_size) {
-            match &self.members[peer].standing {
-                MemberStanding::Left(lasts) if lasts.lack(id) => {
+            match &self.members[peer].state {
+                MemberState::Left(lasts) if lasts.lack(id) => {
                     let cause = format!("left the job before {id} ({})", name_last(lasts));
                     outputs.extend(self.fail(rank_failed(peer, &self.hosts, cause)));
                 }
-                MemberStanding::Left(lasts) => {
+                MemberState::Left(lasts) => {
                     let last = lasts.at(id);
                     outputs.extend(last.map(|last| self.learn(now, peer, last)).unwrap_or_default());
                 }
-                MemberStanding::Present if peer != self.own => outputs.extend(self.ask(now, id, peer)),
+                MemberState::Present if peer != self.own => outputs.extend(self.ask(now, id, peer)),
                 _ => {}
             }
         }
         outputs.extend(self.learn_own(now, id, history));
-        outputs.extend(self.settle(id));
+        outputs.extend(self.report_if_answered(id));
         outputs
     }
 
     fn learn_own(&mut self, now: Duration, id: CollectiveId, history: &CallHistory) -> Vec<MembershipOutput> {
         match history.at(id).or_else(|| history.last_of(id.communicator)) {
             Some(own) if own.sequence > id.sequence => vec![],
-            Some(own) if own.sequence == id.sequence => self.learn(now, self.own, history.told(own)),
+            Some(own) if own.sequence == id.sequence => self.learn(now, self.own, history.describe(own)),
             _ => {
                 self.note_absent(now, self.own, id);
                 vec![]
@@ -115,40 +114,40 @@ impl Hub {
         let id = pair[0].1.header.collective_id();
         if is_one_collective(&pair[0].1.header, &pair[1].1.header) {
             let mut outputs = self.learn_own(now, id, history);
-            outputs.extend(pair.into_iter().flat_map(|(rank, told)| self.learn(now, rank, told)));
-            outputs.extend(self.settle(id));
+            outputs.extend(pair.into_iter().flat_map(|(rank, described)| self.learn(now, rank, described)));
+            outputs.extend(self.report_if_answered(id));
             return outputs;
         }
         if self.difference.is_some() {
             return vec![];
         }
         let (peer, form) = (pair[1].0, pair[1].1.header.call.form);
-        let is_told = pair[1].1.is_whole();
+        let is_described = pair[1].1.is_whole();
         self.difference = Some(CallDifference { pair, due: now + ANSWER_WAIT });
         if peer == self.own {
-            return self.form_told(peer, form, &history.form(form));
+            return self.receive_form(peer, form, &history.form(form));
         }
-        if is_told {
-            self.tell_difference()
+        if is_described {
+            self.report_difference()
         } else {
             vec![MembershipOutput::Send { to: peer, message: MembershipMessage::AskForm(form) }]
         }
     }
 
     /// Handle the description of a call form.
-    pub(super) fn form_told(&mut self, rank: usize, form: u32, words: &str) -> Vec<MembershipOutput> {
+    pub(super) fn receive_form(&mut self, rank: usize, form: u32, text: &str) -> Vec<MembershipOutput> {
         match &mut self.difference {
             Some(CallDifference { pair: [_, (peer, theirs)], .. })
                 if *peer == rank && theirs.header.call.form == form =>
             {
-                theirs.form = words.to_string();
-                self.tell_difference()
+                theirs.form = text.to_string();
+                self.report_difference()
             }
             _ => vec![],
         }
     }
 
-    pub(super) fn tell_difference(&mut self) -> Vec<MembershipOutput> {
+    pub(super) fn report_difference(&mut self) -> Vec<MembershipOutput> {
         let difference = self.difference.take();
         let failure =
             difference.map(|CallDifference { pair, .. }| JobFailure::Mismatch { description: describe_pair(pair) });
@@ -157,30 +156,30 @@ impl Hub {
 
     fn ask(&mut self, now: Duration, id: CollectiveId, peer: usize) -> Option<MembershipOutput> {
         let inquiry = self.inquiries.entry(id).or_default();
-        let asked_lately = inquiry.asked.get(&peer).is_some_and(|&asked| now < asked + ASK_AGAIN);
-        if asked_lately || inquiry.calls.get(&peer).is_some_and(DescribedCall::is_whole) {
+        let queried_recently = inquiry.queried.get(&peer).is_some_and(|&queried| now < queried + QUERY_INTERVAL);
+        if queried_recently || inquiry.calls.get(&peer).is_some_and(DescribedCall::is_whole) {
             return None;
         }
-        inquiry.asked.insert(peer, now);
+        inquiry.queried.insert(peer, now);
         let CollectiveId { communicator, sequence } = id;
         Some(MembershipOutput::Send { to: peer, message: MembershipMessage::Ask { communicator, sequence } })
     }
 
     /// Record a call. At the first mismatch, query all ranks, so that the report can name all calls.
-    fn learn(&mut self, now: Duration, rank: usize, told: DescribedCall) -> Vec<MembershipOutput> {
-        let id = told.header.collective_id();
+    fn learn(&mut self, now: Duration, rank: usize, described: DescribedCall) -> Vec<MembershipOutput> {
+        let id = described.header.collective_id();
         if !self.inquiries.contains_key(&id) && self.inquiries.len() == INQUIRIES_MAX {
-            let resting = self.inquiries.iter().min_by_key(|(_, inquiry)| inquiry.touched).map(|(&id, _)| id);
-            resting.and_then(|id| self.inquiries.remove(&id));
+            let least_recent = self.inquiries.iter().min_by_key(|(_, inquiry)| inquiry.touched).map(|(&id, _)| id);
+            least_recent.and_then(|id| self.inquiries.remove(&id));
         }
         let inquiry = self.inquiries.entry(id).or_default();
         inquiry.touched = now;
-        inquiry.learn(rank, told);
+        inquiry.learn(rank, described);
         if !inquiry.differs() || inquiry.due.is_some() || self.failure.is_some() {
             return vec![];
         }
         inquiry.due = Some(now + ANSWER_WAIT);
-        let present = self.others().filter(|&peer| self.members[peer].standing == MemberStanding::Present);
+        let present = self.others().filter(|&peer| self.members[peer].state == MemberState::Present);
         let present: Vec<usize> = present.collect();
         present.into_iter().filter_map(|peer| self.ask(now, id, peer)).collect()
     }
@@ -190,11 +189,11 @@ impl Hub {
         now: Duration,
         from: usize,
         id: CollectiveId,
-        told: Option<DescribedCall>,
+        described: Option<DescribedCall>,
     ) -> Vec<MembershipOutput> {
-        let mut outputs = match told {
-            Some(told) if told.header.collective_id() == id => self.learn(now, from, told),
-            Some(told) if told.header.sequence > id.sequence => vec![],
+        let mut outputs = match described {
+            Some(described) if described.header.collective_id() == id => self.learn(now, from, described),
+            Some(described) if described.header.sequence > id.sequence => vec![],
             _ => {
                 self.note_absent(now, from, id);
                 vec![]
@@ -203,11 +202,11 @@ impl Hub {
         if let Some(inquiry) = self.inquiries.get_mut(&id) {
             // After a mismatch, the hub does not wait for a rank that has not reached this collective.
             if inquiry.due.is_some() {
-                inquiry.asked.remove(&from);
+                inquiry.queried.remove(&from);
             }
         }
-        outputs.extend(self.settle(id));
-        outputs.extend(self.tell_circle(from));
+        outputs.extend(self.report_if_answered(id));
+        outputs.extend(self.report_cycle(from));
         outputs
     }
 
@@ -218,14 +217,14 @@ impl Hub {
     }
 
     /// Report the mismatch of a collective once all queried ranks have answered.
-    fn settle(&mut self, id: CollectiveId) -> Vec<MembershipOutput> {
+    fn report_if_answered(&mut self, id: CollectiveId) -> Vec<MembershipOutput> {
         let inquiry = self.inquiries.get(&id);
-        let settled = inquiry.filter(|inquiry| inquiry.due.is_some() && inquiry.asked.is_empty());
-        let calls = settled.map(|inquiry| inquiry.calls.clone());
-        calls.map(|calls| self.tell_mismatch(id, &calls)).unwrap_or_default()
+        let answered = inquiry.filter(|inquiry| inquiry.due.is_some() && inquiry.queried.is_empty());
+        let calls = answered.map(|inquiry| inquiry.calls.clone());
+        calls.map(|calls| self.report_mismatch(id, &calls)).unwrap_or_default()
     }
 
-    pub(super) fn tell_mismatch(
+    pub(super) fn report_mismatch(
         &mut self,
         id: CollectiveId,
         calls: &BTreeMap<usize, DescribedCall>,
@@ -235,12 +234,12 @@ impl Hub {
     }
 
     /// Report a deadlock cycle that contains `from`, if one exists.
-    fn tell_circle(&mut self, from: usize) -> Vec<MembershipOutput> {
+    fn report_cycle(&mut self, from: usize) -> Vec<MembershipOutput> {
         let is_absent = |rank: usize, id: CollectiveId, since: Duration| {
             let absent = self.inquiries.get(&id).and_then(|inquiry| inquiry.absent.get(&rank));
             absent.is_some_and(|&at| at >= since)
         };
-        let circle = self.waits.circle(from, is_absent);
-        circle.map(|description| self.fail(JobFailure::Mismatch { description })).unwrap_or_default()
+        let cycle = self.waits.cycle(from, is_absent);
+        cycle.map(|description| self.fail(JobFailure::Mismatch { description })).unwrap_or_default()
     }
 }

@@ -1,6 +1,6 @@
 //! Replica failover of the hub: handles the death of a rank that has a live replica, and the takeover from another hub.
 
-use super::{Hub, HubMember, MemberStanding};
+use super::{Hub, HubMember, MemberState};
 use crate::fabric::JobFailure;
 use crate::membership::{MembershipMessage, MembershipOutput};
 use crate::replicas::ReplicaLoss;
@@ -13,22 +13,21 @@ impl Hub {
             return vec![];
         }
         if self.awaited_count > 0 || rank == self.own {
-            self.early_death = (self.awaited_count > 0).then_some(rank);
+            self.early_failure = (self.awaited_count > 0).then_some(rank);
             return self.fail(failure);
         }
         match self.losses.note(rank, failure.clone()) {
             ReplicaLoss::Known => vec![],
             ReplicaLoss::Fatal(failure) => self.fail(failure),
             ReplicaLoss::Spared => {
-                if std::mem::replace(&mut self.members[rank].standing, MemberStanding::Lost) == MemberStanding::Present
-                {
+                if std::mem::replace(&mut self.members[rank].state, MemberState::Lost) == MemberState::Present {
                     self.present_count -= 1;
                 }
                 self.suspects.remove(&rank);
                 // If the rank was only silent, it learns that the other ranks continue without it.
                 let mut outputs =
                     vec![MembershipOutput::Send { to: rank, message: MembershipMessage::Failed(failure.clone()) }];
-                outputs.extend(self.tell_all(&MembershipMessage::Lost(failure.clone())));
+                outputs.extend(self.send_to_present(&MembershipMessage::Lost(failure.clone())));
                 outputs.push(MembershipOutput::Lost(failure));
                 outputs.extend(self.finished());
                 outputs
@@ -38,13 +37,13 @@ impl Hub {
 
     /// Handle another hub's report that all ranks are admitted. Ranks still connecting to this hub then count as
     /// present. Early deaths recorded here are withdrawn.
-    pub(super) fn all_have_come(&mut self, now: Duration) -> Vec<MembershipOutput> {
-        for member in self.members.iter_mut().filter(|member| member.standing == MemberStanding::Awaited) {
-            *member = HubMember { standing: MemberStanding::Present, heard: now };
+    pub(super) fn all_admitted(&mut self, now: Duration) -> Vec<MembershipOutput> {
+        for member in self.members.iter_mut().filter(|member| member.state == MemberState::Awaited) {
+            *member = HubMember { state: MemberState::Present, last_received: now };
             self.present_count += 1;
         }
         self.awaited_count = 0;
-        match (self.early_death.take(), self.failure.take()) {
+        match (self.early_failure.take(), self.failure.take()) {
             (Some(rank), Some(failure)) => self.lose(rank, failure),
             (_, failure) => {
                 self.failure = failure;
@@ -54,7 +53,7 @@ impl Hub {
     }
 
     /// Return the messages for a rank that has not heard from this hub yet.
-    pub(super) fn news(&self) -> impl Iterator<Item = MembershipMessage> {
+    pub(super) fn failure_messages(&self) -> impl Iterator<Item = MembershipMessage> {
         self.losses
             .failures()
             .cloned()
@@ -67,11 +66,11 @@ impl Hub {
         let losses: Vec<JobFailure> = self.losses.failures().cloned().collect();
         let mut outputs = Vec::new();
         for loss in losses {
-            outputs.extend(self.tell_all(&MembershipMessage::Lost(loss.clone())));
+            outputs.extend(self.send_to_present(&MembershipMessage::Lost(loss.clone())));
             outputs.push(MembershipOutput::Lost(loss));
         }
         if let Some(failure) = self.failure.clone() {
-            outputs.extend(self.tell_all(&MembershipMessage::Failed(failure.clone())));
+            outputs.extend(self.send_to_present(&MembershipMessage::Failed(failure.clone())));
             outputs.push(MembershipOutput::Failed(failure));
         }
         outputs
@@ -79,8 +78,6 @@ impl Hub {
 
     /// Return whether another replica of `rank` is present.
     pub(super) fn has_copy_at_work(&self, rank: usize) -> bool {
-        self.replicas
-            .of(rank)
-            .any(|replica| replica != rank && self.members[replica].standing == MemberStanding::Present)
+        self.replicas.of(rank).any(|replica| replica != rank && self.members[replica].state == MemberState::Present)
     }
 }

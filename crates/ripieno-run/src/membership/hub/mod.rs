@@ -26,7 +26,7 @@ pub(super) const ANSWER_WAIT: Duration = Duration::from_millis(200);
 
 /// State of a member.
 #[derive(Clone, Debug, PartialEq)]
-enum MemberStanding {
+enum MemberState {
     /// It has not joined yet.
     Awaited,
     /// It takes part.
@@ -39,8 +39,8 @@ enum MemberStanding {
 
 #[derive(Clone, Debug)]
 struct HubMember {
-    standing: MemberStanding,
-    heard: Duration,
+    state: MemberState,
+    last_received: Duration,
 }
 
 /// Membership machine of a rank that monitors all other ranks.
@@ -54,22 +54,22 @@ pub struct Hub {
     awaited_count: usize,
     join_deadline: Duration,
     join_timeout: Duration,
-    pulse: HeartbeatTiming,
+    heartbeats: HeartbeatTiming,
     suspects: BTreeMap<usize, (Duration, JobFailure)>,
     inquiries: BTreeMap<CollectiveId, Inquiry>,
     difference: Option<CallDifference>,
     waits: BlockedWaits,
     failure: Option<JobFailure>,
     /// The rank that caused the failure by its death before all ranks had joined.
-    early_death: Option<usize>,
+    early_failure: Option<usize>,
 }
 
 impl Hub {
     /// Return the machine of rank `own` before any other rank has joined.
     pub fn new(own: usize, hosts: Arc<[String]>, replicas: Replicas, timing: MembershipTiming, now: Duration) -> Hub {
-        let member = HubMember { standing: MemberStanding::Awaited, heard: now };
+        let member = HubMember { state: MemberState::Awaited, last_received: now };
         let mut members = vec![member; hosts.len()];
-        members[own].standing = MemberStanding::Present;
+        members[own].state = MemberState::Present;
         Hub {
             awaited_count: members.len() - 1,
             present_count: 0,
@@ -80,13 +80,13 @@ impl Hub {
             losses: Losses::new(replicas),
             join_deadline: now + timing.join_timeout,
             join_timeout: timing.join_timeout,
-            pulse: HeartbeatTiming::new(now, timing),
+            heartbeats: HeartbeatTiming::new(now, timing),
             suspects: BTreeMap::new(),
             inquiries: BTreeMap::new(),
             difference: None,
             waits: BlockedWaits::default(),
             failure: None,
-            early_death: None,
+            early_failure: None,
         }
     }
 
@@ -95,24 +95,24 @@ impl Hub {
         let suspects = self.suspects.values().map(|(due, _)| *due);
         let inquiries = self.inquiries.values().filter_map(|inquiry| inquiry.due);
         let difference = self.difference.as_ref().map(|difference| difference.due);
-        suspects.chain(inquiries).chain(difference).fold(self.pulse.next_check, Duration::min)
+        suspects.chain(inquiries).chain(difference).fold(self.heartbeats.next_check, Duration::min)
     }
 
     /// Handle an event and return the resulting outputs.
     pub fn handle(&mut self, now: Duration, event: MembershipEvent, history: &CallHistory) -> Vec<MembershipOutput> {
-        if self.pulse.stood_still(now) {
-            self.members.iter_mut().for_each(|member| member.heard = now);
+        if self.heartbeats.was_suspended(now) {
+            self.members.iter_mut().for_each(|member| member.last_received = now);
         }
         match event {
             MembershipEvent::Connected { peer } => self.admit(now, peer),
-            MembershipEvent::Received { peer, .. } if self.members[peer].standing == MemberStanding::Lost => vec![],
+            MembershipEvent::Received { peer, .. } if self.members[peer].state == MemberState::Lost => vec![],
             MembershipEvent::Received { peer, message } => {
-                self.members[peer].heard = now;
+                self.members[peer].last_received = now;
                 self.receive(now, peer, message, history)
             }
-            MembershipEvent::Closed { peer, cause } => match &self.members[peer].standing {
-                MemberStanding::Present => self.lose(peer, rank_failed(peer, &self.hosts, cause)),
-                MemberStanding::Awaited | MemberStanding::Left(_) | MemberStanding::Lost => vec![],
+            MembershipEvent::Closed { peer, cause } => match &self.members[peer].state {
+                MemberState::Present => self.lose(peer, rank_failed(peer, &self.hosts, cause)),
+                MemberState::Awaited | MemberState::Left(_) | MemberState::Lost => vec![],
             },
             MembershipEvent::Request(request) => self.request(now, request, history),
             MembershipEvent::Tick => self.tick(now),
@@ -120,16 +120,16 @@ impl Hub {
     }
 
     fn admit(&mut self, now: Duration, peer: usize) -> Vec<MembershipOutput> {
-        match self.members[peer].standing {
-            MemberStanding::Awaited => {}
+        match self.members[peer].state {
+            MemberState::Awaited => {}
             // Another hub has already admitted the rank.
-            MemberStanding::Present => {
-                self.members[peer].heard = now;
-                return self.news().map(|message| MembershipOutput::Send { to: peer, message }).collect();
+            MemberState::Present => {
+                self.members[peer].last_received = now;
+                return self.failure_messages().map(|message| MembershipOutput::Send { to: peer, message }).collect();
             }
-            MemberStanding::Left(_) | MemberStanding::Lost => return vec![],
+            MemberState::Left(_) | MemberState::Lost => return vec![],
         }
-        self.members[peer] = HubMember { standing: MemberStanding::Present, heard: now };
+        self.members[peer] = HubMember { state: MemberState::Present, last_received: now };
         self.present_count += 1;
         self.awaited_count -= 1;
         if let Some(failure) = self.failure.clone() {
@@ -138,7 +138,7 @@ impl Hub {
         if self.awaited_count > 0 {
             return vec![];
         }
-        let mut outputs = self.tell_all(&MembershipMessage::Complete);
+        let mut outputs = self.send_to_present(&MembershipMessage::Complete);
         outputs.push(MembershipOutput::Complete);
         outputs
     }
@@ -155,20 +155,20 @@ impl Hub {
             MembershipMessage::Suspect { peer, cause } => self.suspect(now, from, peer as usize, &cause),
             MembershipMessage::Stalled { call, peers, blocking } => {
                 let peers = peers.iter().map(|&peer| peer as usize).collect();
-                self.stalled(now, from, &Stall { told: call.into(), peers, blocking }, history)
+                self.stalled(now, from, &Stall { described: call.into(), peers, blocking }, history)
             }
             MembershipMessage::Differs { call, peer, theirs } => {
-                let theirs = DescribedCall::untold(theirs.0);
+                let theirs = DescribedCall::undescribed(theirs.0);
                 self.differs(now, [(from, call.into()), (peer as usize, theirs)], history)
             }
-            MembershipMessage::Form { form, words } => self.form_told(from, form, &words),
+            MembershipMessage::Form { form, text } => self.receive_form(from, form, &text),
             MembershipMessage::Answer { communicator, sequence, call } => {
                 self.answer(now, from, CollectiveId { communicator, sequence }, call.map(DescribedCall::from))
             }
-            MembershipMessage::Complete if self.replicas.logical(from) == 0 => self.all_have_come(now),
-            MembershipMessage::Goodbye { lasts, has_forgotten, form } => {
+            MembershipMessage::Complete if self.replicas.logical(from) == 0 => self.all_admitted(now),
+            MembershipMessage::Goodbye { lasts, has_evicted, form } => {
                 let headers = lasts.into_iter().map(|last| last.0).collect();
-                self.part_with(from, Lasts { headers, has_forgotten, form })
+                self.receive_goodbye(from, Lasts { headers, has_evicted, form })
             }
             _ => vec![],
         }
@@ -179,45 +179,47 @@ impl Hub {
             MembershipRequest::Report(failure) => self.fail(failure),
             MembershipRequest::Suspect { peer, cause } => self.suspect(now, self.own, peer, &cause),
             MembershipRequest::Stalled { header, peers, blocking } => {
-                self.stalled(now, self.own, &Stall { told: history.told(header), peers, blocking }, history)
+                self.stalled(now, self.own, &Stall { described: history.describe(header), peers, blocking }, history)
             }
-            MembershipRequest::Differs { mine, peer, theirs } => {
-                self.differs(now, [(self.own, history.told(mine)), (peer, DescribedCall::untold(theirs))], history)
-            }
+            MembershipRequest::Differs { mine, peer, theirs } => self.differs(
+                now,
+                [(self.own, history.describe(mine)), (peer, DescribedCall::undescribed(theirs))],
+                history,
+            ),
             MembershipRequest::Leave => {
-                self.members[self.own].standing = MemberStanding::Left(history.lasts());
+                self.members[self.own].state = MemberState::Left(history.lasts());
                 // Ranks that host other hubs stay connected after they have left, until the last rank has left.
-                let stays = |rank: &usize| match self.members[*rank].standing {
-                    MemberStanding::Present => true,
-                    MemberStanding::Left(_) => self.replicas.logical(*rank) == 0,
-                    MemberStanding::Awaited | MemberStanding::Lost => false,
+                let stays = |rank: &usize| match self.members[*rank].state {
+                    MemberState::Present => true,
+                    MemberState::Left(_) => self.replicas.logical(*rank) == 0,
+                    MemberState::Awaited | MemberState::Lost => false,
                 };
                 let goodbye = history.lasts().goodbye();
-                let told =
+                let described =
                     self.others().filter(stays).map(|to| MembershipOutput::Send { to, message: goodbye.clone() });
-                told.chain(self.finished()).collect()
+                described.chain(self.finished()).collect()
             }
         }
     }
 
-    fn part_with(&mut self, peer: usize, lasts: Lasts) -> Vec<MembershipOutput> {
-        if self.members[peer].standing == MemberStanding::Present {
-            self.members[peer].standing = MemberStanding::Left(lasts);
+    fn receive_goodbye(&mut self, peer: usize, lasts: Lasts) -> Vec<MembershipOutput> {
+        if self.members[peer].state == MemberState::Present {
+            self.members[peer].state = MemberState::Left(lasts);
             self.present_count -= 1;
         }
         self.finished().into_iter().collect()
     }
 
     fn finished(&self) -> Option<MembershipOutput> {
-        let hub_left = matches!(self.members[self.own].standing, MemberStanding::Left(_));
+        let hub_left = matches!(self.members[self.own].state, MemberState::Left(_));
         let no_rank_works = self.present_count == 0 || self.failure.is_some();
         (hub_left && no_rank_works && self.awaited_count == 0).then_some(MembershipOutput::Finished)
     }
 
     fn suspect(&mut self, now: Duration, from: usize, peer: usize, cause: &str) -> Vec<MembershipOutput> {
-        match self.members.get(peer).map(|member| &member.standing) {
-            Some(MemberStanding::Left(_) | MemberStanding::Lost) if self.has_copy_at_work(peer) => vec![],
-            Some(MemberStanding::Left(lasts)) => {
+        match self.members.get(peer).map(|member| &member.state) {
+            Some(MemberState::Left(_) | MemberState::Lost) if self.has_copy_at_work(peer) => vec![],
+            Some(MemberState::Left(lasts)) => {
                 let cause = format!("left the job while rank {from} still needed it ({})", name_last(lasts));
                 self.fail(rank_failed(peer, &self.hosts, cause))
             }
@@ -235,20 +237,20 @@ impl Hub {
         let mut outputs = Vec::new();
         let due = self.inquiries.iter().find(|(_, inquiry)| inquiry.due.is_some_and(|due| due <= now));
         if let Some((id, calls)) = due.map(|(&id, inquiry)| (id, inquiry.calls.clone())) {
-            outputs.extend(self.tell_mismatch(id, &calls));
+            outputs.extend(self.report_mismatch(id, &calls));
         }
         if self.difference.as_ref().is_some_and(|difference| difference.due <= now) {
-            outputs.extend(self.tell_difference());
+            outputs.extend(self.report_difference());
         }
         let due = self.suspects.iter().find(|(_, (due, _))| *due <= now).map(|(&peer, _)| peer);
         if let Some((peer, (_, failure))) = due.and_then(|peer| self.suspects.remove_entry(&peer)) {
             outputs.extend(self.lose(peer, failure));
         }
-        if self.pulse.check_is_due(now) {
+        if self.heartbeats.check_is_due(now) {
             outputs.extend(self.check(now));
         }
-        if self.pulse.beat_is_due(now) {
-            outputs.extend(self.tell_all(&MembershipMessage::Heartbeat));
+        if self.heartbeats.beat_is_due(now) {
+            outputs.extend(self.send_to_present(&MembershipMessage::Heartbeat));
         }
         outputs
     }
@@ -256,13 +258,13 @@ impl Hub {
     fn check(&mut self, now: Duration) -> Vec<MembershipOutput> {
         let late = self.awaited_count > 0 && now >= self.join_deadline;
         if late && self.failure.is_none() {
-            let missing = self.members.iter().position(|member| member.standing == MemberStanding::Awaited);
+            let missing = self.members.iter().position(|member| member.state == MemberState::Awaited);
             let cause = format!("did not come within {:.1} s", self.join_timeout.as_secs_f64());
             return missing.map(|rank| self.fail(rank_failed(rank, &self.hosts, cause))).unwrap_or_default();
         }
-        let timeout = self.pulse.timing.heartbeat_timeout;
-        let silence = |member: &HubMember| now.saturating_sub(member.heard);
-        let is_dead = |member: &HubMember| member.standing == MemberStanding::Present && silence(member) > timeout;
+        let timeout = self.heartbeats.timing.heartbeat_timeout;
+        let silence = |member: &HubMember| now.saturating_sub(member.last_received);
+        let is_dead = |member: &HubMember| member.state == MemberState::Present && silence(member) > timeout;
         let dead = self.others().find(|&rank| is_dead(&self.members[rank]));
         let dead = dead.map(|rank| (rank, silent(rank, &self.hosts, silence(&self.members[rank]))));
         dead.map(|(rank, failure)| self.lose(rank, failure)).unwrap_or_default()
@@ -281,14 +283,14 @@ impl Hub {
         self.failure = Some(failure.clone());
         self.suspects.clear();
         self.inquiries.clear();
-        let mut outputs = self.tell_all(&MembershipMessage::Failed(failure.clone()));
+        let mut outputs = self.send_to_present(&MembershipMessage::Failed(failure.clone()));
         outputs.push(MembershipOutput::Failed(failure));
         outputs.extend(self.finished());
         outputs
     }
 
-    fn tell_all(&self, message: &MembershipMessage) -> Vec<MembershipOutput> {
-        let present = |rank: &usize| self.members[*rank].standing == MemberStanding::Present;
+    fn send_to_present(&self, message: &MembershipMessage) -> Vec<MembershipOutput> {
+        let present = |rank: &usize| self.members[*rank].state == MemberState::Present;
         self.others().filter(present).map(|to| MembershipOutput::Send { to, message: message.clone() }).collect()
     }
 }

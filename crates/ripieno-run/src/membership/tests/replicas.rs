@@ -22,17 +22,17 @@ fn die_in_order(world: &mut MembershipWorld, order: &[usize], dies: impl Fn(&mut
         dies(world, rank);
         dead.push(rank);
         let is_last = world.replicas.of(rank).all(|replica| dead.contains(&replica));
-        for living in world.living() {
-            let Some(JobFailure::RankFailed { rank: blamed, cause, .. }) = &world.failures[living] else {
-                assert!(!is_last, "rank {living} was not told of the last replica, {rank}, in {order:?}");
-                let mut reported = world.losses[living].clone();
+        for survivor in world.survivor() {
+            let Some(JobFailure::RankFailed { rank: failed_rank, cause, .. }) = &world.failures[survivor] else {
+                assert!(!is_last, "rank {survivor} was not told of the last replica, {rank}, in {order:?}");
+                let mut reported = world.losses[survivor].clone();
                 let mut known = dead.clone();
                 reported.sort_unstable();
                 known.sort_unstable();
-                assert_eq!(reported, known, "to rank {living} in {order:?}");
+                assert_eq!(reported, known, "to rank {survivor} in {order:?}");
                 continue;
             };
-            assert!(is_last && *blamed == rank, "{order:?}: rank {living} blames {blamed}: {cause}");
+            assert!(is_last && *failed_rank == rank, "{order:?}: rank {survivor} blames {failed_rank}: {cause}");
             assert!(cause.contains("before that its replica, rank "), "{cause}");
         }
         if is_last {
@@ -80,7 +80,7 @@ fn a_reported_error_reaches_all_ranks_despite_live_replicas_and_dead_hubs() {
         let mut world = MembershipWorld::replicated(4, 2);
         dead.iter().for_each(|&rank| world.dies(rank));
         world.request(1, MembershipRequest::Report(raised(1)));
-        assert!(world.living().iter().all(|&rank| world.failures[rank] == Some(raised(1))), "{dead:?}");
+        assert!(world.survivor().iter().all(|&rank| world.failures[rank] == Some(raised(1))), "{dead:?}");
     }
 }
 
@@ -97,7 +97,7 @@ fn a_report_lost_with_the_first_hub_is_sent_by_the_next() {
 }
 
 #[test]
-fn a_death_before_all_have_come_ends_the_job() {
+fn a_death_before_all_have_joined_ends_the_job() {
     let mut world = MembershipWorld::with_replicas(4, 2);
     [0, 1, 3].iter().for_each(|&peer| world.event(2, MembershipEvent::Connected { peer }));
     [1, 2].iter().for_each(|&peer| world.event(0, MembershipEvent::Connected { peer }));
@@ -107,7 +107,7 @@ fn a_death_before_all_have_come_ends_the_job() {
 }
 
 #[test]
-fn a_hub_that_has_not_seen_all_come_believes_the_first() {
+fn a_hub_that_has_not_admitted_all_ranks_trusts_the_first_hub() {
     for sees_the_death_first in [false, true] {
         let mut world = MembershipWorld::with_replicas(4, 2);
         // Rank 3 is still connecting to hub 2.
@@ -157,5 +157,5 @@ fn a_copy_that_left_is_not_missed_while_another_works() {
     world.dies(3);
     assert!(world.failures.iter().all(Option::is_none), "rank 1 has finished its part");
     world.request(2, MembershipRequest::Suspect { peer: 1, cause: "closed".into() });
-    world.assert_all_blame(1, "left the job while rank 2 still needed it");
+    world.assert_all_report(1, "left the job while rank 2 still needed it");
 }

@@ -67,17 +67,17 @@ impl Announcement {
 
 impl AgreedForm {
     /// Derive the agreed form from all announcements, ordered by rank. If no rank has rows, rank 0 determines the form.
-    pub fn of(told: &[Announcement]) -> Result<AgreedForm, Error> {
-        let first = told.iter().find(|told| told.size_bytes > 0).unwrap_or(&told[0]);
-        let fits = |told: &&Announcement| {
-            (told.call, told.balanced) == (first.call, first.balanced)
-                && told.compared().2.is_none_or(|rows| rows == (first.form, first.merge))
+    pub fn of(announced: &[Announcement]) -> Result<AgreedForm, Error> {
+        let first = announced.iter().find(|announced| announced.size_bytes > 0).unwrap_or(&announced[0]);
+        let fits = |announced: &&Announcement| {
+            (announced.call, announced.balanced) == (first.call, first.balanced)
+                && announced.compared().2.is_none_or(|rows| rows == (first.form, first.merge))
         };
-        if !told.iter().all(|told| fits(&told)) {
-            return Err(Error::RowsDiffer { description: describe(told) });
+        if !announced.iter().all(|announced| fits(&announced)) {
+            return Err(Error::RowsDiffer { description: describe(announced) });
         }
-        let sum = |sum: u64, told: &Announcement| sum.checked_add(told.size_bytes);
-        let size_bytes = told.iter().try_fold(0, sum).ok_or_else(|| Error::Malformed {
+        let sum = |sum: u64, announced: &Announcement| sum.checked_add(announced.size_bytes);
+        let size_bytes = announced.iter().try_fold(0, sum).ok_or_else(|| Error::Malformed {
             cause: "ranks announced rows of more bytes than can be counted".to_string(),
         })?;
         Ok(AgreedForm { form: first.form, merge: first.merge, size_bytes })
@@ -85,25 +85,25 @@ impl AgreedForm {
 }
 
 /// Describe which ranks announced which call and form.
-fn describe(told: &[Announcement]) -> String {
+fn describe(announced: &[Announcement]) -> String {
     let mut groups: Vec<(&Announcement, Vec<usize>)> = Vec::new();
-    for (rank, told) in told.iter().enumerate() {
-        match groups.iter_mut().find(|(known, _)| known.compared() == told.compared()) {
+    for (rank, announced) in announced.iter().enumerate() {
+        match groups.iter_mut().find(|(known, _)| known.compared() == announced.compared()) {
             Some((_, ranks)) => ranks.push(rank),
-            None => groups.push((told, vec![rank])),
+            None => groups.push((announced, vec![rank])),
         }
     }
-    let is_one_call = told.iter().all(|other| other.call == told[0].call);
-    let one = |(told, ranks): &(&Announcement, Vec<usize>)| {
-        let call = if is_one_call { String::new() } else { format!("call #{:016x} of ", told.call) };
-        let balanced = if told.balanced { ", balanced" } else { "" };
-        format!("{}: {call}{}{balanced}", name_ranks(ranks), rows(told))
+    let is_one_call = announced.iter().all(|other| other.call == announced[0].call);
+    let one = |(announced, ranks): &(&Announcement, Vec<usize>)| {
+        let call = if is_one_call { String::new() } else { format!("call #{:016x} of ", announced.call) };
+        let balanced = if announced.balanced { ", balanced" } else { "" };
+        format!("{}: {call}{}{balanced}", name_ranks(ranks), rows(announced))
     };
     groups.iter().map(one).collect::<Vec<_>>().join("; ")
 }
 
-fn rows(told: &Announcement) -> String {
-    let Some((KeyedForm { keys, element, width, combine, label }, merge)) = told.compared().2 else {
+fn rows(announced: &Announcement) -> String {
+    let Some((KeyedForm { keys, element, width, combine, label }, merge)) = announced.compared().2 else {
         return "no rows".to_string();
     };
     let [combine, merge] = [combine, merge].map(|combine| combine.op().map_or("concat", Op::name));
@@ -133,22 +133,22 @@ mod tests {
         combine: KeyedCombine::Op(Op::Max),
         label: 9,
     };
-    const TOLD: Announcement =
+    const ANNOUNCED: Announcement =
         Announcement { call: 7, balanced: true, form: FORM, merge: KeyedCombine::Concat, size_bytes: 40 };
 
     #[test]
-    fn what_was_told_comes_back_and_what_tells_nothing_is_refused() {
+    fn announcements_round_trip_and_invalid_ones_are_rejected() {
         let ops = Op::ALL.into_iter().map(KeyedCombine::Op).chain([KeyedCombine::Concat]);
         for (combine, balanced) in ops.flat_map(|combine| [(combine, false), (combine, true)]) {
-            let told = Announcement { balanced, merge: combine, form: KeyedForm { combine, ..FORM }, ..TOLD };
-            assert_eq!(Announcement::read(told.words()), Some(told));
+            let announced = Announcement { balanced, merge: combine, form: KeyedForm { combine, ..FORM }, ..ANNOUNCED };
+            assert_eq!(Announcement::read(announced.words()), Some(announced));
         }
         for byte in 0..8 {
-            let mut words = TOLD.words();
+            let mut words = ANNOUNCED.words();
             words[1] |= 0x80 << (8 * byte);
             assert_eq!(Announcement::read(words), None, "byte {byte}");
         }
-        let mut words = TOLD.words();
+        let mut words = ANNOUNCED.words();
         words[2] = u64::MAX;
         assert_eq!(Announcement::read(words), None);
     }
@@ -156,17 +156,17 @@ mod tests {
     #[test]
     fn ranks_without_rows_take_the_form_of_the_others_or_of_rank_0() {
         let other = KeyedForm { keys: KeyKind::Int64, width: 1, label: 0, ..FORM };
-        let none = Announcement { form: other, merge: KeyedCombine::Op(Op::Sum), size_bytes: 0, ..TOLD };
+        let none = Announcement { form: other, merge: KeyedCombine::Op(Op::Sum), size_bytes: 0, ..ANNOUNCED };
         let agreed = AgreedForm { form: FORM, merge: KeyedCombine::Concat, size_bytes: 80 };
-        assert_eq!(AgreedForm::of(&[none, TOLD, none, TOLD]), Ok(agreed));
-        let nothing = Announcement { size_bytes: 0, ..TOLD };
+        assert_eq!(AgreedForm::of(&[none, ANNOUNCED, none, ANNOUNCED]), Ok(agreed));
+        let nothing = Announcement { size_bytes: 0, ..ANNOUNCED };
         let agreed = AgreedForm { form: other, merge: KeyedCombine::Op(Op::Sum), size_bytes: 0 };
         assert_eq!(AgreedForm::of(&[none, nothing]), Ok(agreed));
     }
 
     #[test]
-    fn ranks_that_differ_are_named_with_what_each_gave() {
-        let with = |form| Announcement { form, ..TOLD };
+    fn ranks_that_differ_are_reported_with_their_values() {
+        let with = |form| Announcement { form, ..ANNOUNCED };
         let cases = [
             (
                 with(KeyedForm { keys: KeyKind::Int64, ..FORM }),
@@ -176,13 +176,14 @@ mod tests {
             (with(KeyedForm { width: 4, ..FORM }), "float32 × 4"),
             (with(KeyedForm { combine: KeyedCombine::Concat, ..FORM }), "concat, merged by concat"),
             (with(KeyedForm { label: 8, ..FORM }), "label 8"),
-            (Announcement { merge: KeyedCombine::Op(Op::Sum), ..TOLD }, "merged by sum"),
-            (Announcement { balanced: false, ..TOLD }, "label 9"),
-            (Announcement { call: 8, ..TOLD }, "call #0000000000000008 of string keys"),
-            (Announcement { call: 8, size_bytes: 0, ..TOLD }, "call #0000000000000008 of no rows"),
+            (Announcement { merge: KeyedCombine::Op(Op::Sum), ..ANNOUNCED }, "merged by sum"),
+            (Announcement { balanced: false, ..ANNOUNCED }, "label 9"),
+            (Announcement { call: 8, ..ANNOUNCED }, "call #0000000000000008 of string keys"),
+            (Announcement { call: 8, size_bytes: 0, ..ANNOUNCED }, "call #0000000000000008 of no rows"),
         ];
         for (other, named) in cases {
-            let Err(Error::RowsDiffer { description }) = AgreedForm::of(&[TOLD, TOLD, other, TOLD]) else {
+            let Err(Error::RowsDiffer { description }) = AgreedForm::of(&[ANNOUNCED, ANNOUNCED, other, ANNOUNCED])
+            else {
                 panic!("{other:?}")
             };
             let (most, last) = description.split_once("; ").unwrap();
@@ -193,7 +194,7 @@ mod tests {
 
     #[test]
     fn rows_of_more_bytes_than_can_be_counted_are_refused() {
-        let all = Announcement { size_bytes: u64::MAX, ..TOLD };
-        assert!(matches!(AgreedForm::of(&[all, TOLD]), Err(Error::Malformed { .. })));
+        let all = Announcement { size_bytes: u64::MAX, ..ANNOUNCED };
+        assert!(matches!(AgreedForm::of(&[all, ANNOUNCED]), Err(Error::Malformed { .. })));
     }
 }

@@ -123,7 +123,7 @@ mod tests {
     const SIZE: PartSize = PartSize { keys: 3, key_bytes: 7, rows: 5 };
 
     #[test]
-    fn a_block_comes_back_as_it_left() {
+    fn a_block_round_trips_unchanged() {
         let bytes = written(&block(), SIZE);
         assert_eq!(bytes.len(), 3 * 4 + 7 + 3 * 8 + 30);
         let mut rest = &bytes[..];

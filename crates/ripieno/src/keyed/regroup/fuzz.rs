@@ -53,14 +53,14 @@ fn damaged_blocks_are_refused_or_rows() {
 
 #[test]
 fn damaged_announcements_are_refused_or_agreed_on() {
-    let told =
+    let announced =
         Announcement { call: 7, balanced: true, form: FORMS[0], merge: KeyedCombine::Op(Op::Max), size_bytes: 40 };
-    let bytes = |told: Announcement| told.words().map(u64::to_le_bytes).concat();
-    let valid = [told, Announcement { size_bytes: 0, form: FORMS[2], ..told }].map(bytes);
+    let bytes = |announced: Announcement| announced.words().map(u64::to_le_bytes).concat();
+    let valid = [announced, Announcement { size_bytes: 0, form: FORMS[2], ..announced }].map(bytes);
     Fuzz::new("announcement", env!("CARGO_MANIFEST_DIR"), valid).run(|bytes| {
         let (words, _) = split(bytes)?;
         let read = Announcement::read(words)?;
         assert_eq!(read.words(), words, "an announcement has one form");
-        Some(AgreedForm::of(&[told, read]).map(|_| ()).map_err(|error| error.to_string().len().min(90)))
+        Some(AgreedForm::of(&[announced, read]).map(|_| ()).map_err(|error| error.to_string().len().min(90)))
     });
 }

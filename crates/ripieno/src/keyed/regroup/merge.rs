@@ -19,14 +19,14 @@ struct PartPieces<'a> {
 /// The piece of one part from one rank.
 enum RankPiece<'a> {
     Own(KeyedBlock),
-    Came { from: usize, size: PartSize, bytes: &'a [u8] },
+    Received { from: usize, size: PartSize, bytes: &'a [u8] },
 }
 
 impl RankPiece<'_> {
     fn row_count(&self) -> u64 {
         match self {
             RankPiece::Own(block) => block.view().row_count(),
-            RankPiece::Came { size, .. } => size.rows,
+            RankPiece::Received { size, .. } => size.rows,
         }
     }
 }
@@ -40,11 +40,11 @@ impl Regrouping<'_> {
         let merged_form = self.regrouped.form;
         let own = self.sizes.waves.parts(rank, wave.number);
         let mut blocks = vec![KeyedBlock::none(&merged_form); own.len()];
-        let mut came = wave.blocks();
+        let mut received = wave.blocks();
         let mut all = Vec::new();
         for (&part, into) in own.iter().zip(&mut blocks) {
             let mut pieces = Vec::new();
-            for (from, came) in came.iter_mut().enumerate() {
+            for (from, received) in received.iter_mut().enumerate() {
                 let size = self.sizes.incoming(from, part);
                 if size.keys == 0 {
                     continue;
@@ -55,8 +55,8 @@ impl Regrouping<'_> {
                     continue;
                 }
                 let length = encoded_bytes(&form, size).expect("sizes have been checked");
-                let bytes = came.split_off(..length as usize).expect("sizes were added up");
-                pieces.push(RankPiece::Came { from, size, bytes });
+                let bytes = received.split_off(..length as usize).expect("sizes were added up");
+                pieces.push(RankPiece::Received { from, size, bytes });
             }
             all.push(PartPieces { pieces, into });
         }
@@ -114,7 +114,7 @@ fn merged(
         let arrived;
         let view = match piece {
             RankPiece::Own(block) => block.view(),
-            RankPiece::Came { from, size, bytes } => {
+            RankPiece::Received { from, size, bytes } => {
                 let malformed = |cause| Error::Malformed { cause: format!("rank {from} sent {cause}") };
                 arrived = Arrived::read(form, size, &mut &**bytes).map_err(malformed)?;
                 arrived.view()

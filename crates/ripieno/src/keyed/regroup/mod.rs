@@ -68,7 +68,7 @@ impl Communicator {
         options: &Regroup,
         on_block: &mut dyn FnMut(&KeyedForm, KeyedBlock) -> Result<(), Error>,
     ) -> Result<Regrouped, Error> {
-        let (form, rank_count) = (*rows.form(), rows.homes.rank_count);
+        let (form, rank_count) = (*rows.form(), rows.owners.rank_count);
         if rank_count != self.world_size() {
             let expected = format!("{}, as many as there are ranks here", self.world_size());
             return Err(argument("ranks of the aggregation", rank_count, &expected));
@@ -115,8 +115,8 @@ fn regroup(
     };
     let mut regrouping = Regrouping { comm, options, steps, parts, sizes, exchanges, regrouped };
     let mut next = regrouping.start(0)?;
-    while let Some(flight) = next {
-        let wave = regrouping.finish(flight)?;
+    while let Some(wave_in_flight) = next {
+        let wave = regrouping.finish(wave_in_flight)?;
         next = regrouping.start(wave.number + 1)?;
         regrouping.merge(wave, on_block)?;
     }

@@ -10,12 +10,12 @@ use crate::communicator::Communicator;
 use crate::error::Error;
 use crate::owned_buffers::NO_MEMORY;
 use ripieno_plan::algorithms::alltoall::direct;
-use ripieno_plan::regroup::{Waves, balanced_homes, hashed_homes, loads};
+use ripieno_plan::regroup::{Waves, balanced_owners, hashed_owners, loads};
 use ripieno_plan::{Buffer, Op, Span};
 use ripieno_run::BufferMemory;
 
 /// Encoded size of a `PartSize`.
-const TOLD_BYTES: usize = 24;
+const ANNOUNCED_BYTES: usize = 24;
 
 /// The part sizes: the waves that all ranks know, and the details of the parts that this rank owns.
 pub(super) struct RegroupSizes {
@@ -47,9 +47,9 @@ impl RegroupSizes {
             sizes.iter().map(|&size| encoded_bytes(parts.form(), size).expect("it is in memory")).collect();
         let Regroup { call, balanced, merge, .. } = *options;
         let announced = Announcement { call, balanced, form: *parts.form(), merge, size_bytes: bytes.iter().sum() };
-        let mut homes = hashed_homes(part_count, p);
-        let (mut own, told) = Own::told(comm, &sizes, &announced.words(), steps, &homes)?;
-        let agreed = AgreedForm::of(&announcements(&told)?)?;
+        let mut owners = hashed_owners(part_count, p);
+        let (mut own, all_announced) = Own::exchange(comm, &sizes, &announced.words(), steps, &owners)?;
+        let agreed = AgreedForm::of(&announcements(&all_announced)?)?;
         if announced.size_bytes == 0 {
             parts.adopt(agreed.form);
         }
@@ -59,7 +59,7 @@ impl RegroupSizes {
             // For parts of other owners, this rank only needs the size of its own rows.
             let mut known_bytes = bytes;
             own.parts.iter().zip(&own_bytes).for_each(|(&part, &bytes)| known_bytes[part] = bytes);
-            let waves = Waves::whole(&homes, &known_bytes, p, most_bytes > 0);
+            let waves = Waves::whole(&owners, &known_bytes, p, most_bytes > 0);
             return Ok((RegroupSizes { waves, own }, agreed));
         }
         let part_bytes = all_words(comm, &own_bytes)?;
@@ -69,15 +69,15 @@ impl RegroupSizes {
             });
         }
         if balanced {
-            homes = balanced_homes(&part_bytes, p);
-            (own, _) = Own::told(comm, &sizes, &[], steps, &homes)?;
-            let mut told = own.parts.iter().zip(own.bytes(&agreed.form)?);
-            if let Some((part, _)) = told.find(|&(&part, bytes)| part_bytes[part] != bytes) {
+            owners = balanced_owners(&part_bytes, p);
+            (own, _) = Own::exchange(comm, &sizes, &[], steps, &owners)?;
+            let mut announced = own.parts.iter().zip(own.bytes(&agreed.form)?);
+            if let Some((part, _)) = announced.find(|&(&part, bytes)| part_bytes[part] != bytes) {
                 return Err(Error::Malformed { cause: format!("ranks announced part {part} with two sizes") });
             }
         }
-        let most_bytes = loads(&homes, &part_bytes, p).into_iter().max().unwrap_or(0);
-        let waves = Waves::new(&homes, &part_bytes, p, options.wave_bytes_of(most_bytes));
+        let most_bytes = loads(&owners, &part_bytes, p).into_iter().max().unwrap_or(0);
+        let waves = Waves::new(&owners, &part_bytes, p, options.wave_bytes_of(most_bytes));
         Ok((RegroupSizes { waves: bounded(comm, waves, &part_bytes, &bytes, options.wave_bytes)?, own }, agreed))
     }
 
@@ -116,38 +116,38 @@ fn bounded(
 }
 
 /// Decode the announcements of all ranks, ordered by rank.
-fn announcements(told: &[Vec<u64>]) -> Result<Vec<Announcement>, Error> {
+fn announcements(announced: &[Vec<u64>]) -> Result<Vec<Announcement>, Error> {
     let read = |(rank, words): (usize, &Vec<u64>)| {
         let words = words[..].try_into().expect("all tell as much");
         let nothing = || Error::Malformed { cause: format!("rank {rank} announced rows that cannot be") };
         Announcement::read(words).ok_or_else(nothing)
     };
-    told.iter().enumerate().map(read).collect()
+    announced.iter().enumerate().map(read).collect()
 }
 
 impl Own {
     /// Send the sizes of this rank's parts to their owners, preceded by `words`. Also returns the `words` of all ranks.
-    fn told(
+    fn exchange(
         comm: &Communicator,
         sizes: &[PartSize],
         ahead: &[u64],
         steps: &mut Steps,
-        homes: &[usize],
+        owners: &[usize],
     ) -> Result<(Own, Vec<Vec<u64>>), Error> {
         let (rank, p) = (comm.rank(), comm.world_size());
-        let mut by_home = vec![Vec::new(); p];
-        homes.iter().enumerate().for_each(|(part, &home)| by_home[home].push(part));
-        let length = |parts: &Vec<usize>| size_of_val(ahead) + parts.len() * TOLD_BYTES;
-        let lengths: Vec<usize> = by_home.iter().map(length).collect();
+        let mut by_owner = vec![Vec::new(); p];
+        owners.iter().enumerate().for_each(|(part, &owner)| by_owner[owner].push(part));
+        let length = |parts: &Vec<usize>| size_of_val(ahead) + parts.len() * ANNOUNCED_BYTES;
+        let lengths: Vec<usize> = by_owner.iter().map(length).collect();
         let mut out = Vec::with_capacity(lengths.iter().sum());
-        for parts in &by_home {
+        for parts in &by_owner {
             let numbers = parts.iter().flat_map(|&part| {
                 let PartSize { keys, key_bytes, rows } = sizes[part];
                 [keys, key_bytes, rows]
             });
             out.extend(ahead.iter().copied().chain(numbers).flat_map(u64::to_ne_bytes));
         }
-        let (own, own_bytes) = (by_home.swap_remove(rank), lengths[rank]);
+        let (own, own_bytes) = (by_owner.swap_remove(rank), lengths[rank]);
         let mut into = vec![0; p * own_bytes];
         let whole = |buffer, length| Span::whole(buffer, length, 1);
         let out_chunks = whole(Buffer::MAIN, out.len()).split(&lengths);
@@ -209,18 +209,18 @@ mod tests {
     }
 
     /// Return the results at rank 0 when rank 1 claims `sizes` for all its parts, one entry for each request.
-    fn lied_to(form: KeyedForm, options: &Regroup, sizes: &[PartSize]) -> [Result<(), Error>; 2] {
+    fn announce_false_size(form: KeyedForm, options: &Regroup, sizes: &[PartSize]) -> [Result<(), Error>; 2] {
         let fabrics = ThreadFabric::group(2).unwrap();
-        let lie = |comm: &Communicator| {
+        let false_size = |comm: &Communicator| {
             let parts = no_rows(form).seal(&Threads::new(1)).unwrap();
             let none = vec![0; parts.part_count()];
             let mut steps = Steps::new(none.len(), options);
             let Regroup { call, balanced, merge, .. } = *options;
-            let said = Announcement { call, balanced, form, merge, size_bytes: 1 }.words();
+            let sent = Announcement { call, balanced, form, merge, size_bytes: 1 }.words();
             for (turn, &size) in sizes.iter().enumerate() {
-                let homes = if turn == 0 { hashed_homes(none.len(), 2) } else { balanced_homes(&none, 2) };
-                let ahead = if turn == 0 { &said[..] } else { &[] };
-                Own::told(comm, &vec![size; parts.part_count()], ahead, &mut steps, &homes)?;
+                let owners = if turn == 0 { hashed_owners(none.len(), 2) } else { balanced_owners(&none, 2) };
+                let ahead = if turn == 0 { &sent[..] } else { &[] };
+                Own::exchange(comm, &vec![size; parts.part_count()], ahead, &mut steps, &owners)?;
                 if turn + 1 < sizes.len() {
                     all_words(comm, &none[none.len() / 2..])?;
                 }
@@ -230,10 +230,10 @@ mod tests {
         std::thread::scope(|scope| {
             let ranks: Vec<_> = fabrics.into_iter().map(|fabric| Communicator::new(Box::new(fabric))).collect();
             let mut ranks = ranks.into_iter();
-            let (honest, liar) = (ranks.next().unwrap(), ranks.next().unwrap());
-            let liar = scope.spawn(move || lie(&liar));
-            let told = honest.regroup(no_rows(form), options, &mut |_, _| Ok(())).map(drop);
-            [told, liar.join().unwrap()]
+            let (correct_rank, faulty_rank) = (ranks.next().unwrap(), ranks.next().unwrap());
+            let faulty_rank = scope.spawn(move || false_size(&faulty_rank));
+            let outcome = correct_rank.regroup(no_rows(form), options, &mut |_, _| Ok(())).map(drop);
+            [outcome, faulty_rank.join().unwrap()]
         })
     }
 
@@ -252,20 +252,20 @@ mod tests {
             (strings, size(0, 5, 0), "0 keys of 5 bytes with 0 rows"),
             (strings, size(u64::MAX, 5, u64::MAX), "keys"),
         ];
-        for (form, lie, text) in lies {
-            let [told, after] = lied_to(form, &Regroup::new(form.combine), &[lie]);
-            let Err(Error::Malformed { cause }) = told else { panic!("{told:?}") };
+        for (form, false_size, text) in lies {
+            let [outcome, after] = announce_false_size(form, &Regroup::new(form.combine), &[false_size]);
+            let Err(Error::Malformed { cause }) = outcome else { panic!("{outcome:?}") };
             assert!(cause.starts_with("rank 1 announced") && cause.contains(text), "{cause}");
             assert!(matches!(after, Err(Error::Failed(JobFailure::RankFailed { rank: 0, .. }))), "{after:?}");
         }
     }
 
     #[test]
-    fn other_sizes_for_other_homes_end_the_job() {
+    fn different_sizes_for_different_owners_end_the_job() {
         let options = Regroup { balanced: true, ..Regroup::new(FORM.combine) };
         let sizes = [PartSize::default(), PartSize { keys: 1, key_bytes: 8, rows: 1 }];
-        let [told, after] = lied_to(FORM, &options, &sizes);
-        assert!(matches!(&told, Err(Error::Malformed { cause }) if cause.contains("two sizes")), "{told:?}");
+        let [outcome, after] = announce_false_size(FORM, &options, &sizes);
+        assert!(matches!(&outcome, Err(Error::Malformed { cause }) if cause.contains("two sizes")), "{outcome:?}");
         assert!(after.is_err());
     }
 }

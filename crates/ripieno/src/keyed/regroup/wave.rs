@@ -103,11 +103,11 @@ impl Regrouping<'_> {
     }
 
     /// Wait until all blocks for this rank have arrived.
-    pub fn finish(&mut self, flight: InFlightWave) -> Result<Wave, Error> {
+    pub fn finish(&mut self, wave_in_flight: InFlightWave) -> Result<Wave, Error> {
         let started = Instant::now();
-        let Buffers { into, .. } = flight.handle.wait()?;
+        let Buffers { into, .. } = wave_in_flight.handle.wait()?;
         self.regrouped.exchange += started.elapsed();
-        Ok(Wave { number: flight.number, buffer: into, blocks: flight.into })
+        Ok(Wave { number: wave_in_flight.number, buffer: into, blocks: wave_in_flight.into })
     }
 }
 

@@ -16,6 +16,7 @@ import org.junit.jupiter.api.Test;
 import org.junit.jupiter.params.ParameterizedTest;
 import org.junit.jupiter.params.provider.ValueSource;
 
+/** Collectives on arrays and buffers, compared with results computed on one thread. */
 class CollectivesTest {
   private static final List<Class<?>> TYPES =
       List.of(byte.class, short.class, int.class, long.class, float.class, double.class);

@@ -15,6 +15,7 @@ import java.util.concurrent.ExecutionException;
 import java.util.concurrent.Future;
 import org.junit.jupiter.api.Test;
 
+/** Exceptions: mismatched calls, failed ranks, interruptions and invalid arguments. */
 class FailuresTest {
   @Test
   void aMismatchListsTheCallsOnAllRanks() throws Exception {
@@ -112,7 +113,7 @@ class FailuresTest {
   }
 
   @Test
-  void whatIsClosedSaysSo() throws Exception {
+  void closedObjectsReportThatTheyAreClosed() throws Exception {
     Communicator comm = Communicator.meet(0, 1, "secret", mine -> new String[] {mine});
     comm.close();
     comm.close();

@@ -12,6 +12,7 @@ import org.junit.jupiter.api.Test;
 import org.junit.jupiter.params.ParameterizedTest;
 import org.junit.jupiter.params.provider.ValueSource;
 
+/** K-means over ranks, compared with the true clusters. */
 class KMeansTest {
   private static final int COUNT = 600;
 

@@ -9,7 +9,7 @@ const EPSILON: f64 = 1e-10;
 const BLOCK: usize = 64;
 
 /// State of the owned features.
-pub(super) struct Home {
+pub(super) struct OwnedFeatures {
     k: usize,
     /// Per feature `k` weights and `k` sums of squares, adjacent, so that both are fetched at once.
     known: Vec<f64>,
@@ -18,16 +18,16 @@ pub(super) struct Home {
     squares: Vec<f64>,
 }
 
-impl Home {
+impl OwnedFeatures {
     #[inline(always)]
-    pub(super) fn new(state: &FeatureState, k: usize) -> Home {
+    pub(super) fn new(state: &FeatureState, k: usize) -> OwnedFeatures {
         let mut known = vec![0.0; 2 * state.weights.len()];
-        let given = state.weights.chunks_exact(k).zip(state.squares.chunks_exact(k));
-        for (feature, (weights, squares)) in known.chunks_exact_mut(2 * k).zip(given) {
+        let sent = state.weights.chunks_exact(k).zip(state.squares.chunks_exact(k));
+        for (feature, (weights, squares)) in known.chunks_exact_mut(2 * k).zip(sent) {
             feature[..k].copy_from_slice(weights);
             feature[k..].copy_from_slice(squares);
         }
-        Home { k, known, weights: vec![0.0; BLOCK * k], squares: vec![0.0; BLOCK * k] }
+        OwnedFeatures { k, known, weights: vec![0.0; BLOCK * k], squares: vec![0.0; BLOCK * k] }
     }
 
     #[inline(always)]
@@ -42,7 +42,7 @@ impl Home {
 
     /// Write the weights of these features, one after the other.
     #[inline(always)]
-    pub(super) fn give_weights(&self, features: &[i32], out: &mut [f64]) {
+    pub(super) fn copy_weights(&self, features: &[i32], out: &mut [f64]) {
         let k = self.k;
         for (feature, weights) in features.iter().zip(out.chunks_exact_mut(k)) {
             weights.copy_from_slice(&self.known[*feature as usize * 2 * k..][..k]);

@@ -1,13 +1,13 @@
 //! Score: all flows of a simulation, the pairs that form a message, and the waits of each flow.
 
 use super::flow::{FlowMessage, OperationFlow, end_of, flow};
-use super::{OPERATIONS_MAX, UNINTERRUPTED_OPERATIONS, Unplayable};
+use super::{OPERATIONS_MAX, SimulationError, UNINTERRUPTED_OPERATIONS};
 use crate::cluster::Cluster;
 use crate::waits::{OperationWait, of_plan};
 use ripieno_plan::Plan;
 
 /// The connected plans of all ranks.
-pub(super) struct Score {
+pub(super) struct FlowGraph {
     pub(super) rank_count: usize,
     pub(super) flows: Vec<OperationFlow>,
     /// For each message: the flows at its two ends.
@@ -15,13 +15,13 @@ pub(super) struct Score {
     pub(super) waits: Vec<OperationWait>,
 }
 
-impl Score {
+impl FlowGraph {
     /// Build the score of one plan per rank.
     pub(super) fn of(
         cluster: &Cluster,
         plans: impl Iterator<Item = Plan>,
         is_interrupted: &dyn Fn() -> bool,
-    ) -> Result<Score, Unplayable> {
+    ) -> Result<FlowGraph, SimulationError> {
         let (mut flows, mut waits, mut messages) = (Vec::new(), Vec::new(), Vec::new());
         let (mut rank_count, mut checked_count) = (0, 0);
         for (rank, plan) in plans.enumerate() {
@@ -29,7 +29,7 @@ impl Score {
             if flows.len() >= checked_count + UNINTERRUPTED_OPERATIONS {
                 checked_count = flows.len();
                 if is_interrupted() {
-                    return Err(Unplayable::Interrupted);
+                    return Err(SimulationError::Interrupted);
                 }
             }
             let mut numbers = vec![None; plan.operations().len()];
@@ -44,12 +44,12 @@ impl Score {
                 flows.push(flow(cluster, rank, index, operation));
             }
             if flows.len() > OPERATIONS_MAX {
-                return Err(Unplayable::TooLarge { operation_count: flows.len() });
+                return Err(SimulationError::TooLarge { operation_count: flows.len() });
             }
             waits.extend(of_plan(&plan, cluster.relayed_bytes(), |index| numbers[index]));
         }
         let pairs = matched(cluster, messages, &mut flows, &mut waits)?;
-        Ok(Score { rank_count, flows, pairs, waits })
+        Ok(FlowGraph { rank_count, flows, pairs, waits })
     }
 }
 
@@ -59,7 +59,7 @@ fn matched(
     mut messages: Vec<FlowMessage>,
     flows: &mut [OperationFlow],
     waits: &mut Vec<OperationWait>,
-) -> Result<Vec<[u32; 2]>, Unplayable> {
+) -> Result<Vec<[u32; 2]>, SimulationError> {
     messages.sort_by_key(|message| (message.sender, message.receiver, message.is_receive, message.flow));
     let mut pairs = Vec::with_capacity(messages.len() / 2);
     for link in messages.chunk_by(|one, next| (one.sender, one.receiver) == (next.sender, next.receiver)) {
@@ -68,7 +68,7 @@ fn matched(
         let is_as_long = |[send, receive]: [u32; 2]| flows[send as usize].length == flows[receive as usize].length;
         if sends.len() != receives.len() || !ends().all(is_as_long) {
             let (sender, receiver) = (link[0].sender as usize, link[0].receiver as usize);
-            return Err(Unplayable::Unmatched { sender, receiver });
+            return Err(SimulationError::Unmatched { sender, receiver });
         }
         let stored = cluster.stored_bytes(link[0].sender as usize, link[0].receiver as usize) as f64;
         let mut before: Option<[u32; 2]> = None;

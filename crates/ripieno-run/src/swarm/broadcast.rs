@@ -14,7 +14,7 @@ use std::time::Duration;
 pub(super) enum Holding<M> {
     /// The size of the value is not known yet.
     Awaited,
-    Coming(M),
+    Receiving(M),
     /// On the root, which still writes the value. Only the blocks with digests are complete.
     Filling(Arc<M>),
     Here(Arc<M>),
@@ -88,17 +88,17 @@ impl<M: Store> BroadcastRun<M> {
 
     /// Return a broadcast from `root` into memory that already contains the blocks in `found`.
     pub(super) fn begun(root: usize, memory: M, digests: Vec<Digest>, found: Have) -> BroadcastRun<M> {
-        BroadcastRun { holding: Holding::Coming(memory), digests, found, ..BroadcastRun::awaited(root, None) }
+        BroadcastRun { holding: Holding::Receiving(memory), digests, found, ..BroadcastRun::awaited(root, None) }
     }
 
     /// Return a broadcast on its root. The blocks with digests are complete.
     pub(super) fn given(node: SwarmNode, value: Arc<M>, digests: Vec<Digest>) -> BroadcastRun<M> {
         let root = node.rank();
         let holding = Holding::Filling(value);
-        let mut cast =
+        let mut broadcast =
             BroadcastRun { node: Some(node), holding, digests, is_over: false, ..BroadcastRun::awaited(root, None) };
-        cast.note_filled();
-        cast
+        broadcast.note_filled();
+        broadcast
     }
 
     /// Add digests on the root. Return whether the value is complete.
@@ -169,7 +169,7 @@ impl<M: Store> BroadcastRun<M> {
         let range = self.range(block);
         match &self.holding {
             Holding::Awaited => &[],
-            Holding::Coming(memory) => &memory[range],
+            Holding::Receiving(memory) => &memory[range],
             Holding::Filling(value) | Holding::Here(value) => &value[range],
         }
     }
@@ -194,7 +194,7 @@ impl<M: Store> BroadcastRun<M> {
     /// Allocate memory once the size is known.
     pub(super) fn prepare(&mut self, make: &dyn Fn(usize) -> io::Result<M>) -> io::Result<()> {
         if let (Holding::Awaited, Some(manifest)) = (&self.holding, self.manifest()) {
-            self.holding = Holding::Coming(make(manifest.bytes)?);
+            self.holding = Holding::Receiving(make(manifest.bytes)?);
         }
         Ok(())
     }
@@ -202,7 +202,7 @@ impl<M: Store> BroadcastRun<M> {
     /// Finish the value: its memory is read-only from now on.
     pub(super) fn finish(&mut self) -> Option<Arc<M>> {
         self.holding = match std::mem::replace(&mut self.holding, Holding::Awaited) {
-            Holding::Coming(memory) => Holding::Here(Arc::new(memory)),
+            Holding::Receiving(memory) => Holding::Here(Arc::new(memory)),
             other => other,
         };
         match &self.holding {
@@ -212,7 +212,7 @@ impl<M: Store> BroadcastRun<M> {
     }
 
     /// Return the destination of `length_bytes` of a block from `peer`, if this block is wanted from that peer.
-    pub(super) fn room(&mut self, peer: usize, block: usize, at: usize, length_bytes: usize) -> Option<&mut [u8]> {
+    pub(super) fn capacity(&mut self, peer: usize, block: usize, at: usize, length_bytes: usize) -> Option<&mut [u8]> {
         let node = self.node.as_ref()?;
         // A peer may send before the manifest is known, or send a block that does not exist.
         if block >= node.manifest()?.block_count() {
@@ -224,7 +224,7 @@ impl<M: Store> BroadcastRun<M> {
         }
         let start = self.range(block).start + at;
         match &mut self.holding {
-            Holding::Coming(memory) => Some(&mut memory[start..start + length_bytes]),
+            Holding::Receiving(memory) => Some(&mut memory[start..start + length_bytes]),
             _ => None,
         }
     }
@@ -234,7 +234,7 @@ impl<M: Store> BroadcastRun<M> {
         if until_bytes <= self.here_bytes(block) {
             return Vec::new();
         }
-        self.meter.note_came(now, peer, block, until_bytes - self.here_bytes(block));
+        self.meter.note_received(now, peer, block, until_bytes - self.here_bytes(block));
         self.partial.insert(block, until_bytes);
         let mut events = vec![SwarmEvent::Arrived { block, until_bytes }];
         if until_bytes == self.range(block).len() {

@@ -1,6 +1,6 @@
 //! Ranks as processes meet through each kind of exchange, and get the reason if they cannot.
 
-use crate::common::PATIENCE;
+use crate::common::TIMEOUT;
 use crate::common::process::{RankProcess, Role, expect_verdict, free_port};
 use ripieno_net::exchange::TcpStore;
 use ripieno_net::{Config, Endpoint, NetError, Ports, Token};
@@ -39,12 +39,12 @@ impl Drop for Directory {
 }
 
 #[test]
-fn ranks_meet_by_every_supplier_and_leave() {
+fn ranks_connect_by_every_supplier_and_leave() {
     let directory = Directory::new("meet");
     for world_size in [1, 2, 3, 5] {
         let v6 = format!("tcp ::1 {}", free_port("::1"));
         for supplier in [tcp(), v6, directory.supplier(), "pipe".to_string()] {
-            Role::new(world_size, &supplier).meet_all().into_iter().rev().for_each(RankProcess::close);
+            Role::new(world_size, &supplier).connect_all().into_iter().rev().for_each(RankProcess::close);
         }
     }
     assert_eq!(entries(&directory.0), [""; 0], "nothing is left behind");
@@ -57,7 +57,7 @@ fn a_rank_killed_before_it_connects_is_named_to_all() {
         let part = Role::new(3, &supplier);
         let mut ranks = vec![part.start(0), part.start(1)];
         let mut victim = Role { hangs_after_exchange: true, ..part }.start(2);
-        victim.expect("exchanged", PATIENCE);
+        victim.expect("exchanged", TIMEOUT);
         let since = Instant::now();
         victim.signal(Signal::KILL);
         expect_verdict(&mut ranks, 2, "its process ended", since, Duration::from_secs(2));
@@ -69,12 +69,12 @@ fn a_rank_killed_in_the_exchange_is_named_to_all() {
     let directory = Directory::new("waiting");
     let part = Role::new(4, &directory.supplier());
     let mut ranks = vec![part.start(0), part.start(1), part.start(2)];
-    let has_come = || {
+    let has_joined = || {
         let folder = entries(&directory.0).pop().map(|folder| directory.0.join(folder));
         folder.is_some_and(|folder| (0..3).all(|rank| folder.join(format!("rank-{rank}")).exists()))
     };
-    let deadline = Instant::now() + PATIENCE;
-    while !has_come() {
+    let deadline = Instant::now() + TIMEOUT;
+    while !has_joined() {
         assert!(Instant::now() < deadline);
         std::thread::yield_now();
     }
@@ -89,23 +89,23 @@ fn a_job_killed_in_the_exchange_does_not_disturb_the_next_in_the_same_directory(
     let directory = Directory::new("stale");
     let part = Role::new(2, &directory.supplier());
     let killed = part.start(0);
-    let deadline = Instant::now() + PATIENCE;
+    let deadline = Instant::now() + TIMEOUT;
     while !entries(&directory.0).first().is_some_and(|folder| directory.0.join(folder).join("rank-0").exists()) {
         assert!(Instant::now() < deadline);
         std::thread::yield_now();
     }
     drop(killed);
-    part.meet_all().into_iter().rev().for_each(RankProcess::close);
+    part.connect_all().into_iter().rev().for_each(RankProcess::close);
     assert_eq!(entries(&directory.0), [""; 0]);
 }
 
 #[test]
-fn a_rank_with_another_token_is_told_to_all() {
+fn a_rank_with_another_token_is_reported_to_all() {
     let part = Role::new(2, "pipe");
     let mut ranks = vec![part.start(0), Role { token: "other".to_string(), ..part }.start(1)];
     crate::common::process::pass_addresses(&mut ranks);
     for rank in &mut ranks {
-        let error = rank.expect("error", PATIENCE);
+        let error = rank.expect("error", TIMEOUT);
         assert!(error.contains("tokens differ"), "{error}");
     }
 }
@@ -113,26 +113,26 @@ fn a_rank_with_another_token_is_told_to_all() {
 #[test]
 fn a_rank_with_another_token_cannot_join_a_store_but_is_noticed() {
     let part = Role { rendezvous_ms: 1500, ..Role::new(2, &tcp()) };
-    let mut honest = part.start(0);
-    let error = Role { token: "other".to_string(), ..part }.start(1).expect("error", PATIENCE);
+    let mut correct_rank = part.start(0);
+    let error = Role { token: "other".to_string(), ..part }.start(1).expect("error", TIMEOUT);
     assert!(error.contains("tokens differ"), "{error}");
-    let error = honest.expect("error", PATIENCE);
+    let error = correct_rank.expect("error", TIMEOUT);
     assert!(error.contains("rank 1") && error.contains("calls came with another token"), "{error}");
 }
 
 #[test]
-fn a_rank_with_another_world_size_and_a_rank_that_comes_twice_are_told_to_all() {
+fn a_wrong_world_size_and_a_duplicate_rank_are_reported_to_all() {
     let part = Role::new(3, &tcp());
     let other = Role { world_size: 4, ..part.clone() };
     for mut ranks in [vec![part.start(0), part.start(1), other.start(2)]] {
         for rank in &mut ranks {
-            let error = rank.expect("error", PATIENCE);
+            let error = rank.expect("error", TIMEOUT);
             assert!(error.contains("world sizes differ: "), "{error}");
         }
     }
     let part = Role::new(3, &tcp());
     for rank in &mut [part.start(0), part.start(1), part.start(1)] {
-        let error = rank.expect("error", PATIENCE);
+        let error = rank.expect("error", TIMEOUT);
         assert!(error.contains("rank 1"), "{error}");
     }
 }
@@ -143,8 +143,8 @@ fn a_rank_that_never_starts_is_named_when_time_is_over() {
     for supplier in [tcp(), directory.supplier()] {
         let part = Role { rendezvous_ms: 500, ..Role::new(3, &supplier) };
         let mut ranks = [part.start(0), part.start(1)];
-        let told = ranks[0].expect("error", PATIENCE);
-        assert!(told.contains("rank 2"), "{told}");
+        let failures = ranks[0].expect("error", TIMEOUT);
+        assert!(failures.contains("rank 2"), "{failures}");
     }
 }
 

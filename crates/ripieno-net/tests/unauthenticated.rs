@@ -1,6 +1,6 @@
 //! Unauthenticated peers at the listeners do not affect the ranks of a job.
 
-use crate::common::{deliver, meet_threads, next_failure, send_and_receive, under_load};
+use crate::common::{connect_threads, deliver, next_failure, send_and_receive, under_load};
 use ripieno_net::{Config, Encryption, LinkPolicy};
 use ripieno_run::Fabric;
 use std::collections::VecDeque;
@@ -10,18 +10,18 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
 /// More connections than the number of concurrent handshakes.
-const CROWD: usize = 300;
+const CONNECTION_COUNT: usize = 300;
 
 #[test]
-fn a_crowd_of_strangers_does_not_keep_ranks_from_opening_links() {
-    let mut endpoints = meet_threads(2, |config| Config { links: LinkPolicy::Tcp, ..config });
+fn many_unauthenticated_peers_do_not_keep_ranks_from_opening_links() {
+    let mut endpoints = connect_threads(2, |config| Config { links: LinkPolicy::Tcp, ..config });
     let port = endpoints[1].describe().port;
     let visit = |bytes: &[u8]| {
         let mut stream = TcpStream::connect(("127.0.0.1", port)).unwrap();
         stream.write_all(bytes).unwrap();
         stream
     };
-    let silent: Vec<TcpStream> = (0..CROWD).map(|_| visit(b"")).collect();
+    let silent: Vec<TcpStream> = (0..CONNECTION_COUNT).map(|_| visit(b"")).collect();
     let slow: Vec<TcpStream> = (0..20).map(|_| visit(b"RIPIENO\x02\x02")).collect();
     let mut loud: Vec<TcpStream> = (0..20).map(|_| visit(b"GET / HTTP/1.1\r\n\r\n".repeat(40).as_slice())).collect();
 
@@ -43,20 +43,20 @@ fn a_crowd_of_strangers_does_not_keep_ranks_from_opening_links() {
 }
 
 #[test]
-fn a_flood_of_strangers_does_not_keep_ranks_from_opening_links() {
-    [false, true].into_iter().for_each(open_links_in_a_flood);
+fn a_flood_of_unauthenticated_peers_does_not_keep_ranks_from_opening_links() {
+    [false, true].into_iter().for_each(open_links_under_flood);
 }
 
-fn open_links_in_a_flood(tls: bool) {
+fn open_links_under_flood(tls: bool) {
     let mut endpoints =
-        meet_threads(2, |config| Config { links: LinkPolicy::Tcp, tls: Encryption::meant_by(Some(tls)), ..config });
+        connect_threads(2, |config| Config { links: LinkPolicy::Tcp, tls: Encryption::meant_by(Some(tls)), ..config });
     let port = endpoints[1].describe().port;
     let is_over = AtomicBool::new(false);
     let flood = || {
         let mut held = VecDeque::new();
         while !is_over.load(Ordering::Relaxed) {
             held.extend(TcpStream::connect(("127.0.0.1", port)));
-            if held.len() > CROWD {
+            if held.len() > CONNECTION_COUNT {
                 held.pop_front();
             }
         }
@@ -72,8 +72,8 @@ fn open_links_in_a_flood(tls: bool) {
 }
 
 #[test]
-fn a_stranger_who_says_nothing_is_shown_out_in_time() {
-    let endpoints = meet_threads(1, |config| config);
+fn a_silent_unauthenticated_peer_is_closed_in_time() {
+    let endpoints = connect_threads(1, |config| config);
     let mut stream = TcpStream::connect(("127.0.0.1", endpoints[0].describe().port)).unwrap();
     stream.set_read_timeout(Some(Duration::from_secs(10))).unwrap();
     let started = Instant::now();
@@ -82,9 +82,9 @@ fn a_stranger_who_says_nothing_is_shown_out_in_time() {
 }
 
 #[test]
-fn a_rank_of_another_job_is_a_stranger() {
-    let mut ours = meet_threads(2, |config| config);
-    let mut theirs = meet_threads(2, |config| config);
+fn a_rank_of_another_job_is_unauthenticated() {
+    let mut ours = connect_threads(2, |config| config);
+    let mut theirs = connect_threads(2, |config| config);
     // Two jobs with the same token and ranks but different nonces do not exchange data.
     deliver(&mut ours[0], 1, b"ours");
     deliver(&mut theirs[0], 1, b"theirs");

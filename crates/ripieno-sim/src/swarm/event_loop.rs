@@ -1,10 +1,10 @@
 //! Event loop of a broadcast simulation: the nodes of all ranks, their messages and blocks, and the faults.
 
 use super::flows::{Arrival, Flows, NO_FLOW};
-use super::{Casting, RankOutcome, Settled, SimulatedBroadcast, SimulatedFetch, Swarmed, Uncast};
+use super::{RankOutcome, Settled, SimulatedBroadcast, SimulatedFetch, SwarmError, SwarmOutcome, SwarmRequest};
 use crate::clock::Clock;
 use crate::cluster::{Cluster, ConnectionKind};
-use crate::play::WireLoad;
+use crate::plans::WireLoad;
 use ripieno_plan::swarm::{Action, BlockManifest, SwarmEvent, SwarmMessage, SwarmNode};
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
@@ -20,10 +20,10 @@ const LATER_S: f64 = 1e-6;
 enum ScheduledEvent {
     Arrival(Arrival),
     Balance,
-    Begin { cast: usize, rank: usize },
-    Message { cast: usize, from: usize, to: usize, message: SwarmMessage },
+    Begin { broadcast: usize, rank: usize },
+    Message { broadcast: usize, from: usize, to: usize, message: SwarmMessage },
     Lost { rank: usize, peer: usize },
-    Tick { cast: usize, rank: usize },
+    Tick { broadcast: usize, rank: usize },
     Death { node: usize },
     Stop { rank: usize },
     Cut { ends: [usize; 2] },
@@ -45,7 +45,7 @@ struct TickingNode {
 
 pub(super) struct SwarmState<'a> {
     cluster: &'a Cluster,
-    asked: &'a Casting,
+    request: &'a SwarmRequest,
     manifests: Vec<BlockManifest>,
     clock: Clock<ScheduledEvent>,
     flows: Flows,
@@ -67,63 +67,73 @@ pub(super) struct SwarmState<'a> {
 }
 
 impl<'a> SwarmState<'a> {
-    pub(super) fn ready(cluster: &'a Cluster, asked: &'a Casting) -> Result<SwarmState<'a>, Uncast> {
+    pub(super) fn ready(cluster: &'a Cluster, request: &'a SwarmRequest) -> Result<SwarmState<'a>, SwarmError> {
         let p = cluster.topology.size();
-        let late: BTreeMap<usize, f64> = asked.late.iter().copied().collect();
+        let late: BTreeMap<usize, f64> = request.late.iter().copied().collect();
         let here_count = p - late.len();
-        let manifest =
-            |cast: &SimulatedBroadcast| BlockManifest::new(cast.bytes, cast.block_bytes, cast.discipline, here_count);
-        let manifests: Vec<BlockManifest> = asked.casts.iter().map(manifest).collect();
+        let manifest = |broadcast: &SimulatedBroadcast| {
+            BlockManifest::new(broadcast.bytes, broadcast.block_bytes, broadcast.discipline, here_count)
+        };
+        let manifests: Vec<BlockManifest> = request.broadcasts.iter().map(manifest).collect();
         let block_counts: Vec<usize> = manifests.iter().map(BlockManifest::block_count).collect();
-        super::check(p, asked, &block_counts)?;
+        super::check(p, request, &block_counts)?;
         let mut clock = Clock::default();
         let mut parts = Vec::new();
         let mut flows = Flows::new(cluster, &block_counts);
-        for (number, (cast, manifest)) in asked.casts.iter().zip(&manifests).enumerate() {
-            let order = cast.order.clone().unwrap_or_else(|| (1..p).map(|after| (cast.root + after) % p).collect());
+        for (number, (broadcast, manifest)) in request.broadcasts.iter().zip(&manifests).enumerate() {
+            let order =
+                broadcast.order.clone().unwrap_or_else(|| (1..p).map(|after| (broadcast.root + after) % p).collect());
             let order: Vec<usize> = order.into_iter().filter(|rank| !late.contains_key(rank)).collect();
             let node = |rank: usize| {
-                let now = time(cast.start_s);
-                let node = if rank == cast.root {
-                    SwarmNode::root(rank, p, *manifest, order.clone(), asked.timing, asked.seed + number as u64, now)
+                let now = time(broadcast.start_s);
+                let node = if rank == broadcast.root {
+                    SwarmNode::root(
+                        rank,
+                        p,
+                        *manifest,
+                        order.clone(),
+                        request.timing,
+                        request.seed + number as u64,
+                        now,
+                    )
                 } else {
-                    SwarmNode::receiver(rank, cast.root, p, asked.timing, now)
+                    SwarmNode::receiver(rank, broadcast.root, p, request.timing, now)
                 };
                 TickingNode { node, tick_s: f64::INFINITY }
             };
             parts.push((0..p).map(node).collect());
             (0..manifest.block_count()).for_each(|block| {
-                flows.copy(number, cast.root, block).is_whole = true;
+                flows.copy(number, broadcast.root, block).is_whole = true;
             });
             for rank in 0..p {
                 clock.note(
-                    late.get(&rank).copied().unwrap_or(0.0).max(cast.start_s),
-                    ScheduledEvent::Begin { cast: number, rank },
+                    late.get(&rank).copied().unwrap_or(0.0).max(broadcast.start_s),
+                    ScheduledEvent::Begin { broadcast: number, rank },
                 );
             }
         }
         let faults = &cluster.faults;
         faults.deaths().iter().for_each(|&(node, at_s)| clock.note(at_s, ScheduledEvent::Death { node }));
         faults.cuts().iter().for_each(|&(ends, at_s)| clock.note(at_s, ScheduledEvent::Cut { ends }));
-        asked.stops.iter().for_each(|&(rank, at_s)| clock.note(at_s, ScheduledEvent::Stop { rank }));
+        request.stops.iter().for_each(|&(rank, at_s)| clock.note(at_s, ScheduledEvent::Stop { rank }));
         let lives =
             (0..p).map(|rank| if late.contains_key(&rank) { NodeLife::Awaited } else { NodeLife::Here }).collect();
         Ok(SwarmState {
             cluster,
-            asked,
+            request,
             clock,
             flows,
             parts,
             lives,
             contacts: vec![BTreeSet::new(); p],
             cut: BTreeSet::new(),
-            corruptions: asked.corruptions.clone(),
+            corruptions: request.corruptions.clone(),
             outcomes: vec![vec![RankOutcome::Waiting; p]; manifests.len()],
             settled: vec![None; manifests.len()],
             manifests,
             sent_bytes: vec![0.0; p],
             fetched: Vec::new(),
-            unfinished_count: asked.casts.len() * p,
+            unfinished_count: request.broadcasts.len() * p,
             message_count: 0,
             is_balance_noted: false,
             turn: 0.0,
@@ -131,12 +141,12 @@ impl<'a> SwarmState<'a> {
     }
 
     /// Run until all ranks have an outcome or the time limit is reached.
-    pub(super) fn run(&mut self, is_interrupted: &dyn Fn() -> bool) -> Result<(), Uncast> {
+    pub(super) fn run(&mut self, is_interrupted: &dyn Fn() -> bool) -> Result<(), SwarmError> {
         let mut count = 0;
-        while !self.is_over() && self.clock.now_s() <= self.asked.longest_s {
+        while !self.is_over() && self.clock.now_s() <= self.request.longest_s {
             count += 1;
             if count % UNINTERRUPTED_COUNT == 0 && is_interrupted() {
-                return Err(Uncast::Interrupted);
+                return Err(SwarmError::Interrupted);
             }
             let Some(event) = self.clock.advance() else { break };
             self.happen(event);
@@ -149,24 +159,24 @@ impl<'a> SwarmState<'a> {
     }
 
     fn is_over(&self) -> bool {
-        let is_settled = |(cast, settled): (&SimulatedBroadcast, &Option<Settled>)| {
-            settled.is_some() || self.lives[cast.root] != NodeLife::Here
+        let is_settled = |(broadcast, settled): (&SimulatedBroadcast, &Option<Settled>)| {
+            settled.is_some() || self.lives[broadcast.root] != NodeLife::Here
         };
-        self.unfinished_count == 0 && self.asked.casts.iter().zip(&self.settled).all(is_settled)
+        self.unfinished_count == 0 && self.request.broadcasts.iter().zip(&self.settled).all(is_settled)
     }
 
     fn balance(&mut self) {
-        if self.asked.balance_s == 0.0 {
+        if self.request.balance_s == 0.0 {
             self.flows.settle(&mut self.clock, f64::INFINITY, ScheduledEvent::Arrival);
         } else if !self.is_balance_noted && !self.flows.is_settled() {
             self.is_balance_noted = true;
             self.turn = self.next_turn();
-            self.clock.note(self.turn * self.asked.balance_s, ScheduledEvent::Balance);
+            self.clock.note(self.turn * self.request.balance_s, ScheduledEvent::Balance);
         }
     }
 
     fn next_turn(&self) -> f64 {
-        ((self.clock.now_s() / self.asked.balance_s).floor() + 1.0).max(self.turn + 1.0)
+        ((self.clock.now_s() / self.request.balance_s).floor() + 1.0).max(self.turn + 1.0)
     }
 
     fn happen(&mut self, noted: ScheduledEvent) {
@@ -179,19 +189,19 @@ impl<'a> SwarmState<'a> {
             }
             ScheduledEvent::Balance => {
                 self.is_balance_noted = false;
-                let until_s = self.next_turn() * self.asked.balance_s;
+                let until_s = self.next_turn() * self.request.balance_s;
                 self.flows.settle(&mut self.clock, until_s, ScheduledEvent::Arrival);
             }
-            ScheduledEvent::Begin { cast, rank } => {
+            ScheduledEvent::Begin { broadcast, rank } => {
                 if self.lives[rank] == NodeLife::Awaited {
                     self.lives[rank] = NodeLife::Here;
                 }
-                if rank == self.asked.casts[cast].root {
-                    self.finish(cast, rank, RankOutcome::Done { at_s: now_s, is_right: true });
+                if rank == self.request.broadcasts[broadcast].root {
+                    self.finish(broadcast, rank, RankOutcome::Done { at_s: now_s, is_right: true });
                 }
-                self.handle(cast, rank, SwarmEvent::Start);
+                self.handle(broadcast, rank, SwarmEvent::Start);
             }
-            ScheduledEvent::Message { cast, from, to, message } => {
+            ScheduledEvent::Message { broadcast, from, to, message } => {
                 if !self.is_reachable(from, to) {
                     return;
                 }
@@ -205,22 +215,22 @@ impl<'a> SwarmState<'a> {
                     }
                 );
                 if !is_free {
-                    self.tell_progress(cast, to);
+                    self.tell_progress(broadcast, to);
                 }
-                self.handle(cast, to, event);
+                self.handle(broadcast, to, event);
             }
             ScheduledEvent::Lost { rank, peer } => {
-                for cast in 0..self.parts.len() {
-                    self.tell_progress(cast, rank);
-                    self.handle(cast, rank, SwarmEvent::Lost { peer });
+                for broadcast in 0..self.parts.len() {
+                    self.tell_progress(broadcast, rank);
+                    self.handle(broadcast, rank, SwarmEvent::Lost { peer });
                 }
             }
-            ScheduledEvent::Tick { cast, rank } => {
+            ScheduledEvent::Tick { broadcast, rank } => {
                 // Simultaneous events may be scheduled a moment later.
-                if self.parts[cast][rank].tick_s <= now_s * (1.0 + 2.0 * AT_ONCE) {
-                    self.parts[cast][rank].tick_s = f64::INFINITY;
-                    self.tell_progress(cast, rank);
-                    self.handle(cast, rank, SwarmEvent::Tick);
+                if self.parts[broadcast][rank].tick_s <= now_s * (1.0 + 2.0 * AT_ONCE) {
+                    self.parts[broadcast][rank].tick_s = f64::INFINITY;
+                    self.tell_progress(broadcast, rank);
+                    self.handle(broadcast, rank, SwarmEvent::Tick);
                 }
             }
             ScheduledEvent::Death { node } => {
@@ -237,17 +247,17 @@ impl<'a> SwarmState<'a> {
         let flow = self.flows.end(arrival.flow, self.clock.now_s());
         self.note_fetched(&flow);
         let is_right = self.flows.check(&flow);
-        let (cast, block) = (flow.cast, flow.block);
-        self.handle(cast, flow.sender, SwarmEvent::Sent { to: flow.receiver, block });
-        self.handle(cast, flow.receiver, SwarmEvent::Checked { block, from: flow.sender, is_right });
+        let (broadcast, block) = (flow.broadcast, flow.block);
+        self.handle(broadcast, flow.sender, SwarmEvent::Sent { to: flow.receiver, block });
+        self.handle(broadcast, flow.receiver, SwarmEvent::Checked { block, from: flow.sender, is_right });
     }
 
     fn note_fetched(&mut self, flow: &super::flows::BlockFlow) {
         let passed = self.flows.passed(flow);
         self.sent_bytes[flow.sender] += passed;
-        if self.asked.keeps_fetches && passed > 0.0 {
+        if self.request.keeps_fetches && passed > 0.0 {
             self.fetched.push(SimulatedFetch {
-                cast: flow.cast,
+                broadcast: flow.broadcast,
                 sender: flow.sender,
                 receiver: flow.receiver,
                 block: flow.block,
@@ -263,54 +273,54 @@ impl<'a> SwarmState<'a> {
     }
 
     /// Report the progress of a node's fetches to the node.
-    fn tell_progress(&mut self, cast: usize, rank: usize) {
+    fn tell_progress(&mut self, broadcast: usize, rank: usize) {
         let now_s = self.clock.now_s();
         for index in 0..self.flows.ins[rank].len() {
             let number = self.flows.ins[rank][index];
             let flow = self.flows.flow(number);
-            if flow.cast == cast {
+            if flow.broadcast == broadcast {
                 let (block, until_bytes) = (flow.block, self.flows.position(number, now_s) as usize);
-                self.parts[cast][rank].node.handle(time(now_s), SwarmEvent::Arrived { block, until_bytes });
+                self.parts[broadcast][rank].node.handle(time(now_s), SwarmEvent::Arrived { block, until_bytes });
             }
         }
     }
 
-    fn handle(&mut self, cast: usize, rank: usize, event: SwarmEvent) {
+    fn handle(&mut self, broadcast: usize, rank: usize, event: SwarmEvent) {
         if self.lives[rank] != NodeLife::Here {
             return;
         }
         let now_s = self.clock.now_s();
-        let part = &mut self.parts[cast][rank];
+        let part = &mut self.parts[broadcast][rank];
         let actions = part.node.handle(time(now_s), event);
         let wake_s = part.node.wake().map_or(f64::INFINITY, |wake| wake.as_secs_f64() + LATER_S);
         if wake_s < part.tick_s {
             part.tick_s = wake_s;
-            self.clock.note(wake_s, ScheduledEvent::Tick { cast, rank });
+            self.clock.note(wake_s, ScheduledEvent::Tick { broadcast, rank });
         }
-        actions.into_iter().for_each(|action| self.act(cast, rank, action));
+        actions.into_iter().for_each(|action| self.act(broadcast, rank, action));
     }
 
-    fn act(&mut self, cast: usize, rank: usize, action: Action) {
+    fn act(&mut self, broadcast: usize, rank: usize, action: Action) {
         let now_s = self.clock.now_s();
         match action {
-            Action::Tell { to, message } => self.tell(cast, rank, to, message),
-            Action::Send { to, block, .. } => self.send(cast, rank, to, block),
-            Action::Stop { to, block } => self.stop_flow(cast, rank, to, block),
+            Action::SendMessage { to, message } => self.tell(broadcast, rank, to, message),
+            Action::Send { to, block, .. } => self.send(broadcast, rank, to, block),
+            Action::Stop { to, block } => self.stop_flow(broadcast, rank, to, block),
             Action::Done => {
-                let is_right = self.flows.copies(cast, rank).iter().all(|copy| copy.is_whole && !copy.is_tainted);
-                self.finish(cast, rank, RankOutcome::Done { at_s: now_s, is_right });
+                let is_right = self.flows.copies(broadcast, rank).iter().all(|copy| copy.is_whole && !copy.is_tainted);
+                self.finish(broadcast, rank, RankOutcome::Done { at_s: now_s, is_right });
             }
-            Action::Failed(failure) => self.finish(cast, rank, RankOutcome::Failed { at_s: now_s, failure }),
+            Action::Failed(failure) => self.finish(broadcast, rank, RankOutcome::Failed { at_s: now_s, failure }),
             Action::Settled { acknowledged, lost, corruptions } => {
-                self.settled[cast] = Some(Settled { by: rank, at_s: now_s, acknowledged, lost, corruptions });
+                self.settled[broadcast] = Some(Settled { by: rank, at_s: now_s, acknowledged, lost, corruptions });
             }
         }
     }
 
-    fn tell(&mut self, cast: usize, from: usize, to: usize, message: SwarmMessage) {
+    fn tell(&mut self, broadcast: usize, from: usize, to: usize, message: SwarmMessage) {
         if let SwarmMessage::Cancel { block } = message {
             // The remaining bytes are void.
-            self.stop_flow(cast, to, from, block);
+            self.stop_flow(broadcast, to, from, block);
         }
         self.message_count += 1;
         let alpha_s = match self.cluster.kind(from, to) {
@@ -325,30 +335,30 @@ impl<'a> SwarmState<'a> {
         }
         self.contacts[from].insert(to);
         self.contacts[to].insert(from);
-        self.clock.note(at_s, ScheduledEvent::Message { cast, from, to, message });
+        self.clock.note(at_s, ScheduledEvent::Message { broadcast, from, to, message });
     }
 
-    fn send(&mut self, cast: usize, sender: usize, receiver: usize, block: usize) {
-        let is_wanted = self.parts[cast][receiver].node.source_of(block) == Some(sender);
-        if !is_wanted || !self.is_reachable(sender, receiver) || self.flows.copy(cast, receiver, block).is_whole {
+    fn send(&mut self, broadcast: usize, sender: usize, receiver: usize, block: usize) {
+        let is_wanted = self.parts[broadcast][receiver].node.source_of(block) == Some(sender);
+        if !is_wanted || !self.is_reachable(sender, receiver) || self.flows.copy(broadcast, receiver, block).is_whole {
             return;
         }
-        let inflow = self.flows.copy(cast, receiver, block).inflow;
+        let inflow = self.flows.copy(broadcast, receiver, block).inflow;
         if inflow != NO_FLOW {
             self.break_off(inflow);
         }
         let now_s = self.clock.now_s();
         let wrong = self.corruptions.iter().position(|&(rank, at_s)| rank == sender && at_s <= now_s);
         wrong.map(|index| self.corruptions.remove(index));
-        let length_bytes = self.manifests[cast].block_length(block);
-        let key = [cast, sender, receiver, block];
+        let length_bytes = self.manifests[broadcast].block_length(block);
+        let key = [broadcast, sender, receiver, block];
         self.flows.begin(self.cluster, now_s, key, length_bytes, wrong.is_some());
     }
 
-    fn stop_flow(&mut self, cast: usize, sender: usize, receiver: usize, block: usize) {
-        let inflow = self.flows.copy(cast, receiver, block).inflow;
+    fn stop_flow(&mut self, broadcast: usize, sender: usize, receiver: usize, block: usize) {
+        let inflow = self.flows.copy(broadcast, receiver, block).inflow;
         if inflow != NO_FLOW && self.flows.flow(inflow).sender == sender {
-            self.tell_progress(cast, receiver);
+            self.tell_progress(broadcast, receiver);
             self.break_off(inflow);
         }
     }
@@ -371,7 +381,7 @@ impl<'a> SwarmState<'a> {
             self.break_off(number);
         }
         self.end_all(rank);
-        let at_s = self.clock.now_s() + self.asked.notice_s;
+        let at_s = self.clock.now_s() + self.request.notice_s;
         let contacts = std::mem::take(&mut self.contacts[rank]);
         contacts.into_iter().for_each(|other| self.clock.note(at_s, ScheduledEvent::Lost { rank: other, peer: rank }));
     }
@@ -389,7 +399,7 @@ impl<'a> SwarmState<'a> {
 
     fn end_all(&mut self, rank: usize) {
         let at_s = self.clock.now_s();
-        (0..self.parts.len()).for_each(|cast| self.finish(cast, rank, RankOutcome::Lost { at_s }));
+        (0..self.parts.len()).for_each(|broadcast| self.finish(broadcast, rank, RankOutcome::Lost { at_s }));
     }
 
     fn sever(&mut self, [one, other]: [usize; 2]) {
@@ -401,23 +411,23 @@ impl<'a> SwarmState<'a> {
         let between: Vec<u32> = self.flows_of(one).into_iter().filter(is_between).collect();
         between.into_iter().for_each(|number| self.break_off(number));
         if self.contacts[one].contains(&other) {
-            let at_s = self.clock.now_s() + self.asked.notice_s;
+            let at_s = self.clock.now_s() + self.request.notice_s;
             self.clock.note(at_s, ScheduledEvent::Lost { rank: one, peer: other });
             self.clock.note(at_s, ScheduledEvent::Lost { rank: other, peer: one });
         }
     }
 
     /// Record the first outcome of a rank. A rank that is lost after it received the value keeps its success.
-    fn finish(&mut self, cast: usize, rank: usize, outcome: RankOutcome) {
-        if self.outcomes[cast][rank] == RankOutcome::Waiting {
-            self.outcomes[cast][rank] = outcome;
+    fn finish(&mut self, broadcast: usize, rank: usize, outcome: RankOutcome) {
+        if self.outcomes[broadcast][rank] == RankOutcome::Waiting {
+            self.outcomes[broadcast][rank] = outcome;
             self.unfinished_count -= 1;
             // The tracker still has to learn of this outcome.
-            self.settled[cast] = None;
+            self.settled[broadcast] = None;
         }
     }
 
-    pub(super) fn swarmed(mut self) -> Swarmed {
+    pub(super) fn outcome(mut self) -> SwarmOutcome {
         let end_s = self.clock.now_s();
         let open: Vec<u32> = (0..self.lives.len()).flat_map(|rank| self.flows.ins[rank].clone()).collect();
         open.into_iter().for_each(|number| self.break_off(number));
@@ -426,7 +436,7 @@ impl<'a> SwarmState<'a> {
             bytes: bytes.round() as usize,
             busy_s,
         };
-        Swarmed {
+        SwarmOutcome {
             loads: self.flows.wire_bytes.iter().enumerate().filter(|(_, it)| it.0 > 0.0).map(load).collect(),
             manifests: self.manifests,
             outcomes: self.outcomes,

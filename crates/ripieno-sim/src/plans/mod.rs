@@ -9,15 +9,15 @@
 //! simulation step depends only on the affected flows: a chain of 100 000 ranks takes seconds.
 
 mod balance;
+mod event_loop;
 mod flow;
-mod score;
-mod stage;
+mod flow_graph;
 
 use crate::cluster::{Cluster, ConnectionKind, WireName};
+use event_loop::SimulationState;
+use flow_graph::FlowGraph;
 use ripieno_plan::Plan;
 use ripieno_plan::simulate::SimulatedTransfer;
-use score::Score;
-use stage::PlayState;
 use std::fmt;
 
 /// Maximum number of operations of all ranks together. More do not fit the memory of a usual machine.
@@ -31,7 +31,7 @@ pub(crate) const UNINTERRUPTED_OPERATIONS: usize = 1 << 16;
 
 /// Result of a simulation.
 #[derive(Clone, Debug)]
-pub struct Played {
+pub struct PlanSimulation {
     /// Finish time of each rank, or `None` if it never finished.
     pub finish_s: Vec<Option<f64>>,
     /// Messages in the order of their arrival.
@@ -55,7 +55,7 @@ pub struct WireLoad {
 
 /// The reason why plans cannot be simulated.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Unplayable {
+pub enum SimulationError {
     /// A send has no matching receive, a receive has no matching send, or their lengths differ.
     Unmatched {
         /// The sender.
@@ -72,23 +72,23 @@ pub enum Unplayable {
     Interrupted,
 }
 
-impl fmt::Display for Unplayable {
+impl fmt::Display for SimulationError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Unplayable::Unmatched { sender, receiver } => {
+            SimulationError::Unmatched { sender, receiver } => {
                 write!(f, "what rank {sender} sends is not what rank {receiver} receives of it")
             }
-            Unplayable::TooLarge { operation_count } => {
+            SimulationError::TooLarge { operation_count } => {
                 write!(f, "{operation_count} operations and more: expected at most {OPERATIONS_MAX}")
             }
-            Unplayable::Interrupted => write!(f, "the simulation was interrupted"),
+            SimulationError::Interrupted => write!(f, "the simulation was interrupted"),
         }
     }
 }
 
-impl std::error::Error for Unplayable {}
+impl std::error::Error for SimulationError {}
 
-impl Played {
+impl PlanSimulation {
     /// Return the finish time of the last rank, or `None` if any rank never finished.
     pub fn time_s(&self) -> Option<f64> {
         self.finish_s.iter().try_fold(0.0, |latest: f64, finish_s| finish_s.map(|finish_s| latest.max(finish_s)))
@@ -111,12 +111,12 @@ impl Played {
 
 /// Simulate one plan per rank. `is_interrupted` is called from time to time and stops the simulation if it returns
 /// true.
-pub fn play(
+pub fn simulate(
     cluster: &Cluster,
     plans: impl Iterator<Item = Plan>,
     is_interrupted: &dyn Fn() -> bool,
-) -> Result<Played, Unplayable> {
-    let mut stage = PlayState::ready(cluster, Score::of(cluster, plans, is_interrupted)?);
-    stage.run(is_interrupted)?;
-    Ok(stage.played())
+) -> Result<PlanSimulation, SimulationError> {
+    let mut event_loop = SimulationState::ready(cluster, FlowGraph::of(cluster, plans, is_interrupted)?);
+    event_loop.run(is_interrupted)?;
+    Ok(event_loop.simulated())
 }

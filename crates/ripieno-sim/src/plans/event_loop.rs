@@ -1,8 +1,8 @@
 //! Event loop of a simulation: processes the events on a cluster one by one.
 
 use super::flow::{FlowState, OperationFlow, StartOrder, turn};
-use super::score::Score;
-use super::{Played, UNINTERRUPTED_EVENTS, Unplayable, WireLoad};
+use super::flow_graph::FlowGraph;
+use super::{PlanSimulation, SimulationError, UNINTERRUPTED_EVENTS, WireLoad};
 use crate::clock::Clock;
 use crate::cluster::Cluster;
 use crate::waits::OperationWait;
@@ -19,13 +19,13 @@ pub(super) struct Met {
     pub(super) release: bool,
 }
 
-pub(super) enum PlayEvent {
+pub(super) enum SimulationEvent {
     Flow { flow: u32, version: u32 },
     Death { node: usize },
     Cut { ends: [usize; 2] },
 }
 
-pub(super) struct PlayState<'a> {
+pub(super) struct SimulationState<'a> {
     pub(super) cluster: &'a Cluster,
     pub(super) rank_count: usize,
     pub(super) flows: Vec<OperationFlow>,
@@ -46,7 +46,7 @@ pub(super) struct PlayState<'a> {
     pub(super) is_taken: Vec<bool>,
     pub(super) queued: Vec<BinaryHeap<Reverse<StartOrder>>>,
     pub(super) candidates: BinaryHeap<Reverse<StartOrder>>,
-    pub(super) clock: Clock<PlayEvent>,
+    pub(super) clock: Clock<SimulationEvent>,
     /// Flows with outdated rates, and flows with an outdated next event.
     pub(super) unbalanced: BTreeSet<u32>,
     pub(super) unscheduled: BTreeSet<u32>,
@@ -83,10 +83,10 @@ impl IndexLists {
     }
 }
 
-impl<'a> PlayState<'a> {
+impl<'a> SimulationState<'a> {
     /// Return the state of all ranks before their first operation.
-    pub(super) fn ready(cluster: &'a Cluster, score: Score) -> PlayState<'a> {
-        let Score { rank_count, mut flows, pairs, waits } = score;
+    pub(super) fn ready(cluster: &'a Cluster, flow_graph: FlowGraph) -> SimulationState<'a> {
+        let FlowGraph { rank_count, mut flows, pairs, waits } = flow_graph;
         let count = flows.len();
         waits.iter().filter(|wait| wait.at == 0.0).for_each(|wait| flows[wait.by as usize].pending += 1);
         let mut pair_of = vec![None; count];
@@ -94,9 +94,9 @@ impl<'a> PlayState<'a> {
             ends.iter().for_each(|&end| pair_of[end as usize] = Some(number as u32));
         }
         let mut clock = Clock::default();
-        cluster.faults.deaths().iter().for_each(|&(node, at_s)| clock.note(at_s, PlayEvent::Death { node }));
-        cluster.faults.cuts().iter().for_each(|&(ends, at_s)| clock.note(at_s, PlayEvent::Cut { ends }));
-        PlayState {
+        cluster.faults.deaths().iter().for_each(|&(node, at_s)| clock.note(at_s, SimulationEvent::Death { node }));
+        cluster.faults.cuts().iter().for_each(|&(ends, at_s)| clock.note(at_s, SimulationEvent::Cut { ends }));
+        SimulationState {
             cluster,
             rank_count,
             starts_s: vec![0.0; pairs.len()],
@@ -123,7 +123,7 @@ impl<'a> PlayState<'a> {
         }
     }
 
-    pub(super) fn run(&mut self, is_interrupted: &dyn Fn() -> bool) -> Result<(), Unplayable> {
+    pub(super) fn run(&mut self, is_interrupted: &dyn Fn() -> bool) -> Result<(), SimulationError> {
         self.settle();
         let mut event_count = 0;
         while let Some(event) = self.clock.advance() {
@@ -136,7 +136,7 @@ impl<'a> PlayState<'a> {
             if event_count >= UNINTERRUPTED_EVENTS {
                 event_count = 0;
                 if is_interrupted() {
-                    return Err(Unplayable::Interrupted);
+                    return Err(SimulationError::Interrupted);
                 }
             }
             self.settle();
@@ -155,20 +155,20 @@ impl<'a> PlayState<'a> {
         }
     }
 
-    fn happen(&mut self, event: PlayEvent) {
+    fn happen(&mut self, event: SimulationEvent) {
         match event {
-            PlayEvent::Flow { flow, version } => {
+            SimulationEvent::Flow { flow, version } => {
                 let it = &self.flows[flow as usize];
                 if it.version == version && it.state == FlowState::Active {
                     self.come(flow);
                 }
             }
-            PlayEvent::Death { node } => {
+            SimulationEvent::Death { node } => {
                 let at = self.cluster.topology.clone();
                 let dying = (0..self.flows.len()).filter(|&flow| at.node(self.flows[flow].rank as usize) == node);
                 dying.collect::<Vec<_>>().into_iter().for_each(|flow| self.die(flow as u32));
             }
-            PlayEvent::Cut { ends: [one, other] } => {
+            SimulationEvent::Cut { ends: [one, other] } => {
                 let is_between = |pair: &[u32; 2]| {
                     let ranks = pair.map(|end| self.flows[end as usize].rank as usize);
                     ranks == [one, other] || ranks == [other, one]
@@ -336,7 +336,7 @@ impl<'a> PlayState<'a> {
         (at + (self.position(on) - threshold).max(0.0), self.flows[on as usize].rate)
     }
 
-    pub(super) fn played(self) -> Played {
+    pub(super) fn simulated(self) -> PlanSimulation {
         let mut is_done = vec![true; self.rank_count];
         let mut sent_bytes = vec![0.0; self.rank_count];
         for flow in &self.flows {
@@ -352,7 +352,7 @@ impl<'a> PlayState<'a> {
             bytes: bytes.round() as usize,
             busy_s,
         };
-        Played {
+        PlanSimulation {
             finish_s: finish_s.collect(),
             sent_bytes: sent_bytes.into_iter().map(|bytes: f64| bytes.round() as usize).collect(),
             loads: self.carried.iter().enumerate().filter(|(_, carried)| carried.0 > 0.0).map(load).collect(),

@@ -1,4 +1,4 @@
-//! Parcels: the keys that a rank sends to each peer in one step, and the rows of values that belong to them.
+//! Messages of a step: the keys that a rank sends to each peer, and their rows of values.
 //!
 //! Cost: two messages to each peer. The first has 16 bytes, the lengths of keys and rows in the second.
 
@@ -9,50 +9,50 @@ use crate::task::CollectiveTask;
 use ripieno_run::{BufferMemory, Element};
 use std::ops::Range;
 
-/// Parcels for, or from, some peers, one after the other.
+/// Messages for, or from, some peers, one after the other.
 #[derive(Default)]
-pub(super) struct Parcels {
+pub(super) struct PeerMessages {
     bytes: Vec<u8>,
-    parcels: Vec<SparseParcel>,
+    messages: Vec<SparseMessage>,
 }
 
 /// The ranges of a peer's keys and rows in the bytes.
-struct SparseParcel {
+struct SparseMessage {
     peer: usize,
     keys: Range<usize>,
     rows: Range<usize>,
 }
 
-impl Parcels {
-    /// Add the parcel for a peer.
+impl PeerMessages {
+    /// Add the message for a peer.
     pub fn add(&mut self, peer: usize, keys: &[u8], rows: &[u8]) {
         self.bytes.extend_from_slice(keys);
         self.bytes.extend_from_slice(rows);
         self.note(peer, keys.len(), rows.len());
     }
 
-    /// Send each peer its parcel and receive the parcels of `peers`.
-    pub fn exchange(self, comm: &Communicator, peers: &[usize]) -> Result<Parcels, Error> {
-        let lengths = |parcel: &SparseParcel| [parcel.keys.len() as u64, parcel.rows.len() as u64];
-        let out: Vec<u8> = self.parcels.iter().flat_map(lengths).flat_map(u64::to_ne_bytes).collect();
-        let out_peers: Vec<_> = self.parcels.iter().map(|parcel| (parcel.peer, 2)).collect();
+    /// Send each peer its message and receive the messages of `peers`.
+    pub fn exchange(self, comm: &Communicator, peers: &[usize]) -> Result<PeerMessages, Error> {
+        let lengths = |message: &SparseMessage| [message.keys.len() as u64, message.rows.len() as u64];
+        let out: Vec<u8> = self.messages.iter().flat_map(lengths).flat_map(u64::to_ne_bytes).collect();
+        let out_peers: Vec<_> = self.messages.iter().map(|message| (message.peer, 2)).collect();
         let in_peers: Vec<_> = peers.iter().map(|&peer| (peer, 2)).collect();
         let mut into = vec![0; 16 * peers.len()];
         comm.neighbour_exchange(&out, &out_peers, &mut into, &in_peers, Element::U64, None)?;
 
-        let mut arrived = Parcels::default();
+        let mut arrived = PeerMessages::default();
         let mut lengths = words(&into).map(|length| length as usize);
         for &peer in peers {
             let mut next = || lengths.next().expect("two lengths per peer");
             let (keys, rows) = (next(), next());
-            let end = keys.checked_add(rows).and_then(|length| arrived.noted_bytes().checked_add(length));
+            let end = keys.checked_add(rows).and_then(|length| arrived.total_bytes().checked_add(length));
             if end.is_none() {
                 let cause = format!("rank {peer} announced {keys} bytes of keys and {rows} of values");
                 return Err(Error::Malformed { cause });
             }
             arrived.note(peer, keys, rows);
         }
-        let length_bytes = arrived.noted_bytes();
+        let length_bytes = arrived.total_bytes();
         let reserved = arrived.bytes.try_reserve_exact(length_bytes);
         reserved.map_err(|error| Error::Memory { length_bytes, cause: error.to_string() })?;
         arrived.bytes.resize(length_bytes, 0);
@@ -64,25 +64,25 @@ impl Parcels {
 
     /// Return the keys by peer.
     pub fn keys(&self) -> Vec<(usize, &[u8])> {
-        self.parcels.iter().map(|parcel| (parcel.peer, &self.bytes[parcel.keys.clone()])).collect()
+        self.messages.iter().map(|message| (message.peer, &self.bytes[message.keys.clone()])).collect()
     }
 
     /// Return the rows by peer.
     pub fn rows(&self) -> impl Iterator<Item = (usize, &[u8])> {
-        self.parcels.iter().map(|parcel| (parcel.peer, &self.bytes[parcel.rows.clone()]))
+        self.messages.iter().map(|message| (message.peer, &self.bytes[message.rows.clone()]))
     }
 
     fn note(&mut self, peer: usize, key_bytes: usize, row_bytes: usize) {
-        let start = self.noted_bytes();
+        let start = self.total_bytes();
         let middle = start + key_bytes;
-        self.parcels.push(SparseParcel { peer, keys: start..middle, rows: middle..middle + row_bytes });
+        self.messages.push(SparseMessage { peer, keys: start..middle, rows: middle..middle + row_bytes });
     }
 
-    fn noted_bytes(&self) -> usize {
-        self.parcels.last().map_or(0, |parcel| parcel.rows.end)
+    fn total_bytes(&self) -> usize {
+        self.messages.last().map_or(0, |message| message.rows.end)
     }
 
     fn by_peer(&self) -> Vec<(usize, usize)> {
-        self.parcels.iter().map(|parcel| (parcel.peer, parcel.rows.end - parcel.keys.start)).collect()
+        self.messages.iter().map(|message| (message.peer, message.rows.end - message.keys.start)).collect()
     }
 }

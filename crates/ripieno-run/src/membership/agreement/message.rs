@@ -12,7 +12,7 @@ pub struct Ballot {
 }
 
 /// Ranks that an epoch excludes.
-pub(super) type Gone = Vec<u32>;
+pub(super) type ExcludedRanks = Vec<u32>;
 
 /// A message of the agreement of one epoch.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
@@ -36,7 +36,7 @@ pub enum AgreementMessage {
         /// Highest ballot that the sender knows.
         ballot: Ballot,
         /// Address of the sender, or `None` if it has not begun.
-        seat: Option<String>,
+        address: Option<String>,
         /// Latest proposal that the sender accepted.
         accepted: Option<(Ballot, Vec<u32>)>,
     },
@@ -48,13 +48,13 @@ pub enum AgreementMessage {
         accepted: Option<(Ballot, Vec<u32>)>,
     },
     /// The address of `rank`.
-    Seat {
+    Address {
         /// The epoch.
         epoch: u32,
         /// The rank with this address.
         rank: u32,
         /// The address.
-        seat: String,
+        address: String,
     },
     /// The sender proposes to continue without these ranks.
     Propose {
@@ -63,7 +63,7 @@ pub enum AgreementMessage {
         /// The sender's ballot.
         ballot: Ballot,
         /// The excluded ranks.
-        gone: Vec<u32>,
+        excluded: Vec<u32>,
     },
     /// The sender accepts the proposal.
     Accept {
@@ -77,7 +77,7 @@ pub enum AgreementMessage {
         /// The epoch.
         epoch: u32,
         /// The excluded ranks.
-        gone: Vec<u32>,
+        excluded: Vec<u32>,
     },
 }
 
@@ -88,7 +88,7 @@ impl AgreementMessage {
         | AgreementMessage::Call { epoch, .. }
         | AgreementMessage::Here { epoch, .. }
         | AgreementMessage::Away { epoch, .. }
-        | AgreementMessage::Seat { epoch, .. }
+        | AgreementMessage::Address { epoch, .. }
         | AgreementMessage::Propose { epoch, .. }
         | AgreementMessage::Accept { epoch, .. }
         | AgreementMessage::Decide { epoch, .. }) = self;
@@ -96,7 +96,7 @@ impl AgreementMessage {
     }
 
     /// Return whether the sender waits for an answer.
-    pub(super) fn asks(&self) -> bool {
+    pub(super) fn is_query(&self) -> bool {
         matches!(self, AgreementMessage::Ask { .. } | AgreementMessage::Call { .. } | AgreementMessage::Propose { .. })
     }
 }

@@ -6,45 +6,45 @@ use std::collections::VecDeque;
 
 /// The purpose of a connection. Worlds have numbers.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub enum CablePurpose {
+pub enum ConnectionPurpose {
     /// Control connection between a rank and a hub.
     Control(u64),
     Data(u64),
     /// Messages that the given rank sends.
     Messages(u64, usize),
     /// Connection for the agreement of survivors.
-    Kin,
+    Survivor,
 }
 
 /// Address of one direction of a connection.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub struct CableDirection {
-    pub purpose: CablePurpose,
+pub struct Direction {
+    pub purpose: ConnectionPurpose,
     pub from: usize,
     pub to: usize,
 }
 
-impl CableDirection {
-    pub fn back(self) -> CableDirection {
-        CableDirection { from: self.to, to: self.from, ..self }
+impl Direction {
+    pub fn back(self) -> Direction {
+        Direction { from: self.to, to: self.from, ..self }
     }
 }
 
 #[derive(Clone, Debug)]
-pub enum CablePayload {
+pub enum Payload {
     Message(Box<MembershipMessage>),
-    Word(Box<AgreementMessage>),
+    Agreement(Box<AgreementMessage>),
     Bytes(Vec<u8>),
     /// The reader has consumed this number of bytes.
-    Room(usize),
+    Writable(usize),
     /// The sender has closed its end.
     End,
 }
 
 /// State of one direction of a connection, as both ends see it.
 #[derive(Debug, Default)]
-pub struct Cable {
-    pub on_its_way: VecDeque<(u64, CablePayload)>,
+pub struct SimulatedConnection {
+    pub in_transit: VecDeque<(u64, Payload)>,
     /// Received bytes that the reader has not consumed.
     pub arrived: VecDeque<u8>,
     /// Sent bytes without a confirmation that the reader has consumed them.
@@ -56,7 +56,7 @@ pub struct Cable {
 /// Progress of the opening of a connection.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Opening {
-    Asked,
+    Requested,
     Open,
     Refused,
 }

@@ -5,7 +5,7 @@ use rustix::io::Errno;
 use std::io;
 
 /// Return the resource that `error` reports as exhausted and a recommended action, if any.
-pub(crate) fn lack(error: &io::Error) -> Option<String> {
+pub(crate) fn shortage(error: &io::Error) -> Option<String> {
     let advice = match Errno::from_io_error(error)? {
         Errno::MFILE => "this process may have no more open files: raise its limit (ulimit -n)",
         Errno::NFILE => "this host may have no more open files: raise its limit (fs.file-max)",
@@ -19,8 +19,8 @@ pub(crate) fn lack(error: &io::Error) -> Option<String> {
 }
 
 /// Return the text of the error, with advice if a resource is exhausted.
-pub(crate) fn told(error: &io::Error) -> String {
-    lack(error).unwrap_or_else(|| error.to_string())
+pub(crate) fn with_advice(error: &io::Error) -> String {
+    shortage(error).unwrap_or_else(|| error.to_string())
 }
 
 /// Return the error for a connection that failed because no thread could start.
@@ -33,11 +33,11 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_is_lacking_is_told_from_other_errors() {
-        assert!(lack(&Errno::MFILE.into()).unwrap().contains("Too many open files (os error 24); this process"));
-        assert!(lack(&Errno::NOMEM.into()).unwrap().contains("ulimit -v"));
-        assert_eq!(lack(&Errno::CONNREFUSED.into()), None);
-        assert_eq!(lack(&io::ErrorKind::InvalidData.into()), None);
-        assert_eq!(told(&Errno::CONNREFUSED.into()), "Connection refused (os error 111)");
+    fn shortages_are_distinguished_from_other_errors() {
+        assert!(shortage(&Errno::MFILE.into()).unwrap().contains("Too many open files (os error 24); this process"));
+        assert!(shortage(&Errno::NOMEM.into()).unwrap().contains("ulimit -v"));
+        assert_eq!(shortage(&Errno::CONNREFUSED.into()), None);
+        assert_eq!(shortage(&io::ErrorKind::InvalidData.into()), None);
+        assert_eq!(with_advice(&Errno::CONNREFUSED.into()), "Connection refused (os error 111)");
     }
 }

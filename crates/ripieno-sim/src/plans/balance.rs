@@ -1,14 +1,14 @@
 //! Rate balancing: the rates of flows, and the times of their next events.
 
+use super::event_loop::{EQUAL, SimulationEvent, SimulationState};
 use super::flow::FlowState;
-use super::stage::{EQUAL, PlayEvent, PlayState};
 use crate::fair::{Demand, rates};
 use std::collections::BTreeSet;
 
 /// After this number of rounds, flows that were balanced once stay in the balanced set.
 const ROUNDS_APART: usize = 8;
 
-impl PlayState<'_> {
+impl SimulationState<'_> {
     /// Assign fair rates to the unbalanced flows and all flows that they affect.
     pub(super) fn balance(&mut self) {
         let mut all: BTreeSet<u32> = BTreeSet::new();
@@ -132,7 +132,7 @@ impl PlayState<'_> {
         (it.target, it.chased) = (target, chased);
         let version = it.version;
         if at_s < f64::INFINITY {
-            self.clock.note(at_s, PlayEvent::Flow { flow, version });
+            self.clock.note(at_s, SimulationEvent::Flow { flow, version });
         }
     }
 }

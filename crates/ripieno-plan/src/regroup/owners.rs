@@ -6,7 +6,7 @@ use alloc::vec::Vec;
 use core::cmp::Reverse;
 
 /// Assign equal ranges of the parts to the ranks, in rank order.
-pub fn hashed_homes(part_count: usize, rank_count: usize) -> Vec<usize> {
+pub fn hashed_owners(part_count: usize, rank_count: usize) -> Vec<usize> {
     let parts_per_rank = part_count / rank_count;
     assert_eq!(part_count, parts_per_rank * rank_count, "every rank is home to as many parts");
     (0..part_count).map(|part| part / parts_per_rank).collect()
@@ -19,26 +19,26 @@ pub fn hashed_homes(part_count: usize, rank_count: usize) -> Vec<usize> {
 ///
 /// Cost: `n·log(n)` for `n` parts.
 /// Source: Graham, "Bounds on multiprocessing timing anomalies", SIAM J. Appl. Math. 1969 (largest first).
-pub fn balanced_homes(part_bytes: &[u64], rank_count: usize) -> Vec<usize> {
+pub fn balanced_owners(part_bytes: &[u64], rank_count: usize) -> Vec<usize> {
     let mut largest_first: Vec<usize> = (0..part_bytes.len()).collect();
     largest_first.sort_by_key(|&part| Reverse(part_bytes[part]));
     let mut loads: BinaryHeap<Reverse<(u64, usize, usize)>> =
         (0..rank_count).map(|rank| Reverse((0, 0, rank))).collect();
-    let mut homes = vec![0; part_bytes.len()];
+    let mut owners = vec![0; part_bytes.len()];
     for part in largest_first {
         let Some(mut least) = loads.peek_mut() else { break };
         let Reverse((load_bytes, part_count, rank)) = &mut *least;
         *load_bytes += part_bytes[part];
         *part_count += 1;
-        homes[part] = *rank;
+        owners[part] = *rank;
     }
-    homes
+    owners
 }
 
 /// Return the load of every rank in bytes.
-pub fn loads(homes: &[usize], part_bytes: &[u64], rank_count: usize) -> Vec<u64> {
+pub fn loads(owners: &[usize], part_bytes: &[u64], rank_count: usize) -> Vec<u64> {
     let mut loads = vec![0; rank_count];
-    homes.iter().zip(part_bytes).for_each(|(&home, bytes)| loads[home] += bytes);
+    owners.iter().zip(part_bytes).for_each(|(&owner, bytes)| loads[owner] += bytes);
     loads
 }
 
@@ -47,7 +47,7 @@ mod tests {
     use super::*;
 
     fn balanced_loads(part_bytes: &[u64], rank_count: usize) -> Vec<u64> {
-        loads(&balanced_homes(part_bytes, rank_count), part_bytes, rank_count)
+        loads(&balanced_owners(part_bytes, rank_count), part_bytes, rank_count)
     }
 
     #[test]
@@ -76,8 +76,8 @@ mod tests {
 
     #[test]
     fn equal_parts_are_dealt_in_turn() {
-        assert_eq!(balanced_homes(&[5; 7], 3), [0, 1, 2, 0, 1, 2, 0]);
-        assert_eq!(balanced_homes(&[0; 4], 2), [0, 1, 0, 1]);
-        assert_eq!(hashed_homes(6, 3), [0, 0, 1, 1, 2, 2]);
+        assert_eq!(balanced_owners(&[5; 7], 3), [0, 1, 2, 0, 1, 2, 0]);
+        assert_eq!(balanced_owners(&[0; 4], 2), [0, 1, 0, 1]);
+        assert_eq!(hashed_owners(6, 3), [0, 0, 1, 1, 2, 2]);
     }
 }

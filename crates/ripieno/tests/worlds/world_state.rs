@@ -25,16 +25,16 @@ impl WorldStage {
         let world = SimulatedWorld::new(seed);
         let size = world.processes.len();
         let turns = (0..size).map(|_| Condvar::new()).collect();
-        let stage = Arc::new(WorldStage { world: Mutex::new(world), turns, world_is_free: Condvar::new() });
+        let world_state = Arc::new(WorldStage { world: Mutex::new(world), turns, world_is_free: Condvar::new() });
         let threads: Vec<_> = (0..size)
             .map(|rank| {
-                let stage = stage.clone();
-                std::thread::Builder::new().stack_size(512 << 10).spawn(move || stage.live(rank)).unwrap()
+                let world_state = world_state.clone();
+                std::thread::Builder::new().stack_size(512 << 10).spawn(move || world_state.live(rank)).unwrap()
             })
             .collect();
-        stage.run();
+        world_state.run();
         threads.into_iter().for_each(|thread| thread.join().unwrap());
-        let world = stage.lock();
+        let world = world_state.lock();
         match &world.failure_text {
             Some(failure_text) => Err(format!("{failure_text}\n{:?}", world.scenario)),
             None => Ok(world.counts.clone()),
@@ -56,7 +56,7 @@ impl WorldStage {
         world = self.wait(world);
         world.is_over = true;
         for rank in 0..self.turns.len() {
-            if !world.gone[rank] {
+            if !world.ended[rank] {
                 world.turn = Some(rank);
                 self.turns[rank].notify_one();
                 world = self.wait(world);
@@ -64,7 +64,7 @@ impl WorldStage {
         }
         if world.failure_text.is_none() {
             let checked = catch_unwind(AssertUnwindSafe(|| ends::check_end(&mut world)));
-            world.failure_text = checked.err().map(|panic| said(&*panic));
+            world.failure_text = checked.err().map(|panic| sent(&*panic));
         }
     }
 
@@ -76,7 +76,7 @@ impl WorldStage {
     fn advance(&self, world: &mut SimulatedWorld) {
         let next = catch_unwind(AssertUnwindSafe(|| world.advance()));
         world.turn = next.unwrap_or_else(|panic| {
-            world.failure_text.get_or_insert(said(&*panic));
+            world.failure_text.get_or_insert(sent(&*panic));
             None
         });
         match world.turn {
@@ -87,24 +87,24 @@ impl WorldStage {
 
     /// Run the thread of a rank.
     fn live(self: &Arc<WorldStage>, rank: usize) {
-        let lived = catch_unwind(AssertUnwindSafe(|| {
+        let was_alive = catch_unwind(AssertUnwindSafe(|| {
             self.wait_for_turn(rank, self.lock());
             program::live(self, rank)
         }));
         let mut world = self.lock();
-        match lived {
+        match was_alive {
             Ok(ending) => {
                 world.processes[rank].ending = Some(ending);
             }
             Err(panic) if panic.is::<Killed>() => {}
             Err(panic) => {
-                let failure_text = format!("rank {rank}: {}", said(&*panic));
+                let failure_text = format!("rank {rank}: {}", sent(&*panic));
                 world.failure_text.get_or_insert(failure_text);
                 world.is_over = true;
             }
         }
         world.processes[rank].doing = None;
-        world.gone[rank] = true;
+        world.ended[rank] = true;
         if world.is_over {
             world.turn = None;
             self.world_is_free.notify_one();
@@ -119,14 +119,14 @@ impl WorldStage {
         if !world.processes[rank].is_alive() || world.is_over {
             return false;
         }
-        if std::mem::take(&mut world.processes[rank].has_news) {
+        if std::mem::take(&mut world.processes[rank].has_events) {
             return true;
         }
         let until_us = world.now_us + for_us;
         world.sleep(rank, until_us);
         self.advance(&mut world);
         self.wait_for_turn(rank, world);
-        std::mem::take(&mut self.lock().processes[rank].has_news)
+        std::mem::take(&mut self.lock().processes[rank].has_events)
     }
 
     fn wait_for_turn(&self, rank: usize, world: MutexGuard<'_, SimulatedWorld>) {
@@ -172,7 +172,7 @@ impl WorldStage {
 }
 
 /// Return the message of a panic.
-fn said(panic: &(dyn std::any::Any + Send)) -> String {
+fn sent(panic: &(dyn std::any::Any + Send)) -> String {
     let text = panic.downcast_ref::<String>().cloned();
     text.or_else(|| panic.downcast_ref::<&str>().map(|text| text.to_string())).unwrap_or_else(|| "a panic".to_string())
 }

@@ -1,10 +1,10 @@
-"""Leaps: moves of single points that annealing left at a poor local minimum.
+"""Relocations: moves of single points that annealing left at a poor local minimum.
 
 Local minima of the stress often differ in the positions of a few points. So each point tries the positions of some
-random other points. From each, majorization leads it to a minimum while all other points stay fixed. The point leaps if
-its stress is lower there. A rank tries for its own points, so only the chosen positions travel. Majorization of one
-point equals out-of-sample majorization, as in Bae, Choi, Qiu and Fox, "Dimension reduction and visualization of large
-high-dimensional data via interpolation", HPDC 2010, section 3.2, with all points as neighbors.
+random other points. From each, majorization leads it to a minimum while all other points stay fixed. The point moves
+there if its stress is lower. A rank tries only its own points, so ranks exchange only the chosen positions.
+Majorization of one point equals out-of-sample majorization, as in Bae, Choi, Qiu and Fox, "Dimension reduction and
+visualization of large high-dimensional data via interpolation", HPDC 2010, section 3.2, with all points as neighbors.
 """
 
 from __future__ import annotations
@@ -19,13 +19,13 @@ Reals = NDArray[np.float64]
 
 #: Number of positions that each point tries, and of majorization steps from each.
 TRIES, STEPS = 3, 8
-#: A point leaps if this lowers its stress by at least this share.
+#: A point moves if this lowers its stress by at least this share.
 LEAST_GAIN = 1e-3
 #: Offset of a landing from the other point, relative to the largest dissimilarity, because points must not coincide.
-ASIDE = 1e-3
+OFFSET = 1e-3
 
 
-class Leaps:
+class Relocations:
     """Trial positions of this rank's points.
 
     Parameters
@@ -57,19 +57,19 @@ class Leaps:
             pairs.weighted_differences(rows.weights, self._all[own], self._all, differences, threads=threads)
             self._middle = self._here * self._weight - differences
 
-    def better(self, landings: Reals) -> Reals:
+    def better(self, targets: Reals) -> Reals:
         """Return the positions of least stress of this rank's points, (m, k): the current ones or results of landings.
 
-        `landings` are (tries, m, k).
+        `targets` are (tries, m, k).
         """
         best, least = self._here.copy(), self._measured(self._here)[0]
-        for landing in landings:
-            at = landing
+        for target in targets:
+            at = target
             for _ in range(STEPS):
                 at = self._measured(at)[1]
             errors = self._measured(at)[0]
-            leaps = errors < (1 - LEAST_GAIN) * least
-            best[leaps], least[leaps] = at[leaps], errors[leaps]
+            relocations = errors < (1 - LEAST_GAIN) * least
+            best[relocations], least[relocations] = at[relocations], errors[relocations]
         return best
 
     def _measured(self, at: Reals) -> tuple[Reals, Reals]:
@@ -83,11 +83,11 @@ class Leaps:
         return errors, (self._middle + self._out[:, :-2]) / self._weight
 
 
-def landings(rows: RowBlock, at: Reals, random: np.random.Generator) -> Reals:
+def targets(rows: RowBlock, at: Reals, random: np.random.Generator) -> Reals:
     """Return trial positions for this rank's points, (tries, m, k); `random` is the same on all ranks."""
     own = slice(rows.first, rows.first + len(rows))
     # Drawn for all points on every rank, so that they do not depend on the number of ranks.
     drawn = [
-        at[random.permutation(rows.total)] + ASIDE * rows.largest * random.normal(size=at.shape) for _ in range(TRIES)
+        at[random.permutation(rows.total)] + OFFSET * rows.largest * random.normal(size=at.shape) for _ in range(TRIES)
     ]
     return np.stack([each[own] for each in drawn])

@@ -25,7 +25,7 @@ pub struct PlanScale {
     /// The number of replicas of each rank.
     pub replicas: usize,
     pub element_count: usize,
-    pub happening_count: usize,
+    pub step_count: usize,
     pub link_bytes: usize,
     pub at_once_bytes: usize,
     pub op: Op,
@@ -70,7 +70,7 @@ fn part(seed: &mut u64, scale: PlanScale, element_count: usize) -> SpanBytes {
     SpanBytes { span: span(seed, scale, row_count * width), rows: Some(Rows::new(numbers, 4 * width)) }
 }
 
-pub fn happening(seed: &mut u64, scale: PlanScale) -> PlanStep {
+pub fn random_step(seed: &mut u64, scale: PlanScale) -> PlanStep {
     let element_count = match random(seed, 4) {
         0 => scale.element_count,
         1 => random(seed, 3.min(scale.element_count)),
@@ -87,7 +87,7 @@ pub fn happening(seed: &mut u64, scale: PlanScale) -> PlanStep {
             let (one, other) = (part(seed, scale, element_count), whole(span(seed, scale, element_count)));
             let (source, target) = if is_combined { (other, one) } else { (one, other) };
             match source.span.overlaps(&target.span) {
-                true => happening(seed, scale),
+                true => random_step(seed, scale),
                 false => PlanStep::Local { rank: from, source, target, is_combined },
             }
         }
@@ -101,10 +101,10 @@ pub fn happening(seed: &mut u64, scale: PlanScale) -> PlanStep {
 }
 
 /// Return the plan of each rank: its part in the steps, in order.
-pub fn plans(happenings: &[PlanStep], scale: PlanScale) -> Vec<Plan> {
+pub fn plans(steps: &[PlanStep], scale: PlanScale) -> Vec<Plan> {
     let (mut plans, op) = (vec![Plan::new(); scale.rank_count], scale.op);
-    for happening in happenings {
-        match happening.clone() {
+    for random_step in steps {
+        match random_step.clone() {
             PlanStep::Message { from, source, to, target, is_reduced } => {
                 plans[from].push(Operation::Send { to, span: source.span, rows: source.rows });
                 plans[to].push(match is_reduced {
@@ -175,9 +175,9 @@ fn constant(with: Constant) -> i32 {
 }
 
 /// Execute the steps one after the other.
-pub fn serially(happenings: &[PlanStep], op: Op, mut state: BufferContents) -> BufferContents {
-    for happening in happenings {
-        let (from, source, to, target, is_reduced) = match happening {
+pub fn serially(steps: &[PlanStep], op: Op, mut state: BufferContents) -> BufferContents {
+    for random_step in steps {
+        let (from, source, to, target, is_reduced) = match random_step {
             PlanStep::Message { from, source, to, target, is_reduced } => (from, source, to, target, is_reduced),
             PlanStep::Local { rank, source, target, is_combined } => (rank, source, rank, target, is_combined),
             PlanStep::Fill { rank, target, with } => {
