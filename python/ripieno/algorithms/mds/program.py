@@ -210,7 +210,7 @@ class _Descent:
             step = self._majorization.step(state.at, self._shift(state.level))
 
     def _descend(self, state: MdsFitState, step: MajorizationStep, checkpointer: MdsCheckpointer) -> MdsFitState:
-        """Run from a start, or from the middle of a descent, to the end of its last temperature or round of relocations."""
+        """Run from a start, or from the middle of a descent, to the end of its last temperature or relocations."""
         while True:
             state = replace(state, errors=step.errors, squares=step.squares)
             if state.in_level >= self._options.max_iter or self._is_stable(state):
