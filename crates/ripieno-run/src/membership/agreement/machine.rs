@@ -127,6 +127,7 @@ impl Agreement {
     fn begin(&mut self, now: Duration, seat: String, outputs: &mut Vec<AgreementOutput>) {
         self.asked.clear();
         self.round.begun = Some(now);
+        self.round.sufficed = Some(now);
         self.round.come.insert(self.rank);
         self.round.seats.insert(self.rank, seat);
         self.round.leader = None;
@@ -282,7 +283,11 @@ impl Agreement {
     /// Take the next step of the agreement. On a beat, resend the unanswered messages.
     fn pursue(&mut self, now: Duration, is_beat: bool, outputs: &mut Vec<AgreementOutput>) {
         let Some(begun) = self.round.begun else { return };
-        if now.saturating_sub(begun) > self.patience.give_up() {
+        if is_beat && self.could_suffice(now) {
+            self.round.sufficed = Some(now);
+        }
+        let is_outvoted = self.round.sufficed.is_some_and(|at| now.saturating_sub(at) > self.patience.silence);
+        if is_outvoted || now.saturating_sub(begun) > self.patience.give_up() {
             let cause = self.why_none(now);
             self.round.begun = None;
             self.round.campaign = None;
@@ -301,10 +306,29 @@ impl Agreement {
             if is_new || is_beat {
                 self.asked.entry(leader).or_insert(now);
                 outputs.push(self.ask(leader));
+                self.ask_ahead(now, leader, outputs);
             }
         } else if now >= self.round.stands_back_until {
             self.lead(now, is_beat, outputs);
         }
+    }
+
+    /// Query as many further ranks as are silent, because they may be silent as well. So the time to find out grows
+    /// with the logarithm of their number.
+    fn ask_ahead(&mut self, now: Duration, leader: usize, outputs: &mut Vec<AgreementOutput>) {
+        let silent_count = self.members.iter().filter(|&&rank| self.is_silent(rank, now)).count();
+        let next: Vec<usize> = self.others().filter(|&rank| rank > leader && !self.is_out(rank, now)).collect();
+        for rank in next.into_iter().take(silent_count) {
+            self.asked.entry(rank).or_insert(now);
+            outputs.push(self.ask(rank));
+        }
+    }
+
+    /// Return whether the ranks that are not known to be silent or to have ended could agree.
+    fn could_suffice(&self, now: Duration) -> bool {
+        let audible =
+            |rank: &&usize| **rank == self.rank || !(self.ended.contains(rank) || self.is_silent(**rank, now));
+        self.suffices(&self.members.iter().filter(audible).copied().collect())
     }
 
     fn lead(&mut self, now: Duration, is_beat: bool, outputs: &mut Vec<AgreementOutput>) {

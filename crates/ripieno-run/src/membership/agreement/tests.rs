@@ -140,7 +140,7 @@ fn an_excluded_rank_learns_it_from_one_whose_program_is_over() {
     let mut ranks = AgreementRanks::new(3, false);
     ranks.unreachable.push(2);
     [0, 1].into_iter().for_each(|rank| ranks.begin(rank));
-    ranks.pass(PATIENCE.silence * 3);
+    ranks.pass(PATIENCE.silence * 4);
     ranks.assert_go_on(&[0, 1]);
     ranks.event(0, AgreementEvent::Withdraw);
     ranks.event(1, AgreementEvent::Withdraw);
@@ -175,7 +175,7 @@ fn a_silent_rank_is_left_out_by_more_than_half_and_told_when_it_is_heard_again()
         ranks.unreachable.push(victim);
         let living: Vec<usize> = ranks.living().collect();
         living.iter().for_each(|&rank| ranks.begin(rank));
-        ranks.pass(PATIENCE.silence * 3);
+        ranks.pass(PATIENCE.silence * 4);
         ranks.assert_go_on(&living);
 
         ranks.unreachable.clear();
@@ -191,10 +191,22 @@ fn half_of_the_ranks_do_not_continue_without_the_other_half_that_may_be_at_work(
     let mut ranks = AgreementRanks::new(4, false);
     ranks.unreachable = vec![0, 3];
     [1, 2].into_iter().for_each(|rank| ranks.begin(rank));
-    ranks.pass(PATIENCE.give_up() + Duration::from_secs(1));
+    ranks.pass(PATIENCE.silence * 4);
     assert_eq!(ranks.decided, [None, None, None, None]);
     let reported = ranks.gave_up[1].clone().unwrap();
     assert!(reported.contains("a majority of the 4 ranks") && reported.contains("ranks 0, 3"), "{reported}");
+}
+
+#[test]
+fn a_rank_that_is_cut_off_gives_up_within_some_timeouts() {
+    for size in [2, 3, 9, 33] {
+        let mut ranks = AgreementRanks::new(size, false);
+        ranks.unreachable = (0..size - 1).collect();
+        ranks.begin(size - 1);
+        ranks.pass(PATIENCE.silence * (3 + size.ilog2()));
+        let reported = ranks.gave_up[size - 1].clone().unwrap();
+        assert!(reported.contains(&format!("a majority of the {size} ranks")), "{reported}");
+    }
 }
 
 #[test]
