@@ -28,7 +28,7 @@ use crate::stream::Stream;
 use open::{OpenedLink, Opener};
 use ripieno_cores::CoLocationDetector;
 use ripieno_run::membership::agreement::{Agreement, AgreementTimeouts};
-use ripieno_run::membership::{Membership, MembershipRequest, MembershipTiming};
+use ripieno_run::membership::{Membership, MembershipRequest};
 use ripieno_run::{JobFailure, LinkError, LinkId, Topology};
 use std::sync::Arc;
 use std::sync::mpsc::{Receiver, channel};
@@ -143,14 +143,13 @@ impl Endpoint {
         }
         let (shared, orders) = MonitorShared::new(doorbell.bell()).map_err(os("make an event descriptor"))?;
         let shared = Arc::new(shared);
-        let timing =
-            MembershipTiming { join_timeout: config.rendezvous_timeout, heartbeat_timeout: config.heartbeat_timeout };
+        let timing = config.timing();
         let hosts = addresses.iter().map(|address| address.host.clone()).collect();
         let (sender, deliveries) = channel();
         let connector = Arc::new(connector);
         let addresses = Arc::new(addresses);
         let patience = AgreementTimeouts { silence: config.heartbeat_timeout, late: config.rendezvous_timeout };
-        let opener = Opener::new(connector.clone(), doorbell.bell(), sender, config.heartbeat_timeout);
+        let opener = Opener::new(connector.clone(), doorbell.bell(), sender, timing);
         let acceptor = opener.clone();
         let setup = Setup {
             shared: shared.clone(),
@@ -158,6 +157,7 @@ impl Endpoint {
             machine: Membership::new(config.rank, hosts, config.replicas, timing, shared.now()),
             agreement: Agreement::new(config.rank, config.world_size, topology.node_count() == 1, patience),
             still: config.heartbeat_timeout / 2,
+            probe_limit: timing.probe_delay(),
             connector,
             addresses: addresses.clone(),
             entrance: Acceptor::new(listeners.doors).map_err(os("watch its doors"))?,

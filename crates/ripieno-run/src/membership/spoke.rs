@@ -3,8 +3,8 @@
 use super::inquiry::describe_pair;
 use super::message::WireHeader;
 use super::{
-    CallHistory, HeartbeatTiming, MembershipEvent, MembershipMessage, MembershipOutput, MembershipRequest,
-    MembershipTiming, rank_failed, silent,
+    CallHistory, HeartbeatTiming, LastContact, MembershipEvent, MembershipMessage, MembershipOutput, MembershipRequest,
+    MembershipTiming, rank_failed,
 };
 use crate::call::{CollectiveId, DescribedCall};
 use crate::fabric::JobFailure;
@@ -28,7 +28,7 @@ pub struct Spoke {
     hub: usize,
     hosts: Arc<[String]>,
     bond: Bond,
-    heard: Duration,
+    contact: LastContact,
     pulse: HeartbeatTiming,
     failure: Option<JobFailure>,
 }
@@ -41,7 +41,7 @@ impl Spoke {
             hub,
             hosts,
             bond: Bond::Held,
-            heard: now,
+            contact: LastContact::new(now),
             pulse: HeartbeatTiming::new(now, timing),
             failure: None,
         }
@@ -66,13 +66,17 @@ impl Spoke {
     /// Handle an event and return the resulting outputs.
     pub fn handle(&mut self, now: Duration, event: MembershipEvent, history: &CallHistory) -> Vec<MembershipOutput> {
         if self.pulse.stood_still(now) {
-            self.heard = now;
+            self.contact = LastContact::new(now);
         }
         match event {
             MembershipEvent::Connected { .. } => vec![],
             MembershipEvent::Received { message, .. } => {
-                self.heard = now;
+                self.contact = LastContact::new(now);
                 self.receive(message, history)
+            }
+            MembershipEvent::Reached { .. } => {
+                self.contact.reached = now;
+                vec![]
             }
             MembershipEvent::Closed { cause, .. } => self.lose_hub(cause),
             MembershipEvent::Request(request) => self.request(request, history),
@@ -160,11 +164,15 @@ impl Spoke {
         if self.bond == Bond::Alone || !self.pulse.check_is_due(now) {
             return vec![];
         }
-        let silence = now.saturating_sub(self.heard);
-        if silence > self.pulse.timing.heartbeat_timeout {
-            return self.let_go(silent(self.hub, &self.hosts, silence));
+        let timing = self.pulse.timing;
+        if let Some(cause) = self.contact.cause(now, timing) {
+            return self.lose_hub(cause);
         }
-        if self.pulse.beat_is_due(now) { self.send(MembershipMessage::Heartbeat) } else { vec![] }
+        let mut outputs = if self.pulse.beat_is_due(now) { self.send(MembershipMessage::Heartbeat) } else { vec![] };
+        if self.contact.silence(now) > timing.probe_delay() {
+            outputs.push(MembershipOutput::Probe { to: self.hub });
+        }
+        outputs
     }
 
     fn fail(&mut self, failure: JobFailure) -> Vec<MembershipOutput> {

@@ -2,7 +2,7 @@
 
 use super::{Hub, HubMember, MemberStanding};
 use crate::fabric::JobFailure;
-use crate::membership::{MembershipMessage, MembershipOutput};
+use crate::membership::{LastContact, MembershipMessage, MembershipOutput};
 use crate::replicas::ReplicaLoss;
 use std::time::Duration;
 
@@ -40,7 +40,7 @@ impl Hub {
     /// present. Early deaths recorded here are withdrawn.
     pub(super) fn all_have_come(&mut self, now: Duration) -> Vec<MembershipOutput> {
         for member in self.members.iter_mut().filter(|member| member.standing == MemberStanding::Awaited) {
-            *member = HubMember { standing: MemberStanding::Present, heard: now };
+            *member = HubMember { standing: MemberStanding::Present, contact: LastContact::new(now) };
             self.present_count += 1;
         }
         self.awaited_count = 0;

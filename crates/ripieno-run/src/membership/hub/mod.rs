@@ -8,8 +8,8 @@ use super::history::Lasts;
 use super::inquiry::Inquiry;
 use super::waits::BlockedWaits;
 use super::{
-    CallHistory, HeartbeatTiming, MembershipEvent, MembershipMessage, MembershipOutput, MembershipRequest,
-    MembershipTiming, rank_failed, silent,
+    CallHistory, HeartbeatTiming, LastContact, MembershipEvent, MembershipMessage, MembershipOutput, MembershipRequest,
+    MembershipTiming, rank_failed,
 };
 use crate::call::{CollectiveId, DescribedCall};
 use crate::fabric::JobFailure;
@@ -40,7 +40,7 @@ enum MemberStanding {
 #[derive(Clone, Debug)]
 struct HubMember {
     standing: MemberStanding,
-    heard: Duration,
+    contact: LastContact,
 }
 
 /// Membership machine of a rank that monitors all other ranks.
@@ -67,7 +67,7 @@ pub struct Hub {
 impl Hub {
     /// Return the machine of rank `own` before any other rank has joined.
     pub fn new(own: usize, hosts: Arc<[String]>, replicas: Replicas, timing: MembershipTiming, now: Duration) -> Hub {
-        let member = HubMember { standing: MemberStanding::Awaited, heard: now };
+        let member = HubMember { standing: MemberStanding::Awaited, contact: LastContact::new(now) };
         let mut members = vec![member; hosts.len()];
         members[own].standing = MemberStanding::Present;
         Hub {
@@ -101,19 +101,23 @@ impl Hub {
     /// Handle an event and return the resulting outputs.
     pub fn handle(&mut self, now: Duration, event: MembershipEvent, history: &CallHistory) -> Vec<MembershipOutput> {
         if self.pulse.stood_still(now) {
-            self.members.iter_mut().for_each(|member| member.heard = now);
+            self.members.iter_mut().for_each(|member| member.contact = LastContact::new(now));
         }
         match event {
             MembershipEvent::Connected { peer } => self.admit(now, peer),
             MembershipEvent::Received { peer, .. } if self.members[peer].standing == MemberStanding::Lost => vec![],
             MembershipEvent::Received { peer, message } => {
-                self.members[peer].heard = now;
+                self.members[peer].contact = LastContact::new(now);
                 self.receive(now, peer, message, history)
             }
             MembershipEvent::Closed { peer, cause } => match &self.members[peer].standing {
                 MemberStanding::Present => self.lose(peer, rank_failed(peer, &self.hosts, cause)),
                 MemberStanding::Awaited | MemberStanding::Left(_) | MemberStanding::Lost => vec![],
             },
+            MembershipEvent::Reached { peer } => {
+                self.members[peer].contact.reached = now;
+                vec![]
+            }
             MembershipEvent::Request(request) => self.request(now, request, history),
             MembershipEvent::Tick => self.tick(now),
         }
@@ -124,12 +128,12 @@ impl Hub {
             MemberStanding::Awaited => {}
             // Another hub has already admitted the rank.
             MemberStanding::Present => {
-                self.members[peer].heard = now;
+                self.members[peer].contact = LastContact::new(now);
                 return self.news().map(|message| MembershipOutput::Send { to: peer, message }).collect();
             }
             MemberStanding::Left(_) | MemberStanding::Lost => return vec![],
         }
-        self.members[peer] = HubMember { standing: MemberStanding::Present, heard: now };
+        self.members[peer] = HubMember { standing: MemberStanding::Present, contact: LastContact::new(now) };
         self.present_count += 1;
         self.awaited_count -= 1;
         if let Some(failure) = self.failure.clone() {
@@ -260,12 +264,15 @@ impl Hub {
             let cause = format!("did not come within {:.1} s", self.join_timeout.as_secs_f64());
             return missing.map(|rank| self.fail(rank_failed(rank, &self.hosts, cause))).unwrap_or_default();
         }
-        let timeout = self.pulse.timing.heartbeat_timeout;
-        let silence = |member: &HubMember| now.saturating_sub(member.heard);
-        let is_dead = |member: &HubMember| member.standing == MemberStanding::Present && silence(member) > timeout;
-        let dead = self.others().find(|&rank| is_dead(&self.members[rank]));
-        let dead = dead.map(|rank| (rank, silent(rank, &self.hosts, silence(&self.members[rank]))));
-        dead.map(|(rank, failure)| self.lose(rank, failure)).unwrap_or_default()
+        let timing = self.pulse.timing;
+        let present = |rank: &usize| self.members[*rank].standing == MemberStanding::Present;
+        let dead =
+            self.others().filter(present).find_map(|rank| Some((rank, self.members[rank].contact.cause(now, timing)?)));
+        if let Some((rank, cause)) = dead {
+            return self.lose(rank, rank_failed(rank, &self.hosts, cause));
+        }
+        let is_overdue = |rank: &usize| self.members[*rank].contact.silence(now) > timing.probe_delay();
+        self.others().filter(present).filter(is_overdue).map(|to| MembershipOutput::Probe { to }).collect()
     }
 
     fn others(&self) -> impl Iterator<Item = usize> + use<> {
