@@ -22,6 +22,11 @@ from ripieno.launch.replicas import replicas_of
 
 # Cause of the end of a process, if its exit status is unknown.
 HUNG_UP = "its process closed the connection to its launcher"
+# The same, if it is true of all ranks and no rank has reported a cause.
+ALL_HUNG_UP = (
+    "its process closed the connection to its launcher, and so did all other ranks at about the same time: the engine "
+    "has ended them, or the launcher's host was disconnected from the network"
+)
 
 
 class RankState(Enum):
@@ -469,7 +474,12 @@ class Supervisor:
                 each.has_succeeded = True
                 self.news.append((Event.KILLED, rank))
             elif each.state is not RankState.FAILED:
-                self._lose(rank, HUNG_UP)
+                self._lose(rank, ALL_HUNG_UP if self._all_leave() else HUNG_UP)
+
+    def _all_leave(self) -> bool:
+        """Return whether all of several ranks have left and no cause is known, so that none of them is the culprit."""
+        is_explained = self._engine_cause is not None or self.world_size == 1
+        return not is_explained and all(each.state is RankState.LEAVING for each in self._ranks)
 
     def _is_awaited(self, each: _Rank) -> bool:
         return not each.has_ended if self.policy.is_script else each.state in _OPEN
