@@ -69,6 +69,8 @@ class World:
         self.pause = (pause, pause + draw.uniform(0.5, 20.0))
         #: From this time on, the launcher of an engine job is disconnected from all ranks.
         self.cut_s = draw.uniform(0.0, self.finish_s) if self.kind == "engine" and draw.random() < 0.05 else HORIZON_S
+        #: Ranks that the user was told to be lost.
+        self.reported: set[int | None] = set()
         #: Whether the user was asked to let the ranks continue.
         self.is_suspended = False
         self.faults = self._drawn_faults()
@@ -187,6 +189,7 @@ class World:
             self.supervisor.stands_still(rank, self.is_stopped(rank))
         self.supervisor.tick(self.now)
         self.is_suspended |= (Event.SUSPENDED, None) in self.supervisor.news
+        self.reported |= {rank for event, rank in self.supervisor.news if event is Event.LOST}
         self.supervisor.news.clear()
 
     def is_stopped(self, rank: int) -> bool:
@@ -458,6 +461,7 @@ class World:
         # Others are lost only if the engine has ended them.
         if self.kind != "engine" and all(self._is_identifiable(fault) for fault in lasting):
             assert self.supervisor.lost.keys() <= self.culprits | self._left_behind(), "a healthy rank is given up"
+            assert self.reported <= self.culprits, "a victim is reported as lost"
 
     def _left_behind(self) -> set[int]:
         """Return the ranks that have failed because of others and without which a script continues."""

@@ -279,6 +279,8 @@ class Supervisor:
         self._deadline = None if self.policy.within_s is None else self.now + self.policy.within_s
         # The first loss that the remaining ranks have to survive.
         self._first_loss: int | None = None
+        # Ranks that others continue without, and that have failed because of another rank. They are not reported.
+        self._victims: set[int] = set()
         # Time since which only accused ranks are missing.
         self._alone_since: float | None = None
         # With independent ranks: time at which rank 0 exited.
@@ -450,6 +452,7 @@ class Supervisor:
             self._clock.is_past(self._inspect_at)
         self._give_up_leaving()
         self._give_up_stopped()
+        self._report_accused()
         if any(each.opens for each in self._evidence):
             if self._window_is_closed():
                 self.verdict = self._judged()
@@ -505,6 +508,14 @@ class Supervisor:
             elif self._clock.is_past(each.stopped_at + limit_s):
                 others = ", and others wait to meet it" if self.policy.is_script else ""
                 self._lose(rank, f"its process has been stopped for {limit_s:g} s{others}")
+
+    def _report_accused(self) -> None:
+        """Report ranks that have blamed another one, and that others blame: they were disconnected."""
+        self._report_victims(self._victims & self._accused().keys())
+
+    def _report_victims(self, ranks: set[int]) -> None:
+        self._victims -= ranks
+        self.news.extend((Event.LOST, rank) for rank in sorted(ranks))
 
     def _window_is_closed(self) -> bool:
         opening = [each for each in self._evidence if each.opens]
@@ -604,6 +615,7 @@ class Supervisor:
             return self._judged()
         returned = [rank for rank in range(self.world_size) if self._has_returned(rank)]
         self._note_left_behind(returned)
+        self._report_victims({rank for rank in self._victims if self._has_returned(self._ranks[rank].names)})
         if self._apart and not any(each.was_known for each in self._apart):
             own = next((each.rank for each in self._apart if not each.is_victim), None)
             if own is not None:
@@ -646,7 +658,10 @@ class Supervisor:
         if goes_on:
             if not has_replica and not is_victim and self._first_loss is None:
                 self._first_loss = rank
-            self.news.append((Event.LOST, rank))
+            if is_victim and self._blames(rank):
+                self._victims.add(rank)
+            else:
+                self.news.append((Event.LOST, rank))
         elif not is_consequence:
             self._add(_Weight.CERTAIN, rank, cause)
 
@@ -690,8 +705,8 @@ class Supervisor:
         # Ranks may name a rank of another communicator.
         return self._ranks[rank] if 0 <= rank < self.world_size else None
 
-    def _has_returned(self, rank: int) -> bool:
-        each = self._at(rank)
+    def _has_returned(self, rank: int | None) -> bool:
+        each = None if rank is None else self._at(rank)
         return each is not None and each.state in (RankState.READY, RankState.FINISHED)
 
     def _is_doubtful(self, evidence: _Evidence) -> bool:

@@ -100,9 +100,7 @@ class MemberServer:
         Listening port.
     """
 
-    def __init__(
-        self, host: str, token: bytes, *, tls: bool | None = None, heartbeat_s: float = HEARTBEAT_S
-    ) -> None:
+    def __init__(self, host: str, token: bytes, *, tls: bool | None = None, heartbeat_s: float = HEARTBEAT_S) -> None:
         self._joined: deque[tuple[Join, RemoteChannel]] = deque()
         self._closed = False
         family = socket.AF_INET6 if ":" in host else socket.AF_INET
