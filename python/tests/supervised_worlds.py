@@ -12,7 +12,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 
 from ripieno.launch import limits
-from ripieno.launch.supervisor import Ending, Event, Policy, RankState, Supervisor, Verdict
+from ripieno.launch.supervisor import ALL_HUNG_UP, Ending, Event, Policy, RankState, Supervisor, Verdict
 
 KINDS = ("job", "engine", "script")
 #: Limit of the virtual time of a world.
@@ -67,6 +67,10 @@ class World:
         #: The launcher handles nothing between these times.
         pause = draw.uniform(0.0, 8.0) if draw.random() < 0.1 else HORIZON_S
         self.pause = (pause, pause + draw.uniform(0.5, 20.0))
+        #: From this time on, the launcher of an engine job is disconnected from all ranks.
+        self.cut_s = draw.uniform(0.0, self.finish_s) if self.kind == "engine" and draw.random() < 0.05 else HORIZON_S
+        #: Ranks that the user was told to be lost.
+        self.reported: set[int | None] = set()
         #: Whether the user was asked to let the ranks continue.
         self.is_suspended = False
         self.faults = self._drawn_faults()
@@ -126,7 +130,10 @@ class World:
         self, delay_s: float, observation: Callable[..., None], *values: object, is_evidence: bool = False
     ) -> None:
         """Let the launcher observe something after a delay, or after its pause."""
-        time_s = self.now + delay_s
+        if self.now + delay_s < self.cut_s:
+            self._tell_at(self.now + delay_s, observation, *values, is_evidence=is_evidence)
+
+    def _tell_at(self, time_s: float, observation: Callable[..., None], *values: object, is_evidence: bool) -> None:
         if self.pause[0] <= time_s < self.pause[1]:
             time_s = self.pause[1]
         self.at(time_s, self._observe, observation, values, is_evidence)
@@ -154,6 +161,9 @@ class World:
         for fault in self.faults:
             self.at(fault.at + 0.1, self._strike, fault)
         self.at(self.finish_s + 0.1, self._finish)
+        for rank in range(self.size) if self.cut_s < HORIZON_S else ():
+            late_s = limits.DELIVERY_HEARTBEATS * self.heartbeat_s + self.jitter_s(0.5 * limits.CULPRIT_S)
+            self._tell_at(self.cut_s + late_s, self.supervisor.leaves, rank, is_evidence=True)
         self.tick()
         supervisor = self.supervisor
         while supervisor.verdict is None and self.now < HORIZON_S:
@@ -179,6 +189,7 @@ class World:
             self.supervisor.stands_still(rank, self.is_stopped(rank))
         self.supervisor.tick(self.now)
         self.is_suspended |= (Event.SUSPENDED, None) in self.supervisor.news
+        self.reported |= {rank for event, rank in self.supervisor.news if event is Event.LOST}
         self.supervisor.news.clear()
 
     def is_stopped(self, rank: int) -> bool:
@@ -431,6 +442,12 @@ class World:
         lasting = [
             fault for fault in self.faults if fault.kind in ("kill", "raise") or fault.lasts_s > self.heartbeat_s
         ]
+        if self.cut_s < self.now:
+            # Faults that the launcher does not hear of do not count.
+            assert verdict.ending is not Ending.ABANDONED
+            if not lasting and verdict.ending is not Ending.DONE:
+                assert verdict.cause == ALL_HUNG_UP, "a single rank is blamed"
+            return
         if not lasting:
             assert verdict.ending is Ending.DONE, "a failure without a fault"
             assert not self.supervisor.lost, "a loss without a fault"
@@ -444,6 +461,7 @@ class World:
         # Others are lost only if the engine has ended them.
         if self.kind != "engine" and all(self._is_identifiable(fault) for fault in lasting):
             assert self.supervisor.lost.keys() <= self.culprits | self._left_behind(), "a healthy rank is given up"
+            assert self.reported <= self.culprits, "a victim is reported as lost"
 
     def _left_behind(self) -> set[int]:
         """Return the ranks that have failed because of others and without which a script continues."""

@@ -364,6 +364,20 @@ def test_unauthenticated_peers_are_refused_and_delay_no_member(listening):
         each.close()
 
 
+def test_a_disconnected_launcher_is_noticed_even_if_data_is_on_its_way():
+    # Probes alone would not do: the system sends none while data is unacknowledged.
+    listening = member_server.MemberServer(HOST, TOKEN, heartbeat_s=2.0)
+    channel = remote.connect(HOST, listening.port, TOKEN, PATIENCE_S, heartbeat_s=2.0)
+    channel.send("join", member_server.Join(0, "here", 1, "", member_server.versions()))
+    [(_, theirs)] = heard(listening)
+    for end in (channel, theirs):
+        with socket.socket(fileno=os.dup(end.fileno())) as own:
+            assert own.getsockopt(socket.IPPROTO_TCP, socket.TCP_USER_TIMEOUT) == 6000
+            assert own.getsockopt(socket.IPPROTO_TCP, socket.TCP_KEEPIDLE) == 2
+        end.close()
+    listening.close()
+
+
 @contextmanager
 def descriptors(limit):
     """Limit the descriptors of this process temporarily."""

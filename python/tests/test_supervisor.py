@@ -11,7 +11,7 @@ import pytest
 import ripieno as rp
 from injected_faults import strike_once
 from ripieno.launch import RankState, limits
-from ripieno.launch.supervisor import Policy, Supervisor
+from ripieno.launch.supervisor import ALL_HUNG_UP, HUNG_UP, Event, Policy, Supervisor
 from supervised_worlds import World
 
 
@@ -75,6 +75,28 @@ def test_an_engines_word_counts_more_than_the_order_in_which_ranks_hang_up():
         supervisor.fails(rank, "its process ended", 0)
     supervisor.tick(0.0)
     assert supervisor.verdict.culprit == 2 and "its node is lost" in supervisor.verdict.cause
+
+
+def test_a_launcher_that_has_lost_all_ranks_blames_none_of_them():
+    supervisor = settled(*(("leaves", rank) for rank in (2, 0, 1, 3)))
+    supervisor.tick(limits.CULPRIT_S)
+    assert supervisor.verdict.cause == ALL_HUNG_UP
+    supervisor = settled(("leaves", 2), ("fails", 0, "its process ended", 2), ("leaves", 3))
+    for now in (limits.CULPRIT_S, limits.CULPRIT_S + limits.WITNESSES_S):
+        supervisor.tick(now)
+    assert (supervisor.verdict.culprit, supervisor.verdict.cause) == (2, HUNG_UP)
+
+
+def test_a_rank_that_fails_because_of_another_one_is_not_reported_as_lost():
+    policy = Policy(2, is_script=True)
+    supervisor = settled(("fails", 3, "ValueError: mine", 0), policy=policy)
+    assert not supervisor.news
+    supervisor.fails(0, "ValueError: mine")
+    supervisor.tick(limits.WITNESSES_S)
+    assert supervisor.verdict.culprit == 0 and not supervisor.news
+    # Others miss the heartbeats of a rank that misses theirs: it was disconnected.
+    supervisor = settled(*(("fails", by, "no heartbeat", of) for by, of in ((3, 0), (0, 3), (1, 3))), policy=policy)
+    assert (Event.LOST, 3) in supervisor.news
 
 
 def test_a_job_lists_the_states_of_its_ranks(tmp_path):

@@ -2,6 +2,7 @@
 
 use crate::error::NetError;
 use ripieno_run::Replicas;
+use ripieno_run::membership::MembershipTiming;
 use sha2::{Digest, Sha256};
 use std::fmt;
 use std::time::Duration;
@@ -164,6 +165,11 @@ pub struct Config {
 }
 
 impl Config {
+    /// Return the timeouts of the membership protocol.
+    pub(crate) fn timing(&self) -> MembershipTiming {
+        MembershipTiming { join_timeout: self.rendezvous_timeout, heartbeat_timeout: self.heartbeat_timeout }
+    }
+
     /// Return the default settings: any port on all interfaces, encryption between hosts, a rendezvous timeout of 60 s
     /// and a heartbeat timeout of 10 s.
     pub fn new(rank: usize, world_size: usize, token: Token) -> Config {

@@ -115,8 +115,12 @@ impl Connector {
     ) -> Result<Stream, UnreachedPeer> {
         loop {
             let mut has_ended = true;
-            for address in self.candidates(peer) {
-                match self.try_one(peer, purpose, &address, deadline) {
+            let candidates = self.candidates(peer);
+            for (at, address) in candidates.iter().enumerate() {
+                // An address that does not answer leaves time for the others.
+                let left = deadline.saturating_duration_since(Instant::now());
+                let until = Instant::now() + left / (candidates.len() - at) as u32;
+                match self.try_one(peer, purpose, address, until) {
                     Ok(stream) => return Ok(stream),
                     Err(failure) => has_ended &= failure.is_end(),
                 }

@@ -102,6 +102,11 @@ impl MeshMember {
 }
 
 impl Mesh {
+    /// Return how long a member may be silent.
+    pub fn heartbeat_timeout(&self) -> Duration {
+        self.config.heartbeat_timeout
+    }
+
     /// Return the bell that wakes this mesh from a sleep.
     pub fn bell(&self) -> Bell {
         self.doorbell.bell()

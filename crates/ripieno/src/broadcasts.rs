@@ -22,7 +22,7 @@ use std::time::{Duration, Instant};
 const INTERRUPT_CHECK: Duration = Duration::from_millis(100);
 /// Maximum interval between two checks of the thread.
 const POLL_INTERVAL: Duration = Duration::from_millis(250);
-/// Maximum time that a closing rank continues to serve values.
+/// Maximum time that a closing rank continues to serve values. Without progress it ends after a heartbeat timeout.
 const LINGER: Duration = Duration::from_secs(10);
 /// Maximum bytes of a value that are copied before finished blocks are served.
 const FILL_BYTES_MAX: usize = 4 << 20;
@@ -386,14 +386,19 @@ impl Drop for EndGuard<'_> {
 fn serve(mut driver: Driver<HostMemory>, mut mesh: Mesh, shared: &BroadcastShared) {
     let _ends = EndGuard(shared);
     let started = shared.started;
-    let mut closes_at = None;
+    let mut closes_at: Option<Duration> = None;
+    let mut progress_at = started.elapsed();
     loop {
         for command in shared.take_commands() {
             carry_out(&mut driver, started.elapsed(), command, &mut closes_at);
         }
         let has_moved = driver.turn(started.elapsed(), &mut mesh);
         shared.publish(driver.take_events());
-        if closes_at.is_some_and(|at| driver.is_idle() || started.elapsed() >= at) {
+        if has_moved || closes_at.is_none() {
+            progress_at = started.elapsed();
+        }
+        let ends_at = closes_at.map(|at| at.min(progress_at + mesh.heartbeat_timeout()));
+        if ends_at.is_some_and(|at| driver.is_idle() || started.elapsed() >= at) {
             return;
         }
         if has_moved {

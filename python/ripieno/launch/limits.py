@@ -12,6 +12,9 @@ from ripieno.host import memory_limit_bytes, usable_cores
 MEETING_S = 60
 # A rank without heartbeats for this long has failed. It covers scheduling delays on an overloaded host.
 HEARTBEAT_S = 10.0
+# After so many heartbeat timeouts without an acknowledgement, the connection between launcher and rank is broken. TCP
+# waits up to twice the length of an outage before it retransmits, and an outage may last nearly one timeout.
+DELIVERY_HEARTBEATS = 3
 
 # A rank that others have accused has this long to send its own report, which explains more. A process that has closed
 # its connection has this long to end: the kernel needs some milliseconds, an engine up to two seconds to report it.

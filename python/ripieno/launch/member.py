@@ -180,7 +180,14 @@ def _joined(invitation: Invitation, rank: int, attempt: str) -> Iterator[RemoteC
     """Open the channel to the member server, and return it when all ranks have joined."""
     where = f"the member server at {invitation.host}:{invitation.port}"
     try:
-        channel = remote.connect(invitation.host, invitation.port, invitation.token, HUB_S, tls=invitation.tls)
+        channel = remote.connect(
+            invitation.host,
+            invitation.port,
+            invitation.token,
+            HUB_S,
+            tls=invitation.tls,
+            heartbeat_s=invitation.heartbeat_s,
+        )
     except NotAuthentic as error:
         raise RendezvousError(f"rank {rank}: {where} is not of this job: {error}") from None
     except ConnectionError as error:

@@ -22,6 +22,11 @@ from ripieno.launch.replicas import replicas_of
 
 # Cause of the end of a process, if its exit status is unknown.
 HUNG_UP = "its process closed the connection to its launcher"
+# The same, if it is true of all ranks and no rank has reported a cause.
+ALL_HUNG_UP = (
+    "its process closed the connection to its launcher, and so did all other ranks at about the same time: the engine "
+    "has ended them, or the launcher's host was disconnected from the network"
+)
 
 
 class RankState(Enum):
@@ -274,6 +279,8 @@ class Supervisor:
         self._deadline = None if self.policy.within_s is None else self.now + self.policy.within_s
         # The first loss that the remaining ranks have to survive.
         self._first_loss: int | None = None
+        # Ranks that others continue without, and that have failed because of another rank. They are not reported.
+        self._victims: set[int] = set()
         # Time since which only accused ranks are missing.
         self._alone_since: float | None = None
         # With independent ranks: time at which rank 0 exited.
@@ -445,6 +452,7 @@ class Supervisor:
             self._clock.is_past(self._inspect_at)
         self._give_up_leaving()
         self._give_up_stopped()
+        self._report_accused()
         if any(each.opens for each in self._evidence):
             if self._window_is_closed():
                 self.verdict = self._judged()
@@ -469,7 +477,12 @@ class Supervisor:
                 each.has_succeeded = True
                 self.news.append((Event.KILLED, rank))
             elif each.state is not RankState.FAILED:
-                self._lose(rank, HUNG_UP)
+                self._lose(rank, ALL_HUNG_UP if self._all_leave() else HUNG_UP)
+
+    def _all_leave(self) -> bool:
+        """Return whether all of several ranks have left and no cause is known, so that none of them is the culprit."""
+        is_explained = self._engine_cause is not None or self.world_size == 1
+        return not is_explained and all(each.state is RankState.LEAVING for each in self._ranks)
 
     def _is_awaited(self, each: _Rank) -> bool:
         return not each.has_ended if self.policy.is_script else each.state in _OPEN
@@ -495,6 +508,14 @@ class Supervisor:
             elif self._clock.is_past(each.stopped_at + limit_s):
                 others = ", and others wait to meet it" if self.policy.is_script else ""
                 self._lose(rank, f"its process has been stopped for {limit_s:g} s{others}")
+
+    def _report_accused(self) -> None:
+        """Report ranks that have blamed another one, and that others blame: they were disconnected."""
+        self._report_victims(self._victims & self._accused().keys())
+
+    def _report_victims(self, ranks: set[int]) -> None:
+        self._victims -= ranks
+        self.news.extend((Event.LOST, rank) for rank in sorted(ranks))
 
     def _window_is_closed(self) -> bool:
         opening = [each for each in self._evidence if each.opens]
@@ -594,6 +615,7 @@ class Supervisor:
             return self._judged()
         returned = [rank for rank in range(self.world_size) if self._has_returned(rank)]
         self._note_left_behind(returned)
+        self._report_victims({rank for rank in self._victims if self._has_returned(self._ranks[rank].names)})
         if self._apart and not any(each.was_known for each in self._apart):
             own = next((each.rank for each in self._apart if not each.is_victim), None)
             if own is not None:
@@ -636,7 +658,10 @@ class Supervisor:
         if goes_on:
             if not has_replica and not is_victim and self._first_loss is None:
                 self._first_loss = rank
-            self.news.append((Event.LOST, rank))
+            if is_victim and self._blames(rank):
+                self._victims.add(rank)
+            else:
+                self.news.append((Event.LOST, rank))
         elif not is_consequence:
             self._add(_Weight.CERTAIN, rank, cause)
 
@@ -680,8 +705,8 @@ class Supervisor:
         # Ranks may name a rank of another communicator.
         return self._ranks[rank] if 0 <= rank < self.world_size else None
 
-    def _has_returned(self, rank: int) -> bool:
-        each = self._at(rank)
+    def _has_returned(self, rank: int | None) -> bool:
+        each = None if rank is None else self._at(rank)
         return each is not None and each.state in (RankState.READY, RankState.FINISHED)
 
     def _is_doubtful(self, evidence: _Evidence) -> bool:

@@ -59,6 +59,8 @@ pub(crate) enum ConnectionPurpose {
     Agreement = 5,
     /// The link for messages that the caller sends.
     Messages = 6,
+    /// No data: the connection shows both ends that the other process lives.
+    Probe = 7,
 }
 
 /// The first message of a caller.
@@ -95,6 +97,7 @@ impl Greeting {
             4 => ConnectionPurpose::Member,
             5 => ConnectionPurpose::Agreement,
             6 => ConnectionPurpose::Messages,
+            7 => ConnectionPurpose::Probe,
             _ => return None,
         };
         let nonce = JobNonce(*frame[24..].first_chunk()?);

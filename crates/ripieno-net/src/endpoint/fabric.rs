@@ -272,8 +272,14 @@ impl Endpoint {
                     liveness.has_ended = liveness.socket.has_ended();
                 }
                 LinkSlot::Tcp(link) => {
-                    let silence = link.unanswered();
-                    if silence > self.config.heartbeat_timeout {
+                    let (peer, timing, silence) = (want.link.peer, self.config.timing(), link.unanswered());
+                    if silence <= timing.probe_delay() {
+                        continue;
+                    }
+                    // After an outage the peer answers new connections before data arrives again.
+                    self.shared.order(MonitorCommand::Probe { peer });
+                    let reached = self.shared.since_reached(peer).map_or(silence, |since| since.min(silence));
+                    if reached > timing.silence_limit() || silence > timing.delivery_limit() {
                         let cause = format!("its host has answered nothing for {:.1} s", silence.as_secs_f64());
                         self.slots[index] = LinkSlot::Broken(LinkError::Closed { cause });
                     }

@@ -28,7 +28,7 @@ use crate::stream::Stream;
 use open::{OpenedLink, Opener};
 use ripieno_cores::CoLocationDetector;
 use ripieno_run::membership::agreement::{Agreement, AgreementTimeouts};
-use ripieno_run::membership::{Membership, MembershipRequest, MembershipTiming};
+use ripieno_run::membership::{Membership, MembershipRequest};
 use ripieno_run::{JobFailure, LinkError, LinkId, Topology};
 use std::sync::Arc;
 use std::sync::mpsc::{Receiver, channel};
@@ -144,15 +144,14 @@ impl Endpoint {
         }
         let (shared, orders) = MonitorShared::new(doorbell.bell()).map_err(os("make an event descriptor"))?;
         let shared = Arc::new(shared);
-        let timing =
-            MembershipTiming { join_timeout: config.rendezvous_timeout, heartbeat_timeout: config.heartbeat_timeout };
+        let timing = config.timing();
         let hosts = addresses.iter().map(|address| address.host.clone()).collect();
         let (sender, deliveries) = channel();
         let connector = Arc::new(connector);
         let addresses = Arc::new(addresses);
         let agreement_timeouts =
             AgreementTimeouts { silence: config.heartbeat_timeout, late: config.rendezvous_timeout };
-        let opener = Opener::new(connector.clone(), doorbell.bell(), sender, config.heartbeat_timeout);
+        let opener = Opener::new(connector.clone(), doorbell.bell(), sender, timing);
         let acceptor = opener.clone();
         let setup = Setup {
             shared: shared.clone(),
@@ -160,6 +159,7 @@ impl Endpoint {
             machine: Membership::new(config.rank, hosts, config.replicas, timing, shared.now()),
             agreement: Agreement::new(config.rank, config.world_size, topology.node_count() == 1, agreement_timeouts),
             suspended_after: config.heartbeat_timeout / 2,
+            probe_limit: timing.probe_delay(),
             connector,
             addresses: addresses.clone(),
             acceptor: Acceptor::new(listeners.listeners).map_err(os("watch its doors"))?,

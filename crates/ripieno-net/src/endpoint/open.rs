@@ -12,6 +12,7 @@ use crate::links::{Bell, DEFAULT_CAPACITY_BYTES, RingLink, TcpLink, shared_memor
 use crate::peer_address::PeerAddress;
 use crate::shortage::{no_thread, shortage};
 use crate::stream::Stream;
+use ripieno_run::membership::MembershipTiming;
 use ripieno_run::{Channel, LinkError, LinkId};
 use std::io;
 use std::sync::Arc;
@@ -42,13 +43,17 @@ pub(super) struct Opener {
     connector: Arc<Connector>,
     bell: Bell,
     deliveries: Sender<OpenedLink>,
-    /// A host that does not answer for this long counts as disconnected.
-    silence: Duration,
+    timing: MembershipTiming,
 }
 
 impl Opener {
-    pub fn new(connector: Arc<Connector>, bell: Bell, deliveries: Sender<OpenedLink>, silence: Duration) -> Opener {
-        Opener { connector, bell, deliveries, silence }
+    pub fn new(
+        connector: Arc<Connector>,
+        bell: Bell,
+        deliveries: Sender<OpenedLink>,
+        timing: MembershipTiming,
+    ) -> Opener {
+        Opener { connector, bell, deliveries, timing }
     }
 
     /// Connect to the rank with this address.
@@ -118,7 +123,7 @@ impl Opener {
 
     fn tcp(&self, stream: Stream) -> Result<LinkSlot, LinkError> {
         let link = TcpLink::over(stream)?;
-        link.probe(self.silence).map_err(|error| LinkError::Closed { cause: error.to_string() })?;
+        link.probe(self.timing).map_err(|error| LinkError::Closed { cause: error.to_string() })?;
         Ok(LinkSlot::Tcp(link))
     }
 

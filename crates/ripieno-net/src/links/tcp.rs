@@ -7,6 +7,7 @@
 use super::unanswered::{AcknowledgementWait, probe};
 use crate::stream::Stream;
 use crate::tls::TlsSession;
+use ripieno_run::membership::MembershipTiming;
 use ripieno_run::{Link, LinkError};
 use rustix::net::{RecvFlags, SendAncillaryBuffer, SendFlags, sockopt};
 use std::io::{self, IoSlice};
@@ -110,9 +111,9 @@ impl TcpLink {
         })
     }
 
-    /// Let the system end the connection if the other host stays silent for about `limit` while nothing is sent to it.
-    pub(crate) fn probe(&self, limit: Duration) -> io::Result<()> {
-        probe(self.carrier.socket(), limit)
+    /// Let the system check that the other host answers while nothing is sent to it.
+    pub(crate) fn probe(&self, timing: MembershipTiming) -> io::Result<()> {
+        probe(self.carrier.socket(), timing)
     }
 
     /// Return how long the other host has not acknowledged sent bytes; the value is sampled occasionally.

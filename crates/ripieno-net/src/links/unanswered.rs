@@ -2,10 +2,11 @@
 //!
 //! After a network path breaks, the operating system retransmits for about 15 minutes before it reports an error. A
 //! rank that sleeps on a connection therefore checks for sent but unacknowledged data. If it has sent nothing, TCP
-//! keepalive probes the other end. A host acknowledges data even if its program reads nothing, so a rank may compute
-//! for any time.
+//! keepalive sends probes, which a host acknowledges as well. It acknowledges even if its program reads nothing, so a
+//! rank may compute for any time.
 //! Cost: one system call per check.
 
+use ripieno_run::membership::MembershipTiming;
 use socket2::{SockRef, TcpKeepalive};
 use std::io;
 use std::net::TcpStream;
@@ -16,6 +17,8 @@ use std::time::{Duration, Instant};
 const SHORTEST_PROBE: Duration = Duration::from_secs(1);
 /// Number of leading 32-bit words of `TCP_INFO` that are read.
 const INFO_WORDS: usize = 15;
+/// Index of the word whose last byte counts the unacknowledged probes of keepalive.
+const PROBES: usize = 0;
 /// Index of the count of unacknowledged segments in flight.
 const UNACKNOWLEDGED: usize = 6;
 /// Index of the time since the latest acknowledgement, in milliseconds.
@@ -28,7 +31,7 @@ pub(super) struct AcknowledgementWait {
 }
 
 impl AcknowledgementWait {
-    /// Return how long the other end has not acknowledged sent data.
+    /// Return how long the other end has not acknowledged sent data or probes.
     pub fn look(&mut self, stream: &TcpStream) -> Duration {
         let Ok([unacknowledged, ago_ms]) = counts(stream) else { return Duration::ZERO };
         if unacknowledged == 0 {
@@ -45,11 +48,13 @@ impl AcknowledgementWait {
     }
 }
 
-/// Let the operating system detect within about `limit` that the other end is gone while nothing is sent to it.
-pub(super) fn probe(stream: &TcpStream, limit: Duration) -> io::Result<()> {
-    let idle = (limit / 2).max(SHORTEST_PROBE);
-    let retries = (limit.saturating_sub(idle).as_secs() as u32).max(1);
-    let keepalive = TcpKeepalive::new().with_time(idle).with_interval(SHORTEST_PROBE).with_retries(retries);
+/// Let the operating system send probes while nothing else is sent. It ends a connection only after the limit of its
+/// owner, because an outage may be shorter.
+pub(super) fn probe(stream: &TcpStream, timing: MembershipTiming) -> io::Result<()> {
+    let idle = timing.probe_delay().max(SHORTEST_PROBE);
+    let interval = timing.heartbeat_interval().max(SHORTEST_PROBE);
+    let retries = timing.delivery_limit().div_duration_f64(interval).ceil() as u32 + 1;
+    let keepalive = TcpKeepalive::new().with_time(idle).with_interval(interval).with_retries(retries);
     SockRef::from(stream).set_tcp_keepalive(&keepalive)
 }
 
@@ -64,7 +69,8 @@ fn counts(stream: &TcpStream) -> io::Result<[u32; 2]> {
     if outcome != 0 {
         return Err(io::Error::last_os_error());
     }
-    Ok([words[UNACKNOWLEDGED], words[SINCE_ACKNOWLEDGED_MS]])
+    let probe_count = u32::from(words[PROBES].to_ne_bytes()[3]);
+    Ok([words[UNACKNOWLEDGED] + probe_count, words[SINCE_ACKNOWLEDGED_MS]])
 }
 
 #[cfg(test)]
@@ -78,7 +84,8 @@ mod tests {
         let listener = TcpListener::bind("127.0.0.1:0").unwrap();
         let mut here = TcpStream::connect(listener.local_addr().unwrap()).unwrap();
         let (_there, _) = listener.accept().unwrap();
-        probe(&here, Duration::from_millis(100)).unwrap();
+        let heartbeat_timeout = Duration::from_millis(100);
+        probe(&here, MembershipTiming { join_timeout: heartbeat_timeout, heartbeat_timeout }).unwrap();
         here.set_nonblocking(true).unwrap();
         let mut unanswered = AcknowledgementWait::default();
         while here.write(&[0; 1 << 16]).is_ok() {

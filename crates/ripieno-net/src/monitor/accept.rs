@@ -44,6 +44,7 @@ impl Monitor {
             ConnectionPurpose::Data => (self.setup.take_link)(LinkId::collectives(peer), stream),
             ConnectionPurpose::Messages => (self.setup.take_link)(LinkId::inbox(peer), stream),
             ConnectionPurpose::Agreement => self.add_survivor(peer, stream),
+            ConnectionPurpose::Probe => self.note_reached(peer),
             ConnectionPurpose::Rendezvous | ConnectionPurpose::Member => {}
         }
     }

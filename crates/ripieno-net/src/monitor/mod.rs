@@ -5,6 +5,7 @@
 
 mod accept;
 mod entered;
+mod probes;
 mod shared;
 mod survivor_connections;
 mod wire;
@@ -17,6 +18,7 @@ use crate::config::Credentials;
 use crate::connector::Connector;
 use crate::peer_address::PeerAddress;
 use crate::stream::Stream;
+use probes::Probes;
 use ripieno_run::membership::agreement::{self, Agreement};
 use ripieno_run::membership::{Membership, MembershipEvent, MembershipOutput, MembershipRequest};
 use ripieno_run::{JobFailure, LinkId, Replicas};
@@ -75,6 +77,8 @@ pub(crate) struct Setup {
     pub agreement: Agreement,
     /// If the process did not run for this long, other ranks may have declared it silent.
     pub suspended_after: Duration,
+    /// Limit of a probe.
+    pub probe_limit: Duration,
     pub connector: Arc<Connector>,
     pub addresses: Arc<Vec<PeerAddress>>,
     pub acceptor: Acceptor,
@@ -97,6 +101,7 @@ pub(crate) struct Monitor {
     epoll: OwnedFd,
     wires: BTreeMap<usize, ControlConnection>,
     survivors: SurvivorConnections,
+    probes: Probes,
     events: VecDeque<MembershipEvent>,
     /// Time at which the monitor ends even with work left; set once this rank has left.
     end: Option<Instant>,
@@ -115,6 +120,7 @@ impl Monitor {
             epoll,
             wires: BTreeMap::new(),
             survivors: SurvivorConnections::default(),
+            probes: Probes::default(),
             events: VecDeque::new(),
             end: None,
             finished: false,
@@ -208,6 +214,8 @@ impl Monitor {
             MonitorCommand::Agreement(event) => self.agree(event),
             MonitorCommand::Open { peer, stream } => self.add_survivor(peer, stream),
             MonitorCommand::NotOpen { peer, why } => self.survivor_unreachable(peer, why),
+            MonitorCommand::Probe { peer } => self.probe(peer),
+            MonitorCommand::Probed { peer, is_reached } => self.end_probe(peer, is_reached),
         }
     }
 
@@ -252,6 +260,7 @@ impl Monitor {
                     wire.queue(&message);
                 }
             }
+            MembershipOutput::Probe { to } => self.probe(to),
             MembershipOutput::Complete => self.setup.shared.update(|status| status.complete = true),
             MembershipOutput::Failed(failure) => {
                 // Notify other ranks first: this rank's program may end the process once it learns of the failure.

@@ -27,6 +27,8 @@ pub(crate) struct MonitorShared {
     /// Copied into the history whenever a thread reads the history.
     entered: EnteredCalls<AtomicU64>,
     history: Mutex<ReadCollectives>,
+    /// Time of the last successful probe between this rank and another one.
+    reached: Mutex<BTreeMap<usize, Instant>>,
     orders: Sender<MonitorCommand>,
     bell: Bell,
     wake: OwnedFd,
@@ -62,6 +64,10 @@ pub(crate) enum MonitorCommand {
     Open { peer: usize, stream: Stream },
     /// Opening a connection to `peer` has failed.
     NotOpen { peer: usize, why: UnreachedPeer },
+    /// Try to connect to `peer`, whose data link is silent.
+    Probe { peer: usize },
+    /// A probe of `peer` has ended.
+    Probed { peer: usize, is_reached: bool },
 }
 
 /// The outcome of an agreement among survivors.
@@ -107,6 +113,7 @@ impl MonitorShared {
             changed: Condvar::new(),
             entered: EnteredCalls::default(),
             history: Mutex::default(),
+            reached: Mutex::default(),
             orders,
             bell,
             wake,
@@ -153,6 +160,16 @@ impl MonitorShared {
         self.update(|status| {
             status.failure.get_or_insert(failure);
         });
+    }
+
+    /// Record a successful probe between this rank and `peer`.
+    pub fn note_reached(&self, peer: usize) {
+        lock(&self.reached).insert(peer, Instant::now());
+    }
+
+    /// Return the time since the last successful probe between this rank and `peer`.
+    pub fn since_reached(&self, peer: usize) -> Option<Duration> {
+        lock(&self.reached).get(&peer).map(Instant::elapsed)
     }
 
     /// Record the death of `rank` while a replica of it lives.

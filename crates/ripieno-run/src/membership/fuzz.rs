@@ -68,6 +68,7 @@ fn kind(output: &MembershipOutput) -> u8 {
         MembershipOutput::Failed(_) => 2,
         MembershipOutput::Lost(_) => 3,
         MembershipOutput::Finished => 4,
+        MembershipOutput::Probe { .. } => 5,
     }
 }
 

@@ -87,7 +87,9 @@ impl Membership {
         for (index, spoke) in self.spokes.iter_mut().enumerate() {
             let concerns = match event {
                 MembershipEvent::Connected { .. } => false,
-                MembershipEvent::Received { peer, .. } | MembershipEvent::Closed { peer, .. } => *peer == spoke.hub(),
+                MembershipEvent::Received { peer, .. }
+                | MembershipEvent::Closed { peer, .. }
+                | MembershipEvent::Reached { peer } => *peer == spoke.hub(),
                 MembershipEvent::Tick => true,
                 // A hub sends its goodbye to all ranks and stays as long as its star needs it.
                 MembershipEvent::Request(MembershipRequest::Leave) => !has_hub,
@@ -183,7 +185,7 @@ fn is_sent_by_standby(output: &MembershipOutput) -> bool {
         MembershipOutput::Send { message, .. } => {
             matches!(message, MembershipMessage::Heartbeat | MembershipMessage::Goodbye { .. })
         }
-        MembershipOutput::Finished => true,
+        MembershipOutput::Finished | MembershipOutput::Probe { .. } => true,
         MembershipOutput::Complete | MembershipOutput::Failed(_) | MembershipOutput::Lost(_) => false,
     }
 }

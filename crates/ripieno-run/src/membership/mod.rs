@@ -4,7 +4,10 @@
 //! [`spoke::Spoke`]. Both are state machines: they take events and the time, and return messages to send and reports to
 //! their rank. The first failure that reaches the hub becomes the job's failure on all ranks.
 //!
-//! Cost: one small message per rank and quarter of the heartbeat timeout. A failure reaches all ranks in two hops.
+//! After an outage of the network, TCP retransmits up to as much later as the outage lasted. Both ends of a silent
+//! connection therefore probe the other end by new connections. Messages remain on the first connection, in order.
+//!
+//! Cost: one small message per rank and eighth of the heartbeat timeout. A failure reaches all ranks in two hops.
 //! Requires connections that preserve order and report when the other end closes.
 //!
 //! With [replicas](crate::replicas), every replica of rank 0 is a hub with its own star. At least one hub is alive as
@@ -39,19 +42,35 @@ use std::time::Duration;
 pub struct MembershipTiming {
     /// Time that the hub waits for the last rank to join.
     pub join_timeout: Duration,
-    /// A rank that is silent for this long has failed.
+    /// A rank that is silent for this long and an eighth has failed. An outage of nine tenths of it is survived.
     pub heartbeat_timeout: Duration,
 }
 
 impl MembershipTiming {
     /// Return the interval between two heartbeats.
     pub fn heartbeat_interval(&self) -> Duration {
+        self.heartbeat_timeout / 8
+    }
+
+    /// Return the interval between two checks for silent ranks, and between two probes of a silent rank.
+    pub fn check_interval(&self) -> Duration {
+        self.heartbeat_timeout / 32
+    }
+
+    /// Return the silence after which a rank is probed, and the limit of a probe. Two heartbeats are overdue then.
+    pub fn probe_delay(&self) -> Duration {
         self.heartbeat_timeout / 4
     }
 
-    /// Return the interval between two checks for silent ranks.
-    pub fn check_interval(&self) -> Duration {
-        self.heartbeat_timeout / 16
+    /// Return the silence after which a rank has failed. Its last heartbeat may precede an outage by the interval.
+    pub fn silence_limit(&self) -> Duration {
+        self.heartbeat_timeout + self.heartbeat_interval()
+    }
+
+    /// Return how long a connection may deliver nothing while probes succeed. TCP waits up to twice the length of an
+    /// outage before it retransmits.
+    pub fn delivery_limit(&self) -> Duration {
+        self.heartbeat_timeout * 3
     }
 }
 
@@ -76,6 +95,11 @@ pub enum MembershipEvent {
         peer: usize,
         /// The error of the operating system, used as the cause of a failure.
         cause: String,
+    },
+    /// A probe of `peer`, or by it, has succeeded: its process answers new connections.
+    Reached {
+        /// The rank at the other end.
+        peer: usize,
     },
     /// A request of this rank.
     Request(MembershipRequest),
@@ -127,6 +151,11 @@ pub enum MembershipOutput {
         /// The message.
         message: MembershipMessage,
     },
+    /// Try to connect to the silent rank `to`. Repeated at each check until the rank is heard.
+    Probe {
+        /// The silent rank.
+        to: usize,
+    },
     /// Every rank has joined.
     Complete,
     /// The job has failed. Returned once.
@@ -143,9 +172,34 @@ fn rank_failed(rank: usize, hosts: &[String], cause: impl Into<String>) -> JobFa
     JobFailure::RankFailed { rank, host, cause: cause.into(), traceback: String::new() }
 }
 
-/// Return the failure of a rank that was silent for `silence`.
-fn silent(rank: usize, hosts: &[String], silence: Duration) -> JobFailure {
-    rank_failed(rank, hosts, format!("no heartbeat for {:.1} s", silence.as_secs_f64()))
+/// The last evidence that a rank at the other end of a connection lives.
+#[derive(Clone, Copy, Debug)]
+struct LastContact {
+    /// Time of the last message on the connection.
+    heard: Duration,
+    /// Time of the last message or successful probe.
+    reached: Duration,
+}
+
+impl LastContact {
+    fn new(now: Duration) -> LastContact {
+        LastContact { heard: now, reached: now }
+    }
+
+    fn silence(&self, now: Duration) -> Duration {
+        now.saturating_sub(self.reached)
+    }
+
+    /// Return why the rank counts as failed, if it does.
+    fn cause(&self, now: Duration, timing: MembershipTiming) -> Option<String> {
+        let (silence, delay) = (self.silence(now), now.saturating_sub(self.heard));
+        if silence > timing.silence_limit() {
+            return Some(format!("no heartbeat for {:.1} s", silence.as_secs_f64()));
+        }
+        let is_broken = delay > timing.delivery_limit();
+        let delay_s = delay.as_secs_f64();
+        is_broken.then(|| format!("its connection delivers nothing for {delay_s:.1} s, but it accepts new ones"))
+    }
 }
 
 /// Heartbeat clock of a state machine: the times of the next heartbeat and the next check. It also detects that this

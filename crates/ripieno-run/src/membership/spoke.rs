@@ -3,8 +3,8 @@
 use super::inquiry::describe_pair;
 use super::message::WireHeader;
 use super::{
-    CallHistory, HeartbeatTiming, MembershipEvent, MembershipMessage, MembershipOutput, MembershipRequest,
-    MembershipTiming, rank_failed, silent,
+    CallHistory, HeartbeatTiming, LastContact, MembershipEvent, MembershipMessage, MembershipOutput, MembershipRequest,
+    MembershipTiming, rank_failed,
 };
 use crate::call::{CollectiveId, DescribedCall};
 use crate::fabric::JobFailure;
@@ -28,7 +28,7 @@ pub struct Spoke {
     hub: usize,
     hosts: Arc<[String]>,
     bond: Bond,
-    last_received: Duration,
+    contact: LastContact,
     heartbeats: HeartbeatTiming,
     failure: Option<JobFailure>,
 }
@@ -41,7 +41,7 @@ impl Spoke {
             hub,
             hosts,
             bond: Bond::Held,
-            last_received: now,
+            contact: LastContact::new(now),
             heartbeats: HeartbeatTiming::new(now, timing),
             failure: None,
         }
@@ -66,13 +66,17 @@ impl Spoke {
     /// Handle an event and return the resulting outputs.
     pub fn handle(&mut self, now: Duration, event: MembershipEvent, history: &CallHistory) -> Vec<MembershipOutput> {
         if self.heartbeats.was_suspended(now) {
-            self.last_received = now;
+            self.contact = LastContact::new(now);
         }
         match event {
             MembershipEvent::Connected { .. } => vec![],
             MembershipEvent::Received { message, .. } => {
-                self.last_received = now;
+                self.contact = LastContact::new(now);
                 self.receive(message, history)
+            }
+            MembershipEvent::Reached { .. } => {
+                self.contact.reached = now;
+                vec![]
             }
             MembershipEvent::Closed { cause, .. } => self.lose_hub(cause),
             MembershipEvent::Request(request) => self.request(request, history),
@@ -160,11 +164,16 @@ impl Spoke {
         if self.bond == Bond::Alone || !self.heartbeats.check_is_due(now) {
             return vec![];
         }
-        let silence = now.saturating_sub(self.last_received);
-        if silence > self.heartbeats.timing.heartbeat_timeout {
-            return self.let_go(silent(self.hub, &self.hosts, silence));
+        let timing = self.heartbeats.timing;
+        if let Some(cause) = self.contact.cause(now, timing) {
+            return self.lose_hub(cause);
         }
-        if self.heartbeats.beat_is_due(now) { self.send(MembershipMessage::Heartbeat) } else { vec![] }
+        let mut outputs =
+            if self.heartbeats.beat_is_due(now) { self.send(MembershipMessage::Heartbeat) } else { vec![] };
+        if self.contact.silence(now) > timing.probe_delay() {
+            outputs.push(MembershipOutput::Probe { to: self.hub });
+        }
+        outputs
     }
 
     fn fail(&mut self, failure: JobFailure) -> Vec<MembershipOutput> {

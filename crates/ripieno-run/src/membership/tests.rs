@@ -20,6 +20,10 @@ struct MembershipWorld {
     replicas: Replicas,
     /// Dead ranks, as reported to each rank.
     losses: Vec<Vec<usize>>,
+    /// A rank without a network, and the time from which on its connections deliver again.
+    outage: Option<(usize, Duration)>,
+    /// Whether new connections to and from that rank fail.
+    is_cut: bool,
 }
 
 const TIMING: MembershipTiming =
@@ -44,6 +48,8 @@ impl MembershipWorld {
             frozen: vec![],
             replicas: Replicas::new(world_size, replicas),
             losses: vec![vec![]; world_size],
+            outage: None,
+            is_cut: false,
         }
     }
 
@@ -69,6 +75,7 @@ impl MembershipWorld {
         for output in machine.handle(self.now, event, history) {
             match output {
                 MembershipOutput::Send { to, message } => self.wire.push_back((rank, to, message)),
+                MembershipOutput::Probe { to } => self.probe(rank, to),
                 MembershipOutput::Complete => self.completed[rank] = true,
                 MembershipOutput::Finished => self.finished[rank] = true,
                 MembershipOutput::Failed(failure) => {
@@ -84,14 +91,29 @@ impl MembershipWorld {
         }
     }
 
+    fn probe(&mut self, rank: usize, to: usize) {
+        let is_cut = self.is_cut && self.outage.is_some_and(|(cut, _)| cut == rank || cut == to);
+        if !is_cut && !self.frozen.contains(&to) {
+            self.event(rank, MembershipEvent::Reached { peer: to });
+            self.event(to, MembershipEvent::Reached { peer: rank });
+        }
+    }
+
     fn request(&mut self, rank: usize, request: MembershipRequest) {
         self.event(rank, MembershipEvent::Request(request));
         self.deliver();
     }
 
-    /// Encode and decode every message. Frozen ranks receive none.
+    /// Encode and decode every message. Frozen ranks receive none. The connections of a rank without a network hold
+    /// them back.
     fn deliver(&mut self) {
-        while let Some((peer, to, message)) = self.wire.pop_front() {
+        let delays = |outage: Option<(usize, Duration)>, now, peer, to| {
+            outage.is_some_and(|(cut, until)| now < until && (cut == peer || cut == to))
+        };
+        let (outage, now) = (self.outage, self.now);
+        let is_due = |&(peer, to, _): &(usize, usize, MembershipMessage)| !delays(outage, now, peer, to);
+        while let Some(at) = self.wire.iter().position(is_due) {
+            let (peer, to, message) = self.wire.remove(at).expect("it is there");
             let mut inbox = MessageInbox::default();
             inbox.push(&message.encode());
             let message = inbox.pop().unwrap().unwrap();
@@ -191,14 +213,49 @@ fn the_death_of_any_rank_reaches_all_ranks() {
 }
 
 #[test]
-fn silence_is_found_within_the_timeout_and_an_eighth() {
+fn silence_is_found_within_the_timeout_and_a_quarter() {
     for culprit in 0..3 {
         let mut world = MembershipWorld::met(3);
         world.pass(Duration::from_secs(3));
         world.frozen.push(culprit);
-        world.pass(Duration::from_millis(1125));
+        world.pass(Duration::from_millis(1250));
         world.assert_all_report(culprit, "no heartbeat for 1.");
     }
+}
+
+#[test]
+fn an_outage_of_nine_tenths_of_the_timeout_is_survived() {
+    for (cut, begin_ms) in [0, 1, 2].into_iter().flat_map(|cut| (0..125).step_by(5).map(move |begin| (cut, begin))) {
+        let mut world = MembershipWorld::met(3);
+        world.pass(Duration::from_millis(1000 + begin_ms));
+        // TCP retransmits after twice the time.
+        (world.is_cut, world.outage) = (true, Some((cut, world.now + Duration::from_millis(1800))));
+        world.pass(Duration::from_millis(900));
+        world.is_cut = false;
+        world.pass(Duration::from_millis(5000));
+        assert!(world.failures.iter().all(Option::is_none), "{cut} after {begin_ms} ms: {:?}", world.failures);
+    }
+}
+
+#[test]
+fn an_outage_longer_than_the_timeout_is_found_on_both_sides() {
+    let mut world = MembershipWorld::met(3);
+    (world.is_cut, world.outage) = (true, Some((2, Duration::MAX)));
+    world.pass(Duration::from_millis(1250));
+    for (rank, blamed) in [(0, 2), (1, 2), (2, 0)] {
+        assert!(matches!(&world.failures[rank], Some(JobFailure::RankFailed { rank, .. }) if *rank == blamed));
+    }
+}
+
+#[test]
+fn a_connection_that_never_delivers_again_is_broken() {
+    let mut world = MembershipWorld::met(3);
+    world.outage = Some((1, Duration::MAX));
+    world.pass(Duration::from_millis(2900));
+    assert!(world.failures.iter().all(Option::is_none), "{:?}", world.failures);
+    world.pass(Duration::from_millis(200));
+    let Some(JobFailure::RankFailed { rank: 1, cause, .. }) = &world.failures[0] else { panic!("rank 1 is broken") };
+    assert!(cause.contains("its connection delivers nothing for 3.0 s, but it accepts new ones"), "{cause}");
 }
 
 #[test]

@@ -29,6 +29,10 @@ impl SimulatedWorld {
                     }
                     continue;
                 }
+                MembershipOutput::Probe { to } => {
+                    self.probe(rank, world, to, members[to]);
+                    continue;
+                }
                 MembershipOutput::Complete => monitor.is_complete = true,
                 MembershipOutput::Failed(failure) => {
                     monitor.failure.get_or_insert(failure);
@@ -43,6 +47,16 @@ impl SimulatedWorld {
             self.wake(rank);
         }
         self.plan_tick(rank, world);
+    }
+
+    /// Connect to another process anew, unless the network is cut or the process cannot answer.
+    fn probe(&mut self, rank: usize, world: u64, to: usize, process: usize) {
+        let is_cut = self.is_cut(rank, process) || self.is_cut(process, rank);
+        if !is_cut && self.processes[process].runs() && self.processes[process].monitors.contains_key(&world) {
+            let own = self.processes[rank].monitors[&world].rank;
+            self.event(rank, world, MembershipEvent::Reached { peer: to });
+            self.event(process, world, MembershipEvent::Reached { peer: own });
+        }
     }
 
     fn plan_tick(&mut self, rank: usize, world: u64) {

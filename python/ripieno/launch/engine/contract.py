@@ -27,7 +27,7 @@ from ripieno.launch.job.process_job import ProcessJob
 from ripieno.launch.job.programs import RunRequest, elsewhere
 from ripieno.launch.job.result_collector import RankConnection, tell
 from ripieno.launch.job.watch import JobWatch
-from ripieno.launch.limits import GOODBYE_S, MEETING_S
+from ripieno.launch.limits import GOODBYE_S, HEARTBEAT_S, MEETING_S
 from ripieno.launch.process.channel import HungUp
 from ripieno.launch.process.interruption import held_back, interruptible
 from ripieno.launch.process.shared_message import pack
@@ -233,7 +233,9 @@ class EngineJob(ProcessJob[RemoteMember]):
         token = secrets.token_bytes(32)
         host = self.engine.host()
         try:
-            server = self._hold.server = MemberServer(host, token, tls=self._options.get("tls"))
+            heartbeat_s = self._options.get("heartbeat_timeout_s", HEARTBEAT_S)
+            server = MemberServer(host, token, tls=self._options.get("tls"), heartbeat_s=heartbeat_s)
+            self._hold.server = server
         except OSError as error:
             raise EngineError(
                 f"ranks in {self.engine.NAME} must reach this process at {host}, where it cannot listen: "

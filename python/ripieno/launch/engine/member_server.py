@@ -14,6 +14,7 @@ from typing import Any
 
 from ripieno._version import __version__
 from ripieno.launch.engine.remote import MemberReception, RemoteChannel
+from ripieno.launch.limits import HEARTBEAT_S
 from ripieno.launch.process.channel import HungUp
 
 # After a peer has proved that it knows the token, it has this long to send its `Join` message.
@@ -57,6 +58,12 @@ class Invitation:
         tls: bool | None = self.options.get("tls")
         return tls
 
+    @property
+    def heartbeat_s(self) -> float:
+        """Return the heartbeat timeout of the ranks."""
+        heartbeat_s: float = self.options.get("heartbeat_timeout_s", HEARTBEAT_S)
+        return heartbeat_s
+
 
 @dataclass(frozen=True)
 class Join:
@@ -93,13 +100,15 @@ class MemberServer:
         Listening port.
     """
 
-    def __init__(self, host: str, token: bytes, *, tls: bool | None = None) -> None:
+    def __init__(self, host: str, token: bytes, *, tls: bool | None = None, heartbeat_s: float = HEARTBEAT_S) -> None:
         self._joined: deque[tuple[Join, RemoteChannel]] = deque()
         self._closed = False
         family = socket.AF_INET6 if ":" in host else socket.AF_INET
         self._listener = socket.create_server((host, 0), family=family, backlog=1024)
         self.port: int = self._listener.getsockname()[1]
-        self._reception: MemberReception | None = MemberReception(self._listener, token, tls=tls)
+        self._reception: MemberReception | None = MemberReception(
+            self._listener, token, tls=tls, heartbeat_s=heartbeat_s
+        )
         self._heard = os.eventfd(0, os.EFD_NONBLOCK | os.EFD_CLOEXEC)
         self._lock = threading.Lock()
         # Peers that have proved that they know the token, but have not sent `Join` yet.

@@ -19,15 +19,11 @@ import numpy as np
 from numpy.typing import NDArray
 
 import ripieno._native as _native
-from ripieno.launch.limits import MESSAGE_S
+from ripieno.launch.limits import DELIVERY_HEARTBEATS, HEARTBEAT_S, MESSAGE_S
 from ripieno.launch.process.channel import Channel, HungUp
 from ripieno.launch.process.shared_message import pack
 from ripieno.wire import packing
 from ripieno.wire.arrays import empty
-
-# A silent host is detected after this long: idle seconds, seconds between probes, probes.
-KEEP_ALIVE = (10, 5, 4)
-KEEP_ALIVE_OPTIONS = (socket.TCP_KEEPIDLE, socket.TCP_KEEPINTVL, socket.TCP_KEEPCNT)
 
 # Data sent before a channel is closed has this long to leave the process.
 FAREWELL_S = 5.0
@@ -144,7 +140,15 @@ class RemoteChannel(Channel):
             raise HungUp(f"the other process has made no progress for {timeout_s:g} s")
 
 
-def connect(host: str, port: int, token: bytes, timeout_s: float, *, tls: bool | None = None) -> RemoteChannel:
+def connect(
+    host: str,
+    port: int,
+    token: bytes,
+    timeout_s: float,
+    *,
+    tls: bool | None = None,
+    heartbeat_s: float = HEARTBEAT_S,
+) -> RemoteChannel:
     """Return a member's channel to a member server; `tls` encrypts it always, never, or between hosts.
 
     Raises
@@ -158,7 +162,8 @@ def connect(host: str, port: int, token: bytes, timeout_s: float, *, tls: bool |
     while True:
         end = socket.create_connection((host, port), timeout=timeout_s)
         try:
-            return _channel(end, None, _native.introduce_member(end.fileno(), token, tls, timeout_s))
+            tunneled = _native.introduce_member(end.fileno(), token, tls, timeout_s)
+            return _channel(end, None, tunneled, heartbeat_s)
         except PermissionError as error:
             end.close()
             raise NotAuthentic(f"{host}:{port} does not know this job's token") from error
@@ -185,8 +190,11 @@ class MemberReception:
         The resource that has been missing for a while to accept connections.
     """
 
-    def __init__(self, listener: socket.socket, token: bytes, *, tls: bool | None = None) -> None:
+    def __init__(
+        self, listener: socket.socket, token: bytes, *, tls: bool | None = None, heartbeat_s: float = HEARTBEAT_S
+    ) -> None:
         self.lack: str | None = None
+        self._heartbeat_s = heartbeat_s
         self._listener = listener
         self._native = _native.Reception(listener.fileno(), token, tls)
 
@@ -198,7 +206,7 @@ class MemberReception:
             while (member := self._native.next_member()) is not None:
                 end = socket.socket(fileno=member[0])
                 try:
-                    channel = _channel(end, MESSAGE_S, member[1])
+                    channel = _channel(end, MESSAGE_S, member[1], self._heartbeat_s)
                 except OSError:
                     # The peer has closed the connection.
                     end.close()
@@ -209,12 +217,12 @@ class MemberReception:
             watch.poll(None if due_s is None else due_s * 1000)
 
 
-def _channel(end: socket.socket, send_s: float | None, tunneled: tuple[_native.Tunnel, int] | None) -> RemoteChannel:
+def _channel(
+    end: socket.socket, send_s: float | None, tunneled: tuple[_native.Tunnel, int] | None, heartbeat_s: float
+) -> RemoteChannel:
     tunnel, near = (None, end) if tunneled is None else (tunneled[0], socket.socket(fileno=tunneled[1]))
     try:
-        end.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
-        for option, value in zip(KEEP_ALIVE_OPTIONS, KEEP_ALIVE, strict=True):
-            end.setsockopt(socket.IPPROTO_TCP, option, value)
+        _limit_silence(end, heartbeat_s)
         address = str(end.getsockname()[0])
     except OSError:
         near.close()
@@ -223,3 +231,18 @@ def _channel(end: socket.socket, send_s: float | None, tunneled: tuple[_native.T
         # The tunnel owns the connection.
         end.close()
     return RemoteChannel(near, send_s, address, tunnel)
+
+
+def _limit_silence(end: socket.socket, heartbeat_s: float) -> None:
+    """Let the system end a connection whose other host acknowledges neither data nor probes."""
+    limit_s = DELIVERY_HEARTBEATS * heartbeat_s
+    # The system probes at full seconds. Its first probe follows after a third of the limit.
+    probe_s = max(1, round(limit_s / 6))
+    end.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
+    for option, value in (
+        (socket.TCP_KEEPIDLE, 2 * probe_s),
+        (socket.TCP_KEEPINTVL, probe_s),
+        (socket.TCP_KEEPCNT, 4),
+        (socket.TCP_USER_TIMEOUT, round(1000 * limit_s)),
+    ):
+        end.setsockopt(socket.IPPROTO_TCP, option, value)

@@ -131,6 +131,7 @@ impl Agreement {
     fn begin(&mut self, now: Duration, address: String, outputs: &mut Vec<AgreementOutput>) {
         self.queried_since.clear();
         self.round.begun_at = Some(now);
+        self.round.sufficed = Some(now);
         self.round.begun_ranks.insert(self.rank);
         self.round.addresses.insert(self.rank, address);
         self.round.leader = None;
@@ -292,7 +293,11 @@ impl Agreement {
     /// Take the next step of the agreement. On a beat, resend the unanswered messages.
     fn advance(&mut self, now: Duration, is_resend_due: bool, outputs: &mut Vec<AgreementOutput>) {
         let Some(begun_at) = self.round.begun_at else { return };
-        if now.saturating_sub(begun_at) > self.timeouts.time_limit() {
+        if is_resend_due && self.could_suffice(now) {
+            self.round.sufficed = Some(now);
+        }
+        let is_outvoted = self.round.sufficed.is_some_and(|at| now.saturating_sub(at) > self.timeouts.silence);
+        if is_outvoted || now.saturating_sub(begun_at) > self.timeouts.time_limit() {
             let cause = self.failure_reason(now);
             self.round.begun_at = None;
             self.round.campaign = None;
@@ -312,10 +317,29 @@ impl Agreement {
             if is_new || is_resend_due {
                 self.queried_since.entry(leader).or_insert(now);
                 outputs.push(self.ask(leader));
+                self.ask_ahead(now, leader, outputs);
             }
         } else if now >= self.round.no_campaign_until {
             self.lead(now, is_resend_due, outputs);
         }
+    }
+
+    /// Query as many further ranks as are silent, because they may be silent as well. So the time to find out grows
+    /// with the logarithm of their number.
+    fn ask_ahead(&mut self, now: Duration, leader: usize, outputs: &mut Vec<AgreementOutput>) {
+        let silent_count = self.members.iter().filter(|&&rank| self.is_silent(rank, now)).count();
+        let next: Vec<usize> = self.others().filter(|&rank| rank > leader && !self.is_out(rank, now)).collect();
+        for rank in next.into_iter().take(silent_count) {
+            self.queried_since.entry(rank).or_insert(now);
+            outputs.push(self.ask(rank));
+        }
+    }
+
+    /// Return whether the ranks that are not known to be silent or to have ended could agree.
+    fn could_suffice(&self, now: Duration) -> bool {
+        let audible =
+            |rank: &&usize| **rank == self.rank || !(self.ended.contains(rank) || self.is_silent(**rank, now));
+        self.suffices(&self.members.iter().filter(audible).copied().collect())
     }
 
     fn lead(&mut self, now: Duration, is_resend_due: bool, outputs: &mut Vec<AgreementOutput>) {

@@ -13,7 +13,7 @@
 //! An *ended* rank (its system closed or refused its connections) can always be excluded. A *withdrawn* rank can be
 //! excluded as well: it runs, but its program is over, and it answers every query with this state. A silent or late
 //! rank may still run, for example behind a network partition. To exclude it takes more than half of the ranks of the
-//! epoch, so at most one partition of a world continues.
+//! epoch, so at most one partition of a world continues. A rank gives up when it hears too few others for a timeout.
 //!
 //! The ranks of a single node cannot be partitioned. There a silent rank is suspended, and it learns the decision when
 //! it resumes. A rank that was suspended for long enough to be excluded also needs more than half of the ranks.
@@ -41,7 +41,8 @@ const RESEND_INTERVAL_MAX: Duration = Duration::from_millis(250);
 /// Timeouts of an agreement.
 #[derive(Clone, Copy, Debug)]
 pub struct AgreementTimeouts {
-    /// A queried rank that stays silent for this long is excluded.
+    /// A queried rank that stays silent for this long is excluded. A rank that has heard too few others for an agreement
+    /// for this long gives up.
     pub silence: Duration,
     /// All other ranks must begin within this time after this rank has begun.
     pub late: Duration,

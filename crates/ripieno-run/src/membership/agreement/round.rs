@@ -9,6 +9,8 @@ use std::time::Duration;
 pub(super) struct AgreementRound {
     /// Time at which this rank began.
     pub begun_at: Option<Duration>,
+    /// Time at which enough ranks for an agreement were last heard.
+    pub sufficed: Option<Duration>,
     /// Highest ballot that this rank knows.
     pub ballot: Ballot,
     pub accepted: Option<(Ballot, ExcludedRanks)>,

@@ -140,7 +140,7 @@ fn an_excluded_rank_learns_it_from_a_rank_whose_program_is_over() {
     let mut ranks = AgreementRanks::new(3, false);
     ranks.unreachable.push(2);
     [0, 1].into_iter().for_each(|rank| ranks.begin(rank));
-    ranks.pass(TIMEOUTS.silence * 3);
+    ranks.pass(TIMEOUTS.silence * 4);
     ranks.assert_go_on(&[0, 1]);
     ranks.event(0, AgreementEvent::Withdraw);
     ranks.event(1, AgreementEvent::Withdraw);
@@ -175,7 +175,7 @@ fn a_silent_rank_is_excluded_by_a_majority_and_notified_when_it_returns() {
         ranks.unreachable.push(victim);
         let live: Vec<usize> = ranks.live().collect();
         live.iter().for_each(|&rank| ranks.begin(rank));
-        ranks.pass(TIMEOUTS.silence * 3);
+        ranks.pass(TIMEOUTS.silence * 4);
         ranks.assert_go_on(&live);
 
         ranks.unreachable.clear();
@@ -191,14 +191,26 @@ fn half_of_the_ranks_do_not_continue_without_a_possibly_live_half() {
     let mut ranks = AgreementRanks::new(4, false);
     ranks.unreachable = vec![0, 3];
     [1, 2].into_iter().for_each(|rank| ranks.begin(rank));
-    ranks.pass(TIMEOUTS.time_limit() + Duration::from_secs(1));
+    ranks.pass(TIMEOUTS.silence * 4);
     assert_eq!(ranks.decided, [None, None, None, None]);
     let reported = ranks.gave_up[1].clone().unwrap();
     assert!(reported.contains("a majority of the 4 ranks") && reported.contains("ranks 0, 3"), "{reported}");
 }
 
 #[test]
-fn on_one_node_a_single_rank_continues_without_hung_ranks() {
+fn a_rank_that_is_cut_off_gives_up_within_some_timeouts() {
+    for size in [2, 3, 9, 33] {
+        let mut ranks = AgreementRanks::new(size, false);
+        ranks.unreachable = (0..size - 1).collect();
+        ranks.begin(size - 1);
+        ranks.pass(TIMEOUTS.silence * (3 + size.ilog2()));
+        let reported = ranks.gave_up[size - 1].clone().unwrap();
+        assert!(reported.contains(&format!("a majority of the {size} ranks")), "{reported}");
+    }
+}
+
+#[test]
+fn on_one_node_a_single_rank_continues_without_others_that_stand_still() {
     let mut ranks = AgreementRanks::new(4, true);
     ranks.unreachable = vec![0, 1, 3];
     ranks.begin(2);

@@ -2,7 +2,7 @@
 
 use super::{Hub, HubMember, MemberState};
 use crate::fabric::JobFailure;
-use crate::membership::{MembershipMessage, MembershipOutput};
+use crate::membership::{LastContact, MembershipMessage, MembershipOutput};
 use crate::replicas::ReplicaLoss;
 use std::time::Duration;
 
@@ -39,7 +39,7 @@ impl Hub {
     /// present. Early deaths recorded here are withdrawn.
     pub(super) fn all_admitted(&mut self, now: Duration) -> Vec<MembershipOutput> {
         for member in self.members.iter_mut().filter(|member| member.state == MemberState::Awaited) {
-            *member = HubMember { state: MemberState::Present, last_received: now };
+            *member = HubMember { state: MemberState::Present, contact: LastContact::new(now) };
             self.present_count += 1;
         }
         self.awaited_count = 0;

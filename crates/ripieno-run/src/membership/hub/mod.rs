@@ -8,8 +8,8 @@ use super::history::Lasts;
 use super::inquiry::Inquiry;
 use super::waits::BlockedWaits;
 use super::{
-    CallHistory, HeartbeatTiming, MembershipEvent, MembershipMessage, MembershipOutput, MembershipRequest,
-    MembershipTiming, rank_failed, silent,
+    CallHistory, HeartbeatTiming, LastContact, MembershipEvent, MembershipMessage, MembershipOutput, MembershipRequest,
+    MembershipTiming, rank_failed,
 };
 use crate::call::{CollectiveId, DescribedCall};
 use crate::fabric::JobFailure;
@@ -40,7 +40,7 @@ enum MemberState {
 #[derive(Clone, Debug)]
 struct HubMember {
     state: MemberState,
-    last_received: Duration,
+    contact: LastContact,
 }
 
 /// Membership machine of a rank that monitors all other ranks.
@@ -67,7 +67,7 @@ pub struct Hub {
 impl Hub {
     /// Return the machine of rank `own` before any other rank has joined.
     pub fn new(own: usize, hosts: Arc<[String]>, replicas: Replicas, timing: MembershipTiming, now: Duration) -> Hub {
-        let member = HubMember { state: MemberState::Awaited, last_received: now };
+        let member = HubMember { state: MemberState::Awaited, contact: LastContact::new(now) };
         let mut members = vec![member; hosts.len()];
         members[own].state = MemberState::Present;
         Hub {
@@ -101,19 +101,23 @@ impl Hub {
     /// Handle an event and return the resulting outputs.
     pub fn handle(&mut self, now: Duration, event: MembershipEvent, history: &CallHistory) -> Vec<MembershipOutput> {
         if self.heartbeats.was_suspended(now) {
-            self.members.iter_mut().for_each(|member| member.last_received = now);
+            self.members.iter_mut().for_each(|member| member.contact = LastContact::new(now));
         }
         match event {
             MembershipEvent::Connected { peer } => self.admit(now, peer),
             MembershipEvent::Received { peer, .. } if self.members[peer].state == MemberState::Lost => vec![],
             MembershipEvent::Received { peer, message } => {
-                self.members[peer].last_received = now;
+                self.members[peer].contact = LastContact::new(now);
                 self.receive(now, peer, message, history)
             }
             MembershipEvent::Closed { peer, cause } => match &self.members[peer].state {
                 MemberState::Present => self.lose(peer, rank_failed(peer, &self.hosts, cause)),
                 MemberState::Awaited | MemberState::Left(_) | MemberState::Lost => vec![],
             },
+            MembershipEvent::Reached { peer } => {
+                self.members[peer].contact.reached = now;
+                vec![]
+            }
             MembershipEvent::Request(request) => self.request(now, request, history),
             MembershipEvent::Tick => self.tick(now),
         }
@@ -124,12 +128,12 @@ impl Hub {
             MemberState::Awaited => {}
             // Another hub has already admitted the rank.
             MemberState::Present => {
-                self.members[peer].last_received = now;
+                self.members[peer].contact = LastContact::new(now);
                 return self.failure_messages().map(|message| MembershipOutput::Send { to: peer, message }).collect();
             }
             MemberState::Left(_) | MemberState::Lost => return vec![],
         }
-        self.members[peer] = HubMember { state: MemberState::Present, last_received: now };
+        self.members[peer] = HubMember { state: MemberState::Present, contact: LastContact::new(now) };
         self.present_count += 1;
         self.awaited_count -= 1;
         if let Some(failure) = self.failure.clone() {
@@ -262,12 +266,15 @@ impl Hub {
             let cause = format!("did not come within {:.1} s", self.join_timeout.as_secs_f64());
             return missing.map(|rank| self.fail(rank_failed(rank, &self.hosts, cause))).unwrap_or_default();
         }
-        let timeout = self.heartbeats.timing.heartbeat_timeout;
-        let silence = |member: &HubMember| now.saturating_sub(member.last_received);
-        let is_dead = |member: &HubMember| member.state == MemberState::Present && silence(member) > timeout;
-        let dead = self.others().find(|&rank| is_dead(&self.members[rank]));
-        let dead = dead.map(|rank| (rank, silent(rank, &self.hosts, silence(&self.members[rank]))));
-        dead.map(|(rank, failure)| self.lose(rank, failure)).unwrap_or_default()
+        let timing = self.heartbeats.timing;
+        let present = |rank: &usize| self.members[*rank].state == MemberState::Present;
+        let dead =
+            self.others().filter(present).find_map(|rank| Some((rank, self.members[rank].contact.cause(now, timing)?)));
+        if let Some((rank, cause)) = dead {
+            return self.lose(rank, rank_failed(rank, &self.hosts, cause));
+        }
+        let is_overdue = |rank: &usize| self.members[*rank].contact.silence(now) > timing.probe_delay();
+        self.others().filter(present).filter(is_overdue).map(|to| MembershipOutput::Probe { to }).collect()
     }
 
     fn others(&self) -> impl Iterator<Item = usize> + use<> {
