@@ -252,6 +252,6 @@ def other_calls(comm):
 def test_ranks_that_make_other_calls_are_reported():
     with (
         rp.launch(workers=3) as job,
-        pytest.raises(rp.CollectiveMismatch, match="rank 0 called .*allreduce of a table"),
+        pytest.raises(rp.CollectiveMismatch, match=r"rank 0 called .*allreduce of a table"),
     ):
         job.run(other_calls)
