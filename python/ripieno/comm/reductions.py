@@ -225,6 +225,8 @@ class Reductions(CallBase):
         check_op(op)
         if not isinstance(value, np.ndarray):
             raise InputError(f"value: expected a NumPy array, got {type(value).__name__}")
+        if op == "prod" and value.dtype.kind == "c":
+            raise InputError("allreduce_init: op='prod' of complex numbers: expected another operation; use allreduce")
         into = check_combinable(out, op, "allreduce_init")
         source = None if value is out else fitting(into, value)
         algorithm = in_order(algorithm, order)

@@ -98,7 +98,7 @@ def broadcast(native: NativeCommunicator, value: Any, root: int, algorithm: str 
         is_done, rest = _native.broadcast_object(native, value, root, algorithm, form)
     except SerializationError as error:
         if native.rank == root:
-            _native.broadcast_object(native, Unsendable(root, error), root, algorithm, form)
+            broadcast(native, Unsendable(root, error), root, algorithm, form)
         raise
     if is_done:
         return rest
