@@ -1,7 +1,7 @@
 """Measurements of Ripieno's performance targets, each figure compared with its peer and its limit.
 
 benches/run.py [als|faults|host|cluster|dashboard|encryption|jvm|mds|memory|replicas|kmeans|linear|logistic|networkx|
-                objects|pagerank|regroup|seeding|sgd|shuffle|spark|unauthenticated|torch|wordcount|all]
+                objects|own-rows|pagerank|regroup|seeding|sgd|shuffle|spark|unauthenticated|torch|wordcount|all]
                 [--case NAME]… [--quick] [--json FILE]
 """
 
@@ -31,6 +31,7 @@ import mds  # noqa: E402
 import memory  # noqa: E402
 import networkx_functions  # noqa: E402
 import objects  # noqa: E402
+import own_rows  # noqa: E402
 import pagerank_host  # noqa: E402
 import regroup  # noqa: E402
 import replicas  # noqa: E402
@@ -62,6 +63,7 @@ NAMES = (
     "mds",
     "networkx",
     "objects",
+    "own-rows",
     "pagerank",
     "regroup",
     "seeding",
@@ -140,6 +142,7 @@ def _cases(
         "logistic": lambda report, effort: logistic.measured(report, effort, data=data, draw=draw),
         "networkx": networkx_functions.measured,
         "objects": objects.measured,
+        "own-rows": own_rows.measured,
         "pagerank": lambda report, effort: pagerank_host.measured(report, effort, gap=gap),
         "regroup": regroup.measured,
         "seeding": seeding.measured,

@@ -54,6 +54,14 @@ def test_kmeans_is_timed_against_scikit_learn_at_equal_inertia(tmp_path):
 
 
 @pytest.mark.exhaustive
+def test_own_rows_are_timed_against_shared_rows_at_equal_inertia(tmp_path):
+    report = reports_of("own-rows", tmp_path)
+
+    assert [figure["row"] for figure in report["figures"]] == ["an iteration", "the start"]
+    assert all(list(figure["peers"]) == ["shared rows"] for figure in report["figures"]) and not report["remarks"]
+
+
+@pytest.mark.exhaustive
 def test_a_job_with_unauthenticated_peers_is_timed_against_one_without(tmp_path):
     report = reports_of("unauthenticated", tmp_path)
     assert [list(figure["peers"]) for figure in report["figures"]] == [

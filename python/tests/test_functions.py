@@ -297,6 +297,8 @@ def complex_numbers(comm):
             expected, upto, _ = of_ranks(comm, ufunc, values)
             assert_array_equal(comm.allreduce(mine, op=op), expected, strict=True)
             assert_array_equal(comm.scan(mine, op=op), upto, strict=True)
+            first = comm.exscan(mine, op=op)
+            assert comm.rank > 0 or first.tolist() == [1 if op == "prod" else 0] * 2
             out = np.empty_like(mine)
             assert_array_equal(comm.allreduce(mine, op=op, out=out), expected, strict=True)
             total, count = comm.allreduce((mine, 1.0), op=op)
@@ -308,6 +310,8 @@ def complex_numbers(comm):
     assert comm.allreduce(1j) == p * 1j
     with pytest.raises(rp.InputError, match="sums and products only"):
         comm.allreduce(mine, op="max")
+    with pytest.raises(rp.InputError, match=r"op='prod' of complex numbers: .* use allreduce"):
+        comm.allreduce_init(mine, "prod", out=out)
 
 
 def test_complex_numbers_have_sums_and_products(everywhere):

@@ -227,7 +227,9 @@ def left_behind() -> tuple[list[str], list[str], int]:
     """Return the descriptors, shared memory, and threads of this process."""
     gc.collect()
     # Ignore files of other running programs: semaphores, and shared memory of Open MPI.
-    shared = sorted(name for name in os.listdir("/dev/shm") if not name.startswith(("sem.", "vader_segment.", "sm_segment.")))
+    shared = sorted(
+        name for name in os.listdir("/dev/shm") if not name.startswith(("sem.", "vader_segment.", "sm_segment."))
+    )
     return open_descriptors(), shared, threading.active_count()
 
 

@@ -302,3 +302,19 @@ def wrong_arguments(comm):
 
 def test_wrong_arguments_are_reported_by_name_and_value(world):
     world(2).run(wrong_arguments)
+
+
+def sent(comm):
+    graph = built(comm)
+    for call in (comm.broadcast, comm.allgather):
+        with pytest.raises(
+            rp.SerializationError, match=r"lie on all ranks already: send its values, .* or the rp.Graph"
+        ):
+            call(graph)
+    whole = comm.broadcast(rp.Graph(random_edges()[0].T) if comm.rank == 0 else None)
+    return whole.partition(comm).edge_count
+
+
+def test_a_partitioned_graph_cannot_be_sent_but_the_graph_it_was_made_from(everywhere):
+    distinct = set(zip(*random_edges()[0].tolist(), strict=True))
+    assert set(everywhere(sent)) == {len(distinct)}

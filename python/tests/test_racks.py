@@ -1,17 +1,22 @@
 """Racks: given by a file, a dict or the environment, and known on every rank."""
 
+import json
 import socket
+import sys
 import threading
 from concurrent.futures import ThreadPoolExecutor
 
+import numpy as np
 import pytest
 import ripieno as rp
 from click.testing import CliRunner
 from ripieno.cli.run import run_command
 from ripieno.errors import InputError
+from ripieno.lab import Lab, why_not
 from ripieno.launch.job import programs
-from ripieno.launch.racks import found_racks, rack_of_this_host, read
+from ripieno.launch.racks import found_racks, rack_of_this_host
 from ripieno.topology import Host, Topology
+from ripieno.topology.rack_names import read
 
 HOST = socket.gethostname()
 
@@ -116,7 +121,7 @@ def test_found_racks_are_stored_and_used_if_they_are_sure(tmp_path, monkeypatch)
     assert found_racks(unsure) is None and found_racks(unsure) is None
     assert unsure.searches == 2
 
-    expected = {"h0": "a", "h1": "b", "h2": "a"}
+    expected = {"a": ["h0", "h2"], "b": ["h1"]}
     assert found_racks(ranks) == found_racks(ranks) == expected
     assert ranks.searches == 1
     assert found_racks(Probed(["a"] * 4)) is None
@@ -127,8 +132,30 @@ def test_found_racks_are_stored_and_used_if_they_are_sure(tmp_path, monkeypatch)
         found_racks(ranks)
 
 
-def test_ranks_reconnect_with_the_racks_that_were_found(monkeypatch):
-    found = {HOST: "north"}
+def adopting(comm):
+    comm.allreduce(np.ones(1000))
+    known = comm.split(0)
+    with pytest.raises(rp.InputError, match="in none of north"):
+        comm.adopt_racks({"north": ["another"]})
+    with pytest.raises(rp.CollectiveMismatch, match=r"rank 1: adopt_racks of \['east'"):
+        comm.adopt_racks({"east" if comm.rank == 1 else "west": ["*"]})
+    with pytest.raises(rp.InputError, match="of the hosts another: expected the hosts of these ranks"):
+        comm.adopt_racks(Topology([Host("another", 1, 1, 1)], ["north"], "measured"))
+    comm.adopt_racks(Topology([Host(comm.hosts[0], 3, 1, 1)], ["north"], "measured"))
+    total = comm.allreduce(np.ones(1000))
+    return comm.racks, comm.split(0).racks, known.racks, total[0], comm.racks == list(comm._native.racks)
+
+
+def test_a_running_job_adopts_racks():
+    with rp.launch(workers=3, threads=1) as job:
+        north, unknown = ["north"] * 3, [None] * 3
+        assert job.run(adopting) == [(north, north, unknown, 3.0, True)] * 3
+        # The next program of the job has them, too.
+        assert job.run(lambda comm: comm.racks) == [north] * 3
+
+
+def test_racks_that_are_found_when_ranks_meet_are_adopted(monkeypatch):
+    found = {"north": [HOST]}
     monkeypatch.setattr(programs, "found_racks", lambda comm: found)
 
     def program(rank, exchange):
@@ -151,3 +178,57 @@ def test_ranks_reconnect_with_the_racks_that_were_found(monkeypatch):
     with ThreadPoolExecutor(2) as pool:
         ranks = [pool.submit(program, rank, exchange_of(rank)) for rank in range(2)]
         assert [rank.result() for rank in ranks] == [(["north", "north"], 2)] * 2
+
+
+# The lab names the racks of its hosts by RACK.
+TIMES = """
+import json, os, statistics, sys, time
+del os.environ["RACK"]
+import numpy as np
+import ripieno as rp
+comm = rp.init(threads=1)
+vector = np.zeros(1 << 17)
+
+
+def median_s(call):
+    seconds = []
+    for _ in range(5):
+        comm.barrier()
+        begin = time.perf_counter()
+        call()
+        seconds.append(comm.allreduce(time.perf_counter() - begin, "max"))
+    return statistics.median(seconds)
+
+
+def times():
+    return {
+        "chain": median_s(lambda: comm.broadcast(out=vector, algorithm="chain")),
+        "ring": median_s(lambda: comm.allreduce(vector, out=vector, algorithm="ring")),
+        "binomial": median_s(lambda: comm.broadcast(out=vector, algorithm="binomial")),
+    }
+
+
+found = {"unknown": times()}
+comm.adopt_racks(comm.topology())
+found["found"] = times()
+comm.adopt_racks({"r0": ["h0", "h1", "h2"], "r1": ["h3", "h4", "h5"], "r2": ["h6", "h7", "h8"]})
+found["told"] = times()
+if comm.rank == 0:
+    with open(sys.argv[1], "w") as file:
+        json.dump(found, file)
+"""
+cannot_emulate = why_not()
+
+
+@pytest.mark.exhaustive
+@pytest.mark.timeout(240)
+@pytest.mark.skipif(cannot_emulate is not None, reason=cannot_emulate or "")
+def test_racks_that_a_running_job_has_found_are_as_good_as_named_racks(tmp_path):
+    dealt = [f"h{3 * rack + host}" for host in range(3) for rack in range(3)]
+    with Lab(racks=3, hosts=3, rate="40mbit", uplink="40mbit") as lab:
+        lab.run([sys.executable, "-c", TIMES, str(tmp_path / "times.json")], on=dealt, timeout_s=200, prefix=False)
+    times = json.loads((tmp_path / "times.json").read_text())
+
+    for name, told_s in times["told"].items():
+        assert times["found"][name] <= 1.15 * told_s, times
+    assert times["found"]["chain"] <= 0.6 * times["unknown"]["chain"], times

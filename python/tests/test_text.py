@@ -255,6 +255,24 @@ def test_grep_prints_as_grep_does(tmp_path, capfdbinary):
     assert printed_by(capfdbinary, "nowhere", a, b) == (1, b"")
 
 
+@pytest.mark.parametrize("in_place", [False, True])
+def test_the_partitions_of_a_partition_file_are_searched_as_files(tmp_path, capfdbinary, in_place):
+    text = tmp_path / "text.txt"
+    text.write_text("".join(f"line {number}\n" for number in range(1000)))
+    options = {"in_place": True} if in_place else {"replicas": 2, "nodes": ["a", "b"]}
+    path = rp.input.divide(text, tmp_path / "parts", partitions=3, **options)
+    files = [text] if in_place else [part.path for part in rp.input.open_partitions(path)]
+    expected = printed_by(capfdbinary, "-n", "-m", 2, "9.$", *files)
+
+    assert expected[1]
+    for source in (path, path.parent):
+        assert printed_by(capfdbinary, "-n", "-m", 2, "-w", 2, "9.$", source) == expected
+        assert printed_by(capfdbinary, "-c", "9.$", source) == printed_by(capfdbinary, "-c", "9.$", *files)
+    found = rp.grep("9.$", path)
+    assert found.equals(rp.grep("9.$", files))
+    assert rp.count_words(path).sorted().to_arrow().equals(rp.count_words(text).sorted().to_arrow())
+
+
 @pytest.mark.parametrize(
     ("command", "says"),
     [

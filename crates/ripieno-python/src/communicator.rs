@@ -21,7 +21,7 @@ use ripieno::{
 };
 use std::num::NonZeroUsize;
 use std::path::PathBuf;
-use std::sync::PoisonError;
+use std::sync::{Mutex, PoisonError};
 use std::time::Duration;
 
 type InputArray<'a, 'py> = &'a Bound<'py, PyUntypedArray>;
@@ -50,8 +50,28 @@ pub struct Communicator {
     hosts: Vec<String>,
     #[pyo3(get)]
     nodes: Vec<usize>,
-    #[pyo3(get)]
-    racks: Vec<Option<String>>,
+    racks: Mutex<Racks>,
+}
+
+/// The rack of each rank.
+#[derive(Clone)]
+struct Racks {
+    names: Vec<Option<String>>,
+    /// Whether they were adopted after the ranks met. The survivors of a failure meet in their former racks.
+    is_adopted: bool,
+}
+
+impl Racks {
+    /// Return the racks of some ranks.
+    fn of(&self, ranks: &[usize]) -> Racks {
+        Racks { names: ranks.iter().map(|&rank| self.names[rank].clone()).collect(), ..*self }
+    }
+
+    /// Return a number for each rank, equal for equal racks.
+    fn numbers(&self) -> Vec<usize> {
+        let first = |name| self.names.iter().position(|other| other == name).expect("the name is one of them");
+        self.names.iter().map(first).collect()
+    }
 }
 
 #[pymethods]
@@ -118,8 +138,23 @@ impl Communicator {
             world_ranks,
             hosts,
             nodes,
-            racks,
+            racks: Mutex::new(Racks { names: racks, is_adopted: false }),
         })
+    }
+
+    /// Return the rack of each rank.
+    #[getter]
+    fn racks(&self) -> Vec<Option<String>> {
+        self.known_racks().names
+    }
+
+    /// Plan all later calls for these racks, one per rank.
+    fn adopt_racks(&self, py: Python<'_>, names: Vec<String>) -> PyResult<()> {
+        let racks = Racks { names: names.into_iter().map(Some).collect(), is_adopted: true };
+        let numbers = racks.numbers();
+        self.call(py, |inner| inner.adopt_racks(&numbers))?;
+        *self.racks.lock().unwrap_or_else(PoisonError::into_inner) = racks;
+        Ok(())
     }
 
     /// Copy the root's array to every rank.
@@ -484,6 +519,10 @@ impl Communicator {
         let identity = self.identity.in_world(left.job, rank, world_size);
         identity.keep_records(&inner).map_err(errors::from_collective)?;
         inner.set_interrupt(self.interruption.clone().check()).map_err(errors::from_collective)?;
+        let racks = self.known_racks().of(&places);
+        if racks.is_adopted {
+            inner.adopt_racks(&racks.numbers()).map_err(errors::from_collective)?;
+        }
         let communicator = Communicator {
             interruption: self.interruption.clone(),
             identity,
@@ -495,7 +534,7 @@ impl Communicator {
             world_ranks: (0..world_size).collect(),
             hosts: places.iter().map(|&place| self.hosts[place].clone()).collect(),
             nodes: inner.topology().nodes(),
-            racks: places.iter().map(|&place| self.racks[place].clone()).collect(),
+            racks: Mutex::new(racks),
             inner,
         };
         Ok((communicator, places, failure))
@@ -567,6 +606,10 @@ impl Communicator {
 }
 
 impl Communicator {
+    fn known_racks(&self) -> Racks {
+        self.racks.lock().unwrap_or_else(PoisonError::into_inner).clone()
+    }
+
     /// Wrap a communicator of some of the ranks of this one.
     fn part(&self, inner: ripieno::Communicator) -> Communicator {
         // Ranks in this communicator of the members of the new one.
@@ -583,7 +626,7 @@ impl Communicator {
             world_ranks: inner.world_ranks().to_vec(),
             hosts: places.iter().map(|&place| self.hosts[place].clone()).collect(),
             nodes: inner.topology().nodes(),
-            racks: places.iter().map(|&place| self.racks[place].clone()).collect(),
+            racks: Mutex::new(self.known_racks().of(&places)),
             inner,
         }
     }

@@ -34,7 +34,10 @@ pub struct Communicator {
     pub(crate) number: usize,
     /// Whether this part of the world is closed. Unused for the world.
     pub(crate) is_closed: AtomicBool,
-    pub(crate) group: Group,
+    rank: usize,
+    world_size: usize,
+    /// The state has the same group. This copy is read while a call holds the state.
+    group: Mutex<Group>,
     pub(crate) world_ranks: Arc<[usize]>,
     /// For logical ranks: which replica of its rank this process is.
     pub(crate) replica: Option<Replica>,
@@ -84,7 +87,8 @@ impl Communicator {
         replica: Option<Replica>,
     ) -> Communicator {
         let (is_closed, packets) = (AtomicBool::new(false), Mutex::default());
-        Communicator { shared, number, is_closed, group, world_ranks, replica, packets }
+        let (rank, world_size, group) = (group.rank(), group.size(), Mutex::new(group));
+        Communicator { shared, number, is_closed, rank, world_size, group, world_ranks, replica, packets }
     }
 
     /// Set the function that decides whether to stop waiting. It is called each time that a caller has slept, for all
@@ -95,12 +99,12 @@ impl Communicator {
 
     /// Return the rank of this process.
     pub fn rank(&self) -> usize {
-        self.group.rank()
+        self.rank
     }
 
     /// Return the number of ranks.
     pub fn world_size(&self) -> usize {
-        self.group.size()
+        self.world_size
     }
 
     /// Return whether the communicator has all ranks, and is no part made by [`Communicator::split`].
@@ -113,9 +117,27 @@ impl Communicator {
         &self.world_ranks
     }
 
-    /// Return the placement of ranks on nodes.
-    pub fn topology(&self) -> &Topology {
-        self.group.topology()
+    /// Return the ranks, from the view of this one.
+    pub(crate) fn group_of_all(&self) -> Group {
+        lock(&self.group).clone()
+    }
+
+    /// Return the placement of ranks on nodes, and of nodes in racks.
+    pub fn topology(&self) -> Arc<Topology> {
+        lock(&self.group).topology().clone()
+    }
+
+    /// Plan all later calls for these racks, `racks[i]` being the rack of rank `i`. Preferred algorithms are forgotten.
+    /// All ranks must call it with equal racks, between the same collectives. Groups made before keep their racks.
+    pub fn adopt_racks(&self, racks: &[usize]) -> Result<(), Error> {
+        let mut held = self.hold()?;
+        let (_, state) = held.communicator(self.number)?;
+        let group = state.group();
+        let topology = Arc::new(Topology::new(group.topology().nodes(), racks.to_vec()));
+        let group = Group::with_topology(group.rank(), topology).in_order(group.order());
+        state.adopt(group.clone());
+        *lock(&self.group) = group;
+        Ok(())
     }
 
     /// Return the cost of packets between the ranks: the curve [kept](Communicator::keep_packets), or a default for the
@@ -139,14 +161,14 @@ impl Communicator {
     pub fn choice(&self, collective: Collective, size_bytes: usize) -> Result<&'static Algorithm, Error> {
         let mut held = self.hold()?;
         let (runtime, state) = held.communicator(self.number)?;
-        Ok(runtime.overrides.default_choice(collective, &self.group, state.preferred(), size_bytes).algorithm)
+        Ok(runtime.overrides.default_choice(collective, state.group(), state.preferred(), size_bytes).algorithm)
     }
 
     /// Return the algorithms of `collective` that may be preferred, grouped by equal plans. `bytes` is the size of the
     /// vector; the size of a rank's block for allgather, gather and scatter; or all bytes that a rank sends for
     /// alltoall.
     pub fn distinct_algorithms(&self, collective: Collective, bytes: usize) -> Vec<Vec<&'static str>> {
-        preferred::distinct(collective, &self.group, bytes)
+        preferred::distinct(collective, &self.group_of_all(), bytes)
     }
 
     /// Set the algorithms for calls that name none and have no override. Each row holds for sizes up to its total

@@ -133,6 +133,17 @@ impl CommunicatorState {
         self.preferred.set(collective, &self.group, rows)
     }
 
+    /// Return the ranks, from the view of this one.
+    pub fn group(&self) -> &Group {
+        &self.group
+    }
+
+    /// Plan all later calls for `group`, which has the same ranks in other racks.
+    pub fn adopt(&mut self, group: Group) {
+        self.clear_cache();
+        (self.schedules, self.preferred, self.group) = (Schedules::default(), Preferred::default(), group);
+    }
+
     /// Clear the cache of resolved calls, because their result may change.
     pub fn clear_cache(&mut self) {
         self.repeats.clear();

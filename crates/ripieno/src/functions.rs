@@ -106,16 +106,16 @@ impl Communicator {
         }
         let vector = Span::whole(Buffer::MAIN, length_bytes / row_bytes, row_bytes);
         let nothing = Span::whole(Buffer::OUTPUT, 0, 1);
-        let extents = TaskExtent::all_of(task);
-        task::check(task, &extents, &self.group, [vector, nothing])?;
+        let (extents, group) = (TaskExtent::all_of(task), self.group_of_all());
+        task::check(task, &extents, &group, [vector, nothing])?;
         let choice = in_rank_order(task.collective(), algorithm)?;
-        let plan = task::plan(task, choice.algorithm, &self.group, vector, nothing).map_err(|unsuitable| {
+        let plan = task::plan(task, choice.algorithm, &group, vector, nothing).map_err(|unsuitable| {
             argument("algorithm", choice.algorithm.name, &format!("another one: {unsuitable}"))
         })?;
         let schedule = in_world(plan, &self.world_ranks, self.replica).by(function.clone());
         let schedule = if choice.algorithm.rendezvous { schedule.lending() } else { schedule };
         let element_count = length_bytes / element.size_bytes();
-        let mut call = task::call(task, element, element_count, &choice, self.group.size());
+        let mut call = task::call(task, element, element_count, &choice, group.size());
         let counts = task::common_counts(&extents);
         call.form = form(&shape, counts, &choice);
         self.hold()?.core().fabric.note_form(call.form, &|| words(&shape, counts, &choice));

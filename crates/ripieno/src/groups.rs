@@ -67,7 +67,7 @@ impl Communicator {
         // The members exchange under an id derived from their world ranks. All of them have created this group equally
         // often before.
         let topology = Arc::new(self.topology().of(members));
-        let group = Group::with_topology(rank, topology).in_order(self.group.order());
+        let group = Group::with_topology(rank, topology).in_order(self.group_of_all().order());
         let mut place = CommunicatorState::new(meeting_id(&world_ranks), group, world_ranks, self.replica);
         place.resume(meeting);
         let (mut runtime, _) = held.communicator(self.number)?;
@@ -106,7 +106,7 @@ impl Communicator {
         let id = number * core.fabric.world_size() as u32 + lowest as u32;
         let rank = members.iter().position(|&rank| rank == self.rank()).expect("this rank is a member");
         let topology = Arc::new(self.topology().of(members));
-        let group = Group::with_topology(rank, topology).in_order(self.group.order());
+        let group = Group::with_topology(rank, topology).in_order(self.group_of_all().order());
         Communicator::among(&self.shared, core, id, group, world_ranks, self.replica)
     }
 }

@@ -35,7 +35,8 @@ impl Communicator {
         let members: Vec<usize> = (0..replicas.logical_count()).collect();
         // Replicas use the same plan, made for the nodes of the first replicas.
         let topology = Arc::new(self.topology().of(&members));
-        let group = Group::with_topology(replicas.logical(replica.rank), topology).in_order(self.group.order());
+        let group =
+            Group::with_topology(replicas.logical(replica.rank), topology).in_order(self.group_of_all().order());
         let world_ranks: Arc<[usize]> = members.into();
         Ok(Communicator::among(&self.shared, core, id, group, world_ranks, Some(replica)))
     }

@@ -134,6 +134,22 @@ fn memory_that_may_only_be_read_is_an_error_where_something_arrives() {
     });
 }
 
+#[test]
+fn racks_that_a_world_adopts_order_its_later_calls_and_groups() {
+    let racks = [0, 1, 0, 1, 2, 0];
+    world(racks.len(), |comm| {
+        let before = comm.group(&[0, 1, 2, 3, 4, 5]).unwrap();
+        assert_eq!(sum(comm, 1), Ok(6));
+        comm.adopt_racks(&racks).unwrap();
+        assert_eq!(sum(comm, 1), Ok(6));
+        assert_eq!(comm.topology().racks(), racks);
+        let after = comm.group(&[5, 4, 1, 0, 2, 3]).unwrap();
+        assert_eq!(after.topology().racks(), [0, 1, 2, 0, 0, 2]);
+        assert_eq!(before.topology().rack_count(), 1);
+        assert_eq!((sum(&after, 2), sum(&before, 3)), (Ok(12), Ok(18)));
+    });
+}
+
 /// Return the sum of one number of each rank.
 fn sum(comm: &Communicator, number: usize) -> Result<u64, Error> {
     let mut vector = bytes(&[number as u64]);

@@ -48,9 +48,9 @@ fn assert_the_others_go_on(p: usize, victims: &[usize], links: LinkPolicy) {
             comm.close();
             return None;
         }
-        let topology = comm.topology().clone();
+        let topology = comm.topology();
         let (first, got) = go_on(comm, 10 * rank as i64);
-        assert_eq!(comm.topology(), &topology.of(&first), "hosts and racks are kept");
+        assert_eq!(*comm.topology(), topology.of(&first), "hosts and racks are kept");
         Some((first, got))
     });
     for rank in &survivors {

@@ -189,7 +189,7 @@ def _places(nodes: int | None, ranks: int | None, racks: str, in_file: list[int]
 
 def _racks_of(path: Path) -> list[int]:
     """Return the rack of every host in a file of racks."""
-    from ripieno.launch.racks import read
+    from ripieno.topology.rack_names import read
 
     numbers = []
     for number, (name, hosts) in enumerate(read(path).items()):

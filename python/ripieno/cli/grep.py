@@ -11,7 +11,8 @@ import click
 
 from ripieno.cli.options import communicator, dashboard_option, long_workers_option, threads_option
 from ripieno.comm.communicator import Communicator
-from ripieno.files.sources import File, found
+from ripieno.files.sources import found
+from ripieno.input.cutting import partitions_in
 from ripieno.launch import launch
 from ripieno.text.search import Query, SearchMatches, search
 
@@ -47,7 +48,8 @@ def grep_command(
 ) -> int:
     """Print the lines of INPUTS that match PATTERN, in the order of the files.
 
-    INPUTS are text files, globs, folders or URLs, also compressed (.gz, .bz2, .xz). PATTERN is a regular expression of
+    INPUTS are text files, globs, folders or URLs, also compressed (.gz, .bz2, .xz), or a partition file, whose
+    partitions count as files. PATTERN is a regular expression of
     the syntax of Rust and ripgrep. With several files, each line starts with its file, as path:line. Lines are bytes,
     and printed unchanged.
 
@@ -61,9 +63,15 @@ def grep_command(
     query = Query(pattern, fixed_strings, ignore_case, invert_match, max_count)
     query.compiled()
     comm = communicator(workers, threads, None)
-    files = found(list(inputs))
-    printer = _Printer(files, counting)
-    arguments = ([file.path for file in files], query, None if counting else _Labeled(len(files) > 1, numbered))
+    parts = partitions_in(inputs)
+    if parts is None:
+        paths = [file.path for file in found(list(inputs))]
+    else:
+        # Several partitions may be ranges of one file.
+        paths = [part.path for part in parts if part.start == 0]
+    printer = _Printer(paths, counting)
+    sources = paths if parts is None else list(inputs)
+    arguments = (sources, query, None if counting else _Labeled(len(paths) > 1, numbered))
     if comm is not None:
         _search(comm, *arguments, emit=printer.on_event)
         matches = comm.broadcast(printer.match_count)
@@ -78,13 +86,13 @@ def grep_command(
 
 def _search(
     comm: Communicator,
-    paths: list[str],
+    sources: list[str],
     query: Query,
     form: Callable[[SearchMatches], bytes] | None,
     emit: Callable[[dict[str, Any]], None] | None = None,
 ) -> None:
     """Search files; rank 0 reports the matches of each split, in order."""
-    for splits in search(comm, paths, query, form):
+    for splits in search(comm, sources, query, form):
         if comm.rank == 0:
             for split, count, printed in splits:
                 (emit or comm.emit)({"event": "found", "path": split.path, "count": count, "printed": printed})
@@ -107,12 +115,12 @@ class _Labeled:
 class _Printer:
     """Prints lines as they arrive, or the counts of all files at the end."""
 
-    def __init__(self, files: list[File], counting: bool) -> None:
+    def __init__(self, paths: list[str], counting: bool) -> None:
         self.match_count = 0
         # A file may be named several times, and is searched each time.
-        self._times = Counter(file.path for file in files)
+        self._times = Counter(paths)
         self._counts = dict.fromkeys(self._times, 0)
-        self._files = files
+        self._paths = paths
         self._counting = counting
 
     def on_event(self, event: dict[str, Any]) -> None:
@@ -123,7 +131,7 @@ class _Printer:
 
     def finish(self) -> None:
         if self._counting:
-            for file in self._files:
-                count = self._counts[file.path] // self._times[file.path]
-                click.echo(f"{file.path}:{count}" if len(self._files) > 1 else count)
+            for path in self._paths:
+                count = self._counts[path] // self._times[path]
+                click.echo(f"{path}:{count}" if len(self._paths) > 1 else count)
         sys.stdout.flush()

@@ -12,8 +12,8 @@ import click
 from ripieno.cli.options import LocalPath, aliased_option
 from ripieno.errors import InputError
 from ripieno.input import Split, assign, divide, open_partitions
-from ripieno.launch.racks import rack_of
-from ripieno.launch.racks import read as read_racks
+from ripieno.topology.rack_names import rack_of
+from ripieno.topology.rack_names import read as read_racks
 
 #: Maximum number of workers in a plan, which needs memory for each.
 WORKERS_MAX = 100_000

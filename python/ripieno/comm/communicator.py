@@ -93,7 +93,7 @@ class Communicator(
     nodes : list of int
         The node of every rank. Ranks with equal node numbers can share memory.
     racks : list of str or None
-        The rack of every rank, or None if it is not known; see `ripieno.launch.racks`.
+        The rack of every rank, or None if it is not known; see `ripieno.launch.racks` and `adopt_racks`.
     threads : int
         The number of threads for the computation of this rank. It divides the cores of a host among its ranks.
     replicas : int

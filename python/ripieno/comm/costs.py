@@ -19,12 +19,17 @@ from ripieno.comm.groups import SplitCalls
 from ripieno.comm.rank import CallBase
 from ripieno.comm.reductions import Reductions
 from ripieno.errors import InputError
+from ripieno.keyed import agreement
+from ripieno.wire import objects
+from ripieno.wire.calls import StagedCall
 
 if TYPE_CHECKING:
+    from ripieno._native import Communicator as NativeCommunicator
     from ripieno._native import PacketCurve
     from ripieno.simulation import Cluster, Explanation, MeasuredCosts
     from ripieno.simulation.algorithm_choices import AlgorithmChoices
     from ripieno.topology import Topology
+    from ripieno.topology.rack_names import RackNames
 
 
 def _measured_costs(comm: CallBase) -> MeasuredCosts | None:
@@ -226,3 +231,44 @@ class Costs(SplitCalls, Exchanges, Gathers, Reductions):
         if not number("round_s", round_s, "expected seconds") > 0:
             raise InputError(f"round_s={round_s!r}: expected more than 0 seconds")
         return rack_probes.topology(self, measures=measure, round_s=round_s)
+
+    def adopt_racks(self, racks: Topology | RackNames) -> None:
+        """Use these racks in all later calls: chains, rings and trees run rack by rack. Collective.
+
+        It replaces the racks that were known when the ranks met. Calls in flight, and groups made before, keep theirs.
+        Choices of `try_algorithms` are dropped, because they were measured in another order.
+
+        Parameters
+        ----------
+        racks : Topology, mapping or path
+            The result of `topology`; host names and patterns by rack, such as ``{"north": ["node1", "gpu-*"]}``; or a
+            file that ``ripieno topology --out`` has written. The same on every rank.
+
+        Raises
+        ------
+        InputError
+            A host is in no rack or in several racks, or the topology has other hosts.
+        CollectiveMismatch
+            On every rank: ranks pass different racks.
+
+        Examples
+        --------
+        >>> import ripieno as rp
+        >>> def program(comm):
+        ...     comm.adopt_racks({"here": ["*"]})
+        ...     return comm.racks
+        >>> with rp.launch(workers=2) as job:
+        ...     job.run(program)[0]
+        ['here', 'here']
+        """
+        from ripieno.topology import Topology
+        from ripieno.topology.rack_names import racks_of
+
+        names = racks.racks_of(self.nodes, self.hosts) if isinstance(racks, Topology) else racks_of(self.hosts, racks)
+
+        def adopt(native: NativeCommunicator) -> None:
+            agreement.check(objects.allgather(native, f"adopt_racks of {names}", None))
+            native.adopt_racks(names)
+            self.racks = list(names)
+
+        self._do(StagedCall(adopt))

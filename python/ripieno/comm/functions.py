@@ -20,7 +20,7 @@ from ripieno.errors import InputError
 from ripieno.wire import forms, objects
 from ripieno.wire.arrays import as_array, check_unmasked, checked_counts, fill, in_place, like, octets, own, split
 from ripieno.wire.calls import NativeCalls, StagedCall
-from ripieno.wire.operations import check_object, check_rows, description_of
+from ripieno.wire.operations import PRODUCT, check_object, check_rows, description_of
 
 #: The common base class of `ctypes` function pointers.
 _POINTER = ctypes.CFUNCTYPE(None).__mro__[1]
@@ -111,7 +111,9 @@ def reduced(
         if what == "reduce_scatter":
             mine = split(into, counts or [])[rank]
             return mine.copy() if out is None else fill(in_place(out), mine)
-        if (what == "reduce" and rank != root) or (what == "exscan" and rank == 0):
+        if what == "exscan" and rank == 0 and function is PRODUCT:
+            into[...] = 1
+        elif (what == "reduce" and rank != root) or (what == "exscan" and rank == 0):
             return None
         return into if out is not None else like(value, into)
 

@@ -324,7 +324,9 @@ class Gathers(CallBase):
     ) -> list[NDArray[Any]]: ...
 
     @overload
-    def allgather(self, value: Rows) -> Rows: ...  # type: ignore[overload-overlap]  # these are not returned as a list
+    def allgather(  # type: ignore[overload-overlap]  # these are not returned as a list
+        self, value: Rows, *, algorithm: str | None = None, order: str | None = None
+    ) -> Rows: ...
 
     @overload
     def allgather(self, value: T, *, algorithm: str | None = None, order: str | None = None) -> list[T]: ...
@@ -371,8 +373,8 @@ class Gathers(CallBase):
             return out
         algorithm = in_order(algorithm, order)
         if isinstance(value, KEYED):
-            refuse_options(value, out=out, counts=counts, algorithm=algorithm)
-            return self._do(collectives.allgathered(value))
+            refuse_options(value, out=out, counts=counts)
+            return self._do(collectives.allgathered(value, algorithm))
         if out is None and counts is None:
             return self._run_steps(objects.allgather, value, algorithm)
         out, rows, element_counts = self._all_rows(value, out, counts)

@@ -98,7 +98,7 @@ class Reductions(CallBase):
     ) -> NDArray[Any]: ...
 
     @overload
-    def allreduce(self, value: Rows, op: Combine | None = None) -> Rows: ...
+    def allreduce(self, value: Rows, op: Combine | None = None, *, algorithm: str | None = None) -> Rows: ...
 
     @overload
     def allreduce(
@@ -132,9 +132,11 @@ class Reductions(CallBase):
         out : ndarray, optional
             Receives the result; it may be `value` itself.
         algorithm : str, optional
-            By default the cheapest for this size and world is chosen.
+            By default the cheapest for this size and world is chosen. For key-values and tables: "allgather",
+            "regroup-allgather" or "bidirectional-exchange". Tables of the same ids, shapes and dtypes on all ranks
+            accept the algorithms of arrays, too.
         order : {"racks", "given", "random", "random:SEED"}, optional
-            The order of the ranks in chains, rings and trees, see `Communicator`.
+            The order of the ranks in chains, rings and trees, see `Communicator`. Not for key-values and tables.
 
         Returns
         -------
@@ -166,8 +168,8 @@ class Reductions(CallBase):
         if op is None and not isinstance(value, KEYED):
             op = "sum"
         if isinstance(value, KEYED):
-            refuse_options(value, out=out, algorithm=algorithm)
-            return self._do(collectives.allreduced(value, op, self.world_size, self.threads))
+            refuse_options(value, out=out, order=order)
+            return self._do(collectives.allreduced(value, op, self.world_size, self.threads, algorithm))
         op = meant(op, value)
         if is_function(op):
             return self._by(op, "allreduce", value, out=out, algorithm=algorithm)
@@ -223,6 +225,8 @@ class Reductions(CallBase):
         check_op(op)
         if not isinstance(value, np.ndarray):
             raise InputError(f"value: expected a NumPy array, got {type(value).__name__}")
+        if op == "prod" and value.dtype.kind == "c":
+            raise InputError("allreduce_init: op='prod' of complex numbers: expected another operation; use allreduce")
         into = check_combinable(out, op, "allreduce_init")
         source = None if value is out else fitting(into, value)
         algorithm = in_order(algorithm, order)

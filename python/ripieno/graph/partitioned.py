@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Any, Literal, NoReturn
 
 import numpy as np
 from numpy.typing import DTypeLike, NDArray
@@ -53,6 +53,12 @@ class PartitionedGraph(VertexLayout):
         return (
             f"<PartitionedGraph of {self.vertex_count} vertices and {self.edge_count} edges, here "
             f"{len(self.vertices)} and {self.matrix[2].entry_count} by {self.by}>"
+        )
+
+    def __reduce__(self) -> NoReturn:
+        raise TypeError(
+            "its vertices and edges lie on all ranks already: send its values, the result of its allgather, or the "
+            "rp.Graph that it was made from, which each rank can partition again"
         )
 
     # Messages

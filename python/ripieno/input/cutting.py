@@ -128,12 +128,10 @@ def splits(
         record=record,
     )
     check_format(format, record)
-    items: Sequence[Any] = source if isinstance(source, list | tuple) else [source]
-    listed = [_partition_file(item) for item in items]
-    if any(listed):
-        if not all(listed) or options != FormatOptions():
-            raise InputError(f"{next(filter(None, listed))} says what its partitions are, and is read by itself only")
-        parts = [part for path in listed if path is not None for part in open_partitions(path, verify=verify)]
+    parts = partitions_in(source, verify=verify)
+    if parts is not None:
+        if options != FormatOptions():
+            raise InputError(f"{source}: options apply when files are divided, not to partitions")
         other = next((part for part in parts if format not in (None, part.format.name)), None)
         if other is not None:
             raise InputError(f"format={format!r}: {other.path} is listed as {other.format.name}")
@@ -152,6 +150,23 @@ def splits(
         for file, pieces, format, own in zip(files, counts, formats, keys, strict=True)
         for split in _cut(file, pieces, format)
     ]
+
+
+def partitions_in(source: PathLike | Sequence[PathLike], *, verify: bool = True) -> list[Split] | None:
+    """Return the splits of partition files, or of folders with one; None for other files.
+
+    Raises
+    ------
+    InputError
+        A partition file is damaged, or other files are named beside it.
+    """
+    items: Sequence[Any] = source if isinstance(source, list | tuple) else [source]
+    listed = [_partition_file(item) for item in items]
+    if not any(listed):
+        return None
+    if not all(listed):
+        raise InputError(f"{next(filter(None, listed))} and others: expected partition files, or files without them")
+    return [part for path in listed if path is not None for part in open_partitions(path, verify=verify)]
 
 
 def _kept(keys: tuple[Key, ...], options: FormatOptions) -> tuple[Key, ...]:

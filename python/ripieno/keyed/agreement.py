@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
 from ripieno.errors import CollectiveMismatch
 from ripieno.keyed.columns import KeyedForm
@@ -50,22 +51,24 @@ def described(call: str, form: KeyedForm, row_count: int) -> str:
     return f"{call} of {form if row_count else 'no rows'}"
 
 
-def is_same_layout(native: Any, call: str, layout: str) -> bool:
-    """Return whether all ranks have the same layout. All must make the same call. Cost: an allreduce of 32 bytes.
+def numbers(native: Any, call: str, mine: Sequence[int]) -> NDArray[np.int64]:
+    """Return some numbers of each rank, shape (world_size, n). All must make the same call.
+
+    Cost: an allgather of 8·(n + 1) bytes per rank.
 
     Raises
     ------
     CollectiveMismatch
         On every rank: ranks make different calls.
     """
-    call_mark, layout_mark = _mark(call), _mark(layout)
-    marks = np.array([call_mark, -call_mark, layout_mark, -layout_mark])
-    native.allreduce(marks, "min", None, "what tables are")
-    if marks[0] != -marks[1]:
+    said = np.zeros((native.world_size, len(mine) + 1), np.int64)
+    said[native.rank] = mark(call), *mine
+    native.allgather(said.reshape(-1), [said.shape[1]] * native.world_size, None, call.partition(",")[0])
+    if (said[:, 0] != said[0, 0]).any():
         check(objects.allgather(native, call, None))
-    return bool(marks[2] == -marks[3])
+    return said[:, 1:]
 
 
-def _mark(text: str) -> int:
+def mark(text: str) -> int:
     """Return a 63-bit hash of a text."""
     return int.from_bytes(hashlib.blake2b(text.encode(), digest_size=8).digest(), "little") >> 1

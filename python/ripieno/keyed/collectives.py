@@ -5,10 +5,9 @@ from __future__ import annotations
 from typing import Any
 
 from ripieno.errors import InputError
-from ripieno.keyed import gather, table_calls
-from ripieno.keyed.combiners import CONCAT, Combine, combiner_of
+from ripieno.keyed import allreduce, gather, table_calls
+from ripieno.keyed.combiners import Combine, combiner_of
 from ripieno.keyed.key_values import KeyValues
-from ripieno.keyed.regroup import regrouping
 from ripieno.keyed.table import Table
 from ripieno.wire.calls import StagedCall
 
@@ -16,20 +15,19 @@ from ripieno.wire.calls import StagedCall
 KEYED = (KeyValues, Table)
 
 
-def allreduced(value: KeyValues | Table, op: Combine | None, world_size: int, threads: int) -> StagedCall[Any]:
+def allreduced(
+    value: KeyValues | Table, op: Combine | None, world_size: int, threads: int, algorithm: str | None
+) -> StagedCall[Any]:
     """Return the call that merges the parts of all ranks on every rank; None as `op` is the value's own operation."""
     if isinstance(value, Table):
         if op is not None and combiner_of(op).name != value.combiner.name:
             raise InputError(f"op={op!r}: this table combines by {value.combiner.name}: leave op out")
-        return StagedCall(lambda native: table_calls.allreduced(native, value))
-    if op == CONCAT:
-        raise InputError("op='concat': allgather brings all rows to every rank")
-    regroup_rows = regrouping(value, world_size, threads, combine=op)
-    return StagedCall(lambda native: gather.allgathered(native, regroup_rows(native)[0]))
+        return StagedCall(allreduce.of_table(value, algorithm))
+    return StagedCall(allreduce.of_key_values(value, op, world_size, threads, algorithm))
 
 
-def allgathered(value: KeyValues | Table) -> StagedCall[Any]:
+def allgathered(value: KeyValues | Table, algorithm: str | None) -> StagedCall[Any]:
     """Return the call that gathers the parts of all ranks on every rank."""
     if isinstance(value, Table):
-        return StagedCall(lambda native: table_calls.allgathered(native, value))
-    return StagedCall(lambda native: gather.allgathered(native, value))
+        return StagedCall(lambda native: table_calls.allgathered(native, value, algorithm))
+    return StagedCall(lambda native: gather.allgathered(native, value, algorithm))

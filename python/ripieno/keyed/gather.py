@@ -1,11 +1,11 @@
 """Gather all ranks' key-values on every rank: one allgather per column, directly into its place.
 
-Cost: an allgather of 24 bytes per rank, which also determines the common form of the rows, and the columns.
+Cost: an allgather of 32 bytes per rank, which also determines the common form of the rows, and the columns.
 """
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -16,31 +16,61 @@ from ripieno.keyed.key_values import KeyValues
 from ripieno.wire.arrays import elements, empty, split
 
 
-def allgathered(native: Any, rows: KeyValues) -> KeyValues:
-    """Return the rows of all ranks, in rank order."""
+class RowSummary(NamedTuple):
+    """The rows of all ranks: their common form, and each rank's number of rows and bytes of strings."""
+
+    form: KeyedForm
+    row_counts: NDArray[np.int64]
+    string_bytes: NDArray[np.int64]
+
+    @property
+    def row_bytes(self) -> int:
+        """The bytes of a row without its string."""
+        dtype, width = self.form.dtype, self.form.width
+        return 8 + (np.dtype(dtype).itemsize * (1 if width is None else width) if dtype else 0)
+
+    @property
+    def nbytes(self) -> NDArray[np.int64]:
+        """The bytes of each rank's rows."""
+        return self.row_counts * self.row_bytes + self.string_bytes
+
+
+def summary(native: Any, call: str, rows: KeyValues) -> RowSummary:
+    """Return the summary of all ranks' rows. All must make the same call with rows of one form.
+
+    Raises
+    ------
+    CollectiveMismatch
+        On every rank: the calls or forms differ.
+    """
     mine = rows.key_column
-    said = np.zeros((native.world_size, 3), np.int64)
-    said[native.rank] = len(rows), mine.used.size if isinstance(mine, Strings) else 0, rows.form.label
-    native.allgather(said.reshape(-1), [3] * native.world_size, None, "key-values")
+    string_bytes = mine.used.size if isinstance(mine, Strings) else 0
+    said = agreement.numbers(native, call, (len(rows), string_bytes, rows.form.label))
     forms = [(KeyedForm.of_label(label), count) for count, _, label in said.tolist()]
-    form = agreement.common_form("allgather of key-values", forms)
-    keys, values = (mine, rows.values) if len(rows) else form.empty
-    row_counts, sizes_bytes = said[:, 0], said[:, 1]
+    return RowSummary(agreement.common_form(call, forms), said[:, 0], said[:, 1])
+
+
+def allgathered(native: Any, rows: KeyValues, algorithm: str | None = None) -> KeyValues:
+    """Return the rows of all ranks, in rank order."""
+    call = "allgather of key-values" + ("" if algorithm is None else f", algorithm={algorithm!r}")
+    form, row_counts, sizes_bytes = summary(native, call, rows)
+    keys, values = (rows.key_column, rows.values) if len(rows) else form.empty
     all_keys: Keys
     if isinstance(keys, Strings):
-        ends = _together(native, keys.offsets[1:] - keys.offsets[0], row_counts)
+        ends = _together(native, keys.offsets[1:] - keys.offsets[0], row_counts, algorithm)
         ends += np.repeat(np.cumsum(sizes_bytes) - sizes_bytes, row_counts)
-        data = _together(native, keys.used, sizes_bytes)
+        data = _together(native, keys.used, sizes_bytes, algorithm)
         all_keys = Strings(np.concatenate([np.zeros(1, np.int64), ends]), data, keys.is_text)
     else:
-        all_keys = _together(native, keys, row_counts)
-    return KeyValues.of_columns(all_keys, None if values is None else _together(native, values, row_counts))
+        all_keys = _together(native, keys, row_counts, algorithm)
+    all_values = None if values is None else _together(native, values, row_counts, algorithm)
+    return KeyValues.of_columns(all_keys, all_values)
 
 
-def _together(native: Any, mine: NDArray[Any], counts: NDArray[Any]) -> NDArray[Any]:
+def _together(native: Any, mine: NDArray[Any], counts: NDArray[Any], algorithm: str | None) -> NDArray[Any]:
     """Return all ranks' rows of a column; `counts` gives the rows of each rank."""
     listed = counts.tolist()
     rows = empty((sum(listed), *mine.shape[1:]), mine.dtype)
     split(rows, listed)[native.rank][...] = mine
-    native.allgather(*elements(rows, listed), None)
+    native.allgather(*elements(rows, listed), algorithm)
     return rows

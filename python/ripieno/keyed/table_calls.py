@@ -1,24 +1,22 @@
 """Provide collectives of tables: merge the partitions with equal ids of all ranks.
 
-Tables with the same ids, shapes and dtypes on all ranks are reduced like arrays, in one flat array per dtype. Other
-tables are regrouped and then gathered: each partition goes to its owner, which combines it in rank order. The text of
-the call is sent with the partitions, and ranks compare it. Cost of allreduce: an allreduce of 32 bytes, then for a
-single flat array its allreduce. Cost of regroup: each partition once. Cost of allgather: each combined partition to
-every rank.
+Tables with the same ids, shapes and dtypes on all ranks can be reduced like arrays, in one flat array per dtype. In a
+regroup each partition goes to its owner, which combines it in rank order. The text of the call is sent with the
+partitions, and ranks compare it. Cost of regroup: each partition once. Cost of allgather: each partition to every rank.
 Source: Zhang, Ruan, Qiu, "Harp: collective communication on Hadoop", IC2E 2015, section IV, table I.
 """
 
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Sequence
-from typing import Any
+from collections.abc import Callable, Iterable, Sequence
+from typing import Any, NamedTuple
 
 import numpy as np
 
 from ripieno.errors import InputError
 from ripieno.keyed import agreement, partitioners
-from ripieno.keyed.combiners import CONCAT, Combine, Combiner
+from ripieno.keyed.combiners import Combine, Combiner
 from ripieno.keyed.options import refuse_options
 from ripieno.keyed.partitioners import Partitioner
 from ripieno.keyed.table import PackedPartitions, Table, pack, unpack
@@ -57,7 +55,7 @@ def regrouped(native: Any, table: Table, partitioner: Partitioner = None) -> tup
     leaving = [(call, pack({number: table[number] for number in numbers})) for numbers in at_home]
     came = objects.alltoall(native, leaving, None)
     came_s, sent_after = time.perf_counter(), native.statistics()["bytes_sent"]
-    result = _united(table.combiner, came)
+    result = _agreed(table.combiner, came)
     statistics = {
         "rows_added": len(table),
         "rows_in": len(table),
@@ -69,35 +67,62 @@ def regrouped(native: Any, table: Table, partitioner: Partitioner = None) -> tup
     return result, statistics
 
 
-def allgathered(native: Any, table: Table) -> Table:
-    """Return the partitions of all ranks, with equal ids combined in rank order."""
-    call = f"allgather of a table, combine={table.combiner.told}"
-    return _united(table.combiner, objects.allgather(native, (call, pack(table)), None))
+class TableSummary(NamedTuple):
+    """The tables of all ranks.
+
+    Attributes
+    ----------
+    is_same_layout : bool
+        Whether all ranks have the same ids, shapes and dtypes.
+    partition_bytes, largest_bytes, total_bytes : int
+        The bytes of the largest partition, of the rank with most data, and of all ranks.
+    """
+
+    is_same_layout: bool
+    partition_bytes: int
+    largest_bytes: int
+    total_bytes: int
 
 
-def allreduced(native: Any, table: Table) -> Table:
-    """Return the partitions of all ranks, with equal ids combined, by the cheaper of two algorithms."""
-    packed = pack(table)
-    layout = repr((packed.ids, packed.layout, sorted(packed.others)))
-    is_same = agreement.is_same_layout(native, f"allreduce of a table, combine={table.combiner.told}", layout)
-    is_plain = table.combiner.function is None and table.combiner.name != CONCAT and not packed.others
-    if not (is_same and is_plain):
-        return allgathered(native, regrouped(native, table)[0])
+def summary(native: Any, call: str, table: Table, packed: PackedPartitions) -> TableSummary:
+    """Return the summary of all ranks' tables. All must make the same call. Cost: an allgather of 32 bytes per rank.
+
+    Raises
+    ------
+    CollectiveMismatch
+        On every rank: ranks make different calls.
+    """
+    layout = agreement.mark(repr((packed.ids, packed.layout, sorted(packed.others))))
+    sizes_bytes = [partition.nbytes for partition in table.values()]
+    said = agreement.numbers(native, call, (layout, max(sizes_bytes, default=0), sum(sizes_bytes)))
+    is_same = bool((said[:, 0] == layout).all())
+    return TableSummary(is_same, int(said[:, 1].max()), int(said[:, 2].max()), int(said[:, 2].sum()))
+
+
+def reduced(native: Any, combiner: Combiner, packed: PackedPartitions, algorithm: str | None) -> Table:
+    """Return the combination of partitions that have the same layout on all ranks."""
     lines = {dtype: np.array(line, line.dtype.newbyteorder("="), order="C") for dtype, line in packed.lines.items()}
     for line in lines.values():
-        native.allreduce(known(line)[0], table.combiner.name, None)
-    return _table(table.combiner, [packed._replace(lines=lines)])
+        native.allreduce(known(line)[0], combiner.name, algorithm)
+    return united(combiner, [packed._replace(lines=lines)])
 
 
-def _united(combiner: Combiner, came: Sequence[tuple[str, PackedPartitions]]) -> Table:
-    """Return one table from the packed partitions of all ranks, which must make the same call."""
-    agreement.check([call for call, _ in came])
-    return _table(combiner, [packed for _, packed in came])
+def allgathered(native: Any, table: Table, algorithm: str | None = None) -> Table:
+    """Return the partitions of all ranks, with equal ids combined in rank order."""
+    call = f"allgather of a table, combine={table.combiner.told}"
+    return _agreed(table.combiner, objects.allgather(native, (call, pack(table)), algorithm))
 
 
-def _table(combiner: Combiner, came: Sequence[PackedPartitions]) -> Table:
+def united(combiner: Combiner, parts: Iterable[PackedPartitions]) -> Table:
+    """Return one table of packed partitions, with equal ids combined in the given order."""
     table = Table(combine=combiner.combine)
-    for packed in came:
+    for packed in parts:
         for number, partition in unpack(packed).items():
             table.merge(number, partition)
     return table
+
+
+def _agreed(combiner: Combiner, came: Sequence[tuple[str, PackedPartitions]]) -> Table:
+    """Return one table of the packed partitions of all ranks, which must make the same call."""
+    agreement.check([call for call, _ in came])
+    return united(combiner, [packed for _, packed in came])

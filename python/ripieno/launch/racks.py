@@ -1,12 +1,6 @@
-"""Racks: finds the rack of this host, from a small TOML file or the environment.
+"""Provide the rack of this host, from a file of `ripieno.topology.rack_names` or the environment.
 
-```toml
-[racks]
-north = ["node1", "node2"]
-south = ["node3", "gpu-*"]
-```
-
-Host names may contain ``*``, ``?`` and ``[…]``. Sources, in order of precedence: the argument ``racks=``; the variable
+Sources, in order of precedence: the argument ``racks=``; the variable
 RACK (the rack's name); the file named by the variable RIPIENO_RACKS; the variable SLURM_TOPOLOGY_ADDR, in which Slurm's
 tree topology lists the switches above a node; and the engine. Without any of them racks are unknown. With
 ``racks="find"`` the ranks of a job then search for them by probes, and store them for the next job on the same hosts.
@@ -18,20 +12,17 @@ import hashlib
 import json
 import os
 import socket
-import tomllib
 from collections.abc import Mapping, Sequence
-from fnmatch import fnmatchcase
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from ripieno import log
 from ripieno.errors import InputError
 from ripieno.files.results import new_file
+from ripieno.topology.rack_names import RackNames, racks_of
 
 if TYPE_CHECKING:
     from ripieno.comm.communicator import Communicator
-
-Racks = Mapping[str, Sequence[str]] | str | os.PathLike[str]
 
 #: The value of ``racks=`` that lets the ranks search for racks.
 FIND = "find"
@@ -40,7 +31,7 @@ SURE = 0.99
 
 
 def rack_of_this_host(
-    racks: Racks | None = None, variables: Mapping[str, str] = os.environ, *, by_engine: str | None = None
+    racks: RackNames | None = None, variables: Mapping[str, str] = os.environ, *, by_engine: str | None = None
 ) -> str | None:
     """Return the name of this host's rack; None if no source, including the engine, provides racks.
 
@@ -55,8 +46,7 @@ def rack_of_this_host(
     racks = racks or variables.get("RIPIENO_RACKS")
     if not racks:
         return _switch_of_slurm(variables) or by_engine
-    host = socket.gethostname()
-    return rack_of(host, racks, "racks") if isinstance(racks, Mapping) else rack_of(host, read(racks), str(racks))
+    return racks_of([socket.gethostname()], racks)[0]
 
 
 def _switch_of_slurm(variables: Mapping[str, str]) -> str | None:
@@ -69,31 +59,8 @@ def _switch_of_slurm(variables: Mapping[str, str]) -> str | None:
     return address[len(pattern) - 2] or None
 
 
-def read(path: str | os.PathLike[str]) -> dict[str, list[str]]:
-    """Return the racks of a file: host names and patterns by rack name."""
-    try:
-        with open(path, "rb") as file:
-            racks = tomllib.load(file).get("racks")
-    except (OSError, ValueError) as error:
-        raise InputError(f"racks={os.fspath(path)!r} cannot be read: {error}") from None
-    if not isinstance(racks, dict) or not racks:
-        raise InputError(f'racks={os.fspath(path)!r}: expected a table [racks] with entries like north = ["host1"]')
-    return racks
-
-
-def rack_of(host: str, racks: Mapping[str, Sequence[str]], where: str) -> str:
-    for rack, patterns in racks.items():
-        if isinstance(patterns, str) or not all(isinstance(pattern, str) for pattern in patterns):
-            raise InputError(f"{where}: rack {rack}={patterns!r}: expected a list of host names")
-    found = [rack for rack, patterns in racks.items() if any(fnmatchcase(host, pattern) for pattern in patterns)]
-    if len(found) != 1:
-        standing = f"in {' and '.join(found)}" if found else f"in none of {', '.join(racks)}"
-        raise InputError(f"{where}: host {host} stands {standing}; expected exactly one rack")
-    return found[0]
-
-
-def found_racks(comm: Communicator) -> dict[str, str] | None:
-    """Return the rack of each host, as found by an earlier job on the same hosts or by probes now. Collective.
+def found_racks(comm: Communicator) -> dict[str, list[str]] | None:
+    """Return the hosts of each rack, as found by an earlier job on the same hosts or by probes now. Collective.
 
     Returns
     -------
@@ -113,7 +80,10 @@ def found_racks(comm: Communicator) -> dict[str, str] | None:
             return None
         if comm.rank == 0 and found.source == "measured":
             _store(stored, path)
-    return stored if len(set(stored.values())) > 1 else None
+    racks: dict[str, list[str]] = {}
+    for host, rack in stored.items():
+        racks.setdefault(rack, []).append(host)
+    return racks if len(racks) > 1 else None
 
 
 def _digest(hosts: Sequence[str]) -> str:

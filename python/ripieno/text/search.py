@@ -1,7 +1,7 @@
 """Search lines in splits of files with ranks and their threads; rank 0 receives the matches in file order.
 
-Splits are searched in rounds, one split per thread of all ranks, so at most one round of matches is in memory. Cost:
-one pass over the text, and two exchanges of objects per round.
+Splits are searched in rounds, one split per thread of all ranks, so at most one round of matches is in memory.
+Partitions are searched on hosts that store them. Cost: one pass over the text, and two exchanges of objects per round.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from ripieno._threads import mapped
 from ripieno.comm.agreement import agreement
 from ripieno.errors import InputError
 from ripieno.files.sources import PathLike
-from ripieno.input import Split, splits
+from ripieno.input import Split, assign, splits
 from ripieno.keyed.columns import Strings
 
 if TYPE_CHECKING:
@@ -103,7 +103,7 @@ def search(
     Parameters
     ----------
     source : path, glob, folder, URL, or list of them
-        Text files, also compressed.
+        Text files, also compressed; or a partition file, whose partitions count as files.
     form : callable, optional
         Converts the matches in a split to the result for rank 0. Without it lines are only counted.
 
@@ -126,24 +126,32 @@ def search(
     lines_before = found_before = 0
     for begin in range(0, len(cut), comm.world_size * comm.threads):
         now = cut[begin : begin + comm.world_size * comm.threads]
-        first = comm.rank * comm.threads
-        mine = list(zip(now, _at_most(now, query.max_count, found_before), strict=True))[first : first + comm.threads]
+        own = assign(now, comm.hosts)[comm.rank]
+        limits = list(_at_most(now, query.max_count, found_before))
         with agreement(comm):
+            mine = [(now[at], limits[at]) for at in own]
             found = list(mapped(lambda each: _find(lines, *each, counting=form is None), mine, comm.threads))
-        counts = comm.allgather([(each.line_count, each.match_count) for each in found])
+        results = dict(zip(own, found, strict=True))
+        counts = _in_order(comm.allgather({at: (each.line_count, each.match_count) for at, each in results.items()}))
         wanted_counts = []
-        for at, (line_count, match_count) in enumerate(count for of_rank in counts for count in of_rank):
+        for at, (line_count, match_count) in enumerate(counts):
             if now[at].start == 0:
                 lines_before = found_before = 0
             wanted = match_count if query.max_count is None else min(match_count, query.max_count - found_before)
-            if first <= at < first + len(found):
-                found[at - first].lines_before, found[at - first].wanted_count = lines_before, wanted
+            if at in results:
+                results[at].lines_before, results[at].wanted_count = lines_before, wanted
             lines_before += line_count
             found_before += wanted
             wanted_counts.append(wanted)
-        made = None if form is None else comm.gather([form(each) for each in found])
-        forms = [None] * len(now) if made is None else [each for of_rank in made for each in of_rank]
+        made = None if form is None else comm.gather({at: form(each) for at, each in results.items()})
+        forms = [None] * len(now) if made is None else _in_order(made)
         yield list(zip(now, wanted_counts, forms, strict=True))
+
+
+def _in_order(by_rank: Sequence[dict[int, Any]]) -> list[Any]:
+    """Return the results of the splits of all ranks in the order of the splits."""
+    results = {at: each for of_rank in by_rank for at, each in of_rank.items()}
+    return [results[at] for at in range(len(results))]
 
 
 def grep(
@@ -165,7 +173,7 @@ def grep(
     pattern, fixed, ignore_case, invert, max_count
         As for `Query`.
     source : path, glob, folder, URL, or list of them
-        Text files, also compressed (.gz, .bz2, .xz).
+        Text files, also compressed (.gz, .bz2, .xz); or a partition file, whose partitions count as files.
     workers, threads : int
         As for `ripieno.launch`.
     comm : Communicator, optional

@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 from typing import Any, Literal
 
+from ripieno.errors import InputError
 from ripieno.simulation import pictures
 
 Source = Literal["given", "measured", "too few"]
@@ -66,6 +67,20 @@ class Topology:
         for rack, host in zip(self.racks, self.hosts, strict=True):
             found.setdefault(rack, []).append(host)
         return found
+
+    def racks_of(self, nodes: Sequence[int], hosts: Sequence[str]) -> list[str]:
+        """Return the rack of each rank, from its node, numbered by first appearance, and its host.
+
+        Raises
+        ------
+        InputError
+            The topology has other hosts.
+        """
+        names = [hosts[list(nodes).index(node)] for node in dict.fromkeys(nodes)]
+        if names != [host.name for host in self.hosts]:
+            found = ", ".join(host.name for host in self.hosts)
+            raise InputError(f"a topology of the hosts {found}: expected the hosts of these ranks, {', '.join(names)}")
+        return [self.racks[node] for node in nodes]
 
     def as_json(self) -> dict[str, Any]:
         """Return all fields as JSON."""

@@ -98,7 +98,7 @@ def broadcast(native: NativeCommunicator, value: Any, root: int, algorithm: str 
         is_done, rest = _native.broadcast_object(native, value, root, algorithm, form)
     except SerializationError as error:
         if native.rank == root:
-            _native.broadcast_object(native, Unsendable(root, error), root, algorithm, form)
+            broadcast(native, Unsendable(root, error), root, algorithm, form)
         raise
     if is_done:
         return rest
@@ -259,26 +259,43 @@ def rotate(native: NativeCommunicator, value: Any, distance: int, algorithm: str
     return packing.read_blob(in_blob)
 
 
-def neighbour_exchange(native: NativeCommunicator, values: dict[int, Any], algorithm: str | None) -> dict[int, Any]:
-    """Return the values of all ranks that have a value for this rank."""
+def neighbour_exchange(
+    native: NativeCommunicator, values: dict[int, Any], algorithm: str | None, sources: Sequence[int] | None = None
+) -> dict[int, Any]:
+    """Return the values of all ranks that have a value for this rank; `sources` are these ranks, if they are known."""
     try:
         packed = {peer: packing.pack(movable(value)) for peer, value in values.items()}
     except SerializationError as error:
-        neighbour_exchange(native, dict.fromkeys(values, Unsendable(native.rank, error)), algorithm)
+        neighbour_exchange(native, dict.fromkeys(values, Unsendable(native.rank, error)), algorithm, sources)
         raise
-    sizes_array, in_sizes_array = np.zeros((2, native.world_size), np.int64)
-    for peer, each in packed.items():
-        sizes_array[peer] = packing.blob_bytes(each)
-    ones = [1] * native.world_size
-    native.alltoall(sizes_array, ones, in_sizes_array, ones, None, OBJECT)
-    peers = [(peer, int(size)) for peer, size in enumerate(sizes_array) if size]
-    in_peers = [(peer, int(size)) for peer, size in enumerate(in_sizes_array) if size]
+    peers = [(peer, packing.blob_bytes(packed[peer])) for peer in sorted(packed)]
+    in_peers = _announced(native, peers) if sources is None else _announced_by(native, peers, sources)
     blobs, chunks = _chunks([size for _, size in peers])
     for (peer, _), chunk in zip(peers, chunks, strict=True):
         packing.write_blob(packed[peer], chunk)
     in_blobs, in_chunks = _chunks([size for _, size in in_peers])
     native.neighbour_exchange(blobs, peers, in_blobs, in_peers, algorithm, OBJECT)
     return {peer: packing.read_blob(chunk) for (peer, _), chunk in zip(in_peers, in_chunks, strict=True)}
+
+
+def _announced(native: NativeCommunicator, peers: Sequence[tuple[int, int]]) -> list[tuple[int, int]]:
+    """Return each rank that sends to this one, and its number of bytes."""
+    sizes_array, in_sizes_array = np.zeros((2, native.world_size), np.int64)
+    for peer, size_bytes in peers:
+        sizes_array[peer] = size_bytes
+    ones = [1] * native.world_size
+    native.alltoall(sizes_array, ones, in_sizes_array, ones, None, OBJECT)
+    return [(peer, int(size)) for peer, size in enumerate(in_sizes_array) if size]
+
+
+def _announced_by(
+    native: NativeCommunicator, peers: Sequence[tuple[int, int]], sources: Sequence[int]
+) -> list[tuple[int, int]]:
+    """Return the same as `_announced`, if these ranks send."""
+    sizes_array, in_sizes_array = np.array([size for _, size in peers], np.int64), np.zeros(len(sources), np.int64)
+    to, of = [(peer, 1) for peer, _ in peers], [(peer, 1) for peer in sorted(sources)]
+    native.neighbour_exchange(sizes_array, to, in_sizes_array, of, None, OBJECT)
+    return list(zip(sorted(sources), in_sizes_array.tolist(), strict=True))
 
 
 def movable(value: Any) -> Any:

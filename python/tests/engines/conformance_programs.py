@@ -75,6 +75,36 @@ def fit_and_strike(comm, folder: Path, rows: np.ndarray) -> tuple[int | None, np
     return model.resumed_from_, model.cluster_centers_
 
 
+def rows_and_partitions(folder: Path) -> tuple[np.ndarray, str]:
+    """Return rows in clear clusters, and a partition file of them with two replicas of three partitions."""
+    random = np.random.default_rng(5)
+    rows = random.normal(size=(400, 5)) + 9 * random.integers(0, 4, size=400)[:, None]
+    np.save(folder / "all.npy", rows)
+    options = {"partitions": 3, "replicas": 2, "nodes": ["a", "b"]}
+    return rows, str(rp.input.divide(folder / "all.npy", folder / "parts", **options))
+
+
+def fit_where_rows_lie(comm, rows: np.ndarray, partition_file: str) -> tuple[float, np.ndarray, float]:
+    """Fit on own rows and on a partition file.
+
+    The last rank has no rows. Without `rows="own"` the difference is an error on every rank. Returns the inertia and
+    all ranks' labels of the own rows, and the inertia of the partition file.
+    """
+    last = comm.world_size - 1
+    mine = None if comm.rank == last else np.array_split(rows, last)[comm.rank]
+    model = rp.KMeans(4, random_state=0)
+    try:
+        model.fit(mine, comm=comm)
+        raise AssertionError("a fit on different rows was not refused")
+    except rp.CollectiveMismatch as error:
+        assert "rows='own'" in str(error), error
+    own = model.fit(mine, comm=comm, rows="own")
+    inertia, labels = own.inertia_, comm.allgather(own.labels_)
+    parts = model.fit(partition_file, comm=comm)
+    assert comm.allreduce(len(parts.labels_)) == len(rows)
+    return inertia, np.concatenate(labels), parts.inertia_
+
+
 def _raise(comm) -> None:
     raise Wrong(comm.rank, "on purpose")
 

@@ -223,6 +223,21 @@ def test_a_fit_has_the_same_bits_as_with_local_workers(engine: EngineStanding, n
         assert np.asarray(getattr(found, result)).tobytes() == np.asarray(getattr(expected, result)).tobytes(), result
 
 
+@pytest.mark.every_engine
+def test_own_rows_and_partition_files_have_the_model_of_all_rows(engine: EngineStanding, tmp_path: Path):
+    rows, partition_file = programs.rows_and_partitions(tmp_path)
+    expected = rp.KMeans(4, random_state=0).fit(rows)
+
+    results = engine.job().run(programs.fit_where_rows_lie, rows, partition_file)
+    of_job = rp.KMeans(4, random_state=0, engine=engine.job()).fit(partition_file)
+
+    for inertia, labels, inertia_of_parts in results:
+        assert (inertia, inertia_of_parts) == pytest.approx((expected.inertia_, expected.inertia_), rel=1e-12)
+        np.testing.assert_array_equal(labels, expected.labels_)
+    assert of_job.inertia_ == pytest.approx(expected.inertia_, rel=1e-12)
+    np.testing.assert_array_equal(of_job.labels_, expected.labels_)
+
+
 @pytest.mark.parametrize(
     ("culprit", "others"),
     [(0, "in a collective"), pytest.param(1, "computing", marks=pytest.mark.every_engine), (3, "not yet there")],

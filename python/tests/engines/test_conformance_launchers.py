@@ -38,8 +38,10 @@ assert programs.print_much(comm, 500) == {RANKS}
 digest, _ = programs.told_and_returned(comm, comm.broadcast(np.arange(6_250_000.0)))
 assert len(set(comm.allgather(digest))) == 1
 centroids, labels, inertia = programs.clustered(comm, np.load("rows.npy"), {CLUSTERS})
+where_rows_lie = programs.fit_where_rows_lie(comm, np.load("all.npy"), "parts/partitions.json")
 if comm.rank == 0:
     np.savez("found.npz", centroids=centroids, labels=np.concatenate(labels), inertia=inertia)
+    np.savez("own.npz", *where_rows_lie)
 """
 
 PRINTED = "".join(f"line {line} of rank {rank}" for rank in range(RANKS) for line in range(500))
@@ -72,6 +74,8 @@ def test_ranks_compute_the_results_of_local_workers(start: list[str], tmp_path: 
     rows = np.random.default_rng(1).normal(size=(3000, 6)).astype(np.float32)
     np.save(tmp_path / "rows.npy", rows)
     (tmp_path / "script.py").write_text(SCRIPT)
+    all_rows, _ = programs.rows_and_partitions(tmp_path)
+    of_all = rp.KMeans(4, random_state=0).fit(all_rows)
     expected = rp.KMeans(CLUSTERS, init=rows[:CLUSTERS], max_iter=5, tol=0, workers=RANKS, threads=1).fit(rows)
 
     done = subprocess.run([*start, "script.py"], cwd=tmp_path, capture_output=True, text=True, timeout=60)
@@ -83,3 +87,7 @@ def test_ranks_compute_the_results_of_local_workers(start: list[str], tmp_path: 
         assert found["centroids"].tobytes() == expected.cluster_centers_.tobytes()
         assert found["labels"].tobytes() == expected.labels_.tobytes()
         assert found["inertia"] == expected.inertia_
+    with np.load(tmp_path / "own.npz") as found:
+        inertia, labels, inertia_of_parts = found.values()
+        assert (inertia, inertia_of_parts) == pytest.approx((of_all.inertia_, of_all.inertia_), rel=1e-12)
+        np.testing.assert_array_equal(labels, of_all.labels_)

@@ -125,6 +125,8 @@ def sparse(comm: rp.Communicator, indices: NDArray[np.int64]) -> NDArray[np.floa
 
 def costs(comm: rp.Communicator) -> float:
     measured = comm.tune(budget_s=0.5)
+    comm.adopt_racks({"north": ["node1", "gpu-*"]})
+    comm.adopt_racks(comm.topology())
     assert_type(comm.try_algorithms(budget_s=5.0).rows("allreduce"), list[tuple[int, str]])
     assert_type(comm.sparse([1], [1], degrees="tried").degrees, str)
     assert_type(comm.explain("allreduce", nbytes=1 << 20).costs, str)

@@ -68,18 +68,11 @@ def meet(
     options["rack"] = rack_of_this_host(racks, by_engine=options.pop("rack_by_engine", None))
     heartbeat_s = options.get("heartbeat_timeout_s", HEARTBEAT_S)
 
-    def connected() -> Communicator:
-        native = _native.Communicator.connect(rank, world_size, exchange, **flight.prepared(options))
-        return Communicator(native, threads=threads, on_event=on_event, heartbeat_timeout_s=heartbeat_s)
-
-    comm = connected()
-    if racks != FIND or None not in comm.racks or (found := found_racks(comm)) is None:
-        return comm
-    # The orders of chains and trees are settled when ranks meet.
-    options["rack"] = found[comm.hosts[rank]]
-    comm.barrier()
-    comm.close()
-    return connected()
+    native = _native.Communicator.connect(rank, world_size, exchange, **flight.prepared(options))
+    comm = Communicator(native, threads=threads, on_event=on_event, heartbeat_timeout_s=heartbeat_s)
+    if racks == FIND and None in comm.racks and (found := found_racks(comm)) is not None:
+        comm.adopt_racks(found)
+    return comm
 
 
 @dataclass(frozen=True)

@@ -152,7 +152,7 @@ impl Own {
         let whole = |buffer, length| Span::whole(buffer, length, 1);
         let out_chunks = whole(Buffer::MAIN, out.len()).split(&lengths);
         let in_chunks = whole(Buffer::OUTPUT, into.len()).split(&vec![own_bytes; p]);
-        let plan = direct::plan(&comm.group, &out_chunks, &in_chunks);
+        let plan = direct::plan(&comm.group_of_all(), &out_chunks, &in_chunks);
         let buffers = [BufferMemory::Read(&out), BufferMemory::Write(&mut into), NO_MEMORY];
         comm.run_uncatalogued(steps.next_call(comm)?, plan, buffers)?;
 

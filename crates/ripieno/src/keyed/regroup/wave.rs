@@ -81,7 +81,7 @@ impl Regrouping<'_> {
         for peer in (0..p).filter(|&peer| peer != rank) {
             self.pack(peer, wave, &mut buffers.out.bytes_mut()[range(out.span(peer))])?;
         }
-        let plan = plan(&self.comm.group, &out, &into, self.options.pulls.get());
+        let plan = plan(&self.comm.group_of_all(), &out, &into, self.options.pulls.get());
         let handle = self.comm.start_uncatalogued(self.steps.next_call(self.comm)?, plan, buffers)?;
         self.regrouped.exchange += started.elapsed();
         Ok(Some(InFlightWave { number: wave, handle, into }))
