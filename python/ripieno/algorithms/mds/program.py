@@ -3,7 +3,8 @@
 Deterministic annealing minimizes the expected stress over positions that scatter with temperature T. This subtracts
 √(2k)·T from every dissimilarity, but not below zero. T falls until nothing is subtracted. At each temperature,
 positions get a small random shift: while few dissimilarities count, points gather on lines and planes, and majorization
-alone cannot leave these. After the last temperature, rounds of relocations move single points to positions of less stress.
+alone cannot leave these. After the last temperature, rounds of relocations move single points to positions with
+less stress.
 Sources: Bae, Qiu and Fox, "Multidimensional scaling by deterministic annealing with iterative majorization algorithm",
 e-Science 2010; Ruan and Fox, e-Science 2013, algorithm 1; Rose, "Deterministic annealing for clustering, compression,
 classification, regression, and related optimization problems", Proc. IEEE 86(11), 1998 (small moves); Bae, Choi, Qiu
@@ -209,7 +210,7 @@ class _Descent:
             step = self._majorization.step(state.at, self._shift(state.level))
 
     def _descend(self, state: MdsFitState, step: MajorizationStep, checkpointer: MdsCheckpointer) -> MdsFitState:
-        """Run from a start, or from the middle of a descent, to the end of its last temperature or round of relocations."""
+        """Run from any state of a descent to the end of its last temperature or round of relocations."""
         while True:
             state = replace(state, errors=step.errors, squares=step.squares)
             if state.in_level >= self._options.max_iter or self._is_stable(state):
