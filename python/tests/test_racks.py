@@ -71,7 +71,7 @@ def test_the_leaf_switch_of_slurms_tree_is_the_rack_by_default(address, pattern,
         ('[racks]\nnorth = ["*"]\nsouth = ["*"]\n', "in north and south"),
     ],
 )
-def test_a_file_that_cannot_be_right_is_reported(tmp_path, text, message):
+def test_an_invalid_file_is_reported(tmp_path, text, message):
     file = _write(tmp_path / "racks.toml", text)
 
     with pytest.raises(InputError, match=message) as raised:

@@ -226,7 +226,7 @@ pub trait Fabric: Send {
     fn note_wait(&mut self, _was_ready_at_once: bool) {}
 
     /// Record the description of the next call's form, to answer queries of other ranks.
-    fn note_form(&mut self, _form: u32, _words: &dyn Fn() -> String) {}
+    fn note_form(&mut self, _form: u32, _text: &dyn Fn() -> String) {}
 
     /// Report, as [`Fabric::report`] does, that this rank called `mine` and `peer` sent `theirs`. Reachable ranks are
     /// queried for the descriptions of their forms.

@@ -59,7 +59,7 @@ impl Communicator {
             communicators: vec![Some(Box::new(state))],
             split_count: 0,
             replicated_count: 0,
-            meetings: BTreeMap::new(),
+            group_counts: BTreeMap::new(),
         });
         Communicator::numbered(shared, 0, group, world_ranks, None)
     }

@@ -6,7 +6,7 @@
 use crate::agree;
 use crate::communicator::Communicator;
 use crate::communicator_state::CommunicatorState;
-use crate::core::{Core, MEETING_NUMBERS, REPLICATED_MAX};
+use crate::core::{Core, GROUP_NUMBERS, REPLICATED_MAX};
 use crate::elements::{ElementShape, ElementType};
 use crate::error::{Error, argument};
 use crate::owned_buffers::NO_MEMORY;
@@ -58,7 +58,7 @@ impl Communicator {
         let rank = members.iter().position(|&rank| rank == self.rank()).expect("this rank is a member");
         let mut held = self.hold()?;
         let core = held.core();
-        let sequence = core.meetings.entry(world_ranks.clone()).or_default();
+        let sequence = core.group_counts.entry(world_ranks.clone()).or_default();
         let meeting = *sequence;
         *sequence += 1;
         let mut known = vec![0u64; members.len()];
@@ -115,7 +115,7 @@ impl Communicator {
 fn next_number(core: &mut Core, known: impl Iterator<Item = u64>) -> Result<u32, Error> {
     let number = known.max().unwrap_or(0) + 1;
     let world_size = core.fabric.world_size() as u64;
-    let limit = u64::from(u32::MAX - REPLICATED_MAX - MEETING_NUMBERS) / world_size - 1;
+    let limit = u64::from(u32::MAX - REPLICATED_MAX - GROUP_NUMBERS) / world_size - 1;
     if number > limit {
         let expected = format!("at most {limit} in a world of {world_size} ranks");
         return Err(argument("splits and groups", number, &expected));
@@ -127,7 +127,7 @@ fn next_number(core: &mut Core, known: impl Iterator<Item = u64>) -> Result<u32,
 /// Return the id under which the members of a group exchange, outside the range of communicator numbers.
 fn meeting_id(world_ranks: &[usize]) -> u32 {
     let bytes: Vec<u8> = world_ranks.iter().flat_map(|&rank| (rank as u64).to_le_bytes()).collect();
-    u32::MAX - REPLICATED_MAX - (hash_string(&bytes) as u32 % MEETING_NUMBERS)
+    u32::MAX - REPLICATED_MAX - (hash_string(&bytes) as u32 % GROUP_NUMBERS)
 }
 
 fn words(bytes: &[u8]) -> Vec<u64> {

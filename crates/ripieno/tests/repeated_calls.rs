@@ -76,15 +76,15 @@ fn a_repeated_brief_call_runs_only_its_blocking_section_separately() {
     let is_waited_for = AtomicBool::new(false);
     let ran = world(2, |comm| {
         let briefly = |length: usize| {
-            let (mut apart_count, mut vector) = (0, bytes(&vec![comm.rank() as i64 + 2; length]));
-            let mut apart = |rest: &mut (dyn FnMut() + Send)| {
-                apart_count += 1;
+            let (mut section_count, mut vector) = (0, bytes(&vec![comm.rank() as i64 + 2; length]));
+            let mut section = |rest: &mut (dyn FnMut() + Send)| {
+                section_count += 1;
                 is_waited_for.store(true, Ordering::SeqCst);
                 rest();
             };
             let mut memory = [BufferMemory::Write(&mut vector), NO_MEMORY];
-            let done = comm.run_briefly(&task, Element::I64, None, &mut memory, &mut apart);
-            done.map(|done| done.map(|()| (vector == bytes(&vec![5; length]), apart_count)).unwrap())
+            let done = comm.run_briefly(&task, Element::I64, None, &mut memory, &mut section);
+            done.map(|done| done.map(|()| (vector == bytes(&vec![5; length]), section_count)).unwrap())
         };
         assert_eq!(briefly(3), None, "no call has been made that it could repeat");
         (0..MANY).for_each(|_| drop(allreduced(comm, Op::Sum)));

@@ -17,7 +17,7 @@ from ripieno.errors import InputError
 from ripieno.keyed import collectives
 from ripieno.keyed.collectives import KEYED
 from ripieno.keyed.options import refuse_options
-from ripieno.wire import forms, wholes
+from ripieno.wire import forms, integers
 from ripieno.wire.arrays import (
     check_combinable,
     check_fits,
@@ -536,9 +536,9 @@ class Reductions(CallBase):
         if out is not None:
             return self._reduced_into(check_combinable(out, op, what), what, value, args)
         if type(value) is int and op == "sum":
-            words = wholes.words(value, what)
-            return NativeCalls([(what, words, *args, forms.WHOLE)], lambda: wholes.number(words))
-        if is_tree(value) or wholes.is_whole(value, op):
+            words = integers.words(value, what)
+            return NativeCalls([(what, words, *args, forms.WHOLE)], lambda: integers.number(words))
+        if is_tree(value) or integers.is_exact_integer(value, op):
             return self._reduced_leaves(what, value, op, args)
         result = own(reducible(value, op, what))
         return NativeCalls([(what, known(result)[0], *args, forms.of_array(result))], lambda: like(value, result))
@@ -554,8 +554,8 @@ class Reductions(CallBase):
         leaves, names = [], []
 
         def visit(leaf: Any) -> None:
-            if wholes.is_whole(leaf, op):
-                leaves.append(wholes.words(leaf, what))
+            if integers.is_exact_integer(leaf, op):
+                leaves.append(integers.words(leaf, what))
                 names.append(forms.WHOLE)
             else:
                 leaves.append(reducible(leaf, op, what))
@@ -566,7 +566,7 @@ class Reductions(CallBase):
         gathered = [index for index, name in enumerate(names) if name is forms.WHOLE and op == "prod"]
         lines, parts = together([leaf for index, leaf in enumerate(leaves) if index not in gathered])
         calls = [(what, known(each)[0], *args, form) for each in lines]
-        factors = np.empty((self.world_size, len(gathered), wholes.WORDS), np.int64)
+        factors = np.empty((self.world_size, len(gathered), integers.WORDS), np.int64)
         if gathered:
             factors[self.rank] = [leaves[index] for index in gathered]
             counts = [factors[0].size] * self.world_size
@@ -580,9 +580,9 @@ class Reductions(CallBase):
             products = iter(factors[self._ranks_of(what)].swapaxes(0, 1))
 
             def restore(leaf: Any) -> Any:
-                if not wholes.is_whole(leaf, op):
+                if not integers.is_exact_integer(leaf, op):
                     return like(leaf, next(results))
-                result = wholes.product(next(products)) if op == "prod" else wholes.number(next(results))
+                result = integers.product(next(products)) if op == "prod" else integers.number(next(results))
                 return np.int64(result) if isinstance(leaf, np.bool_) else result
 
             return map_leaves(value, restore)

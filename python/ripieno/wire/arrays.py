@@ -16,8 +16,8 @@ from numpy.typing import DTypeLike, NDArray
 import ripieno._native as _native
 from ripieno._checks import text, whole
 from ripieno.errors import InputError
+from ripieno.wire.integers import check_int64, is_exact_integer
 from ripieno.wire.operations import ARITHMETIC, BITWISE, PAIRWISE, PRODUCT, named, named_for_booleans
-from ripieno.wire.wholes import check_int64, is_whole
 
 Scalar = TypeVar("Scalar", bound=np.generic)
 
@@ -400,7 +400,7 @@ def together(leaves: list[NDArray[Any]]) -> tuple[list[NDArray[Any]], list[NDArr
 
 def identity_like(leaf: Any, op: str) -> Any:
     """Return the identity of `op` in the form of `leaf`, a number or an array."""
-    if is_whole(leaf, op):
+    if is_exact_integer(leaf, op):
         return int(op == "prod")
     return like(leaf, np.full_like(leaf, identity(op, np.asarray(leaf).dtype)))
 

@@ -105,7 +105,7 @@ def test_averages_are_sums_that_are_divided(jobs):
     assert jobs(3).run(programs.averaged) == [[1.0, 1.0, 1.0]] * 3
 
 
-def test_input_that_cannot_be_done_is_reported_before_anything_is_sent(jobs):
+def test_unsupported_calls_are_reported_before_anything_is_sent(jobs):
     described = jobs(2).run(programs.refused)
 
     assert described[0] == described[1]

@@ -67,7 +67,7 @@ struct RegionTree<C> {
     indices: Vec<[i32; LANES]>,
     /// Number of sample points, and of groups that they are compared with.
     sample_count: usize,
-    met: usize,
+    compared_count: usize,
 }
 
 /// A node. An inner node has two children, a leaf has groups of candidates.
@@ -98,7 +98,7 @@ impl<C: Centroid> Regions<C> {
             return None;
         }
         let regions = Regions::of(points, centroids, limit, threads)?;
-        (regions.tree.met * GROUP_COST < regions.tree.sample_count * count).then_some(regions)
+        (regions.tree.compared_count * GROUP_COST < regions.tree.sample_count * count).then_some(regions)
     }
 
     /// Create the regions. `None` if they take more comparisons of centroids than `limit`, or if the bounding box
@@ -357,7 +357,7 @@ impl<C: Centroid> VectorJob for RegionGrower<'_, C> {
             let Some((column, cut)) = is_worth_halving.then(|| build.cut(region.sample)).flatten() else {
                 tree.fill(node, build.centroids, &region.candidates.indices);
                 tree.sample_count += region.sample.len() / columns;
-                tree.met += region.sample.len() / columns * tree.nodes[node].group_count as usize;
+                tree.compared_count += region.sample.len() / columns * tree.nodes[node].group_count as usize;
                 spare.lists.push(region.candidates);
                 continue;
             };
@@ -389,7 +389,7 @@ impl<C: Centroid> VectorJob for RegionGrower<'_, C> {
 impl<C: Centroid> RegionTree<C> {
     fn new(columns: usize) -> RegionTree<C> {
         let (nodes, coordinates, indices) = (Vec::new(), Vec::new(), Vec::new());
-        RegionTree { columns, nodes, coordinates, indices, sample_count: 0, met: 0 }
+        RegionTree { columns, nodes, coordinates, indices, sample_count: 0, compared_count: 0 }
     }
 
     /// Add a leaf without candidates and return its number.
@@ -428,7 +428,7 @@ impl<C: Centroid> RegionTree<C> {
         self.coordinates.extend(other.coordinates);
         self.indices.extend(other.indices);
         self.sample_count += other.sample_count;
-        self.met += other.met;
+        self.compared_count += other.compared_count;
     }
 
     /// Return the nearest candidate of some groups and its squared distance, rounded as in `squared_distance`.
@@ -520,7 +520,7 @@ mod tests {
     #[test]
     fn with_two_columns_a_point_is_compared_with_at_most_two_groups() {
         let tree = worth_it(2).unwrap().tree;
-        assert!(tree.met < 2 * tree.sample_count, "{} groups for {} points", tree.met, tree.sample_count);
+        assert!(tree.compared_count < 2 * tree.sample_count, "{} groups for {} points", tree.compared_count, tree.sample_count);
         assert!(tree.nodes.len() < 6 * 400, "{} nodes", tree.nodes.len());
     }
 

@@ -126,8 +126,8 @@ impl Fabric for Endpoint {
         }
     }
 
-    fn note_form(&mut self, form: u32, words: &dyn Fn() -> String) {
-        self.shared.note_form(&mut self.entering, form, words);
+    fn note_form(&mut self, form: u32, text: &dyn Fn() -> String) {
+        self.shared.note_form(&mut self.entering, form, text);
     }
 
     fn differs(&mut self, mine: Header, peer: usize, theirs: Header) {

@@ -35,20 +35,20 @@ pub(crate) struct Core {
     pub overrides: Overrides,
     /// The communicators, in order of creation; `None` for a closed one.
     pub communicators: Vec<Option<Box<CommunicatorState>>>,
-    /// Number of splits that this rank knows. The next split gets a larger number.
+    /// Number of splits that this rank has taken part in. The next split gets a larger number.
     pub split_count: u32,
     /// Number of times that the world was replicated.
     pub replicated_count: u32,
     /// Number of groups created by the same members; the keys are their ranks in the world.
-    pub meetings: BTreeMap<Arc<[usize]>, u64>,
+    pub group_counts: BTreeMap<Arc<[usize]>, u64>,
 }
 
 /// Maximum number of replications of the world. Parts of the world do not use these communicator numbers.
 pub(crate) const REPLICATED_MAX: u32 = 1 << 28;
 /// Number of communicator numbers that are reserved for groups.
-pub(crate) const MEETING_NUMBERS: u32 = 1 << 28;
+pub(crate) const GROUP_NUMBERS: u32 = 1 << 28;
 /// Time that a thread waits for the core before it calls the interrupt function.
-const SPIN_LIMIT: Duration = Duration::from_millis(250);
+const INTERRUPT_CHECK_INTERVAL: Duration = Duration::from_millis(250);
 
 /// Interrupt function of a waiting thread: returns whether the user wants to stop waiting.
 type WaitInterrupt = Arc<dyn Fn() -> bool + Send + Sync>;
@@ -165,7 +165,10 @@ impl CoreShared {
             if let Some(held) = self.take(&mut slot) {
                 break held.map(Some);
             }
-            let waited = self.freed.wait_timeout(slot, SPIN_LIMIT).unwrap_or_else(|poisoned| poisoned.into_inner());
+            let waited = self
+                .freed
+                .wait_timeout(slot, INTERRUPT_CHECK_INTERVAL)
+                .unwrap_or_else(|poisoned| poisoned.into_inner());
             slot = waited.0;
             if waited.1.timed_out() {
                 drop(slot);

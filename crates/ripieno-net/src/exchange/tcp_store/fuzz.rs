@@ -11,7 +11,7 @@ use ripieno_fuzz::Fuzz;
 use ripieno_run::JobFailure;
 
 #[test]
-fn damaged_letters_are_read_or_refused() {
+fn damaged_messages_are_read_or_rejected() {
     let failed = JobFailure::RankFailed { rank: 1, host: "b".into(), cause: "c".into(), traceback: "t".into() };
     let valid = [
         StoreMessage::Mine { host: "a".into(), text: "{\"rank\":0}".into() },
@@ -38,10 +38,10 @@ fn damaged_addresses_belong_to_the_job_or_are_refused_by_name() {
         let Ok(text) = std::str::from_utf8(bytes) else { return 0 };
         assert!(matches!(PeerAddress::read(&config, 0, text), Ok(_) | Err(NetError::Disagree { .. })));
         // Authenticated ranks of the job seal any content, so the damaged text is sealed as well.
-        let Some((said, _)) = text.split_once("\"proof\":") else { return 1 };
-        let unsealed = format!("{said}\"proof\":\"\"}}");
+        let Some((unsealed_text, _)) = text.split_once("\"proof\":") else { return 1 };
+        let unsealed = format!("{unsealed_text}\"proof\":\"\"}}");
         let sealed = hex(&seal(&config.token, "peer address", &[unsealed.as_bytes()]));
-        match PeerAddress::read(&config, 0, &format!("{said}\"proof\":\"{sealed}\"}}")) {
+        match PeerAddress::read(&config, 0, &format!("{unsealed_text}\"proof\":\"{sealed}\"}}")) {
             Ok(address) => {
                 let _ = (address.job_nonce(), check_addresses(&config, &[address.clone(), address]));
                 2

@@ -95,7 +95,7 @@ mod tests {
     }
 
     #[test]
-    fn between_points_a_power_is_met_exactly_and_beyond_the_last_nothing_grows() {
+    fn a_power_law_is_interpolated_exactly_and_constant_beyond_the_last_point() {
         let points: Vec<_> = [1.0f64, 2.0, 4.0, 8.0].map(|k| (k, 0.01 * pow(k, 0.7))).to_vec();
         let curve = Empirical::through(points);
         for k in [1.0f64, 1.5, 2.0, 3.0, 7.0, 8.0] {

@@ -20,12 +20,12 @@ LIMIT = 1 << 72
 WORDS = 2
 
 _LOW_BITS = 32
-_WHOLES = (int, np.bool_)
+_INTEGER_TYPES = (int, np.bool_)
 
 
-def is_whole(value: Any, op: str) -> bool:
+def is_exact_integer(value: Any, op: str) -> bool:
     """Whether `op` combines `value` exactly. Booleans count as 0 or 1."""
-    return op in ("sum", "prod") and isinstance(value, _WHOLES)
+    return op in ("sum", "prod") and isinstance(value, _INTEGER_TYPES)
 
 
 def words(value: int | np.bool_, what: str) -> NDArray[Any]:
