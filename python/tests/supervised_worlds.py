@@ -185,8 +185,7 @@ class World:
 
     def tick(self) -> None:
         self.supervisor.set_time(self.now)
-        for rank in self.supervisor.to_inspect(self.now):
-            self.supervisor.stands_still(rank, self.is_stopped(rank))
+        self.supervisor.inspect(self.now, self.is_stopped)
         self.supervisor.tick(self.now)
         self.is_suspended |= (Event.SUSPENDED, None) in self.supervisor.news
         self.reported |= {rank for event, rank in self.supervisor.news if event is Event.LOST}

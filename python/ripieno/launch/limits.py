@@ -8,7 +8,8 @@ from __future__ import annotations
 from ripieno.errors import InputError
 from ripieno.host import memory_limit_bytes, usable_cores
 
-# Ranks wait this long for each other to join: it covers hosts that import the package from a slow network disk.
+# Ranks wait this long for each other to join, and a launcher for the answer of a host: it covers hosts that import the
+# package from a slow network disk.
 MEETING_S = 60
 # A rank without heartbeats for this long has failed. It covers scheduling delays on an overloaded host.
 HEARTBEAT_S = 10.0
@@ -29,15 +30,25 @@ STOPPED_S = 5.0
 EXIT_S = 10.0
 # A script that has succeeded has this long to join its threads and to free its memory.
 END_S = 60.0
-# Ranks of a script that need not end have this long to end after the ranks that count have ended.
+# Ranks of a script, or on listed hosts, that need not end have this long to end after the ranks that count have ended.
 STRAGGLERS_S = 5.0
 # Interval between two checks for stopped processes: no event reports them.
 LOOK_S = 0.5
 
 # Workers may take this long to start on a busy machine. Then they have `MEETING_S` to join.
 START_S = 60.0
-# At the end of a job its ranks have this long to exit.
+# A listener or scheduler that runs answers within this time, and a peer that it has accepted sends its first message.
+CONNECT_S = 10.0
+# Tasks that an engine has not begun after this long wait for slots that others occupy.
+SLOTS_S = 10.0
+# At the end of a job its ranks have this long to exit, and the last data to leave their processes.
 GOODBYE_S = 5.0
+# Tasks of an engine that have not exited by themselves after this long are interrupted or cancelled, and killed after
+# as long again. The engine has `CANCEL_S` for both.
+LEAVE_S = 2.0
+CANCEL_S = 5.0
+# If a program of another thread is aborted, that thread has this long to end the workers, also those of an engine.
+CLOSING_S = 20.0
 # Timeout within a message between a launcher and a rank of the same machine.
 MESSAGE_S = 60.0
 

@@ -24,6 +24,7 @@ from ripieno.launch.engine.member_server import Invitation, Join, versions
 from ripieno.launch.engine.remote import NotAuthentic, RemoteChannel
 from ripieno.launch.job import programs
 from ripieno.launch.job.stand_ins import Here, standing_for
+from ripieno.launch.limits import CONNECT_S
 from ripieno.launch.process.channel import HungUp
 from ripieno.launch.process.processes import fill_standard_descriptors
 from ripieno.launch.process.report import FailureReport
@@ -31,9 +32,6 @@ from ripieno.wire import packing
 from ripieno.wire.arrays import empty
 
 __all__ = ["Here", "serve"]
-
-# A running member server answers within this time.
-HUB_S = 10.0
 
 
 def serve(
@@ -184,7 +182,7 @@ def _joined(invitation: Invitation, rank: int, attempt: str) -> Iterator[RemoteC
             invitation.host,
             invitation.port,
             invitation.token,
-            HUB_S,
+            CONNECT_S,
             tls=invitation.tls,
             heartbeat_s=invitation.heartbeat_s,
         )

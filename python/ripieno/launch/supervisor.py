@@ -13,7 +13,7 @@ a lost connection.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
 from enum import Enum
 
@@ -239,7 +239,7 @@ class Supervisor:
     """Decides about the ranks of one program, rendezvous or script.
 
     Inputs: `meets`, `runs`, `returns`, `returns_apart`, `fails`, `garbles`, `leaves`, `ends`, `engine_says`,
-    `stands_still`, `abandon`.
+    `inspect`, `stands_still`, `abandon`.
     Time: `tick`, after all inputs of a moment; it is called again after `wait_s`.
     Outputs: `verdict`, `lost`, `news`, `state`.
 
@@ -382,6 +382,13 @@ class Supervisor:
         elif rank is None or self._ranks[rank].names is None:
             self._add(_Weight.BY_ENGINE, rank, cause)
 
+    def inspect(self, now: float, is_stopped: Callable[[int], bool]) -> None:
+        """Note which processes are stopped, which no event reports; at most one time per `LOOK_S`."""
+        if self.policy.stop_limit_s is not None and now >= self._inspect_at:
+            self._inspect_at = now + limits.LOOK_S
+            for rank in self.awaited:
+                self.stands_still(rank, is_stopped(rank))
+
     def stands_still(self, rank: int, is_stopped: bool) -> None:
         """Note whether the process of a rank is stopped."""
         each = self._ranks[rank]
@@ -416,13 +423,6 @@ class Supervisor:
     def waiting(self) -> set[int]:
         """Return the ranks that have sent their last message, and live."""
         return {rank for rank, each in enumerate(self._ranks) if each.state in (RankState.READY, RankState.FAILED)}
-
-    def to_inspect(self, now: float) -> list[int]:
-        """Return the ranks whose processes may be stopped, which no event reports; at most one time per `LOOK_S`."""
-        if self.policy.stop_limit_s is None or now < self._inspect_at:
-            return []
-        self._inspect_at = now + limits.LOOK_S
-        return self.awaited
 
     def replica_of(self, rank: int) -> int | None:
         """Return a live replica that has not failed, if the ranks have met, and None without one."""

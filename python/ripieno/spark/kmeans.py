@@ -20,7 +20,7 @@ from ripieno.algorithms.kmeans.estimator import INITS
 from ripieno.algorithms.kmeans.program import KMeansOptions
 from ripieno.algorithms.worker_estimator import SEED_LIMIT
 from ripieno.errors import InputError
-from ripieno.launch.engines.spark.stage import SLOTS_S
+from ripieno.launch.limits import SLOTS_S
 from ripieno.spark.kmeans_model import KMeansModel, KMeansSummary
 from ripieno.spark.kmeans_params import KMeansParams, sets_parameters, snake_case, with_accessors
 from ripieno.spark.kmeans_ranks import fit_rows

@@ -17,7 +17,7 @@ from pyspark.ml.param.shared import (
     HasWeightCol,
 )
 
-from ripieno.launch.engines.spark.stage import SLOTS_S
+from ripieno.launch.limits import SLOTS_S
 
 Owner = TypeVar("Owner", bound=type)
 

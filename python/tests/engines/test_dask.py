@@ -95,7 +95,7 @@ def len_running(dask_worker) -> int:
 def test_a_worker_whose_threads_are_busy_is_last(dask_client, held, monkeypatch):
     with launch(dask_client, 3) as job:
         assert held.address not in job.run(place)
-    monkeypatch.setattr(run, "BEGIN_S", 1.0)
+    monkeypatch.setattr(run, "SLOTS_S", 1.0)
     with pytest.raises(errors.TooFewSlots, match="3 free, 4 in all"):
         launch(dask_client, 4)
     assert comes_true(lambda: not ranks_left(dask_client), PROMPT_S)

@@ -342,11 +342,14 @@ class EngineJob(ProcessJob[RemoteMember]):
         return self._hold.run
 
     def _hear_alarm(self) -> None:
+        self._heard.supervisor.engine_says(*self._engine_failure())
+
+    def _engine_failure(self) -> tuple[int | None, str]:
+        """Return the failure that the engine has reported: the rank, if known, and the cause."""
         failure = self._started.failure
         assert failure is not None, "the engine has said what failed"
         rank, cause = failure
-        verb = "has ended the ranks" if rank is None else "says"
-        self._heard.supervisor.engine_says(rank, f"{self.engine.NAME} {verb}: {cause}")
+        return rank, f"{self.engine.NAME} {'has ended the ranks' if rank is None else 'says'}: {cause}"
 
     @property
     def _started(self) -> Run:
@@ -361,13 +364,11 @@ class EngineJob(ProcessJob[RemoteMember]):
                 raise CommunicatorClosed("the job was closed") if self._was_closed else self._alarmed()
 
     def _alarmed(self) -> BaseException:
-        failure = self._started.failure
-        assert failure is not None, "the engine has said what failed"
-        rank, cause = failure
+        rank, cause = self._engine_failure()
         if rank is None:
-            return EngineError(f"{self.engine.NAME} has ended the ranks: {cause}")
+            return EngineError(cause)
         host = next((member.host for member in self.members if member.rank == rank), "")
-        return RankFailed(rank, host, f"{self.engine.NAME} says: {cause}")
+        return RankFailed(rank, host, cause)
 
     def _part(self) -> None:
         failure = None if self._hold.run is None else self._hold.run.failure

@@ -14,11 +14,9 @@ from typing import Any
 
 from ripieno._version import __version__
 from ripieno.launch.engine.remote import MemberReception, RemoteChannel
-from ripieno.launch.limits import HEARTBEAT_S
+from ripieno.launch.limits import CONNECT_S, HEARTBEAT_S
 from ripieno.launch.process.channel import HungUp
 
-# After a peer has proved that it knows the token, it has this long to send its `Join` message.
-JOIN_S = 10.0
 # Maximum size of the `Join` message.
 JOIN_BYTES = 1 << 16
 
@@ -173,7 +171,7 @@ class MemberServer:
 
     def _greet(self, channel: RemoteChannel) -> None:
         try:
-            kind, join = channel.receive(JOIN_S, JOIN_BYTES)
+            kind, join = channel.receive(CONNECT_S, JOIN_BYTES)
         except HungUp:
             # The peer is no member. It sees the end of the connection.
             self._send_away(channel)

@@ -19,14 +19,11 @@ import numpy as np
 from numpy.typing import NDArray
 
 import ripieno._native as _native
-from ripieno.launch.limits import DELIVERY_HEARTBEATS, HEARTBEAT_S, MESSAGE_S
+from ripieno.launch.limits import DELIVERY_HEARTBEATS, GOODBYE_S, HEARTBEAT_S, MESSAGE_S
 from ripieno.launch.process.channel import Channel, HungUp
 from ripieno.launch.process.shared_message import pack
 from ripieno.wire import packing
 from ripieno.wire.arrays import empty
-
-# Data sent before a channel is closed has this long to leave the process.
-FAREWELL_S = 5.0
 
 # Pause before a rejected member connects again.
 RETRY_S = 0.02
@@ -71,7 +68,7 @@ class RemoteChannel(Channel):
         super().close()
         if self._tunnel is not None and self._send_s is None:
             # A member's process may exit next, which ends the tunnel. The launching process waits for its members.
-            self._tunnel.wait(FAREWELL_S)
+            self._tunnel.wait(GOODBYE_S)
 
     def send(self, kind: str, value: Any = None) -> None:
         self.send_packed(kind, pack(value, files_by_name=False))

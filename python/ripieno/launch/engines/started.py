@@ -21,6 +21,7 @@ from contextlib import suppress
 from ripieno.errors import EngineError, RendezvousError
 from ripieno.launch.engine.contract import Run
 from ripieno.launch.engine.member_server import Invitation
+from ripieno.launch.limits import CANCEL_S, LEAVE_S
 from ripieno.launch.member import serve
 from ripieno.launch.process import processes
 from ripieno.launch.script import environment, launchers
@@ -29,9 +30,6 @@ from ripieno.launch.script import environment, launchers
 VARIABLE = "RIPIENO_INVITATION"
 #: Environment variables that this module sets for the ranks.
 VARIABLES = (VARIABLE, *processes.THREAD_VARIABLES)
-# After the end of a job, ranks have `LEAVE_S` to exit. Then the launcher has `END_S` to end them.
-LEAVE_S = 2.0
-END_S = 5.0
 # Timeout for queries to the launcher or to its resource manager.
 ANSWER_S = 20.0
 
@@ -95,8 +93,8 @@ class StartedRun(Run):
 
     def end(self) -> None:
         """Wait for the launcher; if it does not exit, ask it to end its ranks, then kill it."""
-        processes.end([self._process], patience_s=LEAVE_S, step_s=END_S)
-        self._watch.join(END_S)
+        processes.end([self._process], patience_s=LEAVE_S, step_s=CANCEL_S)
+        self._watch.join(CANCEL_S)
 
     def _listen(self) -> None:
         last = ""

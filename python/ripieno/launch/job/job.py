@@ -21,6 +21,7 @@ from ripieno.launch.job import farm
 from ripieno.launch.job.accumulators import Amounts, JobAccumulator, combined, fold
 from ripieno.launch.job.broadcast import Broadcast
 from ripieno.launch.job.watch import JobWatch
+from ripieno.launch.limits import CLOSING_S
 from ripieno.launch.process import shared_message
 from ripieno.launch.supervisor import RankStatus
 from ripieno.wire.packing import PackedValue
@@ -34,8 +35,6 @@ P = ParamSpec("P")
 R = TypeVar("R")
 T = TypeVar("T")
 
-# If a program of another thread is aborted, that thread has this long to end the workers.
-CLOSING_S = 20.0
 
 EventListener = Callable[[dict[str, Any]], None]
 

@@ -164,8 +164,7 @@ class ResultCollector:
         """Observe stopped processes, and let the supervisor decide."""
         now = time.monotonic()
         self.supervisor.set_time(now)
-        for rank in self.supervisor.to_inspect(now):
-            self.supervisor.stands_still(rank, self._members[rank].stands_still())
+        self.supervisor.inspect(now, lambda rank: self._members[rank].stands_still())
         self.supervisor.tick(now)
         for rank, cause in self.supervisor.lost.items():
             self._members[rank].loss = cause

@@ -20,6 +20,7 @@ from pathlib import Path
 from typing import IO, Any
 
 from ripieno.errors import RipienoError
+from ripieno.launch.limits import START_S
 from ripieno.launch.process import processes
 
 #: A process id or an exit status, in a status pipe.
@@ -35,8 +36,6 @@ _SHARED = re.compile(r"numpy\.random|pyarrow\.(compute|parquet)|scipy\.sparse|ri
 _AT_IMPORT = re.compile(
     r"ARROW|BLIS|GLIBC|GOMP|GOTO|KMP|LANG|LC_|LD_|MALLOC|MKL|NPY|NUMEXPR|NUMPY|OMP|OPENBLAS|PYTHON|RIPIENO|SCIPY|SKLEARN|TZ"
 )
-# Limit for a fork. A new server imports NumPy first, on a machine that may be busy.
-_FORK_S = 60.0
 _LIMITS = sorted({getattr(resource, name) for name in dir(resource) if name.startswith("RLIMIT_")})
 
 
@@ -153,8 +152,8 @@ class _ForkServer:
                 # If the server has ended, its end of the status pipe closes, too.
                 with suppress(BrokenPipeError, ConnectionResetError):
                     socket.send_fds(self._control, [b"f"], [request, channel, *outputs, folder, reported])
-            if not _readable(status, _FORK_S):
-                raise RipienoError(f"no worker process was started within {_FORK_S:.0f} s: is the machine overloaded?")
+            if not _readable(status, START_S):
+                raise RipienoError(f"no worker process was started within {START_S:.0f} s: is the machine overloaded?")
             pid = os.read(status, NUMBER.size)
             if not pid:
                 ending = processes.ending(processes.wait_for_end(self._process, processes.STEP_S))

@@ -82,8 +82,7 @@ class ScriptDriver:
                     supervisor.set_time(time.monotonic())
                     self._hear(key, ends)
                 now = time.monotonic()
-                for rank in supervisor.to_inspect(now):
-                    supervisor.stands_still(rank, process.is_stopped(self._ranks[rank].process.pid))
+                supervisor.inspect(now, lambda rank: process.is_stopped(self._ranks[rank].process.pid))
                 supervisor.tick(now)
                 self._watch.states(supervisor)
                 self._report_news()

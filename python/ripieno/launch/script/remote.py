@@ -19,16 +19,13 @@ from pathlib import Path
 
 from ripieno.errors import InputError
 from ripieno.launch.encryption import TLS_VARIABLE
+from ripieno.launch.limits import MEETING_S, STRAGGLERS_S
 from ripieno.launch.process import processes as process
 
 #: Batch mode: without a terminal a password cannot be entered.
 SHELL = "ssh -o BatchMode=yes -o ConnectTimeout=10"
-#: Timeout of a probe. Hosts that have not answered are left out.
-ANSWER_S = 60.0
 #: Number of concurrent probes.
 ASKED_MAX = 64
-#: Once rank 0 has finished, the other ranks have this long to exit.
-STRAGGLERS_S = 5.0
 
 
 def read_hosts(path: str) -> list[str]:
@@ -60,9 +57,9 @@ def who_answers(hosts: Sequence[str], shell: str, python: str) -> dict[str, str]
     def answer(host: str) -> str:
         asked = [*shell_words, host, f"{shlex.quote(python)} -c 'import ripieno'"]
         try:
-            found = subprocess.run(asked, stdin=subprocess.DEVNULL, capture_output=True, timeout=ANSWER_S)
+            found = subprocess.run(asked, stdin=subprocess.DEVNULL, capture_output=True, timeout=MEETING_S)
         except subprocess.TimeoutExpired:
-            return f"no answer within {ANSWER_S:g} s"
+            return f"no answer within {MEETING_S:g} s"
         said = found.stderr.decode(errors="replace").strip().splitlines()
         return "" if found.returncode == 0 else (said[-1] if said else process.ending(found.returncode))
 

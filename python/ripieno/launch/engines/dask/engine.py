@@ -24,10 +24,9 @@ from ripieno.launch.engine.contract import Engine, Handover
 from ripieno.launch.engine.member_server import Invitation
 from ripieno.launch.engines.dask.job import DaskJob
 from ripieno.launch.engines.dask.run import RESTART_S, DaskRun
+from ripieno.launch.limits import CONNECT_S
 from ripieno.launch.process.processes import in_this_process
 
-# A running scheduler answers within this time.
-CONNECT_S = 10.0
 # Maximum wait for the lock while other jobs select workers.
 CHOOSING_S = 30.0
 

@@ -17,14 +17,9 @@ from distributed import Client, Future, get_worker, secede
 from ripieno.errors import EngineError
 from ripieno.launch.engine.contract import Run
 from ripieno.launch.engine.member_server import Invitation
+from ripieno.launch.limits import CANCEL_S, LEAVE_S, SLOTS_S
 from ripieno.launch.member import serve
 
-# Tasks that have not begun after this long wait for a thread that other tasks occupy.
-BEGIN_S = 10.0
-# Ranks have this long to exit by themselves, and as long again after they are interrupted.
-LEAVE_S = 1.0
-# Then their workers are ended. The launcher waits this long for all of these steps.
-END_S = 3.0
 # A nanny needs this long to restart a worker, because it first retries without success for a few seconds.
 RESTART_S = 10.0
 # Higher than the priority of all other tasks that wait for a thread of the worker.
@@ -53,7 +48,7 @@ class DaskRun(Run):
         self._change = threading.Condition()
 
     def begin(self, places: list[str], invitation: Invitation) -> int:
-        """Start rank i on the worker ``places[i]``; return how many tasks still wait for a thread after `BEGIN_S`."""
+        """Start rank i on the worker ``places[i]``; return how many tasks still wait for a thread after `SLOTS_S`."""
         self.places = places
         self._waiting = set(range(len(places)))
         self._staying = set(range(len(places)))
@@ -75,7 +70,7 @@ class DaskRun(Run):
             self._futures.append(future)
             future.add_done_callback(partial(self._ended, rank))
         with self._change:
-            self._change.wait_for(lambda: not self._waiting, BEGIN_S)
+            self._change.wait_for(lambda: not self._waiting, SLOTS_S)
             return len(self._waiting)
 
     def abandon(self) -> None:
@@ -90,7 +85,7 @@ class DaskRun(Run):
         self._is_over = True
         try:
             with self._change:
-                self._change.wait_for(lambda: not self._staying, END_S)
+                self._change.wait_for(lambda: not self._staying, CANCEL_S)
                 still = [self.places[rank] for rank in self._staying]
             # A stopped process receives nothing, and Dask notices after minutes. Its nanny can end it.
             if still and self._client.status == "running":

@@ -19,9 +19,7 @@ from ripieno._version import __version__
 from ripieno.launch.engine.contract import Run
 from ripieno.launch.engine.member_server import Invitation
 from ripieno.launch.engines.ray.session import one_line
-
-# Actors have this long to exit; then they are killed, and Ray has as long again to confirm it.
-LEAVE_S = 2.0
+from ripieno.launch.limits import LEAVE_S
 
 
 class RayRun(Run):

@@ -12,9 +12,7 @@ import ray.util.client
 from ray._private import worker
 
 from ripieno.errors import EngineError
-
-# A running Ray answers at once.
-JOIN_S = 5.0
+from ripieno.launch.limits import CONNECT_S
 
 
 class Session:
@@ -78,7 +76,7 @@ def _init(address: str | None, runtime_env: dict[str, Any]) -> None:
         if ":" in where:
             # Ray itself retries for minutes, and then ends the process.
             host, port = where.rsplit(":", 1)
-            socket.create_connection((host.strip("[]"), int(port)), timeout=JOIN_S).close()
+            socket.create_connection((host.strip("[]"), int(port)), timeout=CONNECT_S).close()
         ray.init(address, runtime_env=runtime_env or None)
     except (OSError, RuntimeError, ValueError) as error:
         raise EngineError(f"cannot join Ray at {where or 'this machine'}: {one_line(error)}") from error

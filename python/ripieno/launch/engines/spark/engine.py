@@ -20,8 +20,9 @@ from ripieno.launch.engine.member_server import Invitation
 from ripieno.launch.engines.spark import frames, task
 from ripieno.launch.engines.spark.archive import shipped
 from ripieno.launch.engines.spark.internals import check_version, has_pinned_threads, is_stopped, racks, slots
-from ripieno.launch.engines.spark.stage import SLOTS_S, StageRun, await_slots, is_local
+from ripieno.launch.engines.spark.stage import StageRun, await_slots, is_local
 from ripieno.launch.job.stand_ins import Here
+from ripieno.launch.limits import SLOTS_S
 
 # Ranks with rows join after Spark has computed the rows, which may take long.
 ROWS_S = 7 * 24 * 3600.0

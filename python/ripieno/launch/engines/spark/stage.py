@@ -17,15 +17,11 @@ from pyspark.sql import SparkSession
 from ripieno.errors import EngineError, TooFewSlots
 from ripieno.launch.engine.contract import Run
 from ripieno.launch.engines.spark.internals import running_tasks, slots
+from ripieno.launch.limits import CANCEL_S, LEAVE_S
 
 # Spark does not report when tasks begin or end, so its status is polled at this interval.
 ASK_S = 0.05
-# Tasks have this long to exit by themselves. Then they are cancelled, and Spark has this long to confirm it.
-LEAVE_S = 1.0
-CANCEL_S = 5.0
 
-# Default wait for free slots.
-SLOTS_S = 10.0
 
 _FAILED_TASK = re.compile(r"(?:ResultTask|ShuffleMapTask)\((\d+), (\d+)\) finished unsuccessfully\.\s*(.*)", re.DOTALL)
 _JAVA_CLASS = re.compile(r"^(?:\w+\.)+\w+: ")
