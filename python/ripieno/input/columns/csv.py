@@ -17,7 +17,8 @@ from ripieno.input import lines
 from ripieno.input.columns.delimited import Dialect, line_of, read_table, sniff
 from ripieno.input.columns.source import ColumnSource, TableOptions, arrow_type
 
-WINDOW_BYTES = 32 << 20
+#: Text that is parsed at once. It stays in the caches between reading and parsing.
+WINDOW_BYTES = 4 << 20
 
 
 @dataclass(frozen=True)

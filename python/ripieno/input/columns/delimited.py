@@ -199,9 +199,21 @@ def read_table(
     InputError
         A record has a wrong number of fields, or a field does not fit its type. The error names line and column.
     """
-    text = dialect.cleaned(text, types.names)
-    if not text.strip():
+    if not text or text.isspace():
         return types.empty_table()
+    try:
+        return _parsed(text, begin, dialect, types, path, compression, hint)
+    except InputError:
+        # Few files have comments or lines of spaces, so that only an error is a reason to look for them.
+        cleaned = dialect.cleaned(text, types.names)
+        if cleaned == text:
+            raise
+    return read_table(cleaned, begin, dialect, types, path, compression, hint=hint)
+
+
+def _parsed(
+    text: bytes, begin: int, dialect: Dialect, types: pa.Schema, path: str, compression: str | None, hint: str
+) -> pa.Table:
     grouped = [each.name for each in types if dialect.thousands and _is_numeric_type(each.type)]
     read_as = pa.schema([each.with_type(pa.string()) if each.name in grouped else each for each in types])
     try:

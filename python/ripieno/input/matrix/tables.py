@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection
+from collections.abc import Collection, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any, Self
 
@@ -91,28 +91,46 @@ class TableRows:
 
     def read(self, start: int, stop: int) -> NDArray[Any]:
         """Return rows `start .. stop`, or the records that begin in bytes `start .. stop`."""
-        blocks, first = [], start
-        for table in self.source.batches(start, stop, self.values):
-            blocks.append(self._rows(table, first))
-            first += len(table)
-        if len(blocks) == 1:
-            return blocks[0]
-        return np.concatenate([np.empty((0, self.column_count), self.dtype or np.uint8), *blocks])
+        dtype = self.dtype
+        if dtype is None:
+            blocks = [
+                _narrowed(self._filled([table], start, np.dtype(np.float32))) for table in self._tables(start, stop)
+            ]
+            return np.concatenate([np.empty((0, self.column_count), np.uint8), *blocks])
+        return self._filled(list(self._tables(start, stop)), start, dtype)
 
     def describe(self, start: int, row: int) -> str:
         """Return the position of a row as text."""
         return self.source.describe(start, row)
 
-    def _rows(self, table: pa.Table, first: int) -> NDArray[Any]:
-        if is_list(table.schema.types[0]):
-            where = f"{self.path}, column {self.values.names[0]!r}"
-            lists = table.column(0)
-            if self.options.missing is None or not lists.null_count:
-                return list_matrix(lists, self.column_count, where, first).astype(self.dtype, copy=False)
-            found = np.full((len(lists), self.column_count), np.nan, self.dtype)
-            found[lists.is_valid().to_numpy()] = list_matrix(lists.drop_null(), self.column_count, where, first)
-            return found
-        rows = np.empty((len(table), self.column_count), self.dtype or np.float32)
+    def _tables(self, start: int, stop: int) -> Iterator[pa.Table]:
+        return self.source.batches(start, stop, self.values)
+
+    def _filled(self, tables: Sequence[pa.Table], first: int, dtype: np.dtype[Any]) -> NDArray[Any]:
+        """Return the rows of some tables, the first of which has the number `first`."""
+        if len(tables) == 1 and is_list(self.values.types[0]):
+            return self._lists(tables[0], first).astype(dtype, copy=False)
+        rows = np.empty((sum(map(len, tables)), self.column_count), dtype)
+        begin = 0
+        for table in tables:
+            part = rows[begin : begin + len(table)]
+            if is_list(self.values.types[0]):
+                part[:] = self._lists(table, first + begin)
+            else:
+                self._columns(table, first + begin, part)
+            begin += len(table)
+        return rows
+
+    def _lists(self, table: pa.Table, first: int) -> NDArray[Any]:
+        where = f"{self.path}, column {self.values.names[0]!r}"
+        lists = table.column(0)
+        if self.options.missing is None or not lists.null_count:
+            return list_matrix(lists, self.column_count, where, first)
+        found = np.full((len(lists), self.column_count), np.nan, self.dtype)
+        found[lists.is_valid().to_numpy()] = list_matrix(lists.drop_null(), self.column_count, where, first)
+        return found
+
+    def _columns(self, table: pa.Table, first: int, rows: NDArray[Any]) -> None:
         for at, column in enumerate(table.columns):
             if column.null_count and self.dtype == np.uint8:
                 row = int(np.flatnonzero(column.is_null().to_numpy())[0])
@@ -120,11 +138,13 @@ class TableRows:
                 raise InputError(f"{place}: a missing value is no number{MISSING_HINT}")
             # Missing values of a float column arrive as NaN, and are reported with their row.
             rows[:, at] = column.to_numpy()
-        if self.dtype is not None:
-            return rows
-        with np.errstate(invalid="ignore"):
-            whole = rows.astype(np.uint8)
-        return whole if np.array_equal(whole, rows) else rows
+
+
+def _narrowed(rows: NDArray[Any]) -> NDArray[Any]:
+    """Return rows as bytes if all values are whole numbers from 0 to 255."""
+    with np.errstate(invalid="ignore"):
+        whole = rows.astype(np.uint8)
+    return whole if np.array_equal(whole, rows) else rows
 
 
 def _list_length(source: ColumnSource, field: pa.Field) -> int:
