@@ -232,6 +232,12 @@ def test_fields_in_quotes_hold_delimiters_and_line_ends_whoever_reads_them(tmp_p
             assert rows(Graph(path), count) == expected
 
 
+def test_a_quote_within_a_field_is_a_character_like_others(tmp_path):
+    path = tmp_path / "g.csv"
+    path.write_text('source,height 5",target\n0,"x\n1,2",1\n1,6,2\n')
+    assert rows(Graph(path), 1) == [(0, 1, 1.0), (1, 2, 1.0)]
+
+
 @pytest.mark.parametrize("name", ["m.mtx", "m.txt", "m.edges", "m.mtx.gz"])
 def test_matrix_market_is_what_its_banner_says(name, tmp_path):
     path = tmp_path / name

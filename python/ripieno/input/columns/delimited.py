@@ -10,7 +10,7 @@ import csv
 import io
 import re
 import sys
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from itertools import islice
 
@@ -145,13 +145,15 @@ def sniff(
             is_comment = is_comment and not line.endswith(b"\n")
         if not text:
             return None
-        while text.count(b'"') % 2 and len(text) < FIRST_RECORD_BYTES and (line := file.readline(FIRST_RECORD_BYTES)):
-            text += line
+        marks = delimiter or "".join(mark for mark in DELIMITERS if mark not in (options.decimal, options.thousands))
+        while _is_open(head := next(filter(bytes.strip, _records(text, marks))), marks):
+            more = file.read(max(len(text), SAMPLE_BYTES))
+            if not more or len(text) > FIRST_RECORD_BYTES:
+                raise InputError(lines.NO_END.format(path=path, begin=start))
+            text += more + file.readline()
         sample = file.read(SAMPLE_BYTES)
-    head = next(record for record in _cr_records(text) if record.strip())
     start += text.index(head)
     below = text[text.index(head) + len(head) :] + sample
-    marks = delimiter or "".join(mark for mark in DELIMITERS if mark not in (options.decimal, options.thousands))
     widest = max(head.count(mark.encode()) for mark in marks)
     if widest >= COLUMNS_MAX:
         raise InputError(
@@ -287,7 +289,7 @@ def line_of(path: str, compression: str | None, begin: int, row: int = 0, dialec
             else lines.blocks(file, begin, sys.maxsize, 1, begin)
         )
         for _, block in blocks:
-            for record in _cr_records(block) if dialect.quote else block.splitlines(keepends=True):
+            for record in _records(block, dialect.delimiter) if dialect.quote else block.splitlines(keepends=True):
                 row -= bool(dialect.cleaned(record, dialect.unique_names).strip(b"\r\n"))
                 if row == 0:
                     return line
@@ -397,8 +399,18 @@ def _whole(below: bytes, sample_bytes: int) -> bytes:
     return below[: max(below.rfind(b"\n"), below.rfind(b"\r")) + 1]
 
 
-def _cr_records(text: bytes) -> list[bytes]:
-    """Return the records of a text, also split at single CRs outside quotes."""
-    if b"\r" not in text.rstrip(b"\r\n"):
-        return [text]
-    return re.findall(rb'(?:"[^"]*"|[^"\r\n])*(?:\r\n|\r|\n|$)', text)[:-1] or [text]
+def _quoted(marks: str) -> bytes:
+    """Return the pattern of a quoted field. A quote that does not begin a field is a character like others."""
+    return rb"(?<![^\r\n" + re.escape(marks.encode()) + rb'])"[^"]*+(?:""[^"]*+)*+"'
+
+
+def _is_open(record: bytes, marks: str) -> bool:
+    """Return whether a quote that begins a field of a record is not closed."""
+    begin = rb"(?<![^\r\n" + re.escape(marks.encode()) + rb'])"'
+    return re.search(begin, re.sub(_quoted(marks), b"x", record)) is not None
+
+
+def _records(text: bytes, marks: str) -> Iterator[bytes]:
+    """Yield the records of a text. Line ends inside quotes are part of a field."""
+    pattern = rb"(?:" + _quoted(marks) + rb'|[^\r\n"]++|")*+(?:\r\n|\r|\n|$)'
+    return (found[0] for found in re.finditer(pattern, text) if found[0])
