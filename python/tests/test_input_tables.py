@@ -354,7 +354,7 @@ def test_splits_of_parquet_are_all_row_groups_once_and_in_order(tmp_path, place)
 def test_what_is_no_parquet_is_named(tmp_path):
     path = tmp_path / "a.parquet"
     path.write_bytes(b"nothing of this kind")
-    with pytest.raises(rp.InputError, match=r"a.parquet is not a readable Parquet file"):
+    with pytest.raises(rp.InputError, match=r"a.parquet is damaged, or not a readable Parquet file"):
         splits(path)
     pq.write_table(TABLE, path, row_group_size=10)
     with pytest.raises(rp.InputError, match="columns='y'"):

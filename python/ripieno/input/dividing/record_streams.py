@@ -12,10 +12,10 @@ import pyarrow.parquet as pq
 from ripieno.errors import InputError
 from ripieno.files.sources import File, blamed_on, opened, unpacked_bytes
 from ripieno.input import lines
+from ripieno.input.columns.csv import Csv
+from ripieno.input.columns.parquet import Parquet
 from ripieno.input.cutting import TEXT_SUFFIXES
 from ripieno.input.dividing.sinks import BinarySink, LineSink, NpySink, ParquetSink, Sink
-from ripieno.input.formats.csv import Csv
-from ripieno.input.formats.parquet import Parquet
 from ripieno.input.formats.rows import ArrayRows, Binary, Npy
 from ripieno.input.formats.text import Text
 from ripieno.input.matrix.records import RecordType

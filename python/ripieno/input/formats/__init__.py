@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from typing import Any
 
-from ripieno.input.formats.arrow import Arrow
-from ripieno.input.formats.csv import Csv
-from ripieno.input.formats.parquet import Parquet
+from ripieno.input.columns.arrow import Arrow
+from ripieno.input.columns.csv import Csv
+from ripieno.input.columns.parquet import Parquet
 from ripieno.input.formats.rows import Binary, Npy
 from ripieno.input.formats.text import Text
 

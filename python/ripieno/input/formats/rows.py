@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 
 from ripieno.errors import InputError
 from ripieno.files.sources import File, blamed_on, is_url, opened
-from ripieno.input.formats.cuts import even
+from ripieno.input.cuts import even
 from ripieno.input.matrix.binary import npy_header
 
 if TYPE_CHECKING:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator, Sequence
+from collections.abc import Collection, Iterable
 from dataclasses import dataclass
 from typing import Any, Self
 
@@ -91,27 +91,24 @@ class TableRows:
 
     def read(self, start: int, stop: int) -> NDArray[Any]:
         """Return rows `start .. stop`, or the records that begin in bytes `start .. stop`."""
+        tables = self.source.batches(start, stop, self.values)
         dtype = self.dtype
         if dtype is None:
-            blocks = [
-                _narrowed(self._filled([table], start, np.dtype(np.float32))) for table in self._tables(start, stop)
-            ]
+            floats = np.dtype(np.float32)
+            blocks = [_narrowed(self._filled([table], len(table), start, floats)) for table in tables]
             return np.concatenate([np.empty((0, self.column_count), np.uint8), *blocks])
-        return self._filled(list(self._tables(start, stop)), start, dtype)
+        if self.counted:
+            return self._filled(tables, stop - start, start, dtype)
+        held = list(tables)
+        return self._filled(held, sum(map(len, held)), start, dtype)
 
     def describe(self, start: int, row: int) -> str:
         """Return the position of a row as text."""
         return self.source.describe(start, row)
 
-    def _tables(self, start: int, stop: int) -> Iterator[pa.Table]:
-        return self.source.batches(start, stop, self.values)
-
-    def _filled(self, tables: Sequence[pa.Table], first: int, dtype: np.dtype[Any]) -> NDArray[Any]:
-        """Return the rows of some tables, the first of which has the number `first`."""
-        if len(tables) == 1 and is_list(self.values.types[0]):
-            return self._lists(tables[0], first).astype(dtype, copy=False)
-        rows = np.empty((sum(map(len, tables)), self.column_count), dtype)
-        begin = 0
+    def _filled(self, tables: Iterable[pa.Table], count: int, first: int, dtype: np.dtype[Any]) -> NDArray[Any]:
+        """Return the `count` rows of some tables, the first of which has the number `first`."""
+        rows, begin = np.empty((count, self.column_count), dtype), 0
         for table in tables:
             part = rows[begin : begin + len(table)]
             if is_list(self.values.types[0]):
