@@ -2,21 +2,18 @@
 
 from __future__ import annotations
 
-import os
 import zipfile
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
-from typing import Any
-
-from numpy.typing import NDArray
 
 from ripieno.errors import InputError
-from ripieno.files.npy import BROKEN_ARCHIVE, check_sparse_format, map_array, member_names, read_member, read_sparse
-from ripieno.files.sources import EmptyFile
+from ripieno.files.npy import BROKEN_ARCHIVE, check_sparse_format, member_names, read_member, read_sparse
+from ripieno.files.sources import EmptyFile, size_bytes
 from ripieno.graph.edge_files import EdgeColumns, choose_columns
 from ripieno.graph.edges import Edges
 from ripieno.graph.memory import checked, matrix_edges
+from ripieno.input.formats.arrays import StoredArray
 from ripieno.input.shares import FileShare
 
 
@@ -24,31 +21,36 @@ from ripieno.input.shares import FileShare
 class NpyEdges:
     """An .npy file of shape (m, 2), mapped into memory."""
 
-    path: str
+    array: StoredArray
     weighted: bool = False
 
     @classmethod
     def open(cls, path: str, weighted: bool | None) -> NpyEdges:
         """Read the header."""
-        pairs = _mapped(path)
-        if pairs.ndim != 2 or pairs.shape[1] != 2:
-            raise InputError(f"{path}: an array of shape {pairs.shape}, expected (edges, 2)")
-        if not len(pairs):
+        array = StoredArray.npy(path)
+        if len(array.shape) != 2 or array.shape[1] != 2 or array.stored.hasobject:
+            raise InputError(f"{path}: an array of shape {array.shape} and type {array.stored}, expected (edges, 2)")
+        if not array.shape[0]:
             raise EmptyFile(f"{path} is empty")
         if weighted:
             raise InputError(f"{path} has no weights: expected them in an .npz file of arrays src, dst and weight")
-        return cls(path)
+        return cls(array)
+
+    @property
+    def path(self) -> str:
+        """The path of the file."""
+        return self.array.path
 
     @property
     def size_bytes(self) -> int:
         """The size of the file in bytes."""
-        return os.path.getsize(self.path)
+        return size_bytes(self.path)
 
     def read(self, share: FileShare) -> Edges:
         """Return the edges of a share."""
-        pairs = _mapped(self.path)
-        start, stop = share.of(len(pairs))
-        return checked(pairs[start:stop, 0], pairs[start:stop, 1], where=self.path, first=start)
+        start, stop = share.of(self.array.shape[0])
+        pairs = self.array.rows(start, stop)
+        return checked(pairs[:, 0], pairs[:, 1], where=self.path, first=start)
 
 
 @dataclass(frozen=True)
@@ -78,7 +80,7 @@ class NpzEdges:
     @property
     def size_bytes(self) -> int:
         """The size of the file in bytes."""
-        return os.path.getsize(self.path)
+        return size_bytes(self.path)
 
     @property
     def vertex_count(self) -> int | None:
@@ -97,13 +99,6 @@ class NpzEdges:
                 chosen = [read_member(archive, self.names[at]) for at in self.columns if at is not None]
                 edges = checked(*chosen, where=self.path)
         return edges.part(slice(*share.of(len(edges))))
-
-
-def _mapped(path: str) -> NDArray[Any]:
-    try:
-        return map_array(path)
-    except ValueError as error:
-        raise InputError(f"{path} is not a readable .npy file: {error}") from error
 
 
 @contextmanager

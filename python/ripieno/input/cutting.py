@@ -17,7 +17,7 @@ from ripieno.input.columns import Key, typed_keys
 from ripieno.input.columns.csv import Csv, of_same_types
 from ripieno.input.cuts import apportioned
 from ripieno.input.formats import FORMATS
-from ripieno.input.matrix.records import RecordType
+from ripieno.input.formats.records import RecordType
 from ripieno.input.partitions import FILE_NAME, open_partitions
 from ripieno.input.split import Format, FormatOptions, Split
 

@@ -15,7 +15,7 @@ from ripieno.errors import InputError
 from ripieno.files.sources import File, is_url, opened
 from ripieno.input.checksums import Checksum
 from ripieno.input.columns import Key, TableOptions
-from ripieno.input.matrix.records import RecordType
+from ripieno.input.formats.records import RecordType
 
 #: Name of the logger of notes about damaged copies.
 LOGGER = "ripieno.input"

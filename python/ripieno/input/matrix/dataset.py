@@ -23,9 +23,9 @@ from ripieno.files import matrix_market
 from ripieno.files.sources import EmptyFile, File, PathLike, expand_keyed, names_text, size_bytes, with_rows
 from ripieno.input.columns import VECTORS, Key, TableFiles, TableOptions, open_table, typed_keys, unwrapped
 from ripieno.input.columns.source import MISSING_HINT, Missing
-from ripieno.input.matrix import binary
+from ripieno.input.formats.arrays import ArrayRows, StoredArray
+from ripieno.input.formats.records import RecordType
 from ripieno.input.matrix.market import MarketFile
-from ripieno.input.matrix.records import RecordType
 from ripieno.input.matrix.tables import TableRows
 from ripieno.input.shares import even_range, file_shares
 from ripieno.units import duration_text
@@ -71,8 +71,8 @@ class DataFile(RowSource, Protocol):
 COLUMNS_MAX = 2**31 - 1
 #: Openers of files of arrays.
 ARRAYS: dict[str, Callable[[str], DataFile]] = {
-    ".npy": binary.NpyFile.open,
-    ".npz": binary.NpzFile.open,
+    ".npy": lambda path: ArrayRows.of(StoredArray.npy(path)),
+    ".npz": lambda path: ArrayRows.of(StoredArray.npz(path)),
     matrix_market.SUFFIX: MarketFile.open,
 }
 SUFFIXES = (*ARRAYS, *VECTORS)
@@ -477,7 +477,7 @@ def _found(source: PathLike | Sequence[PathLike], kinds: Collection[str] | None)
 def _open_records(path: str, record: RecordType) -> DataFile:
     if size_bytes(path) == 0:
         raise EmptyFile(f"{path} is empty")
-    return binary.NpyFile.of_records(path, record)
+    return ArrayRows.of(StoredArray.records(path, record))
 
 
 def _open_file(path: str, keys: tuple[Key, ...], options: TableOptions) -> DataFile:
@@ -493,6 +493,6 @@ def _open_file(path: str, keys: tuple[Key, ...], options: TableOptions) -> DataF
         return TableRows.of(open_table(path, options, keys, VECTORS), options)
     if keys or replace(options, missing=None) != TableOptions():
         raise InputError(f"{path}: columns of {kind} have no names: expected a table, for options and names of folders")
-    if File(path, 0).compression is not None and kind != matrix_market.SUFFIX:
-        raise InputError(f"{path}: workers read parts of {kind} files: unpack it first")
+    if File(path, 0).compression is not None and kind == ".npz":
+        raise InputError(f"{path}: an archive is compressed inside and is read from its end: unpack it first")
     return ARRAYS[kind](path)

@@ -15,7 +15,7 @@ from ripieno.files.frames import is_list, list_column, list_matrix
 from ripieno.input.columns import ColumnSource, TableOptions
 from ripieno.input.columns.patches import PatchText
 from ripieno.input.columns.source import INDEX_NAMES, MISSING_HINT
-from ripieno.input.matrix.binary import kernel_dtype
+from ripieno.input.formats.arrays import kernel_dtype
 
 
 @dataclass(frozen=True)
