@@ -138,7 +138,7 @@ class RatingFiles:
 
     def _splits(self, count: int) -> list[Split]:
         named = asdict(self.options) | {"columns": self.columns}
-        del named["missing"]
+        del named["missing"], named["id"]
         cut = splits(self.paths, count=count, **named)
         other = next((split for split in cut if split.format.name not in TABLES), None)
         if other is not None:

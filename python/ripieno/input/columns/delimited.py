@@ -21,7 +21,7 @@ import pyarrow.csv
 from ripieno.errors import InputError
 from ripieno.files.sources import blamed_on, opened
 from ripieno.input import lines
-from ripieno.input.columns.source import MISSING_HINT, TableOptions
+from ripieno.input.columns.source import IGNORE_HINT, MISSING_HINT, TableOptions
 
 MARK = b"\xef\xbb\xbf"
 DELIMITERS = ",;\t"
@@ -175,8 +175,8 @@ def sniff(
     fields = [field.strip() for field in fields]
     header = options.header
     if header is None:
-        plain, *below_plain = ([_plain(field, options) for field in row] for row in (fields, *rows))
-        header = _is_header(path, plain, below_plain, first, rest)
+        top, *lower = ([plain(field, options) for field in row] for row in (fields, *rows))
+        header = _is_header(path, top, lower, first, rest)
     names = tuple(fields) if header else tuple(f"f{at}" for at in range(len(fields)))
     return Dialect(
         mark, names, header, start + len(head) * header, decimal=options.decimal, thousands=options.thousands,
@@ -320,6 +320,8 @@ def _unfit(dialect: Dialect, at: int, text: str, kind: str, hint: str) -> str:
         hint = MISSING_HINT
     elif not hint and dialect.decimal == "." and re.fullmatch(r"[+-]?[\d.]*,\d+", found):
         hint = "; for a decimal comma, say decimal=','"
+    elif not hint and len(names) > 1:
+        hint = IGNORE_HINT.format(name=names[at])
     what = f"{found!r}{missing} is not {_KINDS.get(kind, kind)}"
     return f"column {names[at]!r} ({at + 1} of {len(names)}): {what}{hint}"
 
@@ -328,7 +330,7 @@ def _is_numeric_type(kind: pa.DataType) -> bool:
     return bool(pa.types.is_integer(kind) or pa.types.is_floating(kind))
 
 
-def _plain(field: str, options: TableOptions) -> str:
+def plain(field: str, options: TableOptions) -> str:
     """Return a number as Python writes it."""
     return field.replace(options.thousands or "", "").replace(options.decimal, ".")
 

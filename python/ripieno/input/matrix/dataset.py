@@ -15,6 +15,7 @@ from dataclasses import dataclass, replace
 from typing import Any, ClassVar, Protocol, TypeGuard
 
 import numpy as np
+import pyarrow as pa
 from numpy.typing import DTypeLike, NDArray
 from scipy.sparse import csr_matrix
 
@@ -176,6 +177,43 @@ class Dataset:
         """Return the same files with a pandas index column included in the values."""
         files = tuple(file.including(name) if isinstance(file, TableRows) else file for file in self.files)
         return _completed(replace(self, files=files))
+
+    def with_classes(self) -> tuple[Dataset, NDArray[np.str_] | None]:
+        """Return the same files with strings of their label column as numbers of classes, and the classes, ascending.
+
+        The files are read for this. Without strings in the label column, there are no classes.
+
+        Raises
+        ------
+        InputError
+            Some files have strings, and others have numbers.
+        """
+        tables = [file for file in self.files if isinstance(file, TableRows) and file.label is not None]
+        if not tables:
+            return self, None
+        other = next((file for file in self.files if file not in tables), None)
+        if other is not None:
+            raise InputError(
+                f"{tables[0].path} has strings in column {tables[0].label!r}, but {other.path} has numbers"
+            )
+        classes = tuple(sorted(set().union(*(file.found_classes() for file in tables))))
+        files = tuple(replace(file, classes=classes) for file in tables)
+        return replace(self, files=files), np.array(classes)
+
+    def ids(self) -> pa.ChunkedArray:
+        """Return the names of all rows, from the column that the options of tables name.
+
+        Raises
+        ------
+        InputError
+            Rows are left out, or the names have different types.
+        """
+        if self.missing == "drop":
+            raise InputError("missing='drop': rows without result have names, too: expected missing='mean', or no id")
+        columns = [file.ids() for file in self.files if isinstance(file, TableRows)]
+        if len({column.type for column in columns}) > 1:
+            columns = [column.cast(pa.string()) for column in columns]
+        return pa.chunked_array([chunk for column in columns for chunk in column.chunks])
 
     def keeping(self, column: int) -> Dataset:
         """Return the same files, with missing values of a column, such as a target, left as NaN."""
@@ -399,9 +437,15 @@ def is_path_like(source: object) -> TypeGuard[PathLike | Sequence[PathLike]]:
     return isinstance(source, (str, os.PathLike))
 
 
-def open_source(source: PathLike | Sequence[PathLike] | BinaryFiles | TableFiles | Dataset) -> Dataset:
+def open_source(
+    source: PathLike | Sequence[PathLike] | BinaryFiles | TableFiles | Dataset,
+    label: str | None = None,
+    classes: tuple[str, ...] | None = None,
+) -> Dataset:
     """Open a path, a glob, a folder, a URL of these or a list of them. Reads headers only; returns a `Dataset`
     unchanged.
+
+    The column `label` of tables may hold strings, which are read as numbers of `classes`.
 
     Raises
     ------
@@ -416,7 +460,7 @@ def open_source(source: PathLike | Sequence[PathLike] | BinaryFiles | TableFiles
         files = with_rows(_found(source.source, None), lambda each: _open_records(each[0], record))
     else:
         paths, options = unwrapped(source)
-        files = with_rows(_found(paths, SUFFIXES), lambda each: _open_file(*each, options))
+        files = with_rows(_found(paths, SUFFIXES), lambda each: _open_file(*each, options, label, classes))
     for file in files[1:]:
         if file.column_count != files[0].column_count:
             raise InputError(
@@ -480,7 +524,9 @@ def _open_records(path: str, record: RecordType) -> DataFile:
     return ArrayRows.of(StoredArray.records(path, record))
 
 
-def _open_file(path: str, keys: tuple[Key, ...], options: TableOptions) -> DataFile:
+def _open_file(
+    path: str, keys: tuple[Key, ...], options: TableOptions, label: str | None, classes: tuple[str, ...] | None
+) -> DataFile:
     kind = File(path, 0).inner_suffix
     if kind not in SUFFIXES:
         raise InputError(
@@ -490,7 +536,7 @@ def _open_file(path: str, keys: tuple[Key, ...], options: TableOptions) -> DataF
     if size_bytes(path) == 0:
         raise EmptyFile(f"{path} is empty")
     if kind in VECTORS:
-        return TableRows.of(open_table(path, options, keys, VECTORS), options)
+        return TableRows.of(open_table(path, options, keys, VECTORS), options, (), label, classes)
     if keys or replace(options, missing=None) != TableOptions():
         raise InputError(f"{path}: columns of {kind} have no names: expected a table, for options and names of folders")
     if File(path, 0).compression is not None and kind == ".npz":
