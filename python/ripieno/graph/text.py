@@ -16,7 +16,7 @@ from ripieno.files.matrix_market import is_matrix_market
 from ripieno.files.sources import EmptyFile, File, blamed_on, opened, size_bytes
 from ripieno.graph.edge_files import EdgeFile
 from ripieno.graph.edges import Edges
-from ripieno.graph.matrix_market import MatrixMarketEdges
+from ripieno.graph.tables import MatrixEdges
 from ripieno.input import lines
 from ripieno.input.columns.delimited import MARK, QUOTED_CHARACTERS, line_of
 from ripieno.input.shares import FileShare
@@ -45,7 +45,7 @@ class TextEdges:
     def open(cls, path: str, weighted: bool | None) -> EdgeFile:
         """Read the first line. A file with a MatrixMarket banner is opened as such, whatever its name."""
         if is_matrix_market(path):
-            return MatrixMarketEdges.open(path, weighted)
+            return MatrixEdges.open(path, weighted)
         compression = File(path, 0).compression
         return cls(path, _first_line(path, compression), compression, THIRD[weighted])
 
