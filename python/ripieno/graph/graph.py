@@ -23,7 +23,7 @@ from ripieno.graph.owners import Home
 from ripieno.graph.partitioned import PartitionedGraph
 from ripieno.graph.split_edges import SplitEdges, read_edges
 from ripieno.graph.tables import MatrixEdges, NpyEdges, NpzEdges
-from ripieno.graph.text import TextEdges
+from ripieno.graph.text import TextEdges, has_names
 from ripieno.input import Split, share
 from ripieno.input.columns import TABLES, Key, TableFiles, TableOptions, typed_keys, unwrapped
 from ripieno.input.columns.csv import CsvColumns
@@ -357,7 +357,7 @@ def _open_file(
     if size_bytes(path) == 0:
         raise EmptyFile(f"{path} is empty")
     kind, is_table = format or _format_of(path), options != TableOptions() or bool(keys)
-    if is_table and format is None and File(path, 0).inner_suffix == ".tsv":
+    if format is None and File(path, 0).inner_suffix == ".tsv" and (is_table or has_names(path)):
         kind = "csv"
     if kind in OTHERS:
         if is_table:
