@@ -236,7 +236,7 @@ def test_fields_in_quotes_hold_delimiters_and_line_ends_whoever_reads_them(tmp_p
     ("text", "expected"),
     [
         ("Label\tFromNodeId\tToNodeId\nx y\t0\t1\nz\t1\t2\n", [(0, 1, 1.0), (1, 2, 1.0)]),
-        ("0\t1\n1\t2,0\n", [(0, 1, 1.0), (1, 2, 1.0), (1, 0, 1.0)]),
+        ("0\t1\n1\t2,0\n", [(0, 1, 1.0), (1, 0, 1.0), (1, 2, 1.0)]),
     ],
 )
 def test_tabs_separate_columns_below_names_and_else_neighbors(text, expected, tmp_path):

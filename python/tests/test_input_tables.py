@@ -5,6 +5,7 @@ from __future__ import annotations
 import csv
 import gzip
 import pickle
+from dataclasses import replace
 
 import fsspec
 import numpy as np
@@ -18,6 +19,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from ripieno.cli import main
 from ripieno.input import TableFiles, cutting, divide, splits
+from ripieno.input.columns import TableOptions
+from ripieno.input.columns.parquet import ParquetColumns
 from ripieno.input.matrix import open_source
 
 COUNTS = range(1, 21)
@@ -367,6 +370,14 @@ def test_what_is_no_parquet_is_named(tmp_path):
     packed.write_bytes(gzip.compress(path.read_bytes()))
     with pytest.raises(rp.InputError, match="Parquet is compressed inside"):
         splits(packed)
+
+
+def test_fewer_rows_than_the_metadata_say_are_damage(tmp_path):
+    pq.write_table(TABLE, tmp_path / "a.parquet")
+    source = ParquetColumns.open(str(tmp_path / "a.parquet"), TableOptions())
+    claimed = replace(source, groups=(len(TABLE) + 1,), size=len(TABLE) + 1)
+    with pytest.raises(rp.InputError, match=r"a.parquet is damaged: group 0 has 100 rows, but 101 by its metadata"):
+        claimed.read(0, claimed.size, pa.schema([TABLE.schema.field("x")]))
 
 
 def test_the_names_of_files_say_how_they_are_read_unless_the_caller_does(tmp_path):

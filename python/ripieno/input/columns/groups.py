@@ -78,6 +78,12 @@ class GroupedColumns(ColumnSource):
                     begin += len(table)
                     if len(mine):
                         yield mine
+                if begin != ends[group]:
+                    found = begin - int(ends[group]) + self.groups[group]
+                    raise InputError(
+                        f"{self.path} is damaged: group {group} has {found:,} rows, but {self.groups[group]:,} by its "
+                        "metadata"
+                    )
 
     @staticmethod
     @abstractmethod
