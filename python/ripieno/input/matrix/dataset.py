@@ -249,7 +249,7 @@ class Dataset:
         if self.dtype is not None:
             points = points.astype(self.dtype, copy=False)
         read = RowShare(_for_kernels(points), tuple(pieces))
-        _tell_read(rank, world_size, len(points), pieces, time.perf_counter() - begun_s)
+        _log_read(rank, world_size, len(points), pieces, time.perf_counter() - begun_s)
         return read
 
     def _treated(self, rows: NDArray[Any]) -> tuple[NDArray[Any], NDArray[np.int64] | None]:
@@ -473,7 +473,7 @@ def open_source(
     return opened
 
 
-def _tell_read(rank: int, world_size: int, row_count: int, pieces: Sequence[FilePiece], seconds: float) -> None:
+def _log_read(rank: int, world_size: int, row_count: int, pieces: Sequence[FilePiece], seconds: float) -> None:
     took = duration_text(seconds)
     names = names_text([getattr(piece.file, "path", "") for piece in pieces]) if pieces else "no file"
     logger.info("rank %d of %d has read %d rows in %s, of %s", rank, world_size, row_count, took, names)
