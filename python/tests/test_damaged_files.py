@@ -32,6 +32,8 @@ from ripieno.algorithms.result_folder import ResultFolder
 from ripieno.cli import main
 from ripieno.graph.graph import open_graph
 from ripieno.input import TableFiles, open_partitions
+from ripieno.input.columns import TableOptions
+from ripieno.input.columns.delimited import sniff
 from ripieno.input.matrix import open_source
 from ripieno.input.matrix.libsvm import LibsvmFiles
 from ripieno.input.matrix.sparse_files import SparseFiles
@@ -50,6 +52,17 @@ EDGES = np.array([[0, 1], [1, 2], [2, 0], [5, 3]])
 SPARSE = scipy.sparse.csr_array(np.array([[0, 2.5, 0], [1, 0, 0], [0, 0, -3]]))
 PATTERN = b"%%MatrixMarket matrix coordinate pattern symmetric\n3 3 2\n2 1\n3 3\n"
 TABLE = pa.table({"a": [1.0, 2.0], "b": [3, 4]})
+INDEXED = pd.DataFrame({"a": [1.0, 2.0], "b": [3, 4]}, index=pd.Index([7, 9], name="id"))
+LISTS = pa.array([[1, 2], [3, 4]], pa.list_(pa.float32(), 2))
+#: A byte order mark, names with separators and line ends, CRs alone, semicolons and tabs.
+DIALECTS = [
+    b'\xef\xbb\xbf"a,1","b\n2"\n1,2\n3,4\n',
+    b"a,b\r1,2\r3,4\r",
+    b"a;b\r\n1;2\r\n3;4\r\n",
+    b"1\t2\n3\t4\n",
+    b"NA,2\n3,4\n",
+]
+QUOTED_EDGES = b'source,"name, town",target\n0,"x\n1,2",1\n1,"say ""y""",2\n'
 
 
 @dataclass(frozen=True)
@@ -176,9 +189,11 @@ SVM = b"1 1:0.5 3:2\n-1 2:1e-3 # words\n2 qid:3 1:1 7:4\n"
 READERS = [
     FileReader("rows.npy", lambda: [saved(np.save, ROWS), saved(np.save, ROWS.astype(">f8"))], rows),
     FileReader("rows.npz", lambda: [saved(np.savez, ROWS), saved(np.savez_compressed, a=ROWS)], rows),
-    FileReader("rows.csv", lambda: [CSV, b"1,2\n3,4\n"], rows),
+    FileReader("rows.csv", lambda: [CSV, b"1,2\n3,4\n", *DIALECTS[:-1]], rows),
     FileReader("rows.txt", lambda: [b"p 0 0 1 2\np 0 1 1 3\n"], rows),
-    FileReader("rows.parquet", lambda: [table(a=[1.0, 2.0], b=[3.0, 4.0])], rows),
+    FileReader(
+        "rows.parquet", lambda: [table(a=[1.0, 2.0], b=[3.0, 4.0]), saved(INDEXED.to_parquet), table(a=LISTS)], rows
+    ),
     FileReader("rows.arrow", lambda: [arrow(a=[1.0, 2.0], b=[3.0, 4.0]), arrow(a=[[1, 2], [3, 4]])], rows),
     FileReader("rows.feather", lambda: [saved(lambda file, table: pa.feather.write_feather(table, file), TABLE)], rows),
     FileReader("rows.csv.gz", lambda: [gzip.compress(CSV, mtime=0)], rows),
@@ -190,7 +205,9 @@ READERS = [
     FileReader("rows.svm", lambda: [SVM], lambda path: LibsvmFiles.open(str(path)).read_share(0, 1)),
     FileReader("edges.txt", lambda: [b"# graph\n0 1\n1 2\n2\t0\n", b"0\t1,2\n3\t\n"], edges),
     FileReader(
-        "edges.csv", lambda: [b"source,target\n0,1\n1,2\n", b"0;1\n1;2\n", b"source,target,weight\n0,1,0.5\n"], edges
+        "edges.csv",
+        lambda: [b"source,target\n0,1\n1,2\n", b"0;1\n1;2\n", b"source,target,weight\n0,1,0.5\n", QUOTED_EDGES],
+        edges,
     ),
     FileReader("edges.npy", lambda: [saved(np.save, EDGES)], edges),
     FileReader("edges.npz", lambda: [saved(np.savez, sources=EDGES[:, 0], targets=EDGES[:, 1])], edges),
@@ -256,9 +273,18 @@ def matrix(path: Path) -> Any:
 def csv_of_pandas(path: Path) -> Any:
     names = open_source(str(path)).column_names
     header = None if names is None else 0
-    found = pd.read_csv(path, header=header, dtype=np.float64, float_precision="round_trip", keep_default_na=False)
+    # One line shows no delimiter but the one that it has.
+    mark = sniff(str(path), None, TableOptions()).delimiter
+    found = pd.read_csv(
+        path, sep=mark, header=header, dtype=np.float64, float_precision="round_trip", keep_default_na=False
+    )
     # A first column without a name is an index to us.
     return found.to_numpy()[:, len(found.columns) - len(names or found.columns) :]
+
+
+def parquet_of_pandas(path: Path) -> Any:
+    found = pq.read_table(path).to_pandas()
+    return found.to_numpy(np.float64)[:, found.columns[0] == "" and len(found.columns) > 1 :]
 
 
 def dense(matrix: Any) -> Any:
@@ -276,18 +302,18 @@ def edges_of_networkx(path: Path) -> Any:
 
 
 def edges_of_pandas(path: Path) -> Any:
-    frame = pd.read_csv(path, dtype=np.int64)
+    frame = pd.read_csv(path, dtype={"source": np.int64, "target": np.int64})
     return np.array(sorted(zip(frame["source"], frame["target"], strict=True)))
 
 
 REFERENCES = [
     Reference("rows.npy", lambda: [saved(np.save, ROWS)], matrix, lambda path: np.load(path).astype(np.float64)),
-    Reference("rows.csv", lambda: [CSV, b"1,2\n3,4\n"], matrix, csv_of_pandas),
+    Reference("rows.csv", lambda: [CSV, b"1,2\n3,4\n", *DIALECTS[:2]], matrix, csv_of_pandas),
     Reference(
         "rows.parquet",
         lambda: [table(a=[1.0, 2.0], b=[3.0, 4.0])],
         matrix,
-        lambda path: pq.read_table(path).to_pandas().to_numpy(np.float64),
+        parquet_of_pandas,
     ),
     Reference(
         "rows.arrow",
@@ -302,7 +328,7 @@ REFERENCES = [
         lambda path: dense(scipy.sparse.load_npz(path)),
     ),
     Reference("edges.txt", lambda: [b"# graph\n0 1\n1 2\n2\t0\n"], sorted_edges, edges_of_networkx),
-    Reference("edges.csv", lambda: [b"source,target\n0,1\n1,2\n"], sorted_edges, edges_of_pandas),
+    Reference("edges.csv", lambda: [b"source,target\n0,1\n1,2\n", QUOTED_EDGES], sorted_edges, edges_of_pandas),
 ]
 
 

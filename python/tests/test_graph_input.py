@@ -232,6 +232,25 @@ def test_quoted_fields_hold_delimiters_and_line_ends_for_every_reader(tmp_path):
             assert rows(Graph(path), count) == expected
 
 
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        ("Label\tFromNodeId\tToNodeId\nx y\t0\t1\nz\t1\t2\n", [(0, 1, 1.0), (1, 2, 1.0)]),
+        ("0\t1\n1\t2,0\n", [(0, 1, 1.0), (1, 0, 1.0), (1, 2, 1.0)]),
+    ],
+)
+def test_tabs_separate_columns_below_names_and_else_neighbors(text, expected, tmp_path):
+    (tmp_path / "g.tsv").write_text(text)
+    (tmp_path / "g.tsv.gz").write_bytes(gzip.compress(text.encode()))
+    assert rows(Graph(tmp_path / "g.tsv"), 1) == rows(Graph(tmp_path / "g.tsv.gz"), 1) == expected
+
+
+def test_a_quote_within_a_field_is_a_character_like_others(tmp_path):
+    path = tmp_path / "g.csv"
+    path.write_text('source,height 5",target\n0,"x\n1,2",1\n1,6,2\n')
+    assert rows(Graph(path), 1) == [(0, 1, 1.0), (1, 2, 1.0)]
+
+
 @pytest.mark.parametrize("name", ["m.mtx", "m.txt", "m.edges", "m.mtx.gz"])
 def test_matrix_market_follows_its_banner(name, tmp_path):
     path = tmp_path / name

@@ -5,6 +5,7 @@ from __future__ import annotations
 import csv
 import gzip
 import pickle
+from dataclasses import replace
 
 import fsspec
 import numpy as np
@@ -18,6 +19,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from ripieno.cli import main
 from ripieno.input import TableFiles, cutting, divide, splits
+from ripieno.input.columns import TableOptions
+from ripieno.input.columns.parquet import ParquetColumns
 from ripieno.input.matrix import open_source
 
 COUNTS = range(1, 21)
@@ -234,6 +237,7 @@ def test_invalid_csv_is_reported(tmp_path):
         ("a,b\n1,2\n3\n", "a.csv, line 3: 1 values, expected 2"),
         ("a,a\n1,2\n", "two columns named 'a'"),
         ('a,b\n1,"2\n3,4\n5,6\n', "a quote in a record from byte 4 on has no end"),
+        ('a,"b\n1,2\n', "a quote in a record from byte 0 on has no end"),
         ("\n", "a.csv has no record and no header: it holds nothing but line ends"),
     ]:
         path.write_text(text)
@@ -353,7 +357,7 @@ def test_splits_of_parquet_are_all_row_groups_once_and_in_order(tmp_path, place)
 def test_invalid_parquet_is_reported(tmp_path):
     path = tmp_path / "a.parquet"
     path.write_bytes(b"nothing of this kind")
-    with pytest.raises(rp.InputError, match=r"a.parquet is not a readable Parquet file"):
+    with pytest.raises(rp.InputError, match=r"a.parquet is damaged, or not a readable Parquet file"):
         splits(path)
     pq.write_table(TABLE, path, row_group_size=10)
     with pytest.raises(rp.InputError, match="columns='y'"):
@@ -366,6 +370,14 @@ def test_invalid_parquet_is_reported(tmp_path):
     packed.write_bytes(gzip.compress(path.read_bytes()))
     with pytest.raises(rp.InputError, match="Parquet is compressed inside"):
         splits(packed)
+
+
+def test_fewer_rows_than_the_metadata_say_are_damage(tmp_path):
+    pq.write_table(TABLE, tmp_path / "a.parquet")
+    source = ParquetColumns.open(str(tmp_path / "a.parquet"), TableOptions())
+    claimed = replace(source, groups=(len(TABLE) + 1,), size=len(TABLE) + 1)
+    with pytest.raises(rp.InputError, match=r"a.parquet is damaged: group 0 has 100 rows, but 101 by its metadata"):
+        claimed.read(0, claimed.size, pa.schema([TABLE.schema.field("x")]))
 
 
 def test_file_names_select_the_reader_unless_the_caller_does(tmp_path):

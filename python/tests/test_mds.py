@@ -141,6 +141,12 @@ def test_missing_dissimilarities_are_nothing_to_the_result(world, workers):
     assert fitted(-1, np.int16) == fitted(0, np.int16)
 
 
+def test_dissimilarities_may_be_as_large_as_their_type_allows():
+    model, far = (rp.MDS(2, random_state=0, max_iter=3).fit(D * scale) for scale in (1.0, 1e200))
+    np.testing.assert_allclose(far.embedding_, model.embedding_ * 1e200, rtol=1e-5)
+    assert far.normalized_stress_ == pytest.approx(model.normalized_stress_)
+
+
 @everywhere
 def test_distances_of_points_are_found_where_their_dissimilarities_are_zero(world, workers):
     flat = POINTS.copy()

@@ -109,6 +109,16 @@ def test_rows_of_every_type_are_taken(world, dtype):
     np.testing.assert_allclose(model.explained_variance_, expected.explained_variance_, rtol=1e-4)
 
 
+@pytest.mark.parametrize("scale", [1e-30, 1e30])
+def test_float32_rows_may_be_as_small_or_large_as_their_type_allows(scale):
+    rows = X.astype(np.float32) * np.float32(scale)
+    expected = rp.PCA(2).fit(X)
+    model = rp.PCA(2).fit(rows)
+
+    np.testing.assert_allclose(model.explained_variance_ratio_, expected.explained_variance_ratio_, rtol=1e-5)
+    np.testing.assert_allclose(model.transform(rows) / scale, expected.transform(X), rtol=1e-3, atol=1e-3)
+
+
 @everywhere
 def test_existing_ranks_fit(world, workers):
     def program(comm):

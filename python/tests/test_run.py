@@ -353,8 +353,9 @@ def test_an_uncaught_exception_is_reported_to_the_other_ranks(script, tmp_path):
     assert "RankFailed: rank 1" in errors[0] and "KeyError: 'culprit'" in errors[0]
 
 
-def test_without_a_launcher_a_script_is_a_world_of_one():
-    with environment.from_environment({}, threads=None) as comm:
+@pytest.mark.parametrize("variables", [{}, {"MASTER_PORT": "tcp://10.0.0.1:80", "MASTER_SERVICE_HOST": "10.0.0.1"}])
+def test_without_a_launcher_a_script_is_a_world_of_one(variables):
+    with environment.from_environment(variables, threads=None) as comm:
         assert (comm.rank, comm.world_size, comm.allreduce(5)) == (0, 1, 5)
 
 

@@ -158,6 +158,48 @@ def test_types_select_the_parsing_of_text(tmp_path):
         open_source(TableFiles(tmp_path / "t.csv", types=types))
 
 
+def labeled(tmp_path, name):
+    frame = pd.DataFrame({"id": [f"r{i}" for i in range(20)], "a": np.arange(20) % 7, "b": np.arange(20) % 3})
+    frame["kind"] = np.where(frame.a > 2 * frame.b, "yes", "no")
+    text = frame.to_csv(index=False, sep="\t" if ".tsv" in name else ",").encode()
+    if name.endswith(".parquet"):
+        frame.to_parquet(tmp_path / name)
+    else:
+        (tmp_path / name).write_bytes(pa.compress(text, "zstd", asbytes=True) if name.endswith(".zst") else text)
+    return frame
+
+
+@pytest.mark.parametrize("name", ["t.csv", "t.parquet", "t.tsv", "t.csv.zst"])
+def test_classes_in_files_may_be_strings_as_in_frames(name, tmp_path):
+    frame = labeled(tmp_path, name)
+    files = TableFiles(tmp_path / name, id="id")
+    expected = rp.LogisticRegression().fit(frame[["a", "b"]], frame["kind"])
+    model = rp.LogisticRegression().fit(files, "kind")
+
+    assert model.classes_.tolist() == ["no", "yes"]
+    np.testing.assert_allclose(model.coef_, expected.coef_, rtol=1e-6)
+    assert model.score(files, "kind") == expected.score(frame[["a", "b"]], frame["kind"])
+    assert model.predict(files).tolist() == expected.predict(frame[["a", "b"]]).tolist()
+    with pytest.raises(rp.InputError, match=r"pass ignore=\['id'\] to leave the column out"):
+        rp.LogisticRegression().fit(tmp_path / name, "kind")
+    with pytest.raises(rp.InputError, match="y='kin': .* has no such column: expected one of a, b, kind"):
+        rp.LogisticRegression().fit(files, "kin")
+    with pytest.raises(rp.InputError, match="id='key': .* has no such column: expected some of id, a, b, kind"):
+        rp.KMeans(2).fit(TableFiles(tmp_path / name, id="key"))
+
+
+def test_results_are_written_beside_the_names_of_their_rows(tmp_path, monkeypatch, capsys):
+    monkeypatch.chdir(tmp_path)
+    frame = labeled(tmp_path, "t.parquet")
+    labeled(tmp_path, "t.csv")
+    assert main(["logistic", "t.csv", "--id", "id", "--target", "kind", "--out", "fit", "--quiet"]) == 0
+    assert main(["predict", "fit", "t.parquet", "--id", "id", "--out", "p.csv", "--quiet"]) == 0
+    found = pd.read_csv("p.csv")
+    assert found["id"].tolist() == frame["id"].tolist() and set(found["predict"]) == {"no", "yes"}
+    assert main(["predict", "fit", "t.csv", "--id", "id", "--out", "p.npy", "--quiet"]) == 2
+    assert "p.npy: unknown kind of file, expected one of .parquet, .csv" in capsys.readouterr().err
+
+
 def test_edges_with_a_missing_end_are_dropped_if_requested(tmp_path):
     (tmp_path / "g.csv").write_text("a,b,c\n1,2,0.5\n,3,1\n4,5,x\n")
     edges = Graph(TableFiles(tmp_path / "g.csv", columns=("b", "a"), missing="drop")).read_share(0, 1)

@@ -8,7 +8,7 @@ from typing import Any, TypeGuard
 
 import numpy as np
 import pyarrow as pa
-from numpy.typing import ArrayLike
+from numpy.typing import ArrayLike, NDArray
 from scipy.sparse import csr_matrix, issparse
 from sklearn.base import BaseEstimator
 from sklearn.utils.validation import _check_feature_names, validate_data
@@ -171,6 +171,18 @@ def check_columns(estimator: BaseEstimator, source: Dataset, *, reset: bool, tar
         raise InputError(str(error)) from None
 
 
+def open_with_classes(estimator: BaseEstimator, X: Files, name: str) -> tuple[Dataset, int, NDArray[Any] | None]:
+    """Open rows of files for a fit as `open_with_target` does; the target may hold strings, whose classes are returned.
+
+    Raises
+    ------
+    InputError
+        As for `open_with_target`; or some files have strings, and others have numbers.
+    """
+    source, classes = open_source(X, name).with_classes()
+    return *open_with_target(estimator, source, name, reset=True), classes
+
+
 def open_with_target(
     estimator: BaseEstimator, X: Files, name: str, *, reset: bool, keeps: bool = True
 ) -> tuple[Dataset, int]:
@@ -191,11 +203,20 @@ def open_with_target(
 
 
 def open_again(
-    estimator: BaseEstimator, X: Input, target_name: str | None, *, keeps: bool = False
+    estimator: BaseEstimator,
+    X: Input,
+    target_name: str | None,
+    *,
+    keeps: bool = False,
+    classes: NDArray[Any] | None = None,
 ) -> tuple[Dataset | RowsInMemory, int | None]:
-    """Open rows for prediction, and return the position of the target column if the files have it."""
+    """Open rows for prediction, and return the position of the target column if the files have it.
+
+    Targets that are strings are read as numbers of the classes, or as -1.
+    """
     if in_files(X) and target_name is not None:
-        source = open_source(X).including(target_name)
+        strings = None if classes is None or classes.dtype.kind != "U" else tuple(classes.tolist())
+        source = open_source(X, None if strings is None else target_name, strings).including(target_name)
         if target_name in (source.column_names or ()):
             return open_with_target(estimator, source, target_name, reset=False, keeps=keeps)
     return open_rows(estimator, X, reset=False), None

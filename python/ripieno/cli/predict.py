@@ -22,8 +22,9 @@ from ripieno.cli.options import (
 from ripieno.cli.table_options import table_options
 from ripieno.errors import InputError
 from ripieno.files.results import ResultPath, check_results
-from ripieno.files.tables import ARRAY_FORMATS, write_array
+from ripieno.files.tables import ARRAY_FORMATS, TABLE_FORMATS, check_format, write_array, write_table
 from ripieno.input import TableFiles
+from ripieno.input.matrix import open_source
 from ripieno.launch.engine.contract import Engine
 
 #: Methods by the command that wrote the result; the first one is the default.
@@ -72,7 +73,7 @@ def predict_command(
     INPUTS are files, globs, folders or URLs of the same columns, as the command that wrote RESULT takes them; a column
     with the target is optional. Every worker reads its own share, except for sparse rows for kmeans. OUT gets one entry
     per row, in the same order: the cluster, the class, or the value. The suffix of its name selects the format. A table
-    has a column named after the method, or after the method and each class or number.
+    has a column named after the method, or after the method and each class or number; with --id, also that column.
 
     \b
     Example:
@@ -88,8 +89,19 @@ def predict_command(
     if chosen not in methods:
         raise InputError(f"--method {chosen!r}: of {algorithm} expected one of {', '.join(methods)}")
     model = kind.load(result).set_params(workers=workers, threads=threads, engine=engine)
+    ids = None
+    if isinstance(tables, TableFiles) and tables.id is not None:
+        check_format(out, [end for end in TABLE_FORMATS if end != ".npz"])
+        # A target of any type is no matter here.
+        ids = open_source(tables, getattr(model, "_target_name", None), ()).ids().combine_chunks()
     found = getattr(model, chosen)(tables)
-    write_array(found, out, _column_names(model, chosen, found))
+    names = _column_names(model, chosen, found)
+    if ids is None:
+        write_array(found, out, names)
+    else:
+        assert isinstance(tables, TableFiles)
+        columns = found.T if found.ndim > 1 else [found]
+        write_table({str(tables.id): ids} | dict(zip(names, columns, strict=True)), out)
     if not quiet:
         words = " × ".join(f"{length:,}" for length in found.shape)
         Console(stderr=True).print(f"{chosen} of {algorithm}: {words} of {found.dtype}", highlight=False)

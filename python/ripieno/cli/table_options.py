@@ -40,6 +40,7 @@ _OPTIONS = (
     click.option("--header/--no-header", default=None, help="Whether .csv begins with names; by default types decide."),
     click.option("--delimiter", **_CHARACTER, help="Between the fields of .csv; by default a comma, semicolon or tab."),
     click.option("--decimal", default=".", show_default=True, **_CHARACTER, help="The decimal point in .csv."),
+    click.option("--id", metavar="NAME", help="The column with the names of the rows, which is no value."),
     click.option("--thousands", **_CHARACTER, help="The thousands separator in .csv; by default none."),
 )
 

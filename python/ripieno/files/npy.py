@@ -85,26 +85,6 @@ def read_array(stream: IO[bytes]) -> NDArray[Any]:
     return np.frombuffer(found, dtype).reshape(shape, order="F" if fortran else "C")
 
 
-def map_array(path: str) -> NDArray[Any]:
-    """Return the array of a local file, mapped read-only.
-
-    Raises
-    ------
-    ValueError
-        As for `read_array`.
-    """
-    with open(path, "rb") as file:
-        shape, fortran, dtype = read_header(file)
-        if dtype.hasobject:
-            raise ValueError(f"it holds objects ({dtype}), expected numbers")
-        if 0 in shape or not dtype.itemsize:
-            return np.empty(shape, dtype)
-        try:
-            return np.memmap(file, dtype, "r", file.tell(), shape, "F" if fortran else "C")
-        except OverflowError as error:
-            raise ValueError(f"its shape is {shape}") from error
-
-
 def read_member(archive: zipfile.ZipFile, name: str) -> NDArray[Any]:
     """Return the array with this name in an .npz archive. Errors are as in `BROKEN_ARCHIVE`."""
     with archive.open(f"{name}.npy") as stream:

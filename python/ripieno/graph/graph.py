@@ -18,13 +18,12 @@ from ripieno.files.sources import EmptyFile, File, expand_keyed, is_url, names_t
 from ripieno.graph.edge_files import EdgeFile, TableEdges
 from ripieno.graph.edges import Edges, with_both_directions
 from ripieno.graph.layout import End
-from ripieno.graph.matrix_market import MatrixMarketEdges
 from ripieno.graph.memory import EdgesInMemory, checked, in_memory
 from ripieno.graph.owners import Home
 from ripieno.graph.partitioned import PartitionedGraph
 from ripieno.graph.split_edges import SplitEdges, read_edges
-from ripieno.graph.tables import NpyEdges, NpzEdges
-from ripieno.graph.text import TextEdges
+from ripieno.graph.tables import MatrixEdges, NpyEdges, NpzEdges
+from ripieno.graph.text import TextEdges, has_names
 from ripieno.input import Split, share
 from ripieno.input.columns import TABLES, Key, TableFiles, TableOptions, typed_keys, unwrapped
 from ripieno.input.columns.csv import CsvColumns
@@ -78,8 +77,7 @@ class Files:
     @property
     def vertex_count(self) -> int | None:
         """The row count of the largest matrix, if there is one."""
-        counts = [file.vertex_count for file in self.files if isinstance(file, NpzEdges | MatrixMarketEdges)]
-        return max((count for count in counts if count is not None), default=None)
+        return max((file.vertex_count for file in self.files if isinstance(file, MatrixEdges)), default=None)
 
     def read_share(self, rank: int, world_size: int) -> Edges:
         """Return the edges in this rank's share of the bytes of all files."""
@@ -359,7 +357,7 @@ def _open_file(
     if size_bytes(path) == 0:
         raise EmptyFile(f"{path} is empty")
     kind, is_table = format or _format_of(path), options != TableOptions() or bool(keys)
-    if is_table and format is None and File(path, 0).inner_suffix == ".tsv":
+    if format is None and File(path, 0).inner_suffix == ".tsv" and (is_table or has_names(path)):
         kind = "csv"
     if kind in OTHERS:
         if is_table:

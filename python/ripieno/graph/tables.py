@@ -1,22 +1,18 @@
-"""Read edges from files of arrays: .npy, and .npz (columns of edges, or a SciPy matrix)."""
+"""Read edges from arrays of edges in .npy and .npz files, and from sparse matrices in .npz and MatrixMarket files."""
 
 from __future__ import annotations
 
-import os
-import zipfile
-from collections.abc import Iterator
-from contextlib import contextmanager
 from dataclasses import dataclass
-from typing import Any
-
-from numpy.typing import NDArray
 
 from ripieno.errors import InputError
-from ripieno.files.npy import BROKEN_ARCHIVE, check_sparse_format, map_array, member_names, read_member, read_sparse
-from ripieno.files.sources import EmptyFile
+from ripieno.files.matrix_market import FIELDS
+from ripieno.files.npy import member_names, read_member
+from ripieno.files.sources import EmptyFile, size_bytes
 from ripieno.graph.edge_files import EdgeColumns, choose_columns
 from ripieno.graph.edges import Edges
 from ripieno.graph.memory import checked, matrix_edges
+from ripieno.input.formats.arrays import StoredArray
+from ripieno.input.formats.sparse import SparseFile, opened_archive
 from ripieno.input.shares import FileShare
 
 
@@ -24,95 +20,121 @@ from ripieno.input.shares import FileShare
 class NpyEdges:
     """An .npy file of shape (m, 2), mapped into memory."""
 
-    path: str
+    array: StoredArray
     weighted: bool = False
 
     @classmethod
     def open(cls, path: str, weighted: bool | None) -> NpyEdges:
         """Read the header."""
-        pairs = _mapped(path)
-        if pairs.ndim != 2 or pairs.shape[1] != 2:
-            raise InputError(f"{path}: an array of shape {pairs.shape}, expected (edges, 2)")
-        if not len(pairs):
+        array = StoredArray.npy(path)
+        if len(array.shape) != 2 or array.shape[1] != 2 or array.stored.hasobject:
+            raise InputError(f"{path}: an array of shape {array.shape} and type {array.stored}, expected (edges, 2)")
+        if not array.shape[0]:
             raise EmptyFile(f"{path} is empty")
         if weighted:
             raise InputError(f"{path} has no weights: expected them in an .npz file of arrays src, dst and weight")
-        return cls(path)
+        return cls(array)
+
+    @property
+    def path(self) -> str:
+        """The path of the file."""
+        return self.array.path
 
     @property
     def size_bytes(self) -> int:
         """The size of the file in bytes."""
-        return os.path.getsize(self.path)
+        return size_bytes(self.path)
 
     def read(self, share: FileShare) -> Edges:
         """Return the edges of a share."""
-        pairs = _mapped(self.path)
-        start, stop = share.of(len(pairs))
-        return checked(pairs[start:stop, 0], pairs[start:stop, 1], where=self.path, first=start)
+        start, stop = share.of(self.array.shape[0])
+        pairs = self.array.rows(start, stop)
+        return checked(pairs[:, 0], pairs[:, 1], where=self.path, first=start)
 
 
 @dataclass(frozen=True)
 class NpzEdges:
-    """An .npz archive with arrays src, dst and optionally weight, or a sparse matrix saved by SciPy.
+    """An .npz archive with arrays src, dst and optionally weight.
 
     Archives are compressed: a rank with a share reads the whole file and keeps its share.
     """
 
     path: str
     names: tuple[str, ...]
-    columns: EdgeColumns | None
-    weighted: bool
+    columns: EdgeColumns
 
     @classmethod
-    def open(cls, path: str, weighted: bool | None) -> NpzEdges:
-        """Read the names of the arrays."""
-        with _archive(path) as archive:
+    def open(cls, path: str, weighted: bool | None) -> NpzEdges | MatrixEdges:
+        """Read the names of the arrays. A matrix that SciPy has saved is opened as such."""
+        matrix = SparseFile.npz(path)
+        if matrix is not None:
+            return MatrixEdges.of(matrix, weighted)
+        with opened_archive(path) as archive:
             names = tuple(member_names(archive))
-            if "format" in names:
-                check_sparse_format(archive)
-        if "format" in names:
-            return cls(path, names, None, weighted is not False)
-        columns = choose_columns(path, names, weighted)
-        return cls(path, names, columns, columns.weight is not None)
+        return cls(path, names, choose_columns(path, names, weighted))
+
+    @property
+    def weighted(self) -> bool:
+        """Whether edges have weights."""
+        return self.columns.weight is not None
 
     @property
     def size_bytes(self) -> int:
         """The size of the file in bytes."""
-        return os.path.getsize(self.path)
-
-    @property
-    def vertex_count(self) -> int | None:
-        """The row count of the matrix, if the archive is one."""
-        if self.columns is not None:
-            return None
-        with _archive(self.path) as archive:
-            return int(read_member(archive, "shape")[0])
+        return size_bytes(self.path)
 
     def read(self, share: FileShare) -> Edges:
         """Return the edges of a share."""
-        with _archive(self.path) as archive:
-            if self.columns is None:
-                edges = matrix_edges(read_sparse(archive), weighted=self.weighted, where=self.path)
-            else:
-                chosen = [read_member(archive, self.names[at]) for at in self.columns if at is not None]
-                edges = checked(*chosen, where=self.path)
+        with opened_archive(self.path) as archive:
+            chosen = [read_member(archive, self.names[at]) for at in self.columns if at is not None]
+            edges = checked(*chosen, where=self.path)
         return edges.part(slice(*share.of(len(edges))))
 
 
-def _mapped(path: str) -> NDArray[Any]:
-    try:
-        return map_array(path)
-    except ValueError as error:
-        raise InputError(f"{path} is not a readable .npy file: {error}") from error
+@dataclass(frozen=True)
+class MatrixEdges:
+    """A sparse square matrix: an entry in row i, column j, counted from 0, is the edge from vertex i to vertex j.
 
+    A rank with a share of it reads the whole file and keeps its share.
+    """
 
-@contextmanager
-def _archive(path: str) -> Iterator[zipfile.ZipFile]:
-    """Open an archive. Errors in its contents name the file."""
-    try:
-        with zipfile.ZipFile(path) as archive:
-            yield archive
-    except InputError:
-        raise
-    except BROKEN_ARCHIVE as error:
-        raise InputError(f"{path} is not a readable .npz file: {error}") from error
+    matrix: SparseFile
+    weighted: bool
+
+    @classmethod
+    def open(cls, path: str, weighted: bool | None) -> MatrixEdges:
+        """Read the header of a MatrixMarket file."""
+        matrix = SparseFile.market(path)
+        if matrix is None:
+            raise InputError(f"{path}: a dense MatrixMarket file, of layout array: expected coordinate")
+        return cls.of(matrix, weighted)
+
+    @classmethod
+    def of(cls, matrix: SparseFile, weighted: bool | None) -> MatrixEdges:
+        """Check that the matrix is square, and has values if weights are requested."""
+        path, shape = matrix.path, matrix.shape
+        if len(shape) != 2 or shape[0] != shape[1]:
+            raise InputError(f"{path} has shape {shape}: expected a square matrix, a row for each vertex")
+        if weighted and not matrix.has_values:
+            raise InputError(f"{path} has no weights: a MatrixMarket file of pattern; expected {', '.join(FIELDS[:3])}")
+        return cls(matrix, weighted is not False and matrix.has_values)
+
+    @property
+    def path(self) -> str:
+        """The path of the file."""
+        return self.matrix.path
+
+    @property
+    def vertex_count(self) -> int:
+        """The number of rows."""
+        return self.matrix.shape[0]
+
+    @property
+    def size_bytes(self) -> int:
+        """The size of the file in bytes."""
+        return size_bytes(self.path)
+
+    def read(self, share: FileShare) -> Edges:
+        """Return the edges of a share, including entries that symmetry implies."""
+        edges = matrix_edges(self.matrix.read(), weighted=self.weighted, where=self.path)
+        return edges.part(slice(*share.of(len(edges))))

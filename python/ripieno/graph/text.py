@@ -16,9 +16,9 @@ from ripieno.files.matrix_market import is_matrix_market
 from ripieno.files.sources import EmptyFile, File, blamed_on, opened, size_bytes
 from ripieno.graph.edge_files import EdgeFile
 from ripieno.graph.edges import Edges
-from ripieno.graph.matrix_market import MatrixMarketEdges
+from ripieno.graph.tables import MatrixEdges
 from ripieno.input import lines
-from ripieno.input.columns.delimited import MARK, QUOTED_CHARACTERS, line_of
+from ripieno.input.columns.delimited import MARK, QUOTED_CHARACTERS, is_number, line_of
 from ripieno.input.shares import FileShare
 
 WINDOW_BYTES = 32 << 20
@@ -45,9 +45,9 @@ class TextEdges:
     def open(cls, path: str, weighted: bool | None) -> EdgeFile:
         """Read the first line. A file with a MatrixMarket banner is opened as such, whatever its name."""
         if is_matrix_market(path):
-            return MatrixMarketEdges.open(path, weighted)
+            return MatrixEdges.open(path, weighted)
         compression = File(path, 0).compression
-        return cls(path, _first_line(path, compression), compression, THIRD[weighted])
+        return cls(path, _first_line(path, compression)[0], compression, THIRD[weighted])
 
     @property
     def weighted(self) -> bool:
@@ -92,8 +92,14 @@ class TextEdges:
         return Edges(sources, targets, weights if self.weighted else None, lone)
 
 
-def _first_line(path: str, compression: str | None) -> int:
-    """Return the byte at which the text begins, after a byte order mark, of a file that has a line with an edge."""
+def has_names(path: str) -> bool:
+    """Return whether the first line of a text begins with a name of a column, not with a vertex."""
+    line = _first_line(path, File(path, 0).compression)[1]
+    return not is_number(line.split()[0].decode())
+
+
+def _first_line(path: str, compression: str | None) -> tuple[int, bytes]:
+    """Return the byte at which a text begins, after a byte order mark, and its first line that is no comment."""
     with opened(path, compression) as file, blamed_on(path):
         begin, in_comment, at_start = 0, False, True
         while line := file.readline(FIRST_LINE_BYTES):
@@ -106,7 +112,7 @@ def _first_line(path: str, compression: str | None) -> int:
                     line.decode()
                 except UnicodeDecodeError:
                     raise InputError(f"{path} is not text") from None
-                return begin
+                return begin, line
             # A longer line arrives in pieces.
             in_comment = in_comment and not line.endswith(b"\n")
     raise EmptyFile(f"{path} is empty: it has no line with an edge")

@@ -14,10 +14,10 @@ from ripieno._checks import check_count
 from ripieno.errors import InputError
 from ripieno.files.sources import File, PathLike, found, is_url
 from ripieno.input.columns import Key, typed_keys
+from ripieno.input.columns.csv import Csv, of_same_types
+from ripieno.input.cuts import apportioned
 from ripieno.input.formats import FORMATS
-from ripieno.input.formats.csv import Csv, of_same_types
-from ripieno.input.formats.cuts import apportioned
-from ripieno.input.matrix.records import RecordType
+from ripieno.input.formats.records import RecordType
 from ripieno.input.partitions import FILE_NAME, open_partitions
 from ripieno.input.split import Format, FormatOptions, Split
 

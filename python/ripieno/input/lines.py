@@ -13,6 +13,7 @@ from ripieno.errors import InputError
 
 #: Bytes of a line that are searched together for its end.
 PIECE_BYTES = 1 << 20
+NO_END = "{path}: a quote in a record from byte {begin:,} on has no end; quotes inside quotes are doubled"
 
 
 def line_start(file: IO[bytes], at: int, body: int = 0) -> int:
@@ -81,9 +82,7 @@ def records(path: str, file: IO[bytes], start: int, stop: int, least_bytes: int)
         while is_inside:
             line = file.readline()
             if not line:
-                raise InputError(
-                    f"{path}: a quote in a record from byte {begin:,} on has no end; quotes inside quotes are doubled"
-                )
+                raise InputError(NO_END.format(path=path, begin=begin))
             parts.append(line)
             is_inside ^= line.count(b'"') % 2 == 1
         text = b"".join(parts)

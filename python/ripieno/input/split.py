@@ -15,7 +15,7 @@ from ripieno.errors import InputError
 from ripieno.files.sources import File, is_url, opened
 from ripieno.input.checksums import Checksum
 from ripieno.input.columns import Key, TableOptions
-from ripieno.input.matrix.records import RecordType
+from ripieno.input.formats.records import RecordType
 
 #: Name of the logger of notes about damaged copies.
 LOGGER = "ripieno.input"
@@ -172,9 +172,9 @@ class Split:
         for place in self._found():
             damage = self._damage(place)
             if damage is None:
-                for told in damages:
-                    log.note(LOGGER, f"{told}; {place} is read in its place")
-                    warnings.warn(f"{told}; {place} is read in its place", stacklevel=2)
+                for text in damages:
+                    log.note(LOGGER, f"{text}; {place} is read in its place")
+                    warnings.warn(f"{text}; {place} is read in its place", stacklevel=2)
                 return place
             damages.append(damage)
         places = (self.path, *self.copies)

@@ -17,8 +17,8 @@ from ripieno.files.frames import without_index
 from ripieno.files.sources import absolutes, names_text
 from ripieno.input import Split, share, splits
 from ripieno.input.columns import TableOptions, unwrapped
+from ripieno.input.columns.csv import Csv
 from ripieno.input.cutting import TABLES
-from ripieno.input.formats.csv import Csv
 from ripieno.input.matrix import is_path_like
 from ripieno.input.shares import even_range
 from ripieno.wire.arrays import check_unmasked
@@ -138,7 +138,7 @@ class RatingFiles:
 
     def _splits(self, count: int) -> list[Split]:
         named = asdict(self.options) | {"columns": self.columns}
-        del named["missing"]
+        del named["missing"], named["id"]
         cut = splits(self.paths, count=count, **named)
         other = next((split for split in cut if split.format.name not in TABLES), None)
         if other is not None:

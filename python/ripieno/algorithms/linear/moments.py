@@ -23,6 +23,8 @@ BLOCK_VALUES = 1 << 18
 LEAST_BLOCK_ROWS = 256
 #: Number of values in a block for products; enough work for all threads.
 PRODUCT_VALUES = 1 << 22
+#: Sums of squares of values of this magnitude neither overflow nor vanish in float32.
+FLOAT32_MIN, FLOAT32_MAX = 1e-12, 1e12
 
 
 @dataclass(frozen=True)
@@ -67,6 +69,15 @@ class MomentColumns:
             if self.weights is not None:
                 moved *= np.sqrt(weights)[:, None]
             yield moved
+
+
+def product_dtype(comm: Communicator, points: NDArray[Any]) -> np.dtype[Any]:
+    """Return float32 if all ranks' points have this type and their squares lie well within its range, else float64."""
+    if points.dtype != np.float32:
+        return np.dtype(np.float64)
+    largest = max(float(points.max(initial=0)), -float(points.min(initial=0)))
+    largest = comm.allreduce(largest, op="max")
+    return np.dtype(np.float32 if largest == 0 or FLOAT32_MIN < largest < FLOAT32_MAX else np.float64)
 
 
 def weight_and_sums(columns: MomentColumns) -> tuple[float, NDArray[np.float64]]:

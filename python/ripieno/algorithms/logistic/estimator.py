@@ -26,6 +26,7 @@ from ripieno.algorithms.inputs import (
     in_files,
     open_again,
     open_rows,
+    open_with_classes,
     open_with_target,
     rows_in_memory,
 )
@@ -261,7 +262,10 @@ class LogisticRegression(LinearClassifier, FromResult, IterativeEstimator, Obser
             if not in_files(X):
                 raise InputError(f"y={y!r}: expected the class of each row, which only files have")
             found, labels = self._found(X, y, scored=True)
-            predicted = self.classes_[_likeliest(found)]
+            predicted: NDArray[Any] = _likeliest(found)
+            if y is None or self.classes_.dtype.kind != "U":
+                # Other labels are numbers of classes.
+                predicted = self.classes_[predicted]
             return accuracy(labels, predicted, sample_weight)
         return accuracy(y, self.predict(X), sample_weight)
 
@@ -280,8 +284,8 @@ class LogisticRegression(LinearClassifier, FromResult, IterativeEstimator, Obser
         if not in_files(X):
             return self._open_array(X, y, sample_weight)
         if isinstance(y, str):
-            source, target = open_with_target(self, X, y, reset=True)
-            return source, target, None, checked_weights(sample_weight, source)
+            source, target, classes = open_with_classes(self, X, y)
+            return source, target, classes, checked_weights(sample_weight, source)
         if y is None:
             rows = _libsvm(X)
             return rows, None, None, checked_weights(sample_weight, rows)
@@ -406,7 +410,11 @@ class LogisticRegression(LinearClassifier, FromResult, IterativeEstimator, Obser
     def _found(self, X: Any, target_name: str | None, *, scored: bool = False) -> tuple[Reals, NDArray[Any] | None]:
         """Return the scores of the rows of files, and the classes in the files."""
         check_is_fitted(self, "coef_")
-        source, target = (_libsvm(X), None) if self._is_libsvm else open_again(self, X, target_name, keeps=scored)
+        source, target = (
+            (_libsvm(X), None)
+            if self._is_libsvm
+            else open_again(self, X, target_name, keeps=scored, classes=self.classes_)
+        )
         coef = np.vstack([self.coef_.T, self.intercept_])
         columns = range(self.first_column_, self.first_column_ + self.n_features_in_)
         parts = self._run(program.scores, source, coef, columns, target, comm=None)

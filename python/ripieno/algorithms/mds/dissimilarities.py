@@ -20,8 +20,8 @@ from ripieno.algorithms.mds.sequences import Sequences, edit_distances
 from ripieno.comm.agreement import agreement
 from ripieno.errors import InputError
 from ripieno.input import matrix
+from ripieno.input.formats.arrays import ArrayRows
 from ripieno.input.matrix import Dataset, RowShare, RowsInMemory
-from ripieno.input.matrix.binary import NpyFile
 from ripieno.input.matrix.dataset import FilePiece
 from ripieno.input.shares import even_range
 
@@ -122,9 +122,9 @@ def _share(source: Source, rank: int, world_size: int) -> RowShare:
     if isinstance(source, matrix.LocalRows):
         return _share(source.source, 0, 1)
     file = source.files[0] if isinstance(source, Dataset) and len(source.files) == 1 else None
-    if isinstance(file, NpyFile) and file.stored.kind == "i" and file.stored.itemsize == 2:
+    if isinstance(file, ArrayRows) and file.array.stored.kind == "i" and file.array.stored.itemsize == 2:
         first, last = even_range(file.size, rank, world_size)
-        return RowShare(file.read_as(first, last, np.dtype(np.int16)), (FilePiece(file, first, last - first),))
+        return RowShare(file.read(first, last, np.dtype(np.int16)), (FilePiece(file, first, last - first),))
     return source.read_share(rank, world_size)
 
 

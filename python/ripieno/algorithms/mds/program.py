@@ -146,7 +146,7 @@ def fit(
     assert best is not None, "a start has ended"
     return MDSPart(
         embedding=best.at * rows.scale,
-        stress=best.errors / 2 * rows.scale**2,
+        stress=best.errors / 2 * rows.scale * rows.scale,
         normalized_stress=_normalized(best.errors, best.squares),
         iteration_count=best.iteration,
         converged=best.converged,
@@ -277,7 +277,7 @@ class _Descent:
 
     def _report(self, state: MdsFitState) -> None:
         measures: dict[str, float] = {
-            "stress": state.errors / 2 * self._rows.scale**2,
+            "stress": state.errors / 2 * self._rows.scale * self._rows.scale,
             "normalized_stress": _normalized(state.errors, state.squares),
         }
         if self._options.n_init > 1:

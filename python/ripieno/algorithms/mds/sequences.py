@@ -10,16 +10,17 @@ matching based on dynamic programming", JACM 46(3), 1999.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
-from typing import IO, TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from ripieno.comm.agreement import agreement
 from ripieno.errors import InputError
-from ripieno.files.sources import File, PathLike, blamed_on, found, opened
+from ripieno.files.sources import File, PathLike, found
+from ripieno.input.formats import fasta
 from ripieno.input.shares import even_range
 
 if TYPE_CHECKING:
@@ -88,11 +89,9 @@ class Sequences:
         """
         if self.letters is not None:
             return self.letters
-        letters: list[str] = []
-        for file in self.files:
-            with opened(file.path, file.compression) as stream, blamed_on(file.path):
-                letters.extend(_records(stream, file.path))
-        return _enough(tuple(letters), ", ".join(self.names))
+        return _enough(
+            tuple(letters for file in self.files for letters in fasta.sequences(file)), ", ".join(self.names)
+        )
 
 
 def edit_distances(comm: Communicator, source: Sequences, metric: str) -> tuple[NDArray[Any], tuple[int, ...], int]:
@@ -150,33 +149,6 @@ def _by_rapidfuzz(metric: str) -> tuple[Callable[..., NDArray[Any]], Callable[..
             f"metric={metric!r} needs rapidfuzz, which is not installed: pip install 'ripieno[sequences]'"
         ) from None
     return cdist, Levenshtein.distance if metric == LEVENSHTEIN else Levenshtein.normalized_distance
-
-
-def _records(stream: IO[bytes], path: str) -> Iterator[str]:
-    """Yield the sequence of each record; a record's lines follow a line that begins with ">"."""
-    parts: list[bytes] = []
-    header, begin = None, 0
-    for number, line in enumerate(stream, 1):
-        text = line.strip()
-        if text.startswith(b">"):
-            if header is not None:
-                yield _sequence(parts, path, begin)
-            header, begin, parts = text, number, []
-        elif text and header is None:
-            raise InputError(f"{path}, line {number}: expected FASTA, whose records begin with a line >NAME")
-        elif text:
-            parts.append(text)
-    if header is not None:
-        yield _sequence(parts, path, begin)
-
-
-def _sequence(parts: Sequence[bytes], path: str, line: int) -> str:
-    letters = b"".join(parts).upper()
-    if not letters:
-        raise InputError(f"{path}, line {line}: an empty record")
-    if not letters.isascii():
-        raise InputError(f"{path}, line {line}: a record with other bytes than letters")
-    return letters.decode("ascii")
 
 
 def _enough(letters: tuple[str, ...], where: str) -> tuple[str, ...]:

@@ -21,7 +21,7 @@ from ripieno.algorithms.fit_checkpoint import CheckpointOptions, FitStates
 from ripieno.algorithms.iteration_log import Emit, IterationLog, WorkerReport
 from ripieno.algorithms.kmeans.rows import load
 from ripieno.algorithms.linear import tsqr
-from ripieno.algorithms.linear.moments import MomentColumns, means, scatter_matrix, weight_and_sums
+from ripieno.algorithms.linear.moments import MomentColumns, means, product_dtype, scatter_matrix, weight_and_sums
 from ripieno.errors import InputError
 from ripieno.input.matrix import Dataset, RowsInMemory
 
@@ -98,7 +98,7 @@ def fit(comm: Communicator, source: Dataset | RowsInMemory, options: PCAOptions,
     """
     begin = time.perf_counter()
     rows = load(comm, source)
-    dtype = np.dtype(np.float32 if rows.points.dtype == np.float32 else np.float64)
+    dtype = product_dtype(comm, rows.points)
     columns = MomentColumns(rows.points, None, None, dtype)
     if rows.total < 2:
         raise InputError(f"n_samples={rows.total}: expected at least 2 rows")

@@ -5,8 +5,9 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from ripieno.files.sources import File
+from ripieno.input.columns.arrow import ArrowColumns
 from ripieno.input.columns.csv import CsvColumns
-from ripieno.input.columns.groups import ArrowColumns, ParquetColumns
+from ripieno.input.columns.parquet import ParquetColumns
 from ripieno.input.columns.patches import PatchText
 from ripieno.input.columns.source import ColumnSource, Key, TableFiles, TableOptions, typed_keys, unwrapped
 

@@ -10,7 +10,7 @@ import csv
 import io
 import re
 import sys
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from itertools import islice
 
@@ -21,7 +21,7 @@ import pyarrow.csv
 from ripieno.errors import InputError
 from ripieno.files.sources import blamed_on, opened
 from ripieno.input import lines
-from ripieno.input.columns.source import MISSING_HINT, TableOptions
+from ripieno.input.columns.source import IGNORE_HINT, MISSING_HINT, TableOptions
 
 MARK = b"\xef\xbb\xbf"
 DELIMITERS = ",;\t"
@@ -145,13 +145,15 @@ def sniff(
             is_comment = is_comment and not line.endswith(b"\n")
         if not text:
             return None
-        while text.count(b'"') % 2 and len(text) < FIRST_RECORD_BYTES and (line := file.readline(FIRST_RECORD_BYTES)):
-            text += line
+        marks = delimiter or "".join(mark for mark in DELIMITERS if mark not in (options.decimal, options.thousands))
+        while _is_open(head := next(filter(bytes.strip, _records(text, marks))), marks):
+            more = file.read(max(len(text), SAMPLE_BYTES))
+            if not more or len(text) > FIRST_RECORD_BYTES:
+                raise InputError(lines.NO_END.format(path=path, begin=start))
+            text += more + file.readline()
         sample = file.read(SAMPLE_BYTES)
-    head = next(record for record in _cr_records(text) if record.strip())
     start += text.index(head)
     below = text[text.index(head) + len(head) :] + sample
-    marks = delimiter or "".join(mark for mark in DELIMITERS if mark not in (options.decimal, options.thousands))
     widest = max(head.count(mark.encode()) for mark in marks)
     if widest >= COLUMNS_MAX:
         raise InputError(
@@ -173,8 +175,8 @@ def sniff(
     fields = [field.strip() for field in fields]
     header = options.header
     if header is None:
-        plain, *below_plain = ([_plain(field, options) for field in row] for row in (fields, *rows))
-        header = _is_header(path, plain, below_plain, first, rest)
+        top, *lower = ([plain(field, options) for field in row] for row in (fields, *rows))
+        header = _is_header(path, top, lower, first, rest)
     names = tuple(fields) if header else tuple(f"f{at}" for at in range(len(fields)))
     return Dialect(
         mark, names, header, start + len(head) * header, decimal=options.decimal, thousands=options.thousands,
@@ -199,9 +201,21 @@ def read_table(
     InputError
         A record has a wrong number of fields, or a field does not fit its type. The error names line and column.
     """
-    text = dialect.cleaned(text, types.names)
-    if not text.strip():
+    if not text or text.isspace():
         return types.empty_table()
+    try:
+        return _parsed(text, begin, dialect, types, path, compression, hint)
+    except InputError:
+        # Few files have comments or lines of spaces, so that only an error is a reason to look for them.
+        cleaned = dialect.cleaned(text, types.names)
+        if cleaned == text:
+            raise
+    return read_table(cleaned, begin, dialect, types, path, compression, hint=hint)
+
+
+def _parsed(
+    text: bytes, begin: int, dialect: Dialect, types: pa.Schema, path: str, compression: str | None, hint: str
+) -> pa.Table:
     grouped = [each.name for each in types if dialect.thousands and _is_numeric_type(each.type)]
     read_as = pa.schema([each.with_type(pa.string()) if each.name in grouped else each for each in types])
     try:
@@ -275,7 +289,7 @@ def line_of(path: str, compression: str | None, begin: int, row: int = 0, dialec
             else lines.blocks(file, begin, sys.maxsize, 1, begin)
         )
         for _, block in blocks:
-            for record in _cr_records(block) if dialect.quote else block.splitlines(keepends=True):
+            for record in _records(block, dialect.delimiter) if dialect.quote else block.splitlines(keepends=True):
                 row -= bool(dialect.cleaned(record, dialect.unique_names).strip(b"\r\n"))
                 if row == 0:
                     return line
@@ -306,6 +320,8 @@ def _unfit(dialect: Dialect, at: int, text: str, kind: str, hint: str) -> str:
         hint = MISSING_HINT
     elif not hint and dialect.decimal == "." and re.fullmatch(r"[+-]?[\d.]*,\d+", found):
         hint = "; for a decimal comma, say decimal=','"
+    elif not hint and len(names) > 1:
+        hint = IGNORE_HINT.format(name=names[at])
     what = f"{found!r}{missing} is not {_KINDS.get(kind, kind)}"
     return f"column {names[at]!r} ({at + 1} of {len(names)}): {what}{hint}"
 
@@ -314,7 +330,7 @@ def _is_numeric_type(kind: pa.DataType) -> bool:
     return bool(pa.types.is_integer(kind) or pa.types.is_floating(kind))
 
 
-def _plain(field: str, options: TableOptions) -> str:
+def plain(field: str, options: TableOptions) -> str:
     """Return a number as Python writes it."""
     return field.replace(options.thousands or "", "").replace(options.decimal, ".")
 
@@ -385,8 +401,18 @@ def _whole(below: bytes, sample_bytes: int) -> bytes:
     return below[: max(below.rfind(b"\n"), below.rfind(b"\r")) + 1]
 
 
-def _cr_records(text: bytes) -> list[bytes]:
-    """Return the records of a text, also split at single CRs outside quotes."""
-    if b"\r" not in text.rstrip(b"\r\n"):
-        return [text]
-    return re.findall(rb'(?:"[^"]*"|[^"\r\n])*(?:\r\n|\r|\n|$)', text)[:-1] or [text]
+def _quoted(marks: str) -> bytes:
+    """Return the pattern of a quoted field. A quote that does not begin a field is a character like others."""
+    return rb"(?<![^\r\n" + re.escape(marks.encode()) + rb'])"[^"]*+(?:""[^"]*+)*+"'
+
+
+def _is_open(record: bytes, marks: str) -> bool:
+    """Return whether a quote that begins a field of a record is not closed."""
+    begin = rb"(?<![^\r\n" + re.escape(marks.encode()) + rb'])"'
+    return re.search(begin, re.sub(_quoted(marks), b"x", record)) is not None
+
+
+def _records(text: bytes, marks: str) -> Iterator[bytes]:
+    """Yield the records of a text. Line ends inside quotes are part of a field."""
+    pattern = rb"(?:" + _quoted(marks) + rb'|[^\r\n"]++|")*+(?:\r\n|\r|\n|$)'
+    return (found[0] for found in re.finditer(pattern, text) if found[0])

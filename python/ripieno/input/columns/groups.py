@@ -1,4 +1,4 @@
-"""Provide columns of Parquet, Arrow and Feather files, which hold rows in groups that are read on their own."""
+"""Provide columns, and splits, of files that hold rows in groups: Parquet, Arrow and Feather."""
 
 from __future__ import annotations
 
@@ -7,16 +7,18 @@ from abc import abstractmethod
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
-from typing import Any, ClassVar, Self
+from typing import TYPE_CHECKING, Any, ClassVar, Self
 
 import numpy as np
 import pyarrow as pa
-import pyarrow.parquet as pq
 
 from ripieno.errors import InputError
 from ripieno.files.frames import index_columns
-from ripieno.files.sources import EmptyFile, is_url, opened
+from ripieno.files.sources import EmptyFile, File, is_url, opened, size_bytes
 from ripieno.input.columns.source import ColumnSource, TableOptions
+
+if TYPE_CHECKING:
+    from ripieno.input.split import FormatOptions, Split
 
 
 @dataclass(frozen=True)
@@ -31,24 +33,57 @@ class GroupedColumns(ColumnSource):
     @classmethod
     def open(cls, path: str, options: TableOptions) -> Self:
         """Read the metadata."""
+        source = cls.described(path)
+        if not source.size:
+            raise EmptyFile(f"{path} is empty")
+        return source
+
+    @classmethod
+    def described(cls, path: str) -> Self:
+        """Read the metadata of a file that may have no rows."""
+        if File(path, 0).compression is not None:
+            raise InputError(f"{path}: {cls.kind} is compressed inside and is read from its end: unpack it first")
         with cls._opened(path) as file:
             schema, groups = cls._described(file)
             names = schema.names
         if len(set(names)) < len(names):
             twice = next(name for at, name in enumerate(names) if name in names[:at])
             raise InputError(f"{path} has several columns named {twice!r}: expected different names")
-        if not sum(groups):
-            raise EmptyFile(f"{path} is empty")
         return cls(path, schema, sum(groups), True, index_columns(schema), groups=groups)
 
+    def range_of(self, groups: range) -> tuple[int, int]:
+        """Return the range of the rows of consecutive groups."""
+        return sum(self.groups[: groups.start]), sum(self.groups[: groups.stop])
+
     def _batches(self, start: int, stop: int, schema: pa.Schema, hint: str) -> Iterator[pa.Table]:
-        ends = np.cumsum(self.groups)
-        first, last = int(np.searchsorted(ends, start, "right")), int(np.searchsorted(ends, stop, "left"))
+        return self.blocks(start, stop, schema.names, None)
+
+    def blocks(self, start: int, stop: int, names: Sequence[str], block_bytes: int | None) -> Iterator[pa.Table]:
+        """Yield rows `start .. stop` in blocks of about `block_bytes`, at least one row each; without, group by group.
+
+        Raises
+        ------
+        InputError
+            The file is damaged.
+        """
         if start >= stop:
             return
+        ends = np.cumsum(self.groups)
+        first, last = int(np.searchsorted(ends, start, "right")), int(np.searchsorted(ends, stop, "left"))
         with self._opened(self.path) as file:
-            table = self._groups(file, range(first, last + 1), schema.names)
-        yield table.slice(start - sum(self.groups[:first]), stop - start)
+            for group in range(first, last + 1):
+                begin = int(ends[group]) - self.groups[group]
+                for table in self._group(file, group, names, block_bytes):
+                    mine = table.slice(max(0, start - begin), min(stop, begin + len(table)) - max(start, begin))
+                    begin += len(table)
+                    if len(mine):
+                        yield mine
+                if begin != ends[group]:
+                    found = begin - int(ends[group]) + self.groups[group]
+                    raise InputError(
+                        f"{self.path} is damaged: group {group} has {found:,} rows, but {self.groups[group]:,} by its "
+                        "metadata"
+                    )
 
     @staticmethod
     @abstractmethod
@@ -62,8 +97,8 @@ class GroupedColumns(ColumnSource):
 
     @staticmethod
     @abstractmethod
-    def _groups(file: Any, groups: Sequence[int], names: Sequence[str]) -> pa.Table:
-        """Return some columns of some groups."""
+    def _group(file: Any, group: int, names: Sequence[str], block_bytes: int | None) -> Iterator[pa.Table]:
+        """Yield some columns of a group, in blocks of about `block_bytes` or as a whole."""
 
     @classmethod
     @contextmanager
@@ -84,49 +119,45 @@ class GroupedColumns(ColumnSource):
 
 
 @dataclass(frozen=True)
-class ParquetColumns(GroupedColumns):
-    """A Parquet file with its row groups."""
+class GroupedFormat:
+    """Splits of such files, which read as Arrow tables. The named columns are read; by default all but an index."""
 
-    suffixes = (".parquet", ".pq")
-    kind = "Parquet"
+    columns: tuple[str, ...] | None = None
 
-    @staticmethod
-    def _open(file: pa.NativeFile) -> pq.ParquetFile:
-        return pq.ParquetFile(file)
+    name: ClassVar[str]
+    unit: ClassVar[str]
+    source: ClassVar[type[GroupedColumns]]
+    block_bytes = 8 << 20
 
-    @staticmethod
-    def _described(file: pq.ParquetFile) -> tuple[pa.Schema, tuple[int, ...]]:
-        return file.schema_arrow, tuple(file.metadata.row_group(i).num_rows for i in range(file.num_row_groups))
+    @classmethod
+    def open(cls, file: File, options: FormatOptions) -> Self:
+        """Read the metadata."""
+        source = cls.source.described(file.path)
+        return cls(options.chosen_of(file, source.own.names, source.index))
 
-    @staticmethod
-    def _groups(file: pq.ParquetFile, groups: Sequence[int], names: Sequence[str]) -> pa.Table:
-        return file.read_row_groups(list(groups), columns=list(names)).select(list(names))
+    def read(self, split: Split) -> pa.Table:
+        """Return all rows."""
+        source, start, stop, names = self._found(split)
+        schema = pa.schema([source.own.field(name) for name in names])
+        return source.read(start, stop, schema).replace_schema_metadata(source.own.metadata)
 
+    def blocks(self, split: Split, block_bytes: int) -> Iterator[pa.Table]:
+        """Yield rows in blocks of about `block_bytes` when decoded, at least one row each, within one group."""
+        source, start, stop, names = self._found(split)
+        return source.blocks(start, stop, names, block_bytes)
 
-@dataclass(frozen=True)
-class ArrowColumns(GroupedColumns):
-    """An Arrow or Feather file with its record batches."""
+    def extents(self, split: Split) -> tuple[tuple[int, int], ...]:
+        """Return the whole file."""
+        return ((0, size_bytes(split.path)),)
 
-    suffixes = (".arrow", ".feather", ".ipc")
-    kind = "Arrow"
+    def _rows_of(self, source: GroupedColumns, split: Split) -> tuple[int, int, int]:
+        """Return the rows of a split, and the length of its file in the unit of the split."""
+        return split.start, split.stop, source.size
 
-    @staticmethod
-    def _open(file: pa.NativeFile) -> pa.NativeFile:
-        return file
-
-    @staticmethod
-    def _described(file: pa.NativeFile) -> tuple[pa.Schema, tuple[int, ...]]:
-        schema = pa.ipc.open_file(file).schema
-        # One column is enough to count rows.
-        with pa.ipc.open_file(file, options=pa.ipc.IpcReadOptions(included_fields=[0])) as reader:
-            return schema, tuple(reader.get_batch(at).num_rows for at in range(reader.num_record_batches))
-
-    @staticmethod
-    def _groups(file: pa.NativeFile, groups: Sequence[int], names: Sequence[str]) -> pa.Table:
-        schema = pa.ipc.open_file(file).schema
-        fields = sorted(schema.get_field_index(name) for name in names)
-        with pa.ipc.open_file(file, options=pa.ipc.IpcReadOptions(included_fields=fields)) as reader:
-            table = pa.Table.from_batches([reader.get_batch(at) for at in groups], reader.schema)
-        # Arrow trusts the offsets and lengths in such files.
-        table.validate(full=True)
-        return table.select(list(names))
+    def _found(self, split: Split) -> tuple[GroupedColumns, int, int, Sequence[str]]:
+        place = split.place()
+        source = self.source.described(place)
+        start, stop, length = self._rows_of(source, split)
+        if length < split.stop:
+            raise InputError(f"{place} has {length:,} {self.unit}, but had {split.stop:,} when it was split")
+        return source, start, stop, source.own.names if self.columns is None else self.columns

@@ -17,7 +17,8 @@ from ripieno.files.sources import Keys, PathLike
 INDEX_NAMES = ("picture", "row", "col")
 Missing = Literal["drop", "mean"]
 _ZONED = re.compile(r"timestamp\[(s|ms|us|ns), tz=(.+)\]")
-#: The end of messages about missing values.
+#: The ends of messages about columns without numbers, and about missing values.
+IGNORE_HINT = "; pass ignore=[{name!r}] to leave the column out"
 MISSING_HINT = "; pass missing='drop' to leave its row out, or missing='mean'"
 
 
@@ -42,6 +43,8 @@ class TableOptions:
         The ASCII character between the fields of text. By default commas, semicolons and tabs are recognized.
     decimal, thousands : str, optional
         The characters of numbers in text, as in ``1.234,5``; by default a decimal point and no thousands separator.
+    id : str, optional
+        The column with the names of the rows. It is no value; ``ripieno predict`` writes it beside its results.
     """
 
     columns: Sequence[str] | None = None
@@ -52,6 +55,7 @@ class TableOptions:
     delimiter: str | None = None
     decimal: str = "."
     thousands: str | None = None
+    id: str | None = None
 
     def __post_init__(self) -> None:
         """Check the options.
@@ -86,14 +90,15 @@ class TableOptions:
         InputError
             The file lacks a column that an option names.
         """
-        for option in ("columns", "ignore", "types"):
-            missing = next((name for name in getattr(self, option) or () if name not in names), None)
+        ids = () if self.id is None else (self.id,)
+        for option, given in (("columns", self.columns), ("ignore", self.ignore), ("types", self.types), ("id", ids)):
+            missing = next((name for name in given or () if name not in names), None)
             if missing is not None:
                 raise InputError(
                     f"{option}={missing!r}: {path} has no such column: expected some of {', '.join(names)}"
                 )
         found = self.columns or (names if default is None else default)
-        return tuple(name for name in found if name not in self.ignore)
+        return tuple(name for name in found if name not in (*self.ignore, *ids))
 
 
 @dataclass(frozen=True)

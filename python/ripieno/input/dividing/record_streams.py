@@ -12,13 +12,13 @@ import pyarrow.parquet as pq
 from ripieno.errors import InputError
 from ripieno.files.sources import File, blamed_on, opened, unpacked_bytes
 from ripieno.input import lines
+from ripieno.input.columns.csv import Csv
+from ripieno.input.columns.parquet import Parquet
 from ripieno.input.cutting import TEXT_SUFFIXES
 from ripieno.input.dividing.sinks import BinarySink, LineSink, NpySink, ParquetSink, Sink
-from ripieno.input.formats.csv import Csv
-from ripieno.input.formats.parquet import Parquet
-from ripieno.input.formats.rows import ArrayRows, Binary, Npy
+from ripieno.input.formats.arrays import ArraySplits, Binary, Npy
+from ripieno.input.formats.records import RecordType
 from ripieno.input.formats.text import Text
-from ripieno.input.matrix.records import RecordType
 from ripieno.input.split import Format, FormatOptions, Split
 
 Piece = tuple[int, Any]
@@ -105,7 +105,7 @@ class Arrays:
 
     ending = ".npy"
 
-    def __init__(self, files: Sequence[File], formats: Sequence[ArrayRows]) -> None:
+    def __init__(self, files: Sequence[File], formats: Sequence[ArraySplits]) -> None:
         self._first = formats[0]
         for file, other in zip(files, formats, strict=True):
             if (other.dtype, other.shape[1:]) != (self._first.dtype, self._first.shape[1:]):
@@ -126,7 +126,7 @@ class Arrays:
         """Return a writer of records to a new file."""
         return NpySink(file, self._first.dtype, self._first.shape[1:])
 
-    def format(self, file: File) -> ArrayRows:
+    def format(self, file: File) -> ArraySplits:
         """Return the format of such a file."""
         return Npy.open(file, FormatOptions())
 

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from typing import Any
 
-from ripieno.input.formats.arrow import Arrow
-from ripieno.input.formats.csv import Csv
-from ripieno.input.formats.parquet import Parquet
-from ripieno.input.formats.rows import Binary, Npy
+from ripieno.input.columns.arrow import Arrow
+from ripieno.input.columns.csv import Csv
+from ripieno.input.columns.parquet import Parquet
+from ripieno.input.formats.arrays import Binary, Npy
 from ripieno.input.formats.text import Text
 
 #: Formats by their public names.

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 from ripieno.files.sources import File, blamed_on
 from ripieno.input import lines
-from ripieno.input.formats.cuts import even
+from ripieno.input.cuts import even
 
 if TYPE_CHECKING:
     from ripieno.input.split import FormatOptions, Range, Split

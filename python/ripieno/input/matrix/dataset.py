@@ -15,6 +15,7 @@ from dataclasses import dataclass, replace
 from typing import Any, ClassVar, Protocol, TypeGuard
 
 import numpy as np
+import pyarrow as pa
 from numpy.typing import DTypeLike, NDArray
 from scipy.sparse import csr_matrix
 
@@ -23,9 +24,9 @@ from ripieno.files import matrix_market
 from ripieno.files.sources import EmptyFile, File, PathLike, expand_keyed, names_text, size_bytes, with_rows
 from ripieno.input.columns import VECTORS, Key, TableFiles, TableOptions, open_table, typed_keys, unwrapped
 from ripieno.input.columns.source import MISSING_HINT, Missing
-from ripieno.input.matrix import binary
+from ripieno.input.formats.arrays import ArrayRows, StoredArray
+from ripieno.input.formats.records import RecordType
 from ripieno.input.matrix.market import MarketFile
-from ripieno.input.matrix.records import RecordType
 from ripieno.input.matrix.tables import TableRows
 from ripieno.input.shares import even_range, file_shares
 from ripieno.units import duration_text
@@ -71,8 +72,8 @@ class DataFile(RowSource, Protocol):
 COLUMNS_MAX = 2**31 - 1
 #: Openers of files of arrays.
 ARRAYS: dict[str, Callable[[str], DataFile]] = {
-    ".npy": binary.NpyFile.open,
-    ".npz": binary.NpzFile.open,
+    ".npy": lambda path: ArrayRows.of(StoredArray.npy(path)),
+    ".npz": lambda path: ArrayRows.of(StoredArray.npz(path)),
     matrix_market.SUFFIX: MarketFile.open,
 }
 SUFFIXES = (*ARRAYS, *VECTORS)
@@ -177,6 +178,43 @@ class Dataset:
         files = tuple(file.including(name) if isinstance(file, TableRows) else file for file in self.files)
         return _completed(replace(self, files=files))
 
+    def with_classes(self) -> tuple[Dataset, NDArray[np.str_] | None]:
+        """Return the same files with strings of their label column as numbers of classes, and the classes, ascending.
+
+        The files are read for this. Without strings in the label column, there are no classes.
+
+        Raises
+        ------
+        InputError
+            Some files have strings, and others have numbers.
+        """
+        tables = [file for file in self.files if isinstance(file, TableRows) and file.label is not None]
+        if not tables:
+            return self, None
+        other = next((file for file in self.files if file not in tables), None)
+        if other is not None:
+            raise InputError(
+                f"{tables[0].path} has strings in column {tables[0].label!r}, but {other.path} has numbers"
+            )
+        classes = tuple(sorted(set().union(*(file.found_classes() for file in tables))))
+        files = tuple(replace(file, classes=classes) for file in tables)
+        return replace(self, files=files), np.array(classes)
+
+    def ids(self) -> pa.ChunkedArray:
+        """Return the names of all rows, from the column that the options of tables name.
+
+        Raises
+        ------
+        InputError
+            Rows are left out, or the names have different types.
+        """
+        if self.missing == "drop":
+            raise InputError("missing='drop': rows without result have names, too: expected missing='mean', or no id")
+        columns = [file.ids() for file in self.files if isinstance(file, TableRows)]
+        if len({column.type for column in columns}) > 1:
+            columns = [column.cast(pa.string()) for column in columns]
+        return pa.chunked_array([chunk for column in columns for chunk in column.chunks])
+
     def keeping(self, column: int) -> Dataset:
         """Return the same files, with missing values of a column, such as a target, left as NaN."""
         if self.means is None:
@@ -211,7 +249,7 @@ class Dataset:
         if self.dtype is not None:
             points = points.astype(self.dtype, copy=False)
         read = RowShare(_for_kernels(points), tuple(pieces))
-        _tell_read(rank, world_size, len(points), pieces, time.perf_counter() - begun_s)
+        _log_read(rank, world_size, len(points), pieces, time.perf_counter() - begun_s)
         return read
 
     def _treated(self, rows: NDArray[Any]) -> tuple[NDArray[Any], NDArray[np.int64] | None]:
@@ -399,9 +437,15 @@ def is_path_like(source: object) -> TypeGuard[PathLike | Sequence[PathLike]]:
     return isinstance(source, (str, os.PathLike))
 
 
-def open_source(source: PathLike | Sequence[PathLike] | BinaryFiles | TableFiles | Dataset) -> Dataset:
+def open_source(
+    source: PathLike | Sequence[PathLike] | BinaryFiles | TableFiles | Dataset,
+    label: str | None = None,
+    classes: tuple[str, ...] | None = None,
+) -> Dataset:
     """Open a path, a glob, a folder, a URL of these or a list of them. Reads headers only; returns a `Dataset`
     unchanged.
+
+    The column `label` of tables may hold strings, which are read as numbers of `classes`.
 
     Raises
     ------
@@ -416,7 +460,7 @@ def open_source(source: PathLike | Sequence[PathLike] | BinaryFiles | TableFiles
         files = with_rows(_found(source.source, None), lambda each: _open_records(each[0], record))
     else:
         paths, options = unwrapped(source)
-        files = with_rows(_found(paths, SUFFIXES), lambda each: _open_file(*each, options))
+        files = with_rows(_found(paths, SUFFIXES), lambda each: _open_file(*each, options, label, classes))
     for file in files[1:]:
         if file.column_count != files[0].column_count:
             raise InputError(
@@ -429,7 +473,7 @@ def open_source(source: PathLike | Sequence[PathLike] | BinaryFiles | TableFiles
     return opened
 
 
-def _tell_read(rank: int, world_size: int, row_count: int, pieces: Sequence[FilePiece], seconds: float) -> None:
+def _log_read(rank: int, world_size: int, row_count: int, pieces: Sequence[FilePiece], seconds: float) -> None:
     took = duration_text(seconds)
     names = names_text([getattr(piece.file, "path", "") for piece in pieces]) if pieces else "no file"
     logger.info("rank %d of %d has read %d rows in %s, of %s", rank, world_size, row_count, took, names)
@@ -477,10 +521,12 @@ def _found(source: PathLike | Sequence[PathLike], kinds: Collection[str] | None)
 def _open_records(path: str, record: RecordType) -> DataFile:
     if size_bytes(path) == 0:
         raise EmptyFile(f"{path} is empty")
-    return binary.NpyFile.of_records(path, record)
+    return ArrayRows.of(StoredArray.records(path, record))
 
 
-def _open_file(path: str, keys: tuple[Key, ...], options: TableOptions) -> DataFile:
+def _open_file(
+    path: str, keys: tuple[Key, ...], options: TableOptions, label: str | None, classes: tuple[str, ...] | None
+) -> DataFile:
     kind = File(path, 0).inner_suffix
     if kind not in SUFFIXES:
         raise InputError(
@@ -490,9 +536,9 @@ def _open_file(path: str, keys: tuple[Key, ...], options: TableOptions) -> DataF
     if size_bytes(path) == 0:
         raise EmptyFile(f"{path} is empty")
     if kind in VECTORS:
-        return TableRows.of(open_table(path, options, keys, VECTORS), options)
+        return TableRows.of(open_table(path, options, keys, VECTORS), options, (), label, classes)
     if keys or replace(options, missing=None) != TableOptions():
         raise InputError(f"{path}: columns of {kind} have no names: expected a table, for options and names of folders")
-    if File(path, 0).compression is not None and kind != matrix_market.SUFFIX:
-        raise InputError(f"{path}: workers read parts of {kind} files: unpack it first")
+    if File(path, 0).compression is not None and kind == ".npz":
+        raise InputError(f"{path}: an archive is compressed inside and is read from its end: unpack it first")
     return ARRAYS[kind](path)

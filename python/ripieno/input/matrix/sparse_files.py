@@ -2,17 +2,15 @@
 
 from __future__ import annotations
 
-import zipfile
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any
 
 from scipy.sparse import csr_matrix, vstack
 
 from ripieno.errors import InputError
 from ripieno.files import matrix_market
-from ripieno.files.npy import BROKEN_ARCHIVE, read_sparse
-from ripieno.files.sources import File, blamed_on, expand, opened, suffix
+from ripieno.files.sources import File, expand, suffix
+from ripieno.input.formats.sparse import SparseFile
 from ripieno.input.matrix.libsvm import LibsvmFiles
 
 LIBSVM = (".libsvm", ".svmlight", ".svm")
@@ -20,18 +18,10 @@ LIBSVM = (".libsvm", ".svmlight", ".svm")
 
 @dataclass(frozen=True)
 class SparseFiles:
-    """Files of sparse rows, all in one format.
-
-    Parameters
-    ----------
-    names
-        Their paths or URLs.
-    is_text
-        Whether they are libsvm text.
-    """
+    """Files of sparse rows, all in one format: matrices, or paths or URLs of libsvm text."""
 
     names: tuple[str, ...]
-    is_text: bool
+    matrices: tuple[SparseFile, ...]
 
     @classmethod
     def find(cls, inputs: Sequence[str]) -> SparseFiles | None:
@@ -43,15 +33,21 @@ class SparseFiles:
             Some files are sparse and others are not, or the formats differ.
         """
         paths = [path for item in inputs for path in expand(item, None)]
-        kinds = {path: _kind(path) for path in paths}
-        if not any(kinds.values()):
+        found = [_opened(path) for path in paths]
+        if not any(found):
             return None
-        for path in paths:
-            if kinds[path] != kinds[paths[0]]:
-                raise InputError(
-                    f"{path} and {paths[0]} are of different kinds: expected all dense, or all sparse of one kind"
-                )
-        return cls(tuple(paths), kinds[paths[0]] == "libsvm")
+        kinds = [type(each) for each in found]
+        if len(set(kinds)) > 1:
+            path = paths[next(at for at, kind in enumerate(kinds) if kind is not kinds[0])]
+            raise InputError(
+                f"{path} and {paths[0]} are of different kinds: expected all dense, or all sparse of one kind"
+            )
+        return cls(tuple(paths), tuple(each for each in found if isinstance(each, SparseFile)))
+
+    @property
+    def is_text(self) -> bool:
+        """Whether the files are libsvm text."""
+        return not self.matrices
 
     def read(self, columns: range | None = None) -> tuple[csr_matrix, int | None]:
         """Read the rows. For libsvm text, also return the number of the first column: 0, or 1 if no index is 0.
@@ -63,44 +59,25 @@ class SparseFiles:
         InputError
             The files differ in columns, have columns other than these, or cannot be read.
         """
-        return _libsvm(self.names, columns) if self.is_text else (_matrices(self.names), None)
+        return _libsvm(self.names, columns) if self.is_text else (_joined(self.matrices), None)
 
 
-def _kind(path: str) -> str | None:
+def _opened(path: str) -> SparseFile | str | None:
+    """Return a sparse matrix, "libsvm", or None for a file of another kind."""
     if path.endswith(LIBSVM):
         return "libsvm"
     if File(path, 0).inner_suffix == matrix_market.SUFFIX:
-        return "matrix" if matrix_market.read_info(path).layout == "coordinate" else None
-    if suffix(path) != ".npz":
-        return None
-    with opened(path) as file, blamed_on(path):
-        try:
-            archive = zipfile.ZipFile(file)
-        except BROKEN_ARCHIVE:
-            # The reader of other archives explains what is wrong.
-            return None
-        with archive:
-            return "matrix" if {"format.npy", "shape.npy"} <= set(archive.namelist()) else None
+        return SparseFile.market(path)
+    return SparseFile.npz(path) if suffix(path) == ".npz" else None
 
 
-def _matrices(paths: Sequence[str]) -> csr_matrix:
+def _joined(files: Sequence[SparseFile]) -> csr_matrix:
     parts = []
-    for path in paths:
-        parts.append(csr_matrix(_entries(path)))
+    for file in files:
+        parts.append(csr_matrix(file.read()))
         if parts[-1].shape[1] != parts[0].shape[1]:
-            raise InputError(f"{path} has {parts[-1].shape[1]} columns, {paths[0]} has {parts[0].shape[1]}")
+            raise InputError(f"{file.path} has {parts[-1].shape[1]} columns, {files[0].path} has {parts[0].shape[1]}")
     return csr_matrix(vstack(parts, format="csr"))
-
-
-def _entries(path: str) -> Any:
-    if suffix(path) != ".npz":
-        return matrix_market.read_matrix(path)
-    with opened(path) as file, blamed_on(path):
-        try:
-            with zipfile.ZipFile(file) as archive:
-                return read_sparse(archive)
-        except (*BROKEN_ARCHIVE, OverflowError, MemoryError) as error:
-            raise InputError(f"{path} is no sparse matrix of SciPy: {error}") from error
 
 
 def _libsvm(paths: Sequence[str], columns: range | None) -> tuple[csr_matrix, int]:

@@ -2,20 +2,22 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection
+from collections.abc import Collection, Iterable
 from dataclasses import dataclass
 from typing import Any, Self
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
 from numpy.typing import NDArray
 
 from ripieno.errors import InputError
 from ripieno.files.frames import is_list, list_column, list_matrix
 from ripieno.input.columns import ColumnSource, TableOptions
+from ripieno.input.columns.delimited import SAMPLE_BYTES, is_missing, is_number, plain
 from ripieno.input.columns.patches import PatchText
-from ripieno.input.columns.source import INDEX_NAMES, MISSING_HINT
-from ripieno.input.matrix.binary import kernel_dtype
+from ripieno.input.columns.source import IGNORE_HINT, INDEX_NAMES, MISSING_HINT
+from ripieno.input.formats.arrays import kernel_dtype
 
 
 @dataclass(frozen=True)
@@ -31,10 +33,21 @@ class TableRows:
     values: pa.Schema
     column_count: int
     dtype: np.dtype[Any] | None
+    label: str | None = None
+    classes: tuple[str, ...] | None = None
 
     @classmethod
-    def of(cls, source: ColumnSource, options: TableOptions, wanted: Collection[str] = ()) -> Self:
+    def of(
+        cls,
+        source: ColumnSource,
+        options: TableOptions,
+        wanted: Collection[str] = (),
+        label: str | None = None,
+        classes: tuple[str, ...] | None = None,
+    ) -> Self:
         """Choose the columns of values. Columns of an index that are `wanted` are values.
+
+        The column `label` may hold strings, which are read as numbers of `classes`, or as -1.
 
         Raises
         ------
@@ -49,12 +62,19 @@ class TableRows:
         if not chosen:
             found = ", ".join(repr(name) for name in names if name in source.index)
             raise InputError(f"{path} has no column of values{f': {found} is the index of pandas' if found else ''}")
+        if classes is None and label is not None and label not in names:
+            raise InputError(f"y={label!r}: {path} has no such column: expected one of {', '.join(chosen)}")
+        if label not in chosen or (classes is None and not _has_strings(source, label, options)):
+            label = None
+        strings = {label: pa.string()}
         fields = [source.schema.field(name) for name in chosen]
+        fields = [each.with_type(strings.get(each.name, each.type)) for each in fields]
         # Text does not state the types of its columns.
         values = pa.schema([each.with_type(pa.float64()) if pa.types.is_null(each.type) else each for each in fields])
         lists = list_column(values, path)
         if lists is None:
-            dtypes = [kernel_dtype(_numpy_dtype(each.type), f"{path}, column {each.name!r}") for each in values]
+            dtypes = [_kernel_dtype(path, each) for each in values if each.name != label]
+            dtypes += [np.dtype(np.float64)] if label is not None else []
             width = len(values)
         else:
             values, width = pa.schema([lists]), _list_length(source, lists)
@@ -62,11 +82,29 @@ class TableRows:
         if options.missing is not None:
             dtypes.append(np.dtype(np.float32))
         dtype = None if isinstance(source, PatchText) else np.dtype(np.result_type(*dtypes))
-        return cls(source, options, values, width, dtype)
+        return cls(source, options, values, width, dtype, label, classes)
 
     def including(self, name: str) -> Self:
         """Return the same file with an index column included in the values."""
-        return self.of(self.source, self.options, (name,)) if name in self.source.index else self
+        if name not in self.source.index:
+            return self
+        return self.of(self.source, self.options, (name,), self.label, self.classes)
+
+    def ids(self) -> pa.ChunkedArray:
+        """Return the column with the names of the rows. The file is read for this."""
+        name = self.options.id
+        assert name is not None, "the options name the column"
+        kind = self.source.schema.field(name).type
+        schema = pa.schema([(name, pa.string() if pa.types.is_null(kind) else kind)])
+        return self.source.read(0, self.size, schema).column(0)
+
+    def found_classes(self) -> set[str]:
+        """Return the strings in the label column. The file is read for this."""
+        found: set[str] = set()
+        assert self.label is not None, "the file has a label column"
+        for table in self.source.batches(0, self.size, pa.schema([(self.label, pa.string())])):
+            found.update(pc.unique(table.column(0).cast(pa.string())).to_pylist())
+        return found - {None, ""}
 
     @property
     def path(self) -> str:
@@ -91,40 +129,76 @@ class TableRows:
 
     def read(self, start: int, stop: int) -> NDArray[Any]:
         """Return rows `start .. stop`, or the records that begin in bytes `start .. stop`."""
-        blocks, first = [], start
-        for table in self.source.batches(start, stop, self.values):
-            blocks.append(self._rows(table, first))
-            first += len(table)
-        if len(blocks) == 1:
-            return blocks[0]
-        return np.concatenate([np.empty((0, self.column_count), self.dtype or np.uint8), *blocks])
+        tables = self.source.batches(start, stop, self.values)
+        dtype = self.dtype
+        if dtype is None:
+            floats = np.dtype(np.float32)
+            blocks = [_narrowed(self._filled([table], len(table), start, floats)) for table in tables]
+            return np.concatenate([np.empty((0, self.column_count), np.uint8), *blocks])
+        if self.counted:
+            return self._filled(tables, stop - start, start, dtype)
+        held = list(tables)
+        return self._filled(held, sum(map(len, held)), start, dtype)
 
     def describe(self, start: int, row: int) -> str:
         """Return the position of a row as text."""
         return self.source.describe(start, row)
 
-    def _rows(self, table: pa.Table, first: int) -> NDArray[Any]:
-        if is_list(table.schema.types[0]):
-            where = f"{self.path}, column {self.values.names[0]!r}"
-            lists = table.column(0)
-            if self.options.missing is None or not lists.null_count:
-                return list_matrix(lists, self.column_count, where, first).astype(self.dtype, copy=False)
-            found = np.full((len(lists), self.column_count), np.nan, self.dtype)
-            found[lists.is_valid().to_numpy()] = list_matrix(lists.drop_null(), self.column_count, where, first)
-            return found
-        rows = np.empty((len(table), self.column_count), self.dtype or np.float32)
+    def _filled(self, tables: Iterable[pa.Table], count: int, first: int, dtype: np.dtype[Any]) -> NDArray[Any]:
+        """Return the `count` rows of some tables, the first of which has the number `first`."""
+        rows, begin = np.empty((count, self.column_count), dtype), 0
+        for table in tables:
+            part = rows[begin : begin + len(table)]
+            if is_list(self.values.types[0]):
+                part[:] = self._lists(table, first + begin)
+            else:
+                self._columns(table, first + begin, part)
+            begin += len(table)
+        return rows
+
+    def _lists(self, table: pa.Table, first: int) -> NDArray[Any]:
+        where = f"{self.path}, column {self.values.names[0]!r}"
+        lists = table.column(0)
+        if self.options.missing is None or not lists.null_count:
+            return list_matrix(lists, self.column_count, where, first)
+        found = np.full((len(lists), self.column_count), np.nan, self.dtype)
+        found[lists.is_valid().to_numpy()] = list_matrix(lists.drop_null(), self.column_count, where, first)
+        return found
+
+    def _columns(self, table: pa.Table, first: int, rows: NDArray[Any]) -> None:
         for at, column in enumerate(table.columns):
+            if self.values.names[at] == self.label:
+                rows[:, at] = self._numbered(column.cast(pa.string()))
+                continue
             if column.null_count and self.dtype == np.uint8:
                 row = int(np.flatnonzero(column.is_null().to_numpy())[0])
                 place = f"{self.path}, row {first + row}, column {self.values.names[at]!r}"
                 raise InputError(f"{place}: a missing value is no number{MISSING_HINT}")
             # Missing values of a float column arrive as NaN, and are reported with their row.
             rows[:, at] = column.to_numpy()
-        if self.dtype is not None:
-            return rows
-        with np.errstate(invalid="ignore"):
-            whole = rows.astype(np.uint8)
-        return whole if np.array_equal(whole, rows) else rows
+
+    def _numbered(self, strings: pa.ChunkedArray) -> NDArray[np.float64]:
+        """Return the number of the class of each string. A missing or empty string is NaN."""
+        numbers = pc.index_in(strings, pa.array(self.classes or (), pa.string())).fill_null(-1)
+        is_missing = pc.equal(strings, "").fill_null(True)
+        return np.where(is_missing.to_numpy(), np.nan, numbers.to_numpy())
+
+
+def _has_strings(source: ColumnSource, name: str, options: TableOptions) -> bool:
+    """Return whether a column holds strings; text is judged by its first records."""
+    kind = source.schema.field(name).type
+    if not pa.types.is_null(kind):
+        kind = kind.value_type if pa.types.is_dictionary(kind) else kind
+        return bool(pa.types.is_string(kind) or pa.types.is_large_string(kind) or pa.types.is_string_view(kind))
+    head = source.read(0, min(source.size, SAMPLE_BYTES), pa.schema([(name, pa.string())])).column(0).to_pylist()
+    return not all(is_missing(text) or is_number(plain(text, options)) for text in head)
+
+
+def _narrowed(rows: NDArray[Any]) -> NDArray[Any]:
+    """Return rows as bytes if all values are whole numbers from 0 to 255."""
+    with np.errstate(invalid="ignore"):
+        whole = rows.astype(np.uint8)
+    return whole if np.array_equal(whole, rows) else rows
 
 
 def _list_length(source: ColumnSource, field: pa.Field) -> int:
@@ -136,6 +210,13 @@ def _list_length(source: ColumnSource, field: pa.Field) -> int:
     if not first.is_valid or not len(first):
         raise InputError(f"{source.path}, column {field.name!r}: its first list has no values")
     return len(first)
+
+
+def _kernel_dtype(path: str, field: pa.Field) -> np.dtype[Any]:
+    try:
+        return kernel_dtype(_numpy_dtype(field.type), f"{path}, column {field.name!r}")
+    except InputError as error:
+        raise InputError(f"{error}{IGNORE_HINT.format(name=field.name)}") from None
 
 
 def _numpy_dtype(kind: pa.DataType) -> np.dtype[Any]:

@@ -123,7 +123,9 @@ def from_environment(
     if threads is None:
         share = usable_cores() if place is None else place.threads(usable_cores())
         threads = launchers.number(variables, "RIPIENO_THREADS", share)
-    if place is None and (present := [name for name in VARIABLES if variables.get(name)]):
+    # Kubernetes sets MASTER_PORT=tcp://… in every pod beside a service named master.
+    present = [name for name in VARIABLES if variables.get(name) and not variables[name].startswith("tcp://")]
+    if place is None and present:
         missing = ", ".join(name for name in ("RANK", "WORLD_SIZE") if name not in present)
         raise RendezvousError(f"{', '.join(present)} set, but not {missing}: a launcher sets all or none")
     if place is None or place.is_alone:

@@ -1,0 +1,308 @@
+"""Provide arrays in .npy files, .npz archives and raw files, whose rows are read by range.
+
+Rows of local files are mapped, also of members that an archive stores uncompressed; others are read.
+"""
+
+from __future__ import annotations
+
+import zipfile
+from collections.abc import Iterator
+from contextlib import suppress
+from dataclasses import dataclass, replace
+from math import prod
+from typing import IO, TYPE_CHECKING, Any, ClassVar, Self
+
+import numpy as np
+from numpy.typing import NDArray
+
+from ripieno.errors import InputError
+from ripieno.files.npy import BROKEN_ARCHIVE, check_member, read_array, read_header
+from ripieno.files.sources import EmptyFile, File, blamed_on, is_url, opened, size_bytes
+from ripieno.input.cuts import even
+from ripieno.input.formats.records import RecordType
+
+if TYPE_CHECKING:
+    from ripieno.input.split import FormatOptions, Range, Split
+
+MEMBER_NAME = "vectors"
+LOCAL_HEADER_BYTES = 30
+
+
+@dataclass(frozen=True)
+class StoredArray:
+    """An array at byte `offset` of a file, or the compressed `member` of an archive."""
+
+    path: str
+    shape: tuple[int, ...]
+    stored: np.dtype[Any]
+    fortran: bool
+    offset: int
+    member: str | None = None
+    compression: str | None = None
+
+    @classmethod
+    def npy(cls, path: str) -> Self:
+        """Read the header of an .npy file."""
+        compression = File(path, 0).compression
+        with opened(path, compression) as stream, blamed_on(path):
+            try:
+                shape, fortran, dtype = read_header(stream)
+                return cls(path, shape, dtype, fortran, stream.tell(), compression=compression)
+            except ValueError as error:
+                raise InputError(f"{path} is not a readable .npy file: {error}") from error
+
+    @classmethod
+    def records(cls, path: str, record: RecordType) -> Self:
+        """Open a file of records of equal length."""
+        file = File(path, size_bytes(path))
+        shape = (record.count(file), *record.shape)
+        return cls(path, shape, np.dtype(record.dtype), fortran=False, offset=0, compression=file.compression)
+
+    @classmethod
+    def npz(cls, path: str) -> Self:
+        """Choose the array named `vectors` of an archive, or its only two-dimensional array, and read its header."""
+        with opened(path) as file, blamed_on(path):
+            try:
+                with zipfile.ZipFile(file) as archive:
+                    arrays = [each for info in archive.infolist() for each in cls._members(path, archive, info, file)]
+                    named = [array for array in arrays if array.member == f"{MEMBER_NAME}.npy"]
+                    if len(named or arrays) != 1:
+                        raise InputError(
+                            f"{path} holds {len(arrays)} two-dimensional arrays: expected one, or one named "
+                            f"{MEMBER_NAME!r}"
+                        )
+                    chosen = (named or arrays)[0]
+                    if chosen.offset and chosen.member is not None:
+                        # Mapped rows are never compared with the checksum of the member.
+                        check_member(archive, archive.getinfo(chosen.member))
+            except InputError:
+                raise
+            except BROKEN_ARCHIVE as error:
+                raise InputError(f"{path} is not a readable .npz file: {error}") from error
+        return replace(chosen, member=None) if chosen.offset else chosen
+
+    @classmethod
+    def _members(cls, path: str, archive: zipfile.ZipFile, info: zipfile.ZipInfo, file: IO[bytes]) -> Iterator[Self]:
+        """Yield a member of an archive if it is a matrix."""
+        with archive.open(info) as stream:
+            try:
+                shape, fortran, dtype = read_header(stream)
+            except ValueError:
+                return
+            inner = stream.tell()
+        if len(shape) == 2 and 0 not in shape and dtype.kind in NUMBERS:
+            offset = _data_offset(file, info) + inner if info.compress_type == zipfile.ZIP_STORED else 0
+            yield cls(path, shape, dtype, fortran, offset, info.filename)
+
+    @property
+    def row_bytes(self) -> int:
+        """The size of a row in bytes."""
+        return self.stored.itemsize * prod(self.shape[1:])
+
+    def rows(self, start: int, stop: int) -> NDArray[Any]:
+        """Return rows `start .. stop`, read-only. Members of archives may be unaligned.
+
+        Raises
+        ------
+        InputError
+            The file is damaged, or too short.
+        """
+        if self.member is not None:
+            return self._unpacked()[start:stop]
+        # In column-major order, the values of a row are spread over the whole file.
+        first, last = (0, self.shape[0]) if self.fortran else (start, stop)
+        shape, at = (last - first, *self.shape[1:]), self.offset + first * self.row_bytes
+        length = (last - first) * self.row_bytes
+        rows: NDArray[Any] | None = None
+        # A damaged header may state any length.
+        with blamed_on(self.path), suppress(MemoryError, OverflowError, ValueError):
+            if self.compression is None and not is_url(self.path) and length:
+                rows = np.memmap(self.path, self.stored, "r", at, shape, "F" if self.fortran else "C")
+            else:
+                with opened(self.path, self.compression) as file:
+                    file.seek(at)
+                    values = file.read(length)
+                if len(values) == length:
+                    rows = np.frombuffer(values, self.stored).reshape(shape, order="F" if self.fortran else "C")
+        if rows is None:
+            raise InputError(f"{self.path} is shorter than it should be: rows {first:,} … {last:,} are not all there")
+        return rows[start - first : stop - first]
+
+    def _unpacked(self) -> NDArray[Any]:
+        assert self.member is not None
+        with opened(self.path) as file, blamed_on(self.path):
+            try:
+                with zipfile.ZipFile(file) as archive, archive.open(self.member) as stream:
+                    return read_array(stream)
+            except BROKEN_ARCHIVE as error:
+                raise InputError(f"{self.path} is damaged: {error}") from error
+
+
+@dataclass(frozen=True)
+class ArraySplits:
+    """Splits of an array of at least one axis: rows of its first axis.
+
+    Parameters
+    ----------
+    offset : int
+        Byte offset of the first row.
+    dtype : str
+        Dtype of the elements, as NumPy's `dtype.str`.
+    shape : tuple of int
+        Shape of the whole array.
+    """
+
+    offset: int
+    dtype: str
+    shape: tuple[int, ...]
+
+    name: ClassVar[str]
+    unit = "rows"
+    block_bytes = 8 << 20
+
+    @property
+    def row_bytes(self) -> int:
+        """The size of a row in bytes."""
+        return np.dtype(self.dtype).itemsize * prod(self.shape[1:])
+
+    def cut(self, file: File, count: int) -> list[Range]:
+        """Return even ranges of rows."""
+        return [(start, stop, (stop - start) * self.row_bytes) for start, stop in even(self.shape[0], count)]
+
+    def read(self, split: Split) -> NDArray[Any]:
+        """Return the rows, read-only."""
+        return self._array(split).rows(*self._range(split))
+
+    def blocks(self, split: Split, block_bytes: int) -> Iterator[NDArray[Any]]:
+        """Yield rows in blocks of at most `block_bytes`, but at least one row."""
+        array, (first, last) = self._array(split), self._range(split)
+        step = max(1, block_bytes // max(1, self.row_bytes))
+        for start in range(first, last, step):
+            yield array.rows(start, min(start + step, last))
+
+    def extents(self, split: Split) -> tuple[tuple[int, int], ...]:
+        """Return the byte range of the rows."""
+        return ((self.offset + split.start * self.row_bytes, self.offset + split.stop * self.row_bytes),)
+
+    def _range(self, split: Split) -> tuple[int, int]:
+        return (0, self.shape[0]) if split.compression else (split.start, split.stop)
+
+    def _array(self, split: Split) -> StoredArray:
+        dtype = np.dtype(self.dtype)
+        return StoredArray(split.place(), self.shape, dtype, False, self.offset, compression=split.compression)
+
+
+class Npy(ArraySplits):
+    """A NumPy file, described by its header."""
+
+    name = "npy"
+
+    @classmethod
+    def open(cls, file: File, options: FormatOptions) -> Npy:
+        """Read the header."""
+        array = StoredArray.npy(file.path)
+        if not array.shape or array.stored.hasobject or array.stored.names:
+            raise InputError(
+                f"{file.path}: an array of shape {array.shape} and type {array.stored}, expected rows of numbers"
+            )
+        if array.fortran and len(array.shape) > 1:
+            raise InputError(
+                f"{file.path} is stored column by column, so its rows cannot be read one by one: save it anew with "
+                "numpy.ascontiguousarray"
+            )
+        return cls(array.offset, array.stored.str, array.shape)
+
+
+class Binary(ArraySplits):
+    """A file of records of equal length, described by the caller."""
+
+    name = "binary"
+
+    @classmethod
+    def open(cls, file: File, options: FormatOptions) -> Binary:
+        """Determine the length of the file."""
+        assert options.record is not None, "records are described where binary files are opened"
+        return cls(0, options.record.dtype, (options.record.count(file), *options.record.shape))
+
+
+#: The kinds of dtypes of real numbers.
+NUMBERS = "biuf"
+
+
+def kernel_dtype(dtype: np.dtype[Any], name: str) -> np.dtype[Any]:
+    """Return the dtype for computing on rows of `dtype`: float32, float64 and uint8 stay; others become float.
+
+    Raises
+    ------
+    InputError
+        The type is not numeric, or complex.
+    """
+    if dtype.kind not in NUMBERS:
+        raise InputError(f"{name}: the type of the values is {dtype}, expected real numbers")
+    if dtype.kind == "f":
+        return np.dtype(np.float32 if dtype.itemsize <= 4 else np.float64)
+    return np.dtype(np.uint8 if dtype == np.uint8 else np.float64)
+
+
+@dataclass(frozen=True)
+class ArrayRows:
+    """An array of two dimensions as rows of numbers."""
+
+    array: StoredArray
+
+    counted: ClassVar[bool] = True
+    column_names: ClassVar[None] = None
+
+    @classmethod
+    def of(cls, array: StoredArray) -> Self:
+        """Check shape and type.
+
+        Raises
+        ------
+        InputError
+            The array has not two dimensions, or no real numbers.
+        """
+        kernel_dtype(array.stored, array.path)
+        if len(array.shape) != 2:
+            raise InputError(f"{array.path}: an array of shape {array.shape}, expected two dimensions, (rows, columns)")
+        if 0 in array.shape:
+            raise EmptyFile(f"{array.path} is empty: its shape is {array.shape}")
+        return cls(array)
+
+    @property
+    def path(self) -> str:
+        """The path of the file."""
+        return self.array.path
+
+    @property
+    def size(self) -> int:
+        """The number of rows."""
+        return self.array.shape[0]
+
+    @property
+    def column_count(self) -> int:
+        """The number of values per row."""
+        return self.array.shape[1]
+
+    @property
+    def dtype(self) -> np.dtype[Any]:
+        """The dtype for computing on the rows."""
+        return kernel_dtype(self.array.stored, self.path)
+
+    def read(self, start: int, stop: int, dtype: np.dtype[Any] | None = None) -> NDArray[Any]:
+        """Return rows `start .. stop`, without a copy if the file stores them in the required form."""
+        # Of unaligned rows, only the worker's own rows are copied.
+        return np.require(self.array.rows(start, stop), dtype or self.dtype, ["C", "ALIGNED"])
+
+    def describe(self, start: int, row: int) -> str:
+        """Return the position of a row as text."""
+        return f"{self.path}, row {start + row}"
+
+
+def _data_offset(file: IO[bytes], info: zipfile.ZipInfo) -> int:
+    # The local header repeats name and extra field, and its extra field may differ from the one in the central
+    # directory.
+    file.seek(info.header_offset)
+    local = file.read(LOCAL_HEADER_BYTES)
+    name_bytes, extra_bytes = (int.from_bytes(local[at : at + 2], "little") for at in (26, 28))
+    return info.header_offset + LOCAL_HEADER_BYTES + name_bytes + extra_bytes
