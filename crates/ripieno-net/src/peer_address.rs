@@ -5,7 +5,7 @@
 use crate::auth::{JobNonce, is_seal, seal};
 use crate::config::{Config, Encryption, fill_random};
 use crate::error::NetError;
-use crate::host::{HostIdentity, host_name};
+use crate::host::{CoreMask, HostIdentity, host_name, usable_cores};
 use crate::listeners::Listeners;
 use serde::{Deserialize, Serialize};
 use std::net::IpAddr;
@@ -30,6 +30,7 @@ pub(crate) struct PeerAddress {
     pub loopback: Vec<IpAddr>,
     pub port: u16,
     pub pid: u32,
+    pub cores: CoreMask,
     /// The token's seal over all fields above.
     proof: String,
 }
@@ -60,6 +61,7 @@ impl PeerAddress {
             loopback: listeners.addresses.loopback.clone(),
             port: listeners.port,
             pid: std::process::id(),
+            cores: usable_cores(),
             proof: String::new(),
         };
         address.proof = hex(&seal(&config.token, "peer address", &[address.encode().as_bytes()]));

@@ -23,7 +23,7 @@ fn plan(rank: usize) -> Plan {
 }
 
 /// Return the traffic of each rank in the chain, with vectors from `vector`.
-fn run<V: AsMut<[u8]>>(vector: impl Fn() -> V + Sync) -> Vec<RunTraffic> {
+fn run<V: AsMut<[u8]>>(vector: impl Fn() -> V + Sync, prepare: fn(Schedule) -> Schedule) -> Vec<RunTraffic> {
     let run = |(rank, mut fabric): (usize, ThreadFabric)| {
         let mut vector = vector();
         let bytes = &mut vector.as_mut()[..LENGTH_BYTES];
@@ -34,7 +34,7 @@ fn run<V: AsMut<[u8]>>(vector: impl Fn() -> V + Sync) -> Vec<RunTraffic> {
         let mut executor = Executor::default();
         let mut traffic = RunTraffic::default();
         for sequence in 0..3 {
-            let schedule = Arc::new(Schedule::new(&plan(rank)));
+            let schedule = Arc::new(prepare(Schedule::new(&plan(rank))));
             let header = header(sequence, Collective::Broadcast);
             let prepared = PreparedCall::new(header.communicator, header.call, schedule).unwrap();
             traffic = executor.run(&mut fabric, sequence, &prepared, &mut [BufferMemory::Write(bytes)]).unwrap();
@@ -51,15 +51,17 @@ fn run<V: AsMut<[u8]>>(vector: impl Fn() -> V + Sync) -> Vec<RunTraffic> {
 
 #[test]
 fn no_byte_of_a_region_is_copied_on_its_way() {
-    let traffic = run(|| Region::new(LENGTH_BYTES).unwrap().unwrap());
-    let lent: Vec<_> = traffic.iter().map(|traffic| (traffic.sent_bytes, traffic.lent_bytes)).collect();
-    let all = LENGTH_BYTES as u64;
-    assert_eq!(lent, [(all, all), (all, all), (0, 0)]);
+    for prepare in [std::convert::identity, Schedule::of_message] {
+        let traffic = run(|| Region::new(LENGTH_BYTES).unwrap().unwrap(), prepare);
+        let lent: Vec<_> = traffic.iter().map(|traffic| (traffic.sent_bytes, traffic.lent_bytes)).collect();
+        let all = LENGTH_BYTES as u64;
+        assert_eq!(lent, [(all, all), (all, all), (0, 0)]);
+    }
 }
 
 #[test]
 fn other_memory_is_copied() {
-    let traffic = run(|| vec![0; LENGTH_BYTES]);
+    let traffic = run(|| vec![0; LENGTH_BYTES], std::convert::identity);
     let lent: Vec<_> = traffic.iter().map(|traffic| (traffic.sent_bytes, traffic.lent_bytes)).collect();
     let all = LENGTH_BYTES as u64;
     assert_eq!(lent, [(all, 0), (all, 0), (0, 0)]);

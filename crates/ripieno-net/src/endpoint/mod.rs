@@ -18,7 +18,7 @@ use crate::config::{Config, LinkPolicy};
 use crate::connector::Connector;
 use crate::error::NetError;
 use crate::exchange::Exchange;
-use crate::host::core_count;
+use crate::host::{core_count, has_core_each, has_core_quota};
 use crate::links::{Doorbell, RingLink, TcpLink};
 use crate::listeners::Listeners;
 use crate::monitor::{Entering, Monitor, MonitorShared, Setup};
@@ -135,8 +135,14 @@ impl Endpoint {
         let os =
             |what| move |error: std::io::Error| NetError::Os { rank: config.rank, what, cause: with_advice(&error) };
         let own_identity = &addresses[config.rank].identity;
-        let neighbours = addresses.iter().filter(|address| address.identity.shares_cores(own_identity)).count();
-        let has_core_per_rank = neighbours <= core_count();
+        let masks: Vec<_> = addresses
+            .iter()
+            .filter(|address| address.identity.shares_cores(own_identity))
+            .map(|address| &address.cores)
+            .collect();
+        let neighbours = masks.len();
+        // A container quota below the affinity limits all ranks. Ranks that are pinned to cores have one each.
+        let has_core_per_rank = neighbours <= core_count() || !has_core_quota() && has_core_each(&masks);
         let mut doorbell = Doorbell::new().map_err(os("make a doorbell of shared memory"))?;
         // Ranks that share cores sleep often. With many ranks, every sleep would interrupt all of them.
         if has_core_per_rank && (2..=BARRIER_RANKS).contains(&neighbours) {

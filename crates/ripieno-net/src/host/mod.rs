@@ -1,8 +1,10 @@
 //! The host that this process runs on: its identity, name, addresses and cores.
 
 mod addresses;
+mod cores;
 
 pub use addresses::{Addresses, Rejected};
+pub use cores::{CoreMask, core_count, has_core_each, has_core_quota, usable_cores};
 
 use serde::{Deserialize, Serialize};
 
@@ -38,9 +40,4 @@ impl HostIdentity {
 /// Return the name of this host.
 pub fn host_name() -> String {
     rustix::system::uname().nodename().to_string_lossy().into_owned()
-}
-
-/// Return the number of cores that this process may use, under its affinity and container quota.
-pub fn core_count() -> usize {
-    std::thread::available_parallelism().map_or(1, |count| count.get())
 }

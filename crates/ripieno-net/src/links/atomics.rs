@@ -8,8 +8,12 @@ use std::sync::atomic::{AtomicU64, Ordering, fence};
 pub trait AtomicWord {
     /// Memory for a short message next to the word, used by only one side at a time.
     type Inline;
+    /// Memory for a longer message next to the word, used by only one side at a time.
+    type Packet;
     /// Size of `Inline` in bytes.
     const INLINE_BYTES: usize;
+    /// Size of `Packet` in bytes.
+    const PACKET_BYTES: usize;
 
     /// Atomic load.
     fn load(&self, ordering: Ordering) -> u64;
@@ -20,14 +24,17 @@ pub trait AtomicWord {
     /// A sequentially consistent fence. If two threads each store, fence and load the other's word, at least one of
     /// them sees the other's store.
     fn fence();
-    /// Prefetch the cache line for reading or, if `ours`, for writing, without waiting for it.
-    fn fetch(&self, _ours: bool) {}
+    /// Prefetch the cache line `line` lines after the word for reading or, if `ours`, for writing. Does not wait.
+    fn fetch(&self, _line: usize, _ours: bool) {}
 }
 
 impl AtomicWord for AtomicU64 {
-    /// The remaining bytes of the cache line.
-    type Inline = UnsafeCell<[u64; 7]>;
-    const INLINE_BYTES: usize = 56;
+    /// The remaining bytes of a pair of cache lines.
+    type Inline = UnsafeCell<[u64; 15]>;
+    /// The remaining bytes of nine pairs.
+    type Packet = UnsafeCell<[[u64; 13]; 11]>;
+    const INLINE_BYTES: usize = size_of::<Self::Inline>();
+    const PACKET_BYTES: usize = size_of::<Self::Packet>();
 
     fn load(&self, ordering: Ordering) -> u64 {
         AtomicU64::load(self, ordering)
@@ -46,15 +53,15 @@ impl AtomicWord for AtomicU64 {
     }
 
     #[inline]
-    fn fetch(&self, ours: bool) {
+    fn fetch(&self, line: usize, ours: bool) {
         #[cfg(target_arch = "x86_64")]
         {
             use std::arch::x86_64::{_MM_HINT_ET0, _MM_HINT_T0, _mm_prefetch};
-            let place = std::ptr::from_ref(self).cast();
-            // SAFETY: A prefetch hint for an address that we may access.
+            let place = std::ptr::from_ref(self).cast::<i8>().wrapping_add(64 * line);
+            // SAFETY: A prefetch instruction is a hint: it is defined for every address, and never faults.
             unsafe { if ours { _mm_prefetch(place, _MM_HINT_ET0) } else { _mm_prefetch(place, _MM_HINT_T0) } }
         }
         #[cfg(not(target_arch = "x86_64"))]
-        let _ = ours;
+        let _ = (line, ours);
     }
 }

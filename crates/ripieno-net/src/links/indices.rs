@@ -15,23 +15,34 @@ use std::sync::atomic::Ordering::{Acquire, Relaxed, Release};
 
 /// Set in an index by the side that closes; the other bits are its last index.
 const CLOSED: u64 = 1 << 63;
-/// Set in a slot's index if the slot contains the bytes.
+/// Set in an index if the slot contains the bytes.
 const INLINE: u64 = 1 << 62;
 /// Set in a slot's index if the slot describes a zero-copy send, which counts as one byte.
-const LOAN: u64 = 1 << 61;
+const ZERO_COPY: u64 = 1 << 61;
 /// Set in a slot's index if the bytes in the ring were written by streaming stores.
 const STREAMED: u64 = 1 << 60;
+/// Set in an index if the next packet contains the bytes.
+const PACKET: u64 = 1 << 59;
 /// The bits of a slot's index that are no part of the index.
-const FLAGS: u64 = CLOSED | INLINE | LOAN | STREAMED;
+const FLAGS: u64 = CLOSED | INLINE | ZERO_COPY | STREAMED | PACKET;
 
-/// Number of slots of a ring. Up to `NOTE_COUNT - 1` publications may be ahead of the consumer.
-pub const NOTE_COUNT: usize = 64;
+/// Number of slots of a ring. Up to `SLOT_COUNT - 1` publications may be ahead of the consumer.
+pub const SLOT_COUNT: usize = 64;
+/// Number of packets of a ring.
+const PACKET_COUNT: usize = 16;
+/// Number of messages from the message that a lagging consumer reads to the message that it prefetches.
+const AHEAD_COUNT: usize = 4;
+/// Bytes of a cache line.
+const LINE_BYTES: usize = 64;
+/// Limit of the lines of a packet that the producer prefetches. More delay the stores before them.
+const MOST_OWNED_LINES: usize = 9;
 
 /// The words of one ring, in shared memory. Lines written by different sides are 128 bytes apart, because x86
 /// prefetches lines in pairs and some arm64 CPUs have lines of that size.
 #[repr(C)]
-pub struct Indices<W: AtomicWord, const NOTES: usize = NOTE_COUNT> {
-    notes: [InlineSlot<W>; NOTES],
+pub struct Indices<W: AtomicWord, const SLOTS: usize = SLOT_COUNT> {
+    slots: [Slot<W, W::Inline>; SLOTS],
+    packets: [Slot<W, W::Packet>; PACKET_COUNT],
     starved: IndexLine<W>,
     recalled: IndexLine<W>,
     visit: IndexLine<ReadAttempt<W>>,
@@ -51,21 +62,28 @@ pub(super) struct ReadAttempt<W> {
     pub welcome: W,
 }
 
-/// The content of a slot's inline memory.
-pub(super) enum NoteResult {
-    /// Offset in the ring and count of the inline bytes.
-    Bytes(usize, usize),
-    /// A zero-copy send at this index of the stream.
-    Loan(u64),
+/// The content of a slot, for the consumer of the stream.
+pub(super) enum SlotContent<'a, W: AtomicWord> {
+    /// Inline bytes, their offset in the ring and their count.
+    Inline(&'a W::Inline, usize, usize),
+    /// The bytes of a packet, their offset in the ring and their count.
+    Packet(&'a W::Packet, usize, usize),
+    /// The descriptor of a zero-copy send at this index of the stream.
+    ZeroCopy(&'a W::Inline, u64),
 }
 
-/// One publication, in one cache line.
-#[repr(C, align(64))]
-struct InlineSlot<W: AtomicWord> {
-    /// Bytes published so far, with the flags [`CLOSED`], [`INLINE`] or [`LOAN`].
+/// The memory of a short message.
+pub(super) enum ShortMemory<'a, W: AtomicWord> {
+    Inline(&'a W::Inline),
+    Packet(&'a W::Packet),
+}
+
+/// One publication: an index, and the bytes up to it if they fit.
+#[repr(C, align(128))]
+struct Slot<W, T> {
+    /// Bytes published so far, with flags.
     tail: W,
-    /// The last of these bytes, if [`INLINE`].
-    bytes: W::Inline,
+    bytes: T,
 }
 
 #[repr(C, align(128))]
@@ -88,7 +106,7 @@ pub enum RingBroken {
 }
 
 /// The producer's private state.
-pub struct Producer<const NOTES: usize = NOTE_COUNT> {
+pub struct Producer<const SLOTS: usize = SLOT_COUNT> {
     capacity: u64,
     tail: u64,
     published: u64,
@@ -98,12 +116,16 @@ pub struct Producer<const NOTES: usize = NOTE_COUNT> {
     is_streamed: bool,
     /// The slot of the next publication.
     next: usize,
+    /// The next packet.
+    next_packet: usize,
     /// The index that was published in each slot.
-    told: [u64; NOTES],
+    slot_ends: [u64; SLOTS],
+    /// The index that was published in each packet.
+    packet_ends: [u64; PACKET_COUNT],
 }
 
 /// The consumer's private state.
-pub struct Consumer<const NOTES: usize = NOTE_COUNT> {
+pub struct Consumer<const SLOTS: usize = SLOT_COUNT> {
     capacity: u64,
     head: u64,
     tail_seen: u64,
@@ -114,9 +136,13 @@ pub struct Consumer<const NOTES: usize = NOTE_COUNT> {
     last_start: u64,
     /// The slot of the next publication.
     next: usize,
+    /// The next packet.
+    next_packet: usize,
+    /// Whether the last short message was found at the first look.
+    lags: bool,
 }
 
-impl<W: AtomicWord, const NOTES: usize> Indices<W, NOTES> {
+impl<W: AtomicWord, const SLOTS: usize> Indices<W, SLOTS> {
     /// Return the words with which the consumer tests whether it can read the producer's memory.
     pub(super) fn visit(&self) -> &ReadAttempt<W> {
         &self.visit.0
@@ -128,7 +154,7 @@ impl<W: AtomicWord, const NOTES: usize> Indices<W, NOTES> {
     }
 }
 
-impl<const NOTES: usize> Producer<NOTES> {
+impl<const SLOTS: usize> Producer<SLOTS> {
     /// Create the producer of an empty ring of `capacity` bytes, a power of two.
     pub fn new(capacity: usize) -> Self {
         assert!(capacity.is_power_of_two(), "a ring's capacity is a power of two");
@@ -140,13 +166,15 @@ impl<const NOTES: usize> Producer<NOTES> {
             starved: false,
             is_streamed: false,
             next: 0,
-            told: [0; NOTES],
+            next_packet: 0,
+            slot_ends: [0; SLOTS],
+            packet_ends: [0; PACKET_COUNT],
         }
     }
 
     /// Return the number of bytes that may be written at [`Self::offset`] and published. The consumer's index is read
     /// only if fewer than `wanted` bytes are known to be free.
-    pub fn room<W: AtomicWord>(&mut self, shared: &Indices<W, NOTES>, wanted: usize) -> Result<usize, RingBroken> {
+    pub fn room<W: AtomicWord>(&mut self, shared: &Indices<W, SLOTS>, wanted: usize) -> Result<usize, RingBroken> {
         let free = self.free();
         if free >= wanted {
             return Ok(free);
@@ -158,13 +186,13 @@ impl<const NOTES: usize> Producer<NOTES> {
     }
 
     /// Return the consumer's index. Fails with `Closed` only if the index is below `least` and will never reach it.
-    pub fn head<W: AtomicWord>(&mut self, shared: &Indices<W, NOTES>, least: u64) -> Result<u64, RingBroken> {
+    pub fn head<W: AtomicWord>(&mut self, shared: &Indices<W, SLOTS>, least: u64) -> Result<u64, RingBroken> {
         let is_closed = self.look(shared)?;
         if is_closed && self.head_seen < least { Err(RingBroken::Closed) } else { Ok(self.head_seen) }
     }
 
     /// Read the consumer's index; return whether the consumer has closed.
-    fn look<W: AtomicWord>(&mut self, shared: &Indices<W, NOTES>) -> Result<bool, RingBroken> {
+    fn look<W: AtomicWord>(&mut self, shared: &Indices<W, SLOTS>) -> Result<bool, RingBroken> {
         // Acquire: the consumer's reads of these bytes and slots happen before they are overwritten here.
         let word = shared.consumer.0.load(Acquire);
         self.head_seen = within(word & !CLOSED, self.head_seen, self.published)?;
@@ -174,15 +202,27 @@ impl<const NOTES: usize> Producer<NOTES> {
     /// Return the number of bytes known to be free. It is 0 without two free slots, because one stays reserved for the
     /// close.
     fn free(&self) -> usize {
-        match self.has_notes(1) {
+        match self.slot_ends[(self.next + 1) % SLOTS] <= self.head_seen {
             true => (self.capacity - (self.tail - self.head_seen)) as usize,
             false => 0,
         }
     }
 
-    /// Return whether `count` slots are known to be free, plus one for the close.
-    pub fn has_notes(&self, count: usize) -> bool {
-        self.told[(self.next + count) % NOTES] <= self.head_seen
+    /// Return whether a message of `count` bytes fits a slot or a packet, and one is free.
+    #[inline]
+    pub fn accepts<W: AtomicWord>(&mut self, shared: &Indices<W, SLOTS>, count: usize) -> Result<bool, RingBroken> {
+        let (needs_packet, fits) = (count > W::INLINE_BYTES, (1..=W::PACKET_BYTES).contains(&count));
+        if !fits || self.room(shared, count)? < count {
+            return Ok(false);
+        }
+        if needs_packet && !self.has_packet() && self.look(shared)? {
+            return Err(RingBroken::Closed);
+        }
+        Ok(!needs_packet || self.has_packet())
+    }
+
+    fn has_packet(&self) -> bool {
+        self.packet_ends[self.next_packet] <= self.head_seen
     }
 
     /// Return the ring offset of the next byte to write.
@@ -212,55 +252,81 @@ impl<const NOTES: usize> Producer<NOTES> {
     }
 
     /// Publish all written bytes to the consumer.
-    pub fn publish<W: AtomicWord>(&mut self, shared: &Indices<W, NOTES>) {
+    pub fn publish<W: AtomicWord>(&mut self, shared: &Indices<W, SLOTS>) {
         if self.tail != self.published {
             let flags = if std::mem::take(&mut self.is_streamed) { STREAMED } else { 0 };
-            self.tell(shared, flags);
+            self.publish_slot(shared, flags);
         }
     }
 
     /// Publish `count` bytes that `write` puts into a slot instead of the ring. The ring has space for them, they fit a
     /// slot, and all earlier bytes are published.
+    #[inline]
     pub fn publish_inline<W: AtomicWord>(
         &mut self,
-        shared: &Indices<W, NOTES>,
+        shared: &Indices<W, SLOTS>,
         count: usize,
         write: impl FnOnce(&W::Inline),
     ) {
-        debug_assert!(self.unpublished() == 0 && count <= W::INLINE_BYTES, "a note tells of its own bytes");
-        write(&shared.notes[self.next].bytes);
+        debug_assert!(self.unpublished() == 0 && count <= W::INLINE_BYTES, "a slot contains only its own bytes");
+        write(&shared.slots[self.next].bytes);
         self.tail += count as u64;
-        self.tell(shared, INLINE);
+        self.publish_slot(shared, INLINE);
+        // Not the next slot, because the consumer polls it.
+        fetch_lines(&shared.slots[(self.next + 1) % SLOTS].tail, lines_of(count), true);
+    }
+
+    /// Publish `count` bytes that `write` puts into a packet instead of the ring. The producer [accepts](Self::accepts)
+    /// them, they do not fit a slot, and all earlier bytes are published.
+    #[inline]
+    pub fn publish_packet<W: AtomicWord>(
+        &mut self,
+        shared: &Indices<W, SLOTS>,
+        count: usize,
+        write: impl FnOnce(&W::Packet),
+    ) {
+        debug_assert!(self.unpublished() == 0 && self.has_packet(), "a packet is free and contains only its own bytes");
+        let packet = &shared.packets[self.next_packet];
+        write(&packet.bytes);
+        self.tail += count as u64;
+        packet.tail.store(self.tail | PACKET, Release);
+        self.packet_ends[self.next_packet] = self.tail;
+        self.next_packet = (self.next_packet + 1) % PACKET_COUNT;
+        self.publish_slot(shared, PACKET);
+        let later = &shared.packets[(self.next_packet + 1) % PACKET_COUNT];
+        fetch_lines(&later.tail, lines_of(count).min(MOST_OWNED_LINES), true);
     }
 
     /// Publish a zero-copy send that `write` describes in a slot, and return the index that the consumer passes to
     /// complete it. The ring has space for one byte, and all earlier bytes are published.
-    pub fn publish_loan<W: AtomicWord>(&mut self, shared: &Indices<W, NOTES>, write: impl FnOnce(&W::Inline)) -> u64 {
-        debug_assert!(self.unpublished() == 0, "a note tells of one thing");
-        write(&shared.notes[self.next].bytes);
+    pub fn publish_zero_copy<W: AtomicWord>(
+        &mut self,
+        shared: &Indices<W, SLOTS>,
+        write: impl FnOnce(&W::Inline),
+    ) -> u64 {
+        debug_assert!(self.unpublished() == 0, "a slot describes one thing");
+        write(&shared.slots[self.next].bytes);
         self.tail += 1;
-        self.tell(shared, LOAN);
+        self.publish_slot(shared, ZERO_COPY);
         self.tail
     }
 
     /// Mark all zero-copy sends as invalid.
-    pub fn recall<W: AtomicWord>(&self, shared: &Indices<W, NOTES>) {
+    pub fn recall<W: AtomicWord>(&self, shared: &Indices<W, SLOTS>) {
         shared.recalled.0.store(1, Relaxed);
         // Later changes of the memory are ordered after the mark.
         W::fence();
     }
 
-    fn tell<W: AtomicWord>(&mut self, shared: &Indices<W, NOTES>, flags: u64) {
+    fn publish_slot<W: AtomicWord>(&mut self, shared: &Indices<W, SLOTS>, flags: u64) {
         self.published = self.tail;
-        self.told[self.next] = self.tail;
-        shared.notes[self.next].tail.store(self.tail | flags, Release);
-        self.next = (self.next + 1) % NOTES;
-        // Not the next line, because the consumer polls it.
-        shared.notes[(self.next + 1) % NOTES].tail.fetch(true);
+        self.slot_ends[self.next] = self.tail;
+        shared.slots[self.next].tail.store(self.tail | flags, Release);
+        self.next = (self.next + 1) % SLOTS;
     }
 
     /// Notify the consumer whether this side waits for free space.
-    pub fn set_starved<W: AtomicWord>(&mut self, shared: &Indices<W, NOTES>, starved: bool) {
+    pub fn set_starved<W: AtomicWord>(&mut self, shared: &Indices<W, SLOTS>, starved: bool) {
         if self.starved != starved {
             self.starved = starved;
             shared.starved.0.store(starved.into(), Relaxed);
@@ -268,12 +334,12 @@ impl<const NOTES: usize> Producer<NOTES> {
     }
 
     /// Publish all written bytes and mark the stream as ended.
-    pub fn close<W: AtomicWord>(&mut self, shared: &Indices<W, NOTES>) {
-        self.tell(shared, CLOSED);
+    pub fn close<W: AtomicWord>(&mut self, shared: &Indices<W, SLOTS>) {
+        self.publish_slot(shared, CLOSED);
     }
 }
 
-impl<const NOTES: usize> Consumer<NOTES> {
+impl<const SLOTS: usize> Consumer<SLOTS> {
     /// Create the consumer of an empty ring of `capacity` bytes, a power of two.
     pub fn new(capacity: usize) -> Self {
         assert!(capacity.is_power_of_two(), "a ring's capacity is a power of two");
@@ -285,6 +351,8 @@ impl<const NOTES: usize> Consumer<NOTES> {
             is_streamed: false,
             last_start: 0,
             next: 0,
+            next_packet: 0,
+            lags: false,
         }
     }
 
@@ -293,17 +361,17 @@ impl<const NOTES: usize> Consumer<NOTES> {
     /// only if fewer than `least` bytes are left and no more can arrive.
     pub fn arrived<W: AtomicWord>(
         &mut self,
-        shared: &Indices<W, NOTES>,
+        shared: &Indices<W, SLOTS>,
         least: usize,
-        mut take: impl FnMut(&W::Inline, NoteResult),
+        mut take: impl FnMut(SlotContent<'_, W>),
     ) -> Result<usize, RingBroken> {
         while self.tail_seen - self.head < least as u64 {
             if self.closed {
                 return Err(RingBroken::Closed);
             }
-            let note = &shared.notes[self.next];
+            let slot = &shared.slots[self.next];
             // Acquire: the producer's writes of these bytes happen before they are read here.
-            let word = note.tail.load(Acquire);
+            let word = slot.tail.load(Acquire);
             let tail = word & !FLAGS;
             if word & CLOSED != 0 {
                 self.tail_seen = within(tail, self.tail_seen, self.head + self.capacity)?;
@@ -314,48 +382,77 @@ impl<const NOTES: usize> Consumer<NOTES> {
             if tail <= self.tail_seen {
                 break;
             }
-            let most = match word & (INLINE | LOAN) {
+            let kind = word & (INLINE | PACKET | ZERO_COPY);
+            let most = match kind {
                 0 => u64::MAX,
                 INLINE => self.tail_seen + W::INLINE_BYTES as u64,
+                PACKET => self.tail_seen + W::PACKET_BYTES as u64,
                 _ => self.tail_seen + 1,
             };
             within(tail, self.tail_seen, most.min(self.head + self.capacity))?;
-            if word & LOAN != 0 {
-                take(&note.bytes, NoteResult::Loan(self.tail_seen));
-            } else if word & INLINE != 0 {
-                take(&note.bytes, NoteResult::Bytes(self.place(self.tail_seen), (tail - self.tail_seen) as usize));
+            let (offset, count) = (self.place(self.tail_seen), (tail - self.tail_seen) as usize);
+            match kind {
+                0 => {}
+                INLINE => take(SlotContent::Inline(&slot.bytes, offset, count)),
+                PACKET => {
+                    take(SlotContent::Packet(&shared.packets[self.next_packet].bytes, offset, count));
+                    self.next_packet = (self.next_packet + 1) % PACKET_COUNT;
+                }
+                _ => take(SlotContent::ZeroCopy(&slot.bytes, self.tail_seen)),
             }
             (self.last_start, self.is_streamed) = (self.tail_seen, word & STREAMED != 0);
             self.tail_seen = tail;
-            self.turn(shared);
+            self.next = (self.next + 1) % SLOTS;
+            shared.slots[self.next].tail.fetch(0, false);
         }
         Ok((self.tail_seen - self.head) as usize)
     }
 
-    /// Return the slot that contains exactly the next `count` bytes, if it is published and all earlier bytes are
-    /// consumed.
+    /// Return the slot or packet that contains exactly the next `count` bytes, if it is published and all earlier bytes
+    /// are consumed.
     #[inline]
-    pub fn noted<'a, W: AtomicWord>(&self, shared: &'a Indices<W, NOTES>, count: usize) -> Option<&'a W::Inline> {
-        let note = &shared.notes[self.next];
-        let is_next = self.tail_seen == self.head && count <= W::INLINE_BYTES;
+    pub fn short_message<'a, W: AtomicWord>(
+        &self,
+        shared: &'a Indices<W, SLOTS>,
+        count: usize,
+    ) -> Option<ShortMemory<'a, W>> {
+        if !self.is_drained() {
+            return None;
+        }
+        let end = self.head + count as u64;
         // Acquire: the producer's writes of these bytes happen before they are read here.
-        let is_there = is_next && note.tail.load(Acquire) == (self.head + count as u64) | INLINE;
-        is_there.then_some(&note.bytes)
+        if count <= W::INLINE_BYTES {
+            let slot = &shared.slots[self.next];
+            return (slot.tail.load(Acquire) == end | INLINE).then_some(ShortMemory::Inline(&slot.bytes));
+        }
+        let packet = &shared.packets[self.next_packet];
+        let is_there = count <= W::PACKET_BYTES && packet.tail.load(Acquire) == end | PACKET;
+        is_there.then_some(ShortMemory::Packet(&packet.bytes))
     }
 
-    /// Consume the `count` bytes that a slot [held](Self::noted), without copying them to the ring.
+    /// Record whether the last [short message](Self::short_message) was found at the first look.
     #[inline]
-    pub fn take_noted<W: AtomicWord>(&mut self, shared: &Indices<W, NOTES>, count: usize) {
-        debug_assert!(self.noted(shared, count).is_some(), "a note is taken as it was shown");
+    pub fn set_lags(&mut self, lags: bool) {
+        self.lags = lags;
+    }
+
+    /// Consume the `count` bytes of a [short message](Self::short_message), without copying them to the ring.
+    #[inline]
+    pub fn consume_short<W: AtomicWord>(&mut self, shared: &Indices<W, SLOTS>, count: usize) {
+        debug_assert!(self.short_message(shared, count).is_some(), "the message was found");
         self.tail_seen += count as u64;
-        self.turn(shared);
-    }
-
-    /// Move to the next slot.
-    #[inline]
-    fn turn<W: AtomicWord>(&mut self, shared: &Indices<W, NOTES>) {
-        self.next = (self.next + 1) % NOTES;
-        shared.notes[self.next].tail.fetch(false);
+        self.next = (self.next + 1) % SLOTS;
+        let is_packet = count > W::INLINE_BYTES;
+        if is_packet {
+            self.next_packet = (self.next_packet + 1) % PACKET_COUNT;
+        }
+        if self.lags {
+            let later = match is_packet {
+                true => &shared.packets[(self.next_packet + AHEAD_COUNT - 1) % PACKET_COUNT].tail,
+                false => &shared.slots[(self.next + AHEAD_COUNT - 1) % SLOTS].tail,
+            };
+            fetch_lines(later, lines_of(count), false);
+        }
     }
 
     /// Return the ring offset of the next byte to read.
@@ -389,27 +486,38 @@ impl<const NOTES: usize> Consumer<NOTES> {
     }
 
     /// Release the first `count` bytes to the producer. They are not read afterwards.
-    pub fn release<W: AtomicWord>(&mut self, shared: &Indices<W, NOTES>, count: usize) {
+    pub fn release<W: AtomicWord>(&mut self, shared: &Indices<W, SLOTS>, count: usize) {
         self.head += count as u64;
         assert!(self.head <= self.tail_seen, "no more is taken than has arrived");
         shared.consumer.0.store(self.head, Release);
     }
 
     /// Return whether the producer waits for free space. Requires a fence after [`Self::release`].
-    pub fn producer_is_starved<W: AtomicWord>(&self, shared: &Indices<W, NOTES>) -> bool {
+    pub fn producer_is_starved<W: AtomicWord>(&self, shared: &Indices<W, SLOTS>) -> bool {
         shared.starved.0.load(Relaxed) != 0
     }
 
     /// Return whether the producer has invalidated its zero-copy sends. Call after the bytes were read.
-    pub fn is_recalled<W: AtomicWord>(&self, shared: &Indices<W, NOTES>) -> bool {
+    pub fn is_recalled<W: AtomicWord>(&self, shared: &Indices<W, SLOTS>) -> bool {
         W::fence();
         shared.recalled.0.load(Relaxed) != 0
     }
 
     /// Mark that the consumer takes no more bytes.
-    pub fn close<W: AtomicWord>(&mut self, shared: &Indices<W, NOTES>) {
+    pub fn close<W: AtomicWord>(&mut self, shared: &Indices<W, SLOTS>) {
         shared.consumer.0.store(self.head | CLOSED, Release);
     }
+}
+
+/// Return the number of cache lines of a slot or packet of `count` bytes.
+fn lines_of(count: usize) -> usize {
+    (size_of::<u64>() + count).div_ceil(LINE_BYTES)
+}
+
+/// Prefetch the first `count` cache lines of the slot or packet of `word`, for writing if `ours`.
+#[inline]
+fn fetch_lines<W: AtomicWord>(word: &W, count: usize, ours: bool) {
+    (0..count).for_each(|line| word.fetch(line, ours));
 }
 
 fn within(found: u64, least: u64, greatest: u64) -> Result<u64, RingBroken> {
@@ -417,15 +525,19 @@ fn within(found: u64, least: u64, greatest: u64) -> Result<u64, RingBroken> {
 }
 
 #[cfg(test)]
-impl<W: AtomicWord + Default, const NOTES: usize> Default for Indices<W, NOTES>
+impl<W: AtomicWord + Default, const SLOTS: usize> Default for Indices<W, SLOTS>
 where
     W::Inline: Default,
+    W::Packet: Default,
 {
     fn default() -> Self {
-        let note = || InlineSlot { tail: W::default(), bytes: W::Inline::default() };
+        fn slot<W: Default, T>(bytes: T) -> Slot<W, T> {
+            Slot { tail: W::default(), bytes }
+        }
         let line = || IndexLine(W::default());
         Indices {
-            notes: std::array::from_fn(|_| note()),
+            slots: std::array::from_fn(|_| slot(W::Inline::default())),
+            packets: std::array::from_fn(|_| slot(W::Packet::default())),
             starved: line(),
             recalled: line(),
             visit: IndexLine(ReadAttempt::default()),
@@ -440,12 +552,12 @@ mod tests {
     use super::*;
     use std::sync::atomic::AtomicU64;
 
-    fn arrived<const NOTES: usize>(
-        consumer: &mut Consumer<NOTES>,
-        shared: &Indices<AtomicU64, NOTES>,
+    fn arrived<const SLOTS: usize>(
+        consumer: &mut Consumer<SLOTS>,
+        shared: &Indices<AtomicU64, SLOTS>,
         least: usize,
     ) -> Result<usize, RingBroken> {
-        consumer.arrived(shared, least, |_, _| {})
+        consumer.arrived(shared, least, |_| {})
     }
 
     #[test]
@@ -453,11 +565,11 @@ mod tests {
         for hostile in [10, 100, INLINE - 1, CLOSED | 1, CLOSED | 10, INLINE | 10] {
             let shared = Indices::<AtomicU64>::default();
             let mut consumer = Consumer::new(8);
-            shared.notes[0].tail.store(2, Relaxed);
+            shared.slots[0].tail.store(2, Relaxed);
             assert_eq!(arrived(&mut consumer, &shared, 1), Ok(2));
             consumer.release(&shared, 1);
 
-            shared.notes[1].tail.store(hostile, Relaxed);
+            shared.slots[1].tail.store(hostile, Relaxed);
             let found = arrived(&mut consumer, &shared, 8);
 
             assert!(
@@ -468,19 +580,43 @@ mod tests {
     }
 
     #[test]
-    fn a_note_holds_no_more_than_fits_it() {
-        for (count, fits) in [(1, true), (56, true), (57, false)] {
+    fn a_slot_and_a_packet_hold_no_more_than_fits_them() {
+        let cases = [(INLINE, 1, true), (INLINE, 120, true), (INLINE, 121, false), (PACKET, 1144, true)];
+        for (kind, count, fits) in cases.into_iter().chain([(PACKET, 1145, false)]) {
             let shared = Indices::<AtomicU64>::default();
-            let mut consumer = Consumer::new(1 << 10);
-            shared.notes[0].tail.store(INLINE | count, Relaxed);
+            let mut consumer = Consumer::new(2 << 10);
+            shared.slots[0].tail.store(kind | count, Relaxed);
 
-            let mut deposited = None;
-            let found = consumer.arrived(&shared, 1, |_, told| deposited = Some(told));
+            let mut found_count = None;
+            let found = consumer.arrived(&shared, 1, |content| {
+                found_count = match content {
+                    SlotContent::Inline(_, 0, found) | SlotContent::Packet(_, 0, found) => Some(found),
+                    _ => None,
+                }
+            });
 
-            assert_eq!(found.is_ok(), fits);
-            let is_told = matches!(deposited, Some(NoteResult::Bytes(0, told)) if told == count as usize);
-            assert_eq!(is_told, fits);
+            assert_eq!((found.is_ok(), found_count), (fits, fits.then_some(count as usize)));
         }
+    }
+
+    #[test]
+    fn a_message_is_accepted_if_a_slot_or_packet_is_free() {
+        let shared = Indices::<AtomicU64>::default();
+        let (mut producer, mut consumer) = (Producer::new(1 << 20), Consumer::new(1 << 20));
+        for count in [0, 1145] {
+            assert_eq!(producer.accepts(&shared, count), Ok(false), "{count}");
+        }
+        for _ in 0..PACKET_COUNT {
+            assert_eq!(producer.accepts(&shared, 121), Ok(true));
+            producer.publish_packet(&shared, 121, |_| {});
+        }
+        assert_eq!(producer.accepts(&shared, 121), Ok(false));
+        assert_eq!(producer.accepts(&shared, 120), Ok(true));
+        assert!(consumer.short_message(&shared, 121).is_some());
+        consumer.consume_short(&shared, 121);
+        consumer.release(&shared, 121);
+        assert_eq!(producer.accepts(&shared, 121), Ok(true));
+        assert_eq!(producer.accepts(&shared, 1144), Ok(true));
     }
 
     #[test]
@@ -512,7 +648,7 @@ mod tests {
     }
 
     #[test]
-    fn without_two_free_notes_there_is_no_room_and_the_close_still_has_one() {
+    fn without_two_free_slots_there_is_no_room_and_the_close_still_has_one() {
         let shared = Indices::<AtomicU64, 3>::default();
         let (mut producer, mut consumer) = (Producer::new(8), Consumer::new(8));
         for _ in 0..2 {

@@ -33,11 +33,13 @@ pub(super) struct LentDescriptor {
 
 impl LentDescriptor {
     /// Encode a zero-copy send of `length_bytes` at `place` as the words of a slot.
-    pub fn words(place: RegionOffset, length_bytes: usize) -> [u64; 7] {
-        [length_bytes as u64, place.number, place.fd as u64, place.offset as u64, 0, 0, 0]
+    pub fn words(place: RegionOffset, length_bytes: usize) -> [u64; 15] {
+        let mut words = [0; 15];
+        words[..4].copy_from_slice(&[length_bytes as u64, place.number, place.fd as u64, place.offset as u64]);
+        words
     }
 
-    pub fn from_words([length_bytes, number, fd, offset, ..]: [u64; 7]) -> LentDescriptor {
+    pub fn from_words([length_bytes, number, fd, offset, ..]: [u64; 15]) -> LentDescriptor {
         LentDescriptor { length_bytes, number, fd, offset }
     }
 }

@@ -3,7 +3,7 @@
 
 use super::atomics::AtomicWord;
 use super::doorbell::{announce, claim};
-use super::indices::{Consumer, Indices, NoteResult, Producer};
+use super::indices::{Consumer, Indices, Producer, ShortMemory, SlotContent};
 use loom::cell::UnsafeCell;
 use loom::sync::atomic::{AtomicU64, Ordering, fence};
 use loom::sync::{Arc, Condvar, Mutex};
@@ -11,7 +11,9 @@ use loom::thread;
 
 impl AtomicWord for AtomicU64 {
     type Inline = UnsafeCell<u8>;
+    type Packet = UnsafeCell<u8>;
     const INLINE_BYTES: usize = 1;
+    const PACKET_BYTES: usize = 2;
 
     fn load(&self, ordering: Ordering) -> u64 {
         AtomicU64::load(self, ordering)
@@ -31,11 +33,11 @@ impl AtomicWord for AtomicU64 {
 }
 
 /// Two messages may be in flight before the slots wrap around.
-const NOTES: usize = 3;
+const SLOTS: usize = 3;
 
 /// A ring that reports every read and write of its bytes to the checker, and one doorbell.
 struct ModelRing<const CAPACITY: usize> {
-    indices: Indices<AtomicU64, NOTES>,
+    indices: Indices<AtomicU64, SLOTS>,
     bytes: [UnsafeCell<u8>; CAPACITY],
     parked: AtomicU64,
     rung: Mutex<bool>,
@@ -53,48 +55,60 @@ impl<const CAPACITY: usize> ModelRing<CAPACITY> {
         })
     }
 
-    /// Send odd bytes in a slot, even bytes through the ring.
-    fn send(&self, producer: &mut Producer<NOTES>, byte: u8) -> bool {
-        if producer.room(&self.indices, 1).unwrap() == 0 {
+    /// Send 1 in a slot, 2 through the ring, and 3 in a packet, where it counts as two bytes.
+    fn send(&self, producer: &mut Producer<SLOTS>, byte: u8) -> bool {
+        if !producer.accepts(&self.indices, count_of(byte)).unwrap() {
             return false;
         }
-        if byte % 2 == 1 {
+        match byte {
             // SAFETY: loom checks that no other thread accesses the slot.
-            producer.publish_inline(&self.indices, 1, |note| note.with_mut(|place| unsafe { *place = byte }));
-            return true;
+            1 => producer.publish_inline(&self.indices, 1, |slot| slot.with_mut(|place| unsafe { *place = byte })),
+            // SAFETY: loom checks that no other thread accesses the packet.
+            3 => producer.publish_packet(&self.indices, 2, |packet| packet.with_mut(|place| unsafe { *place = byte })),
+            _ => {
+                // SAFETY: loom checks that no other thread accesses the byte.
+                self.bytes[producer.offset()].with_mut(|place| unsafe { *place = byte });
+                producer.advance(1);
+                // The flag of streaming stores changes nothing but costs: their fence makes them like the write above.
+                producer.mark_streamed();
+                producer.publish(&self.indices);
+            }
         }
-        // SAFETY: loom checks that no other thread accesses the byte.
-        self.bytes[producer.offset()].with_mut(|place| unsafe { *place = byte });
-        producer.advance(1);
-        // The flag of streaming stores changes nothing but costs: their fence makes them like the write above.
-        producer.mark_streamed();
-        producer.publish(&self.indices);
         true
     }
 
-    fn receive(&self, consumer: &mut Consumer<NOTES>) -> Option<u8> {
-        let arrived = consumer.arrived(&self.indices, 1, |note, told| {
-            let NoteResult::Bytes(offset, _) = told else { panic!("nothing is lent") };
-            // SAFETY: loom checks that no other thread accesses the slot or the byte.
-            let byte = note.with(|place| unsafe { *place });
+    /// Receive the next message, which is `expected`, as part of the stream.
+    fn receive(&self, consumer: &mut Consumer<SLOTS>, expected: u8) -> Option<u8> {
+        let count = count_of(expected);
+        let arrived = consumer.arrived(&self.indices, count, |content| {
+            let (memory, offset) = match content {
+                SlotContent::Inline(memory, offset, _) | SlotContent::Packet(memory, offset, _) => (memory, offset),
+                SlotContent::ZeroCopy(..) => panic!("nothing is sent without a copy"),
+            };
+            // SAFETY: loom checks that no other thread accesses the memory or the byte.
+            let byte = memory.with(|place| unsafe { *place });
             self.bytes[offset].with_mut(|place| unsafe { *place = byte });
         });
-        if arrived.unwrap() == 0 {
+        if arrived.unwrap() < count {
             return None;
         }
         // SAFETY: loom checks that no other thread accesses the byte.
         let byte = self.bytes[consumer.offset()].with(|place| unsafe { *place });
-        consumer.release(&self.indices, 1);
+        consumer.release(&self.indices, count);
         Some(byte)
     }
 
-    /// Receive inline bytes from their slot, and all other bytes through the ring.
-    fn receive_noted(&self, consumer: &mut Consumer<NOTES>) -> Option<u8> {
-        let Some(note) = consumer.noted(&self.indices, 1) else { return self.receive(consumer) };
-        // SAFETY: loom checks that no other thread accesses the slot.
-        let byte = note.with(|place| unsafe { *place });
-        consumer.take_noted(&self.indices, 1);
-        consumer.release(&self.indices, 1);
+    /// Receive a short message from its slot or packet, and other bytes through the ring.
+    fn receive_short(&self, consumer: &mut Consumer<SLOTS>, expected: u8) -> Option<u8> {
+        let count = count_of(expected);
+        let Some(memory) = consumer.short_message(&self.indices, count) else {
+            return if expected == 2 { self.receive(consumer, expected) } else { None };
+        };
+        let (ShortMemory::Inline(memory) | ShortMemory::Packet(memory)) = memory;
+        // SAFETY: loom checks that no other thread accesses the memory.
+        let byte = memory.with(|place| unsafe { *place });
+        consumer.consume_short(&self.indices, count);
+        consumer.release(&self.indices, count);
         Some(byte)
     }
 
@@ -134,11 +148,16 @@ fn bytes_arrive_once_in_order_and_are_never_shared() {
 }
 
 #[test]
-fn so_do_those_that_are_taken_from_their_notes() {
-    all_arrive_by(ModelRing::receive_noted);
+fn short_messages_arrive_once_in_order_and_are_never_shared() {
+    all_arrive_by(ModelRing::receive_short);
 }
 
-fn all_arrive_by(receive: fn(&ModelRing<2>, &mut Consumer<NOTES>) -> Option<u8>) {
+/// Return the number of bytes that the message `byte` occupies in the stream.
+fn count_of(byte: u8) -> usize {
+    if byte == 3 { 2 } else { 1 }
+}
+
+fn all_arrive_by(receive: fn(&ModelRing<2>, &mut Consumer<SLOTS>, u8) -> Option<u8>) {
     loom::model(move || {
         let shared = ModelRing::<2>::new();
         let peer = shared.clone();
@@ -153,7 +172,7 @@ fn all_arrive_by(receive: fn(&ModelRing<2>, &mut Consumer<NOTES>) -> Option<u8>)
         let mut consumer = Consumer::new(2);
         for expected in 1..=3 {
             let byte = loop {
-                match receive(&shared, &mut consumer) {
+                match receive(&shared, &mut consumer, expected) {
                     Some(byte) => break byte,
                     None => thread::yield_now(),
                 }
@@ -179,7 +198,7 @@ fn a_rank_parked_for_bytes_is_always_woken() {
         });
         let mut consumer = Consumer::new(2);
         for expected in 1..=2 {
-            assert_eq!(shared.until(|| shared.receive(&mut consumer)), expected);
+            assert_eq!(shared.until(|| shared.receive(&mut consumer, expected)), expected);
         }
         sender.join().unwrap();
     });
@@ -194,7 +213,7 @@ fn a_rank_parked_for_room_is_always_woken() {
         let peer = shared.clone();
         let receiver = thread::spawn(move || {
             let mut consumer = Consumer::new(1);
-            assert_eq!(peer.receive(&mut consumer), Some(1));
+            assert_eq!(peer.receive(&mut consumer, 1), Some(1));
             AtomicU64::fence();
             if consumer.producer_is_starved(&peer.indices) {
                 peer.ring_after_fence();

@@ -2,12 +2,12 @@
 //!
 //! Messages are copied into the ring and out of it. Large messages are copied in units, so that both sides copy
 //! concurrently. Measurements decide whether the copy into the ring uses [streaming stores](super::store_choice). A
-//! message of a few bytes travels inline in the slot that announces it, so one cache line moves between cores. Requires
-//! both ends on one host, in any processes.
+//! message of up to a kilobyte travels [beside its index](super::indices), so only its own cache lines move between
+//! cores. Requires both ends on one host, in any processes.
 
 use super::atomics::AtomicWord;
 use super::doorbell::{Bell, serves_barriers};
-use super::indices::{Consumer, Indices, NoteResult, Producer, RingBroken};
+use super::indices::{Consumer, Indices, Producer, RingBroken, ShortMemory, SlotContent};
 use super::lent_descriptors::{self, Lent, LentDescriptor, LentSpan};
 use super::memory::{Mapping, page_bytes, sealed_len, sealed_memfd};
 use super::region::place_of;
@@ -144,59 +144,28 @@ impl RingLink {
         1 - self.side as usize
     }
 
-    /// Send `parts` inline in a slot, if they fit and the ring has space.
-    fn send_inline(&mut self, parts: &[&[u8]]) -> Result<Option<usize>, RingBroken> {
-        let count = parts.iter().map(|part| part.len()).sum();
-        let shared = self.segment.indices(self.outgoing());
-        if !(1..=AtomicU64::INLINE_BYTES).contains(&count) || self.producer.room(shared, count)? < count {
-            return Ok(None);
-        }
-        self.producer.publish_inline(shared, count, |note| {
-            let mut place = note.get().cast::<u8>();
+    /// Send the `count` bytes of `parts` in a slot or packet. The producer accepts them.
+    #[inline]
+    fn send_short(&mut self, parts: &[&[u8]], count: usize) {
+        let write = |place: *mut u8| {
+            let mut place = place;
             for part in parts {
-                // SAFETY: The parts together fit the slot. The slot is free, so the consumer does not read it until it
-                // is published, and nothing else in this process refers to it.
+                // SAFETY: The parts together fit the memory. It is free, so the consumer does not read it until it is
+                // published, and nothing else in this process refers to it.
                 unsafe {
                     std::ptr::copy_nonoverlapping(part.as_ptr(), place, part.len());
                     place = place.add(part.len());
                 }
             }
-        });
-        Ok(Some(count))
-    }
-
-    /// Send a message inline in two slots, if it fits and the ring has space.
-    fn send_in_two(&mut self, [head, body]: &[&[u8]; 2]) -> Result<bool, RingBroken> {
-        const BYTES: usize = AtomicU64::INLINE_BYTES;
-        let (count, shared) = (head.len() + body.len(), self.segment.indices(self.outgoing()));
-        let fits = (BYTES + 1..=2 * BYTES).contains(&count);
-        if !fits || self.producer.room(shared, count)? < count || !self.producer.has_notes(2) {
-            return Ok(false);
+        };
+        let shared = self.segment.indices(self.outgoing());
+        if count <= AtomicU64::INLINE_BYTES {
+            self.producer.publish_inline(shared, count, |slot| write(slot.get().cast()));
+        } else {
+            self.producer.publish_packet(shared, count, |packet| write(packet.get().cast()));
         }
-        let mut bytes = [0; 2 * BYTES];
-        bytes[..head.len()].copy_from_slice(head);
-        bytes[head.len()..count].copy_from_slice(body);
-        for part in [&bytes[..BYTES], &bytes[BYTES..count]] {
-            // SAFETY: The part fits the slot. The slot is free, so the consumer does not read it until it is published,
-            // and nothing else in this process refers to it.
-            self.producer.publish_inline(shared, part.len(), |note| unsafe {
-                std::ptr::copy_nonoverlapping(part.as_ptr(), note.get().cast::<u8>(), part.len());
-            });
-        }
-        Ok(true)
-    }
-
-    /// Send a message through the ring, if the ring has space.
-    fn send_whole(&mut self, parts: &[&[u8]; 2]) -> Result<bool, RingBroken> {
-        let count = parts[0].len() + parts[1].len();
-        if count == 0 || self.producer.room(self.segment.indices(self.outgoing()), count)? < count {
-            return Ok(false);
-        }
-        for part in parts {
-            self.write(part)?;
-        }
-        self.producer.publish(self.segment.indices(self.outgoing()));
-        Ok(true)
+        self.producer.set_starved(shared, false);
+        self.sent = true;
     }
 
     /// Wake the peer if it waits for the sent bytes or for freed space.
@@ -236,16 +205,20 @@ impl RingLink {
     fn arrived(&mut self, least: usize) -> Result<usize, RingBroken> {
         let ring = self.segment.data[self.incoming()].address();
         let (segment, incoming, borrowed) = (&self.segment, 1 - self.side as usize, &mut self.borrowed);
-        let arrived = self.consumer.arrived(segment.indices(incoming), least, |note, told| match told {
+        let to_ring = |from: *const u8, offset: usize, count: usize| {
+            // SAFETY: `count` lies within the slot or packet, and the mirrored mapping holds that many bytes from any
+            // offset. The producer writes neither of them until they are released. A hostile peer can change the bytes,
+            // but it could have sent those bytes anyway.
+            unsafe { std::ptr::copy_nonoverlapping(from, ring.as_ptr().add(offset), count) }
+        };
+        let arrived = self.consumer.arrived(segment.indices(incoming), least, |content| match content {
+            SlotContent::Inline(slot, offset, count) => to_ring(slot.get().cast(), offset, count),
+            SlotContent::Packet(packet, offset, count) => to_ring(packet.get().cast(), offset, count),
             // SAFETY: The producer leaves the slot's words alone until they are released, and every bit pattern is
             // valid.
-            NoteResult::Loan(index) => borrowed.add(index, LentDescriptor::from_words(unsafe { *note.get() })),
-            // SAFETY: `count` lies within the slot, and the mirrored mapping holds that many bytes from any offset. The
-            // producer writes neither the slot nor these bytes of the ring until they are released. A hostile peer can
-            // change the bytes, but it could have sent those bytes anyway.
-            NoteResult::Bytes(offset, count) => unsafe {
-                std::ptr::copy_nonoverlapping(note.get().cast::<u8>(), ring.as_ptr().add(offset), count);
-            },
+            SlotContent::ZeroCopy(slot, index) => {
+                borrowed.add(index, LentDescriptor::from_words(unsafe { *slot.get() }))
+            }
         })?;
         let ahead = self.borrowed.index().map_or(u64::MAX, |index| index - self.consumer.head());
         Ok(usize::try_from(ahead).unwrap_or(usize::MAX).min(arrived))
@@ -300,9 +273,11 @@ impl RingLink {
 
 impl Link for RingLink {
     fn send(&mut self, parts: &[&[u8]]) -> Result<usize, LinkError> {
-        if let Some(count) = self.send_inline(parts).map_err(closed)? {
-            self.producer.set_starved(self.segment.indices(self.outgoing()), false);
-            self.sent = true;
+        let count = parts.iter().map(|part| part.len()).sum();
+        if count <= AtomicU64::INLINE_BYTES
+            && self.producer.accepts(self.segment.indices(self.outgoing()), count).map_err(closed)?
+        {
+            self.send_short(parts, count);
             return Ok(count);
         }
         let mut sent = 0;
@@ -323,26 +298,33 @@ impl Link for RingLink {
     }
 
     fn send_message(&mut self, parts: &[&[u8]; 2]) -> bool {
-        let is_sent = matches!(self.send_inline(parts), Ok(Some(_)))
-            || matches!(self.send_in_two(parts), Ok(true))
-            || matches!(self.send_whole(parts), Ok(true));
-        if is_sent {
-            self.producer.set_starved(self.segment.indices(self.outgoing()), false);
-            self.sent = true;
+        let count = parts[0].len() + parts[1].len();
+        let accepts = self.producer.accepts(self.segment.indices(self.outgoing()), count) == Ok(true);
+        if accepts {
+            self.send_short(parts, count);
             self.ring_peer();
         }
-        is_sent
+        accepts
     }
 
     fn message(&mut self, length_bytes: usize, look_count: u32) -> Option<&[u8]> {
-        for _ in 0..look_count {
-            if let Some(note) = self.consumer.noted(self.segment.indices(self.incoming()), length_bytes) {
-                // SAFETY: The slot holds that many bytes. The producer leaves it alone until the bytes are released,
+        for look in 0..look_count {
+            if let Some(memory) = self.consumer.short_message(self.segment.indices(self.incoming()), length_bytes) {
+                self.consumer.set_lags(look == 0);
+                let place = match memory {
+                    ShortMemory::Inline(slot) => slot.get().cast::<u8>(),
+                    ShortMemory::Packet(packet) => packet.get().cast(),
+                };
+                // SAFETY: The memory holds that many bytes. The producer leaves it alone until the bytes are released,
                 // and `end_message` needs `self` for that. A hostile peer can change the bytes, but it could have sent
                 // those bytes anyway.
-                return Some(unsafe { std::slice::from_raw_parts(note.get().cast::<u8>(), length_bytes) });
+                return Some(unsafe { std::slice::from_raw_parts(place, length_bytes) });
             }
-            if self.arrived(length_bytes).ok()? >= length_bytes {
+            // The peer may have sent the bytes in another way. A look at the slot of a packet takes the line from the
+            // producer, which then waits for it, so it is the last look.
+            let is_due =
+                length_bytes <= AtomicU64::INLINE_BYTES || !self.consumer.is_drained() || look + 1 == look_count;
+            if is_due && self.arrived(length_bytes).ok()? >= length_bytes {
                 let ring = self.segment.data[self.incoming()].address();
                 // SAFETY: as in `peek`.
                 return Some(unsafe {
@@ -355,7 +337,7 @@ impl Link for RingLink {
 
     fn end_message(&mut self, length_bytes: usize) {
         if self.consumer.is_drained() {
-            self.consumer.take_noted(self.segment.indices(self.incoming()), length_bytes);
+            self.consumer.consume_short(self.segment.indices(self.incoming()), length_bytes);
         }
         self.release(length_bytes);
         self.ring_peer();
@@ -375,7 +357,7 @@ impl Link for RingLink {
         let words = LentDescriptor::words(place, bytes.len());
         // SAFETY: The slot is free, so the consumer does not read it until it is published, and nothing else in this
         // process refers to it.
-        let returned_at = self.producer.publish_loan(shared, |note| unsafe { *note.get() = words });
+        let returned_at = self.producer.publish_zero_copy(shared, |slot| unsafe { *slot.get() = words });
         self.lent.add(returned_at, bytes.len());
         self.sent = true;
         Ok(true)

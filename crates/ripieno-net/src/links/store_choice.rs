@@ -7,6 +7,7 @@
 //! store and class of length. Streaming stores are used where the sum of both is lower by a third. Trials of the other
 //! kind keep both costs current: the number of bytes between two trials doubles up to [`TRIAL_BYTES`], and starts anew
 //! when the choice changes. The first pass through the ring is not timed, because the kernel allocates its pages then.
+//! A class without costs follows the class that decided last.
 //!
 //! Cost: two reads of the time stamp counter for one of [`TIMED_EVERY`] writes, and an estimated 1 % for trials.
 
@@ -53,13 +54,19 @@ struct Cost {
 
 /// The producer's state.
 #[derive(Default)]
-pub(super) struct StoreChoice([ClassChoice; CLASS_COUNT]);
+pub(super) struct StoreChoice {
+    classes: [ClassChoice; CLASS_COUNT],
+    /// The latest choice of any class.
+    streams: bool,
+}
 
 #[derive(Clone, Copy, Default)]
 struct ClassChoice {
     /// By kind.
     writes: [Cost; 2],
     streams: bool,
+    /// Whether the costs of both kinds are known.
+    has_costs: bool,
     write_count: u32,
     /// Bytes since the last trial.
     bytes: usize,
@@ -132,8 +139,9 @@ impl StoreChoice {
     /// Choose the kind of store for the next `count` bytes. `is_warm` tells whether the ring was passed once.
     #[inline]
     pub fn begin(&mut self, count: usize, is_warm: bool) -> Write {
-        match class_of(count).filter(|_| is_warm) {
-            Some(class) => self.0[class].begin(count),
+        match class_of(count) {
+            Some(class) if is_warm => self.classes[class].begin(count, self.streams),
+            Some(_) => Write { kind: StoreKind::of(self.streams), count, start: None },
             None => Write { kind: StoreKind::Ordinary, count, start: None },
         }
     }
@@ -142,13 +150,20 @@ impl StoreChoice {
     #[inline]
     pub fn end<W: AtomicWord>(&mut self, write: Write, reads: &ReadCosts<W>) {
         if let Some((start, class)) = write.start.zip(class_of(write.count)) {
-            self.0[class].end(write.kind, per_kib(ticks().saturating_sub(start), write.count), &reads.0[class]);
+            let chosen = &mut self.classes[class];
+            chosen.end(write.kind, per_kib(ticks().saturating_sub(start), write.count), &reads.0[class]);
+            if chosen.has_costs {
+                self.streams = chosen.streams;
+            }
         }
     }
 }
 
 impl ClassChoice {
-    fn begin(&mut self, count: usize) -> Write {
+    fn begin(&mut self, count: usize, default: bool) -> Write {
+        if !self.has_costs {
+            self.streams = default;
+        }
         let used = StoreKind::of(self.streams);
         self.write_count = self.write_count.wrapping_add(1);
         self.bytes += count;
@@ -168,6 +183,7 @@ impl ClassChoice {
             (write > 0 && read > 0).then(|| u64::from(write) + (read & u64::from(u32::MAX)))
         };
         let Some((ordinary, streaming)) = of(StoreKind::Ordinary).zip(of(StoreKind::Streaming)) else { return };
+        self.has_costs = true;
         // The margin keeps ordinary stores on a shared cache, where both cost about the same: the least costs hide how
         // streaming stores load the memory.
         let streams = if self.streams { streaming < ordinary } else { 3 * streaming < 2 * ordinary };
@@ -228,7 +244,7 @@ mod tests {
             let reads = &self.costs.0[0];
             let mut streamed = 0;
             for _ in 0..bytes / COUNT {
-                let write = self.choice.begin(COUNT);
+                let write = self.choice.begin(COUNT, false);
                 streamed += write.kind as usize;
                 reads[write.kind as usize].store(cost[write.kind as usize].into(), Relaxed);
                 if write.start.is_some() {
@@ -249,6 +265,23 @@ mod tests {
         assert!(link.write(64 << 20, shared) < 0.01);
         link.write(1 << 20, separate);
         assert!(link.write(64 << 20, separate) > 0.99);
+    }
+
+    #[test]
+    fn a_class_without_costs_follows_the_class_that_decided_last() {
+        let (mut choice, reads) = (StoreChoice::default(), ReadCosts::<AtomicU64>::default());
+        assert_eq!(choice.begin(8 * COUNT, false).kind, StoreKind::Ordinary);
+        for (kind, cost) in [(StoreKind::Ordinary, 300), (StoreKind::Streaming, 50)] {
+            reads.0[1][kind as usize].store(cost, Relaxed);
+            choice.classes[1].end(kind, cost as u32, &reads.0[1]);
+        }
+        let write = choice.begin(COUNT, true);
+        choice.end(Write { start: Some(ticks()), ..write }, &reads);
+        assert_eq!(choice.begin(8 * COUNT, false).kind, StoreKind::Streaming);
+        // The first write of a class is a trial of the other kind.
+        let kinds = [(); 2].map(|()| choice.begin(8 * COUNT, true).kind);
+        assert_eq!(kinds, [StoreKind::Ordinary, StoreKind::Streaming]);
+        assert_eq!(choice.begin(1 << 10, true).kind, StoreKind::Ordinary);
     }
 
     #[test]

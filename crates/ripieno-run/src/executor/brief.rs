@@ -23,6 +23,10 @@ const STEP_COUNT: usize = 32;
 /// Number of polls for a message by a rank with its own core before the run continues as a regular run. They take a few
 /// microseconds at most.
 const LOOK_COUNT: u32 = 200;
+/// Number of attempts to send a message by a rank with its own core before the run continues as a regular run.
+const SEND_COUNT: u32 = 8;
+/// Number of spin-loop hints between two attempts. They take about half a microsecond.
+const SEND_PAUSE_COUNT: u32 = 16;
 /// Number of times a rank on a shared core yields between two polls before the run continues as a regular run.
 const OFFER_COUNT: u32 = 16;
 /// Time limit for these yields. The caller may hold locks that other threads wait for until the run becomes a regular
@@ -163,10 +167,18 @@ impl ScheduleRun<'_, '_> {
 
     #[inline(always)]
     fn send_message(&mut self, to: LinkId, span: Span) -> bool {
+        let has_own_core = self.fabric.has_core_per_rank();
         let Some(link) = self.fabric.existing_link(to) else { return false };
         let preamble = Preamble::new(&self.progress.header, span.length_bytes);
         let bytes = &self.buffers[span.buffer.0 as usize].bytes()[memory::range(span, 0, span.length_bytes)];
-        link.send_message(&[&preamble.0, bytes])
+        let attempt_count = if has_own_core && link.is_memory() { SEND_COUNT } else { 1 };
+        (0..attempt_count).any(|attempt| {
+            if attempt > 0 {
+                // A peer that lags frees space for several messages meanwhile. Each look takes a cache line from it.
+                (0..SEND_PAUSE_COUNT).for_each(|_| std::hint::spin_loop());
+            }
+            link.send_message(&[&preamble.0, bytes])
+        })
     }
 
     #[inline(always)]

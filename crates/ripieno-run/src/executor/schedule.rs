@@ -4,6 +4,7 @@
 
 use super::access_index::AccessIndex;
 use super::brief::Brief;
+use super::lending::BUFFERED_BYTES;
 use crate::fabric::LinkId;
 use crate::reduction::Function;
 use ripieno_plan::{Buffer, Constant, Op, Operation, Plan, Rows, Span};
@@ -156,7 +157,7 @@ impl Schedule {
         self
     }
 
-    /// Use the message links. A message counts as sent when the link holds it.
+    /// Use the message links. A message that fits a link counts as sent when the link holds it.
     pub fn of_message(mut self) -> Schedule {
         for lane in &mut self.lanes {
             match &mut lane.stream {
@@ -166,7 +167,8 @@ impl Schedule {
             }
         }
         self.brief = if self.is_replicated { None } else { Brief::of(&self) };
-        self.copying()
+        self.steps.iter_mut().for_each(|step| step.is_lendable &= step.length_bytes > BUFFERED_BYTES);
+        self
     }
 
     /// Return the number of bytes of [`Buffer::SCRATCH`] that a run needs.
