@@ -182,9 +182,9 @@ def test_classes_in_files_may_be_strings_as_in_frames(name, tmp_path):
     assert model.predict(files).tolist() == expected.predict(frame[["a", "b"]]).tolist()
     with pytest.raises(rp.InputError, match=r"pass ignore=\['id'\] to leave the column out"):
         rp.LogisticRegression().fit(tmp_path / name, "kind")
-    with pytest.raises(rp.InputError, match="y='kin': .* has no such column: expected one of a, b, kind"):
+    with pytest.raises(rp.InputError, match=r"y='kin': .* has no such column: expected one of a, b, kind"):
         rp.LogisticRegression().fit(files, "kin")
-    with pytest.raises(rp.InputError, match="id='key': .* has no such column: expected some of id, a, b, kind"):
+    with pytest.raises(rp.InputError, match=r"id='key': .* has no such column: expected some of id, a, b, kind"):
         rp.KMeans(2).fit(TableFiles(tmp_path / name, id="key"))
 
 
