@@ -15,11 +15,12 @@ from ripieno.errors import InputError
 from ripieno.files.sources import File, PathLike, found, is_url
 from ripieno.input.columns import Key, typed_keys
 from ripieno.input.columns.csv import Csv, of_same_types
+from ripieno.input.columns.splitting import FormatOptions
 from ripieno.input.cuts import apportioned
 from ripieno.input.formats import FORMATS
-from ripieno.input.formats.records import RecordType
 from ripieno.input.partitions import FILE_NAME, open_partitions
-from ripieno.input.split import Format, FormatOptions, Split
+from ripieno.input.records import RecordType
+from ripieno.input.split import Format, Split
 
 #: Bytes read from all files together to infer column types, and the minimum from each file.
 SAMPLE_BYTES = 32 << 20

@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import socket
 import warnings
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import IO, Any, Protocol
@@ -14,14 +14,11 @@ from ripieno import log
 from ripieno.errors import InputError
 from ripieno.files.sources import File, is_url, opened
 from ripieno.input.checksums import Checksum
-from ripieno.input.columns import Key, TableOptions
-from ripieno.input.formats.records import RecordType
+from ripieno.input.columns import Key
+from ripieno.input.columns.splitting import Range
 
 #: Name of the logger of notes about damaged copies.
 LOGGER = "ripieno.input"
-
-#: Start and stop in the format's unit, and the size in bytes.
-Range = tuple[int, int, int]
 
 
 class Format(Protocol):
@@ -49,22 +46,6 @@ class Format(Protocol):
 
     def extents(self, split: Split) -> tuple[tuple[int, int], ...]:
         """Return the byte ranges of the stored file on which a split depends."""
-
-
-@dataclass(frozen=True, kw_only=True)
-class FormatOptions(TableOptions):
-    """The user's options about tables, and about records of raw files."""
-
-    record: RecordType | None = None
-    #: Bytes of a CSV file that are read to infer the types of its columns.
-    sample_bytes: int = 1 << 20
-
-    def chosen_of(self, file: File, names: Sequence[str], index: Sequence[str] = ()) -> tuple[str, ...] | None:
-        """Return the columns to read, or None for all. Columns from names of folders may be chosen, too."""
-        default = [name for name in names if name not in index]
-        chosen = self.chosen(file.path, [*names, *(key for key, _ in file.keys)], default)
-        found = tuple(name for name in chosen if name in names)
-        return None if found == tuple(names) else found
 
 
 @dataclass(frozen=True)

@@ -4,16 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
 
 import pyarrow as pa
 
 from ripieno.files.sources import File
 from ripieno.input.columns.groups import GroupedColumns, GroupedFormat
+from ripieno.input.columns.splitting import Range
 from ripieno.input.cuts import even
-
-if TYPE_CHECKING:
-    from ripieno.input.split import Range
 
 
 @dataclass(frozen=True)

@@ -12,7 +12,7 @@ from __future__ import annotations
 import sys
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field, replace
-from typing import TYPE_CHECKING, Self
+from typing import Self
 
 import pyarrow as pa
 import pyarrow.csv
@@ -22,10 +22,8 @@ from ripieno.files.sources import EmptyFile, File, blamed_on, opened, size_bytes
 from ripieno.input import lines
 from ripieno.input.columns.delimited import Dialect, explained, line_of, numbers, read_table, sniff
 from ripieno.input.columns.source import ColumnSource, TableOptions, arrow_type
+from ripieno.input.columns.splitting import FilePart, FormatOptions, Range
 from ripieno.input.cuts import grouped, piece_size
-
-if TYPE_CHECKING:
-    from ripieno.input.split import FormatOptions, Range, Split
 
 #: Text that is parsed at once. It stays in the caches between reading and parsing.
 WINDOW_BYTES = 4 << 20
@@ -151,12 +149,12 @@ class Csv:
             cuts = grouped((len(text) for _, text in pieces), length, count)
         return [(self.body + start, self.body + stop, stop - start) for start, stop in cuts]
 
-    def read(self, split: Split) -> pa.Table:
+    def read(self, split: FilePart) -> pa.Table:
         """Return all records."""
         tables = list(self.blocks(split, max(split.size_bytes, 1)))
         return pa.concat_tables(tables) if tables else self.schema.empty_table()
 
-    def blocks(self, split: Split, block_bytes: int) -> Iterator[pa.Table]:
+    def blocks(self, split: FilePart, block_bytes: int) -> Iterator[pa.Table]:
         """Yield records in blocks of about `block_bytes`, each up to the end of its last record."""
         place = split.place()
         with split.opened(place) as file, blamed_on(place):
@@ -166,7 +164,7 @@ class Csv:
                 if len(table):
                     yield table
 
-    def extents(self, split: Split) -> tuple[tuple[int, int], ...]:
+    def extents(self, split: FilePart) -> tuple[tuple[int, int], ...]:
         """Return the range of the split."""
         return ((split.start, split.stop),)
 

@@ -7,7 +7,7 @@ from abc import abstractmethod
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, ClassVar, Self
+from typing import Any, ClassVar, Self
 
 import numpy as np
 import pyarrow as pa
@@ -16,9 +16,7 @@ from ripieno.errors import InputError
 from ripieno.files.frames import index_columns
 from ripieno.files.sources import EmptyFile, File, is_url, opened, size_bytes
 from ripieno.input.columns.source import ColumnSource, TableOptions
-
-if TYPE_CHECKING:
-    from ripieno.input.split import FormatOptions, Split
+from ripieno.input.columns.splitting import FilePart, FormatOptions
 
 
 @dataclass(frozen=True)
@@ -135,26 +133,26 @@ class GroupedFormat:
         source = cls.source.described(file.path)
         return cls(options.chosen_of(file, source.own.names, source.index))
 
-    def read(self, split: Split) -> pa.Table:
+    def read(self, split: FilePart) -> pa.Table:
         """Return all rows."""
         source, start, stop, names = self._found(split)
         schema = pa.schema([source.own.field(name) for name in names])
         return source.read(start, stop, schema).replace_schema_metadata(source.own.metadata)
 
-    def blocks(self, split: Split, block_bytes: int) -> Iterator[pa.Table]:
+    def blocks(self, split: FilePart, block_bytes: int) -> Iterator[pa.Table]:
         """Yield rows in blocks of about `block_bytes` when decoded, at least one row each, within one group."""
         source, start, stop, names = self._found(split)
         return source.blocks(start, stop, names, block_bytes)
 
-    def extents(self, split: Split) -> tuple[tuple[int, int], ...]:
+    def extents(self, split: FilePart) -> tuple[tuple[int, int], ...]:
         """Return the whole file."""
         return ((0, size_bytes(split.path)),)
 
-    def _rows_of(self, source: GroupedColumns, split: Split) -> tuple[int, int, int]:
+    def _rows_of(self, source: GroupedColumns, split: FilePart) -> tuple[int, int, int]:
         """Return the rows of a split, and the length of its file in the unit of the split."""
         return split.start, split.stop, source.size
 
-    def _found(self, split: Split) -> tuple[GroupedColumns, int, int, Sequence[str]]:
+    def _found(self, split: FilePart) -> tuple[GroupedColumns, int, int, Sequence[str]]:
         place = split.place()
         source = self.source.described(place)
         start, stop, length = self._rows_of(source, split)

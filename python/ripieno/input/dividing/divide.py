@@ -18,13 +18,14 @@ from ripieno.errors import InputError
 from ripieno.files.results import new_folder
 from ripieno.files.sources import File, PathLike, found, is_url
 from ripieno.input.checksums import Checksum
+from ripieno.input.columns.splitting import FormatOptions
 from ripieno.input.cuts import piece_size
 from ripieno.input.cutting import check_format, open_formats, splits
 from ripieno.input.dividing.record_streams import MATERIALS, Arrays, Material, Tables
 from ripieno.input.dividing.replicas import placed
-from ripieno.input.formats.records import RecordType
 from ripieno.input.partitions import FILE_NAME, open_partitions, write_partitions
-from ripieno.input.split import Format, FormatOptions, Split
+from ripieno.input.records import RecordType
+from ripieno.input.split import Format, Split
 
 #: Below this many bytes per partition, text and CSV are searched for enough records before writing starts.
 LOOKED_AT_BYTES = 64 << 10

@@ -10,7 +10,7 @@ from collections.abc import Iterator
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from math import prod
-from typing import IO, TYPE_CHECKING, Any, ClassVar, Self
+from typing import IO, Any, ClassVar, Self
 
 import numpy as np
 from numpy.typing import NDArray
@@ -18,11 +18,9 @@ from numpy.typing import NDArray
 from ripieno.errors import InputError
 from ripieno.files.npy import BROKEN_ARCHIVE, check_member, read_array, read_header
 from ripieno.files.sources import EmptyFile, File, blamed_on, is_url, opened, size_bytes
+from ripieno.input.columns.splitting import FilePart, FormatOptions, Range
 from ripieno.input.cuts import even
-from ripieno.input.formats.records import RecordType
-
-if TYPE_CHECKING:
-    from ripieno.input.split import FormatOptions, Range, Split
+from ripieno.input.records import RecordType
 
 MEMBER_NAME = "vectors"
 LOCAL_HEADER_BYTES = 30
@@ -169,25 +167,25 @@ class ArraySplits:
         """Return even ranges of rows."""
         return [(start, stop, (stop - start) * self.row_bytes) for start, stop in even(self.shape[0], count)]
 
-    def read(self, split: Split) -> NDArray[Any]:
+    def read(self, split: FilePart) -> NDArray[Any]:
         """Return the rows, read-only."""
         return self._array(split).rows(*self._range(split))
 
-    def blocks(self, split: Split, block_bytes: int) -> Iterator[NDArray[Any]]:
+    def blocks(self, split: FilePart, block_bytes: int) -> Iterator[NDArray[Any]]:
         """Yield rows in blocks of at most `block_bytes`, but at least one row."""
         array, (first, last) = self._array(split), self._range(split)
         step = max(1, block_bytes // max(1, self.row_bytes))
         for start in range(first, last, step):
             yield array.rows(start, min(start + step, last))
 
-    def extents(self, split: Split) -> tuple[tuple[int, int], ...]:
+    def extents(self, split: FilePart) -> tuple[tuple[int, int], ...]:
         """Return the byte range of the rows."""
         return ((self.offset + split.start * self.row_bytes, self.offset + split.stop * self.row_bytes),)
 
-    def _range(self, split: Split) -> tuple[int, int]:
+    def _range(self, split: FilePart) -> tuple[int, int]:
         return (0, self.shape[0]) if split.compression else (split.start, split.stop)
 
-    def _array(self, split: Split) -> StoredArray:
+    def _array(self, split: FilePart) -> StoredArray:
         dtype = np.dtype(self.dtype)
         return StoredArray(split.place(), self.shape, dtype, False, self.offset, compression=split.compression)
 

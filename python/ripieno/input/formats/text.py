@@ -5,14 +5,11 @@ from __future__ import annotations
 import sys
 from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
 
 from ripieno.files.sources import File, blamed_on
 from ripieno.input import lines
+from ripieno.input.columns.splitting import FilePart, FormatOptions, Range
 from ripieno.input.cuts import even
-
-if TYPE_CHECKING:
-    from ripieno.input.split import FormatOptions, Range, Split
 
 
 @dataclass(frozen=True)
@@ -33,11 +30,11 @@ class Text:
         """Return even ranges of bytes."""
         return [(start, stop, stop - start) for start, stop in even(file.size_bytes, count)]
 
-    def read(self, split: Split) -> bytes:
+    def read(self, split: FilePart) -> bytes:
         """Return all lines."""
         return b"".join(self.blocks(split, split.size_bytes))
 
-    def blocks(self, split: Split, block_bytes: int) -> Iterator[bytes]:
+    def blocks(self, split: FilePart, block_bytes: int) -> Iterator[bytes]:
         """Yield whole lines in blocks of about `block_bytes`, each up to the end of its last line."""
         at = split.start
         place = split.place()
@@ -52,7 +49,7 @@ class Text:
                 yield text
                 at = begin + len(text)
 
-    def extents(self, split: Split) -> tuple[tuple[int, int], ...]:
+    def extents(self, split: FilePart) -> tuple[tuple[int, int], ...]:
         """Return the range of the split, from the first line that begins in it to the end of the last one."""
         with split.opened(split.path) as file, blamed_on(split.path):
             return ((lines.line_start(file, split.start), lines.line_start(file, split.stop)),)

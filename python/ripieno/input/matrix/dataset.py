@@ -25,9 +25,9 @@ from ripieno.files.sources import EmptyFile, File, PathLike, expand_keyed, names
 from ripieno.input.columns import VECTORS, Key, TableFiles, TableOptions, open_table, typed_keys, unwrapped
 from ripieno.input.columns.source import MISSING_HINT, Missing
 from ripieno.input.formats.arrays import ArrayRows, StoredArray
-from ripieno.input.formats.records import RecordType
 from ripieno.input.matrix.market import MarketFile
 from ripieno.input.matrix.tables import TableRows
+from ripieno.input.records import RecordType
 from ripieno.input.shares import even_range, file_shares
 from ripieno.units import duration_text
 from ripieno.wire.borrowed import Lendable
