@@ -83,8 +83,8 @@ def options_of(
     limit, combiner = _limit_of(memory_limit, spill_directory), combiner_of(combine)
     partitioner = partitioners.checked(partitioner)
     is_balanced = partitioner == "balanced" or (partitioner is None and combiner.name == CONCAT)
-    by = partitioners.told_of(partitioner, "balanced" if is_balanced else "hash")
-    call = f"regroup of key-values by {by}, combine={combiner.told}"
+    by = partitioners.text_of(partitioner, "balanced" if is_balanced else "hash")
+    call = f"regroup of key-values by {by}, combine={combiner.text}"
     call += "" if local_reduction else ", local_reduction=False"
     return RegroupOptions(combiner, partitioner, bool(local_reduction), limit, widen, is_balanced, call)
 
