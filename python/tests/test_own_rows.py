@@ -233,6 +233,25 @@ def test_the_model_of_own_rows_matches_all_rows(world, name):
         assert_close(shared[0][at], expected[at], case.rtol)
 
 
+def fit_with_an_empty_rank(comm):
+    """Fit own rows; the last rank has none. Without `rows` the difference is an error on every rank."""
+    givers = max(comm.world_size - 1, 1)
+    mine = np.array_split(POINTS, givers)[comm.rank] if comm.rank < givers else None
+    if comm.world_size > 1:
+        with pytest.raises(CollectiveMismatch, match=r"KMeans.fit: ranks differ in X: .*rows='own'"):
+            kmeans().fit(mine, comm=comm)
+    own, all_rows = kmeans().fit(mine, comm=comm, rows="own"), kmeans().fit(POINTS, comm=comm)
+    np.testing.assert_array_equal(np.concatenate(comm.allgather(own.labels_)), all_rows.labels_)
+    return own.inertia_, all_rows.inertia_
+
+
+@pytest.mark.parametrize("p", [1, 2, 3, 5])
+def test_worlds_of_any_size_have_the_model_of_all_rows_or_the_error(threads, p):
+    expected = kmeans().fit(POINTS).inertia_
+
+    assert threads(p, fit_with_an_empty_rank) == [pytest.approx((expected, expected), rel=1e-12)] * p
+
+
 def fit_differing(comm, name):
     case = CASES[name]
     data = {key: rows_of(value, 2 * (comm.rank > 0)) for key, value in case.data.items()}

@@ -93,7 +93,7 @@ def run(
         raise InputError(f"message={message}: expected a type that comm.allreduce takes, alone or (width,) of it")
     board = Aggregators(aggregators)
     graph.comm._allgather_values(
-        f"superstep, combine={combiner.told}, message={message}, aggregators={board}, max_supersteps={max_supersteps}"
+        f"superstep, combine={combiner.text}, message={message}, aggregators={board}, max_supersteps={max_supersteps}"
         f", missing={missing}"
     )
     post = Post(graph, combiner, message, along, missing)

@@ -14,8 +14,8 @@ from ripieno.keyed.columns import KeyedForm
 from ripieno.wire import objects
 
 
-def check(said: Sequence[str]) -> None:
-    """Raise unless all ranks sent the same text; `said` has one text per rank.
+def check(texts: Sequence[str]) -> None:
+    """Raise unless all ranks sent the same text; `texts` has one text per rank.
 
     Raises
     ------
@@ -23,14 +23,14 @@ def check(said: Sequence[str]) -> None:
         The text of each rank.
     """
     ranks: dict[str, list[str]] = {}
-    for rank, text in enumerate(said):
+    for rank, text in enumerate(texts):
         ranks.setdefault(text, []).append(str(rank))
     if len(ranks) > 1:
-        parts = [f"{'rank' if len(who) == 1 else 'ranks'} {', '.join(who)}: {text}" for text, who in ranks.items()]
+        parts = [f"{'rank' if len(same) == 1 else 'ranks'} {', '.join(same)}: {text}" for text, same in ranks.items()]
         raise CollectiveMismatch(f"ranks differ: {'; '.join(parts)}: expected the same on every rank")
 
 
-def common_form(call: str, said: Sequence[tuple[KeyedForm, int]]) -> KeyedForm:
+def common_form(call: str, forms: Sequence[tuple[KeyedForm, int]]) -> KeyedForm:
     """Return the common form of all ranks' rows, from the form and row count of each rank.
 
     A rank without rows takes the form of the others. If no rank has rows, all take the form of rank 0.
@@ -40,9 +40,9 @@ def common_form(call: str, said: Sequence[tuple[KeyedForm, int]]) -> KeyedForm:
     CollectiveMismatch
         Ranks have rows of different forms.
     """
-    filled: list[KeyedForm] = [form for form, count in said if count] or [said[0][0]]
+    filled: list[KeyedForm] = [form for form, count in forms if count] or [forms[0][0]]
     if any(form != filled[0] for form in filled):
-        check([described(call, form, count) for form, count in said])
+        check([described(call, form, count) for form, count in forms])
     return filled[0]
 
 
@@ -61,12 +61,12 @@ def numbers(native: Any, call: str, mine: Sequence[int]) -> NDArray[np.int64]:
     CollectiveMismatch
         On every rank: ranks make different calls.
     """
-    said = np.zeros((native.world_size, len(mine) + 1), np.int64)
-    said[native.rank] = mark(call), *mine
-    native.allgather(said.reshape(-1), [said.shape[1]] * native.world_size, None, call.partition(",")[0])
-    if (said[:, 0] != said[0, 0]).any():
+    rows = np.zeros((native.world_size, len(mine) + 1), np.int64)
+    rows[native.rank] = mark(call), *mine
+    native.allgather(rows.reshape(-1), [rows.shape[1]] * native.world_size, None, call.partition(",")[0])
+    if (rows[:, 0] != rows[0, 0]).any():
         check(objects.allgather(native, call, None))
-    return said[:, 1:]
+    return rows[:, 1:]
 
 
 def mark(text: str) -> int:

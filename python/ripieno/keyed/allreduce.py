@@ -190,7 +190,7 @@ def exchanged(native: Any, mine: T, merge: Callable[[T, T], T]) -> T:
 
 def _told(what: str, combiner: Combiner, algorithm: str | None) -> str:
     by = "" if algorithm is None else f", algorithm={algorithm!r}"
-    return f"allreduce of {what}, combine={combiner.told}{by}"
+    return f"allreduce of {what}, combine={combiner.text}{by}"
 
 
 def _accumulating(rows: KeyValues, combiner: Combiner) -> KeyValues:

@@ -37,7 +37,7 @@ class Combiner(NamedTuple):
     function: Callable[[Any, Any], Any] | None
 
     @property
-    def told(self) -> str:
+    def text(self) -> str:
         """The combiner in texts that ranks compare."""
         return self.name if self.function is None else description_of(self.function)
 

@@ -225,13 +225,13 @@ class Emitter:
         self._add_leaving(self.form, groups.key_column, fold(self._options.combiner, groups.values, groups.counts))
 
     def _add_leaving(self, form: KeyedForm, keys: columns.Keys, values: NDArray[Any] | None) -> None:
-        homes = None
+        owners = None
         if callable(self._options.partitioner):
-            homes = partitioners.homes_of(
+            owners = partitioners.owners_of(
                 self._options.partitioner, KeyValues.of_columns(keys, None).keys, self._world_size
             )
         given = columns.native_values(values, columns.key_count(keys))
-        self._aggregation(form).add(columns.native_keys(keys), given, homes, self._threads)
+        self._aggregation(form).add(columns.native_keys(keys), given, owners, self._threads)
 
     def _sealed(self, form: KeyedForm) -> _native.Aggregation:
         """Return everything that was added, as rows of `form`, and leave the emitter empty."""

@@ -45,9 +45,9 @@ def summary(native: Any, call: str, rows: KeyValues) -> RowSummary:
     """
     mine = rows.key_column
     string_bytes = mine.used.size if isinstance(mine, Strings) else 0
-    said = agreement.numbers(native, call, (len(rows), string_bytes, rows.form.label))
-    forms = [(KeyedForm.of_label(label), count) for count, _, label in said.tolist()]
-    return RowSummary(agreement.common_form(call, forms), said[:, 0], said[:, 1])
+    found = agreement.numbers(native, call, (len(rows), string_bytes, rows.form.label))
+    forms = [(KeyedForm.of_label(label), count) for count, _, label in found.tolist()]
+    return RowSummary(agreement.common_form(call, forms), found[:, 0], found[:, 1])
 
 
 def allgathered(native: Any, rows: KeyValues, algorithm: str | None = None) -> KeyValues:

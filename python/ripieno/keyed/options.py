@@ -84,7 +84,7 @@ def options_of(
     partitioner = partitioners.checked(partitioner)
     is_balanced = partitioner == "balanced" or (partitioner is None and combiner.name == CONCAT)
     by = partitioners.description_of(partitioner, "balanced" if is_balanced else "hash")
-    call = f"regroup of key-values by {by}, combine={combiner.told}"
+    call = f"regroup of key-values by {by}, combine={combiner.text}"
     call += "" if local_reduction else ", local_reduction=False"
     return RegroupOptions(combiner, partitioner, bool(local_reduction), limit, widen, is_balanced, call)
 

@@ -31,22 +31,22 @@ def description_of(partitioner: Partitioner, fallback: str) -> str:
     return partitioner or fallback
 
 
-def homes_of(partitioner: Callable[[Any], Any], keys: Any, world_size: int) -> NDArray[Any]:
+def owners_of(partitioner: Callable[[Any], Any], keys: Any, world_size: int) -> NDArray[Any]:
     """Return the checked owner of every key of a block, as uint32."""
-    homes = np.asarray(partitioner(keys))
+    owners = np.asarray(partitioner(keys))
     what = f"partitioner={operations.name_of(partitioner)}"
-    if homes.shape != (len(keys),) or homes.dtype.kind not in "iu":
+    if owners.shape != (len(keys),) or owners.dtype.kind not in "iu":
         raise InputError(
-            f"{what}: gave shape {homes.shape} and dtype {homes.dtype} for {len(keys)} keys: expected a rank for each"
+            f"{what}: gave shape {owners.shape} and dtype {owners.dtype} for {len(keys)} keys: expected a rank for each"
         )
-    outside = np.flatnonzero((homes < 0) | (homes >= world_size))
+    outside = np.flatnonzero((owners < 0) | (owners >= world_size))
     if len(outside):
         row = int(outside[0])
         raise InputError(
-            f"{what}: gave rank {homes[row]} for key {_shown(keys[row])!r}: expected 0 … {world_size - 1} "
+            f"{what}: gave rank {owners[row]} for key {_shown(keys[row])!r}: expected 0 … {world_size - 1} "
             f"in a world of {world_size}"
         )
-    return homes.astype(np.uint32)
+    return owners.astype(np.uint32)
 
 
 def _shown(key: Any) -> Any:

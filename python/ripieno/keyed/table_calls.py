@@ -37,8 +37,8 @@ def table_regrouping(
     if partitioner == "balanced":
         raise InputError("partitioner='balanced' of a table: expected 'hash' or a function of an array of ids")
     refuse_options(table, **options, local_reduction=None if local_reduction else False)
-    meant = table if combine is None else Table(table, combine)
-    return lambda native: regrouped(native, meant, partitioner)
+    combined = table if combine is None else Table(table, combine)
+    return lambda native: regrouped(native, combined, partitioner)
 
 
 def regrouped(native: Any, table: Table, partitioner: Partitioner = None) -> tuple[Table, dict[str, Any]]:
@@ -46,23 +46,23 @@ def regrouped(native: Any, table: Table, partitioner: Partitioner = None) -> tup
     begin_s, sent_before = time.perf_counter(), native.statistics()["bytes_sent"]
     ids = np.array(list(table), np.int64)
     if callable(partitioner):
-        homes = partitioners.homes_of(partitioner, ids, native.world_size)
+        owners = partitioners.owners_of(partitioner, ids, native.world_size)
     else:
-        homes = ids % native.world_size
+        owners = ids % native.world_size
     by = partitioners.description_of(partitioner, "hash")
-    call = f"regroup of a table by {by}, combine={table.combiner.told}"
-    at_home = [ids[homes == rank].tolist() for rank in range(native.world_size)]
-    leaving = [(call, pack({number: table[number] for number in numbers})) for numbers in at_home]
-    came = objects.alltoall(native, leaving, None)
-    came_s, sent_after = time.perf_counter(), native.statistics()["bytes_sent"]
-    result = _agreed(table.combiner, came)
+    call = f"regroup of a table by {by}, combine={table.combiner.text}"
+    by_owner = [ids[owners == rank].tolist() for rank in range(native.world_size)]
+    leaving = [(call, pack({number: table[number] for number in numbers})) for numbers in by_owner]
+    arrived = objects.alltoall(native, leaving, None)
+    arrived_s, sent_after = time.perf_counter(), native.statistics()["bytes_sent"]
+    result = _agreed(table.combiner, arrived)
     statistics = {
         "rows_added": len(table),
         "rows_in": len(table),
         "keys": len(result),
         "bytes_sent": sent_after - sent_before,
-        "exchange_s": came_s - begin_s,
-        "merge_s": time.perf_counter() - came_s,
+        "exchange_s": arrived_s - begin_s,
+        "merge_s": time.perf_counter() - arrived_s,
     }
     return result, statistics
 
@@ -94,9 +94,9 @@ def summary(native: Any, call: str, table: Table, packed: PackedPartitions) -> T
     """
     layout = agreement.mark(repr((packed.ids, packed.layout, sorted(packed.others))))
     sizes_bytes = [partition.nbytes for partition in table.values()]
-    said = agreement.numbers(native, call, (layout, max(sizes_bytes, default=0), sum(sizes_bytes)))
-    is_same = bool((said[:, 0] == layout).all())
-    return TableSummary(is_same, int(said[:, 1].max()), int(said[:, 2].max()), int(said[:, 2].sum()))
+    found = agreement.numbers(native, call, (layout, max(sizes_bytes, default=0), sum(sizes_bytes)))
+    is_same = bool((found[:, 0] == layout).all())
+    return TableSummary(is_same, int(found[:, 1].max()), int(found[:, 2].max()), int(found[:, 2].sum()))
 
 
 def reduced(native: Any, combiner: Combiner, packed: PackedPartitions, algorithm: str | None) -> Table:
@@ -109,7 +109,7 @@ def reduced(native: Any, combiner: Combiner, packed: PackedPartitions, algorithm
 
 def allgathered(native: Any, table: Table, algorithm: str | None = None) -> Table:
     """Return the partitions of all ranks, with equal ids combined in rank order."""
-    call = f"allgather of a table, combine={table.combiner.told}"
+    call = f"allgather of a table, combine={table.combiner.text}"
     return _agreed(table.combiner, objects.allgather(native, (call, pack(table)), algorithm))
 
 
@@ -122,7 +122,7 @@ def united(combiner: Combiner, parts: Iterable[PackedPartitions]) -> Table:
     return table
 
 
-def _agreed(combiner: Combiner, came: Sequence[tuple[str, PackedPartitions]]) -> Table:
+def _agreed(combiner: Combiner, arrived: Sequence[tuple[str, PackedPartitions]]) -> Table:
     """Return one table of the packed partitions of all ranks, which must make the same call."""
-    agreement.check([call for call, _ in came])
-    return united(combiner, [packed for _, packed in came])
+    agreement.check([call for call, _ in arrived])
+    return united(combiner, [packed for _, packed in arrived])

@@ -120,11 +120,11 @@ class Merged:
         """Return the pairs of each rank."""
         keys = list(self._found)
         if callable(partitioner):
-            homes = partitioners.homes_of(partitioner, keys, world_size)
+            owners = partitioners.owners_of(partitioner, keys, world_size)
         else:
-            homes = np.array([home_of(key, world_size) for key in keys], np.uint32)
+            owners = np.array([home_of(key, world_size) for key in keys], np.uint32)
         values = list(self._found.values())
-        chosen = (np.flatnonzero(homes == rank).tolist() for rank in range(world_size))
+        chosen = (np.flatnonzero(owners == rank).tolist() for rank in range(world_size))
         return [ObjectPairs([keys[at] for at in places], [values[at] for at in places]) for places in chosen]
 
     def _add(self, key: Any, value: Any) -> None:
