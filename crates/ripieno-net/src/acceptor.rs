@@ -93,7 +93,7 @@ impl Acceptor {
         while let Some((number, visitor)) = self.next() {
             match visitor.advance(credentials, judge) {
                 Answer::Waiting(visitor) => self.keep(number, visitor),
-                Answer::Stranger => self.rest_after_turn(REST),
+                Answer::Unauthenticated => self.rest_after_turn(REST),
                 Answer::WrongToken(stream) => {
                     self.rest_after_turn(REST);
                     return Some(Answer::WrongToken(stream));

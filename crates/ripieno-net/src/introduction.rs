@@ -40,7 +40,7 @@ pub fn join(
             Denied::OtherToken | Denied::Unproven => ErrorKind::PermissionDenied,
             Denied::Refused(_) => ErrorKind::ConnectionRefused,
             Denied::Silent => ErrorKind::TimedOut,
-            Denied::Stranger(_) => ErrorKind::ConnectionAborted,
+            Denied::Unauthenticated(_) => ErrorKind::ConnectionAborted,
         };
         io::Error::new(kind, denied.to_string())
     });
@@ -59,7 +59,7 @@ pub struct IntroducedMember {
 ///
 /// Its descriptor becomes readable when a connection may have data to handle.
 pub struct MemberAcceptor {
-    entrance: Acceptor,
+    acceptor: Acceptor,
     credentials: Credentials,
 }
 
@@ -67,23 +67,23 @@ impl MemberAcceptor {
     /// Accept connections from `listener`, which becomes non-blocking.
     pub fn new(listener: BorrowedFd<'_>, credentials: Credentials) -> io::Result<MemberAcceptor> {
         let doors = ListenerSet::new(TcpListener::from(listener.try_clone_to_owned()?), None)?;
-        Ok(MemberAcceptor { entrance: Acceptor::new(doors)?, credentials })
+        Ok(MemberAcceptor { acceptor: Acceptor::new(doors)?, credentials })
     }
 
     /// Return the time at which to call again, even if the descriptor is not readable.
     pub fn due(&self) -> Option<Instant> {
-        self.entrance.due()
+        self.acceptor.due()
     }
 
     /// Return the resource that this process has lacked for some time to accept connections.
     pub fn lack(&self) -> Option<&str> {
-        self.entrance.lasting_lack()
+        self.acceptor.lasting_lack()
     }
 
     /// Return the next member; `None` when no more is available now.
     pub fn next_member(&mut self) -> Option<IntroducedMember> {
         loop {
-            match self.entrance.hear(&self.credentials, &mut judge)? {
+            match self.acceptor.hear(&self.credentials, &mut judge)? {
                 Answer::Welcome(stream, _) => {
                     // Without a free descriptor or thread, the member is disconnected and connects again.
                     if let Ok(member) = IntroducedMember::on(stream) {
@@ -91,7 +91,7 @@ impl MemberAcceptor {
                     }
                 }
                 Answer::WrongToken(mut stream) => tell_other_token(&mut stream),
-                Answer::Refused(..) | Answer::Stranger | Answer::Waiting(_) => {}
+                Answer::Refused(..) | Answer::Unauthenticated | Answer::Waiting(_) => {}
             }
         }
     }
@@ -99,7 +99,7 @@ impl MemberAcceptor {
 
 impl AsFd for MemberAcceptor {
     fn as_fd(&self) -> BorrowedFd<'_> {
-        self.entrance.as_fd()
+        self.acceptor.as_fd()
     }
 }
 

@@ -43,7 +43,7 @@ pub struct Mesh {
     own: PeerAddress,
     nonce: JobNonce,
     connector: Arc<Connector>,
-    entrance: Acceptor,
+    acceptor: Acceptor,
     slots: BTreeMap<usize, MeshSlot>,
     newcomers: Vec<usize>,
     doorbell: Doorbell,
@@ -83,7 +83,7 @@ impl MeshMember {
         let nonce = addresses[0].job_nonce();
         let os = |what| move |error: io::Error| NetError::Os { rank: config.rank, what, cause: told(&error) };
         let doorbell = Doorbell::new().map_err(os("make a doorbell of shared memory"))?;
-        let entrance = Acceptor::new(listeners.doors).map_err(os("watch its doors"))?;
+        let acceptor = Acceptor::new(listeners.doors).map_err(os("watch its doors"))?;
         let (opener, opened) = channel();
         Ok(Mesh {
             connector: Arc::new(Connector::new(&config, own.clone(), nonce)),
@@ -91,7 +91,7 @@ impl MeshMember {
             addresses,
             own,
             nonce,
-            entrance,
+            acceptor,
             slots: BTreeMap::new(),
             newcomers: Vec::new(),
             doorbell,
@@ -129,17 +129,17 @@ impl Mesh {
                 link.prepare_sleep();
             }
         }
-        let entrance = WatchedDescriptor { fd: self.entrance.as_fd(), readable: true, writable: false };
+        let acceptor = WatchedDescriptor { fd: self.acceptor.as_fd(), readable: true, writable: false };
         let links = wants.iter().filter_map(|want| match self.slots.get(&want.link.peer)? {
             MeshSlot::Open(link) => {
                 Some(WatchedDescriptor { fd: link.as_fd(), readable: want.readable, writable: want.writable })
             }
             _ => None,
         });
-        let due = self.entrance.due().map(|due| due.saturating_duration_since(Instant::now()));
+        let due = self.acceptor.due().map(|due| due.saturating_duration_since(Instant::now()));
         let timeout = due.map_or(timeout, |due| timeout.min(due));
         // A failed sleep ends immediately; the caller checks again.
-        if let Ok(true) = self.doorbell.wait(std::iter::once(entrance).chain(links), timeout) {
+        if let Ok(true) = self.doorbell.wait(std::iter::once(acceptor).chain(links), timeout) {
             self.note_ready(wants);
         }
     }
@@ -159,7 +159,7 @@ impl Mesh {
         let credentials = self.config.credentials();
         loop {
             let (own, nonce, slots) = (&self.own, self.nonce, &self.slots);
-            let answer = self.entrance.hear(&credentials, &mut |greeting| {
+            let answer = self.acceptor.hear(&credentials, &mut |greeting| {
                 judge(own, nonce, greeting)?;
                 expects(own.rank, slots.get(&(greeting.from as usize)), greeting)
             });

@@ -71,7 +71,7 @@ pub(crate) enum Answer {
     /// The caller speaks the protocol but uses another token. It has received nothing.
     WrongToken(Stream),
     /// The caller is unauthenticated. It has received nothing that depends on the job.
-    Stranger,
+    Unauthenticated,
 }
 
 impl PendingConnection {
@@ -122,13 +122,13 @@ impl PendingConnection {
             };
             while self.filled < wanted {
                 match self.stream.read(&mut self.frame[self.filled..wanted]) {
-                    Ok(0) => return Answer::Stranger,
+                    Ok(0) => return Answer::Unauthenticated,
                     Ok(count) => self.filled += count,
                     Err(error) if is_not_now(&error) => return Answer::Waiting(self),
-                    Err(_) => return Answer::Stranger,
+                    Err(_) => return Answer::Unauthenticated,
                 }
                 if !self.has_sent_tag() && !may_send_tag(&self.frame[..self.filled]) {
-                    return Answer::Stranger;
+                    return Answer::Unauthenticated;
                 }
             }
             self.filled = 0;
@@ -141,12 +141,12 @@ impl PendingConnection {
                     self.stage = AnswerStage::Kind;
                 }
                 AnswerStage::Greeting if Greeting::decode(&self.frame).is_none() => {
-                    return Answer::Stranger;
+                    return Answer::Unauthenticated;
                 }
                 AnswerStage::Greeting => {
                     let mut challenge = [0; CHALLENGE_BYTES];
                     if fill_random(&mut challenge).is_err() || !self.say(&challenge) {
-                        return Answer::Stranger;
+                        return Answer::Unauthenticated;
                     }
                     self.stage = AnswerStage::Proof { greeting: self.frame, challenge };
                 }
@@ -172,12 +172,12 @@ impl PendingConnection {
         let is_done = match outcome {
             Ok(is_done) => is_done,
             Err(error) if is_not_now(&error) => return Err(Box::new(Answer::Waiting(self))),
-            Err(_) => return Err(Box::new(Answer::Stranger)),
+            Err(_) => return Err(Box::new(Answer::Unauthenticated)),
         };
         let encrypts = matches!(self.stage, AnswerStage::Kind) && self.frame[0] == TLS_HANDSHAKE;
         match self.stream {
             Stream::Tcp(socket) if encrypts => {
-                let session = TlsSession::answer(socket, token).map_err(|_| Box::new(Answer::Stranger))?;
+                let session = TlsSession::answer(socket, token).map_err(|_| Box::new(Answer::Unauthenticated))?;
                 Ok(PendingConnection { stream: Stream::Tls(Box::new(session)), stage: AnswerStage::Keys, ..self })
             }
             stream => Ok(PendingConnection {
@@ -197,10 +197,10 @@ impl PendingConnection {
     ) -> Answer {
         let token = &credentials.token;
         let (Some(greeting), Ok(binding)) = (Greeting::decode(frame), self.stream.binding()) else {
-            return Answer::Stranger;
+            return Answer::Unauthenticated;
         };
         if !is_seal(&self.frame[..PROOF_BYTES], token, "caller", &[frame, challenge, &binding]) {
-            return Answer::Stranger;
+            return Answer::Unauthenticated;
         }
         let refusal = match self.stream.is_allowed(credentials.tls) {
             true => judge(&greeting).err(),
@@ -212,7 +212,7 @@ impl PendingConnection {
         match refusal {
             Some(refusal) => Answer::Refused(greeting, refusal),
             None if said => Answer::Welcome(self.stream, greeting),
-            None => Answer::Stranger,
+            None => Answer::Unauthenticated,
         }
     }
 

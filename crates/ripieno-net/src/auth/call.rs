@@ -20,7 +20,7 @@ pub(crate) enum Denied {
     /// The answerer speaks the protocol but does not know the token.
     Unproven,
     /// The answerer does not speak the protocol.
-    Stranger(String),
+    Unauthenticated(String),
 }
 
 impl Denied {
@@ -38,7 +38,7 @@ impl std::fmt::Display for Denied {
             Denied::OtherToken => write!(f, "refused: it knows another token"),
             Denied::Silent => write!(f, "connected, but nothing answered"),
             Denied::Unproven => write!(f, "connected, but it is no rank of this job: its proof is wrong"),
-            Denied::Stranger(cause) => write!(f, "connected, but it is no rank of this job: {cause}"),
+            Denied::Unauthenticated(cause) => write!(f, "connected, but it is no rank of this job: {cause}"),
         }
     }
 }
@@ -52,7 +52,7 @@ pub(crate) fn call(
     deadline: Instant,
 ) -> Result<Stream, Denied> {
     let token = &credentials.token;
-    let preauth_tag = preauth_tag(token).map_err(|error| Denied::Stranger(error.to_string()))?;
+    let preauth_tag = preauth_tag(token).map_err(|error| Denied::Unauthenticated(error.to_string()))?;
     stream.set_timeout(deadline.saturating_duration_since(Instant::now())).map_err(denied)?;
     stream.write_all(&preauth_tag).map_err(denied)?;
     let mut stream = match stream {
@@ -64,7 +64,7 @@ pub(crate) fn call(
     };
     let binding = stream.binding().map_err(denied)?;
     let mut own_challenge = [0; CHALLENGE_BYTES];
-    fill_random(&mut own_challenge).map_err(|error| Denied::Stranger(error.to_string()))?;
+    fill_random(&mut own_challenge).map_err(|error| Denied::Unauthenticated(error.to_string()))?;
     let greeting = greeting.encode(&own_challenge);
     stream.set_timeout(deadline.saturating_duration_since(Instant::now())).map_err(denied)?;
     stream.write_all(&greeting).map_err(denied)?;
@@ -109,7 +109,7 @@ fn denied(error: io::Error) -> Denied {
     match error.kind() {
         _ if knows_another_token(&error) => Denied::OtherToken,
         io::ErrorKind::TimedOut | io::ErrorKind::WouldBlock => Denied::Silent,
-        _ => Denied::Stranger(error.to_string()),
+        _ => Denied::Unauthenticated(error.to_string()),
     }
 }
 

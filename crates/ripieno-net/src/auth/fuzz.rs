@@ -67,7 +67,7 @@ fn visits(name: &'static str, ahead: &[u8], valid: [Vec<u8>; 2]) {
         loop {
             match visitor.advance(&credentials, &mut |_| panic!("a stranger is never judged")) {
                 Answer::Waiting(waiting) => visitor = waiting,
-                Answer::Stranger => return 0,
+                Answer::Unauthenticated => return 0,
                 Answer::WrongToken(_) => return 1,
                 Answer::Welcome(..) | Answer::Refused(..) => panic!("a stranger has proved itself"),
             }

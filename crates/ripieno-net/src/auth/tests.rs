@@ -160,7 +160,7 @@ fn heard_by_who_says(bytes: &[u8]) -> (Vec<u8>, bool) {
     stranger.write_all(bytes).unwrap();
     // Dropping the connection closes it.
     let seems_to_know_another = match visitor.advance(&plain("a"), &mut |_| panic!("a stranger is never judged")) {
-        Answer::Stranger => false,
+        Answer::Unauthenticated => false,
         Answer::WrongToken(_) => true,
         answer => panic!("{answer:?}"),
     };
@@ -199,7 +199,7 @@ fn a_recorded_call_is_worth_nothing_the_second_time() {
     let frame = GREETING.encode(&[5; CHALLENGE_BYTES]);
     let proof = seal(&token("a"), "caller", &[&frame, &[9; CHALLENGE_BYTES], &[0; BINDING_BYTES]]);
     caller.write_all(&[&preauth_tag(&token("a")).unwrap()[..], &frame, &proof].concat()).unwrap();
-    assert!(matches!(answer(visitor, &plain("a"), &mut |_| Ok(())), Answer::Stranger));
+    assert!(matches!(answer(visitor, &plain("a"), &mut |_| Ok(())), Answer::Unauthenticated));
 }
 
 #[test]
@@ -231,7 +231,7 @@ fn keys_of_another_token_after_a_valid_tag_are_rejected() {
     let mut session = TlsSession::call(caller, &token("b")).unwrap();
     std::thread::scope(|scope| {
         scope.spawn(move || while session.shake_hands().is_ok_and(|is_done| !is_done) {});
-        assert!(matches!(answer(visitor, &encrypted("a"), &mut |_| Ok(())), Answer::Stranger));
+        assert!(matches!(answer(visitor, &encrypted("a"), &mut |_| Ok(())), Answer::Unauthenticated));
     });
 }
 
@@ -268,7 +268,7 @@ fn who_asks_for_an_older_tls_is_a_stranger() {
     hello[at + 6] = 3;
     let Stream::Tcp(mut caller) = caller else { unreachable!() };
     caller.write_all(&[&preauth_tag(&token("a")).unwrap()[..], &hello].concat()).unwrap();
-    assert!(matches!(answer(visitor, &encrypted("a"), &mut |_| Ok(())), Answer::Stranger));
+    assert!(matches!(answer(visitor, &encrypted("a"), &mut |_| Ok(())), Answer::Unauthenticated));
 }
 
 #[test]
@@ -294,7 +294,7 @@ fn a_proof_is_worth_nothing_in_another_session() {
         relay(down, up, GREETING_BYTES);
         relay(up, down, CHALLENGE_BYTES);
         relay(down, up, PROOF_BYTES);
-        assert!(matches!(answered.join().unwrap(), Answer::Stranger));
+        assert!(matches!(answered.join().unwrap(), Answer::Unauthenticated));
         drop(sessions);
         assert!(called.join().unwrap().is_err());
     });
@@ -343,6 +343,6 @@ proptest! {
         caller.write_all(&bytes).unwrap();
         drop(caller);
         let answered = answer(visitor, &plain("a"), &mut |_| panic!("a stranger is never judged"));
-        prop_assert!(matches!(answered, Answer::Stranger | Answer::WrongToken(_)), "{:?}", answered);
+        prop_assert!(matches!(answered, Answer::Unauthenticated | Answer::WrongToken(_)), "{:?}", answered);
     }
 }

@@ -206,7 +206,7 @@ impl Remote for EndpointRemote {
 
     fn withdraw(&self) {
         if let Some(first) = &self.first {
-            first.order(MonitorCommand::Agreement(agreement::AgreementEvent::Withdraw));
+            first.send(MonitorCommand::Agreement(agreement::AgreementEvent::Withdraw));
         }
     }
 }
@@ -275,7 +275,7 @@ impl Endpoint {
                         continue;
                     }
                     // After an outage the peer answers new connections before data arrives again.
-                    self.shared.order(MonitorCommand::Probe { peer });
+                    self.shared.send(MonitorCommand::Probe { peer });
                     let reached = self.shared.since_reached(peer).map_or(silence, |since| since.min(silence));
                     if reached > timing.silence_limit() || silence > timing.delivery_limit() {
                         let cause = format!("its host has answered nothing for {:.1} s", silence.as_secs_f64());

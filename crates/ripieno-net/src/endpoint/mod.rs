@@ -141,7 +141,7 @@ impl Endpoint {
         if has_core_per_rank && (2..=BARRIER_RANKS).contains(&neighbours) {
             doorbell.make_barriers();
         }
-        let (shared, orders) = MonitorShared::new(doorbell.bell()).map_err(os("make an event descriptor"))?;
+        let (shared, commands) = MonitorShared::new(doorbell.bell()).map_err(os("make an event descriptor"))?;
         let shared = Arc::new(shared);
         let timing = config.timing();
         let hosts = addresses.iter().map(|address| address.host.clone()).collect();
@@ -150,24 +150,24 @@ impl Endpoint {
         let addresses = Arc::new(addresses);
         let patience = AgreementTimeouts { silence: config.heartbeat_timeout, late: config.rendezvous_timeout };
         let opener = Opener::new(connector.clone(), doorbell.bell(), sender, timing);
-        let acceptor = opener.clone();
+        let link_opener = opener.clone();
         let setup = Setup {
             shared: shared.clone(),
-            orders,
+            commands,
             machine: Membership::new(config.rank, hosts, config.replicas, timing, shared.now()),
             agreement: Agreement::new(config.rank, config.world_size, topology.node_count() == 1, patience),
             still: config.heartbeat_timeout / 2,
             probe_limit: timing.probe_delay(),
             connector,
             addresses: addresses.clone(),
-            entrance: Acceptor::new(listeners.doors).map_err(os("watch its doors"))?,
+            acceptor: Acceptor::new(listeners.doors).map_err(os("watch its doors"))?,
             own: addresses[config.rank].clone(),
             credentials: config.credentials(),
             nonce: addresses[0].job_nonce(),
             replicas: config.replicas_of_ranks(),
             hubs,
             linger: config.linger,
-            take_link: Box::new(move |id, stream| acceptor.accept(id, stream)),
+            take_link: Box::new(move |id, stream| link_opener.accept(id, stream)),
         };
         let monitor = Monitor::new(setup).map_err(os("set up the monitor"))?;
         let thread = std::thread::Builder::new().name("ripieno-monitor".to_string());

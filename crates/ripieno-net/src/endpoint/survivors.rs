@@ -47,7 +47,7 @@ impl FirstWorld {
     fn agree(&self, seat: String, interrupt: &mut dyn FnMut() -> bool) -> Result<AgreementOutcome, NotShrunk> {
         let shared = self.monitored();
         shared.update(|status| status.outcome = None);
-        shared.order(MonitorCommand::Agreement(AgreementEvent::Begin { seat }));
+        shared.send(MonitorCommand::Agreement(AgreementEvent::Begin { seat }));
         loop {
             // The state machine of the agreement ends by itself when it gives up.
             let status = shared.wait(INTERRUPT_CHECK, |status| status.outcome.is_some() || status.over);

@@ -14,7 +14,7 @@ impl Monitor {
         loop {
             let (own, nonce, wires, replicas) = (&self.setup.own, self.setup.nonce, &self.wires, self.setup.replicas);
             let has_left = self.end.is_some();
-            let answer = self.setup.entrance.hear(&self.setup.credentials, &mut |greeting| {
+            let answer = self.setup.acceptor.hear(&self.setup.credentials, &mut |greeting| {
                 judge(own, nonce, greeting)?;
                 expects(own.rank, replicas, wires, has_left, greeting)
             });
@@ -26,7 +26,7 @@ impl Monitor {
             }
         }
         // A rank that lacks a resource for some time is unreachable. It reports this once it waits for a connection.
-        let lack = self.setup.entrance.lasting_lack();
+        let lack = self.setup.acceptor.lasting_lack();
         if lack.is_some() != self.setup.shared.lacks() {
             self.setup.shared.update(|status| status.lack = lack.map(str::to_string));
         }
@@ -43,7 +43,7 @@ impl Monitor {
             }
             ConnectionPurpose::Data => (self.setup.take_link)(LinkId::collectives(peer), stream),
             ConnectionPurpose::Messages => (self.setup.take_link)(LinkId::inbox(peer), stream),
-            ConnectionPurpose::Agreement => self.add_kin(peer, stream),
+            ConnectionPurpose::Agreement => self.add_survivor(peer, stream),
             ConnectionPurpose::Probe => self.note_reached(peer),
             ConnectionPurpose::Rendezvous | ConnectionPurpose::Member => {}
         }

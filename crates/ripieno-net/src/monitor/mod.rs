@@ -43,27 +43,27 @@ const EVENTS_MAX: usize = 256;
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum EpollTag {
     Wake,
-    Entrance,
+    Listeners,
     Peer(usize),
-    Kin(u32),
+    Survivor(u32),
 }
 
 impl EpollTag {
     fn tag(self) -> epoll::EventData {
         epoll::EventData::new_u64(match self {
             EpollTag::Wake => 0,
-            EpollTag::Entrance => 1,
+            EpollTag::Listeners => 1,
             EpollTag::Peer(rank) => 1 << 32 | rank as u64,
-            EpollTag::Kin(number) => 2 << 32 | u64::from(number),
+            EpollTag::Survivor(number) => 2 << 32 | u64::from(number),
         })
     }
 
     fn of(tag: u64) -> EpollTag {
         match (tag >> 32, tag as u32) {
             (0, 0) => EpollTag::Wake,
-            (0, _) => EpollTag::Entrance,
+            (0, _) => EpollTag::Listeners,
             (1, rank) => EpollTag::Peer(rank as usize),
-            (_, number) => EpollTag::Kin(number),
+            (_, number) => EpollTag::Survivor(number),
         }
     }
 }
@@ -71,7 +71,7 @@ impl EpollTag {
 /// The initial state of a monitor.
 pub(crate) struct Setup {
     pub shared: Arc<MonitorShared>,
-    pub orders: Receiver<MonitorCommand>,
+    pub commands: Receiver<MonitorCommand>,
     pub machine: Membership,
     /// The agreements among survivors after the job has failed.
     pub agreement: Agreement,
@@ -81,7 +81,7 @@ pub(crate) struct Setup {
     pub probe_limit: Duration,
     pub connector: Arc<Connector>,
     pub addresses: Arc<Vec<PeerAddress>>,
-    pub entrance: Acceptor,
+    pub acceptor: Acceptor,
     pub own: PeerAddress,
     pub credentials: Credentials,
     pub nonce: JobNonce,
@@ -100,7 +100,7 @@ pub(crate) struct Monitor {
     setup: Setup,
     epoll: OwnedFd,
     wires: BTreeMap<usize, ControlConnection>,
-    kin: SurvivorConnections,
+    survivors: SurvivorConnections,
     probes: Probes,
     events: VecDeque<MembershipEvent>,
     /// Time at which the monitor ends even with work left; set once this rank has left.
@@ -113,13 +113,13 @@ impl Monitor {
     pub fn new(mut setup: Setup) -> io::Result<Monitor> {
         let epoll = epoll::create(epoll::CreateFlags::CLOEXEC)?;
         epoll::add(&epoll, setup.shared.wake_fd(), EpollTag::Wake.tag(), epoll::EventFlags::IN)?;
-        epoll::add(&epoll, &setup.entrance, EpollTag::Entrance.tag(), epoll::EventFlags::IN)?;
+        epoll::add(&epoll, &setup.acceptor, EpollTag::Listeners.tag(), epoll::EventFlags::IN)?;
         let hubs = std::mem::take(&mut setup.hubs);
         let mut monitor = Monitor {
             setup,
             epoll,
             wires: BTreeMap::new(),
-            kin: SurvivorConnections::default(),
+            survivors: SurvivorConnections::default(),
             probes: Probes::default(),
             events: VecDeque::new(),
             end: None,
@@ -141,14 +141,14 @@ impl Monitor {
             for source in self.wait() {
                 self.attend(source);
             }
-            if self.setup.entrance.due().is_some_and(|due| due <= Instant::now()) {
+            if self.setup.acceptor.due().is_some_and(|due| due <= Instant::now()) {
                 self.receive();
             }
             self.events.push_back(MembershipEvent::Tick);
             self.handle_events();
             self.agree(agreement::AgreementEvent::Tick);
             self.flush();
-            self.flush_kin();
+            self.flush_survivors();
         }
         drop(over);
     }
@@ -173,7 +173,7 @@ impl Monitor {
         let now = Instant::now();
         let tick = self.setup.machine.next_tick().min(self.setup.agreement.next_tick());
         let tick = self.setup.shared.started.checked_add(tick);
-        let next = tick.into_iter().chain(self.setup.entrance.due()).chain(self.end).min();
+        let next = tick.into_iter().chain(self.setup.acceptor.due()).chain(self.end).min();
         let timeout = next.map(|next| next.saturating_duration_since(now));
         let timeout = timeout.map(|timeout| Timespec {
             tv_sec: timeout.as_secs().try_into().unwrap_or(i64::MAX),
@@ -192,28 +192,28 @@ impl Monitor {
         match source {
             EpollTag::Wake => {
                 self.setup.shared.drain_wake();
-                while let Ok(order) = self.setup.orders.try_recv() {
-                    self.obey(order);
+                while let Ok(command) = self.setup.commands.try_recv() {
+                    self.execute(command);
                 }
             }
-            EpollTag::Entrance => self.receive(),
+            EpollTag::Listeners => self.receive(),
             EpollTag::Peer(peer) => self.read(peer),
-            EpollTag::Kin(number) => self.read_kin(number),
+            EpollTag::Survivor(number) => self.read_survivor(number),
         }
     }
 
-    fn obey(&mut self, order: MonitorCommand) {
-        match order {
+    fn execute(&mut self, command: MonitorCommand) {
+        match command {
             MonitorCommand::Request(request) => {
                 if request == MembershipRequest::Leave {
                     self.end = Some(Instant::now() + self.patience());
-                    self.leave_kin();
+                    self.close_survivors();
                 }
                 self.events.push_back(MembershipEvent::Request(request));
             }
             MonitorCommand::Agreement(event) => self.agree(event),
-            MonitorCommand::Open { peer, stream } => self.add_kin(peer, stream),
-            MonitorCommand::NotOpen { peer, why } => self.miss_kin(peer, why),
+            MonitorCommand::Open { peer, stream } => self.add_survivor(peer, stream),
+            MonitorCommand::NotOpen { peer, why } => self.note_unreached_survivor(peer, why),
             MonitorCommand::Probe { peer } => self.probe(peer),
             MonitorCommand::Probed { peer, is_reached } => self.end_probe(peer, is_reached),
         }

@@ -29,7 +29,7 @@ pub(crate) struct MonitorShared {
     history: Mutex<ReadCollectives>,
     /// Time of the last successful probe between this rank and another one.
     reached: Mutex<BTreeMap<usize, Instant>>,
-    orders: Sender<MonitorCommand>,
+    commands: Sender<MonitorCommand>,
     bell: Bell,
     wake: OwnedFd,
 }
@@ -102,7 +102,7 @@ pub(crate) struct MonitorStatus {
 impl MonitorShared {
     /// Create the shared state and the receiver of the monitor's commands.
     pub fn new(bell: Bell) -> io::Result<(MonitorShared, Receiver<MonitorCommand>)> {
-        let (orders, receiver) = channel();
+        let (commands, receiver) = channel();
         let wake = rustix::event::eventfd(0, EventfdFlags::CLOEXEC | EventfdFlags::NONBLOCK)?;
         let shared = MonitorShared {
             started: Instant::now(),
@@ -114,7 +114,7 @@ impl MonitorShared {
             entered: EnteredCalls::default(),
             history: Mutex::default(),
             reached: Mutex::default(),
-            orders,
+            commands,
             bell,
             wake,
         };
@@ -222,12 +222,12 @@ impl MonitorShared {
 
     /// Send a request to the monitor. The request has no effect after the monitor's end.
     pub fn request(&self, request: MembershipRequest) {
-        self.order(MonitorCommand::Request(request));
+        self.send(MonitorCommand::Request(request));
     }
 
     /// Send a command of any kind to the monitor, as [`MonitorShared::request`] does.
-    pub fn order(&self, order: MonitorCommand) {
-        if self.orders.send(order).is_ok() {
+    pub fn send(&self, command: MonitorCommand) {
+        if self.commands.send(command).is_ok() {
             // A write to a full counter fails, but the counter wakes the monitor anyway.
             let _ = rustix::io::write(&self.wake, &1u64.to_ne_bytes());
         }
@@ -237,7 +237,7 @@ impl MonitorShared {
         &self.wake
     }
 
-    /// Reset the wake-up that `order` wrote.
+    /// Reset the wake-up that `send` wrote.
     pub fn drain_wake(&self) {
         let _ = rustix::io::read(&self.wake, &mut [0u8; 8]);
     }

@@ -33,7 +33,7 @@ impl Monitor {
         for output in outputs {
             let outcome = match output {
                 AgreementOutput::Tell { to, word } => {
-                    self.tell_kin(to, word);
+                    self.send_to_survivor(to, word);
                     continue;
                 }
                 AgreementOutput::Decided(decision) => AgreementOutcome::Decided(decision),
@@ -41,59 +41,59 @@ impl Monitor {
                 AgreementOutput::GaveUp(cause) => AgreementOutcome::GaveUp(cause),
             };
             // Notify excluded ranks first: this rank's program may end the process once it learns the outcome.
-            self.flush_kin();
+            self.flush_survivors();
             self.setup.shared.update(|status| status.outcome = Some(outcome));
         }
     }
 
     /// Queue a message. Without a connection, open one; the agreement sends again once it is open.
-    fn tell_kin(&mut self, to: usize, word: AgreementMessage) {
-        if let Some((_, wire)) = self.kin.wires.values_mut().find(|(peer, _)| *peer == to) {
+    fn send_to_survivor(&mut self, to: usize, word: AgreementMessage) {
+        if let Some((_, wire)) = self.survivors.wires.values_mut().find(|(peer, _)| *peer == to) {
             return wire.queue(&MembershipMessage::Agreement(word));
         }
-        if !self.kin.opening.insert(to) {
+        if !self.survivors.opening.insert(to) {
             return;
         }
         let (shared, connector) = (self.setup.shared.clone(), self.setup.connector.clone());
         let (addresses, deadline) = (self.setup.addresses.clone(), Instant::now() + self.setup.still * 2);
         let open = move || {
-            shared.order(match connector.reach(&addresses[to], ConnectionPurpose::Agreement, deadline) {
+            shared.send(match connector.reach(&addresses[to], ConnectionPurpose::Agreement, deadline) {
                 Ok(stream) => MonitorCommand::Open { peer: to, stream },
                 Err(why) => MonitorCommand::NotOpen { peer: to, why },
             });
         };
         if std::thread::Builder::new().name("ripieno-open".to_string()).spawn(open).is_err() {
             // The next tick of the agreement tries again.
-            self.kin.opening.remove(&to);
+            self.survivors.opening.remove(&to);
         }
     }
 
     /// Add an open connection.
-    pub(super) fn add_kin(&mut self, peer: usize, stream: Stream) {
-        self.kin.opening.remove(&peer);
-        let number = self.kin.next_number;
-        let tag = EpollTag::Kin(number).tag();
+    pub(super) fn add_survivor(&mut self, peer: usize, stream: Stream) {
+        self.survivors.opening.remove(&peer);
+        let number = self.survivors.next_number;
+        let tag = EpollTag::Survivor(number).tag();
         if self.end.is_some()
             || stream.set_nonblocking(true).is_err()
             || epoll::add(&self.epoll, &stream, tag, epoll::EventFlags::IN).is_err()
         {
             return;
         }
-        self.kin.next_number = number.wrapping_add(1);
-        self.kin.wires.insert(number, (peer, ControlConnection::new(stream)));
+        self.survivors.next_number = number.wrapping_add(1);
+        self.survivors.wires.insert(number, (peer, ControlConnection::new(stream)));
         self.agree(AgreementEvent::Connected { peer });
     }
 
     /// Handle a failure to connect.
-    pub(super) fn miss_kin(&mut self, peer: usize, why: UnreachedPeer) {
-        self.kin.opening.remove(&peer);
+    pub(super) fn note_unreached_survivor(&mut self, peer: usize, why: UnreachedPeer) {
+        self.survivors.opening.remove(&peer);
         if why == UnreachedPeer::Ended {
             self.agree(AgreementEvent::Ended { peer });
         }
     }
 
-    pub(super) fn read_kin(&mut self, number: u32) {
-        let Some((peer, wire)) = self.kin.wires.get_mut(&number) else { return };
+    pub(super) fn read_survivor(&mut self, number: u32) {
+        let Some((peer, wire)) = self.survivors.wires.get_mut(&number) else { return };
         let (peer, (messages, closed)) = (*peer, wire.read());
         for message in messages {
             if let MembershipMessage::Agreement(word) = message {
@@ -101,7 +101,7 @@ impl Monitor {
             }
         }
         if let Some(cause) = closed {
-            self.kin.wires.remove(&number);
+            self.survivors.wires.remove(&number);
             if cause == ENDED {
                 self.agree(AgreementEvent::Ended { peer });
             }
@@ -109,25 +109,29 @@ impl Monitor {
     }
 
     /// Send as much as the sockets accept.
-    pub(super) fn flush_kin(&mut self) {
+    pub(super) fn flush_survivors(&mut self) {
         let mut broken = Vec::new();
-        for (&number, (_, wire)) in &mut self.kin.wires {
+        for (&number, (_, wire)) in &mut self.survivors.wires {
             if wire.flush().is_err() {
                 broken.push(number);
             } else if wire.awaits_room != wire.is_full() {
                 wire.awaits_room = wire.is_full();
                 let room = if wire.is_full() { epoll::EventFlags::OUT } else { epoll::EventFlags::empty() };
                 // The descriptor is in the set as long as the connection lives, so this cannot fail.
-                let _ =
-                    epoll::modify(&self.epoll, &wire.stream, EpollTag::Kin(number).tag(), epoll::EventFlags::IN | room);
+                let _ = epoll::modify(
+                    &self.epoll,
+                    &wire.stream,
+                    EpollTag::Survivor(number).tag(),
+                    epoll::EventFlags::IN | room,
+                );
             }
         }
         // Read the remaining messages, and the end of the connection.
-        broken.into_iter().for_each(|number| self.read_kin(number));
+        broken.into_iter().for_each(|number| self.read_survivor(number));
     }
 
     /// Leave the agreement: the closed connections show the other ranks that this rank has left.
-    pub(super) fn leave_kin(&mut self) {
-        self.kin.wires.clear();
+    pub(super) fn close_survivors(&mut self) {
+        self.survivors.wires.clear();
     }
 }

@@ -21,7 +21,7 @@ const FAREWELL: Duration = Duration::from_millis(1000);
 
 pub struct StoreServer {
     config: Config,
-    entrance: Acceptor,
+    acceptor: Acceptor,
     members: BTreeMap<usize, StoreMember>,
     verdict: Option<Verdict>,
     /// Number of calls with another token, from unauthenticated peers or misconfigured ranks.
@@ -46,11 +46,11 @@ impl StoreServer {
             }
             _ => Err(error),
         });
-        let entrance =
+        let acceptor =
             listener.and_then(|listener| Acceptor::new(ListenerSet::new(listener, None)?)).map_err(bind_error)?;
         Ok(StoreServer {
             config: config.clone(),
-            entrance,
+            acceptor,
             members: BTreeMap::new(),
             verdict: None,
             wrong_token_count: 0,
@@ -144,19 +144,19 @@ impl StoreServer {
     pub fn turn(&mut self, deadline: Instant) {
         let (somebody_comes, members_ready) = self.poll(deadline);
         members_ready.into_iter().for_each(|rank| self.attend(rank));
-        if somebody_comes || self.entrance.due().is_some_and(|due| due <= Instant::now()) {
+        if somebody_comes || self.acceptor.due().is_some_and(|due| due <= Instant::now()) {
             self.receive();
         }
     }
 
     fn poll(&self, deadline: Instant) -> (bool, Vec<usize>) {
         let living: Vec<(&usize, &StoreMember)> = self.members.iter().filter(|(_, member)| !member.is_gone).collect();
-        let mut polled = vec![PollFd::new(&self.entrance, PollFlags::IN)];
+        let mut polled = vec![PollFd::new(&self.acceptor, PollFlags::IN)];
         polled.extend(living.iter().map(|(_, member)| {
             let room = if member.outbox.is_empty() { PollFlags::empty() } else { PollFlags::OUT };
             PollFd::new(&member.stream, PollFlags::IN | room)
         }));
-        let next = self.entrance.due().map_or(deadline, |due| due.min(deadline));
+        let next = self.acceptor.due().map_or(deadline, |due| due.min(deadline));
         let timeout = next.saturating_duration_since(Instant::now());
         let timeout = Timespec { tv_sec: timeout.as_secs() as i64, tv_nsec: timeout.subsec_nanos().into() };
         // An interrupted wait reports no event.
@@ -170,7 +170,7 @@ impl StoreServer {
         let credentials = self.config.credentials();
         loop {
             let (world_size, members) = (self.config.world_size as u32, &self.members);
-            let answer = self.entrance.hear(&credentials, &mut |greeting: &Greeting| match greeting {
+            let answer = self.acceptor.hear(&credentials, &mut |greeting: &Greeting| match greeting {
                 greeting if greeting.purpose != ConnectionPurpose::Rendezvous => Err(Refusal::Purpose),
                 greeting if greeting.world_size != world_size => Err(Refusal::WorldSize(world_size)),
                 greeting if greeting.from == 0 || greeting.from >= world_size => Err(Refusal::Rank(0)),
@@ -184,7 +184,7 @@ impl StoreServer {
                     self.wrong_token_count += 1;
                     tell_other_token(&mut stream);
                 }
-                Some(Answer::Waiting(_) | Answer::Stranger) => {}
+                Some(Answer::Waiting(_) | Answer::Unauthenticated) => {}
                 None => return,
             }
         }
