@@ -69,6 +69,8 @@ class World:
         self.pause = (pause, pause + draw.uniform(0.5, 20.0))
         #: From this time on, the launcher of an engine job is disconnected from all ranks.
         self.cut_s = draw.uniform(0.0, self.finish_s) if self.kind == "engine" and draw.random() < 0.05 else HORIZON_S
+        #: Ranks without which the others have continued, as these ranks themselves report.
+        self.excluded: set[int] = set()
         #: Ranks that the user was told to be lost.
         self.reported: set[int | None] = set()
         #: Whether the user was asked to let the ranks continue.
@@ -342,6 +344,8 @@ class World:
                 self.at(each.stopped_until, self._report, rank, failed, is_silence)
             return
         each.has_spoken = True
+        if failed == rank:
+            self.excluded.add(rank)
         cause = "no heartbeat" if is_silence else "its process ended"
         is_cut = any(fault.kind == "isolate" and fault.rank == rank for fault in self.faults)
         if self.kind == "script" and self.on_failure == "shrink" and failed in self.culprits - {rank} and not is_cut:
@@ -460,7 +464,7 @@ class World:
         # Others are lost only if the engine has ended them.
         if self.kind != "engine" and all(self._is_identifiable(fault) for fault in lasting):
             assert self.supervisor.lost.keys() <= self.culprits | self._left_behind(), "a healthy rank is given up"
-            assert self.reported <= self.culprits, "a victim is reported as lost"
+            assert self.reported <= self.culprits | self.excluded, "a victim is reported as lost"
 
     def _left_behind(self) -> set[int]:
         """Return the ranks that have failed because of others and without which a script continues."""
