@@ -214,7 +214,7 @@ def test_a_place_that_cannot_be_written_is_reported_before_any_work(vectors, tmp
         assert f"out.npy cannot be made: {tmp_path} is read-only" in capsys.readouterr().err
 
 
-@pytest.mark.parametrize(("signals", "code"), [(signal.SIGINT, 130), (signal.SIGTERM, 143)])
+@pytest.mark.parametrize(("signals", "code"), [(signal.SIGINT, 130), *exhaustively((signal.SIGTERM, 143))])
 def test_an_interrupted_command_leaves_nothing(tmp_path, signals, code):
     np.save(tmp_path / "vectors.npy", np.random.default_rng(0).random((20000, 64), np.float32))
     endless = ["--max-iter", "1000000", "--tol", "0", "-k", "2000", "-n", "2", "-o", "result"]

@@ -96,9 +96,11 @@ def test_logistic_writes_the_weights_of_the_columns(folder, words):
     ("words", "names"),
     [
         (["ridge", "prices.csv", "--target", "price"], ["coef"]),
-        (["logistic", "dear.csv", "--target", "dear"], ["coef"]),
-        (["logistic", "dear.svm"], ["coef"]),
-        (["pca", "rows.npy", "--components", "2", "--project"], ["components", "projected"]),
+        *exhaustively(
+            (["logistic", "dear.csv", "--target", "dear"], ["coef"]),
+            (["logistic", "dear.svm"], ["coef"]),
+            (["pca", "rows.npy", "--components", "2", "--project"], ["components", "projected"]),
+        ),
         (["layout", "edges.txt"], ["positions", "vertices"]),
     ],
     ids=lambda words: f"{words[0]} {words[1]}" if len(words) > 1 else "",

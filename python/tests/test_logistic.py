@@ -203,7 +203,9 @@ def _killed_after(iteration, folder, solver, workers):
     os.close(kept)
 
 
-@pytest.mark.parametrize(("solver", "workers"), [("lbfgs", 1), ("newton-cg", 1), ("gd", 1), ("lbfgs", 2)])
+@pytest.mark.parametrize(
+    ("solver", "workers"), [("lbfgs", 2), *exhaustively(("lbfgs", 1), ("newton-cg", 1), ("gd", 1))]
+)
 def test_a_killed_fit_continues_and_ends_with_the_same_bits(world, tmp_path, solver, workers):
     parameters = {"solver": solver, "tol": 1e-6, "max_iter": 2000, "engine": world(workers)}
     expected = rp.LogisticRegression(**parameters).fit(X, LABELS[4])

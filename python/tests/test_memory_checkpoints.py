@@ -11,6 +11,7 @@ import numpy as np
 import pytest
 import ripieno as rp
 from injected_faults import strike_once
+from varied import exhaustively
 
 ROUNDS = 30
 
@@ -30,8 +31,8 @@ def add_up(comm, folder, victims, at):
     return begun, total[0], comm.begins_again
 
 
-@pytest.mark.parametrize("at", [0, 1, 17])
-@pytest.mark.parametrize("victims", [(0,), (2,), (0, 1)])
+@pytest.mark.parametrize("at", [17, *exhaustively(0, 1)])
+@pytest.mark.parametrize("victims", [[0], [0, 1], *exhaustively([2])])
 @pytest.mark.parametrize("policy", ["shrink", "respawn"])
 def test_shared_state_exists_while_one_rank_is_alive(tmp_path, policy, victims, at):
     with rp.launch(workers=3, threads=1, on_failure=policy) as job:
@@ -57,7 +58,7 @@ def keep_rows(comm, folder, victims, rows):
     return received, mine.tolist()
 
 
-@pytest.mark.parametrize("victim", range(4))
+@pytest.mark.parametrize("victim", [0, 3, *exhaustively(1, 2)])
 @pytest.mark.parametrize("policy", ["shrink", "respawn"])
 def test_own_state_of_ranks_is_copied_to_neighbors(tmp_path, policy, victim):
     rows = np.arange(103)

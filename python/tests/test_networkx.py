@@ -47,6 +47,7 @@ def both(name, graph, *arguments, **named):
     return ours, getattr(nx, name)(graph, *arguments, backend="networkx", **named)
 
 
+@pytest.mark.exhaustive
 def test_networkx_passes_its_own_tests_with_our_functions():
     folder = Path(nx.__file__).parent
     environment = os.environ | {"NETWORKX_TEST_BACKEND": "ripieno", "NETWORKX_FALLBACK_TO_NX": "True"}

@@ -277,6 +277,7 @@ def test_the_command_calls_parameters_by_its_options(tmp_path, capsys, monkeypat
     assert "a higher tol" in output
 
 
+@pytest.mark.exhaustive
 def test_ranks_of_a_launcher_do_the_work_together(slash, tmp_path):
     path, want = slash
     command = ["ripieno", "pagerank", str(path), "--out", str(tmp_path / "r.csv"), "-q"]

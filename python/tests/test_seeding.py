@@ -119,7 +119,7 @@ def blobs(row_count, column_count=3):
 # More than 10 000 rows for 1 001 clusters are sampled.
 @pytest.mark.parametrize(
     ("row_count", "weighted", "dtype"),
-    [(3000, False, np.float64), (3000, True, np.uint8), (12_000, False, np.float64)],
+    [(3000, True, np.uint8), *exhaustively((3000, False, np.float64), (12_000, False, np.float64))],
 )
 def test_the_number_of_workers_does_not_change_the_start_of_many_clusters(world, row_count, weighted, dtype):
     points = (blobs(row_count) * 10 + 128).clip(0, 255).astype(dtype)

@@ -428,6 +428,7 @@ def test_reproductions_are_listed(capsys):
     assert [line.split()[0] for line in capsys.readouterr().out.splitlines()] == names
 
 
+@pytest.mark.exhaustive
 def test_the_page_of_figures_matches_the_simulation():
     committed = (PAGE.parent / "papers.md").read_text("utf-8")
 

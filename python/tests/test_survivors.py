@@ -104,15 +104,17 @@ FITS = {
 }
 
 CASES = [
-    *[("kmeans", policy, victim) for policy in ("shrink", "respawn") for victim in (0, 2)],
+    ("kmeans", "shrink", 0),
+    ("kmeans", "respawn", 2),
+    *exhaustively(
+        ("kmeans", "shrink", 2), ("kmeans", "respawn", 0), ("logistic", "shrink", 2), ("pagerank", "respawn", 2)
+    ),
     ("mini-batch", "respawn", 0),
     ("als", "shrink", 0),
     ("mds", "respawn", 2),
     ("layout", "shrink", 2),
     ("logistic", "respawn", 0),
-    ("logistic", "shrink", 2),
     ("pagerank", "shrink", 0),
-    ("pagerank", "respawn", 2),
     ("sgd", "respawn", 0),
     ("pca", "respawn", 2),
     ("bfs", "shrink", 0),
