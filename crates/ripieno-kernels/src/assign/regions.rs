@@ -520,7 +520,12 @@ mod tests {
     #[test]
     fn with_two_columns_a_point_is_compared_with_at_most_two_groups() {
         let tree = worth_it(2).unwrap().tree;
-        assert!(tree.compared_count < 2 * tree.sample_count, "{} groups for {} points", tree.compared_count, tree.sample_count);
+        assert!(
+            tree.compared_count < 2 * tree.sample_count,
+            "{} groups for {} points",
+            tree.compared_count,
+            tree.sample_count
+        );
         assert!(tree.nodes.len() < 6 * 400, "{} nodes", tree.nodes.len());
     }
 
