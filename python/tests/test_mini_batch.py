@@ -104,7 +104,7 @@ def test_a_fit_ends_when_batches_bring_nothing(digits):
 
 
 def test_only_a_lower_smoothed_inertia_is_progress():
-    progress = _InertiaTrend(batch_size=50, row_count=199, patience=2)
+    progress = _InertiaTrend(batch_size=50, row_count=199, no_improvement_limit=2)
     assert [progress.is_over(inertia) for inertia in (8.0, 8.0, 4.0, 7.0, 7.0)] == [False, False, False, False, True]
 
 

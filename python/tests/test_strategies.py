@@ -20,8 +20,8 @@ def test_a_chain_is_best_for_equal_receivers_and_sharing_with_a_slow_one():
     )
     by_name = {each.strategy: each for each in found.strategies}
     assert found.strategies[0].strategy == "chain" and set(by_name) == {*DISCIPLINES}
-    assert by_name["csb"].beside_slow_s < 1.3 * by_name["csb"].at_once_s
-    assert by_name["chain"].beside_slow_s > 4 * by_name["chain"].at_once_s
+    assert by_name["csb"].slow_receiver_s < 1.3 * by_name["csb"].at_once_s
+    assert by_name["chain"].slow_receiver_s > 4 * by_name["chain"].at_once_s
     assert by_name["flat"].most_sent_bytes >= 7 * 4 * MIB > by_name["tree"].most_sent_bytes
 
 
