@@ -6,7 +6,7 @@ use std::collections::VecDeque;
 
 /// The purpose of a connection. Worlds have numbers.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub enum ConnectionPurpose {
+pub enum SimulatedPurpose {
     /// Control connection between a rank and a hub.
     Control(u64),
     Data(u64),
@@ -19,7 +19,7 @@ pub enum ConnectionPurpose {
 /// Address of one direction of a connection.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Direction {
-    pub purpose: ConnectionPurpose,
+    pub purpose: SimulatedPurpose,
     pub from: usize,
     pub to: usize,
 }

@@ -1,6 +1,6 @@
 //! A rank's fabric over simulated links: the endpoint of `ripieno-net` without its sockets.
 
-use crate::connections::{ConnectionPurpose, Direction, Opening};
+use crate::connections::{Direction, Opening, SimulatedPurpose};
 use crate::faults::HEARTBEAT;
 use crate::link::{SimulatedLink, closed};
 use crate::world_state::WorldStage;
@@ -235,9 +235,9 @@ impl WorldRank {
     fn direction(&self, id: LinkId) -> Direction {
         let (own, other) = (self.own, self.members[id.peer]);
         let (is_own, purpose) = match id.channel {
-            Channel::Collectives => (self.rank < id.peer, ConnectionPurpose::Data(self.world)),
-            Channel::Outbox => (true, ConnectionPurpose::Messages(self.world, own)),
-            Channel::Inbox => (false, ConnectionPurpose::Messages(self.world, other)),
+            Channel::Collectives => (self.rank < id.peer, SimulatedPurpose::Data(self.world)),
+            Channel::Outbox => (true, SimulatedPurpose::Messages(self.world, own)),
+            Channel::Inbox => (false, SimulatedPurpose::Messages(self.world, other)),
         };
         let (from, to) = if is_own { (own, other) } else { (other, own) };
         Direction { purpose, from, to }

@@ -1,6 +1,6 @@
 //! Meetings of ranks, for the first world and for survivors, as in the endpoint of `ripieno-net`.
 
-use crate::connections::{ConnectionPurpose, Direction, Opening};
+use crate::connections::{Direction, Opening, SimulatedPurpose};
 use crate::fabric::{WorldLink, WorldRank};
 use crate::faults::TIMING;
 use crate::link::closed;
@@ -41,7 +41,7 @@ impl WorldRank {
         let mut hubs: Vec<usize> = replicas.of(0).filter(is_called).collect();
         hubs.reverse();
         for &hub in &hubs {
-            let direction = Direction { purpose: ConnectionPurpose::Control(world), from: own, to: members[hub] };
+            let direction = Direction { purpose: SimulatedPurpose::Control(world), from: own, to: members[hub] };
             world_state.lock().ask(direction, addresses[hub]);
             let is_open = world_state.wait_for(own, timeout_us, |world| {
                 Some(world.openings[&direction]).filter(|&opening| opening != Opening::Requested)

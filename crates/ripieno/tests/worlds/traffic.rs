@@ -1,6 +1,6 @@
 //! Connections: the payloads in transit between two processes, their delivery, and the opening of connections.
 
-use crate::connections::{ConnectionPurpose, Direction, Opening, Payload};
+use crate::connections::{Direction, Opening, Payload, SimulatedPurpose};
 use crate::faults::HEARTBEAT;
 use crate::world::{SimulatedWorld, WorldEvent};
 use ripieno_run::membership::{MembershipEvent, agreement};
@@ -72,9 +72,7 @@ impl SimulatedWorld {
                 connection.unread_bytes -= count;
                 self.wake(direction.to);
             }
-            Payload::End
-                if matches!(direction.purpose, ConnectionPurpose::Data(_) | ConnectionPurpose::Messages(..)) =>
-            {
+            Payload::End if matches!(direction.purpose, SimulatedPurpose::Data(_) | SimulatedPurpose::Messages(..)) => {
                 self.ways.get_mut(&direction).expect("it has brought something").has_ended = true;
                 self.wake(direction.to);
             }
@@ -86,7 +84,7 @@ impl SimulatedWorld {
     /// Deliver a payload to a monitor or to the agreement.
     pub fn deliver(&mut self, direction: Direction, payload: Payload) {
         match (direction.purpose, payload) {
-            (ConnectionPurpose::Control(world), payload) => {
+            (SimulatedPurpose::Control(world), payload) => {
                 let Some(monitor) = self.processes[direction.to].monitors.get(&world) else {
                     // The process has requested this connection and accepts it soon.
                     return self.processes[direction.to].held.push((direction, payload));
@@ -107,16 +105,16 @@ impl SimulatedWorld {
                     }
                 }
             }
-            (ConnectionPurpose::Survivor, Payload::Agreement(message)) => {
+            (SimulatedPurpose::Survivor, Payload::Agreement(message)) => {
                 self.agree(
                     direction.to,
                     agreement::AgreementEvent::Received { peer: direction.from, message: *message },
                 );
             }
-            (ConnectionPurpose::Survivor, _) => {
+            (SimulatedPurpose::Survivor, _) => {
                 self.agree(direction.to, agreement::AgreementEvent::Ended { peer: direction.from })
             }
-            (ConnectionPurpose::Data(_) | ConnectionPurpose::Messages(..), _) => {
+            (SimulatedPurpose::Data(_) | SimulatedPurpose::Messages(..), _) => {
                 unreachable!("bytes lie where they came")
             }
         }
@@ -145,12 +143,12 @@ impl SimulatedWorld {
         if !self.processes[from].is_alive() || self.openings.get(&direction) != Some(&Opening::Requested) {
             return;
         }
-        let limit_us = if purpose == ConnectionPurpose::Survivor { SURVIVOR_TIMEOUT_US } else { LINK_TIMEOUT_US };
+        let limit_us = if purpose == SimulatedPurpose::Survivor { SURVIVOR_TIMEOUT_US } else { LINK_TIMEOUT_US };
         let is_cut = self.is_cut(from, to) || self.is_cut(to, from);
         if !is_cut && (!self.processes[to].is_alive() || !self.listeners[&to].contains(&address)) {
             self.openings.insert(direction, Opening::Refused);
             match purpose {
-                ConnectionPurpose::Survivor => self.agree(from, agreement::AgreementEvent::Ended { peer: to }),
+                SimulatedPurpose::Survivor => self.agree(from, agreement::AgreementEvent::Ended { peer: to }),
                 _ => self.wake(from),
             }
         } else if !is_cut && self.processes[from].runs() && self.has_reply(purpose, to) {
@@ -161,7 +159,7 @@ impl SimulatedWorld {
         } else if self.now_us - since_us > limit_us {
             // The agreement retries at its next beat.
             match purpose {
-                ConnectionPurpose::Survivor => self.openings.remove(&direction),
+                SimulatedPurpose::Survivor => self.openings.remove(&direction),
                 _ => self.openings.insert(direction, Opening::Refused),
             };
             self.wake(from);
@@ -171,26 +169,26 @@ impl SimulatedWorld {
     }
 
     /// Return whether a running process can authenticate itself at the other end.
-    fn has_reply(&self, purpose: ConnectionPurpose, to: usize) -> bool {
+    fn has_reply(&self, purpose: SimulatedPurpose, to: usize) -> bool {
         let process = &self.processes[to];
         process.runs()
             && match purpose {
-                ConnectionPurpose::Control(world)
-                | ConnectionPurpose::Data(world)
-                | ConnectionPurpose::Messages(world, _) => process.monitors.contains_key(&world),
-                ConnectionPurpose::Survivor => process.monitors.contains_key(&0),
+                SimulatedPurpose::Control(world)
+                | SimulatedPurpose::Data(world)
+                | SimulatedPurpose::Messages(world, _) => process.monitors.contains_key(&world),
+                SimulatedPurpose::Survivor => process.monitors.contains_key(&0),
             }
     }
 
     fn opened(&mut self, Direction { purpose, from, to }: Direction) {
         match purpose {
-            ConnectionPurpose::Control(world) => {
+            SimulatedPurpose::Control(world) => {
                 let members = &self.processes[to].monitors[&world].members;
                 let peer = members.iter().position(|&member| member == from).expect("peers are members");
                 self.event(to, world, MembershipEvent::Connected { peer });
             }
-            ConnectionPurpose::Data(_) | ConnectionPurpose::Messages(..) => {}
-            ConnectionPurpose::Survivor => {
+            SimulatedPurpose::Data(_) | SimulatedPurpose::Messages(..) => {}
+            SimulatedPurpose::Survivor => {
                 self.agree(to, agreement::AgreementEvent::Connected { peer: from });
                 self.agree(from, agreement::AgreementEvent::Connected { peer: to });
             }

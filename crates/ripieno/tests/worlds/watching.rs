@@ -1,6 +1,6 @@
 //! Monitors and agreements: the events passed to their machines, and the actions that the machines request.
 
-use crate::connections::{ConnectionPurpose, Direction, Opening, Payload};
+use crate::connections::{Direction, Opening, Payload, SimulatedPurpose};
 use crate::monitor::{HANG_UP_US, LINGER_US, WorldMonitor};
 use crate::process::AgreementResult;
 use crate::world::{SimulatedWorld, WorldEvent};
@@ -23,7 +23,7 @@ impl SimulatedWorld {
             match output {
                 MembershipOutput::Send { to, message } => {
                     let direction =
-                        Direction { purpose: ConnectionPurpose::Control(world), from: rank, to: members[to] };
+                        Direction { purpose: SimulatedPurpose::Control(world), from: rank, to: members[to] };
                     if self.ways.get(&direction.back()).is_some_and(|connection| !connection.has_ended) {
                         self.ship(direction, Payload::Message(Box::new(message)));
                     }
@@ -84,11 +84,11 @@ impl SimulatedWorld {
 
     fn close_control(&mut self, rank: usize, world: u64) {
         self.processes[rank].monitors.get_mut(&world).expect("it is there").is_over = true;
-        self.hang_up(rank, |purpose| purpose == ConnectionPurpose::Control(world));
+        self.hang_up(rank, |purpose| purpose == SimulatedPurpose::Control(world));
         self.wake(rank);
     }
 
-    fn hang_up(&mut self, rank: usize, is_expected: impl Fn(ConnectionPurpose) -> bool) {
+    fn hang_up(&mut self, rank: usize, is_expected: impl Fn(SimulatedPurpose) -> bool) {
         let is_of = |direction: &Direction| direction.from == rank && is_expected(direction.purpose);
         let ways: Vec<Direction> = self.ways.keys().copied().filter(is_of).collect();
         ways.into_iter().for_each(|direction| self.ship(direction, Payload::End));
@@ -97,8 +97,8 @@ impl SimulatedWorld {
     /// Close the links of `rank` in `world`.
     pub fn close_links(&mut self, rank: usize, world: u64) {
         self.hang_up(rank, |purpose| match purpose {
-            ConnectionPurpose::Data(of) | ConnectionPurpose::Messages(of, _) => of == world,
-            ConnectionPurpose::Control(_) | ConnectionPurpose::Survivor => false,
+            SimulatedPurpose::Data(of) | SimulatedPurpose::Messages(of, _) => of == world,
+            SimulatedPurpose::Control(_) | SimulatedPurpose::Survivor => false,
         });
     }
 
@@ -155,7 +155,7 @@ impl SimulatedWorld {
     }
 
     fn send_message(&mut self, from: usize, to: usize, message: AgreementMessage) {
-        let direction = Direction { purpose: ConnectionPurpose::Survivor, from, to };
+        let direction = Direction { purpose: SimulatedPurpose::Survivor, from, to };
         if self.ways.contains_key(&direction) {
             self.ship(direction, Payload::Agreement(Box::new(message)));
         } else if self.openings.get(&direction) != Some(&Opening::Requested) {
