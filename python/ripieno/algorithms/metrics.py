@@ -7,14 +7,14 @@ from typing import Any
 from numpy.typing import ArrayLike
 
 
-def accuracy(y: ArrayLike, predicted: Any, sample_weight: ArrayLike | None) -> float:
+def accuracy(y: Any, predicted: Any, sample_weight: ArrayLike | None) -> float:
     """Return the weighted share of rows whose class is predicted."""
     from sklearn.metrics import accuracy_score
 
     return float(accuracy_score(y, predicted, sample_weight=sample_weight))
 
 
-def r_squared(y: ArrayLike, predicted: Any, sample_weight: ArrayLike | None) -> float:
+def r_squared(y: Any, predicted: Any, sample_weight: ArrayLike | None) -> float:
     """Return the coefficient of determination."""
     from sklearn.metrics import r2_score
 
