@@ -11,6 +11,7 @@ import sys
 import threading
 import time
 from contextlib import ExitStack
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -18,6 +19,7 @@ from launcher_environments import TOKEN
 from ripieno.comm.broadcast_variables import LINK_STRATEGIES
 from ripieno.errors import InputError
 from varied import exhaustively
+from watching import comes_true
 
 BLOCK_BYTES = 1000
 # Small blocks make a broadcast slow enough for events during it.
@@ -177,8 +179,10 @@ sys.stdin.read()
 """
 
 
-def outcomes(strategy: str, victim: int, signal_number: int, workers: int = 4) -> list[str]:
-    """Return the final output of each rank except the victim."""
+def outcomes(
+    strategy: str, victim: int, signal_number: int, workers: int = 4, continues_after_s: float | None = None
+) -> list[str]:
+    """Return the final output of each rank except the victim, or of all if a suspended victim continues."""
     with socket.create_server(("127.0.0.1", 0)) as server:
         port = server.getsockname()[1]
     common = {**os.environ, "WORLD_SIZE": str(workers), "MASTER_ADDR": "127.0.0.1", "MASTER_PORT": str(port),
@@ -196,6 +200,12 @@ def outcomes(strategy: str, victim: int, signal_number: int, workers: int = 4) -
             patience.start()
             stack.callback(patience.cancel)
             ranks.append(child)
+        if continues_after_s is not None:
+            stat = Path(f"/proc/{ranks[victim].pid}/stat")
+            assert comes_true(lambda: stat.read_text().rpartition(")")[2].split()[0] == "T", PATIENCE_S)
+            time.sleep(continues_after_s)
+            ranks[victim].send_signal(signal.SIGCONT)
+            victim = -1
         return [child.stdout.readline().strip() for rank, child in enumerate(ranks) if rank != victim]
 
 
@@ -207,6 +217,14 @@ def test_the_rest_get_the_value_when_a_rank_is_killed_on_the_way(strategy):
 @pytest.mark.parametrize("strategy", ["chain", *exhaustively("csb", "bittorrent", "splitstream")])
 def test_a_rank_that_hangs_is_not_waited_for(strategy):
     assert outcomes(strategy, 1, signal.SIGSTOP) == ["right, lost [1]", "right", "right"]
+
+
+# The default of heartbeat_timeout_s is 10 s.
+@pytest.mark.exhaustive
+@pytest.mark.parametrize("strategy", list(SLOW_BYTES))
+def test_a_rank_that_is_suspended_for_less_than_the_heartbeat_timeout_gets_the_value(strategy):
+    found = outcomes(strategy, 1, signal.SIGSTOP, continues_after_s=7.0)
+    assert found == ["right, lost []", "right", "right", "right"]
 
 
 def test_the_root_that_dies_is_named():

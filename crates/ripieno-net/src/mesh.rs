@@ -24,8 +24,6 @@ use std::sync::Arc;
 use std::sync::mpsc::{Receiver, Sender, channel};
 use std::time::{Duration, Instant};
 
-/// Limit of the time to open a link.
-const OPEN_TIMEOUT: Duration = Duration::from_secs(5);
 /// Time that a rank waits for a link that a lower rank may be opening at the same time.
 const SIMULTANEOUS_OPEN_TIMEOUT: Duration = Duration::from_secs(1);
 
@@ -208,7 +206,7 @@ impl Mesh {
     }
 
     fn connect(&mut self, peer: usize) {
-        let deadline = Instant::now() + OPEN_TIMEOUT;
+        let deadline = Instant::now() + self.config.heartbeat_timeout;
         let cause = LinkError::Closed { cause: "it could not be opened in time".to_string() };
         // Longer than the connecting thread's deadline, because the thread reports a more precise cause.
         self.slots.insert(peer, MeshSlot::Opening { until: deadline + SIMULTANEOUS_OPEN_TIMEOUT, cause });

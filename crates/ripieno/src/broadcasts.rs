@@ -26,8 +26,12 @@ const POLL_INTERVAL: Duration = Duration::from_millis(250);
 const LINGER: Duration = Duration::from_secs(10);
 /// Maximum bytes of a value that are copied before finished blocks are served.
 const FILL_BYTES_MAX: usize = 4 << 20;
-/// Timeouts of the protocol, long enough for processes on a busy machine.
-const TIMING: SwarmTiming = SwarmTiming { stall: Duration::from_secs(2), answer: Duration::from_secs(3) };
+
+/// Return the timeouts of the protocol. A rank that stops responding is lost after the heartbeat timeout, but no earlier,
+/// so that it gets its value if it was suspended for less. Its receivers get other sources after two stall intervals.
+fn swarm_timing(heartbeat_timeout: Duration) -> SwarmTiming {
+    SwarmTiming { stall: heartbeat_timeout / 8, answer: heartbeat_timeout }
+}
 
 /// The latest report of the tracker about a variable.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -136,7 +140,8 @@ impl Broadcasts {
             changed: Condvar::new(),
         });
         let taken = memory.clone();
-        let driver = Driver::new(rank, size, TIMING, Box::new(move |bytes| taken.take(bytes)));
+        let timing = swarm_timing(mesh.heartbeat_timeout());
+        let driver = Driver::new(rank, size, timing, Box::new(move |bytes| taken.take(bytes)));
         let serving = shared.clone();
         let thread = std::thread::Builder::new().name("ripieno-broadcast".to_string());
         let thread = thread.spawn(move || serve(driver, mesh, &serving)).map_err(|error| NetError::Os {
