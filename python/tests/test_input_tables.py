@@ -372,6 +372,13 @@ def test_invalid_parquet_is_reported(tmp_path):
         splits(packed)
 
 
+def test_a_negative_number_of_rows_is_damage(tmp_path, monkeypatch):
+    pq.write_table(TABLE, tmp_path / "a.parquet")
+    monkeypatch.setattr(ParquetColumns, "_described", staticmethod(lambda file: (TABLE.schema, (101, -1))))
+    with pytest.raises(rp.InputError, match=r"a.parquet is damaged: a group has -1 rows by its metadata"):
+        ParquetColumns.open(str(tmp_path / "a.parquet"), TableOptions())
+
+
 def test_fewer_rows_than_the_metadata_say_are_damage(tmp_path):
     pq.write_table(TABLE, tmp_path / "a.parquet")
     source = ParquetColumns.open(str(tmp_path / "a.parquet"), TableOptions())

@@ -44,6 +44,8 @@ class GroupedColumns(ColumnSource):
         with cls._opened(path) as file:
             schema, groups = cls._described(file)
             names = schema.names
+        if min(groups, default=0) < 0:
+            raise InputError(f"{path} is damaged: a group has {min(groups)} rows by its metadata")
         if len(set(names)) < len(names):
             twice = next(name for at, name in enumerate(names) if name in names[:at])
             raise InputError(f"{path} has several columns named {twice!r}: expected different names")
