@@ -31,7 +31,7 @@ INSTALL := $(PYTHON) -m uv pip install --quiet --python $(PYTHON) --require-hash
 # Measures the duration of a command, for `make times`.
 TIMED := python3 tools/times.py run
 # Tests wait about as long as they compute, so pytest uses one process more than cores, up to 4 in total.
-PYTEST_PROCESSES := $(shell cores=$$(nproc); echo $$(( cores < 3 ? cores + 1 : 4 )))
+PYTEST_PROCESSES := $(shell cores=$$(env --unset OMP_NUM_THREADS nproc); echo $$(( cores < 3 ? cores + 1 : 4 )))
 # Tests of engines wait twice as long as they compute.
 ENGINE_PROCESSES := $(shell echo $$(( $(PYTEST_PROCESSES) + 1 )))
 # One BLAS thread per process: more threads would spin while they wait for each other.

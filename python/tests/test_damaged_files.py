@@ -37,10 +37,10 @@ from ripieno.input.columns.delimited import sniff
 from ripieno.input.matrix import open_source
 from ripieno.input.matrix.libsvm import LibsvmFiles
 from ripieno.input.matrix.sparse_files import SparseFiles
-from ripieno.launch import racks
 from ripieno.mapreduce.checkpoint import MANIFEST, CheckpointContents, Checkpoints
 from ripieno.simulation import link_costs, replay
 from ripieno.sparse import packets
+from ripieno.topology import rack_names
 
 INPUTS = int(os.environ.get("RIPIENO_FUZZ_INPUTS", "300"))
 FIRST = int(os.environ.get("RIPIENO_FUZZ_FIRST", "0"))
@@ -181,7 +181,7 @@ def curve() -> bytes:
 
 
 def of_this_host(path: Path) -> object:
-    return racks.rack_of("host1", racks.read(path), str(path))
+    return rack_names.rack_of("host1", rack_names.read(path), str(path))
 
 
 CSV = b"a,b,c\n1,2,3\n4,5,6\n7,8.5,-9e3\n"

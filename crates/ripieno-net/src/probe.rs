@@ -43,7 +43,7 @@ pub struct Check {
 #[serde(rename_all = "kebab-case")]
 pub enum ProbeOutcome {
     /// The check passed.
-    Passed,
+    Good,
     /// It works, but not as well as it could.
     Warning,
     /// Ranks cannot work under this condition.
@@ -57,7 +57,7 @@ impl Findings {
         match () {
             () if outcomes().any(|outcome| outcome == ProbeOutcome::Bad) => ProbeOutcome::Bad,
             () if outcomes().any(|outcome| outcome == ProbeOutcome::Warning) => ProbeOutcome::Warning,
-            () => ProbeOutcome::Passed,
+            () => ProbeOutcome::Good,
         }
     }
 }
@@ -88,14 +88,14 @@ pub fn probe(config: &Config) -> Findings {
 }
 
 fn check(name: &str, outcome: ProbeOutcome, found: impl ToString, advice: &str) -> Check {
-    let advice = if outcome == ProbeOutcome::Passed { String::new() } else { advice.to_string() };
+    let advice = if outcome == ProbeOutcome::Good { String::new() } else { advice.to_string() };
     Check { name: name.to_string(), outcome, found: found.to_string(), advice }
 }
 
 fn check_settings(config: &Config) -> Check {
     let name = "settings";
     match config.check() {
-        Ok(()) => check(name, ProbeOutcome::Passed, format!("rank {} of {}", config.rank, config.world_size), ""),
+        Ok(()) => check(name, ProbeOutcome::Good, format!("rank {} of {}", config.rank, config.world_size), ""),
         Err(error) => check(name, ProbeOutcome::Bad, error, "correct the setting"),
     }
 }
@@ -104,7 +104,7 @@ fn check_listening(config: &Config) -> Check {
     let advice = "ask for port 0 or for a range of free ports, on a host name or address of this machine";
     match Listeners::open(config) {
         Ok(listeners) => {
-            check("listening", ProbeOutcome::Passed, format!("TCP port {} could be had", listeners.port), "")
+            check("listening", ProbeOutcome::Good, format!("TCP port {} could be had", listeners.port), "")
         }
         Err(error) => check("listening", ProbeOutcome::Bad, error, advice),
     }
@@ -114,7 +114,7 @@ fn check_addresses(addresses: &Addresses) -> Check {
     let advice = "this host works alone; to work with others it needs an interface that is up and has an address";
     let usable: Vec<String> = addresses.usable.iter().map(ToString::to_string).collect();
     match usable.is_empty() {
-        false => check("addresses", ProbeOutcome::Passed, format!("others may reach {}", usable.join(", ")), ""),
+        false => check("addresses", ProbeOutcome::Good, format!("others may reach {}", usable.join(", ")), ""),
         true => check("addresses", ProbeOutcome::Warning, addresses.explain(), advice),
     }
 }
@@ -124,7 +124,7 @@ fn check_host_name(host: &str, named: &io::Result<Addresses>) -> Check {
     match named {
         Ok(named) if !named.usable.is_empty() => {
             let usable: Vec<String> = named.usable.iter().map(ToString::to_string).collect();
-            check("host name", ProbeOutcome::Passed, format!("{host} is {}", usable.join(", ")), "")
+            check("host name", ProbeOutcome::Good, format!("{host} is {}", usable.join(", ")), "")
         }
         Ok(named) => check("host name", ProbeOutcome::Warning, format!("{host}: {}", named.explain()), advice),
         Err(error) => check("host name", ProbeOutcome::Warning, format!("{host} cannot be resolved: {error}"), advice),
@@ -136,7 +136,7 @@ fn check_unix_sockets(config: &Config) -> Check {
     let any_port = Config { ports: Default::default(), host: None, ..config.clone() };
     match Listeners::open(&any_port) {
         Ok(Listeners { unix: Some(_), .. }) => {
-            check("Unix sockets", ProbeOutcome::Passed, "abstract names can be had", "")
+            check("Unix sockets", ProbeOutcome::Good, "abstract names can be had", "")
         }
         Ok(_) => check("Unix sockets", ProbeOutcome::Warning, "abstract names cannot be had", advice),
         Err(error) => check("Unix sockets", ProbeOutcome::Warning, error, advice),
@@ -147,7 +147,7 @@ fn check_shared_memory() -> Check {
     let advice =
         "ranks of this host will talk over TCP; a sandbox may forbid memfd_create, eventfd or passing descriptors";
     match share_memory() {
-        Ok(()) => check("shared memory", ProbeOutcome::Passed, "memory can be made, passed and mapped", ""),
+        Ok(()) => check("shared memory", ProbeOutcome::Good, "memory can be made, passed and mapped", ""),
         Err(error) => check("shared memory", ProbeOutcome::Warning, error, advice),
     }
 }
@@ -168,7 +168,7 @@ fn check_cores(config: &Config) -> Check {
         true => {
             check("cores", ProbeOutcome::Warning, found, "if all ranks run on this host, they take turns on its cores")
         }
-        false => check("cores", ProbeOutcome::Passed, found, ""),
+        false => check("cores", ProbeOutcome::Good, found, ""),
     }
 }
 
@@ -178,7 +178,7 @@ fn check_descriptors(config: &Config) -> Check {
     let found = format!("{limit} files may be open, {needed} may be needed by {} ranks", config.world_size);
     match limit < needed {
         true => check("open files", ProbeOutcome::Warning, found, "raise it with `ulimit -n`"),
-        false => check("open files", ProbeOutcome::Passed, found, ""),
+        false => check("open files", ProbeOutcome::Good, found, ""),
     }
 }
 

@@ -15,8 +15,8 @@ use ripieno_plan::Span;
 
 /// Minimum size of a zero-copy send in bytes. For shorter sends, releasing the memory costs more than a copy.
 pub(super) const LEND_BYTES: usize = 64 << 10;
-/// Maximum size of a message that is always copied, in bytes: links hold that many. The sender of a longer message waits
-/// for its receiver in any case.
+/// Maximum size of a message that is always copied, in bytes: links hold that many. The sender of a longer message
+/// waits for its receiver in any case.
 pub(super) const BUFFERED_BYTES: usize = 1 << 20;
 
 impl LaneVisit<'_, '_> {

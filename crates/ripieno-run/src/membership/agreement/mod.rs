@@ -41,8 +41,8 @@ const RESEND_INTERVAL_MAX: Duration = Duration::from_millis(250);
 /// Timeouts of an agreement.
 #[derive(Clone, Copy, Debug)]
 pub struct AgreementTimeouts {
-    /// A queried rank that stays silent for this long is excluded. A rank that has heard too few others for an agreement
-    /// for this long gives up.
+    /// A queried rank that stays silent for this long is excluded. A rank that has heard too few others for an
+    /// agreement for this long gives up.
     pub silence: Duration,
     /// All other ranks must begin within this time after this rank has begun.
     pub late: Duration,
