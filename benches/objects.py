@@ -1,7 +1,7 @@
-"""Benchmark of numbers and small objects between two ranks of this machine, from Python, compared with mpi4py.
+"""Benchmark collectives and messages of numbers and small objects between two local ranks, compared with mpi4py.
 
-As a program (``objects.py ripieno|mpi4py CALLS``) this file is a rank; rank 0 prints the seconds of some batches of
-each case.
+Run as ``objects.py ripieno|mpi4py CALLS``, this file is the program of one rank. Rank 0 prints the seconds per call of
+each case, one number per batch.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from ripieno.bench.processes import run
 
 REPETITION_COUNT, CALLS, QUICK_CALLS, BATCHES = 5, 300, 3, 9
 TIMEOUT_S = 300.0
-#: Upper limit relative to mpi4py.
+#: Largest accepted ratio to the time of mpi4py.
 TARGET = 1.0
 
 NUMBER, COUNT, SMALL = 1.5, 3, {"a": 1, "b": [1, 2, 3]}
@@ -30,7 +30,7 @@ Calls = dict[str, Callable[[], object]]
 
 
 def measured(report: Measurements, effort: Effort) -> None:
-    """Measure both, alternating; a time is rank 0's."""
+    """Measure both libraries in turn. Times are measured on rank 0."""
     place = Deployment(2)
     calls = str(QUICK_CALLS if effort.quick else CALLS)
     by_mpi = [*baselines.python_by_open_mpi(place), __file__, "mpi4py", calls]
@@ -63,7 +63,7 @@ def measured(report: Measurements, effort: Effort) -> None:
 def _ripieno(comm: rp.Communicator) -> Calls:
     array = np.zeros(2)
 
-    def there_and_back() -> object:
+    def ping_pong() -> object:
         if comm.rank == 0:
             comm.send(SMALL, 1)
             return comm.recv(1)
@@ -79,14 +79,14 @@ def _ripieno(comm: rp.Communicator) -> Calls:
         "allgather of short arrays": lambda: comm.allgather(array),
         "gather of dicts": lambda: comm.gather(SMALL),
         "scatter of dicts": lambda: comm.scatter([SMALL] * 2 if comm.rank == 0 else None),
-        "a dict there and back": there_and_back,
+        "a dict there and back": ping_pong,
     }
 
 
 def _mpi4py(comm: Any) -> Calls:
     array, total = np.zeros(2), np.zeros(2)
 
-    def there_and_back() -> object:
+    def ping_pong() -> object:
         if comm.rank == 0:
             comm.send(SMALL, 1)
             return comm.recv(source=1)
@@ -102,12 +102,12 @@ def _mpi4py(comm: Any) -> Calls:
         "allgather of short arrays": lambda: comm.allgather(array),
         "gather of dicts": lambda: comm.gather(SMALL),
         "scatter of dicts": lambda: comm.scatter([SMALL] * 2 if comm.rank == 0 else None),
-        "a dict there and back": there_and_back,
+        "a dict there and back": ping_pong,
     }
 
 
 def _batches(call: Callable[[], object], barrier: Callable[[], object], calls: int) -> list[float]:
-    """Return the seconds of a call, as the mean of each batch, after a warm-up batch."""
+    """Return the mean seconds per call of each batch. A warm-up batch runs first."""
     found = []
     for _ in range(1 + BATCHES):
         barrier()
@@ -118,9 +118,9 @@ def _batches(call: Callable[[], object], barrier: Callable[[], object], calls: i
     return found[1:]
 
 
-def main(through: str, calls: str) -> None:
-    """Measure as a rank."""
-    if through == "mpi4py":
+def main(library: str, calls: str) -> None:
+    """Run all cases on this rank with one library; rank 0 prints the times."""
+    if library == "mpi4py":
         from mpi4py import MPI
 
         world = MPI.COMM_WORLD

@@ -1,7 +1,8 @@
-"""Logging of Ripieno under the logger "ripieno", and its output in commands and workers.
+"""Provide logging under the logger "ripieno", and print its records in commands and workers.
 
 Loggers are named after packages: ripieno.launch, ripieno.comm, ripieno.algorithms, ripieno.files and so on. Programs
-can configure them as usual. Commands print them with -v, and all processes of ranks if RIPIENO_LOG is set.
+configure them with `logging`. Commands print their records with -v. With RIPIENO_LOG, the processes of ranks print
+them, too.
 """
 
 from __future__ import annotations
@@ -33,7 +34,7 @@ def note(name: str, text: str, rank: int | None = None) -> None:
 
 @contextmanager
 def noted(name: str) -> Iterator[list[str]]:
-    """Collect the notes with a logger's name that this process makes in the block, each text once."""
+    """Collect the texts that `note` logs under `name` within the block, each text once."""
     texts: list[str] = []
 
     def listen(logger: str, text: str, rank: int | None) -> None:
@@ -48,7 +49,7 @@ def noted(name: str) -> Iterator[list[str]]:
 
 
 class StderrHandler(logging.StreamHandler):  # type: ignore[type-arg]  # it is generic to type checkers only
-    """A handler that writes each record to the standard error of that moment."""
+    """A handler that writes to the current `sys.stderr`, also after a program has replaced it."""
 
     def __init__(self, process_name: str) -> None:
         super().__init__()
@@ -73,7 +74,7 @@ def show(level: str, process_name: str = "") -> None:
     root.setLevel(level.upper())
     if not any(isinstance(handler, StderrHandler) for handler in root.handlers):
         root.addHandler(StderrHandler(process_name))
-        # Otherwise handlers of the program would print the record again.
+        # Otherwise the handlers of the program would print the record a second time.
         root.propagate = False
 
 

@@ -1,4 +1,4 @@
-"""The commands that fit a model to files: they write the estimator's result, as a whole or not at all."""
+"""Tests of the commands that fit a model to files: a command writes the complete result, or no file."""
 
 from __future__ import annotations
 

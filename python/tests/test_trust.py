@@ -1,4 +1,4 @@
-"""Access to jobs: the token never leaks, other users of the host have no access, and crowds delay no job."""
+"""Tests of access to jobs: tokens do not leak, other users have no access, floods of connections stop no launch."""
 
 from __future__ import annotations
 
@@ -27,10 +27,12 @@ from ripieno.mapreduce.checkpoint import CheckpointContents, Checkpoints
 from stand_in_engine import StandIn
 
 HERE = Path(__file__).parent
-ROOT_ONLY = pytest.mark.skipif(os.geteuid() != 0, reason="only root can become somebody else")
-CROWD = alone("true")
-CAN_BE_ALONE = CROWD is not None and subprocess.run(CROWD, capture_output=True).returncode == 0
-needs_room = pytest.mark.skipif(not CAN_BE_ALONE, reason="no network namespace can be made here")
+ROOT_ONLY = pytest.mark.skipif(os.geteuid() != 0, reason="only root can change the user")
+NAMESPACE_COMMAND = alone("true")
+HAS_NETWORK_NAMESPACE = (
+    NAMESPACE_COMMAND is not None and subprocess.run(NAMESPACE_COMMAND, capture_output=True).returncode == 0
+)
+needs_network_namespace = pytest.mark.skipif(not HAS_NETWORK_NAMESPACE, reason="network namespaces are not available")
 
 # A token that is easy to find in any printed form.
 TOKEN = bytes(range(0x41, 0x61))
@@ -52,7 +54,7 @@ def command_lines() -> bytes:
     return lines
 
 
-def look_around(comm):
+def visible_data(comm):
     """Return everything that a program, its children, and the printed communicator show of the token."""
     started = subprocess.run(["env"], capture_output=True, check=True).stdout
     return started + command_lines() + repr(comm).encode() + str(vars(type(comm))).encode()
@@ -73,7 +75,7 @@ def test_the_token_of_a_launched_job_shows_nowhere(engine, tmp_path, monkeypatch
     events = []
     options = {"trace": "trace.json"} if engine == "local" else {"engine": StandIn()}
     with rp.launch(2, links="tcp", on_event=events.append, **options) as job:
-        seen = b"".join(job.run(look_around)) + repr(job).encode()
+        seen = b"".join(job.run(visible_data)) + repr(job).encode()
         with pytest.raises(ValueError, match="with a traceback") as caught:
             job.run(fail)
         seen += "".join(map(str, (caught.value, caught.value.__cause__, caught.value.__notes__))).encode()
@@ -99,7 +101,7 @@ SCRIPT = """
             except OSError:
                 pass
         return seen
-    assert token not in look(), "what is started, or lists processes, sees it"
+    assert token not in look(), "child processes and process lists show the token"
     if comm.rank == 0:
         pathlib.Path(sys.argv[1]).write_bytes(token)
     comm.barrier()
@@ -126,7 +128,7 @@ def test_the_token_of_a_script_shows_nowhere(tmp_path):
     assert token not in done.stdout + done.stderr
 
 
-# Another user, who tries all means of access.
+# The program of another user, which tries all means of access to the processes and listeners of a job.
 INTRUDER = """
     import os, socket, sys
     from pathlib import Path
@@ -145,29 +147,29 @@ INTRUDER = """
                 continue
             raise SystemExit(f"{place} can be read: {found}")
     tried = {socket.AF_UNIX: 0, socket.AF_INET: 0}
-    # A knock under no token, and a greeting.
+    # A pre-authentication tag without the token, and a greeting.
     greeting = b"RIPIENO\\x02" + bytes(48) + b"RIPIENO\\x01\\x02" + bytes(63)
-    for door in doors():
-        family = door[0]
-        stranger = visit(door, greeting)
-        if stranger is None:
+    for listener in doors():
+        family = listener[0]
+        connection = visit(listener, greeting)
+        if connection is None:
             continue
         tried[family] = tried.get(family, 0) + 1
-        stranger.settimeout(20)
-        heard = b""
+        connection.settimeout(20)
+        reply = b""
         try:
-            while part := stranger.recv(4096):
-                heard += part
+            while part := connection.recv(4096):
+                reply += part
         except OSError:
             pass
-        if heard:
-            raise SystemExit(f"{door} said {heard}")
+        if reply:
+            raise SystemExit(f"{listener} replied {reply}")
     if not tried[socket.AF_UNIX] or not sum(tried.values()) > tried[socket.AF_UNIX]:
-        raise SystemExit(f"nobody was there to try: {tried}")
+        raise SystemExit(f"no TCP or no Unix listener was found: {tried}")
 """
 
-# A job whose PIDs are known to another user.
-BESIDE = """
+# A job, and the program of another user that knows the process ids of the ranks.
+JOB_WITH_INTRUDER = """
     import os, subprocess, sys
     import ripieno as rp
     with rp.launch(2) as job:
@@ -179,15 +181,15 @@ BESIDE = """
 
 
 @ROOT_ONLY
-@needs_room
+@needs_network_namespace
 def test_another_user_of_the_host_cannot_join_and_reads_nothing():
-    program, intruder = textwrap.dedent(BESIDE), textwrap.dedent(INTRUDER)
+    program, intruder = textwrap.dedent(JOB_WITH_INTRUDER), textwrap.dedent(INTRUDER)
     command = alone(sys.executable, "-c", program, str(HERE), intruder)
     done = subprocess.run(command, capture_output=True, text=True, timeout=120)
     assert done.returncode == 0, done.stderr
 
 
-#: Launches of every kind amid a crowd, by processes with a low limit of files.
+#: Launches of every kind, by processes with a low limit of open files.
 LAUNCHES = """
     import subprocess, sys
     from pathlib import Path
@@ -208,12 +210,12 @@ LAUNCHES = """
         capture_output=True,
         text=True,
     )
-    # Lines of ranks that print at once may meet.
+    # Lines that ranks print at the same time may be joined.
     assert "".join(done.stdout.split()) == "333", done
 """
 
-# A crowd, and the process that it hinders.
-AMID = """
+# A program under a flood of 300 connections to each of its listeners.
+UNDER_FLOOD = """
     import subprocess, sys
     here, program = sys.argv[1:3]
     crowd = subprocess.Popen([sys.executable, here + "/crowd.py", "300"], stdin=subprocess.PIPE, stdout=subprocess.PIPE)
@@ -221,18 +223,18 @@ AMID = """
     resource.setrlimit(resource.RLIMIT_NOFILE, (128, 128))
     done = subprocess.run([sys.executable, "-c", program, here], stderr=subprocess.PIPE, text=True)
     visits = int(crowd.communicate()[0])
-    sys.exit(done.stderr if done.returncode else 0 if visits >= 300 else f"only {visits} strangers came")
+    sys.exit(done.stderr if done.returncode else 0 if visits >= 300 else f"only {visits} connections were opened")
 """
 
 
-@needs_room
+@needs_network_namespace
 def test_launches_succeed_among_unauthenticated_peers_with_few_descriptors(tmp_path):
-    command = alone(sys.executable, "-c", textwrap.dedent(AMID), str(HERE), textwrap.dedent(LAUNCHES))
+    command = alone(sys.executable, "-c", textwrap.dedent(UNDER_FLOOD), str(HERE), textwrap.dedent(LAUNCHES))
     done = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, timeout=280)
     assert done.returncode == 0, done.stderr
 
 
-# Files of others
+# Files written by other users
 
 
 class Marker:

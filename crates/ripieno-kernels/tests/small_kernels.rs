@@ -1,4 +1,4 @@
-//! Seeding, distances, recentering and the check for non-finite values.
+//! Tests of the kernels for seeding, distances, recentering and the check for non-finite values.
 
 use crate::common::{SplitMix64, squared_distance};
 use ripieno_kernels::{Matrix, Simd, Threads, distances, first_non_finite};
@@ -17,7 +17,7 @@ fn new_centers_lower_the_distances_and_become_the_closest() {
         for simd in Simd::available() {
             let threads = Threads::with_simd(2, simd);
             let (mut min, mut closest) = (vec![f64::INFINITY; n], vec![-1; n]);
-            // Six and one: packed and direct.
+            // Batches of six centers use the packed search, batches of one center the direct search.
             for first in (0..k).filter(|first| [0, 6].contains(&(first % 7))) {
                 let count = (k - first).min(if first % 7 == 0 { 6 } else { 1 });
                 let batch = Matrix::new(&centers[first * d..(first + count) * d], count, d);

@@ -1,11 +1,11 @@
 //! Accepts and authenticates incoming connections without blocking. An unauthenticated peer delays no other peer.
 //!
 //! One epoll set watches the listeners and all pending connections. The owner polls its descriptor next to its other
-//! descriptors. The acceptor reads from a new connection immediately. The first bytes mostly suffice to recognize an
-//! unauthenticated peer, and the acceptor closes its connection. It then pauses accepting for [`REJECTION_PAUSE`] and
-//! handles the connections that queued meanwhile as one batch. A flood therefore does not wake the owner more often.
-//! Cost: a few system calls per unauthenticated peer, and one wake-up for all connections that arrive within
-//! [`REJECTION_PAUSE`].
+//! descriptors. The acceptor reads from a new connection immediately. The first bytes usually suffice to recognize an
+//! unauthenticated peer. The acceptor closes its connection, finishes the current step, and pauses accepting for
+//! [`REJECTION_PAUSE`]. Afterwards it handles all queued connections as one batch. A flood therefore does not wake the
+//! owner more often. Cost: a few system calls per unauthenticated peer, and one wake-up for all connections that arrive
+//! within [`REJECTION_PAUSE`].
 
 use crate::auth::{Answer, Greeting, PendingConnection, Refusal, connection_to_evict};
 use crate::config::Credentials;
@@ -84,8 +84,8 @@ impl Acceptor {
         shortage.map(|(_, what)| what.as_str())
     }
 
-    /// Return the next authenticated peer, or a peer that speaks the protocol with another token; `None` when no more
-    /// is available now. `authorize` decides whether to accept an authenticated peer.
+    /// Return the next authenticated peer, or the next peer with another token; `None` if none is available now.
+    /// `authorize` decides whether to accept an authenticated peer.
     pub fn next_answer(
         &mut self,
         credentials: &Credentials,
@@ -94,9 +94,9 @@ impl Acceptor {
         while let Some((number, pending)) = self.next() {
             match pending.advance(credentials, authorize) {
                 Answer::Waiting(pending) => self.keep(number, pending),
-                Answer::Unauthenticated => self.pause_after_turn(REJECTION_PAUSE),
+                Answer::Unauthenticated => self.pause_after_step(REJECTION_PAUSE),
                 Answer::WrongToken(stream) => {
-                    self.pause_after_turn(REJECTION_PAUSE);
+                    self.pause_after_step(REJECTION_PAUSE);
                     return Some(Answer::WrongToken(stream));
                 }
                 Answer::Accepted(stream, greeting) => {
@@ -135,9 +135,9 @@ impl Acceptor {
         // An interrupted poll reports no event.
         let _ = epoll::wait(&self.epoll, rustix::buffer::spare_capacity(&mut events), Some(&Timespec::default()));
         let mut readable: Vec<u64> = events.iter().map(|event| event.data.u64()).collect();
-        let has_caller = readable.contains(&LISTENERS) || self.paused_until.is_some_and(|until| until <= now);
+        let may_accept = readable.contains(&LISTENERS) || self.paused_until.is_some_and(|until| until <= now);
         readable.retain(|&number| number != LISTENERS);
-        AcceptStep { readable, accept_limit: has_caller.then_some(ACCEPTS_PER_STEP), pause }
+        AcceptStep { readable, accept_limit: may_accept.then_some(ACCEPTS_PER_STEP), pause }
     }
 
     fn accept_next(&mut self) -> Option<PendingConnection> {
@@ -151,13 +151,13 @@ impl Acceptor {
                     }
                 }
                 Ok(None) => return None,
-                Err(error) if is_about_one_connection(&error) => self.pause_after_turn(REJECTION_PAUSE),
-                // The process is out of descriptors, for example: close an unauthenticated connection to free one.
+                Err(error) if is_about_one_connection(&error) => self.pause_after_step(REJECTION_PAUSE),
+                // For example, the process has no free descriptor: close a pending connection to free one.
                 Err(_) if self.evict_one() => {}
                 Err(error) => {
                     let since = self.shortage.take().map_or_else(Instant::now, |(since, _)| since);
                     self.shortage = shortage(&error).map(|what| (since, what));
-                    self.pause_after_turn(SHORTAGE_PAUSE);
+                    self.pause_after_step(SHORTAGE_PAUSE);
                     return None;
                 }
             }
@@ -183,13 +183,13 @@ impl Acceptor {
 
     /// Close one pending connection to free its place; return whether that was possible.
     fn evict_one(&mut self) -> bool {
-        self.pause_after_turn(REJECTION_PAUSE);
+        self.pause_after_step(REJECTION_PAUSE);
         let place = connection_to_evict(self.pending_connections.values());
         let number = place.and_then(|place| self.pending_connections.keys().nth(place).copied());
         number.is_some_and(|number| self.pending_connections.remove(&number).is_some())
     }
 
-    fn pause_after_turn(&mut self, pause: Duration) {
+    fn pause_after_step(&mut self, pause: Duration) {
         if let Some(step) = &mut self.step {
             step.pause = step.pause.max(Some(pause));
         }
@@ -199,7 +199,7 @@ impl Acceptor {
         let now = Instant::now();
         let Some(step) = self.step.take() else { return };
         let is_paused = self.paused_until.is_some_and(|until| until > now);
-        // With all places taken, more connections may be queued: the next step is due immediately.
+        // At the accept limit, more connections may be queued: the next step is due immediately.
         if is_paused || step.accept_limit == Some(0) {
             return;
         }
@@ -249,7 +249,7 @@ mod tests {
         Credentials { token: Token::from_secret("a"), tls: Encryption::Off }
     }
 
-    fn entrance() -> (Acceptor, SocketAddr) {
+    fn acceptor() -> (Acceptor, SocketAddr) {
         let listener = bind_first(&[Ipv4Addr::LOCALHOST.into()], Ports::default()).unwrap();
         let address = listener.local_addr().unwrap();
         (Acceptor::new(ListenerSet::new(listener, None).unwrap()).unwrap(), address)
@@ -263,24 +263,24 @@ mod tests {
     }
 
     /// Poll like an owner; return whether an event arrived before the timeout.
-    fn wait(entrance: &Acceptor, timeout: Duration) -> bool {
+    fn wait(acceptor: &Acceptor, timeout: Duration) -> bool {
         let timeout = Timespec::try_from(timeout).unwrap();
-        poll(&mut [PollFd::new(entrance, PollFlags::IN)], Some(&timeout)).unwrap() > 0
+        poll(&mut [PollFd::new(acceptor, PollFlags::IN)], Some(&timeout)).unwrap() > 0
     }
 
     #[test]
     fn after_an_unauthenticated_peer_waiting_connections_are_handled_together_and_get_no_reply() {
-        let (mut entrance, address) = entrance();
+        let (mut acceptor, address) = acceptor();
         let first = unauthenticated(address);
-        assert!(wait(&entrance, PROMPT));
-        while entrance.due().is_none_or(|due| due > Instant::now() + REJECTION_PAUSE) {
-            assert!(entrance.next_answer(&credentials(), &mut |_| Ok(())).is_none());
+        assert!(wait(&acceptor, PROMPT));
+        while acceptor.due().is_none_or(|due| due > Instant::now() + REJECTION_PAUSE) {
+            assert!(acceptor.next_answer(&credentials(), &mut |_| Ok(())).is_none());
         }
 
         let connections: Vec<TcpStream> = (0..20).map(|_| unauthenticated(address)).chain([first]).collect();
-        assert!(!wait(&entrance, Duration::ZERO), "nobody is woken while the doors rest");
-        std::thread::sleep(entrance.due().unwrap().saturating_duration_since(Instant::now()));
-        assert!(entrance.next_answer(&credentials(), &mut |_| Ok(())).is_none());
+        assert!(!wait(&acceptor, Duration::ZERO), "no event arrives during the pause");
+        std::thread::sleep(acceptor.due().unwrap().saturating_duration_since(Instant::now()));
+        assert!(acceptor.next_answer(&credentials(), &mut |_| Ok(())).is_none());
 
         for mut unauthenticated in connections {
             let mut received = Vec::new();
@@ -288,31 +288,31 @@ mod tests {
             assert!(received.is_empty());
         }
         std::thread::sleep(REJECTION_PAUSE);
-        assert!(entrance.next_answer(&credentials(), &mut |_| Ok(())).is_none());
-        assert_eq!(entrance.due(), None, "the doors are watched again");
+        assert!(acceptor.next_answer(&credentials(), &mut |_| Ok(())).is_none());
+        assert_eq!(acceptor.due(), None, "the listeners are watched again");
         let _last = unauthenticated(address);
-        assert!(wait(&entrance, PROMPT));
+        assert!(wait(&acceptor, PROMPT));
     }
 
     #[test]
     fn a_peer_that_sends_too_little_is_closed_at_its_deadline() {
-        let (mut entrance, address) = entrance();
+        let (mut acceptor, address) = acceptor();
         let mut slow = TcpStream::connect(address).unwrap();
         slow.write_all(b"RIPIENO").unwrap();
         slow.set_read_timeout(Some(PROMPT)).unwrap();
-        assert!(wait(&entrance, PROMPT));
-        assert!(entrance.next_answer(&credentials(), &mut |_| Ok(())).is_none());
-        assert_eq!(entrance.due(), entrance.pending_connections.values().next().map(|pending| pending.deadline));
+        assert!(wait(&acceptor, PROMPT));
+        assert!(acceptor.next_answer(&credentials(), &mut |_| Ok(())).is_none());
+        assert_eq!(acceptor.due(), acceptor.pending_connections.values().next().map(|pending| pending.deadline));
 
-        entrance.pending_connections.values_mut().for_each(|pending| pending.deadline = Instant::now());
-        assert!(entrance.next_answer(&credentials(), &mut |_| Ok(())).is_none());
+        acceptor.pending_connections.values_mut().for_each(|pending| pending.deadline = Instant::now());
+        assert!(acceptor.next_answer(&credentials(), &mut |_| Ok(())).is_none());
 
-        assert_eq!(slow.read(&mut [0]).unwrap(), 0, "it hears nothing");
+        assert_eq!(slow.read(&mut [0]).unwrap(), 0, "the acceptor sends no reply");
     }
 
     #[test]
     fn a_rank_of_the_job_connects_among_unauthenticated_peers() {
-        let (mut entrance, address) = entrance();
+        let (mut acceptor, address) = acceptor();
         let connections: Vec<TcpStream> = (0..400).map(|_| unauthenticated(address)).collect();
         let silent: Vec<TcpStream> = (0..400).map(|_| TcpStream::connect(address).unwrap()).collect();
         let deadline = Instant::now() + PROMPT;
@@ -322,11 +322,11 @@ mod tests {
                 call(stream, &credentials(), &GREETING, deadline)
             });
             let answer = loop {
-                if let Some(answer) = entrance.next_answer(&credentials(), &mut |_| Ok(())) {
+                if let Some(answer) = acceptor.next_answer(&credentials(), &mut |_| Ok(())) {
                     break answer;
                 }
-                let due = entrance.due().map_or(PROMPT, |due| due.saturating_duration_since(Instant::now()));
-                wait(&entrance, due);
+                let due = acceptor.due().map_or(PROMPT, |due| due.saturating_duration_since(Instant::now()));
+                wait(&acceptor, due);
             };
             assert!(matches!(answer, Answer::Accepted(_, GREETING)), "{answer:?}");
             assert!(called.join().unwrap().is_ok());

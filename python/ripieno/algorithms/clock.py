@@ -1,4 +1,4 @@
-"""A clock for computation and communication per iteration of a worker."""
+"""Measure the computation and communication time of each iteration of a worker."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Benchmark cases: collectives, sizes, and the minimum that a cable and the memory must move.
+"""Define benchmark cases: collectives, sizes, and lower bounds of the bytes moved by links and memory.
 
 "Bytes" of a case are the vector of broadcast, reduce, allreduce and reduce-scatter, the block of one rank of allgather,
 gather and scatter, and all bytes that one rank sends in alltoall.
@@ -44,7 +44,7 @@ class BenchCase:
 
     @property
     def word(self) -> str:
-        """Return the case in the syntax of programs: ``allreduce=ring:1048576``."""
+        """Return the case as a command-line argument of the programs: ``allreduce=ring:1048576``."""
         return f"{self.name}:{self.size_bytes}"
 
 
@@ -115,7 +115,7 @@ def world_sizes_of(text: str) -> list[int]:
 
 
 def wire_bytes(collective: str, size_bytes: int, world_size: int) -> float:
-    """Return the minimum bytes in the busiest direction of a host's cable, with one rank per host."""
+    """Return the minimum bytes in the busiest direction of a host's network link, with one rank per host."""
     others = world_size - 1
     factors = {
         "broadcast": 1.0,

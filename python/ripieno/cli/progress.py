@@ -1,4 +1,4 @@
-"""Progress on the terminal: the current state, updated in place; without a terminal, one line per iteration."""
+"""Show the progress of a fit: on a terminal as a table updated in place, otherwise as one line per iteration."""
 
 from __future__ import annotations
 
@@ -17,8 +17,9 @@ from rich.table import Table
 
 from ripieno.units import bytes_text, duration_text
 
+#: Number of latest iterations in the table.
 SHOWN_ITERATIONS = 10
-#: Seconds between two lines about a pass without a terminal.
+#: Minimum seconds between two printed lines about a pass, without a terminal.
 PROGRESS_INTERVAL_S = 30.0
 
 
@@ -57,19 +58,19 @@ class IterationProgress(ABC):
 
     @abstractmethod
     def row(self, event: dict[str, Any]) -> tuple[str, ...] | None:
-        """Return the cells of an iteration, by `columns`; None for another event."""
+        """Return the cells of an iteration in the order of `columns`, or None for another event."""
 
     @property
     def _names(self) -> tuple[str, ...]:
         return (*self.columns, "compute", "communicate")
 
-    def say(self, text: str) -> None:
-        """Show the work during or between iterations."""
-        self.now(text)
+    def report(self, text: str) -> None:
+        """Show the current work on a terminal; without a terminal, print it as a line."""
+        self.set_status(text)
         if not self._console.is_terminal and not self._quiet:
             self._console.print(text, highlight=False, soft_wrap=True)
 
-    def now(self, text: str) -> None:
+    def set_status(self, text: str) -> None:
         """Show the current work on a terminal."""
         self._spinner.update(text=text)
 
@@ -94,7 +95,7 @@ class KMeansProgress(IterationProgress):
         if described is not None:
             described(event)
             return None
-        self.now(f"iterating, run {event['run']}")
+        self.set_status(f"iterating, run {event['run']}")
         return (
             f"{event['iteration']}" if event["run"] == 1 else f"{event['run']}:{event['iteration']}",
             f"{event['inertia']:.8g}",
@@ -105,8 +106,8 @@ class KMeansProgress(IterationProgress):
     def _centroids(self, event: dict[str, Any]) -> None:
         if event["divided"]:
             whole, free = bytes_text(event["whole_bytes"]), bytes_text(event["free_bytes"])
-            self.say(
-                f"centroids are divided among the workers: all of them would take {whole} on each, of {free} there are"
+            self.report(
+                f"centroids are divided among the workers: all of them need {whole} per worker, {free} are available"
             )
 
     def _part(self, event: dict[str, Any]) -> None:
@@ -115,17 +116,17 @@ class KMeansProgress(IterationProgress):
         )
         now = time.monotonic()
         if now - self._printed_s < PROGRESS_INTERVAL_S:
-            self.now(text)
+            self.set_status(text)
         else:
             self._printed_s = now
-            self.say(text)
+            self.report(text)
 
     def _seeding(self, event: dict[str, Any]) -> None:
         text = f"choosing first centroids among {event['row_count']:,} rows ({event['init']})"
         if event["chosen"] == 0:
-            self.say(text)
+            self.report(text)
         else:
-            self.now(f"{text}: {event['chosen']:,} of {event['n_clusters']:,}")
+            self.set_status(f"{text}: {event['chosen']:,} of {event['n_clusters']:,}")
 
 
 class MeasureProgress(IterationProgress):
@@ -137,7 +138,7 @@ class MeasureProgress(IterationProgress):
 
     def row(self, event: dict[str, Any]) -> tuple[str, ...] | None:
         """Return the cells of an iteration."""
-        self.now("iterating")
+        self.set_status("iterating")
         values = (event[name] for name in self.columns)
         return tuple(f"{value:.8g}" if isinstance(value, float) else str(value) for value in values)
 
@@ -149,7 +150,7 @@ class PageRankProgress(IterationProgress):
 
     def row(self, event: dict[str, Any]) -> tuple[str, ...] | None:
         """Return the cells of an iteration."""
-        self.now("iterating")
+        self.set_status("iterating")
         return f"{event['iteration']}", f"{event['error']:.3g}", f"{event['goal']:.3g}", _rate(event["edges_per_s"])
 
 

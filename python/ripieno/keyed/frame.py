@@ -25,12 +25,12 @@ OPERATIONS = ("sum", "mean", "min", "max", "count", "nulls")
 #: Treatment of rows with a missing key.
 NULLS = ("error", "drop", "keep")
 
-#: Combines key-values by an operation, on this rank or over all ranks.
+#: Combines the values of equal keys by an operation, on this rank or over all ranks.
 Combining = Callable[[KeyValues, Any], Any]
 
 
 class _Part(NamedTuple):
-    """A column to be combined: the operation, the numbers, and the purpose."""
+    """One value per row to combine by key, and the operation that combines it."""
 
     op: str
     numbers: NDArray[Any]
@@ -102,7 +102,9 @@ class KeyedFrame:
         return self._table.__arrow_c_stream__(requested_schema)
 
     def aggregated(self, aggregations: Mapping[str, str | tuple[str, str]]) -> KeyedFrame:
-        """Return one row for each key, from these rows only; `Communicator.aggregate` uses the rows of all ranks.
+        """Return one row for each key, computed from these rows only.
+
+        `Communicator.aggregate` uses the rows of all ranks.
 
         Parameters
         ----------
@@ -120,18 +122,18 @@ class KeyedFrame:
 
     def aggregated_by(self, aggregations: Mapping[str, Any], combine: Combining) -> KeyedFrame:
         """Compute `aggregated` with `combine`, which is called in the same order on every rank."""
-        asked = [(name, *_asked(self._table, each)) for name, each in aggregations.items()]
-        keys = composite.encoded([_whole(self._table[name]) for name in self.keys])
+        parsed = [(name, *_parsed(self._table, each)) for name, each in aggregations.items()]
+        keys = composite.encoded([_single_chunk(self._table[name]) for name in self.keys])
         parts: dict[tuple[str, int], _Part] = {}
-        for place, (_, column, op) in enumerate(asked):
+        for place, (_, column, op) in enumerate(parsed):
             for index, part in enumerate(_parts(self._table, column, op)):
                 parts[op, place * 2 + index] = part
         found, columns = _combined(keys, parts, combine)
         kinds = [self._table.schema.field(name).type for name in self.keys]
         table = dict(zip(self.keys, composite.decoded(found, [_plain(kind) for kind in kinds]), strict=True))
-        for place, (name, column, op) in enumerate(asked):
+        for place, (name, column, op) in enumerate(parsed):
             kind = None if column is None else self._table.schema.field(column).type
-            table[name] = _finished(op, kind, [columns.get((op, place * 2 + index)) for index in range(2)])
+            table[name] = _result_column(op, kind, [columns.get((op, place * 2 + index)) for index in range(2)])
         result = KeyedFrame.__new__(KeyedFrame)
         result.keys, result._table = list(self.keys), pa.table(table)
         return result
@@ -160,19 +162,19 @@ def _combined(
 
 
 def _parts(table: pa.Table, column: str | None, op: str) -> list[_Part]:
-    """Return the inputs of an aggregation: its numbers, and their count."""
+    """Return the inputs of an aggregation: its numbers and, if it ignores nulls, the count of valid values."""
     if column is None:
         return [_Part("sum", np.ones(table.num_rows, np.int64))]
-    given = _whole(table[column])
-    is_there = given.is_valid().to_numpy(zero_copy_only=False)
-    counts = _Part("sum", is_there.astype(np.int64))
+    given = _single_chunk(table[column])
+    is_valid = given.is_valid().to_numpy(zero_copy_only=False)
+    counts = _Part("sum", is_valid.astype(np.int64))
     if op == "count":
         return [counts]
     if op == "nulls":
-        return [_Part("sum", (~is_there).astype(np.int64))]
+        return [_Part("sum", (~is_valid).astype(np.int64))]
     numbers = _numbers(given, column)
     if op in ("min", "max"):
-        return [_Part(op, np.where(is_there, numbers, _worst(numbers.dtype, op))), counts]
+        return [_Part(op, np.where(is_valid, numbers, _identity(numbers.dtype, op))), counts]
     if pa.types.is_temporal(given.type):
         raise InputError(f"{op} of column {column!r} of {given.type}: expected numbers; of times min, max and count")
     wide = (
@@ -182,11 +184,11 @@ def _parts(table: pa.Table, column: str | None, op: str) -> list[_Part]:
         if numbers.dtype.kind == "u"
         else np.int64
     )
-    return [_Part("sum", np.where(is_there, numbers, 0).astype(wide)), counts]
+    return [_Part("sum", np.where(is_valid, numbers, 0).astype(wide)), counts]
 
 
-def _finished(op: str, kind: pa.DataType | None, parts: list[NDArray[Any] | None]) -> pa.Array:
-    """Return a column of the result."""
+def _result_column(op: str, kind: pa.DataType | None, parts: list[NDArray[Any] | None]) -> pa.Array:
+    """Return a column of the result, from the combined inputs of its aggregation."""
     own, counts = parts
     assert own is not None
     if counts is None or op == "sum":
@@ -213,14 +215,14 @@ def _numbers(given: pa.Array, name: str) -> NDArray[Any]:
     return array.astype(np.uint8) if array.dtype.kind == "b" else array
 
 
-def _worst(dtype: np.dtype[Any], op: str) -> Any:
+def _identity(dtype: np.dtype[Any], op: str) -> Any:
     """Return the identity of a minimum or maximum."""
     if dtype.kind == "f":
         return dtype.type(np.inf if op == "min" else -np.inf)
     return np.iinfo(dtype).max if op == "min" else np.iinfo(dtype).min
 
 
-def _asked(table: pa.Table, aggregation: Any) -> tuple[str | None, str]:
+def _parsed(table: pa.Table, aggregation: Any) -> tuple[str | None, str]:
     """Return the column and the operation of an aggregation."""
     if aggregation == "count":
         return None, "count"
@@ -267,7 +269,7 @@ def _plain(kind: pa.DataType) -> pa.DataType:
     return pa.large_binary() if pa.types.is_binary_view(kind) else kind
 
 
-def _whole(column: pa.ChunkedArray) -> pa.Array:
+def _single_chunk(column: pa.ChunkedArray) -> pa.Array:
     """Return the column in one chunk, without dictionary or view."""
     kind = _plain(column.type)
     if kind != column.type:

@@ -2,7 +2,7 @@
 //!
 //! A [`SwarmNode`] is the state of one rank: a member, which fetches blocks and forwards them, and on the root also the
 //! tracker, which records all members. A node takes [`SwarmEvent`]s with the current time and returns [`Action`]s. It
-//! opens no connection, reads no clock and touches no byte of the value. Its driver does so, over sockets or on a
+//! opens no connection, reads no clock and accesses no byte of the value. Its driver does this, over sockets or on a
 //! simulated cluster. The [disciplines](Discipline) differ in the component that selects source and block.
 //!
 //! A fetch names a block and the byte at which it starts, so any source can resume an interrupted fetch.
@@ -230,13 +230,13 @@ impl SwarmNode {
     fn deliver_own(&mut self, now: Duration, actions: Vec<Action>) -> Vec<Action> {
         let mut open = VecDeque::from(actions);
         let mut outward = Vec::with_capacity(open.len());
-        let mut asked = BTreeSet::new();
+        let mut requested = BTreeSet::new();
         while let Some(action) = open.pop_front() {
             match action {
-                // The tracker assigned a source that the member considers lost. The member asks again once the fetch
-                // stalls.
+                // The tracker assigned a source that the member considers lost. Ignore the repeated request: the member
+                // asks again once the fetch stalls.
                 Action::SendMessage { to, message: SwarmMessage::Ask { part, instead_of } }
-                    if to == self.rank && !asked.insert((part, instead_of)) => {}
+                    if to == self.rank && !requested.insert((part, instead_of)) => {}
                 Action::SendMessage { to, message } if to == self.rank => {
                     let mut more = Vec::new();
                     self.receive(now, to, message, &mut more);

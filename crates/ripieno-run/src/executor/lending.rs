@@ -1,11 +1,11 @@
 //! Zero-copy sends: the receiver reads the bytes of a long send in place, instead of through the memory of the link.
 //!
-//! A zero-copy send passes a byte when the receiver has consumed it, as if the link had no buffer. Plans that are known
-//! to run over such links send everything without a copy ([`super::Schedule::lending`]). A message that fits the memory
-//! of a link is copied ([`super::Schedule::of_message`]), so that its send can end before its receiver starts.
+//! A zero-copy send counts a byte as sent when the receiver has consumed it, as if the link had no buffer. Schedules
+//! that are built for such links send all bytes without a copy ([`super::Schedule::lending`]). A message that fits the
+//! memory of a link is copied ([`super::Schedule::of_message`]), so that its send can end before its receiver starts.
 //!
-//! Other plans use zero-copy for sends that no later step of their rank waits for. Such a send delays only the later
-//! sends of its lane. The receiver consumes the earlier bytes first in any case.
+//! Other schedules use a zero-copy send if no later step of the rank waits for it. It only delays the later sends of
+//! its lane, whose bytes the receiver consumes later in any case.
 
 use super::memory;
 use super::run::ScheduleRun;

@@ -1,4 +1,4 @@
-//! Event loop of a broadcast simulation: the nodes of all ranks, their messages and blocks, and the faults.
+//! Event loop of a broadcast simulation: drives the nodes of all ranks, and injects faults.
 
 use super::flows::{Arrival, Flows, NO_FLOW};
 use super::{RankOutcome, Settled, SimulatedBroadcast, SimulatedFetch, SwarmError, SwarmOutcome, SwarmRequest};
@@ -10,11 +10,11 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
 /// Relative difference of times below which events are simultaneous.
-const AT_ONCE: f64 = 1e-12;
-/// Number of events between two interrupt checks.
-const UNINTERRUPTED_COUNT: usize = 256;
-/// Delay added to each tick, because seconds are rounded.
-const LATER_S: f64 = 1e-6;
+const SIMULTANEOUS: f64 = 1e-12;
+/// Number of steps between two interrupt checks.
+const INTERRUPT_CHECK_PERIOD: usize = 256;
+/// Delay added to each tick, so that rounding of seconds cannot make it early.
+const TICK_DELAY_S: f64 = 1e-6;
 
 #[derive(Clone, Debug)]
 enum ScheduledEvent {
@@ -29,11 +29,16 @@ enum ScheduledEvent {
     Cut { ends: [usize; 2] },
 }
 
+/// State of a simulated rank.
 #[derive(Clone, Copy, Debug, PartialEq)]
-enum NodeLife {
-    Awaited,
-    Here,
-    Stopped,
+enum RankRunState {
+    /// The rank joins later.
+    Absent,
+    /// The rank runs.
+    Running,
+    /// The rank is suspended: its connections stay open.
+    Suspended,
+    /// The rank has ended, and its connections are closed.
     Dead,
 }
 
@@ -49,9 +54,10 @@ pub(super) struct SwarmState<'a> {
     manifests: Vec<BlockManifest>,
     clock: Clock<ScheduledEvent>,
     flows: Flows,
-    /// Nodes by value and rank.
-    parts: Vec<Vec<TickingNode>>,
-    lives: Vec<NodeLife>,
+    /// Nodes by broadcast and rank.
+    nodes: Vec<Vec<TickingNode>>,
+    run_states: Vec<RankRunState>,
+    /// For each rank, the ranks that exchanged a message with it.
     contacts: Vec<BTreeSet<usize>>,
     cut: BTreeSet<[usize; 2]>,
     corruptions: Vec<(usize, f64)>,
@@ -61,9 +67,9 @@ pub(super) struct SwarmState<'a> {
     fetched: Vec<SimulatedFetch>,
     unfinished_count: usize,
     message_count: usize,
-    is_balance_noted: bool,
+    is_balance_scheduled: bool,
     /// Index of the latest rebalancing interval, if rates are rebalanced at intervals.
-    turn: f64,
+    interval: f64,
 }
 
 impl<'a> SwarmState<'a> {
@@ -78,7 +84,7 @@ impl<'a> SwarmState<'a> {
         let block_counts: Vec<usize> = manifests.iter().map(BlockManifest::block_count).collect();
         super::check(p, request, &block_counts)?;
         let mut clock = Clock::default();
-        let mut parts = Vec::new();
+        let mut nodes = Vec::new();
         let mut flows = Flows::new(cluster, &block_counts);
         for (number, (broadcast, manifest)) in request.broadcasts.iter().zip(&manifests).enumerate() {
             let order =
@@ -101,7 +107,7 @@ impl<'a> SwarmState<'a> {
                 };
                 TickingNode { node, tick_s: f64::INFINITY }
             };
-            parts.push((0..p).map(node).collect());
+            nodes.push((0..p).map(node).collect());
             (0..manifest.block_count()).for_each(|block| {
                 flows.copy(number, broadcast.root, block).is_whole = true;
             });
@@ -116,15 +122,16 @@ impl<'a> SwarmState<'a> {
         faults.deaths().iter().for_each(|&(node, at_s)| clock.note(at_s, ScheduledEvent::Death { node }));
         faults.cuts().iter().for_each(|&(ends, at_s)| clock.note(at_s, ScheduledEvent::Cut { ends }));
         request.stops.iter().for_each(|&(rank, at_s)| clock.note(at_s, ScheduledEvent::Stop { rank }));
-        let lives =
-            (0..p).map(|rank| if late.contains_key(&rank) { NodeLife::Awaited } else { NodeLife::Here }).collect();
+        let run_states = (0..p)
+            .map(|rank| if late.contains_key(&rank) { RankRunState::Absent } else { RankRunState::Running })
+            .collect();
         Ok(SwarmState {
             cluster,
             request,
             clock,
             flows,
-            parts,
-            lives,
+            nodes,
+            run_states,
             contacts: vec![BTreeSet::new(); p],
             cut: BTreeSet::new(),
             corruptions: request.corruptions.clone(),
@@ -135,8 +142,8 @@ impl<'a> SwarmState<'a> {
             fetched: Vec::new(),
             unfinished_count: request.broadcasts.len() * p,
             message_count: 0,
-            is_balance_noted: false,
-            turn: 0.0,
+            is_balance_scheduled: false,
+            interval: 0.0,
         })
     }
 
@@ -145,13 +152,13 @@ impl<'a> SwarmState<'a> {
         let mut count = 0;
         while !self.is_over() && self.clock.now_s() <= self.request.longest_s {
             count += 1;
-            if count % UNINTERRUPTED_COUNT == 0 && is_interrupted() {
+            if count % INTERRUPT_CHECK_PERIOD == 0 && is_interrupted() {
                 return Err(SwarmError::Interrupted);
             }
             let Some(event) = self.clock.advance() else { break };
-            self.happen(event);
-            while let Some(event) = self.clock.also_now(AT_ONCE * self.clock.now_s()) {
-                self.happen(event);
+            self.process(event);
+            while let Some(event) = self.clock.also_now(SIMULTANEOUS * self.clock.now_s()) {
+                self.process(event);
             }
             self.balance();
         }
@@ -160,41 +167,42 @@ impl<'a> SwarmState<'a> {
 
     fn is_over(&self) -> bool {
         let is_settled = |(broadcast, settled): (&SimulatedBroadcast, &Option<Settled>)| {
-            settled.is_some() || self.lives[broadcast.root] != NodeLife::Here
+            settled.is_some() || self.run_states[broadcast.root] != RankRunState::Running
         };
         self.unfinished_count == 0 && self.request.broadcasts.iter().zip(&self.settled).all(is_settled)
     }
 
+    /// Assign rates to the flows, or schedule this for the end of the current interval.
     fn balance(&mut self) {
         if self.request.balance_s == 0.0 {
             self.flows.settle(&mut self.clock, f64::INFINITY, ScheduledEvent::Arrival);
-        } else if !self.is_balance_noted && !self.flows.is_settled() {
-            self.is_balance_noted = true;
-            self.turn = self.next_turn();
-            self.clock.note(self.turn * self.request.balance_s, ScheduledEvent::Balance);
+        } else if !self.is_balance_scheduled && !self.flows.is_settled() {
+            self.is_balance_scheduled = true;
+            self.interval = self.next_interval();
+            self.clock.note(self.interval * self.request.balance_s, ScheduledEvent::Balance);
         }
     }
 
-    fn next_turn(&self) -> f64 {
-        ((self.clock.now_s() / self.request.balance_s).floor() + 1.0).max(self.turn + 1.0)
+    fn next_interval(&self) -> f64 {
+        ((self.clock.now_s() / self.request.balance_s).floor() + 1.0).max(self.interval + 1.0)
     }
 
-    fn happen(&mut self, noted: ScheduledEvent) {
+    fn process(&mut self, event: ScheduledEvent) {
         let now_s = self.clock.now_s();
-        match noted {
+        match event {
             ScheduledEvent::Arrival(arrival) => {
                 if self.flows.has_ended(arrival, now_s) {
                     self.arrive(arrival);
                 }
             }
             ScheduledEvent::Balance => {
-                self.is_balance_noted = false;
-                let until_s = self.next_turn() * self.request.balance_s;
+                self.is_balance_scheduled = false;
+                let until_s = self.next_interval() * self.request.balance_s;
                 self.flows.settle(&mut self.clock, until_s, ScheduledEvent::Arrival);
             }
             ScheduledEvent::Begin { broadcast, rank } => {
-                if self.lives[rank] == NodeLife::Awaited {
-                    self.lives[rank] = NodeLife::Here;
+                if self.run_states[rank] == RankRunState::Absent {
+                    self.run_states[rank] = RankRunState::Running;
                 }
                 if rank == self.request.broadcasts[broadcast].root {
                     self.finish(broadcast, rank, RankOutcome::Done { at_s: now_s, is_right: true });
@@ -215,30 +223,30 @@ impl<'a> SwarmState<'a> {
                     }
                 );
                 if !is_free {
-                    self.tell_progress(broadcast, to);
+                    self.report_progress(broadcast, to);
                 }
                 self.handle(broadcast, to, event);
             }
             ScheduledEvent::Lost { rank, peer } => {
-                for broadcast in 0..self.parts.len() {
-                    self.tell_progress(broadcast, rank);
+                for broadcast in 0..self.nodes.len() {
+                    self.report_progress(broadcast, rank);
                     self.handle(broadcast, rank, SwarmEvent::Lost { peer });
                 }
             }
             ScheduledEvent::Tick { broadcast, rank } => {
                 // Simultaneous events may be scheduled a moment later.
-                if self.parts[broadcast][rank].tick_s <= now_s * (1.0 + 2.0 * AT_ONCE) {
-                    self.parts[broadcast][rank].tick_s = f64::INFINITY;
-                    self.tell_progress(broadcast, rank);
+                if self.nodes[broadcast][rank].tick_s <= now_s * (1.0 + 2.0 * SIMULTANEOUS) {
+                    self.nodes[broadcast][rank].tick_s = f64::INFINITY;
+                    self.report_progress(broadcast, rank);
                     self.handle(broadcast, rank, SwarmEvent::Tick);
                 }
             }
             ScheduledEvent::Death { node } => {
                 let at = self.cluster.topology.clone();
-                (0..at.size()).filter(|&rank| at.node(rank) == node).for_each(|rank| self.die(rank));
+                (0..at.size()).filter(|&rank| at.node(rank) == node).for_each(|rank| self.kill(rank));
             }
             ScheduledEvent::Stop { rank } => self.stop(rank),
-            ScheduledEvent::Cut { ends } => self.sever(ends),
+            ScheduledEvent::Cut { ends } => self.cut_connection(ends),
         }
     }
 
@@ -269,30 +277,30 @@ impl<'a> SwarmState<'a> {
     }
 
     fn is_reachable(&self, one: usize, other: usize) -> bool {
-        self.lives[other] == NodeLife::Here && !self.cut.contains(&[one.min(other), one.max(other)])
+        self.run_states[other] == RankRunState::Running && !self.cut.contains(&[one.min(other), one.max(other)])
     }
 
     /// Report the progress of a node's fetches to the node.
-    fn tell_progress(&mut self, broadcast: usize, rank: usize) {
+    fn report_progress(&mut self, broadcast: usize, rank: usize) {
         let now_s = self.clock.now_s();
         for index in 0..self.flows.ins[rank].len() {
             let number = self.flows.ins[rank][index];
             let flow = self.flows.flow(number);
             if flow.broadcast == broadcast {
                 let (block, until_bytes) = (flow.block, self.flows.position(number, now_s) as usize);
-                self.parts[broadcast][rank].node.handle(time(now_s), SwarmEvent::Arrived { block, until_bytes });
+                self.nodes[broadcast][rank].node.handle(time(now_s), SwarmEvent::Arrived { block, until_bytes });
             }
         }
     }
 
     fn handle(&mut self, broadcast: usize, rank: usize, event: SwarmEvent) {
-        if self.lives[rank] != NodeLife::Here {
+        if self.run_states[rank] != RankRunState::Running {
             return;
         }
         let now_s = self.clock.now_s();
-        let part = &mut self.parts[broadcast][rank];
+        let part = &mut self.nodes[broadcast][rank];
         let actions = part.node.handle(time(now_s), event);
-        let wake_s = part.node.wake().map_or(f64::INFINITY, |wake| wake.as_secs_f64() + LATER_S);
+        let wake_s = part.node.wake().map_or(f64::INFINITY, |wake| wake.as_secs_f64() + TICK_DELAY_S);
         if wake_s < part.tick_s {
             part.tick_s = wake_s;
             self.clock.note(wake_s, ScheduledEvent::Tick { broadcast, rank });
@@ -303,7 +311,7 @@ impl<'a> SwarmState<'a> {
     fn act(&mut self, broadcast: usize, rank: usize, action: Action) {
         let now_s = self.clock.now_s();
         match action {
-            Action::SendMessage { to, message } => self.tell(broadcast, rank, to, message),
+            Action::SendMessage { to, message } => self.send_message(broadcast, rank, to, message),
             Action::Send { to, block, .. } => self.send(broadcast, rank, to, block),
             Action::Stop { to, block } => self.stop_flow(broadcast, rank, to, block),
             Action::Done => {
@@ -317,9 +325,9 @@ impl<'a> SwarmState<'a> {
         }
     }
 
-    fn tell(&mut self, broadcast: usize, from: usize, to: usize, message: SwarmMessage) {
+    fn send_message(&mut self, broadcast: usize, from: usize, to: usize, message: SwarmMessage) {
         if let SwarmMessage::Cancel { block } = message {
-            // The remaining bytes are void.
+            // The receiver discards the remaining bytes.
             self.stop_flow(broadcast, to, from, block);
         }
         self.message_count += 1;
@@ -330,7 +338,7 @@ impl<'a> SwarmState<'a> {
         };
         let at_s = self.clock.now_s() + alpha_s;
         let is_cut = self.cut.contains(&[from.min(to), from.max(to)]);
-        if is_cut || matches!(self.lives[to], NodeLife::Dead | NodeLife::Awaited) {
+        if is_cut || matches!(self.run_states[to], RankRunState::Dead | RankRunState::Absent) {
             return self.clock.note(at_s, ScheduledEvent::Lost { rank: from, peer: to });
         }
         self.contacts[from].insert(to);
@@ -339,31 +347,31 @@ impl<'a> SwarmState<'a> {
     }
 
     fn send(&mut self, broadcast: usize, sender: usize, receiver: usize, block: usize) {
-        let is_wanted = self.parts[broadcast][receiver].node.source_of(block) == Some(sender);
+        let is_wanted = self.nodes[broadcast][receiver].node.source_of(block) == Some(sender);
         if !is_wanted || !self.is_reachable(sender, receiver) || self.flows.copy(broadcast, receiver, block).is_whole {
             return;
         }
         let inflow = self.flows.copy(broadcast, receiver, block).inflow;
         if inflow != NO_FLOW {
-            self.break_off(inflow);
+            self.end_flow(inflow);
         }
         let now_s = self.clock.now_s();
-        let wrong = self.corruptions.iter().position(|&(rank, at_s)| rank == sender && at_s <= now_s);
-        wrong.map(|index| self.corruptions.remove(index));
+        let corruption = self.corruptions.iter().position(|&(rank, at_s)| rank == sender && at_s <= now_s);
+        corruption.map(|index| self.corruptions.remove(index));
         let length_bytes = self.manifests[broadcast].block_length(block);
         let key = [broadcast, sender, receiver, block];
-        self.flows.begin(self.cluster, now_s, key, length_bytes, wrong.is_some());
+        self.flows.begin(self.cluster, now_s, key, length_bytes, corruption.is_some());
     }
 
     fn stop_flow(&mut self, broadcast: usize, sender: usize, receiver: usize, block: usize) {
         let inflow = self.flows.copy(broadcast, receiver, block).inflow;
         if inflow != NO_FLOW && self.flows.flow(inflow).sender == sender {
-            self.tell_progress(broadcast, receiver);
-            self.break_off(inflow);
+            self.report_progress(broadcast, receiver);
+            self.end_flow(inflow);
         }
     }
 
-    fn break_off(&mut self, number: u32) {
+    fn end_flow(&mut self, number: u32) {
         let flow = self.flows.end(number, self.clock.now_s());
         self.note_fetched(&flow);
     }
@@ -372,13 +380,13 @@ impl<'a> SwarmState<'a> {
         self.flows.outs[rank].iter().chain(&self.flows.ins[rank]).copied().collect()
     }
 
-    fn die(&mut self, rank: usize) {
-        if self.lives[rank] == NodeLife::Dead {
+    fn kill(&mut self, rank: usize) {
+        if self.run_states[rank] == RankRunState::Dead {
             return;
         }
-        self.lives[rank] = NodeLife::Dead;
+        self.run_states[rank] = RankRunState::Dead;
         for number in self.flows_of(rank) {
-            self.break_off(number);
+            self.end_flow(number);
         }
         self.end_all(rank);
         let at_s = self.clock.now_s() + self.request.notice_s;
@@ -388,10 +396,10 @@ impl<'a> SwarmState<'a> {
 
     /// Suspend a rank. No rank is notified.
     fn stop(&mut self, rank: usize) {
-        if self.lives[rank] == NodeLife::Dead {
+        if self.run_states[rank] == RankRunState::Dead {
             return;
         }
-        self.lives[rank] = NodeLife::Stopped;
+        self.run_states[rank] = RankRunState::Suspended;
         let now_s = self.clock.now_s();
         self.flows_of(rank).into_iter().for_each(|number| self.flows.freeze(number, now_s));
         self.end_all(rank);
@@ -399,17 +407,18 @@ impl<'a> SwarmState<'a> {
 
     fn end_all(&mut self, rank: usize) {
         let at_s = self.clock.now_s();
-        (0..self.parts.len()).for_each(|broadcast| self.finish(broadcast, rank, RankOutcome::Lost { at_s }));
+        (0..self.nodes.len()).for_each(|broadcast| self.finish(broadcast, rank, RankOutcome::Lost { at_s }));
     }
 
-    fn sever(&mut self, [one, other]: [usize; 2]) {
+    /// Cut the connection between two ranks.
+    fn cut_connection(&mut self, [one, other]: [usize; 2]) {
         self.cut.insert([one.min(other), one.max(other)]);
         let is_between = |number: &u32| {
             let flow = self.flows.flow(*number);
             [flow.sender, flow.receiver] == [one, other] || [flow.sender, flow.receiver] == [other, one]
         };
         let between: Vec<u32> = self.flows_of(one).into_iter().filter(is_between).collect();
-        between.into_iter().for_each(|number| self.break_off(number));
+        between.into_iter().for_each(|number| self.end_flow(number));
         if self.contacts[one].contains(&other) {
             let at_s = self.clock.now_s() + self.request.notice_s;
             self.clock.note(at_s, ScheduledEvent::Lost { rank: one, peer: other });
@@ -422,15 +431,15 @@ impl<'a> SwarmState<'a> {
         if self.outcomes[broadcast][rank] == RankOutcome::Waiting {
             self.outcomes[broadcast][rank] = outcome;
             self.unfinished_count -= 1;
-            // The tracker still has to learn of this outcome.
+            // The broadcast is unsettled until the tracker knows this outcome.
             self.settled[broadcast] = None;
         }
     }
 
     pub(super) fn outcome(mut self) -> SwarmOutcome {
         let end_s = self.clock.now_s();
-        let open: Vec<u32> = (0..self.lives.len()).flat_map(|rank| self.flows.ins[rank].clone()).collect();
-        open.into_iter().for_each(|number| self.break_off(number));
+        let open: Vec<u32> = (0..self.run_states.len()).flat_map(|rank| self.flows.ins[rank].clone()).collect();
+        open.into_iter().for_each(|number| self.end_flow(number));
         let load = |(wire, &(bytes, busy_s)): (usize, &(f64, f64))| WireLoad {
             wire: self.cluster.name(wire),
             bytes: bytes.round() as usize,

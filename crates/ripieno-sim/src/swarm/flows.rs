@@ -1,7 +1,7 @@
-//! Block flows: the position and rate of each block transfer.
+//! Block flows: the position and rate of each block transfer of a simulated broadcast.
 //!
-//! A flow transfers one block from one rank to another. Flows share every wire fairly. If the sender is still receiving
-//! the block, the flow stays one step behind.
+//! A flow transfers one block from one rank to another. The flows on a wire get fair shares of its rate. If the sender
+//! is still receiving the block, the flow stays one forwarding step behind the position of the sender.
 
 use crate::clock::Clock;
 use crate::cluster::Cluster;
@@ -11,9 +11,9 @@ use ripieno_plan::swarm::step_bytes;
 /// Tolerance below which two positions (in bytes) or two rates (relative) are equal.
 const SAME_BYTES: f64 = 1e-3;
 const SAME_RATE: f64 = 1e-9;
-/// After this number of rounds, flows that were balanced once stay in the balanced set.
+/// From this round on, the set of flows to balance only grows, so that balancing ends.
 const ROUNDS_APART: usize = 8;
-/// Rate of a flow without cost, in bytes per second.
+/// Rate of a flow that no wire limits, in bytes per second.
 const AT_ONCE: f64 = 1e30;
 
 /// Number of a flow. `NO_FLOW` marks a missing flow.
@@ -66,37 +66,42 @@ pub(super) struct Flows {
     segment_bytes: Option<usize>,
     all: Vec<BlockFlow>,
     free: Vec<FlowNumber>,
+    /// Active flows by wire.
     users: Vec<Vec<FlowNumber>>,
-    /// Flows by rank.
+    /// Outgoing flows by rank.
     pub(super) outs: Vec<Vec<FlowNumber>>,
+    /// Incoming flows by rank.
     pub(super) ins: Vec<Vec<FlowNumber>>,
-    /// Copies by value, rank and block.
+    /// Copies by broadcast, rank and block.
     copies: Vec<Vec<Vec<Copy>>>,
     /// Number of flows with a sender that does not have the whole block yet.
     behind_count: usize,
-    unbalanced: MarkedFlow,
-    unscheduled: MarkedFlow,
+    /// Flows whose rate may change.
+    unbalanced: NumberSet,
+    /// Flows whose next event must be scheduled.
+    unscheduled: NumberSet,
     /// Scratch sets for flows that share wires and for these wires. Empty except during a search.
-    concerned: MarkedFlow,
-    seen: MarkedFlow,
+    concerned: NumberSet,
+    seen: NumberSet,
+    /// Bytes and busy seconds of each wire.
     pub(super) wire_bytes: Vec<(f64, f64)>,
 }
 
 /// A set of small integers, optimized for large sets that are read as a whole.
 #[derive(Debug, Default)]
-struct MarkedFlow {
+struct NumberSet {
     marks: Vec<bool>,
     /// All members, and some former members.
     list: Vec<u32>,
     count: usize,
 }
 
-impl MarkedFlow {
+impl NumberSet {
     fn is_empty(&self) -> bool {
         self.count == 0
     }
 
-    fn has(&self, number: u32) -> bool {
+    fn contains(&self, number: u32) -> bool {
         self.marks.get(number as usize).is_some_and(|&mark| mark)
     }
 
@@ -112,7 +117,7 @@ impl MarkedFlow {
     }
 
     fn remove(&mut self, number: u32) {
-        if self.has(number) {
+        if self.contains(number) {
             self.marks[number as usize] = false;
             self.count -= 1;
         }
@@ -129,7 +134,7 @@ impl MarkedFlow {
 }
 
 impl Flows {
-    /// Return an empty state with the given number of blocks of each value.
+    /// Create the state without flows, with the given number of blocks of each broadcast.
     pub(super) fn new(cluster: &Cluster, block_counts: &[usize]) -> Flows {
         let p = cluster.topology.size();
         Flows {
@@ -141,10 +146,10 @@ impl Flows {
             ins: vec![Vec::new(); p],
             copies: block_counts.iter().map(|&count| vec![vec![Copy::NONE; count]; p]).collect(),
             behind_count: 0,
-            unbalanced: MarkedFlow::default(),
-            unscheduled: MarkedFlow::default(),
-            concerned: MarkedFlow::default(),
-            seen: MarkedFlow::default(),
+            unbalanced: NumberSet::default(),
+            unscheduled: NumberSet::default(),
+            concerned: NumberSet::default(),
+            seen: NumberSet::default(),
             wire_bytes: vec![(0.0, 0.0); cluster.wire_count()],
         }
     }
@@ -203,7 +208,7 @@ impl Flows {
             version,
             wires: uses.iter().flat_map(|uses| uses.iter()).collect(),
         };
-        flow.wires.iter().for_each(|&(wire, _)| assert!(wire < self.users.len(), "wires are the cluster's"));
+        flow.wires.iter().for_each(|&(wire, _)| assert!(wire < self.users.len(), "the cluster has all wires"));
         let number = match self.free.pop() {
             Some(number) => number,
             None => {
@@ -258,7 +263,7 @@ impl Flows {
         flow.position - flow.from_bytes
     }
 
-    /// Verify a complete block. Flows that forward it may continue, or have forwarded corrupt bytes.
+    /// Verify a complete block and return whether it is right. Flows that forward a corrupt block become tainted.
     pub(super) fn check(&mut self, flow: &BlockFlow) -> bool {
         let copy = self.copy(flow.broadcast, flow.receiver, flow.block);
         let is_right = !copy.is_tainted;
@@ -278,7 +283,7 @@ impl Flows {
 
     /// Freeze a flow, because one of its ends is suspended.
     pub(super) fn freeze(&mut self, number: FlowNumber, now_s: f64) {
-        self.put(number, now_s);
+        self.update_position(number, now_s);
         self.all[number as usize].is_frozen = true;
         self.unbalanced.insert(number);
     }
@@ -289,7 +294,7 @@ impl Flows {
         if !it.is_active || it.version != arrival.version {
             return false;
         }
-        self.put(arrival.flow, now_s);
+        self.update_position(arrival.flow, now_s);
         self.unscheduled.insert(arrival.flow);
         let it = self.flow(arrival.flow);
         let has_ended = it.position >= it.end_bytes - SAME_BYTES;
@@ -299,7 +304,7 @@ impl Flows {
         has_ended
     }
 
-    /// Assign fair rates, and schedule the next event of each flow. Events after `until_s` are left to the next call.
+    /// Assign fair rates, and schedule the next event of each flow. The next call schedules events after `until_s`.
     pub(super) fn settle<E>(&mut self, clock: &mut Clock<E>, until_s: f64, noted: impl Fn(Arrival) -> E) {
         let mut all: Vec<FlowNumber> = Vec::new();
         for round in 0.. {
@@ -311,7 +316,7 @@ impl Flows {
                 concerned.append(&mut all);
             }
             let concerned = self.sharing(concerned);
-            self.share(&concerned, clock.now_s());
+            self.assign_rates(&concerned, clock.now_s());
             if round >= ROUNDS_APART {
                 all = concerned;
             }
@@ -325,6 +330,7 @@ impl Flows {
         }
     }
 
+    /// Return whether a flow transfers corrupt bytes, its own or bytes that its sender still receives.
     fn is_tainted(&self, number: FlowNumber) -> bool {
         let mut number = number;
         loop {
@@ -340,7 +346,8 @@ impl Flows {
         }
     }
 
-    fn put(&mut self, number: FlowNumber, now_s: f64) {
+    /// Store the current position of a flow, before its rate changes.
+    fn update_position(&mut self, number: FlowNumber, now_s: f64) {
         let position = self.position(number, now_s);
         let it = &mut self.all[number as usize];
         (it.position, it.since_s) = (position, now_s);
@@ -356,6 +363,7 @@ impl Flows {
         self.outs[flow.receiver].iter().filter(is_same).copied().collect()
     }
 
+    /// Rebalance and reschedule the flows that forward the block of a flow.
     fn touch_followers(&mut self, number: FlowNumber) {
         let followers = self.followers(&self.all[number as usize]);
         for follower in followers {
@@ -394,7 +402,7 @@ impl Flows {
         while let Some(&number) = found.list.get(place) {
             place += 1;
             for &(wire, _) in &self.flow(number).wires {
-                if self.users[wire].len() > 1 && !seen.has(wire as u32) {
+                if self.users[wire].len() > 1 && !seen.contains(wire as u32) {
                     seen.insert(wire as u32);
                     self.users[wire].iter().for_each(|&user| found.insert(user));
                 }
@@ -406,14 +414,15 @@ impl Flows {
         members
     }
 
-    fn share(&mut self, members: &[FlowNumber], now_s: f64) {
+    /// Assign fair rates to `members`.
+    fn assign_rates(&mut self, members: &[FlowNumber], now_s: f64) {
         let demands: Vec<Demand> = members.iter().map(|&number| self.demand(number, members, now_s)).collect();
         for (&number, rate) in members.iter().zip(rates(&demands)) {
             let old = self.flow(number).rate;
             if (rate - old).abs() <= SAME_RATE * rate.max(old) {
                 continue;
             }
-            self.put(number, now_s);
+            self.update_position(number, now_s);
             self.all[number as usize].rate = rate;
             self.unscheduled.insert(number);
             for follower in self.followers(&self.all[number as usize]) {

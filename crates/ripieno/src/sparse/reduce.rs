@@ -1,7 +1,7 @@
-//! Reduction: values descend through the layers, combined at each, and results return by the same ranks.
+//! Sparse reduction: combines rows of values layer by layer, and returns the results over the same ranks.
 //!
-//! Cost: per layer `2(d - 1)` messages of this rank, with the rows that its sets have in each part of the range. The
-//! plan fixes the order of combination, so the result is bitwise identical in every run.
+//! Cost: `2(d - 1)` messages of this rank for a layer of degree `d`, with the rows that its index sets have in each
+//! part of the range. The plan fixes the order of combination, so the result is bitwise identical in every run.
 //! Source: Zhao and Canny, "Kylix: a sparse allreduce for commodity clusters", ICPP 2014, section III.B.
 
 use super::SparseReduce;
@@ -17,10 +17,10 @@ use ripieno_run::{BufferMemory, Call, CallKind, Element, Fabric, Schedule};
 use std::fmt;
 use std::sync::Arc;
 
-/// Maximum number of row forms with a cached plan; another form clears the cache.
+/// Maximum number of cached plans, one for each form of rows. A plan for one more form clears the cache.
 const KEPT_COUNT: usize = 16;
 
-/// Form of the rows of a reduction, and the operation that combines them.
+/// Element type, width and layout of the rows of a reduction, and the operation that combines them.
 #[derive(Clone, Copy, Debug)]
 pub struct SparseForm<'a> {
     /// Type of the elements.
@@ -29,7 +29,7 @@ pub struct SparseForm<'a> {
     pub width: usize,
     /// Operation that combines elements.
     pub op: Op,
-    /// Arrangement of the elements of a row.
+    /// Layout of the elements of a row.
     pub row: ElementShape<'a>,
 }
 
@@ -51,7 +51,7 @@ impl SparseForm<'_> {
         }
     }
 
-    /// Return the call that ranks compare. Its description is passed to `fabric`.
+    /// Return the description of the call, which ranks compare. The layout of a row is registered with `fabric`.
     pub(super) fn call(&self, configuration: u32, fabric: &mut dyn Fabric) -> Call {
         fabric.note_form(self.row.form(), &|| self.row.words());
         let kind = CallKind::Sparse { configuration, op: self.op, width: self.width as u64 };
@@ -68,8 +68,8 @@ impl fmt::Display for SparseForm<'_> {
 }
 
 impl SparseReduce {
-    /// Reduce `values`, with a row for each of this rank's out-indices, to `into`, with a combined row for each of its
-    /// in-indices. Both are in the caller's order. Every rank must call this, with the same `form`.
+    /// Reduce `values`, one row per out-index of this rank, and write one combined row per in-index to `into`. Both are
+    /// in the caller's order. Every rank must call this function with the same `form`.
     pub fn reduce(&self, values: &[u8], into: &mut [u8], form: SparseForm<'_>) -> Result<(), Error> {
         form.reduction()?;
         let row_bytes = form.row_bytes();
@@ -96,7 +96,7 @@ impl SparseReduce {
         Ok(())
     }
 
-    /// Run the plan for rows of this form, with one row per key as input and as output.
+    /// Run the plan for `form`. Input and output have one row per distinct index.
     fn run(&self, main: &[u8], output: &mut [u8], form: SparseForm<'_>) -> Result<(), Error> {
         let mut held = self.shared.hold()?;
         let (mut runtime, state) = held.communicator(self.communicator)?;

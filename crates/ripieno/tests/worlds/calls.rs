@@ -1,4 +1,4 @@
-//! Collectives of a program, each with a check of its result.
+//! The calls of a rank program: collectives and messages, each with a check of its result.
 
 use crate::program::RankProgram;
 use ripieno::{BufferMemory, Element, Error, Op};
@@ -10,7 +10,7 @@ impl RankProgram {
         1000 * (named as i64 + 1) + 7 * step as i64 + place as i64
     }
 
-    /// Run one of the collectives and check its result.
+    /// Run the call selected by `step` and check its result.
     pub fn call(&self, step: usize) -> Result<(), Error> {
         let comm = self.calls();
         let (p, rank) = (comm.world_size(), comm.rank());
@@ -27,44 +27,44 @@ impl RankProgram {
         let mut all = words(&vec![-1; p * count]);
         let own_chunk = 8 * rank * count..8 * (rank + 1) * count;
         all[own_chunk.clone()].copy_from_slice(&vector);
-        // The message omits the vectors, because their values differ between ranks.
-        let right =
+        // The text omits the values, because they differ between ranks.
+        let check =
             |got: &[u8], expected: &[i64]| assert!(numbers(got) == expected, "step {step}: wrong bytes on {rank}");
         match (step + self.world_state.scenario().steps) % 12 {
             0 => {
                 comm.allreduce(&mut vector, Element::I64, Op::Sum, None)?;
-                right(&vector, &sums);
+                check(&vector, &sums);
             }
             1 => {
                 comm.broadcast(BufferMemory::Write(&mut vector), Element::I64, root, None)?;
-                right(&vector, &(0..count).map(|place| given(root, place)).collect::<Vec<_>>());
+                check(&vector, &(0..count).map(|place| given(root, place)).collect::<Vec<_>>());
             }
             2 => {
                 comm.reduce(&mut vector, Element::I64, Op::Sum, root, None)?;
                 if rank == root {
-                    right(&vector, &sums);
+                    check(&vector, &sums);
                 }
             }
             3 => {
                 comm.allgather(&mut all, Element::I64, &counts, None)?;
-                right(&all, &whole);
+                check(&all, &whole);
             }
             4 => {
                 let mut chunks = words(&(0..p * count).map(|place| given(rank, place)).collect::<Vec<_>>());
                 comm.reduce_scatter(&mut chunks, Element::I64, &counts, Op::Sum, None)?;
                 let expected: Vec<i64> = (rank * count..(rank + 1) * count).map(|place| sum(p, place)).collect();
-                right(&chunks[own_chunk], &expected);
+                check(&chunks[own_chunk], &expected);
             }
             5 => {
                 comm.gather(&mut all, Element::I64, &counts, root, None)?;
                 if rank == root {
-                    right(&all, &whole);
+                    check(&all, &whole);
                 }
             }
             6 => {
                 let mut scattered = if rank == root { words(&whole) } else { all };
                 comm.scatter(BufferMemory::Write(&mut scattered), Element::I64, &counts, root, None)?;
-                right(&scattered[own_chunk], &own);
+                check(&scattered[own_chunk], &own);
             }
             7 => {
                 let out = words(&(0..p * count).map(|place| given(rank, place)).collect::<Vec<_>>());
@@ -72,17 +72,17 @@ impl RankProgram {
                 let chunk = rank * count..(rank + 1) * count;
                 let expected: Vec<i64> =
                     (0..p).flat_map(|from| chunk.clone().map(move |at| (from, at))).map(|(r, i)| given(r, i)).collect();
-                right(&all, &expected);
+                check(&all, &expected);
             }
             8 => {
                 comm.scan(&mut vector, Element::I64, Op::Sum, None)?;
-                right(&vector, &(0..count).map(|place| sum(rank + 1, place)).collect::<Vec<_>>());
+                check(&vector, &(0..count).map(|place| sum(rank + 1, place)).collect::<Vec<_>>());
             }
             9 if p > 1 => {
                 // One rank after the other, around the ring.
                 if rank > 0 {
                     comm.receive(&mut vector, Element::I64, rank - 1)?;
-                    right(&vector, &(0..count).map(|place| given(rank - 1, place)).collect::<Vec<_>>());
+                    check(&vector, &(0..count).map(|place| given(rank - 1, place)).collect::<Vec<_>>());
                 }
                 if rank + 1 < p {
                     comm.send(&words(&own), Element::I64, rank + 1)?;
@@ -104,17 +104,17 @@ impl RankProgram {
                     }
                     if let Some(expected) = expected.get(place) {
                         comm.receive(&mut message, Element::I64, from)?;
-                        assert!(message == *expected, "step {step}: a message of {from} to {rank} is another one");
+                        assert!(message == *expected, "step {step}: wrong message from {from} on {rank}");
                     }
                 }
-                right(&vector, &sums);
+                check(&vector, &sums);
             }
             _ if self.logical.is_none() => {
                 let color = (rank % 2) as u32;
                 if let Some(part) = comm.split(Some(color), rank as i64)? {
                     part.allreduce(&mut vector, Element::I64, Op::Sum, None)?;
                     let of_color = |place| (0..p).filter(|other| other % 2 == rank % 2).map(|r| given(r, place)).sum();
-                    right(&vector, &(0..count).map(of_color).collect::<Vec<_>>());
+                    check(&vector, &(0..count).map(of_color).collect::<Vec<_>>());
                 }
             }
             _ => comm.barrier(None)?,
@@ -123,10 +123,12 @@ impl RankProgram {
     }
 }
 
+/// Return the native bytes of `values`.
 pub fn words(values: &[i64]) -> Vec<u8> {
     values.iter().flat_map(|value| value.to_ne_bytes()).collect()
 }
 
+/// Return the values with these native bytes.
 pub fn numbers(bytes: &[u8]) -> Vec<i64> {
     bytes.chunks_exact(8).map(|value| i64::from_ne_bytes(value.try_into().expect("eight bytes"))).collect()
 }

@@ -1,7 +1,7 @@
-"""The exchange of one side's factors: an allgather to all ranks, or each rank's needed factors only.
+"""Exchange the factors of the users, or of the items: by an allgather, or only the rows that each rank needs.
 
 For `n` rows of `w` bytes on `p` ranks, an allgather delivers `n - n/p` rows to each rank, at `β` seconds per byte. If
-no rank receives or sends more than `m` needed rows, exchanging these costs `m·w·(β + γ)`, because selected rows are
+no rank receives or sends more than `m` needed rows, their exchange costs `m·w·(β + γ)`, because selected rows are
 packed at `γ` seconds per byte. Both take `p - 1` messages. The cheaper method is used.
 """
 
@@ -20,6 +20,7 @@ if TYPE_CHECKING:
 
 #: Seconds to pack a byte: rows are read and written in memory.
 GAMMA_S_PER_BYTE = 0.2e-9
+#: Methods of the exchange.
 WAYS = ("allgather", "needed")
 
 
@@ -32,7 +33,7 @@ class FactorExchange:
     what
         "users" or "items".
     chosen
-        "allgather"; "needed" if each rank gets only the rows that its ratings need; "stay" with one rank.
+        "allgather"; "needed": each rank gets only the rows that its ratings need; "stay": no exchange, with one rank.
     row_count, row_bytes
         Number of rows of all ranks, and bytes per row.
     allgather_rows, needed_rows
@@ -59,12 +60,12 @@ class FactorExchange:
     def __str__(self) -> str:
         if self.chosen == "stay":
             return f"{self.what}: not exchanged"
-        prices = f"allgather {self.allgather_s * 1e3:.3g} ms, needed rows {self.needed_s * 1e3:.3g} ms"
-        return f"{self.what}: {self.chosen}, {self.moved_bytes / 1e6:.3g} MB to a rank ({prices})"
+        costs = f"allgather {self.allgather_s * 1e3:.3g} ms, needed rows {self.needed_s * 1e3:.3g} ms"
+        return f"{self.what}: {self.chosen}, {self.moved_bytes / 1e6:.3g} MB to a rank ({costs})"
 
 
 class FactorTransfer:
-    """Delivers one side's factors to this rank.
+    """Delivers the factors of the users, or of the items, to this rank.
 
     Parameters
     ----------
@@ -75,7 +76,7 @@ class FactorTransfer:
     cuts : (p + 1,) int64
         Start of each rank's range.
     columns : (e,) int32
-        Numbers to which this rank's ratings of the other side refer.
+        Row numbers of the factors that this rank's ratings need.
     rank
         Number of factors per row.
     way
@@ -97,7 +98,7 @@ class FactorTransfer:
         self._needed = np.flatnonzero(is_needed)
         self._in_counts = np.diff(np.searchsorted(self._needed, cuts))
         self._out_counts = comm.alltoall(self._in_counts, out=np.empty_like(self._in_counts))
-        self.way = self._priced(what, way)
+        self.way = self._chosen_method(what, way)
         self.columns = columns
         if self.way.chosen == "needed":
             places = np.cumsum(is_needed, dtype=np.int32) - np.int32(1)
@@ -105,7 +106,7 @@ class FactorTransfer:
             wanted = np.empty(int(self._out_counts.sum()), np.int64)
             counts, out_counts = self._in_counts.tolist(), self._out_counts.tolist()
             comm.alltoall(self._needed, out=wanted, counts=counts, out_counts=out_counts)
-            self._picked = wanted - int(cuts[comm.rank])
+            self._sent_rows = wanted - int(cuts[comm.rank])
 
     def __call__(self, own: NDArray[np.float32]) -> NDArray[np.float32]:
         """Return the factors that `columns` refers to, given this rank's factors."""
@@ -117,16 +118,16 @@ class FactorTransfer:
             return table
         table = np.empty((len(self._needed), self._rank), np.float32)
         counts, out_counts = self._out_counts.tolist(), self._in_counts.tolist()
-        return self._comm.alltoall(own[self._picked], out=table, counts=counts, out_counts=out_counts)
+        return self._comm.alltoall(own[self._sent_rows], out=table, counts=counts, out_counts=out_counts)
 
-    def _priced(self, what: str, way: str | None) -> FactorExchange:
+    def _chosen_method(self, what: str, way: str | None) -> FactorExchange:
         comm, row_bytes = self._comm, 4 * self._rank
         others = np.arange(comm.world_size) != comm.rank
         mine = max(int(self._in_counts[others].sum()), int(self._out_counts[others].sum()))
         row_count = int(self._cuts[-1])
         rows = np.array([mine, row_count - (self._cuts[comm.rank + 1] - self._cuts[comm.rank])])
         needed_rows, allgather_rows = comm.allreduce(rows, op="max").tolist()
-        # Rank 0's value, so that all ranks decide equally.
+        # All ranks use the value of rank 0, so that they choose the same method.
         beta = comm.broadcast(float(_native.packet_curve(comm._native).beta_s_per_byte))
         allgather_s = allgather_rows * row_bytes * beta
         needed_s = needed_rows * row_bytes * (beta + GAMMA_S_PER_BYTE)

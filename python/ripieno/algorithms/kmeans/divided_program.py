@@ -1,4 +1,4 @@
-"""The worker program of K-means with divided centroids, and the decision when to divide them."""
+"""Provide the worker program of K-means with divided centroids, and the choice whether to divide them."""
 
 from __future__ import annotations
 
@@ -32,10 +32,10 @@ if TYPE_CHECKING:
 CENTROIDS = ("auto", "whole", "divided")
 #: With "auto", each worker holds all centroids if they need at most this share of its available memory.
 MEMORY_PART = 0.5
-#: Seconds between two events of a pass.
-EVENT_S = 1.0
-#: A checkpoint identifies its rows by a sample of this size.
-KNOWN_ROWS, KNOWN_STREAM = 1024, 1 << 36
+#: Minimum seconds between two progress events of a pass.
+EVENT_INTERVAL_S = 1.0
+#: A checkpoint identifies its rows by a hash of this number of rows, drawn with this seed.
+FINGERPRINT_ROWS, FINGERPRINT_SEED = 1024, 1 << 36
 
 
 @dataclass(frozen=True)
@@ -55,9 +55,9 @@ def place_of(
     # The centroids, their copies for a checkpoint and in group order, this rank's sums, and the total sums.
     whole_bytes = n_clusters * columns * (itemsize * (1 + keeps + 2 * is_near) + 16)
     free_bytes = host.available_bytes() // comm.nodes.count(comm.nodes[comm.rank])
-    is_too_much = comm.allreduce(whole_bytes > MEMORY_PART * free_bytes, op="or")
+    exceeds_memory = comm.allreduce(whole_bytes > MEMORY_PART * free_bytes, op="or")
     return CentroidPlacement(
-        centroids == "divided" or (centroids == "auto" and bool(is_too_much)), whole_bytes, free_bytes
+        centroids == "divided" or (centroids == "auto" and bool(exceeds_memory)), whole_bytes, free_bytes
     )
 
 
@@ -89,7 +89,7 @@ def best_run(
     if options.checkpoint_options.folder is not None:
         if len(options.starts) > 1:
             raise InputError(f"n_init={len(options.starts)}: expected 1 for a checkpoint of divided centroids")
-        facts = facts | {"some of the rows": _known(comm, rows), "centroids": "divided"}
+        facts = facts | {"some of the rows": _rows_fingerprint(comm, rows), "centroids": "divided"}
     with closing(DividedCheckpointer(comm, options.checkpoint_options, facts, rows)) as checkpointer:
         kept = checkpointer.load(options.max_iter)
         best = None
@@ -110,8 +110,9 @@ def whole_centroids(parts: list[tuple[NDArray[Any], NDArray[np.uint32]]]) -> NDA
     return whole
 
 
-def _known(comm: Communicator, rows: WeightedRows) -> str:
-    drawn = np.random.default_rng(KNOWN_STREAM).integers(rows.total, size=min(rows.total, KNOWN_ROWS))
+def _rows_fingerprint(comm: Communicator, rows: WeightedRows) -> str:
+    """Return a hash of a sample of the rows, equal on all ranks."""
+    drawn = np.random.default_rng(FINGERPRINT_SEED).integers(rows.total, size=min(rows.total, FINGERPRINT_ROWS))
     (values,) = values_at(comm, rows, drawn, rows.points)
     return hashlib.blake2b(values.tobytes(), digest_size=8).hexdigest()
 
@@ -130,12 +131,12 @@ def _run(
 ) -> DividedRun:
     begin = time.perf_counter()
     if kept is None:
-        centroids, history = _first(comm, rows, options, start, lambda chosen: seeding(number, chosen)), []
+        centroids, history = _initial_centroids(comm, rows, options, start, lambda chosen: seeding(number, chosen)), []
     else:
         centroids, history = kept.centroids, list(kept.history)
     seed_s = time.perf_counter() - begin
     notes, stages_of = RunNotes(comm, number, rows.total, emit, history), []
-    described = _Parts(comm, number, emit)
+    progress = _PassProgress(comm, number, emit)
 
     def on_iteration(
         iteration: int, inertia: float, squared_shift: float, compared: float, loss: AssignmentLoss, stages: Stages
@@ -155,21 +156,21 @@ def _run(
         is_near=options.assign == "near",
         clock=notes.clock,
         on_iteration=on_iteration,
-        on_part=described.on_part,
+        on_part=progress.on_part,
         reached=None if kept is None else DividedFitState(kept.iteration, kept.labels),
         keep=keep if checkpointer.used else None,
     )
     return DividedRun(clustering, numbers, notes.laps, history, seed_s, stages_of)
 
 
-def _first(
+def _initial_centroids(
     comm: Communicator,
     rows: WeightedRows,
     options: Any,
     start: int | NDArray[Any],
     on_progress: Callable[[int], None],
 ) -> DividedCentroids:
-    """Return the initial centroids."""
+    """Return the initial centroids: given ones, or centroids chosen by seeding."""
     columns, dtype = rows.points.shape[1], kernels.centroid_dtype(rows.points.dtype)
     count = options.n_clusters
     if isinstance(start, np.ndarray):
@@ -186,7 +187,7 @@ def _first(
     return DividedCentroids.by_number(comm, count, lambda first, end: whole[first:end], columns, dtype)
 
 
-class _Parts:
+class _PassProgress:
     """Emits the completed part of a pass and its estimated remaining time."""
 
     def __init__(self, comm: Communicator, run: int, emit: Callable[[dict[str, Any]], None]) -> None:
@@ -198,7 +199,7 @@ class _Parts:
         if iteration != self._iteration:
             # The duration of the first block is unknown; later blocks take about equally long.
             self._iteration, self._begin, self._first, self._reported_s = iteration, now, part, now
-        elif self._reports_progress and now - self._reported_s >= EVENT_S:
+        elif self._reports_progress and now - self._reported_s >= EVENT_INTERVAL_S:
             self._reported_s = now
             left_s = (1 - part) * (now - self._begin) / (part - self._first)
             self._emit(

@@ -34,7 +34,7 @@ BOUND_BYTES_PER_VALUE = 4
 
 @dataclass(frozen=True)
 class Clustering:
-    """The end of a run. Labels and distances cover this worker's rows; the rest is shared.
+    """The result of a run. Labels and distances cover this worker's rows; all else is equal on every rank.
 
     Parameters
     ----------
@@ -64,7 +64,7 @@ class Clustering:
 
 @dataclass(frozen=True)
 class LloydState:
-    """The progress of a run: iteration count, centroids before the last iteration, (k, d), and inertia there."""
+    """The state of a run: iteration count, centroids (k, d) before the last iteration, and their inertia."""
 
     iteration: int
     before: NDArray[Any]
@@ -186,7 +186,7 @@ class MovedRows:
     Parameters
     ----------
     numbers : (m,)
-        Numbers of these clusters, ascending.
+        Numbers of the empty clusters, ascending.
     clusters : (m,)
         Previous cluster of each row.
     parts : (m, d)
@@ -198,22 +198,22 @@ class MovedRows:
     parts: NDArray[np.float64]
 
     def correct(self, sums: NDArray[np.float64], numbers: NDArray[Any]) -> None:
-        """Correct the sums, (m, d), of the clusters with these numbers."""
+        """Apply the moves to `sums`, (m, d): the sums of the clusters with the given numbers."""
         if not len(self.numbers):
             return
         order = np.argsort(numbers)
-        for named, change in ((self.clusters, _taken), (self.numbers, _put)):
+        for named, change in ((self.clusters, _subtract_parts), (self.numbers, _set_parts)):
             places = np.searchsorted(numbers, named, sorter=order)
             here = np.flatnonzero(places < len(numbers))
             here = here[numbers[order[places[here]]] == named[here]]
             change(sums, order[places[here]], self.parts[here])
 
 
-def _taken(sums: NDArray[np.float64], places: NDArray[np.int64], parts: NDArray[np.float64]) -> None:
+def _subtract_parts(sums: NDArray[np.float64], places: NDArray[np.int64], parts: NDArray[np.float64]) -> None:
     np.subtract.at(sums, places, parts)
 
 
-def _put(sums: NDArray[np.float64], places: NDArray[np.int64], parts: NDArray[np.float64]) -> None:
+def _set_parts(sums: NDArray[np.float64], places: NDArray[np.int64], parts: NDArray[np.float64]) -> None:
     sums[places] = parts
 
 

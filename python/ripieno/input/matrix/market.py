@@ -1,4 +1,7 @@
-"""Read dense MatrixMarket files as rows. A reader of some rows reads the whole file."""
+"""Read dense MatrixMarket files as rows.
+
+The files are text in column-major order, so each read of some rows parses the whole file.
+"""
 
 from __future__ import annotations
 
@@ -26,7 +29,7 @@ class MarketFile:
 
     @classmethod
     def open(cls, path: str) -> Self:
-        """Read the banner and the line of sizes."""
+        """Open a file: read its banner and its line of sizes."""
         info = read_info(path)
         if info.layout != "array":
             raise InputError(f"{path} is a sparse matrix, which is not read here: expected dense rows")

@@ -1,9 +1,11 @@
-//! Neighbor selection for disciplines with sources chosen by the members. All members get equally many neighbors,
-//! whenever they join.
+//! Neighbor selection: gives every member the same number of neighbors, whenever it joins.
 //!
-//! A new member is inserted between pairs of neighbors, and each such pair is separated. A random graph thus stays
-//! regular. If a new member were only connected to earlier ones, the first of 64 members would have three times as many
-//! neighbors as the last. All of these would request blocks from it, while other links are idle.
+//! Used by the disciplines in which members choose their sources themselves.
+//!
+//! A new member is inserted between pairs of neighbors: it replaces the edge of each pair by two edges to itself. The
+//! random graph thus stays regular. If a new member were only connected to earlier members, the first of 64 members
+//! would have three times as many neighbors as the last. All its neighbors would request blocks from it, while other
+//! links are idle.
 //!
 //! Source: Bourassa and Holt, "SWAN: small-world wide area networks", SSGRR 2003.
 
@@ -29,26 +31,26 @@ impl NeighborGraph {
         }
         if self.members.len() <= degree + 1 {
             let others = self.members.iter().copied().filter(|&other| other != rank);
-            let met: Vec<NeighborOffer> = others.map(|with| NeighborOffer { with, instead_of: None }).collect();
-            self.pairs.extend(met.iter().map(|meeting| [meeting.with, rank]));
-            return met;
+            let offers: Vec<NeighborOffer> = others.map(|with| NeighborOffer { with, instead_of: None }).collect();
+            self.pairs.extend(offers.iter().map(|offer| [offer.with, rank]));
+            return offers;
         }
-        let mut met: Vec<NeighborOffer> = Vec::with_capacity(degree);
+        let mut offers: Vec<NeighborOffer> = Vec::with_capacity(degree);
         for _ in 0..DRAWS_MAX * degree {
-            if met.len() + 1 >= degree || self.pairs.is_empty() {
+            if offers.len() + 1 >= degree || self.pairs.is_empty() {
                 break;
             }
             let place = next_random(random) as usize % self.pairs.len();
             let [one, other] = self.pairs[place];
-            let is_met = |rank: usize| met.iter().any(|meeting| meeting.with == rank);
-            if rank != one && rank != other && !is_met(one) && !is_met(other) {
+            let is_offered = |rank: usize| offers.iter().any(|offer| offer.with == rank);
+            if rank != one && rank != other && !is_offered(one) && !is_offered(other) {
                 self.pairs[place] = [one, rank];
                 self.pairs.push([other, rank]);
-                met.push(NeighborOffer { with: one, instead_of: Some(other) });
-                met.push(NeighborOffer { with: other, instead_of: Some(one) });
+                offers.push(NeighborOffer { with: one, instead_of: Some(other) });
+                offers.push(NeighborOffer { with: other, instead_of: Some(one) });
             }
         }
-        met
+        offers
     }
 
     /// Remove a lost member.
@@ -87,8 +89,8 @@ mod tests {
         let (mut neighbor_graph, mut random) = (NeighborGraph::default(), 1);
         (0..9).for_each(|rank| _ = neighbor_graph.join(rank, 4, &mut random));
         (0..6).for_each(|rank| neighbor_graph.remove(rank));
-        let met = (9..30).flat_map(|rank| neighbor_graph.join(rank, 4, &mut random));
-        assert!(met.into_iter().all(|meeting| meeting.with >= 6 && meeting.instead_of.is_none_or(|gone| gone >= 6)));
-        assert_eq!(neighbor_graph.join(29, 4, &mut random), vec![], "it was there");
+        let offers = (9..30).flat_map(|rank| neighbor_graph.join(rank, 4, &mut random));
+        assert!(offers.into_iter().all(|offer| offer.with >= 6 && offer.instead_of.is_none_or(|gone| gone >= 6)));
+        assert_eq!(neighbor_graph.join(29, 4, &mut random), vec![], "a member does not join twice");
     }
 }

@@ -1,22 +1,24 @@
 //! Survivor agreement: decides which ranks of a failed world continue together.
 //!
-//! Every rank that wants to continue *begins* with a seat: the address at which the other ranks can reach it in the
-//! next world. The lowest rank that answers leads. The leader calls all other ranks and waits until each one has begun,
-//! has ended, is silent or is late. Then it proposes the set of excluded ranks. It decides once all remaining ranks
-//! have accepted.
+//! Every rank that wants to continue *begins*: it offers the address at which the other ranks can reach it in the next
+//! world. The lowest rank that answers is the leader. The leader calls all other ranks and waits until each one has
+//! begun, has ended, is silent or is late. Then it proposes the set of excluded ranks. It decides once all remaining
+//! ranks have accepted.
 //!
-//! If the leader ends, the next rank leads with a higher ballot. It proposes again any set that may already have been
-//! decided. Therefore all ranks that learn a decision learn the same decision. Agreements are numbered by epoch. The
-//! participants of an epoch are the survivors of the previous one. Cost: 3 small messages per rank, plus the seat of
-//! every rank sent to every rank.
+//! If the leader ends, the next rank becomes the leader, with a higher ballot. It proposes again any set that may
+//! already have been decided. Therefore all ranks that learn a decision learn the same decision. Agreements are
+//! numbered by epoch. The participants of an epoch are the survivors of the previous one. Cost: 3 small messages per
+//! rank, plus the address of every rank sent to every rank.
 //!
 //! An *ended* rank (its system closed or refused its connections) can always be excluded. A *withdrawn* rank can be
 //! excluded as well: it runs, but its program is over, and it answers every query with this state. A silent or late
-//! rank may still run, for example behind a network partition. To exclude it takes more than half of the ranks of the
-//! epoch, so at most one partition of a world continues. A rank gives up when it hears too few others for a timeout.
+//! rank may still run, for example behind a network partition. Its exclusion requires the votes of more than half of
+//! the ranks of the epoch, so at most one partition of a world continues. A rank gives up when it receives messages
+//! from too few ranks for a timeout.
 //!
 //! The ranks of a single node cannot be partitioned. There a silent rank is suspended, and it learns the decision when
-//! it resumes. A rank that was suspended for long enough to be excluded also needs more than half of the ranks.
+//! it resumes. A rank that was suspended for long enough to be excluded also needs the votes of more than half of the
+//! ranks.
 //!
 //! Source: Lamport, "The part-time parliament", TOCS 1998, section 2.3 (ballots); Bland et al., "Post-failure recovery
 //! of MPI communication capability: design and rationale", IJHPCA 2013 (shrink).
@@ -41,8 +43,8 @@ const RESEND_INTERVAL_MAX: Duration = Duration::from_millis(250);
 /// Timeouts of an agreement.
 #[derive(Clone, Copy, Debug)]
 pub struct AgreementTimeouts {
-    /// A queried rank that stays silent for this long is excluded. A rank that has heard too few others for an
-    /// agreement for this long gives up.
+    /// A queried rank that stays silent for this long is excluded. A rank gives up if it has received messages from too
+    /// few ranks for this long.
     pub silence: Duration,
     /// All other ranks must begin within this time after this rank has begun.
     pub late: Duration,

@@ -1,4 +1,4 @@
-//! Merging: combine the pieces of a part from all ranks into one block, as soon as the wave has arrived.
+//! Merging: combines the pieces of each part from all ranks into one block, once a wave has arrived.
 
 use super::super::block::{KeyedBlock, KeyedForm, PartSize};
 use super::super::part::{KeyedPart, PartScratch};
@@ -75,7 +75,7 @@ impl Regrouping<'_> {
     }
 }
 
-/// Inserting a row into a table takes about 20 ns, as long as this number of vectorized arithmetic operations.
+/// Cost of inserting a row into a table, about 20 ns, as a number of vectorized arithmetic operations.
 const MERGING_OPERATIONS: usize = 1000;
 
 /// Merge parts, each on any free thread.

@@ -17,7 +17,7 @@ import org.apache.spark.sql.vectorized.ColumnarBatch;
 import org.ripieno.InputException;
 import org.ripieno.Points;
 
-/** Points from Arrow columns: copied once, by their addresses, without an object per row or value. */
+/** Appends Arrow columns to points: one copy from their buffers, without an object per row or value. */
 public final class ArrowPoints {
   private static final Map<Class<? extends ValueVector>, Class<?>> TYPES =
       Map.of(
