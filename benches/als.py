@@ -1,9 +1,9 @@
 """Benchmark of alternating least squares: an iteration compared with `implicit` and MLlib, at equal or better error.
 
-Fits alternate and have separate random starts; the median iteration of each counts. `implicit` gets Ripieno's weights,
-so that both minimize the same objective. MLlib reports no iteration times: the time of a fit minus the time of a fit
-with two iterations is divided among the other iterations. As a program, this file draws the page's pictures of a fit:
-`als.py --data FILE --out FOLDER`.
+The libraries fit in turn, each run from another random start. The time of a run is the median of its iterations.
+`implicit` gets Ripieno's weights, so that both minimize the same objective. MLlib reports no iteration times: the time
+of a fit minus the time of a fit with two iterations is divided by the number of the other iterations. As a program,
+this file draws the chart of the documentation: `als.py --data FILE --out FOLDER`.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ import numpy as np
 from blas import free_blas
 
 if __name__ == "__main__":
-    # Call this before OpenBLAS is used.
+    # OpenBLAS reads its settings when it is loaded.
     free_blas()
 
 import click
@@ -43,7 +43,7 @@ RUN_COUNT = 5
 WORKER_COUNT = 2
 #: Number of users in the comparison of recommendation lists.
 USER_SAMPLE = 2_000
-#: Five times as fast as `implicit`.
+#: At most a fifth of the time of `implicit`.
 TARGETS = {"peer": 1 / 5}
 DOCS = Path(__file__).resolve().parents[1] / "docs" / "als"
 
@@ -81,7 +81,7 @@ def measured(report: Measurements, effort: Effort, *, data: Path | None = None) 
 def _by_turns(
     data: AlsData, row: str, rank: int, job: Any, peer: Any, report: Measurements, effort: Effort
 ) -> tuple[list[float], dict[str, list[float]], dict[str, list[Any]]]:
-    """Return the seconds of an iteration in each run, ours and the peers', and the models of all runs."""
+    """Return the seconds of an iteration in each run, ours and of other libraries, and the models of all runs."""
     import ripieno as rp
 
     ours: list[float] = []
@@ -118,7 +118,7 @@ def _implicit_peer(data: AlsData, rank: int, *, quick: bool) -> Iterator[Any]:
 
     def fitted(run: int) -> Iterator[tuple[str, float, Any]]:
         seconds: list[float] = []
-        # Limit BLAS as `implicit` requests: its own threads do the work.
+        # `implicit` requires one BLAS thread, because it has threads of its own.
         with threadpool_limits(1, "blas"):
             model = AlternatingLeastSquares(
                 rank, REG, iterations=ITERATION_COUNT, num_threads=WORKER_COUNT, random_state=run
@@ -141,8 +141,10 @@ def _spark_peer(data: AlsData, rank: int, *, quick: bool) -> Iterator[Any]:
         entries = data.train.tocoo()
         for name, columns in {"train": (entries.row, entries.col, entries.data), "test": data.test}.items():
             table = pa.table(dict(zip(("user", "item", "rating"), columns, strict=True)))
-            for place in (0, 1):
-                table = table.set_column(place, table.column_names[place], table.column(place).cast(pa.int32()))
+            for position in (0, 1):
+                table = table.set_column(
+                    position, table.column_names[position], table.column(position).cast(pa.int32())
+                )
             pa.parquet.write_table(table, f"{at}/{name}.parquet")
             frames[name] = spark.read.parquet(f"{at}/{name}.parquet").repartition(2 * WORKER_COUNT).cache()
             frames[name].count()
@@ -153,7 +155,7 @@ def _spark_peer(data: AlsData, rank: int, *, quick: bool) -> Iterator[Any]:
             options = {"rank": rank, "regParam": REG, "seed": run, "coldStartStrategy": "drop"}
             columns = {"userCol": "user", "itemCol": "item", "ratingCol": "rating"}
             seconds = []
-            # The very first fit warms up the JVM.
+            # The first fit only warms up the JVM.
             for count in (1,) * (run == 0) + (2, SPARK_ITERATION_COUNT):
                 begin = time.perf_counter()
                 model = ALS(maxIter=count, **options, **columns).fit(frames["train"])
@@ -168,12 +170,12 @@ def _spark_peer(data: AlsData, rank: int, *, quick: bool) -> Iterator[Any]:
 
 
 def _spark_error(model: Any, test: DataFrame) -> float:
-    """Return the root mean square error of a model of MLlib."""
+    """Return the root mean square error of a model of MLlib on held-out ratings."""
     return math.sqrt(model.transform(test).selectExpr("avg(pow(prediction - rating, 2)) as e").collect()[0].e)
 
 
 def _percentile_ranks(data: AlsData, models: dict[str, list[Any]]) -> list[FigureCount]:
-    """Return the ranks of held-out items in the lists of some users, by the factors of each implementation."""
+    """Return the mean percentile ranks of held-out items in the recommendation lists of some users."""
     users, items, values = data.test
     chosen = np.isin(users, np.random.default_rng(0).permutation(np.unique(users))[:USER_SAMPLE])
     test = users[chosen], items[chosen], values[chosen]
@@ -195,19 +197,19 @@ def _errors(data: AlsData, models: dict[str, list[Any]]) -> list[FigureCount]:
 
 
 def _compared(case: str, what: str, errors: dict[str, list[float]]) -> list[FigureCount]:
-    """Compare our mean error with each peer's: it may exceed it by at most twice the spread over random starts."""
+    """Compare our mean error with each library's. The limit is its mean plus two standard errors of the difference."""
     ours = errors["Ripieno"]
     counts = []
     for name, theirs in errors.items():
         if name != "Ripieno":
-            open_error = math.sqrt(sum(float(np.var(each)) / len(each) for each in (ours, theirs)))
+            standard_error = math.sqrt(sum(float(np.var(each)) / len(each) for each in (ours, theirs)))
             mean, row = statistics.mean(theirs), f"{what}, mean of {len(ours)} starts; {name}"
-            counts.append(FigureCount(case, f"{row} {mean:.4f}", statistics.mean(ours), "", mean + 2 * open_error))
+            counts.append(FigureCount(case, f"{row} {mean:.4f}", statistics.mean(ours), "", mean + 2 * standard_error))
     return counts
 
 
 def _remark(report: Measurements, row: str, model: Any) -> None:
-    """Add a remark on our time by stage, and on the exchange of factors."""
+    """Add a remark on our times by stage and on the exchange of factors."""
     steps = model.report_.iterations
     computing = statistics.median(max(step.compute_s) for step in steps)
     communicating = statistics.median(max(step.communication_s) for step in steps)
@@ -226,11 +228,11 @@ def main(data: Path | None, quick: bool, out: Path) -> None:
     found = data_of(data, quick=quick)
     rank, count = (4, 3) if quick else (RANK, DRAWN_COUNT)
     held_out = []
-    with rp.launch(workers=WORKER_COUNT, threads=1) as job, tempfile.TemporaryDirectory() as kept:
+    with rp.launch(workers=WORKER_COUNT, threads=1) as job, tempfile.TemporaryDirectory() as folder:
         # Each fit resumes from the state of the previous fit before its last iteration.
         for iterations in range(1, count + 1):
             options = {"reg": REG, "random_state": 0, "engine": job, "max_iter": iterations}
-            model = rp.ALS(rank, checkpoint=kept if iterations > 1 else None, **options).fit(found.train)
+            model = rp.ALS(rank, checkpoint=folder if iterations > 1 else None, **options).fit(found.train)
             held_out.append(model.rmse(found.test))
         model = rp.ALS(rank, reg=REG, random_state=0, engine=job, max_iter=count).fit(found.train)
     out.mkdir(parents=True, exist_ok=True)

@@ -1,4 +1,4 @@
-"""Full processor speed for OpenBLAS, set through the environment before NumPy is imported."""
+"""Environment variables that let OpenBLAS use the full speed of the processor. Set them before NumPy is imported."""
 
 from __future__ import annotations
 
@@ -8,10 +8,10 @@ from pathlib import Path
 
 
 def free_blas() -> None:
-    """Let OpenBLAS, and with it sgemm and peers, use all features of the processor.
+    """Let OpenBLAS use all features of the processor, in our measurements and in those of other libraries.
 
-    OpenBLAS identifies processors by number and treats unknown newer ones as much older ones. Some images restrict it
-    for reproducible results. Both can halve its speed or worse.
+    OpenBLAS identifies processors by model number, and treats unknown models as much older ones. Some container images
+    restrict OpenBLAS for reproducible results. Each of these can cost half of its speed or more.
     """
     for name in ("OPENBLAS_CORETYPE", "OPENBLAS_NUM_THREADS", "OMP_NUM_THREADS"):
         os.environ.pop(name, None)

@@ -1,8 +1,8 @@
-"""Benchmark of logistic regression on sparse rows: time to a near optimum, compared with scikit-learn and MLlib.
+"""Benchmark of logistic regression on sparse rows: seconds to a near optimum, compared with scikit-learn and MLlib.
 
-For each implementation the loosest tolerance counts with which it comes within 2e-4 of the optimum. The optimum comes
-from our most precise run. Whole fits are timed, including the checks of `fit`. Workers exist already, like the peers'
-threads and Spark's session, except in rows that include their start.
+Each implementation runs with the loosest tolerance that brings its objective within 2e-4 of the optimum. The optimum is
+the objective of our most precise fit. Times are whole fits, including the checks of `fit`. Workers run before the timed
+fit, as do the threads of other libraries and Spark's session, except in rows that include the start of workers.
 """
 
 from __future__ import annotations
@@ -39,14 +39,14 @@ ENTRY_BYTES = 12
 PASSES = 20
 
 Rows = tuple[csr_matrix, NDArray[Any]]
-#: Fits with a tolerance, and returns an object with `coef_`.
+#: Returns an estimator with the given tolerance. After `fit` it has `coef_`.
 Candidate = Callable[[float], Any]
-#: Pairs of the seconds of a fit, and the relative distance of its objective from the optimum.
-Way = list[tuple[float, float]]
+#: For each tolerance, the seconds of a fit and the relative distance of its objective from the optimum.
+Descent = list[tuple[float, float]]
 
 
 def measured(report: Measurements, effort: Effort, *, data: Path | None = None, draw: Path | None = None) -> None:
-    """Measure one case per data set: libsvm text, an archive of reviews in folders pos and neg, or synthetic rows."""
+    """Measure one data set: libsvm text, an archive of reviews in the folders pos and neg, or synthetic rows."""
     import ripieno as rp
 
     name, rows = read_rows(data, quick=effort.quick)
@@ -95,7 +95,7 @@ class _Mllib:
         self._frame, self._tol = frame, tol
 
     def fit(self, X: csr_matrix, y: NDArray[Any]) -> _Mllib:
-        """Fit the frame that holds these rows."""
+        """Fit the data frame, which holds the same rows."""
         from pyspark.ml.classification import LogisticRegression
 
         model = LogisticRegression(
@@ -126,19 +126,19 @@ def _measured(
     peers: Mapping[str, Candidate],
     report: Measurements,
     effort: Effort,
-) -> dict[str, Way]:
-    """Add a figure for each of ours, with the distance and time of each implementation's fits."""
+) -> dict[str, Descent]:
+    """Add a figure for each of our solvers. Return the descent of each implementation."""
     X = rows[0]
     best = _objective(next(iter(ours.values()))(1e-10).fit(*rows).coef_, rows)
-    everyone = {**ours, **peers}
+    candidates = {**ours, **peers}
     started = STARTED.format(WORKER_COUNT)
-    paths = {each: _path(make, rows, best) for each, make in everyone.items() if each != started}
+    paths = {each: _path(make, rows, best) for each, make in candidates.items() if each != started}
     chosen = {each: TOLERANCES[len(path) - 1] for each, path in paths.items()}
-    # Newly started workers do the same work as existing ones.
+    # New workers and running workers use the same tolerance.
     chosen[started] = chosen[next(iter(ours))]
-    seconds: dict[str, list[float]] = {each: [] for each in everyone}
+    seconds: dict[str, list[float]] = {each: [] for each in candidates}
     for _ in range(effort.runs(RUN_COUNT)):
-        for each, make in everyone.items():
+        for each, make in candidates.items():
             seconds[each].append(effort.turn(lambda make=make, tol=chosen[each]: fit_s(make(tol), rows)))
     report.remark(f"{name}: tolerances " + ", ".join(f"{each} {tol:g}" for each, tol in chosen.items()))
     limit_s = PASSES * read_s(X.nnz * ENTRY_BYTES)
@@ -159,20 +159,20 @@ def _measured(
     return paths
 
 
-def _draw(folder: Path, name: str, paths: Mapping[str, Way], rows: Rows, job: Any) -> None:
-    """Draw NAME.svg, the paths to the optimum, and NAME-seconds.svg, the time by stage of each iteration."""
-    mine = _ours(job)
-    first = next(iter(mine.values()))
+def _draw(folder: Path, name: str, paths: Mapping[str, Descent], rows: Rows, job: Any) -> None:
+    """Draw NAME.svg, the descents, and NAME-seconds.svg, the time by stage of each iteration."""
+    ours = _ours(job)
+    first = next(iter(ours.values()))
     laps = first(TOLERANCES[len(next(iter(paths.values()))) - 1]).fit(*rows).report_.iterations
     folder.mkdir(parents=True, exist_ok=True)
-    named = {f"{'Ripieno' if each in mine else 'peer'}: {each}": way for each, way in paths.items()}
+    named = {f"{'Ripieno' if each in ours else 'peer'}: {each}": descent for each, descent in paths.items()}
     (folder / f"{name}.svg").write_text(descent_chart(name, named, NEAR), encoding="utf-8")
     (folder / f"{name}-seconds.svg").write_text(charts.standalone(charts.time_chart(laps)), encoding="utf-8")
 
 
-def _path(make: Candidate, rows: Rows, best: float) -> Way:
-    """Fit with ever tighter tolerances, up to the loosest that brings the objective near the optimum."""
-    path: Way = []
+def _path(make: Candidate, rows: Rows, best: float) -> Descent:
+    """Fit with decreasing tolerances until the objective is near the optimum."""
+    path: Descent = []
     for tol in TOLERANCES:
         model = make(tol)
         seconds = fit_s(model, rows)
@@ -197,21 +197,21 @@ def _objective(coef: NDArray[np.float64], rows: Rows) -> float:
 
 
 def read_rows(data: Path | None, *, quick: bool) -> tuple[str, Rows]:
-    """Return name and rows of the data, or of synthetic rows."""
+    """Return the name and the rows of the data, or of synthetic data."""
     if data is None:
-        return "made up", _made_up(300 if quick else 30_000, 120)
+        return "made up", _synthetic(300 if quick else 30_000, 120)
     if ".tar" in data.name:
         return data.name.partition(".")[0], _reviews(data)
     from sklearn.datasets import load_svmlight_file
 
     X, y = load_svmlight_file(str(data))
-    # Some peers accept only 32-bit indices.
+    # Some libraries accept only 32-bit indices.
     X.indices, X.indptr = X.indices.astype(np.int32), X.indptr.astype(np.int32)
     return data.name, (csr_matrix(X), y)
 
 
-def _made_up(row_count: int, column_count: int) -> Rows:
-    """Return rows with 14 ones each, and labels from a noisy plane."""
+def _synthetic(row_count: int, column_count: int) -> Rows:
+    """Return rows with 14 ones each, and the side of a plane, with noise, as labels."""
     random = np.random.default_rng(0)
     columns = np.sort(random.random((row_count, column_count)).argsort(axis=1)[:, :14], axis=1)
     starts = np.arange(row_count + 1) * 14
@@ -221,7 +221,7 @@ def _made_up(row_count: int, column_count: int) -> Rows:
 
 
 def _reviews(path: Path) -> Rows:
-    """Return the words of reviews with scikit-learn's weights; the folder determines the class."""
+    """Return the TF-IDF weights of reviews; the folder of a review determines its class."""
     from sklearn.feature_extraction.text import TfidfVectorizer
 
     texts, labels = [], []

@@ -1,4 +1,4 @@
-"""Memory of broadcast values: its limit, spilling to disk, and arrays in use meanwhile."""
+"""Memory of broadcast values: limit, spilling to disk, and validity of arrays whose values were spilled."""
 
 from __future__ import annotations
 
@@ -18,9 +18,9 @@ from ripieno.errors import InputError
 from varied import exhaustively
 
 VALUE_BYTES = 1_000_000
-# Values of other tests in these processes are not spilled to disk.
-PLENTY_BYTES = 1 << 40
-PATIENCE_S = 60.0
+# The limit for other tests in the same processes: their values are not spilled to disk.
+HIGH_LIMIT_BYTES = 1 << 40
+TIMEOUT_S = 60.0
 
 
 def sample(seed: int) -> np.ndarray:
@@ -28,13 +28,13 @@ def sample(seed: int) -> np.ndarray:
 
 
 def in_memory() -> int:
-    """Return the number of values mapped here that are in memory."""
+    """Return the number of in-memory values that this process has mapped."""
     with open("/proc/self/maps") as maps:
         return len(set(re.findall(r" (\d+) +/memfd:ripieno-value", maps.read())))
 
 
 def await_true(is_true, what: str) -> None:
-    deadline = time.monotonic() + PATIENCE_S
+    deadline = time.monotonic() + TIMEOUT_S
     while not is_true():
         assert time.monotonic() < deadline, what
         time.sleep(0.01)
@@ -42,7 +42,7 @@ def await_true(is_true, what: str) -> None:
 
 def beyond_the_limit(comm, folder, per_host):
     before = in_memory()
-    # Two values with their overhead, in addition to other values of this process.
+    # Space for two values with their overhead, in addition to the other values of this process.
     held = comm.broadcast_memory(limit_bytes=1, spill_directory=folder).held_bytes
     limit = held + 2 * VALUE_BYTES + 10_000
     begun = comm.broadcast_memory(limit_bytes=limit, spill_directory=folder)
@@ -61,9 +61,9 @@ def beyond_the_limit(comm, folder, per_host):
     holds = comm.rank == 0 or not per_host
     spilled = comm.broadcast_memory().spilled_count - begun.spilled_count
     assert (spilled >= 3) == holds, spilled
-    words = [str(each.message) for each in described if each.category is RuntimeWarning]
-    assert len(words) == holds and all("broadcast values exceed" in each for each in words), words
-    # A process that maps another's value drops it as well.
+    messages = [str(each.message) for each in described if each.category is RuntimeWarning]
+    assert len(messages) == holds and all("broadcast values exceed" in each for each in messages), messages
+    # Processes that have mapped the value unmap it, too.
     await_true(lambda: in_memory() - before <= 2, "memory of values that were written to disk")
     for seed, (variable, array, address) in enumerate(zip(made, seen, addresses, strict=True)):
         np.testing.assert_array_equal(array, sample(seed), strict=True)
@@ -76,8 +76,8 @@ def beyond_the_limit(comm, folder, per_host):
         np.testing.assert_array_equal(array, sample(seed), strict=True)
     del array
     seen.clear()
-    await_true(lambda: comm.broadcast_memory().held_bytes <= held, "memory of values that nobody needs")
-    comm.broadcast_memory(limit_bytes=PLENTY_BYTES)
+    await_true(lambda: comm.broadcast_memory().held_bytes <= held, "memory of released values")
+    comm.broadcast_memory(limit_bytes=HIGH_LIMIT_BYTES)
     comm.barrier()
     return left
 
@@ -96,7 +96,7 @@ def one_that_is_larger(comm, folder):
             np.testing.assert_array_equal(variable.value, sample(9), strict=True)
             assert comm.broadcast_memory().held_bytes <= held
             comm.barrier()
-    comm.broadcast_memory(limit_bytes=PLENTY_BYTES)
+    comm.broadcast_memory(limit_bytes=HIGH_LIMIT_BYTES)
 
 
 @pytest.mark.parametrize("workers", [3, *exhaustively(1, 2)])
@@ -130,7 +130,7 @@ def test_a_full_disk_is_reported_leaves_no_file_and_later_values_arrive(tmp_path
     run = f"{sys.executable} -m ripieno run --workers {workers} --no-prefix program.py disk"
     script = f"mkdir disk && mount -t tmpfs -o size=1m none disk && {run}"
     made = subprocess.run(
-        ["unshare", "-rm", "sh", "-c", script], cwd=tmp_path, text=True, capture_output=True, timeout=2 * PATIENCE_S
+        ["unshare", "-rm", "sh", "-c", script], cwd=tmp_path, text=True, capture_output=True, timeout=2 * TIMEOUT_S
     )
     if "mount:" in made.stderr or "unshare:" in made.stderr:
         pytest.skip(f"no file system can be mounted: {made.stderr}")
@@ -177,7 +177,7 @@ def test_a_process_that_can_write_to_no_directory_has_broadcast_values_in_memory
 def test_wrong_limits_are_reported(monkeypatch):
     for text in ("much", "0", "-1"):
         description = pytest.raises(InputError, match=f"{value_memory.VARIABLE}='{text}': expected a size")
-        # The process reads it only once, here or in another test.
+        # A process reads the variable once, so the test creates a new object.
         with monkeypatch.context() as patch, description:
             patch.setenv(value_memory.VARIABLE, text)
             value_memory._OfProcess()

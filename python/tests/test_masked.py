@@ -1,4 +1,4 @@
-"""Masked elements of arrays are never used as values."""
+"""Masked arrays: every call that takes an array rejects masked elements."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ def masked() -> np.ma.MaskedArray:
     return np.ma.MaskedArray([1.0, 2.0], mask=[False, True])
 
 
-def hidden(comm):
+def reject_masked(comm):
     calls = {
         "allreduce": lambda: comm.allreduce(masked()),
         "allreduce of parts": lambda: comm.allreduce({"a": masked()}),
@@ -44,4 +44,4 @@ def hidden(comm):
 
 
 def test_masked_values_are_reported_by_every_call(world):
-    world(1).run(hidden)
+    world(1).run(reject_masked)

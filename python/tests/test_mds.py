@@ -1,4 +1,4 @@
-"""Multidimensional scaling: scikit-learn's numbers and contract, bitwise equal for any number of workers."""
+"""Multidimensional scaling: results and interface of scikit-learn, and the same bits for any number of workers."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ from sklearn.preprocessing import scale
 from sklearn.utils.estimator_checks import parametrize_with_checks
 from varied import exhaustively
 
-everywhere = pytest.mark.parametrize("workers", [3, *exhaustively(1, 2)])
+any_world_size = pytest.mark.parametrize("workers", [3, *exhaustively(1, 2)])
 random = np.random.default_rng(0)
 POINTS = random.normal(size=(70, 6))
 D = cdist(POINTS, POINTS)
@@ -32,7 +32,7 @@ W = random.integers(1, 4, size=D.shape) * (random.random(D.shape) < 0.8)
 W = np.triu(W, 1) + np.triu(W, 1).T
 
 
-def by_hand(D, X, weights, iterations):
+def majorized(D, X, weights, iterations):
     """Return the positions after some majorization steps with a pseudo-inverse."""
     weights = np.where(np.eye(len(D)), 0.0, weights)
     inverse = np.linalg.pinv(np.diag(weights.sum(axis=1)) - weights)
@@ -53,8 +53,8 @@ def centered(X):
 
 #: Estimator checks that a matrix of dissimilarities fails, with reasons.
 UNLIKE_SCIKIT_LEARN = {
-    "check_estimators_nan_inf": "the matrix of this check has 5 rows and 3 columns, which is said before its NaN",
-    "check_positive_only_tag_during_fit": "a negative value is named by its row and column, in other words",
+    "check_estimators_nan_inf": "the matrix of this check has 5 rows and 3 columns, which is reported before its NaN",
+    "check_positive_only_tag_during_fit": "the message for a negative value names its row and column",
 }
 
 
@@ -73,7 +73,7 @@ def test_scikit_learn_finds_nothing_wrong(estimator, check):
 KINDS = [D, D.astype(np.float32), WHOLE, D * 1e-20, D * 1e30]
 
 
-@everywhere
+@any_world_size
 @pytest.mark.parametrize("dissimilarities", KINDS, ids=lambda each: str(each.dtype))
 @pytest.mark.parametrize("n_components", [2, *exhaustively(1, 3)])
 def test_stress_matches_scikit_learn_from_the_same_start(world, workers, dissimilarities, n_components):
@@ -89,12 +89,12 @@ def test_stress_matches_scikit_learn_from_the_same_start(world, workers, dissimi
     assert model.embedding_.shape == X.shape and np.abs(model.embedding_).max() < 2 * scale
 
 
-@everywhere
+@any_world_size
 def test_steps_match_the_formula(world, workers):
     start = np.random.default_rng(1).normal(size=(70, 2))
     for weights in (None, W):
         model = rp.MDS(2, init=start, max_iter=4, eps=0, weights=weights, engine=world(workers)).fit(D)
-        expected = by_hand(D, start, 1.0 if weights is None else weights, 4)
+        expected = majorized(D, start, 1.0 if weights is None else weights, 4)
 
         np.testing.assert_allclose(centered(model.embedding_), centered(expected), atol=2e-5)
         assert model.stress_ == pytest.approx(stress(D, expected, 1.0 if weights is None else weights), rel=1e-5)
@@ -116,7 +116,7 @@ def test_the_result_is_the_same_bits_with_any_number_of_workers_and_threads(worl
         assert (model.stress_, model.n_iter_) == (models[0].stress_, models[0].n_iter_)
 
 
-@everywhere
+@any_world_size
 def test_fewer_points_than_ranks_are_enough(world, workers):
     model = rp.MDS(2, random_state=0, eps=1e-12, max_iter=2000, engine=world(workers)).fit(D[:2, :2])
 
@@ -125,7 +125,7 @@ def test_fewer_points_than_ranks_are_enough(world, workers):
     assert alone.stress_ == 0.0 and alone.embedding_.shape == (1, 2)
 
 
-@everywhere
+@any_world_size
 def test_missing_dissimilarities_are_nothing_to_the_result(world, workers):
     def fitted(code, dtype=np.float64):
         coded = np.where(W == 0, code, D).astype(dtype)
@@ -147,7 +147,7 @@ def test_dissimilarities_may_be_as_large_as_their_type_allows():
     assert far.normalized_stress_ == pytest.approx(model.normalized_stress_)
 
 
-@everywhere
+@any_world_size
 def test_distances_of_points_are_found_where_their_dissimilarities_are_zero(world, workers):
     flat = POINTS.copy()
     flat[:, 3:] = 0
@@ -156,7 +156,7 @@ def test_distances_of_points_are_found_where_their_dissimilarities_are_zero(worl
     np.testing.assert_allclose(cdist(model.embedding_, model.embedding_), cdist(flat, flat), atol=2e-2)
 
 
-@everywhere
+@any_world_size
 @pytest.mark.parametrize("metric", ["cityblock", *exhaustively("euclidean", "cosine")])
 def test_a_metric_on_rows_gives_the_result_of_its_distances(world, workers, metric):
     by_rows = rp.MDS(2, metric=metric, random_state=0, engine=world(workers)).fit(POINTS)
@@ -168,7 +168,7 @@ def test_a_metric_on_rows_gives_the_result_of_its_distances(world, workers, metr
     assert by_rows.n_features_in_ == 6
 
 
-@everywhere
+@any_world_size
 @pytest.mark.parametrize("array", [WHOLE, WHOLE.astype(">i2"), D, D.astype(np.float32)], ids=lambda D: D.dtype.str)
 def test_files_are_read_by_their_rows(world, tmp_path, workers, array):
     np.save(tmp_path / "D.npy", array)
@@ -181,9 +181,9 @@ def test_files_are_read_by_their_rows(world, tmp_path, workers, array):
     assert by_file.report_.dtype == ("int16" if array.dtype.kind == "i" else "float32")
 
 
-@everywhere
+@any_world_size
 def test_annealing_finds_less_stress_than_most_starts(world, workers):
-    # Points on a ring, embedded in one dimension, have many local minima.
+    # The stress of points on a ring has many local minima.
     angles = np.linspace(0, 2 * np.pi, 40, endpoint=False)
     ring = cdist(*2 * [np.stack([np.cos(angles), np.sin(angles), 0.1 * np.arange(40)], axis=1)])
     starts = [rp.MDS(2, random_state=seed, engine=world(workers)).fit(ring).stress_ for seed in range(5)]
@@ -243,7 +243,7 @@ def test_points_on_the_wrong_side_leap_back():
     np.testing.assert_allclose(Relocations(rows, flat, 1).better(targets), flat, atol=1e-6)
 
 
-@everywhere
+@any_world_size
 @pytest.mark.parametrize("weights", [None, W.astype(np.float32)], ids=["alike", "weighted"])
 def test_steps_twice_as_far_lower_the_stress(world, workers, weights):
     def program(comm):
@@ -264,7 +264,7 @@ def test_steps_twice_as_far_lower_the_stress(world, workers, weights):
         assert errors == sorted(errors, reverse=True) and errors[-1] < 0.9 * errors[0]
 
 
-@everywhere
+@any_world_size
 @pytest.mark.parametrize("seed", [0, *exhaustively(1, 2)])
 def test_annealing_leaves_lines_also_if_the_largest_dissimilarity_is_missing(world, workers, seed):
     flat = np.random.default_rng(5).normal(size=(8, 2))
@@ -275,7 +275,7 @@ def test_annealing_leaves_lines_also_if_the_largest_dissimilarity_is_missing(wor
     assert model.normalized_stress_ < 0.02
 
 
-@everywhere
+@any_world_size
 def test_of_several_starts_the_best_is_kept(world, workers):
     model = rp.MDS(1, random_state=2, n_init=4, engine=world(workers)).fit(D)
     state = np.random.RandomState(2)
@@ -285,7 +285,7 @@ def test_of_several_starts_the_best_is_kept(world, workers):
     assert [step.measures["start"] for step in model.report_.iterations][-1] == 4
 
 
-@everywhere
+@any_world_size
 def test_new_points_are_placed_by_their_dissimilarities(world, workers):
     flat = POINTS[:, :2]
     model = rp.MDS(2, eps=1e-13, max_iter=3000, random_state=0, engine=world(workers)).fit(cdist(flat, flat))
@@ -308,7 +308,7 @@ def test_new_points_in_files_are_shared_by_all_workers(world, tmp_path):
         assert model.interpolate(tmp_path / "new.npy").tobytes() == expected.tobytes()
 
 
-@everywhere
+@any_world_size
 @pytest.mark.parametrize("parameters", [{}, ANNEALED, *exhaustively({"n_init": 2}, {"weights": W})])
 def test_a_fit_resumes_from_its_checkpoint_to_the_same_bits(world, tmp_path, monkeypatch, workers, parameters):
     monkeypatch.setattr(fit_checkpoint, "PERIOD_S", 0.0)
@@ -316,14 +316,14 @@ def test_a_fit_resumes_from_its_checkpoint_to_the_same_bits(world, tmp_path, mon
     expected = model.fit(D)
     model = rp.MDS(2, random_state=0, max_iter=12, checkpoint=tmp_path / "kept", **parameters)
 
-    class Enough(Exception):
+    class Stopped(Exception):
         pass
 
     def stop(event):
         if event["iteration"] == 5:
-            raise Enough
+            raise Stopped
 
-    with pytest.raises(Enough):
+    with pytest.raises(Stopped):
         model.set_params(on_iteration=stop).fit(D)
     found = model.set_params(on_iteration=None, engine=world(workers)).fit(D)
 
@@ -356,7 +356,7 @@ def with_entry(matrix, row, column, value):
     return changed
 
 
-@everywhere
+@any_world_size
 @pytest.mark.parametrize(
     ("bad", "message"),
     [
@@ -374,7 +374,7 @@ def test_bad_dissimilarities_are_named_by_their_place(world, workers, bad, messa
         rp.MDS(engine=world(workers)).fit(bad)
 
 
-@everywhere
+@any_world_size
 @pytest.mark.parametrize(
     ("weights", "message"),
     [
@@ -426,7 +426,7 @@ def test_interpolation_needs_a_dissimilarity_to_every_point():
         model.interpolate(D, n_neighbors=0)
 
 
-@everywhere
+@any_world_size
 def test_existing_ranks_fit(world, workers):
     def program(comm):
         return rp.MDS(2, max_iter=5, random_state=0).fit(D, comm=comm).embedding_

@@ -1,4 +1,4 @@
-"""The native regroup below `comm.regroup`: arrays, waves, exceptions. The programs check on every rank."""
+"""The native regroup, which `comm.regroup` calls: arrays, waves and exceptions. Every rank checks its results."""
 
 from __future__ import annotations
 
@@ -16,8 +16,8 @@ def aggregation(comm, keys, values, combine="sum", **options) -> _native.Aggrega
     return rows
 
 
-def dealt(comm) -> list[int]:
-    """Return this rank's keys among a thousand keys from each rank."""
+def regrouped_keys(comm) -> list[int]:
+    """Regroup rows of a thousand keys in several ways. Return the keys that this rank has received."""
     random = np.random.default_rng(comm.rank)
     keys, values = random.integers(-500, 500, 20_000), np.ones(20_000)
     seen: list[_native.KeyedArrays] = []
@@ -39,16 +39,16 @@ def dealt(comm) -> list[int]:
 
 def test_every_key_reaches_one_rank_for_any_waves(world):
     for p in (1, 2, 3):
-        shares = world(p).run(dealt)
+        shares = world(p).run(regrouped_keys)
         assert sorted(key for share in shares for key in share) == list(range(-500, 500))
 
 
 def rows_of_a_key(comm) -> list[tuple]:
-    words = [b"", "größe".encode(), b"a\0b", b""]
-    offsets, data = np.cumsum([0, *map(len, words)]), np.frombuffer(b"".join(words), np.uint8)
+    keys = [b"", "größe".encode(), b"a\0b", b""]
+    offsets, data = np.cumsum([0, *map(len, keys)]), np.frombuffer(b"".join(keys), np.uint8)
     values = np.arange(8, dtype=np.int16).reshape(4, 2) + 10 * comm.rank
-    homes = np.full(4, comm.world_size - 1, np.uint32)
-    rows = aggregation(comm, (offsets, data), values, "concat", ranks=homes)
+    destinations = np.full(4, comm.world_size - 1, np.uint32)
+    rows = aggregation(comm, (offsets, data), values, "concat", ranks=destinations)
     assert rows.row_count == 4
     block, _ = comm._native.regroup(rows)
     offsets, data = block.keys
@@ -71,7 +71,7 @@ def test_kept_rows_are_ordered_by_rank_at_their_destination(world):
     }
 
 
-def refusals(comm) -> None:
+def call_with_invalid_arguments(comm) -> None:
     rows = aggregation(comm, np.arange(5), np.ones(5))
     with pytest.raises(rp.InputError, match="float32: expected float64"):
         rows.add(np.arange(5), np.ones(5, np.float32))
@@ -89,10 +89,10 @@ def refusals(comm) -> None:
 
 
 def test_invalid_arguments_are_rejected_and_the_world_continues(world):
-    world(2).run(refusals)
+    world(2).run(call_with_invalid_arguments)
 
 
-def raising(comm) -> None:
+def raise_in_on_block(comm) -> None:
     def raise_on_one(block: _native.KeyedArrays) -> None:
         if comm.rank == 1:
             raise KeyError("no such vertex")
@@ -108,12 +108,12 @@ def raising(comm) -> None:
 
 def test_an_exception_of_on_block_is_raised_as_it_is_and_named_on_the_other_ranks(world):
     with pytest.raises(KeyError, match="no such vertex") as raised:
-        world(3).run(raising)
+        world(3).run(raise_in_on_block)
 
     assert raised.value.__cause__.rank == 1
 
 
-def differing(comm) -> str:
+def regroup_different_types(comm) -> str:
     values = np.ones(5, np.float64 if comm.rank else np.float32)
     with pytest.raises(rp.CollectiveMismatch, match="regroup") as raised:
         comm._native.regroup(aggregation(comm, np.arange(5), values))
@@ -122,13 +122,13 @@ def differing(comm) -> str:
 
 
 def test_rows_of_different_types_are_a_mismatch_and_the_world_continues(world):
-    first, *others = world(3).run(differing)
+    first, *others = world(3).run(regroup_different_types)
 
     assert others == [first] * 2
     assert "rank 0: int64 keys, rows of float32 × 1" in first and "ranks 1-2: int64 keys, rows of float64 × 1" in first
 
 
-def labeled(comm) -> tuple:
+def regroup_with_label(comm) -> tuple:
     key_kind, dtype, width, label = ("string", "int16", 2, 77) if comm.rank == 1 else ("int64", "float64", 0, 5)
     rows = _native.Aggregation(key_kind, dtype, width, label, "sum", comm.world_size)
     if comm.rank == 1:
@@ -138,7 +138,7 @@ def labeled(comm) -> tuple:
 
 
 def test_a_rank_without_rows_takes_form_and_label_of_the_others(world):
-    found = world(3).run(labeled)
+    found = world(3).run(regroup_with_label)
 
     assert {each[:3] for each in found} == {(77, "int16", (2,))}
     assert sum(each[3] for each in found) == 2

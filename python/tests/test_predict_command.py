@@ -1,4 +1,4 @@
-"""Results of commands load as estimators, and `ripieno predict` applies them like the estimator that wrote them."""
+"""`ripieno predict` and `Estimator.load`: results of commands predict like the fitted estimator."""
 
 from __future__ import annotations
 
@@ -38,8 +38,8 @@ def folder(tmp_path, monkeypatch):
     return tmp_path
 
 
-def predicted(*words):
-    assert main(["predict", "result", *words, "--out", "found.npy", "--overwrite", "-q"]) == 0
+def predictions(*arguments):
+    assert main(["predict", "result", *arguments, "--out", "found.npy", "--overwrite", "-q"]) == 0
     return np.load("found.npy")
 
 
@@ -48,9 +48,9 @@ def test_clusters_of_new_rows_match_the_fitted_estimator(workers):
     assert main(["kmeans", "rows.npy", "-k", "3", "--seed", "4", "-q"]) == 0
     fitted = rp.KMeans(3, random_state=4).fit(X)
 
-    np.testing.assert_array_equal(predicted("more.npy", "-n", str(workers)), fitted.predict(MORE))
-    np.testing.assert_array_equal(predicted("more.npy", "rows.npy"), fitted.predict(np.vstack([MORE, X])))
-    np.testing.assert_allclose(predicted("more.npy", "--method", "transform"), fitted.transform(MORE), rtol=1e-12)
+    np.testing.assert_array_equal(predictions("more.npy", "-n", str(workers)), fitted.predict(MORE))
+    np.testing.assert_array_equal(predictions("more.npy", "rows.npy"), fitted.predict(np.vstack([MORE, X])))
+    np.testing.assert_allclose(predictions("more.npy", "--method", "transform"), fitted.transform(MORE), rtol=1e-12)
 
 
 def test_a_loaded_estimator_has_its_results_but_no_engine():
@@ -77,7 +77,7 @@ def test_a_start_from_a_file_is_no_parameter_of_the_loaded_estimator():
 def test_values_along_axes_and_prices_of_new_rows():
     assert main(["pca", "rows.npy", "--components", "2", "-q"]) == 0
     fitted = rp.PCA(2, random_state=0).fit(X)
-    np.testing.assert_allclose(predicted("more.npy", "-n", "2"), fitted.transform(MORE), rtol=1e-9)
+    np.testing.assert_allclose(predictions("more.npy", "-n", "2"), fitted.transform(MORE), rtol=1e-9)
     loaded = rp.PCA.load("result")
     np.testing.assert_allclose(loaded.get_covariance(), fitted.get_covariance(), rtol=1e-9)
     np.testing.assert_allclose(loaded.singular_values_, fitted.singular_values_, rtol=1e-9)
@@ -94,7 +94,7 @@ def test_targets_in_columns_are_predicted(targets):
     np.save("targets.npy", targets)
     assert main(["ridge", "rows.npy", "--target", "targets.npy", "-q"]) == 0
 
-    np.testing.assert_allclose(predicted("more.npy"), rp.Ridge().fit(X, targets).predict(MORE), rtol=1e-9)
+    np.testing.assert_allclose(predictions("more.npy"), rp.Ridge().fit(X, targets).predict(MORE), rtol=1e-9)
 
 
 def test_classes_of_new_rows():
@@ -102,8 +102,8 @@ def test_classes_of_new_rows():
     assert main(["logistic", "dear.parquet", "--target", "dear", "-q"]) == 0
     fitted = rp.LogisticRegression().fit(X, DEAR)
 
-    np.testing.assert_array_equal(predicted("bare.csv"), fitted.predict(MORE))
-    found = predicted("bare.csv", "--method", "predict_proba", "-n", "2")
+    np.testing.assert_array_equal(predictions("bare.csv"), fitted.predict(MORE))
+    found = predictions("bare.csv", "--method", "predict_proba", "-n", "2")
     np.testing.assert_allclose(found, fitted.predict_proba(MORE), rtol=1e-6)
 
 
@@ -111,7 +111,7 @@ def test_classes_of_new_libsvm_text():
     assert main(["logistic", "dear.svm", "-q"]) == 0
 
     fitted = rp.LogisticRegression().fit(X, (PRICE > 5).astype(int))
-    np.testing.assert_array_equal(predicted("later.svm"), fitted.predict(MORE))
+    np.testing.assert_array_equal(predictions("later.svm"), fitted.predict(MORE))
     np.testing.assert_array_equal(rp.LogisticRegression.load("result").predict(MORE), fitted.predict(MORE))
 
 
@@ -135,8 +135,8 @@ def test_a_file_has_the_format_of_its_name(capfd):
     assert Path("found.csv").read_text().startswith('"transform_0","transform_1"\n')
 
 
-def refusal(capfd, *words):
-    assert main(["predict", *words, "-o", "found.npy"]) == 2
+def error_text(capfd, *arguments):
+    assert main(["predict", *arguments, "-o", "found.npy"]) == 2
     assert not Path("found.npy").exists()
     return capfd.readouterr().err
 
@@ -147,18 +147,18 @@ def test_models_that_cannot_be_applied_are_reported(folder, capfd):
     (folder / "ratings.csv").write_text("user_id,item,rating\nann,7,5\nbob,9,1\n")
     assert main(["als", "ratings.csv", "-o", "als", "-q"]) == 0
 
-    assert "nothing/model.json does not exist" in refusal(capfd, "nothing", "more.npy")
-    assert "result of 'als', which has no predictions" in refusal(capfd, "als", "more.npy")
-    assert "missing.npy" in refusal(capfd, "result", "missing.npy")
-    assert "--method 'fly'" in refusal(capfd, "result", "more.npy", "--method", "fly")
-    assert "has 5 columns, but KMeans was fitted on 4" in refusal(capfd, "result", "later.csv")
-    assert "feature names" in refusal(capfd, "ridge", "other.csv")
+    assert "nothing/model.json does not exist" in error_text(capfd, "nothing", "more.npy")
+    assert "result of 'als', which has no predictions" in error_text(capfd, "als", "more.npy")
+    assert "missing.npy" in error_text(capfd, "result", "missing.npy")
+    assert "--method 'fly'" in error_text(capfd, "result", "more.npy", "--method", "fly")
+    assert "has 5 columns, but KMeans was fitted on 4" in error_text(capfd, "result", "later.csv")
+    assert "feature names" in error_text(capfd, "ridge", "other.csv")
     with pytest.raises(rp.InputError, match="holds a result of `ripieno kmeans`: PCA reads results of `ripieno pca`"):
         rp.PCA.load("result")
 
 
 @pytest.mark.parametrize(
-    ("spoil", "message"),
+    ("damage", "message"),
     [
         (lambda folder: (folder / "model.json").write_text("{"), "model.json is damaged"),
         (lambda folder: (folder / "model.json").write_text("[]"), "expected an object"),
@@ -170,9 +170,9 @@ def test_models_that_cannot_be_applied_are_reported(folder, capfd):
         (lambda folder: np.save(folder / "labels.npy", np.array([{}] * 60)), "labels.npy is damaged"),
     ],
 )
-def test_a_damaged_result_is_refused(folder, spoil, message):
+def test_a_damaged_result_is_refused(folder, damage, message):
     assert main(["kmeans", "rows.npy", "-k", "3", "-q"]) == 0
-    spoil(folder / "result")
+    damage(folder / "result")
 
     with pytest.raises(rp.InputError, match=message):
         rp.KMeans.load("result")

@@ -1,7 +1,7 @@
-"""A rank with a deviating call: it and all other ranks get an error, for every kind of deviation.
+"""Random programs: if one rank makes a different call, every rank gets an error.
 
-A seed determines a program. To replay a failed one, run ``RIPIENO_PROGRAMS=17..18 pytest`` with this file; ``make
-soak`` plays thousands.
+A seed determines a program. To repeat seed 17, run ``RIPIENO_PROGRAMS=17..18 pytest`` with this file. ``make soak``
+runs thousands of programs.
 """
 
 from __future__ import annotations
@@ -12,8 +12,8 @@ from concurrent.futures import ThreadPoolExecutor
 import pytest
 from random_programs import KINDS, SeededProgram, fault_of
 
-#: Most programs wait a second or two for deadlock detection.
-AT_ONCE = 8
+#: Number of concurrent programs. Most programs only wait, a second or two, for deadlock detection.
+CONCURRENT_COUNT = 8
 
 
 def seeds(default: str) -> range:
@@ -22,7 +22,7 @@ def seeds(default: str) -> range:
 
 
 def assert_without_fault(programs: list[SeededProgram], is_odd: bool) -> None:
-    with ThreadPoolExecutor(AT_ONCE) as pool:
+    with ThreadPoolExecutor(CONCURRENT_COUNT) as pool:
         faults = [fault for fault in pool.map(lambda program: fault_of(program, is_odd), programs) if fault]
     if faults:
         pytest.fail("\n".join([f"{len(faults)} of {len(programs)} programs:", *faults[:10]]))

@@ -1,4 +1,4 @@
-//! Pseudorandom numbers, the same for the same seed on every platform.
+//! Pseudorandom numbers (SplitMix64) that depend only on the seed, not on the platform.
 
 /// A pseudorandom sequence.
 #[derive(Clone, Debug)]
@@ -7,9 +7,9 @@ pub struct FuzzRandom(u64);
 impl FuzzRandom {
     /// Create the sequence for this seed.
     pub fn new(seed: u64) -> FuzzRandom {
-        let mut row = FuzzRandom(seed);
+        let mut random = FuzzRandom(seed);
         // Sequences of consecutive seeds would be shifted copies of each other without this mixing step.
-        FuzzRandom(row.draw())
+        FuzzRandom(random.draw())
     }
 
     /// Return the next number.

@@ -1,12 +1,12 @@
-//! Rows: an index map that selects rows of a span.
+//! Row selection: a list of row numbers that restricts a span to some of its rows.
 
 use alloc::sync::Arc;
 
 /// Selected rows of a span, in strictly ascending order.
 ///
 /// Row `r` consists of the bytes from `r * row_bytes` to `(r + 1) * row_bytes` of the span. Because the rows ascend, an
-/// operation that has passed all selected rows below `r` is finished with all bytes below row `r`. It advances through
-/// its span like an operation without rows.
+/// operation that has processed all selected rows below `r` does not access bytes below row `r` again. It advances
+/// through its span like an operation without rows.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct Rows {
     numbers: Arc<[u32]>,
@@ -41,7 +41,7 @@ impl Rows {
     ///
     /// Unless a row consists of whole elements.
     pub(crate) fn elements(&self, element_bytes: usize) -> Rows {
-        assert!(self.row_bytes.is_multiple_of(element_bytes), "a row cuts no element");
+        assert!(self.row_bytes.is_multiple_of(element_bytes), "a row consists of whole elements");
         let width = self.row_bytes / element_bytes;
         let elements = |row: &u32| {
             let first = *row as usize * width;

@@ -1,4 +1,4 @@
-//! Authentication between members and the process that launches a job, on Python's sockets.
+//! Python bindings of the mutual authentication between a job's members and its launching process.
 
 use crate::communicator::seconds;
 use pyo3::prelude::*;
@@ -11,7 +11,7 @@ use std::time::Instant;
 /// Forwards the data of an encrypted connection while its descriptor is open.
 #[pyclass(module = "ripieno._native")]
 struct Tunnel {
-    // Python may share it among threads, but only one thread waits.
+    // Python may share the tunnel among threads; the lock lets one of them wait at a time.
     inner: Mutex<tls::Tunnel>,
 }
 
@@ -24,10 +24,10 @@ impl Tunnel {
     }
 }
 
-/// The tunnel, and the descriptor that replaces the socket.
+/// The tunnel of an encrypted connection, and the descriptor that replaces the socket. None without encryption.
 type Tunneled = Option<(Tunnel, i32)>;
 
-/// Authenticate mutually with the listening end of a socket: each side proves that it knows the token.
+/// Authenticate mutually with the listening side of a connection: each side proves that it knows the token.
 #[pyfunction]
 fn introduce_member(
     py: Python<'_>,
@@ -37,13 +37,13 @@ fn introduce_member(
     timeout_s: f64,
 ) -> PyResult<Tunneled> {
     let (credentials, timeout) = (credentials(token, tls), seconds("timeout_s", timeout_s)?);
-    // SAFETY: the caller's socket is open until this returns.
+    // SAFETY: the caller keeps the socket open until this returns.
     let socket = unsafe { BorrowedFd::borrow_raw(socket) };
     let tunneled = py.detach(|| introduction::join(socket, &credentials, timeout))?;
-    Ok(tunneled.map(with_end))
+    Ok(tunneled.map(into_python))
 }
 
-/// Accepts members on a listening socket; only the accepting thread may use it.
+/// Acceptor of authenticated members on a listening socket. Only one thread may use it.
 #[pyclass(module = "ripieno._native")]
 struct Reception {
     inner: introduction::MemberAcceptor,
@@ -51,33 +51,33 @@ struct Reception {
 
 #[pymethods]
 impl Reception {
-    /// Create it on a listening socket.
+    /// Create the acceptor on a listening socket.
     #[new]
     fn new(listener: i32, token: &[u8], tls: Option<bool>) -> PyResult<Reception> {
-        // SAFETY: the caller's socket is open until this returns.
+        // SAFETY: the caller keeps the socket open until this returns.
         let listener = unsafe { BorrowedFd::borrow_raw(listener) };
         Ok(Reception { inner: introduction::MemberAcceptor::new(listener, credentials(token, tls))? })
     }
 
-    /// Return a descriptor that becomes readable when there may be work.
+    /// Return a descriptor that becomes readable when `next_member` should be called.
     fn fileno(&self) -> i32 {
         self.inner.as_fd().as_raw_fd()
     }
 
-    /// Return the seconds until the next deadline, when it needs attention even if it is not readable.
+    /// Return the seconds until `next_member` must be called even if the descriptor is not readable.
     fn due_s(&self) -> Option<f64> {
         self.inner.due().map(|due| due.saturating_duration_since(Instant::now()).as_secs_f64())
     }
 
-    /// Return the resource that this process has lacked for a while, so that it cannot accept members.
+    /// Return the exhausted resource that prevents this process from accepting members, if any.
     fn lack(&self) -> Option<&str> {
         self.inner.shortage()
     }
 
-    /// Return the connection of the next member, and its tunnel if it is encrypted; None if no member is ready.
+    /// Return the connection of the next authenticated member, with its tunnel if encrypted; None if none is ready.
     fn next_member(&mut self, py: Python<'_>) -> Option<(i32, Tunneled)> {
         let member = py.detach(|| self.inner.next_member())?;
-        Some((member.connection.into_raw_fd(), member.tunneled.map(with_end)))
+        Some((member.connection.into_raw_fd(), member.tunneled.map(into_python)))
     }
 }
 
@@ -85,7 +85,7 @@ fn credentials(token: &[u8], tls: Option<bool>) -> Credentials {
     Credentials { token: Token::from_secret(token), tls: Encryption::meant_by(tls) }
 }
 
-fn with_end((inner, end): (tls::Tunnel, OwnedFd)) -> (Tunnel, i32) {
+fn into_python((inner, end): (tls::Tunnel, OwnedFd)) -> (Tunnel, i32) {
     (Tunnel { inner: Mutex::new(inner) }, end.into_raw_fd())
 }
 

@@ -1,5 +1,6 @@
-//! A rank that cannot decode received data, or has no memory for it, ends the job: the others would wait for its next
-//! message.
+//! Sparse reductions with malformed data: a rank that cannot decode or store received data ends the job.
+//!
+//! If it only returned an error, the other ranks would wait for its next message.
 
 use crate::common::{bytes, values, world};
 use ripieno::sparse::{SparseForm, SparseOptions};
@@ -7,7 +8,7 @@ use ripieno::{
     BufferMemory, CollectiveTask, Communicator, Element, ElementShape, ElementType, Error, JobFailure, Op, Whole,
 };
 
-/// Agree to the other ranks' requests, as a rank with empty sets.
+/// Take part in the first allreduce of a sparse reduction, as a rank with empty sets.
 fn agree(comm: &Communicator) -> Result<(), Error> {
     let numbers =
         ElementType { element: Element::U64, shape: ElementShape::Described("numbers of a call of several steps") };
@@ -15,9 +16,10 @@ fn agree(comm: &Communicator) -> Result<(), Error> {
     comm.run(request, numbers, None, [BufferMemory::Write(&mut [0; 32]), BufferMemory::Read(&[])])
 }
 
-/// Return the errors that each rank gets while configuring and in the barrier afterwards. The last of `p` ranks
-/// configures as `faulty_rank`.
-/// Other ranks may detect the false data and end the job before the liar has completed its sends.
+/// Return the errors that each rank gets while configuring and in the barrier afterwards.
+///
+/// The last of `p` ranks runs `faulty_rank` instead. Other ranks may detect the malformed data and end the job before
+/// that rank has completed its sends.
 fn errors(
     p: usize,
     options: &SparseOptions,
@@ -64,34 +66,34 @@ fn send_parts(comm: &Communicator, message: &[u8], count: usize) -> Result<(), E
 
 #[test]
 fn lengths_that_cannot_be_end_the_job() {
-    let false_message = errors(2, &direct(), |comm| announce(comm, [-1, 5]).map(drop));
+    let rank_errors = errors(2, &direct(), |comm| announce(comm, [-1, 5]).map(drop));
     let expected = "rank 1 announced 18446744073709551615 bytes of keys and 5 of values";
-    assert_all_fail(&false_message, |error| matches!(error, Error::Malformed { .. }), expected);
+    assert_all_fail(&rank_errors, |error| matches!(error, Error::Malformed { .. }), expected);
 
-    let false_message = errors(2, &direct(), |comm| announce(comm, [-1, 0]).map(drop));
+    let rank_errors = errors(2, &direct(), |comm| announce(comm, [-1, 0]).map(drop));
     let expected = "no memory for 18446744073709551615 bytes";
-    assert_all_fail(&false_message, |error| matches!(error, Error::Memory { .. }), expected);
+    assert_all_fail(&rank_errors, |error| matches!(error, Error::Memory { .. }), expected);
 }
 
 #[test]
 fn keys_that_cannot_be_read_end_the_job() {
-    let false_message = errors(2, &direct(), |comm| {
+    let rank_errors = errors(2, &direct(), |comm| {
         let count = announce(comm, [3, 0])?;
         send_parts(comm, &[9, 9, 9], count)
     });
-    assert_all_fail(&false_message, |error| matches!(error, Error::Malformed { .. }), "no form of key sets");
+    assert_all_fail(&rank_errors, |error| matches!(error, Error::Malformed { .. }), "no form of key sets");
 }
 
 #[test]
 fn a_sample_of_more_keys_than_there_can_be_ends_the_job() {
-    let false_message = errors(4, &SparseOptions::default(), |comm| {
+    let rank_errors = errors(4, &SparseOptions::default(), |comm| {
         agree(comm)?;
-        // Two counts, and space for two keys of each kind.
+        // Both counts exceed the two keys of each kind that a sample holds.
         let mut all = bytes(&[3; 4 * 6]);
         comm.allgather(&mut all, Element::U64, &[6; 4], None)
     });
     let expected = "rank 3 told a sample of 3 and 3 keys, of at most 2";
-    assert_all_fail(&false_message, |error| matches!(error, Error::Malformed { .. }), expected);
+    assert_all_fail(&rank_errors, |error| matches!(error, Error::Malformed { .. }), expected);
 }
 
 #[test]
@@ -100,7 +102,7 @@ fn values_of_another_length_than_their_keys_end_the_job() {
     let ended = world(2, |comm| {
         let reduced = match comm.rank() {
             1 => {
-                // Two sets of all keys of a range of one, and five values.
+                // Two sets that hold all keys of a range of one key, and five values.
                 _ = announce(comm, [2, 5]).and_then(|count| send_parts(comm, &[0; 7], count));
                 None
             }

@@ -1,4 +1,4 @@
-"""Provide posted receives, and the queue of tagged messages that arrived before a matching receive."""
+"""Provide `Receive`, a posted receive, and `Mailbox`, the queue of tagged messages without a matching receive."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
 T = TypeVar("T")
 
-#: As the tag of `Communicator.recv`: any tag.
+#: Wildcard tag of `Communicator.recv`: matches any tag.
 ANY_TAG: Final = -1
 
 #: The form of the header message that precedes a value with a tag.
@@ -30,7 +30,7 @@ _NAMED_TAGS = 8
 
 
 class Message(NamedTuple, Generic[T]):
-    """A message that `Communicator.recv` took, with its source and tag."""
+    """A message that `Communicator.recv` received, with its source and tag."""
 
     value: T
     source: int
@@ -45,7 +45,7 @@ class _Unexpected(NamedTuple):
 
 
 class Receive:
-    """A posted receive. It takes its message when the program waits for or polls it or a later receive.
+    """A posted receive. It makes progress while the program waits for or polls this receive or a later one.
 
     Parameters
     ----------
@@ -60,7 +60,7 @@ class Receive:
     out
         The array that receives the value; None for a new value.
     timeout_s
-        How long `wait` waits for the message to begin to arrive; None without a limit.
+        Maximum time until the first bytes of the message arrive; None without a limit.
     """
 
     def __init__(
@@ -86,12 +86,12 @@ class Receive:
 
     @property
     def has_ended(self) -> bool:
-        """Whether it has ended, with a result or an error."""
+        """Whether the receive has ended, with a result or an error."""
         return self._message is not None or self._error is not None
 
     @property
     def done(self) -> bool:
-        """Whether it has ended, with a result or an error. Takes messages that have arrived."""
+        """Whether the receive has ended, with a result or an error. Processes messages that have arrived."""
         # If another thread holds the lock, that thread receives.
         if not self.has_ended and self._mailbox.lock.acquire(blocking=False):
             try:
@@ -104,19 +104,19 @@ class Receive:
         """Return the message once it has arrived; raise `TimeoutError` if none begins to arrive in time."""
         with self._mailbox.lock:
             if not self.attempt(self._timeout_s):
-                whose = "any rank" if self.source is None else f"rank {self.source}"
-                self._fail(TimeoutError(f"recv: no message from {whose} within {self._timeout_s} s"))
+                sender_name = "any rank" if self.source is None else f"rank {self.source}"
+                self._fail(TimeoutError(f"recv: no message from {sender_name} within {self._timeout_s} s"))
         if self._error is not None:
             raise self._error
         assert self._message is not None, "a receive that has ended well has a message"
         return self._message
 
     def attempt(self, timeout_s: float | None) -> bool:
-        """Receive until this has ended or nothing has arrived for `timeout_s`; return whether it has ended."""
+        """Receive until this receive has ended or no message arrives for `timeout_s`. Return whether it has ended."""
         with self._mailbox.lock:
             while not self.has_ended:
-                receive = self._first_in_turn() if self.tag is None else self
-                # An error belongs to one receive. Its `wait` raises the error.
+                receive = self._first_untagged() if self.tag is None else self
+                # Store the error in the receive that it belongs to: its `wait` raises it.
                 try:
                     sender = receive._sender(timeout_s)
                     if sender is None:
@@ -136,7 +136,7 @@ class Receive:
         return self.source in (None, message.source) and self.tag in (None, ANY_TAG, message.tag)
 
     def end(self, message: Message[Any]) -> None:
-        """Take a message with a tag."""
+        """Complete with a tagged message."""
         try:
             self._end(message if self.out is None else message._replace(value=fill(self.out, message.value)))
         except Exception as error:
@@ -150,8 +150,8 @@ class Receive:
         self._error = error
         self._mailbox.posted.remove(self)
 
-    def _first_in_turn(self) -> Receive:
-        """Return the first untagged receive that may take a message which this one may take."""
+    def _first_untagged(self) -> Receive:
+        """Return the first posted untagged receive that can match the same message as this one."""
         for receive in self._mailbox.posted:
             shares_source = None in (receive.source, self.source) or receive.source == self.source
             if receive is self or (receive.tag is None and shares_source):
@@ -170,14 +170,14 @@ class Receive:
         return self._native.await_message(sources, form, timeout_s)
 
     def _value(self, sender: int) -> Any:
-        """Return the next value of `sender`, which has no tag."""
+        """Return the next untagged value from `sender`."""
         if self.out is None:
             return objects.receive(self._native, sender)
         self._native.receive(known(self.out)[0], sender, forms.of_array(self.out))
         return self.out
 
     def _tagged(self, sender: int) -> tuple[Message[Any], int]:
-        """Return the next message of `sender`, which has a tag, and its size in bytes."""
+        """Return the next tagged message from `sender`, and its size in bytes."""
         head, lengths_bytes = np.empty(1, np.int64), [_native.FRAME_ROOM_BYTES]
         self._native.receive(head, sender, TAG_FORM)
         value = objects.receive(self._native, sender, lengths_bytes)
@@ -188,12 +188,12 @@ class Mailbox:
     """The posted receives of a communicator, and the tagged messages without a matching receive."""
 
     def __init__(self) -> None:
-        # One thread at a time receives: two threads would take each other's messages.
+        # Only one thread receives at a time. Otherwise two threads could receive each other's messages.
         self.lock = threading.RLock()
         self.bytes_max = 64 << 20
-        #: Receives in the order in which they began.
+        #: Receives in the order in which they were posted.
         self.posted: list[Receive] = []
-        self._kept: list[_Unexpected] = []
+        self._unexpected: list[_Unexpected] = []
 
     def post(self, receive: Receive) -> Receive:
         """Post a receive. It gets the first matching message, if there is one."""
@@ -206,15 +206,14 @@ class Mailbox:
 
     def take(self, source: int | None, tag: int) -> Message[Any] | None:
         """Return the first message that matches."""
-        for index, (message, _) in enumerate(self._kept):
+        for index, (message, _) in enumerate(self._unexpected):
             if source in (None, message.source) and tag in (ANY_TAG, message.tag):
-                return self._kept.pop(index).message
+                return self._unexpected.pop(index).message
         return None
 
     def put_back(self, message: Message[Any], *, last: bool = False) -> None:
-        """Return a message to the queue as the first, or last, candidate: it was probed, or is from this rank
-        itself."""
-        self._kept.insert(len(self._kept) if last else 0, _Unexpected(message, 0))
+        """Insert a probed message at the front of the queue, or a message from this rank itself at the end (`last`)."""
+        self._unexpected.insert(len(self._unexpected) if last else 0, _Unexpected(message, 0))
 
     def deliver(self, message: Message[Any], length_bytes: int) -> None:
         """Pass a message to the first matching receive, or keep it."""
@@ -225,15 +224,15 @@ class Mailbox:
             self.keep(message, length_bytes)
 
     def keep(self, message: Message[Any], length_bytes: int) -> None:
-        """Keep a message for later. Raise `InputError` if all kept messages are too large; none is lost."""
-        self._kept.append(_Unexpected(message, length_bytes))
-        total_bytes = sum(each.length_bytes for each in self._kept)
+        """Queue a message. Raise `InputError` if the queue exceeds its limit; the message is queued nevertheless."""
+        self._unexpected.append(_Unexpected(message, length_bytes))
+        total_bytes = sum(each.length_bytes for each in self._unexpected)
         if total_bytes > self.bytes_max:
-            senders = sorted({each.message.source for each in self._kept})
-            tags = sorted({each.message.tag for each in self._kept if each.message.tag is not None})
+            senders = sorted({each.message.source for each in self._unexpected})
+            tags = sorted({each.message.tag for each in self._unexpected if each.message.tag is not None})
             more = ", …" if len(tags) > _NAMED_TAGS else ""
             raise InputError(
-                f"recv: {len(self._kept)} messages without a receive take {size_text(total_bytes)}, more "
+                f"recv: {len(self._unexpected)} messages without a receive take {size_text(total_bytes)}, more "
                 f"than {size_text(self.bytes_max)}: from ranks {senders} with tags "
                 f"{', '.join(map(str, tags[:_NAMED_TAGS]))}{more}; receive them, or raise comm.unexpected_bytes_max"
             )

@@ -35,8 +35,8 @@ class SparseReduce:
     degrees : str
         The number of ranks that exchange at each layer, ``"8x4x2"``.
     volumes : list of dict
-        Volumes of this rank before the first layer and after each: "range", the count of indices in its range,
-        "out_rows", its rows there on the way down, and "in_rows", its rows on the way up.
+        Volumes of this rank before the first layer and after each: "range", the number of indices in its range;
+        "out_rows", its rows while rows are reduced; "in_rows", its rows while results are returned.
     """
 
     def __init__(self, comm: Communicator, native: _native.SparseReduce) -> None:
@@ -73,8 +73,8 @@ class SparseReduce:
             A row for each out-index, in their order. Any dtype that `Communicator.allreduce` accepts. Dtype and width
             are the same on every rank, also on a rank without rows. Rows may have more axes.
         op : {"sum", "prod", "min", "max", "and", "or", "xor"} or callable
-            The combination of two elements. Functions that mean an operation, such as ``np.maximum``, stand for its
-            name; other functions are rejected.
+            The combination of two elements. A function that corresponds to an operation, such as ``np.maximum``, is
+            accepted instead of its name; other functions are rejected.
         out : ndarray of shape (len(in_indices),) or (len(in_indices), width), optional
             Receives the result.
 

@@ -30,7 +30,7 @@ class Vertices:
     ----------
     ids : (k,) int64
         The sources of its edges, in column order, then all others, ascending.
-    home : (k,) bool
+    is_owned : (k,) bool
         Whether this rank counts the vertex. Exactly one of the ranks that know it does, and it has out-edges of the
         vertex if any rank has.
     total : int

@@ -1,4 +1,4 @@
-"""Provide `Table`: arrays under ids, combined if ids are equal."""
+"""Provide `Table`: a mapping of ids to arrays that combines arrays with equal ids."""
 
 from __future__ import annotations
 
@@ -15,19 +15,20 @@ from ripieno.keyed.combiners import CONCAT, Combine, called, combiner_of
 from ripieno.keyed.key_values import KeyValues
 from ripieno.wire.arrays import accumulator, reducible, split
 
-#: An array, or KeyValues. Typed so that callers which know the kind need no check.
+#: An array, or KeyValues. `Any` spares callers that know the type a check.
 Partition = NDArray[Any] | Any
 
-# At most this many bytes, or as many as are combined already, wait to be combined. So adding takes linear time.
-_WAITING_BYTES = 1 << 20
+# Added partitions are combined once they have this many bytes, and at least as many as the combined partition. So
+# adding takes linear time.
+_PENDING_BYTES = 1 << 20
 
 
 class Table(MutableMapping[int, Partition]):
-    """Partitions under ids: a mapping with ascending ids. Adding to an existing id combines the partitions.
+    """A mapping of ids to partitions, iterated by ascending id. Adding to an existing id combines the partitions.
 
     ``table[id] = partition`` replaces, ``table.add(id, partition)`` combines. Partitions are neither copied nor
-    changed, and the caller must not change them. Rows, which are key-values and arrays of "concat", are combined when
-    they are read or when their number has doubled. So adding takes time proportional to the added rows.
+    changed, and the caller must not change them. Key-values, and arrays with "concat", are combined when they are read
+    or when their size has doubled. So adding takes time proportional to the added rows.
 
     Parameters
     ----------
@@ -57,14 +58,14 @@ class Table(MutableMapping[int, Partition]):
 
     def __init__(self, partitions: Mapping[int, Any] | None = None, combine: Combine = "sum") -> None:
         self.combiner = combiner_of(combine)
-        self._piles: dict[int, _Pile] = {}
+        self._entries: dict[int, _Entry] = {}
         if partitions is not None and not isinstance(partitions, Mapping):
             raise InputError(f"Table of a {type(partitions).__name__}: expected a dict of ids to arrays")
         for number, partition in (partitions or {}).items():
             self[number] = partition
 
     def add(self, number: int, partition: Any) -> None:
-        """Store `partition` under an id, combined with the existing one.
+        """Store `partition` under an id, combined with the existing partition.
 
         Raises
         ------
@@ -75,52 +76,52 @@ class Table(MutableMapping[int, Partition]):
         self.merge(number, self._checked(number, partition))
 
     def merge(self, number: int, given: Partition) -> None:
-        """Add a partition of another table with the same combiner, which has checked it."""
-        pile = self._piles.get(number)
-        if pile is None:
-            self._piles[number] = _Pile(given)
+        """Add a checked partition of another table with the same combiner."""
+        entry = self._entries.get(number)
+        if entry is None:
+            self._entries[number] = _Entry(given)
             return
-        there = pile.whole
-        self._check_fits(number, there, given)
-        if isinstance(there, np.ndarray) and self.combiner.name != CONCAT:
-            wide = there.dtype if self.combiner.function else accumulator(there.dtype, self.combiner.name)
-            if wide == there.dtype:
-                pile.whole = called(self.combiner, there, given)
+        existing = entry.whole
+        self._check_fits(number, existing, given)
+        if isinstance(existing, np.ndarray) and self.combiner.name != CONCAT:
+            wide = existing.dtype if self.combiner.function else accumulator(existing.dtype, self.combiner.name)
+            if wide == existing.dtype:
+                entry.whole = called(self.combiner, existing, given)
                 return
-            if pile.accumulated is None:
-                pile.accumulated = np.array(there, wide)
-            self.combiner.ufunc(pile.accumulated, given.astype(wide), out=pile.accumulated)
-            pile.is_rounded = False
-        elif len(there) == 0:
-            pile.whole = given
+            if entry.accumulated is None:
+                entry.accumulated = np.array(existing, wide)
+            self.combiner.ufunc(entry.accumulated, given.astype(wide), out=entry.accumulated)
+            entry.is_rounded = False
+        elif len(existing) == 0:
+            entry.whole = given
         elif len(given):
-            pile.waiting.append(given)
-            pile.waiting_bytes += given.nbytes
-            if pile.waiting_bytes >= max(there.nbytes, _WAITING_BYTES):
-                self._combine(pile)
+            entry.pending.append(given)
+            entry.pending_bytes += given.nbytes
+            if entry.pending_bytes >= max(existing.nbytes, _PENDING_BYTES):
+                self._combine(entry)
 
     def __getitem__(self, number: int) -> Partition:
-        pile = self._piles[number]
-        if pile.waiting:
-            self._combine(pile)
-        if not pile.is_rounded:
-            assert pile.accumulated is not None, "only accumulated partitions are rounded"
-            pile.whole = pile.accumulated.astype(pile.whole.dtype)
-            pile.is_rounded = True
-        return pile.whole
+        entry = self._entries[number]
+        if entry.pending:
+            self._combine(entry)
+        if not entry.is_rounded:
+            assert entry.accumulated is not None, "only accumulated partitions are rounded"
+            entry.whole = entry.accumulated.astype(entry.whole.dtype)
+            entry.is_rounded = True
+        return entry.whole
 
     def __setitem__(self, number: int, partition: Any) -> None:
         number = _checked_id(number)
-        self._piles[number] = _Pile(self._checked(number, partition))
+        self._entries[number] = _Entry(self._checked(number, partition))
 
     def __delitem__(self, number: int) -> None:
-        del self._piles[number]
+        del self._entries[number]
 
     def __iter__(self) -> Iterator[int]:
-        return iter(sorted(self._piles))
+        return iter(sorted(self._entries))
 
     def __len__(self) -> int:
-        return len(self._piles)
+        return len(self._entries)
 
     def __repr__(self) -> str:
         nbytes = sum(partition.nbytes for partition in self.values())
@@ -139,51 +140,52 @@ class Table(MutableMapping[int, Partition]):
             return partition
         if isinstance(partition, bytes | bytearray):
             partition = np.frombuffer(partition, np.uint8)
-        # Any dtype is accepted: sums of booleans count them.
+        # Any dtype is accepted here: sums of booleans count them.
         array = reducible(partition, "min", what)
         return reducible(columns.widened(array, op) if named else array, op, what)
 
-    def _check_fits(self, number: int, there: Partition, given: Partition) -> None:
+    def _check_fits(self, number: int, existing: Partition, given: Partition) -> None:
         is_concat = self.combiner.name == CONCAT
-        if isinstance(there, KeyValues) and isinstance(given, KeyValues):
-            fits = there.form == given.form or not (len(there) and len(given))
+        if isinstance(existing, KeyValues) and isinstance(given, KeyValues):
+            fits = existing.form == given.form or not (len(existing) and len(given))
         else:
             skip = 1 if is_concat else 0
-            forms = [(type(each), getattr(each, "dtype", None), np.shape(each)[skip:]) for each in (there, given)]
-            fits = forms[0] == forms[1] and not (is_concat and np.ndim(there) == 0)
+            forms = [(type(each), getattr(each, "dtype", None), np.shape(each)[skip:]) for each in (existing, given)]
+            fits = forms[0] == forms[1] and not (is_concat and np.ndim(existing) == 0)
         if not fits:
             raise InputError(
-                f"partition {number}: {_described(given)} beside {_described(there)}: expected equal shapes and dtypes"
+                f"partition {number}: {_described(given)} beside {_described(existing)}: "
+                "expected equal shapes and dtypes"
             )
 
-    def _combine(self, pile: _Pile) -> None:
-        """Combine all waiting partitions of a pile into one."""
-        pieces: list[Any] = [pile.whole, *pile.waiting]
-        if isinstance(pile.whole, KeyValues):
-            pile.whole = KeyValues.joined(pieces)
+    def _combine(self, entry: _Entry) -> None:
+        """Combine the pending partitions of an entry into one."""
+        pieces: list[Any] = [entry.whole, *entry.pending]
+        if isinstance(entry.whole, KeyValues):
+            entry.whole = KeyValues.joined(pieces)
             if self.combiner.name != CONCAT:
-                pile.whole = pile.whole.combined(self.combiner.combine)
+                entry.whole = entry.whole.combined(self.combiner.combine)
         else:
-            pile.whole = np.concatenate(pieces)
-        pile.waiting, pile.waiting_bytes = [], 0
+            entry.whole = np.concatenate(pieces)
+        entry.pending, entry.pending_bytes = [], 0
 
 
-class _Pile:
-    """The partitions added under an id: `whole` is combined already, the others wait in their order.
+class _Entry:
+    """The partitions added under an id: the combined partition `whole`, and `pending` ones in the order of addition.
 
-    Sums and products of floats below 64 bits are `accumulated` in float64; `whole` is rounded when it is read.
+    Sums and products of floats below 64 bits are `accumulated` in float64. `whole` is rounded when it is read.
     """
 
     def __init__(self, whole: Partition) -> None:
         self.whole = whole
         self.accumulated: NDArray[np.float64] | None = None
         self.is_rounded = True
-        self.waiting: list[Partition] = []
-        self.waiting_bytes = 0
+        self.pending: list[Partition] = []
+        self.pending_bytes = 0
 
 
 class PackedPartitions(NamedTuple):
-    """Serialized partitions: the arrays of each dtype in one flat array, in the order of `ids`.
+    """Packed partitions: the arrays of each dtype form one flat array, in the order of `ids`.
 
     Attributes
     ----------
@@ -203,7 +205,7 @@ class PackedPartitions(NamedTuple):
 
 
 def pack(partitions: Mapping[int, Partition]) -> PackedPartitions:
-    """Pack partitions into few arrays. They are copied, unless there is only one of its dtype."""
+    """Pack partitions into one flat array per dtype. A single array of its dtype is not copied."""
     packed = PackedPartitions([], [], {}, {})
     pieces: dict[str, list[NDArray[Any]]] = {}
     for number in sorted(partitions):
@@ -220,7 +222,7 @@ def pack(partitions: Mapping[int, Partition]) -> PackedPartitions:
 
 
 def unpack(packed: PackedPartitions) -> dict[int, Partition]:
-    """Return the partitions, on the memory of the flat arrays."""
+    """Return the partitions as views of the flat arrays."""
     partitions: dict[int, Partition] = dict(packed.others)
     sizes: dict[str, list[int]] = {dtype: [] for dtype in packed.lines}
     for dtype, shape in packed.layout:

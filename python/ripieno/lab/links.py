@@ -1,4 +1,4 @@
-"""The cables of a lab: traffic counters, and failures of cables."""
+"""Network links of an emulated cluster: read traffic counters, disconnect links and reconnect them."""
 
 from __future__ import annotations
 
@@ -14,14 +14,14 @@ from ripieno.lab.wiring import SWITCHES, uplink_ends
 
 @dataclass(frozen=True)
 class Counters:
-    """Bytes and packets that a cable has carried; for an uplink, seen from its rack.
+    """Bytes and packets that a link has carried, as seen from its host, or from its rack for an uplink.
 
     Attributes
     ----------
     sent_bytes, received_bytes
-        Ethernet frames, their headers included.
+        Bytes of Ethernet frames, including headers.
     dropped_packets
-        Packets dropped because its queues were full.
+        Packets dropped because a queue of the link was full.
     """
 
     sent_bytes: int = 0
@@ -37,7 +37,7 @@ class Counters:
 
 
 def read_counters(prefix: str, spec: ClusterSpec) -> dict[str, Counters]:
-    """Return the counters of every cable, by name, since it was made."""
+    """Return the counters of every link, by name, since its creation."""
     with inside(prefix + SWITCHES):
         ports = _shapers()
     counters = {}
@@ -51,7 +51,7 @@ def read_counters(prefix: str, spec: ClusterSpec) -> dict[str, Counters]:
 
 
 def silent(prefix: str, spec: ClusterSpec) -> set[str]:
-    """Return the names of the pulled cables."""
+    """Return the names of the disconnected links."""
     with inside(prefix + SWITCHES):
         links = json.loads(output("ip", "-json", "link", "show"))
     down = {link["ifname"] for link in links if "UP" not in link["flags"]}
@@ -59,17 +59,17 @@ def silent(prefix: str, spec: ClusterSpec) -> set[str]:
 
 
 def pull(prefix: str, cables: Iterable[str]) -> None:
-    """Block all traffic: no packet passes, and no reset. Packets in the cable's queues are lost."""
+    """Disconnect links silently: packets are dropped, also those in queues, and connections are not reset."""
     _set(prefix, cables, "down")
 
 
 def plug(prefix: str, cables: Iterable[str]) -> None:
-    """Let packets pass again at the previous rate."""
+    """Reconnect links, with their previous rates."""
     _set(prefix, cables, "up")
 
 
 def hosts_behind(spec: ClusterSpec, cable: str) -> list[Host]:
-    """Return the host of a cable, or all hosts of the rack."""
+    """Return the host of a link, or all hosts of the rack of an uplink."""
     return [host for host in spec.hosts if cable in (host.name, spec.rack_names[host.rack])]
 
 
@@ -79,7 +79,7 @@ def _set(prefix: str, cables: Iterable[str], state: str) -> None:
 
 
 def _port(cable: str) -> str:
-    """Return the switch's end of a cable, which has the name of the host."""
+    """Return the network interface at the switch's end of a link."""
     rack = cable.removeprefix("rack")
     return cable if rack == cable else uplink_ends(int(rack))[0]
 
@@ -90,5 +90,5 @@ def _shapers() -> dict[str, dict[str, Any]]:
 
 
 def _of(sending: dict[str, Any], receiving: dict[str, Any]) -> Counters:
-    """Return the counters of a cable between two shapers, which count passed bytes with the headers of all frames."""
+    """Return the counters of a link from the traffic shapers at its ends, which count bytes including headers."""
     return Counters(sending["bytes"], receiving["bytes"], sending["drops"] + receiving["drops"])

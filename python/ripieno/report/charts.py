@@ -36,7 +36,7 @@ COLORS = (FIRST, SECOND, THIRD, FOURTH, FIFTH)
 WIDTH_INCHES = 9.0
 PANEL_LIMIT = 8
 BAR_LIMIT = 80
-#: Maximum number of steps drawn: more than the page has pixels add nothing.
+#: Maximum number of steps drawn, about the number of pixels of the chart.
 STEP_LIMIT = 1000
 STYLE: dict[RcKeyType, Any] = {
     "svg.fonttype": "none",
@@ -69,7 +69,7 @@ def inertia_chart(history: Sequence[tuple[float, float]]) -> str:
     """Return a chart of the inertia and, on a logarithmic scale, the squared centroid shift per iteration."""
     numbers = np.arange(1, len(history) + 1)
     inertia = [each for each, _ in history]
-    # A run that ends because no label changes has a last shift of zero, which has no logarithm.
+    # If no label changes, the last shift is zero, which has no logarithm.
     shifts = [shift or np.nan for _, shift in history]
     line = {"linewidth": 2, "marker": "o" if len(numbers) <= BAR_LIMIT else "", "markersize": 3.5}
     with matplotlib.rc_context(STYLE):
@@ -154,7 +154,7 @@ def size_chart(sizes: NDArray[np.int64]) -> str:
     with matplotlib.rc_context(STYLE):
         figure = Figure((WIDTH_INCHES, 2.8), layout="constrained")
         axes = figure.subplots()
-        # Each step shows the first, and so the largest, of its clusters.
+        # Each step shows its first cluster, which is its largest.
         firsts = np.unique(np.linspace(0, len(ordered), STEP_LIMIT, endpoint=False).astype(np.int64))
         edges = np.append(firsts, len(ordered)) + 0.5
         axes.stairs(ordered[firsts], edges, fill=True, color=FIRST, linewidth=0)

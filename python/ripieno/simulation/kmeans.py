@@ -1,10 +1,11 @@
-"""An iteration of K-means on a modeled cluster, stage by stage: assignment by a rate, communication by its plans.
+"""Predicted time of a K-means iteration on a modeled cluster, by stage.
 
-Every rank assigns its share of the points, and one allreduce combines the sums and weights of all clusters. A fit
-broadcasts its first centroids once. With divided centroids, every rank instead receives the blocks of all others, and
-the sums of its own block are scattered to it. The caller states the share of pairs that bounds or near assignment skip.
+The time of assignment follows from a rate of operations, the time of communication from simulated plans. Every rank
+assigns its share of the points, and one allreduce combines the sums and weights of all clusters. A fit broadcasts its
+first centroids once. With divided centroids, an allgather distributes the centroids, and a reduce-scatter combines the
+sums. The caller gives the fraction of pairs that an iteration compares, because bounds and near assignment skip pairs.
 
-Source: the stages match `ripieno.KMeans`; 2·n·k·d operations are nominal.
+The stages match `ripieno.KMeans`. An iteration that compares all pairs has 2·n·k·d operations.
 """
 
 from __future__ import annotations
@@ -31,7 +32,7 @@ MEASURED_CLUSTERS, MEASURED_OPERATIONS, MEASURED_PASSES = 1000, 4e8, 3
 
 @dataclass(frozen=True)
 class SimulatedStage:
-    """A stage of the iteration: its seconds, and a description."""
+    """A stage of the iteration: name, seconds and description."""
 
     name: str
     seconds: float
@@ -89,7 +90,7 @@ def kmeans_iteration(
     compared: float = 1.0,
     divided: bool = False,
 ) -> SimulatedIteration:
-    """Play an iteration of K-means on a modeled cluster.
+    """Simulate an iteration of K-means on a modeled cluster.
 
     Parameters
     ----------
@@ -105,7 +106,7 @@ def kmeans_iteration(
     compared
         Fraction of all pairs that is compared.
     divided
-        Whether every rank has only a share of the centroids.
+        Whether every rank owns only a share of the centroids.
 
     Raises
     ------
@@ -129,24 +130,24 @@ def kmeans_iteration(
     centroids_bytes = clusters * dim * FLOAT32_BYTES
     if not divided:
         sums_bytes = clusters * (dim + 1) * FLOAT64_BYTES
-        once = [_played("broadcast", cluster, centroids_bytes)]
-        return SimulatedIteration(cluster, [assign, _played("allreduce", cluster, sums_bytes)], once)
+        once = [_simulated_stage("broadcast", cluster, centroids_bytes)]
+        return SimulatedIteration(cluster, [assign, _simulated_stage("allreduce", cluster, sums_bytes)], once)
     share = -(-clusters // cluster.ranks)
     stages = [
-        _played("allgather", cluster, share * dim * FLOAT32_BYTES),
+        _simulated_stage("allgather", cluster, share * dim * FLOAT32_BYTES),
         assign,
-        _played("reduce_scatter", cluster, clusters * dim * FLOAT64_BYTES),
-        _played("allreduce", cluster, clusters * FLOAT64_BYTES),
+        _simulated_stage("reduce_scatter", cluster, clusters * dim * FLOAT64_BYTES),
+        _simulated_stage("allreduce", cluster, clusters * FLOAT64_BYTES),
     ]
     return SimulatedIteration(cluster, stages, [])
 
 
 def measured_operations_per_s(dim: int, clusters: int) -> float:
-    """Return the operations per second of one core of this machine that assigns rows: median of some passes."""
+    """Return the operations per second of assignment on one core of this machine: the median of some passes."""
     used = min(clusters, MEASURED_CLUSTERS)
     rows = max(1, min(1 << 20, int(MEASURED_OPERATIONS / (2 * used * dim))))
-    draw = np.random.default_rng(0)
-    points, centroids = (draw.standard_normal((count, dim), np.float32) for count in (rows, used))
+    random = np.random.default_rng(0)
+    points, centroids = (random.standard_normal((count, dim), np.float32) for count in (rows, used))
     labels, distances = np.empty(rows, np.int32), np.empty(rows, np.float64)
     seconds = []
     for _ in range(MEASURED_PASSES):
@@ -156,7 +157,7 @@ def measured_operations_per_s(dim: int, clusters: int) -> float:
     return 2.0 * rows * used * dim / statistics.median(seconds)
 
 
-def _played(collective: str, cluster: Cluster, nbytes: int) -> SimulatedStage:
+def _simulated_stage(collective: str, cluster: Cluster, nbytes: int) -> SimulatedStage:
     found = simulate(collective, cluster, nbytes=nbytes)
     if found.seconds is None:
         raise InputError("dead nodes: expected none, because an iteration needs all ranks")

@@ -1,4 +1,4 @@
-"""Hadoop for tests: HDFS and YARN in one process, started in the same way as by users."""
+"""Hadoop for tests: HDFS and YARN in one process, started by the script that users run."""
 
 from __future__ import annotations
 
@@ -17,24 +17,24 @@ ROOT = Path(__file__).resolve().parents[3]
 JARS = ROOT / "target" / "hadoop"
 START = ROOT / "tools" / "mini-hadoop" / "start"
 RACK = "/north"
-# Time for services to end after a request.
+# Maximum time for the services to end.
 END_S = 30.0
 
 
 @dataclass(frozen=True)
 class Hadoop:
-    """A running Hadoop, and the environment variables that it exports."""
+    """A running Hadoop cluster, and the environment variables that it exports."""
 
     variables: dict[str, str]
 
     @property
     def files(self) -> fsspec.AbstractFileSystem:
-        """HDFS, as fsspec sees it."""
+        """Return HDFS as an fsspec file system."""
         return fsspec.url_to_fs(self.variables["WEBHDFS"] + "/")[0]
 
     @property
     def logs(self) -> Path:
-        """Return the folder of all logs, node by node."""
+        """Return the folder with the logs of each node."""
         return Path(self.variables["HADOOP_CONF_DIR"]).parent
 
 
@@ -53,7 +53,7 @@ def missing() -> str | None:
 
 @contextmanager
 def started() -> Iterator[Hadoop]:
-    """Start Hadoop; it ends when its standard input does."""
+    """Start Hadoop, and end it on exit by closing its standard input."""
     process = subprocess.Popen([START], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
     try:
         variables = {}
@@ -75,7 +75,7 @@ def started() -> Iterator[Hadoop]:
 
 
 def spark_configuration(folder: Path) -> dict[str, str]:
-    """Return Spark's configuration for it: 2 executors of 2 cores, all in `RACK` by a script in the folder."""
+    """Return Spark's configuration: 2 executors of 2 cores. A script in `folder` assigns all hosts to `RACK`."""
     import pyspark
 
     topology = folder / "topology"
@@ -83,7 +83,7 @@ def spark_configuration(folder: Path) -> dict[str, str]:
     topology.chmod(0o755)
     return {
         "spark.hadoop.net.topology.script.file.name": str(topology),
-        # Otherwise all jars are copied to HDFS for each application.
+        # Otherwise Spark copies all jars to HDFS for each application.
         "spark.yarn.jars": f"local:{Path(pyspark.__file__).parent}/jars/*",
         "spark.executor.instances": "2",
         "spark.executor.cores": "2",
@@ -95,6 +95,6 @@ def spark_configuration(folder: Path) -> dict[str, str]:
         "spark.yarn.scheduler.initial-allocation.interval": "100ms",
         # On a busy machine containers take some time to start.
         "spark.scheduler.maxRegisteredResourcesWaitingTime": "90s",
-        # Containers do not inherit it, and OpenBLAS rounds differently with kernels for another processor.
+        # Containers do not inherit variables. OpenBLAS rounds differently with the kernels of another processor.
         **{f"spark.executorEnv.{name}": value for name, value in os.environ.items() if name.startswith("OPENBLAS_")},
     }

@@ -1,4 +1,4 @@
-"""Executors without ripieno: the error says so, and `rp.spark.ship` installs it there."""
+"""Spark executors without ripieno: a launch reports this, and `rp.spark.ship` installs the package."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ cloudpickle.register_pickle_by_value(programs)
 
 @pytest.fixture(scope="module")
 def other_python(tmp_path_factory: pytest.TempPathFactory) -> str:
-    """Return an interpreter with all packages of this one except those in editable mode: ripieno."""
+    """Return an interpreter with all packages of this one except ripieno, which is installed in editable mode."""
     folder = tmp_path_factory.mktemp("python")
     subprocess.run([sys.executable, "-m", "venv", "--without-pip", folder], check=True)
     own = Path(sysconfig.get_path("purelib", vars={"base": str(folder), "platbase": str(folder)}))
@@ -35,7 +35,7 @@ def other_python(tmp_path_factory: pytest.TempPathFactory) -> str:
 
 @pytest.fixture
 def without_ripieno(spark_cluster, other_python: str, monkeypatch: pytest.MonkeyPatch):
-    """Provide a session with executors that run that interpreter."""
+    """Provide a session with executors that run the interpreter without ripieno."""
     monkeypatch.setattr(spark_cluster.sparkContext, "pythonExec", other_python)
     return spark_cluster
 
@@ -46,7 +46,7 @@ def test_executors_without_ripieno_get_it(without_ripieno):
 
     name = rp.spark.ship(without_ripieno)
 
-    assert rp.spark.ship(without_ripieno) == name, "what is there already is not sent again"
+    assert rp.spark.ship(without_ripieno) == name, "an archive is sent once"
     assert sum(name in archive for archive in without_ripieno.sparkContext.listArchives) == 1
     with rp.launch(engine="spark", workers=4) as job:
         assert [row["sum"] for row in job.run(programs.count, 0)] == [6] * 4

@@ -1,14 +1,14 @@
-//! Byte products: a vector of i32 that adds them up, and the trait of kernels compiled for each such vector.
+//! Dot products of bytes: the vector type [`ByteSums`], which accumulates in i32, and the kernel trait [`ByteJob`].
 
 use super::scalar::F32x4;
 use super::vector::Vector;
 
-/// A kernel over bytes, compiled once per kind of [`ByteSums`].
+/// A kernel over bytes, compiled for each implementation of [`ByteSums`].
 pub(crate) trait ByteJob {
     /// Result of the kernel.
     type Output;
 
-    /// Run with vectors `B`, in register tiles of `ROWS` rows by `VECTORS` vectors. Inlining is as for
+    /// Run with vectors `B`, in register tiles of `ROWS` rows by `VECTORS` vectors. For inlining see
     /// [`super::VectorJob::run`].
     fn run<B: ByteSums, const ROWS: usize, const VECTORS: usize>(self) -> Self::Output;
 }
@@ -18,22 +18,22 @@ pub(crate) trait ByteJob {
 /// Its functions may only be called inside [`Simd::run_bytes`](super::Simd::run_bytes), which ensures that the machine
 /// has the instructions.
 pub(crate) trait ByteSums: Copy {
-    /// A vector of as many f32.
+    /// A vector of f32 with the same number of lanes.
     type Floats: Vector;
 
-    /// Largest magnitude of signed bytes. Products of greater bytes might overflow intermediate sums.
+    /// Maximum magnitude of signed bytes. Larger bytes might overflow intermediate sums.
     const GREATEST: i8;
 
-    /// Return zeros.
+    /// Return zero in every lane.
     fn zero() -> Self;
 
-    /// Return four unsigned bytes in every lane.
+    /// Return the same four unsigned bytes in every lane.
     fn splat(four: [u8; 4]) -> Self;
 
     /// Load four signed bytes for each lane.
     ///
     /// # Safety
-    /// `from` points to this number of readable bytes, aligned to the vector.
+    /// `from` points to four readable bytes per lane, aligned to the vector.
     unsafe fn load(from: *const i8) -> Self;
 
     /// Add the products of the unsigned and signed bytes of each lane.
@@ -43,7 +43,7 @@ pub(crate) trait ByteSums: Copy {
     fn to_floats(self) -> Self::Floats;
 }
 
-/// Four i32 in plain Rust.
+/// Four i32 without vector instructions.
 #[derive(Clone, Copy)]
 #[repr(align(16))]
 pub(super) struct I32x4([i32; 4]);

@@ -1,15 +1,18 @@
-//! Rounds: every pair of ranks meets once, in the same round on both sides. So a rank only waits for earlier rounds.
+//! Round-robin schedule of pairwise exchanges: every pair of ranks exchanges once, in the same round on both ranks.
+//!
+//! The circle method fixes rank `p - 1` for even `p` and rotates the others. A rank only waits for earlier rounds.
 
 /// Return the partner of `rank` in `round`. There are `p - 1` rounds for even `p`, and `p` rounds for odd `p`, in one
 /// of which the rank has no partner.
 pub(super) fn partner(rank: usize, round: usize, p: usize) -> Option<usize> {
     let circle = p - usize::from(p.is_multiple_of(2));
-    let resting = if round.is_multiple_of(2) { round / 2 } else { (round + circle) / 2 };
+    // The rank that the circle pairs with itself. It exchanges with the last rank for even `p`.
+    let self_paired = if round.is_multiple_of(2) { round / 2 } else { (round + circle) / 2 };
     let last = p.is_multiple_of(2).then_some(p - 1);
     if rank == circle {
-        return Some(resting);
+        return Some(self_paired);
     }
-    if rank == resting { last } else { Some((round + circle - rank) % circle) }
+    if rank == self_paired { last } else { Some((round + circle - rank) % circle) }
 }
 
 /// Iterate over all partners of a rank, in order of the rounds.

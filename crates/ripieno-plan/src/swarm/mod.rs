@@ -2,8 +2,8 @@
 //!
 //! A [`SwarmNode`] is the state of one rank: a member, which fetches blocks and forwards them, and on the root also the
 //! tracker, which records all members. A node takes [`SwarmEvent`]s with the current time and returns [`Action`]s. It
-//! opens no connection, reads no clock and accesses no byte of the value. Its driver does this, over sockets or on a
-//! simulated cluster. The [disciplines](Discipline) differ in the component that selects source and block.
+//! opens no connection, reads no clock and accesses no byte of the value: its driver does, over sockets or on a
+//! simulated cluster. The [disciplines](Discipline) differ in the component that selects the source and the block.
 //!
 //! A fetch names a block and the byte at which it starts, so any source can resume an interrupted fetch.
 //!
@@ -49,7 +49,7 @@ pub enum SwarmEvent {
         /// Length of the prefix of the block that has arrived, in bytes.
         until_bytes: usize,
     },
-    /// A block is complete and was compared with its digest. The bytes of a corrupt block are discarded.
+    /// A block is complete and was compared with its digest. The node discards a corrupt block.
     Checked {
         /// The block.
         block: usize,
@@ -110,7 +110,7 @@ pub enum Action {
         acknowledged: Vec<usize>,
         /// Ranks that were lost before they reported the complete value.
         lost: Vec<usize>,
-        /// Corrupt blocks, with the sources to blame.
+        /// Corrupt blocks, with the ranks that sent them.
         corruptions: Vec<CorruptBlock>,
     },
 }
@@ -139,7 +139,7 @@ pub struct SwarmNode {
     tracker: Option<Tracker>,
     /// Ranks that this rank has lost.
     lost: BTreeSet<usize>,
-    /// Messages for a tracker that arrived before this rank took over. Their senders lost the tracker first.
+    /// Messages for the tracker that arrived before this rank took over: their senders detected the loss earlier.
     early: BTreeMap<usize, SwarmMessage>,
 }
 
@@ -196,7 +196,7 @@ impl SwarmNode {
         self.member.source_of(block)
     }
 
-    /// Return when the node needs an [`SwarmEvent::Tick`] at the latest.
+    /// Return the latest time of the next [`SwarmEvent::Tick`], if the node needs one.
     pub fn wake(&self) -> Option<Duration> {
         let tracker = self.tracker.as_ref().and_then(Tracker::wake);
         [self.member.wake(), tracker].into_iter().flatten().min()
@@ -276,7 +276,7 @@ impl SwarmNode {
         }
     }
 
-    /// The tracker is alive. Ranks that want this rank to take over are cut off from the tracker.
+    /// Reject ranks that requested a takeover: the tracker is alive, so they are disconnected from it.
     fn refuse_early(&mut self, out: &mut Vec<Action>) {
         let failure = MemberFailure::CutOff { root: self.root };
         let early = core::mem::take(&mut self.early);
@@ -302,7 +302,7 @@ impl SwarmNode {
 
     fn lose(&mut self, now: Duration, peer: usize, out: &mut Vec<Action>) {
         self.lost.insert(peer);
-        // An earlier message of the lost rank must not revive it once this rank takes over.
+        // If this rank takes over, an earlier message must not add the lost rank again.
         self.early.remove(&peer);
         if let Some(tracker) = &mut self.tracker {
             tracker.lose(peer, out);

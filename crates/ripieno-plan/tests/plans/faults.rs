@@ -1,4 +1,4 @@
-//! Faults found by the checker: one broken set of plans for every kind of fault, with the reported position.
+//! Fault detection of the plan checker: one invalid set of plans per kind of fault, with the position of the fault.
 
 use crate::common::DataLayout;
 use ripieno_plan::check::check;
@@ -9,7 +9,7 @@ fn vector() -> Span {
     Span::whole(Buffer::MAIN, 4, 4)
 }
 
-/// Return the fault of two ranks' plans, written by a function and checked against a sum of both.
+/// Return the fault that the checker finds in the plans of two ranks, which `write` fills and which promise a sum.
 fn fault_of_a_sum(write: impl Fn(&mut Plan, &mut Plan)) -> PlanFault {
     let (mut first, mut second) = (Plan::new(), Plan::new());
     write(&mut first, &mut second);
@@ -57,7 +57,7 @@ fn a_contribution_that_misses_one_element_is_found() {
 
 #[test]
 fn a_deadlock_is_found() {
-    // Both ranks send their vectors only after they have received one.
+    // Both ranks receive before they send.
     let fault = fault_of_a_sum(|first, second| {
         first.receive(1, vector());
         first.send(1, vector());
@@ -205,7 +205,7 @@ fn a_combination_inside_a_rank_counts_as_one() {
     assert_eq!(check(&[plan], &[both(Op::Sum)]).unwrap_err().what, FaultKind::Repeated { source: 0, count: 2 });
 }
 
-/// The checker detects every algorithm with one operation of one rank removed.
+/// The checker rejects the plans of every algorithm if one operation of one rank is removed.
 #[test]
 fn no_operation_of_any_plan_can_be_left_out() {
     for algorithm in ripieno_plan::catalogue::ALGORITHMS {
@@ -214,20 +214,20 @@ fn no_operation_of_any_plan_can_be_left_out() {
         let requests = layout.requests(algorithm.collective(), 1, 3, Op::Sum);
         let plans = algorithm.plans(&requests).unwrap();
         for rank in 0..p {
-            for left_out in 0..plans[rank].operations().len() {
+            for removed in 0..plans[rank].operations().len() {
                 let mut broken = plans.clone();
-                broken[rank] = without(&plans[rank], left_out);
+                broken[rank] = without(&plans[rank], removed);
                 let verdict = check(&broken, &promises(&requests));
-                assert!(verdict.is_err(), "{} rank {rank} without {left_out}", algorithm.name);
+                assert!(verdict.is_err(), "{} rank {rank} without {removed}", algorithm.name);
             }
         }
     }
 }
 
-fn without(plan: &Plan, left_out: usize) -> Plan {
+fn without(plan: &Plan, removed: usize) -> Plan {
     let mut rest = Plan::new();
     for (index, operation) in plan.operations().iter().enumerate() {
-        if index != left_out {
+        if index != removed {
             rest.push(operation.clone());
         }
     }

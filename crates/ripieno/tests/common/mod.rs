@@ -1,5 +1,5 @@
-//! Worlds of threads, and helpers for values, shared by the tests of this directory.
-#![allow(dead_code)] // Not every test uses all.
+//! Test worlds whose ranks are threads, and conversions of values, shared by the tests of this directory.
+#![allow(dead_code)] // Not every test uses every item.
 
 pub mod keyed;
 pub mod regroups;
@@ -22,8 +22,8 @@ pub fn world<R: Send>(p: usize, program: impl Fn(&mut Communicator) -> R + Sync)
     })
 }
 
-/// Like `world`, over endpoints that meet, monitor each other and communicate over `links`. They leave after the last
-/// rank has finished.
+/// Like `world`, but the ranks connect by endpoints, monitor each other and communicate over `links`. The endpoints
+/// close after the last rank has finished.
 pub fn endpoint_world<R: Send>(p: usize, links: LinkPolicy, program: impl Fn(&mut Communicator) -> R + Sync) -> Vec<R> {
     copied_world(p, 1, links, program)
 }
@@ -35,20 +35,20 @@ pub fn copied_world<R: Send>(
     links: LinkPolicy,
     program: impl Fn(&mut Communicator) -> R + Sync,
 ) -> Vec<R> {
-    // No rank starts before all have met: a job that fails at once would fail the meeting of the slowest rank.
-    let met = std::sync::Barrier::new(p);
+    // No rank starts the program before all are connected: an early failure would fail the rendezvous of a slow rank.
+    let connected = std::sync::Barrier::new(p);
     let finished: Vec<(R, Communicator)> = std::thread::scope(|scope| {
         let ranks: Vec<_> = ThreadExchange::group(p, Duration::from_secs(20))
             .into_iter()
             .enumerate()
             .map(|(rank, mut exchange)| {
-                let (program, met) = (&program, &met);
+                let (program, connected) = (&program, &connected);
                 scope.spawn(move || {
                     let mut config = Config::new(rank, p, Token::from_secret("test"));
                     config.replicas = replicas;
                     (config.links, config.linger) = (links, Duration::from_millis(100));
                     let mut comm = Communicator::new(Box::new(Endpoint::meet(config, &mut exchange).unwrap()));
-                    met.wait();
+                    connected.wait();
                     (program(&mut comm), comm)
                 })
             })
@@ -66,7 +66,7 @@ pub fn values(bytes: &[u8]) -> Vec<i64> {
     bytes.chunks_exact(8).map(|value| i64::from_ne_bytes(value.try_into().unwrap())).collect()
 }
 
-/// Return the description of a mismatch.
+/// Return the description of a mismatch. Panics on any other result.
 pub fn mismatch(result: Result<(), Error>) -> String {
     match result {
         Err(Error::Failed(JobFailure::Mismatch { description })) => description,

@@ -1,4 +1,4 @@
-//! Monitors and agreements: the events passed to their machines, and the actions that the machines request.
+//! Drivers of the monitor and agreement state machines in a simulated world: they pass events and perform the outputs.
 
 use crate::connections::{Direction, Opening, Payload, SimulatedPurpose};
 use crate::monitor::{HANG_UP_US, LINGER_US, WorldMonitor};
@@ -10,7 +10,7 @@ use ripieno_run::{JobFailure, Replicas};
 use std::time::Duration;
 
 impl SimulatedWorld {
-    /// Pass an event to the monitor of `rank` in `world`, and perform the actions that its machine requests.
+    /// Pass an event to the monitor of `rank` in `world`, and perform the outputs of its state machine.
     pub fn event(&mut self, rank: usize, world: u64, event: MembershipEvent) {
         let now = self.processes[rank].local(self.now_us);
         let Some(monitor) = self.processes[rank].monitors.get_mut(&world).filter(|monitor| !monitor.is_over) else {
@@ -19,7 +19,7 @@ impl SimulatedWorld {
         let outputs = monitor.machine.handle(now, event, &monitor.history);
         let members = monitor.members.clone();
         for output in outputs {
-            let monitor = self.processes[rank].monitors.get_mut(&world).expect("it is there");
+            let monitor = self.processes[rank].monitors.get_mut(&world).expect("the monitor exists");
             match output {
                 MembershipOutput::Send { to, message } => {
                     let direction =
@@ -59,6 +59,7 @@ impl SimulatedWorld {
         }
     }
 
+    /// Schedule the next tick of a monitor.
     fn plan_tick(&mut self, rank: usize, world: u64) {
         let now_us = self.now_us;
         let process = &mut self.processes[rank];
@@ -67,7 +68,7 @@ impl SimulatedWorld {
         let due_us = if local == Duration::MAX { u64::MAX } else { process.global(local).max(now_us + 1) };
         let due_us = due_us.min(monitor.end_us.unwrap_or(u64::MAX).max(now_us + 1));
         if due_us < u64::MAX && (due_us < monitor.next_us || monitor.next_us <= now_us) {
-            process.monitors.get_mut(&world).expect("it is there").next_us = due_us;
+            process.monitors.get_mut(&world).expect("the monitor exists").next_us = due_us;
             self.plan(due_us, WorldEvent::Tick { rank, world });
         }
     }
@@ -83,26 +84,27 @@ impl SimulatedWorld {
     }
 
     fn close_control(&mut self, rank: usize, world: u64) {
-        self.processes[rank].monitors.get_mut(&world).expect("it is there").is_over = true;
-        self.hang_up(rank, |purpose| purpose == SimulatedPurpose::Control(world));
+        self.processes[rank].monitors.get_mut(&world).expect("the monitor exists").is_over = true;
+        self.close_connections(rank, |purpose| purpose == SimulatedPurpose::Control(world));
         self.wake(rank);
     }
 
-    fn hang_up(&mut self, rank: usize, is_expected: impl Fn(SimulatedPurpose) -> bool) {
-        let is_of = |direction: &Direction| direction.from == rank && is_expected(direction.purpose);
-        let ways: Vec<Direction> = self.ways.keys().copied().filter(is_of).collect();
+    /// Close the outgoing connections of `rank` whose purpose matches.
+    fn close_connections(&mut self, rank: usize, is_expected: impl Fn(SimulatedPurpose) -> bool) {
+        let is_own = |direction: &Direction| direction.from == rank && is_expected(direction.purpose);
+        let ways: Vec<Direction> = self.ways.keys().copied().filter(is_own).collect();
         ways.into_iter().for_each(|direction| self.ship(direction, Payload::End));
     }
 
     /// Close the links of `rank` in `world`.
     pub fn close_links(&mut self, rank: usize, world: u64) {
-        self.hang_up(rank, |purpose| match purpose {
+        self.close_connections(rank, |purpose| match purpose {
             SimulatedPurpose::Data(of) | SimulatedPurpose::Messages(of, _) => of == world,
             SimulatedPurpose::Control(_) | SimulatedPurpose::Survivor => false,
         });
     }
 
-    /// Let the rank leave `world` in an orderly way.
+    /// Leave `world` in an orderly way, and schedule the end of the control connections.
     pub fn leave(&mut self, rank: usize, world: u64) {
         let replicas = self.scenario.replicas;
         let Some(monitor) = self.processes[rank].monitors.get_mut(&world).filter(|monitor| !monitor.is_over) else {
@@ -125,7 +127,7 @@ impl SimulatedWorld {
         self.hand_over_held(rank);
     }
 
-    /// Pass an event to the agreement of `rank`, and perform the actions that it requests.
+    /// Pass an event to the agreement of `rank`, and perform its outputs.
     pub fn agree(&mut self, rank: usize, event: agreement::AgreementEvent) {
         if let agreement::AgreementEvent::Ended { peer }
         | agreement::AgreementEvent::Received { peer, message: AgreementMessage::Away { .. } } = event

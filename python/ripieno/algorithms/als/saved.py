@@ -1,6 +1,6 @@
 """Checkpoints of ALS fits: the factors after an iteration, which determine all later iterations.
 
-Rank 0 writes the checkpoint to a folder.
+Rank 0 writes them to a folder.
 """
 
 from __future__ import annotations
@@ -43,7 +43,7 @@ class AlsCheckpointer:
     Parameters
     ----------
     comm
-        The ranks. All of them make each call.
+        The communicator. All ranks make each call.
     checkpoint_options
         Checkpoint settings.
     facts

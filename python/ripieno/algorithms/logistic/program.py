@@ -1,8 +1,8 @@
 """The worker program of full-batch logistic regression.
 
 Rank 0 runs the solver. It broadcasts a request for the loss and gradient at given weights, or for a Hessian-vector
-product. One reduction returns the sums of all ranks' contributions. Thus no rank takes a decision from its own
-rounding.
+product. One reduction returns the sums of all ranks' contributions. Only rank 0 decides when to stop, so rounding
+cannot make ranks disagree.
 
 Source: Zaharia et al., "Spark: cluster computing with working sets", HotCloud 2010, section 3.3 (gradient descent);
 Lin, Weng and Keerthi, "Trust region Newton method for large-scale logistic regression", JMLR 9, 2008 (products only).
@@ -43,7 +43,7 @@ END, LOSS, CURVATURE, SAMPLE, KEEP = 0.0, 1.0, 2.0, 3.0, 4.0
 
 @dataclass(frozen=True)
 class LogisticOptions:
-    """Options of the workers. `strength` is the factor of the losses, relative to half the squared weights."""
+    """Options of the workers. `strength` is the factor of the losses; the penalty is half the squared weights."""
 
     strength: float
     fit_intercept: bool
@@ -116,7 +116,7 @@ def fit(
     outcome = None
     if comm.rank == 0:
         facts = {"classes": classes.tolist(), "rows": total, "columns": len(columns)}
-        outcome = _led(function, start, options, facts, in_memory[0] if in_memory else None)
+        outcome = _run_solver(function, start, options, facts, in_memory[0] if in_memory else None)
     else:
         function.serve_requests()
     found: LogisticResult | CheckpointError = comm.broadcast(outcome)
@@ -144,7 +144,7 @@ def scores(
     if isinstance(source, LibsvmFiles):
         with agreement(comm):
             share = source.read_share(comm.rank, comm.world_size)
-        # Columns that the fit did not have get no weight.
+        # Ignore columns that were absent from the fit.
         return np.asarray(share.matrix[:, columns.start : columns.stop] @ coef[:-1]) + coef[-1], share.labels
     if target is None:
         return load(comm, source).points @ coef[:-1] + coef[-1], None
@@ -191,24 +191,24 @@ class DistributedObjective:
     def value(self, at: Reals) -> tuple[float, Reals]:
         """Return the penalized mean loss and its gradient."""
         self._send_request(LOSS, at)
-        answer = self._evaluated()
+        answer = self._evaluate()
         value, gradient = float(answer[0]) * self._scale, answer[1:] * self._scale
-        free = self._penalized(at)
+        free = self._without_intercept(at)
         value += 0.5 * self._penalty * float(free @ free)
-        return value, self._fixed(gradient + self._penalty * free)
+        return value, self._mask_intercept(gradient + self._penalty * free)
 
     def product(self, direction: Reals) -> Reals:
         """Return the Hessian times a direction."""
         self._send_request(CURVATURE, direction)
-        product = self._evaluated()[1:] * self._scale
-        return self._fixed(product + self._penalty * self._penalized(direction))
+        product = self._evaluate()[1:] * self._scale
+        return self._mask_intercept(product + self._penalty * self._without_intercept(direction))
 
     def metric(self) -> Reals | None:
         """Return the Hessian on a sample of all ranks' rows, per class, (k, d + 1, d + 1)."""
         if self._sample is None:
             return None
         self._send_request(SAMPLE, np.zeros(self.size))
-        found = self._sampled()
+        found = self._reduce_sample_hessian()
         assert found is not None, "rank 0 is the root"
         found *= self._sample_scale
         return found if np.isfinite(found).all() else None
@@ -216,19 +216,19 @@ class DistributedObjective:
     def metric_of(self, found: Reals) -> Metric:
         """Return a function that solves with the penalized Hessian blocks that `metric` returned."""
         eye = np.eye(found.shape[1])
-        # The intercept also gets the penalty, although it is not penalized, so that no division by zero occurs.
+        # Regularize the intercept, too: its block may be singular. The objective does not penalize it.
         factors = [cho_factor(each + self._penalty * eye, check_finite=False) for each in found]
 
-        def divided(vector: Reals) -> Reals:
+        def solve(vector: Reals) -> Reals:
             columns = vector.reshape(self._shape).T
             pairs = zip(factors, columns, strict=True)
             solved = np.stack([cho_solve(factor, column, check_finite=False) for factor, column in pairs], axis=1)
             if len(factors) > 1:
-                # A shift common to all classes does not change probabilities.
+                # The probabilities do not change if all classes shift by the same amount.
                 solved -= solved.mean(axis=1, keepdims=True)
-            return self._fixed(solved.ravel())
+            return self._mask_intercept(solved.ravel())
 
-        return divided
+        return solve
 
     def resume_after(self, iteration_count: int) -> None:
         """Set the number of iterations that an earlier fit completed."""
@@ -240,7 +240,7 @@ class DistributedObjective:
         self._iteration_log.end_iteration(objective=iterate.value / self._penalty, gradient=iterate.slope)
 
     def keep(self, iterate: Iterate) -> None:
-        """Copy the iterate to the next rank's memory, if the program restarts after failures."""
+        """Copy the iterate to the next rank's memory if the program is configured to restart after failures."""
         count = iterate.iteration_count
         if self._memory.is_kept_in_memory(count):
             self._send_request(KEEP, np.full(self.size, count))
@@ -267,27 +267,27 @@ class DistributedObjective:
                 self._memory.save(int(self._request[4]), None)
                 continue
             if self._request[0] == SAMPLE:
-                self._sampled()
+                self._reduce_sample_hessian()
                 continue
             self._compute()
             with clock.communicating():
                 self._comm.reduce(self._answer)
 
-    def _send_request(self, what: float, at: Reals) -> None:
-        self._request[0] = what
+    def _send_request(self, code: float, at: Reals) -> None:
+        self._request[0] = code
         self._request[4:] = at
         with self._iteration_log.clock.communicating():
             self._comm.broadcast(out=self._request)
         self._request[1] = 0.0
 
-    def _evaluated(self) -> Reals:
+    def _evaluate(self) -> Reals:
         self._compute()
         with self._iteration_log.clock.communicating():
             answer = self._comm.reduce(self._answer)
         assert answer is not None, "rank 0 is the root"
         return answer
 
-    def _sampled(self) -> Reals | None:
+    def _reduce_sample_hessian(self) -> Reals | None:
         assert self._sample is not None, "all ranks have a sample if one has"
         with self._iteration_log.clock.computing():
             found = self._sample.second_derivatives()
@@ -303,27 +303,27 @@ class DistributedObjective:
             else:
                 self._rows.curvature(at, found)
 
-    def _penalized(self, at: Reals) -> Reals:
-        """Return the weights without the intercept."""
+    def _without_intercept(self, at: Reals) -> Reals:
+        """Return a copy of the weights with zero intercepts, which are not penalized."""
         free = at.copy().reshape(self._shape)
         free[-1] = 0
         return free.ravel()
 
-    def _fixed(self, slope: Reals) -> Reals:
-        """Set the slope of the intercept to zero if the model has none."""
+    def _mask_intercept(self, gradient: Reals) -> Reals:
+        """Set the gradient of the intercept to zero if the model has no intercept."""
         if not self._fit_intercept:
-            slope.reshape(self._shape)[-1] = 0
-        return slope
+            gradient.reshape(self._shape)[-1] = 0
+        return gradient
 
 
-def _led(
+def _run_solver(
     function: DistributedObjective,
     start: Reals | None,
     options: LogisticOptions,
     facts: dict[str, Any],
     in_memory: dict[str, Any] | None,
 ) -> LogisticResult | CheckpointError:
-    """Run the solver on rank 0 and return its result on all ranks."""
+    """Run the solver on rank 0, then notify the other ranks that no request follows. Return its result or its error."""
     facts |= {"solver": options.solver, "C": options.strength, "fit_intercept": options.fit_intercept}
     try:
         with closing(LogisticCheckpointer(options.checkpoint_options, facts)) as checkpointer:
@@ -347,7 +347,7 @@ def _minimize(
     first = begin(function, _start(function, start) if kept is None else kept.at)
     if kept is not None:
         if in_memory is None:
-            # The saved iterate has the rounding of the earlier fit, whose sums may have had another order.
+            # The saved iterate may be rounded differently: the earlier fit may have summed in another order.
             checkpointer.check(kept, first)
         function.resume_after(kept.iteration_count)
 
@@ -361,7 +361,7 @@ def _minimize(
     # A later fit may resume with more iterations or a smaller tolerance.
     checkpointer.save(iterate, last=True)
     if iterate.iteration_count == (kept.iteration_count if kept else 0):
-        # The report needs one iteration, even if nothing was left to do.
+        # The report needs at least one iteration, even if the fit had already ended.
         function.resume_after(max(iterate.iteration_count - 1, 0))
         function.record_iteration(iterate)
     resumed_from = None if kept is None else kept.iteration_count
@@ -373,7 +373,7 @@ def _start(function: DistributedObjective, start: Reals | None) -> Reals:
 
 
 def _inner(source: Any) -> Any:
-    """Return the container of the rows, whether they are own rows or not."""
+    """Return the source of the rows without its `LocalRows` wrapper, if it has one."""
     return source.source if isinstance(source, LocalRows) else source
 
 

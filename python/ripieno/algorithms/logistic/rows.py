@@ -1,4 +1,4 @@
-"""One worker's rows, dense or sparse, and their contributions to loss, gradient and Hessian products."""
+"""The rows of one worker, dense or sparse, with their contributions to loss, gradient and Hessian-vector products."""
 
 from __future__ import annotations
 
@@ -14,11 +14,11 @@ import ripieno.kernels as kernels
 if TYPE_CHECKING:
     from ripieno.kernels import SparseRows
 
-#: Rows per column in a sample: more are not worth their cost, and fewer are not representative.
+#: Maximum and minimum number of rows per column in a sample. More cost too much; fewer are not representative.
 MOST_ROWS_PER_COLUMN, LEAST_ROWS_PER_COLUMN = 16, 4
-#: Maximum cost of a sample's Hessian, in operations per entry of all rows; equals the cost of a few passes.
+#: Maximum cost of a sample's Hessian, in operations per entry of all rows. It equals the cost of a few passes.
 SAMPLE_OPERATIONS = 64
-#: With more columns, no Hessian is stored.
+#: Maximum number of columns for which a Hessian is stored.
 SAMPLE_COLUMNS = 512
 #: Number of values per block of dense rows; a block fits in cache, so both products read it from memory once.
 BLOCK_VALUES = 1 << 16
@@ -27,9 +27,9 @@ Reals = NDArray[np.float64]
 
 
 class LogisticRows(Protocol):
-    """Rows with a class and a weight each.
+    """Rows, each with a class and a weight.
 
-    The last call of `loss` keeps its probabilities `chances`, (n, k), for the curvature at the same point.
+    `loss` stores the class probabilities of all rows in `chances`, (n, k). `curvature` uses them.
     """
 
     column_count: int
@@ -37,17 +37,20 @@ class LogisticRows(Protocol):
     chances: Reals
 
     def loss(self, coef: Reals, gradient: Reals) -> float:
-        """Return the weighted sum of the losses at (d + 1, k) weights, and write its gradient."""
+        """Return the weighted sum of the losses at the coefficients, (d + 1, k), and write its gradient."""
 
     def curvature(self, direction: Reals, product: Reals) -> None:
-        """Write the Hessian at the point of the last `loss` call, times a direction."""
+        """Write the product of a direction and the Hessian at the coefficients of the last `loss` call."""
 
     def sample(self, stride: int, constant: float) -> SparsitySample:
-        """Return every `stride`-th row, each with a constant."""
+        """Return every `stride`-th row, with a constant appended for the intercept."""
 
 
 class SparsitySample:
-    """A few dense rows and a constant, 1 or 0. Their probabilities are views that follow all rows' probabilities."""
+    """A sample of dense rows, each followed by a constant: 1, or 0 without intercept.
+
+    Its probabilities are a view of the probabilities of all rows, so they stay up to date.
+    """
 
     def __init__(self, points: NDArray[Any], weights: Reals, chances: Reals, constant: float) -> None:
         self.points: Reals = np.hstack([points, np.full((len(points), 1), constant)])
@@ -55,14 +58,14 @@ class SparsitySample:
         self._chances = chances
 
     def second_derivatives(self) -> Reals:
-        """Return the Hessian blocks of the summed losses, (k, d + 1, d + 1): one per class, without mixed terms."""
+        """Return the diagonal blocks of the Hessian of the summed losses, (k, d + 1, d + 1), one per class."""
         roots = np.sqrt(self._weights[:, None] * self._chances * (1 - self._chances))
         scaled = (self.points * each[:, None] for each in roots.T)
         return np.stack([each.T @ each for each in scaled])
 
 
 def sample_stride(row_count: int, entry_count: int, column_count: int, k: int) -> int | None:
-    """Return the stride of the sample for second derivatives; None if a sample is not worth its cost."""
+    """Return the stride of the sample for the Hessian, or None if a sample costs more than it saves."""
     affordable = SAMPLE_OPERATIONS * entry_count // (k * column_count**2)
     wanted = min(affordable, MOST_ROWS_PER_COLUMN * column_count)
     if column_count > SAMPLE_COLUMNS or wanted < LEAST_ROWS_PER_COLUMN * column_count:
@@ -154,7 +157,7 @@ class Dense:
 
 def _losses_and_chances(scores: Reals, targets: Reals, classes: NDArray[np.int64]) -> tuple[Reals, Reals]:
     if scores.shape[1] == 1:
-        # Avoids overflow for large scores of either sign.
+        # This form avoids overflow for large scores of either sign.
         small = np.exp(-np.abs(scores))
         losses = np.log1p(small) + np.maximum(np.where(targets > 0, -scores, scores), 0)
         return losses[:, 0], np.where(scores > 0, 1.0, small) / (1 + small)

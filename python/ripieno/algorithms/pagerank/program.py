@@ -1,9 +1,9 @@
 """The worker program of PageRank.
 
-A worker has some of the edges. It needs the ranks of their sources and of the vertices it owns. An iteration multiplies
-the edges with each source's contribution, sums the products by a sparse reduction, and computes the next ranks from the
-sums. Two more indices of the reduction carry the total change and the rank mass of dangling vertices. So no other
-message is needed, and convergence is detected one product late.
+Each worker stores some of the edges. It needs the PageRank of their sources and of the vertices that it owns. An
+iteration multiplies the edges by each source's contribution, sums the products by a sparse reduction, and computes the
+next ranks from the sums. Two more indices of the reduction carry the total change and the rank mass of dangling
+vertices. So an iteration needs no other message, and the last one computes one product more than necessary.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ from ripieno.kernels.lookup import places_of
 if TYPE_CHECKING:
     from ripieno.comm.communicator import Communicator
 
-#: Ids, and a number >= 0 for each. At least one number is positive.
+#: Vertex ids, and a weight >= 0 for each. At least one weight is positive.
 GivenValues = tuple[NDArray[np.int64], NDArray[np.float64]]
 
 NAME = "pagerank"
@@ -40,7 +40,7 @@ NO_PLACE = np.iinfo(np.uint32).max
 
 @dataclass(frozen=True)
 class PageRankOptions:
-    """Options of the workers, see `ripieno.PageRank`; vertices are ids."""
+    """Options of the workers, see `ripieno.PageRank`. Vertices are given by id."""
 
     damping: float
     tol: float
@@ -96,8 +96,8 @@ def fit(
     load_s = time.perf_counter() - begin
 
     begin = time.perf_counter()
-    walk = _PowerIteration(comm, local, options)
-    exchange = _SingleRankExchange(local, walk.ids) if comm.world_size == 1 else _RankExchange(comm, local, walk.ids)
+    power = _PowerIteration(comm, local, options)
+    exchange = _SingleRankExchange(local, power.ids) if comm.world_size == 1 else _RankExchange(comm, local, power.ids)
     configure_s = time.perf_counter() - begin
 
     kind = {} if options.checkpoint_options.folder is None else facts(comm, local, **options.facts())
@@ -128,16 +128,16 @@ def fit(
 
     def keep(dangling: float) -> None:
         if states.used:
-            states.save(len(errors), (errors, dangling, walk.ids[walk.counted], walk.ranks[walk.counted]))
+            states.save(len(errors), (errors, dangling, power.ids[power.owned], power.ranks[power.owned]))
 
     if kept:
-        walk.go_on_from(*of_ids(walk.ids, [(ids, ranks) for _, _, ids, ranks in kept]))
-    begin_at = None if not kept else (len(errors), kept[0][1])
+        power.resume_from(*of_ids(power.ids, [(ids, ranks) for _, _, ids, ranks in kept]))
+    resume_at = None if not kept else (len(errors), kept[0][1])
     with closing(states):
-        converged = _iterate(comm, local, walk, exchange, options, on_iteration, keep, begin_at)
+        converged = _iterate(comm, local, power, exchange, options, on_iteration, keep, resume_at)
     return PageRankPart(
-        ids=walk.ids[walk.counted],
-        ranks=walk.ranks[walk.counted],
+        ids=power.ids[power.owned],
+        ranks=power.ranks[power.owned],
         iteration_count=len(errors),
         converged=converged,
         resumed_from=resumed_from,
@@ -158,27 +158,27 @@ def fit(
 def _iterate(
     comm: Communicator,
     local: LocalGraph,
-    walk: _PowerIteration,
+    power: _PowerIteration,
     exchange: _SingleRankExchange | _RankExchange,
     options: PageRankOptions,
     on_iteration: Callable[[float, tuple[float, float]], None],
     keep: Callable[[float], None],
-    reached: tuple[int, float] | None,
+    resume_at: tuple[int, float] | None,
 ) -> bool:
     """Iterate until the ranks change by less than the tolerance, or not at all; return whether they converged.
 
-    After each iteration except the last, `keep` receives the rank mass of dangling vertices. A resumed walk starts from
-    `reached`: its iteration count and that mass.
+    After each iteration except the last, `keep` receives the rank mass of dangling vertices. A resumed fit starts with
+    `resume_at`: its iteration count and that mass.
     """
     clock = IterationClock()
-    for done in count(0 if reached is None else reached[0]):
+    for done in count(0 if resume_at is None else resume_at[0]):
         with clock.computing():
-            local.product(walk.contributions, out=exchange.products, threads=comm.threads)
+            local.product(power.contributions, out=exchange.products, threads=comm.threads)
         with clock.communicating():
-            sums, error, dangling = exchange.reduce(walk.error, walk.dangling)
-        if reached is not None and done == reached[0]:
-            # The earlier fit already reported this iteration and summed the mass.
-            dangling = reached[1]
+            sums, error, dangling = exchange.reduce(power.error, power.dangling)
+        if resume_at is not None and done == resume_at[0]:
+            # The earlier fit has already reported this iteration and summed the mass.
+            dangling = resume_at[1]
         elif done > 0:
             on_iteration(error, clock.lap())
             if error == 0 or error < local.vertices.total * options.tol:
@@ -187,18 +187,18 @@ def _iterate(
                 return False
             keep(dangling)
         with clock.computing():
-            walk.step(sums, exchange.places, dangling)
+            power.step(sums, exchange.places, dangling)
     raise AssertionError("itertools.count has no end")
 
 
 class _PowerIteration:
-    """The vertices that this worker needs, and the state of the walk at them.
+    """Power iteration on the vertices that this worker needs.
 
     Attributes
     ----------
     ids : (w,) int64
         Sources of its edges, in the order of the columns, followed by the other vertices it owns.
-    counted : (w,) bool
+    owned : (w,) bool
         Whether this worker owns the vertex.
     ranks : (w,) float64
     contributions : (c,) float64
@@ -212,7 +212,7 @@ class _PowerIteration:
         wanted = vertices.is_owned.copy()
         wanted[: len(local.columns)] = True
         self.ids = vertices.ids[wanted]
-        self.counted = vertices.is_owned[wanted]
+        self.owned = vertices.is_owned[wanted]
         self._threads = comm.threads
         self._damping = options.damping
         self._uniform = 1 / vertices.total
@@ -223,10 +223,10 @@ class _PowerIteration:
         self._given = self.ranks * self._inverse_out
         self.contributions = self._given[: len(local.columns)]
         self.error = 0.0
-        self.dangling = float(self.ranks[self.counted & (self._inverse_out == 0)].sum())
+        self.dangling = float(self.ranks[self.owned & (self._inverse_out == 0)].sum())
 
-    def go_on_from(self, ranks: NDArray[np.float64]) -> None:
-        """Resume from the ranks, (w,), of an earlier walk, in the order of `ids`."""
+    def resume_from(self, ranks: NDArray[np.float64]) -> None:
+        """Resume from the ranks, (w,), of an earlier fit, in the order of `ids`."""
         self.ranks[:] = ranks
         np.multiply(self.ranks, self._inverse_out, out=self._given)
 
@@ -236,7 +236,7 @@ class _PowerIteration:
             sums,
             places,
             self._inverse_out,
-            None if self.counted.all() else self.counted,
+            None if self.owned.all() else self.owned,
             self._teleport,
             self._share,
             self._uniform,
@@ -264,7 +264,7 @@ class _PowerIteration:
         ids, values = given
         at = places_of(self.ids, ids)
         found = at >= 0
-        here = comm.allreduce(int(np.count_nonzero(found & self.counted)))
+        here = comm.allreduce(int(np.count_nonzero(found & self.owned)))
         if here < len(ids):
             raise InputError(f"{name}: {len(ids) - here} of its {len(ids)} vertices are not in the graph")
         shares: NDArray[np.float64] = np.where(found, values[at], 0.0) / values.sum()
@@ -272,7 +272,7 @@ class _PowerIteration:
 
 
 class _SingleRankExchange:
-    """The reduction of a single rank: products are sums already and only need reordering."""
+    """The reduction of a single rank: its products are the sums, in the order of its rows."""
 
     degrees = None
 
@@ -287,7 +287,7 @@ class _SingleRankExchange:
 
 
 class _RankExchange:
-    """The sparse reduction over ranks: each rank gets the sums of the vertices it needs, in their order."""
+    """The sparse reduction over ranks: each rank gets the sums of the vertices that it needs, in their order."""
 
     places = None
 

@@ -1,6 +1,7 @@
-"""Values per vertex, available on the ranks that need them, and steps along all edges.
+"""Provide `VertexValues`: values per vertex, combined along all edges of a partitioned graph.
 
-A step is a product with the local matrix, with the operation as its sum, and a sparse reduction.
+A step multiplies the local matrix by the values, with any operation in place of the sum. A sparse reduction then
+combines the products of all ranks.
 """
 
 from __future__ import annotations
@@ -18,34 +19,34 @@ if TYPE_CHECKING:
     from ripieno.graph import LocalGraph
 
 
-def check_weights(graph: LocalGraph, who: str) -> None:
-    """Raise InputError, naming the estimator, if an edge of this rank has a negative weight."""
+def check_weights(graph: LocalGraph, estimator: str) -> None:
+    """Raise InputError, which names the estimator, if an edge of this rank has a negative weight."""
     _, columns, weights = graph.matrix.entries()
     if weights is not None and weights.min(initial=0) < 0:
         source = graph.columns[columns[np.argmin(weights)]]
-        raise InputError(f"an edge from vertex {source} has the weight {weights.min()}: {who} needs weights >= 0")
+        raise InputError(f"an edge from vertex {source} has the weight {weights.min()}: {estimator} needs weights >= 0")
 
 
 class VertexValues:
-    """The vertices with values on this rank, and the exchange of the values.
+    """The vertices that have values on this rank, and the exchange of their values.
 
     Attributes
     ----------
     vertices : (m,) int64
-        Vertices for which this rank stores values: all vertices it knows.
-    home : (m,) bool
+        Vertices for which this rank stores values: its own, and all ends of its edges.
+    is_owned : (m,) bool
         Whether this rank owns the vertex.
     """
 
     def __init__(self, comm: Communicator, graph: LocalGraph) -> None:
         self.vertices, self.is_owned = graph.vertices.ids, graph.vertices.is_owned
         self._graph, self._threads = graph, comm.threads
-        # Every vertex has an owner that contributes to it, so no wanted vertex is missing.
+        # The owner of every vertex contributes to it, so no requested vertex is missing.
         given = np.concatenate([graph.rows, self.vertices[self.is_owned]])
         self._reduction = comm.sparse(given, self.vertices, size=graph.vertices.largest + 1)
 
     def step(self, values: NDArray[Any], op: OpName, own: NDArray[Any] | None = None) -> NDArray[Any]:
-        """Combine, for each vertex, the values of its edges' sources and its `own` value.
+        """Combine, for each vertex, the values of the sources of its incoming edges and its `own` value.
 
         All three are (m, …) arrays. Without `own`, a vertex without incoming edges gets the neutral element: 0, or the
         largest number for "min".

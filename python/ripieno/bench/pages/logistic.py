@@ -1,4 +1,4 @@
-"""The chart of logistic regression fits: distance from the optimum against seconds."""
+"""Chart of logistic regression fits: distance of the objective from the optimum against seconds."""
 
 from __future__ import annotations
 
@@ -15,23 +15,23 @@ COLORS = (charts.FIRST, charts.SECOND, charts.THIRD, charts.FOURTH, charts.FIFTH
 LINES = ("-", "--")
 
 
-def descent_chart(name: str, ways: Mapping[str, Sequence[tuple[float, float]]], near: float) -> str:
-    """Return a chart of whole fits with ever tighter tolerances: seconds, and final relative distance from the optimum.
+def descent_chart(name: str, descents: Mapping[str, Sequence[tuple[float, float]]], near: float) -> str:
+    """Return a chart of fits with decreasing tolerances: seconds, and relative distance from the optimum.
 
     Parameters
     ----------
     name
         Description of the data.
-    ways
-        Pairs of seconds and distance of each implementation.
+    descents
+        For each implementation, the seconds and the final distance of each fit.
     near
         The distance that counts as converged.
     """
     with matplotlib.rc_context(charts.STYLE | {"axes.grid.axis": "both"}):
         drawing = Drawing((charts.WIDTH_INCHES, 4.2), layout="constrained")
         axes = drawing.subplots()
-        for number, (each, way) in enumerate(ways.items()):
-            seconds, distances = zip(*way, strict=True)
+        for number, (each, descent) in enumerate(descents.items()):
+            seconds, distances = zip(*descent, strict=True)
             axes.plot(
                 seconds, distances, LINES[number // len(COLORS)], color=COLORS[number % len(COLORS)],
                 linewidth=1.6, marker="o", markersize=4, label=each,
@@ -47,5 +47,7 @@ def descent_chart(name: str, ways: Mapping[str, Sequence[tuple[float, float]]], 
         axes.set_xlabel("a whole fit takes")
         axes.set_title(f"{name}: objective above the optimum, as a part of it")
         axes.legend(loc="center left", bbox_to_anchor=(1.0, 0.5), frameon=False, fontsize=8)
-        text = "; ".join(f"{each}: {duration_text(way[-1][0])} to {way[-1][1]:.1g}" for each, way in ways.items())
+        text = "; ".join(
+            f"{each}: {duration_text(descent[-1][0])} to {descent[-1][1]:.1g}" for each, descent in descents.items()
+        )
         return charts.standalone(charts.svg_of(drawing, "descent", f"{name}. {text}."))

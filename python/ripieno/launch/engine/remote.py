@@ -1,8 +1,9 @@
-"""A channel over TCP with no copies besides the copies into and out of the socket.
+"""Provide authenticated TCP channels between the launching process and the members of a job.
 
-Before any message is read, both ends prove that they know the job's token, without sending it. With TLS, all data
+Both ends prove that they know the job's token, without sending it, before either reads a message. With TLS, all data
 passes through a tunnel: a thread of the native module encrypts the data written into a Unix socket, and decrypts
-received data. Without TLS, data is neither encrypted nor signed.
+received data. Without TLS, data is neither encrypted nor signed. Large values are copied only into and out of the
+socket.
 """
 
 from __future__ import annotations
@@ -25,7 +26,7 @@ from ripieno.launch.process.shared_message import pack
 from ripieno.wire import packing
 from ripieno.wire.arrays import empty
 
-# Pause before a rejected member connects again.
+# Pause before a rejected member retries.
 RETRY_S = 0.02
 
 _HEADER = struct.Struct("<16sQ")  # kind, bytes of the blob
@@ -42,8 +43,8 @@ class RemoteChannel(Channel):
     ----------
     end : socket.socket
     send_s : float or None
-        How long to wait for the other end to accept sent data. A member passes None and waits without limit, because
-        the launching process serves one rank after another. The launching process does not wait for a member.
+        Maximum time to wait until the other end accepts sent data. None waits without limit. Members pass None,
+        because the launching process serves one rank after another.
     address : str
         Address of this end, if it has one.
     tunnel : optional
@@ -56,7 +57,7 @@ class RemoteChannel(Channel):
         super().__init__(end)
         self._address = address
         self._tunnel = tunnel
-        # Waits use poll: a socket timeout would apply to both the sending and the receiving thread.
+        # Wait by poll: a socket timeout would apply to both the sending and the receiving thread.
         end.setblocking(False)
         self._send_s = send_s
 
@@ -67,14 +68,14 @@ class RemoteChannel(Channel):
     def close(self) -> None:
         super().close()
         if self._tunnel is not None and self._send_s is None:
-            # A member's process may exit next, which ends the tunnel. The launching process waits for its members.
+            # A member's process may exit next, which would end the tunnel before all data is sent.
             self._tunnel.wait(GOODBYE_S)
 
     def send(self, kind: str, value: Any = None) -> None:
         self.send_packed(kind, pack(value, files_by_name=False))
 
     def send_packed(self, kind: str, packed: packing.PackedValue) -> None:
-        """Send a packed value, which may be sent to other members as well."""
+        """Send a packed value. The same packed value may be sent to several members."""
         with self._sending:
             try:
                 size_bytes = packing.blob_bytes(packed)
@@ -105,8 +106,8 @@ class RemoteChannel(Channel):
         return kind, partial(packing.read_blob, blob)
 
     def receive_blob(self, patience_s: float | None = None, most_bytes: int | None = None) -> tuple[str, NDArray[Any]]:
-        """Return the next message, still packed, in memory that ranks of the same host can read without a copy."""
-        # A peer may be silent between messages, by default without limit, but not within a message.
+        """Return the next message, packed, in memory that ranks of the same host can read without a copy."""
+        # `patience_s` limits the wait for a message, `MESSAGE_S` each pause within a message.
         header = bytearray(_HEADER.size)
         self._fill(memoryview(header), patience_s)
         kind, size_bytes = _HEADER.unpack(header)
@@ -165,7 +166,7 @@ def connect(
             end.close()
             raise NotAuthentic(f"{host}:{port} does not know this job's token") from error
         except (ConnectionAbortedError, ConnectionResetError, BrokenPipeError):
-            # The server may reject connections while many unauthenticated peers connect. A closed server refuses them.
+            # The server may abort connections while many unauthenticated peers connect.
             end.close()
             if time.monotonic() + RETRY_S >= deadline:
                 raise
@@ -176,15 +177,15 @@ def connect(
 
 
 class MemberReception:
-    """Accepts members on `listener` until it is shut down. Only one thread may receive at a time.
+    """Acceptor of members on `listener`, until that is shut down. Only one thread may call `members`.
 
-    The native module authenticates all connections without blocking, as on the ports of ranks. An unauthenticated peer
-    costs some µs, and no thread.
+    The native module authenticates all connections without blocking. An unauthenticated peer costs some µs, and no
+    thread.
 
     Attributes
     ----------
     lack : str or None
-        The resource that has been missing for a while to accept connections.
+        The exhausted resource that prevents accepting connections, if any.
     """
 
     def __init__(
@@ -231,9 +232,9 @@ def _channel(
 
 
 def _limit_silence(end: socket.socket, heartbeat_s: float) -> None:
-    """Let the system end a connection whose other host acknowledges neither data nor probes."""
+    """Set the time after which the system ends a connection whose other host acknowledges nothing."""
     limit_s = DELIVERY_HEARTBEATS * heartbeat_s
-    # The system probes at full seconds. Its first probe follows after a third of the limit.
+    # The system counts whole seconds. It sends the first probe after a third of the limit.
     probe_s = max(1, round(limit_s / 6))
     end.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
     for option, value in (

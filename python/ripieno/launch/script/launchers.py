@@ -1,16 +1,16 @@
-"""Detection of the launcher that has started this process as a rank, from environment variables.
+"""Detect the launcher that started this process, and the rank that it assigned, from environment variables.
 
 | launcher | detected by | identity of the job |
 |---|---|---|
 | torchrun | RANK, WORLD_SIZE, TORCHELASTIC_RUN_ID | run id, count of restarts, MASTER_PORT |
 | ripieno run | RANK, WORLD_SIZE, RIPIENO_TOKEN | none: it provides the token itself |
 | Open MPI | OMPI_COMM_WORLD_RANK, OMPI_COMM_WORLD_SIZE | PMIX_NAMESPACE and the key of its transports |
-| MPICH, Intel MPI | PMI_RANK, PMI_SIZE | none; the step, on several hosts of Slurm |
-| Slurm | SLURM_PROCID, SLURM_STEP_ID and more of a step of srun | job, step and count of restarts |
+| MPICH, Intel MPI | PMI_RANK, PMI_SIZE | none; on several hosts of Slurm the job and step |
+| Slurm | SLURM_PROCID, SLURM_STEP_ID and further variables of an srun step | job, step and count of restarts |
 | Kubernetes | JOB_COMPLETION_INDEX, WORLD_SIZE | none |
 | any other | RANK, WORLD_SIZE | none |
 
-Upper rows take precedence: launchers may be nested (torchrun in srun, mpirun in a batch script), and the inner ranks
+Upper rows take precedence, because launchers may be nested: torchrun in srun, or mpirun in a batch script. Ranks
 inherit the variables of the outer launcher.
 """
 
@@ -43,14 +43,14 @@ MPI_VARIABLES = (
 )
 # Variables that child processes of a rank must not inherit.
 _SECRETS = ("RIPIENO_TOKEN", "RIPIENO_SECRET")
-_taken: dict[str, str] = {}
-# Larger step ids are not from srun: the batch script, the job's container, an interactive shell of salloc.
+_removed_secrets: dict[str, str] = {}
+# Slurm uses larger step ids for batch scripts, containers and interactive shells, which are not started by srun.
 _LAST_STEP = 0xFFFFFFF0
 
 
 @dataclass(frozen=True)
 class LaunchedRank:
-    """A rank as described by its launcher.
+    """The rank that a launcher assigned to this process.
 
     Attributes
     ----------
@@ -59,7 +59,7 @@ class LaunchedRank:
     rank, world_size
         This rank, and the number of ranks.
     local_rank, local_size
-        The same within this host; the size is None if the launcher does not provide it.
+        The rank and the number of ranks on this host; the size is None if the launcher does not provide it.
     job
         An identity shared only by the ranks of this attempt of the job; None if the launcher has none.
     root
@@ -102,12 +102,12 @@ class LaunchedRank:
 
 def take_secrets() -> None:
     """Remove the job's secrets from the environment, so that child processes do not inherit them."""
-    _taken.update((name, os.environ.pop(name)) for name in _SECRETS if name in os.environ)
+    _removed_secrets.update((name, os.environ.pop(name)) for name in _SECRETS if name in os.environ)
 
 
 def own_variables() -> Mapping[str, str]:
     """Return the environment as set by the launcher, including the removed secrets."""
-    return {**_taken, **os.environ}
+    return {**_removed_secrets, **os.environ}
 
 
 def detect(variables: Mapping[str, str]) -> LaunchedRank | None:
@@ -116,14 +116,14 @@ def detect(variables: Mapping[str, str]) -> LaunchedRank | None:
     Raises
     ------
     RendezvousError
-        If a variable is no number, or the rank exceeds the world size.
+        If a variable is not a number, or the rank is outside of the world.
     """
     present = {name: value for name, value in variables.items() if value}
-    for known_by, place_of in _LAUNCHERS:
+    for known_by, rank_of in _LAUNCHERS:
         if all(name in present for name in known_by):
-            place = place_of(present)
-            if place is not None:
-                return _checked(place, known_by[0])
+            launched = rank_of(present)
+            if launched is not None:
+                return _checked(launched, known_by[0])
     return None
 
 
@@ -193,7 +193,7 @@ def _open_mpi(variables: Mapping[str, str]) -> LaunchedRank:
 
 def _pmi(variables: Mapping[str, str]) -> LaunchedRank | None:
     if "SLURM_STEP_ID" in variables and "MPI_LOCALRANKID" not in variables:
-        # Under srun --mpi=pmi2, Slurm's own variables provide more.
+        # Under srun --mpi=pmi2, Slurm's own variables are more complete.
         return None
     # On several Slurm hosts the processes form a step. On one host, the variables may belong to an earlier step.
     step = [variables[name] for name in ("SLURM_JOB_ID", "SLURM_STEP_ID") if name in variables]
@@ -236,10 +236,12 @@ def _optional(variables: Mapping[str, str], name: str) -> int | None:
     return number(variables, name) if name in variables else None
 
 
-def _checked(place: LaunchedRank, name: str) -> LaunchedRank:
-    if not 0 <= place.rank < place.world_size:
-        raise RendezvousError(f"{name}={place.rank}: expected 0 … {place.world_size - 1}, of {place.world_size} ranks")
-    return place
+def _checked(launched: LaunchedRank, name: str) -> LaunchedRank:
+    if not 0 <= launched.rank < launched.world_size:
+        raise RendezvousError(
+            f"{name}={launched.rank}: expected 0 … {launched.world_size - 1}, of {launched.world_size} ranks"
+        )
+    return launched
 
 
 _STEP = (

@@ -1,4 +1,4 @@
-//! An exchange through rank 0, which listens at an address that all ranks know (`MASTER_ADDR`, `MASTER_PORT`).
+//! Exchange of strings through a TCP store at rank 0, whose address all ranks know (`MASTER_ADDR`, `MASTER_PORT`).
 //!
 //! Every rank holds its connection until the exchange is over, so rank 0 detects immediately when a rank dies. Each
 //! connection is authenticated before anything else is read.
@@ -24,10 +24,10 @@ pub struct TcpStore {
     config: Config,
     host: String,
     port: u16,
-    kept: StoreState,
+    state: StoreState,
 }
 
-/// The resource that is held until the exchange is over.
+/// The server or connection that stays open until the exchange is over.
 enum StoreState {
     Nothing,
     Server(Box<StoreServer>),
@@ -37,7 +37,7 @@ enum StoreState {
 impl TcpStore {
     /// Create the exchange for `config.rank` through rank 0's port `port` on `host`.
     pub fn new(config: &Config, host: &str, port: u16) -> TcpStore {
-        TcpStore { config: config.clone(), host: host.to_string(), port, kept: StoreState::Nothing }
+        TcpStore { config: config.clone(), host: host.to_string(), port, state: StoreState::Nothing }
     }
 }
 
@@ -51,16 +51,16 @@ impl Exchange for TcpStore {
         if self.config.rank == 0 {
             let mut server = StoreServer::listen(&self.config, &self.host, self.port)?;
             let strings = server.serve(mine, deadline)?;
-            self.kept = StoreState::Server(Box::new(server));
+            self.state = StoreState::Server(Box::new(server));
             return Ok(strings);
         }
         let (strings, stream) = join::join(&self.config, &self.host, self.port, mine, deadline)?;
-        self.kept = StoreState::Connection(stream);
+        self.state = StoreState::Connection(stream);
         Ok(strings)
     }
 
     fn lost(&mut self) -> Option<JobFailure> {
-        match &mut self.kept {
+        match &mut self.state {
             StoreState::Nothing => None,
             StoreState::Server(server) => server.lost(),
             StoreState::Connection(stream) => join::lost(stream, &self.host),
@@ -119,10 +119,10 @@ mod tests {
 
     #[test]
     fn strings_arrive_whole_and_in_order() {
-        [Encryption::Off, Encryption::Everywhere].into_iter().for_each(strings_come_whole);
+        [Encryption::Off, Encryption::Everywhere].into_iter().for_each(assert_strings_arrive);
     }
 
-    fn strings_come_whole(tls: Encryption) {
+    fn assert_strings_arrive(tls: Encryption) {
         let port = free_port();
         let long = "ä\"".repeat(10_000);
         let part = |rank| {

@@ -1,12 +1,11 @@
-//! Pairwise alltoall: every rank ends with the chunk that each rank had for it.
+//! Pairwise alltoall: every rank receives one chunk from each rank, with one send and one receive at a time.
 //!
-//! In round `i` every rank sends to the rank `i` after it, and to no other rank before this chunk has left. Chunks are
-//! sent from scratch. The first element of each chunk lies at the place of the last element of the previous chunk. So a
-//! chunk can only be copied there, byte by byte, after the previous chunk was sent. This enforces the order of the
-//! rounds.
+//! In round `i` rank `r` sends to rank `r + i`, and receives from rank `r - i`. A data dependency keeps the rounds in
+//! order: chunks are sent from the scratch buffer, where the first element of a chunk overlaps the last element of the
+//! previous chunk. So a chunk cannot be copied there until the previous chunk has been sent.
 //!
-//! Staging takes one pass over the input. A rank has one outgoing and one incoming stream, while direct sending has
-//! `p-1` of each. Scratch: `(p-1)/p·n` bytes.
+//! Copying to scratch takes one pass over the input. Direct sending has `p-1` concurrent streams in each direction
+//! instead of one. Scratch: `(p-1)/p·n` bytes.
 //!
 //! Cost and source: see [`ENTRY`].
 

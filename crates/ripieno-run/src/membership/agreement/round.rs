@@ -1,25 +1,27 @@
-//! State of one rank in the agreement of one epoch.
+//! State of one rank in the agreement of one epoch: ballots, promises and proposals, as in Paxos.
 
 use super::message::{Ballot, ExcludedRanks};
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
-/// One rank's view of the agreement of an epoch.
+/// One rank's state in the agreement of an epoch.
 #[derive(Debug, Default)]
 pub(super) struct AgreementRound {
     /// Time at which this rank began.
     pub begun_at: Option<Duration>,
-    /// Time at which enough ranks for an agreement were last heard.
+    /// Time at which this rank last had contact with enough ranks for an agreement.
     pub sufficed: Option<Duration>,
     /// Highest ballot that this rank knows.
     pub ballot: Ballot,
+    /// The proposal that this rank accepted last, with its ballot.
     pub accepted: Option<(Ballot, ExcludedRanks)>,
-    /// Addresses of ranks.
+    /// Address of each rank in the next world.
     pub addresses: BTreeMap<usize, String>,
-    /// Ranks that have begun.
+    /// Ranks that have begun this agreement.
     pub begun_ranks: BTreeSet<usize>,
     /// The rank that this rank considers the leader.
     pub leader: Option<usize>,
+    /// This rank's current attempt to lead.
     pub campaign: Option<Campaign>,
     /// Time until which this rank starts no campaign, because a lower rank leads a higher ballot.
     pub no_campaign_until: Duration,
@@ -42,7 +44,7 @@ pub(super) struct Proposal {
 }
 
 impl AgreementRound {
-    /// Adopt the accepted proposal of a rank that takes no further part, if it is later than the own one.
+    /// Adopt the accepted proposal of a rank that leaves the agreement, if its ballot is higher than this rank's.
     pub fn inherit(&mut self, accepted: Option<(Ballot, ExcludedRanks)>, rank: usize) {
         let ballot = |accepted: &Option<(Ballot, ExcludedRanks)>| accepted.as_ref().map(|(ballot, _)| *ballot);
         if ballot(&accepted) > ballot(&self.accepted) {
@@ -62,7 +64,7 @@ impl AgreementRound {
 }
 
 impl Campaign {
-    /// Return the set that may already have been decided. The leader must propose it again.
+    /// Return the set that may already have been decided, which the leader must propose again.
     pub fn bound(&self) -> Option<ExcludedRanks> {
         self.promises.values().flatten().max_by_key(|(ballot, _)| *ballot).map(|(_, excluded)| excluded.clone())
     }
