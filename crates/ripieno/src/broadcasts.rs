@@ -27,8 +27,9 @@ const LINGER: Duration = Duration::from_secs(10);
 /// Maximum bytes of a value that are copied before finished blocks are served.
 const FILL_BYTES_MAX: usize = 4 << 20;
 
-/// Return the timeouts of the protocol. A rank that stops responding is lost after the heartbeat timeout, but no earlier,
-/// so that it gets its value if it was suspended for less. Its receivers get other sources after two stall intervals.
+/// Return the timeouts of the protocol. A rank that stops responding is lost after the heartbeat timeout, and no
+/// earlier, so that it gets its value if it was suspended for less. Its receivers get other sources after two stall
+/// intervals.
 fn swarm_timing(heartbeat_timeout: Duration) -> SwarmTiming {
     SwarmTiming { stall: heartbeat_timeout / 8, answer: heartbeat_timeout }
 }
