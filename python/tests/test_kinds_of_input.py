@@ -59,6 +59,7 @@ TABLE = pa.table(dict(zip("abc", ROWS.T.astype(np.float64), strict=True)))
 # Each is created anew: a stream can be read only once.
 STREAMS = {
     "Arrow stream": TABLE.to_reader,
+    "record batches": lambda: TABLE.to_batches(max_chunksize=7),
     "DuckDB relation": lambda: duckdb.from_arrow(TABLE),
     "Arrow capsules only": lambda: OnlyStream(TABLE),
 }
@@ -93,6 +94,17 @@ def test_streams_of_arrow_are_rows_with_names_of_columns(kind):
 def test_a_query_without_a_result_is_reported():
     with pytest.raises(rp.InputError, match=r"a LazyFrame has no rows yet: expected the result of its collect\(\)"):
         rp.KMeans(2).fit(pl.from_arrow(TABLE).lazy())
+
+
+def test_an_iterator_is_refused_with_what_is_expected_on_every_rank(world):
+    def program(comm):
+        batches = iter(TABLE.to_batches()) if comm.rank == 1 else TABLE
+        with pytest.raises(rp.InputError, match=r"list_iterator has no columns .* record batches, or a pyarrow"):
+            rp.KMeans(2).fit(batches, comm=comm, rows="own")
+
+    with pytest.raises(rp.InputError, match=r"a generator has no columns before it is read"):
+        rp.KMeans(2).fit(row for row in ROWS)
+    world(2).run(program)
 
 
 @pytest.mark.parametrize("kind", GOOD)

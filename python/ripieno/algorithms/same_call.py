@@ -27,6 +27,7 @@ from ripieno._types import Rows
 from ripieno.algorithms.own_rows import opening, row_runs, rows_of
 from ripieno.algorithms.split_rows import assigned, fit_on_ranks, read, splits_in, without_target
 from ripieno.errors import CollectiveMismatch, InputError
+from ripieno.files.frames import in_one_table
 from ripieno.graph import Graph
 from ripieno.input import Split
 from ripieno.input.split import LOGGER as INPUT
@@ -74,7 +75,7 @@ class Value:
 class Call:
     """A rank's call of a fit: its name, the value of `rows`, the parameters, and the arguments by name.
 
-    `has_splits` says whether the rows are in splits. `refusal` describes a problem with their partition file.
+    `has_splits` says whether the rows are in splits. `refusal` says why a rank cannot read its rows.
     """
 
     name: str
@@ -136,9 +137,9 @@ def _agreed_call(
     splits, refusal = None, None
     try:
         splits = splits_in(given[first])
+        given[first] = in_one_table(given[first]) if splits is None else _with_splits(given[first], splits)
     except InputError as error:
         refusal = str(error)
-    given[first] = _without_stream(given[first]) if splits is None else _with_splits(given[first], splits)
     row_parameters: Sequence[str] = getattr(estimator, "_row_parameters", ())
     parameters = {key: value for key, value in estimator.get_params(deep=False).items() if key not in _NOT_COMPARED}
     arguments = {key: value for key, value in given.items() if key == first or key in _OF_ROWS}
@@ -297,12 +298,6 @@ def value_of(value: Any, *, compared: bool = True) -> Value:
     except _NotComparable:
         digest = None
     return Value(_text(value), digest, is_empty)
-
-
-def _without_stream(X: Any) -> Any:
-    """Return Arrow streams as tables, because a stream can be read only once."""
-    is_stream = hasattr(X, "__arrow_c_stream__") and not hasattr(X, "__array__") and not hasattr(X, "num_rows")
-    return pa.table(X) if is_stream else X
 
 
 def _text(value: Any) -> str:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Iterator
 from typing import Any
 
 import numpy as np
@@ -31,6 +32,27 @@ def without_index(table: pa.Table) -> pa.Table:
     """Return a table without its pandas index columns."""
     index = index_columns(table.schema)
     return table.drop_columns(list(index)) if index else table
+
+
+def in_one_table(X: Any) -> Any:
+    """Return an Arrow stream, which can be read only once, or a list of Arrow record batches as a table; others as they
+    are.
+
+    Raises
+    ------
+    InputError
+        X is an iterator.
+    """
+    if isinstance(X, list | tuple) and X and all(isinstance(each, pa.RecordBatch) for each in X):
+        return pa.Table.from_batches(X)
+    if hasattr(X, "__arrow_c_stream__") and not hasattr(X, "__array__") and not hasattr(X, "num_rows"):
+        return pa.table(X)
+    if isinstance(X, Iterator):
+        raise InputError(
+            f"X: a {type(X).__name__} has no columns before it is read: expected an array of all rows, a list of "
+            "record batches, or a pyarrow.RecordBatchReader"
+        )
+    return X
 
 
 def is_list(kind: pa.DataType) -> bool:
