@@ -21,6 +21,7 @@ from ripieno.cli import main
 from ripieno.input import TableFiles, cutting, divide, splits
 from ripieno.input.columns import TableOptions
 from ripieno.input.columns.parquet import ParquetColumns
+from ripieno.input.formats import arrays
 from ripieno.input.matrix import open_source
 
 COUNTS = range(1, 21)
@@ -307,6 +308,21 @@ def test_splits_of_npy_are_all_rows_once_and_in_order(tmp_path, name, place):
         np.testing.assert_array_equal(np.concatenate([empty, *blocks]), ARRAYS[name])
         assert all(block.dtype == ARRAYS[name].dtype for block in blocks)
         assert all(block.nbytes <= 9 or len(block) == 1 for block in blocks)
+
+
+def test_a_compressed_array_is_unpacked_once_for_all_its_blocks(tmp_path, monkeypatch):
+    with gzip.open(tmp_path / "a.npy.gz", "wb") as file:
+        np.save(file, ARRAYS["matrix"])
+    (part,) = splits(tmp_path / "a.npy.gz")
+    opened_paths = []
+    opened = arrays.opened
+    monkeypatch.setattr(arrays, "opened", lambda path, *rest: opened_paths.append(path) or opened(path, *rest))
+
+    assert len(list(part.blocks(24))) == 20
+    assert len(opened_paths) == 1
+    (tmp_path / "a.npy.gz").write_bytes(gzip.compress(gzip.decompress((tmp_path / "a.npy.gz").read_bytes())[:-1]))
+    with pytest.raises(rp.InputError, match="shorter than it should be: rows 19 … 20 are not all there"):
+        list(part.blocks(24))
 
 
 def test_invalid_npy_is_reported(tmp_path):

@@ -123,8 +123,31 @@ class StoredArray:
                 if len(values) == length:
                     rows = np.frombuffer(values, self.stored).reshape(shape, order="F" if self.fortran else "C")
         if rows is None:
-            raise InputError(f"{self.path} is shorter than it should be: rows {first:,} … {last:,} are not all there")
+            raise self._too_short(first, last)
         return rows[start - first : stop - first]
+
+    def blocks(self, start: int, stop: int, count: int) -> Iterator[NDArray[Any]]:
+        """Yield rows `start .. stop` of an array in row order, `count` at a time. A compressed file is unpacked once.
+
+        Raises
+        ------
+        InputError
+            The file is damaged, or too short.
+        """
+        ranges = [(first, min(first + count, stop)) for first in range(start, stop, count)]
+        if self.compression is None:
+            yield from (self.rows(*each) for each in ranges)
+            return
+        with opened(self.path, self.compression) as file, blamed_on(self.path):
+            file.seek(self.offset + start * self.row_bytes)
+            for first, last in ranges:
+                values = file.read((last - first) * self.row_bytes)
+                if len(values) < (last - first) * self.row_bytes:
+                    raise self._too_short(first, last)
+                yield np.frombuffer(values, self.stored).reshape(last - first, *self.shape[1:])
+
+    def _too_short(self, start: int, stop: int) -> InputError:
+        return InputError(f"{self.path} is shorter than it should be: rows {start:,} … {stop:,} are not all there")
 
     def _unpacked(self) -> NDArray[Any]:
         assert self.member is not None
@@ -173,10 +196,8 @@ class ArraySplits:
 
     def blocks(self, split: FilePart, block_bytes: int) -> Iterator[NDArray[Any]]:
         """Yield rows in blocks of at most `block_bytes`, but at least one row."""
-        array, (first, last) = self._array(split), self._range(split)
         step = max(1, block_bytes // max(1, self.row_bytes))
-        for start in range(first, last, step):
-            yield array.rows(start, min(start + step, last))
+        return self._array(split).blocks(*self._range(split), step)
 
     def extents(self, split: FilePart) -> tuple[tuple[int, int], ...]:
         """Return the byte range of the rows."""
