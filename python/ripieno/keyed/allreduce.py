@@ -68,13 +68,13 @@ def estimates(world_size: int, amounts: Amounts, alpha_s: float, beta_s_per_byte
     p, (partition, largest, total, gamma) = world_size, amounts
     hops = (p - 1).bit_length()
     rounds = p.bit_length() - 1 + (0 if p & (p - 1) == 0 else 2)
-    crowd = max(1.0, p * partition / max(1, largest))
+    imbalance = max(1.0, p * partition / max(1, largest))
     moved = beta_s_per_byte + gamma
     gathered_s = 3 * (_CALL_S + hops * alpha_s)
     return {
         "allgather": gathered_s + _COMBINE_CALL_S + total * moved,
         "regroup-allgather": gathered_s
-        + (2 * (_CALL_S + (p - 1) * alpha_s) + _COMBINE_CALL_S + largest * (crowd * moved + beta_s_per_byte)),
+        + (2 * (_CALL_S + (p - 1) * alpha_s) + _COMBINE_CALL_S + largest * (imbalance * moved + beta_s_per_byte)),
         "bidirectional-exchange": rounds
         * (2 * (_CALL_S + alpha_s + _COMBINE_CALL_S) + largest * (beta_s_per_byte + 2 * gamma)),
     }
@@ -105,7 +105,6 @@ def of_key_values(
     combiner = options.combiner
     rows = rows.widened(combiner)
     options.check(rows.values)
-    regroup_rows = regrouping(rows, world_size, threads, combine=combine)
 
     def combined(given: KeyValues) -> KeyValues:
         found = given.combined(combiner.combine, threads=threads)
@@ -113,13 +112,14 @@ def of_key_values(
         return found
 
     def call(native: Any) -> KeyValues:
-        summary = gather.summary(native, _told("key-values", combiner, algorithm), rows)
+        summary = gather.summary(native, _call_text("key-values", combiner, algorithm), rows)
         nbytes = summary.nbytes
         by = algorithm or chosen(
             native, Amounts(summary.row_bytes, int(nbytes.max()), int(nbytes.sum()), _ROWS_S_PER_BYTE)
         )
         if by == "regroup-allgather":
-            return gather.allgathered(native, regroup_rows(native)[0])
+            regrouped, _ = regrouping(rows, world_size, threads, combine=combine)(native)
+            return gather.allgathered(native, regrouped)
         # Partial sums have the type in which they accumulate, as those that a regroup sends.
         mine = combined(_accumulating(rows, combiner))
         if by == "allgather":
@@ -140,7 +140,7 @@ def of_table(table: Table, algorithm: str | None) -> Callable[[Any], Table]:
 
     def call(native: Any) -> Table:
         packed = pack(table)
-        summary = table_calls.summary(native, _told("a table", table.combiner, algorithm), table, packed)
+        summary = table_calls.summary(native, _call_text("a table", table.combiner, algorithm), table, packed)
         is_plain = table.combiner.function is None and table.combiner.name != CONCAT and not packed.others
         if summary.is_same_layout and is_plain and algorithm != "allgather":
             return table_calls.reduced(native, table.combiner, packed, algorithm)
@@ -188,7 +188,7 @@ def exchanged(native: Any, mine: T, merge: Callable[[T, T], T]) -> T:
     return step([] if is_second else partner, partner if is_second else []) if surplus else mine
 
 
-def _told(what: str, combiner: Combiner, algorithm: str | None) -> str:
+def _call_text(what: str, combiner: Combiner, algorithm: str | None) -> str:
     by = "" if algorithm is None else f", algorithm={algorithm!r}"
     return f"allreduce of {what}, combine={combiner.text}{by}"
 
