@@ -609,7 +609,7 @@ class _SourceSide:
     ) -> None:
         self._silence_s = silence_s
         self._variables = variables
-        self._landings = outputs
+        self._outputs = outputs
         self._rows = {(row.rank, at): row for rows in claims for at, row in enumerate(rows)}
         self._own = outputs[0].row.rank
         self._began = time.monotonic()
@@ -623,7 +623,7 @@ class _SourceSide:
         """Wait for all ranks and return one row per file and rank."""
         next_s = 0.0
         with ThreadPoolExecutor(1, "ripieno-write") as pool:
-            for output in self._landings:
+            for output in self._outputs:
                 if output.row.state == FETCHING:
                     output.write(pool, None)
             while True:
@@ -650,8 +650,8 @@ class _SourceSide:
     def _receive(self, at: int) -> None:
         """Process the messages of ranks about a file, and note the lost ranks."""
         variable, now = self._variables[at], time.monotonic()
-        self._landings[at].advance(0)
-        self._rows[self._own, at] = self._landings[at].row
+        self._outputs[at].advance(0)
+        self._rows[self._own, at] = self._outputs[at].row
         described, lost = variable.latest_messages(), set(variable.lost())
         report = variable.delivery()
         lost.update(() if report is None else report["lost"])
