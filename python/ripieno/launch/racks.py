@@ -1,9 +1,9 @@
 """Provide the rack of this host, from a file of `ripieno.topology.rack_names` or the environment.
 
-Sources, in order of precedence: the argument ``racks=``; the variable
-RACK (the rack's name); the file named by the variable RIPIENO_RACKS; the variable SLURM_TOPOLOGY_ADDR, in which Slurm's
-tree topology lists the switches above a node; and the engine. Without any of them racks are unknown. With
-``racks="find"`` the ranks of a job then search for them by probes, and store them for the next job on the same hosts.
+Sources, in order of precedence: the argument ``racks=``; the variable RACK (the rack's name); the file named by the
+variable RIPIENO_RACKS; the variable SLURM_TOPOLOGY_ADDR, in which Slurm's tree topology lists the switches above a
+node; and the engine. Without any of them racks are unknown. With ``racks="find"`` the ranks of a job then search for
+them by probes, and store them for the next job on the same hosts.
 """
 
 from __future__ import annotations

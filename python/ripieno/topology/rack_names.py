@@ -52,6 +52,6 @@ def rack_of(host: str, racks: Mapping[str, Sequence[str]], where: str) -> str:
             raise InputError(f"{where}: rack {rack}={patterns!r}: expected a list of host names")
     found = [rack for rack, patterns in racks.items() if any(fnmatchcase(host, pattern) for pattern in patterns)]
     if len(found) != 1:
-        standing = f"in {' and '.join(found)}" if found else f"in none of {', '.join(racks)}"
-        raise InputError(f"{where}: host {host} stands {standing}; expected exactly one rack")
+        listed = f"in {' and '.join(found)}" if found else f"in none of {', '.join(racks)}"
+        raise InputError(f"{where}: host {host} is {listed}; expected exactly one rack")
     return found[0]

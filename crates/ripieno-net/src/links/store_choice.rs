@@ -1,8 +1,8 @@
 //! Choice between ordinary and [streaming](super::streaming) stores for the bytes of a ring, by the measured cost of
 //! both.
 //!
-//! The faster kind depends on whether the cores of both ranks share a cache. That changes while a job runs: threads
-//! migrate between cores, and the cores of a virtual machine between those of its host, where `sysfs` is wrong besides.
+//! The faster kind depends on whether the cores of both ranks share a cache. This changes while a job runs: threads
+//! migrate between cores. The host of a virtual machine also moves its cores, and then `sysfs` is wrong.
 //! So the link measures its own traffic. The producer times its writes and the consumer its reads, both per kind of
 //! store and class of length. Streaming stores are used where the sum of both is lower by a third. Trials of the other
 //! kind keep both costs current: the number of bytes between two trials doubles up to [`TRIAL_BYTES`], and starts anew
@@ -25,7 +25,7 @@ const TIMED_EVERY: u32 = 8;
 const TRIAL_BYTES: usize = 16 << 20;
 /// Number of writes between the first two trials.
 const FIRST_TRIAL_COUNT: usize = 2;
-/// Number of costs whose least counts: disturbances only add to a cost.
+/// Number of consecutive costs of which the least is used: disturbances only add to a cost.
 const WINDOW: u32 = 8;
 /// A consumer publishes a cost that changed by at least this fraction of it.
 const CHANGE: u32 = 8;
@@ -136,7 +136,7 @@ impl Cost {
 }
 
 impl StoreChoice {
-    /// Choose the kind of store for the next `count` bytes. `is_warm` tells whether the ring was passed once.
+    /// Choose the kind of store for the next `count` bytes. `is_warm` is true once the ring was passed.
     #[inline]
     pub fn begin(&mut self, count: usize, is_warm: bool) -> Write {
         match class_of(count) {
@@ -231,7 +231,7 @@ mod tests {
 
     const COUNT: usize = 4 << 10;
 
-    /// A link whose costs per KiB are given, by kind.
+    /// A link with given costs per KiB, by kind.
     #[derive(Default)]
     struct Modeled {
         choice: ClassChoice,

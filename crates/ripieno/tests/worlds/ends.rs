@@ -11,7 +11,7 @@ pub fn check_end(world: &mut SimulatedWorld) {
     world.verdicts.check_decisions(is_exempt);
     let divided = world.verdicts.divided.len() as u64;
     if divided > 0 {
-        *world.counts.entry("worlds whose ranks were told of different culprits").or_default() += divided;
+        *world.counts.entry("worlds with different culprits on their ranks").or_default() += divided;
     }
     let killed = &world.verdicts.killed;
     for (rank, process) in world.processes.iter().enumerate().filter(|(rank, _)| !killed.contains(rank)) {

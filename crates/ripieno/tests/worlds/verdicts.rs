@@ -47,7 +47,7 @@ impl Verdicts {
         }
         // A rank that cannot exchange messages with rank 0 decides alone.
         let hub = members[0];
-        assert!(self.faulty.contains(&hub), "ranks of world {world} were told of different culprits: {described:?}");
+        assert!(self.faulty.contains(&hub), "ranks of world {world} have different culprits: {described:?}");
         self.divided.insert(world);
     }
 
