@@ -44,7 +44,7 @@ fn main() {
 
 fn between_threads(capacity_bytes: usize) {
     let (first, second) = (Doorbell::new().unwrap(), Doorbell::new().unwrap());
-    let (mut here, mut there) = thread::pair(capacity_bytes, first.bell(), second.bell()).unwrap();
+    let (mut here, mut there) = thread::pair(capacity_bytes, first.waker(), second.waker()).unwrap();
     let peer = std::thread::spawn(move || answer(&mut there));
     measure("threads", &mut here);
     peer.join().unwrap();
@@ -58,7 +58,7 @@ fn over_shared_memory(capacity_bytes: usize) {
         .spawn()
         .unwrap();
     let doorbell = Doorbell::new().unwrap();
-    let mut link = shared_memory::connect(&here, &doorbell.bell(), capacity_bytes).unwrap();
+    let mut link = shared_memory::connect(&here, &doorbell.waker(), capacity_bytes).unwrap();
     measure("shared memory", &mut link);
     child.wait().unwrap();
 }
@@ -66,7 +66,7 @@ fn over_shared_memory(capacity_bytes: usize) {
 fn shared_memory_child() {
     let socket = UnixStream::from(std::io::stdin().as_fd().try_clone_to_owned().unwrap());
     let doorbell = Doorbell::new().unwrap();
-    answer(&mut shared_memory::accept(&socket, &doorbell.bell()).unwrap());
+    answer(&mut shared_memory::accept(&socket, &doorbell.waker()).unwrap());
 }
 
 fn over_tcp() {

@@ -9,7 +9,7 @@ use crate::auth::{Answer, ConnectionPurpose, Greeting, JobNonce, Refusal};
 use crate::config::Config;
 use crate::connector::{Connector, authorize};
 use crate::error::NetError;
-use crate::links::{Bell, Doorbell, TcpLink, WatchedDescriptor};
+use crate::links::{Doorbell, TcpLink, Waker, WatchedDescriptor};
 use crate::listeners::Listeners;
 use crate::peer_address::{PeerAddress, check_addresses};
 use crate::shortage::{no_thread, with_advice};
@@ -105,9 +105,9 @@ impl Mesh {
         self.config.heartbeat_timeout
     }
 
-    /// Return the bell that wakes this mesh from a sleep.
-    pub fn bell(&self) -> Bell {
-        self.doorbell.bell()
+    /// Return the waker that wakes this mesh from a sleep.
+    pub fn waker(&self) -> Waker {
+        self.doorbell.waker()
     }
 
     /// Announce a sleep. The owner must check for work once more before it sleeps.
@@ -120,7 +120,7 @@ impl Mesh {
         self.doorbell.cancel();
     }
 
-    /// Sleep until one of `wants` is ready, a connection arrives, the bell rings, or `timeout` expires.
+    /// Sleep until one of `wants` is ready, a connection arrives, the waker rings, or `timeout` expires.
     pub fn sleep(&mut self, wants: &[Want], timeout: Duration) {
         for want in wants.iter().filter(|want| want.readable) {
             if let Some(MeshSlot::Open(link)) = self.slots.get_mut(&want.link.peer) {
@@ -211,12 +211,12 @@ impl Mesh {
         // Longer than the connecting thread's deadline, because the thread reports a more precise cause.
         self.slots.insert(peer, MeshSlot::Opening { until: deadline + SIMULTANEOUS_OPEN_TIMEOUT, cause });
         let (connector, address) = (self.connector.clone(), self.addresses[peer].clone());
-        let (opener, bell) = (self.opener.clone(), self.doorbell.bell());
+        let (opener, waker) = (self.opener.clone(), self.doorbell.waker());
         let connect = move || {
             let reached = connector.connect_by_tcp(&address, ConnectionPurpose::Data, deadline);
             // The mesh may be gone already.
             let _ = opener.send((address.rank, reached.map(|it| it.stream).map_err(LinkError::from)));
-            bell.ring();
+            waker.wake();
         };
         if let Err(error) = std::thread::Builder::new().name("ripieno-open".to_string()).spawn(connect) {
             self.open(peer, Err(no_thread(&error)));

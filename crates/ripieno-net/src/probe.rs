@@ -156,8 +156,8 @@ fn check_shared_memory() -> Check {
 fn share_memory() -> io::Result<()> {
     let (first, second) = UnixStream::pair()?;
     let (here, there) = (Doorbell::new()?, Doorbell::new()?);
-    let offer = shared_memory::offer(&first, &here.bell(), 1 << 16)?;
-    shared_memory::accept(&second, &there.bell())?;
+    let offer = shared_memory::offer(&first, &here.waker(), 1 << 16)?;
+    shared_memory::accept(&second, &there.waker())?;
     offer.finish(&first).map(drop)
 }
 
@@ -182,9 +182,9 @@ fn check_descriptors(config: &Config) -> Check {
     }
 }
 
-/// A shared-memory link holds the peer's bell (2 descriptors) and a socket; rank 0 also holds a control connection.
+/// A shared-memory link holds the peer's waker (2 descriptors) and a socket; rank 0 also holds a control connection.
 const DESCRIPTORS_PER_PEER: u64 = 4;
-/// Listeners, event descriptors, the process's own bell, and files of the program.
+/// Listeners, event descriptors, the process's own waker, and files of the program.
 const DESCRIPTORS_BESIDES: u64 = 64;
 
 #[cfg(test)]

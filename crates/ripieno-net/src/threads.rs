@@ -1,7 +1,7 @@
 //! Runs the ranks of a world as threads of one process: a fabric with its membership in a table in memory.
 
 use crate::host::{core_count, host_name};
-use crate::links::{Bell, DEFAULT_CAPACITY_BYTES, Doorbell, RingLink, thread};
+use crate::links::{DEFAULT_CAPACITY_BYTES, Doorbell, RingLink, Waker, thread};
 use crate::monitor::lock;
 use ripieno_run::membership::{BlockedWaits, CallHistory, describe, describe_pair, is_one_collective};
 use ripieno_run::{
@@ -28,7 +28,7 @@ struct ThreadWorld {
     started: Instant,
     has_core_per_rank: bool,
     topology: Arc<Topology>,
-    bells: Vec<Bell>,
+    wakers: Vec<Waker>,
     failed: AtomicBool,
     failure: Mutex<Option<JobFailure>>,
     histories: Vec<Mutex<CallHistory>>,
@@ -53,7 +53,7 @@ impl ThreadFabric {
             started: Instant::now(),
             has_core_per_rank: doorbells.len() <= core_count(),
             topology: Arc::new(topology),
-            bells: doorbells.iter().map(Doorbell::bell).collect(),
+            wakers: doorbells.iter().map(Doorbell::waker).collect(),
             failed: AtomicBool::new(false),
             failure: Mutex::default(),
             histories: (0..world_size).map(|_| Mutex::default()).collect(),
@@ -80,7 +80,7 @@ impl ThreadFabric {
         if let Some(link) = waiting.remove(&(self.rank, id)) {
             return Ok(link);
         }
-        let (own, others) = (self.world.bells[self.rank].clone(), self.world.bells[id.peer].clone());
+        let (own, others) = (self.world.wakers[self.rank].clone(), self.world.wakers[id.peer].clone());
         let pair = thread::pair(DEFAULT_CAPACITY_BYTES, own, others);
         let (link, other) = pair.map_err(|error| LinkError::Closed { cause: error.to_string() })?;
         waiting.insert((id.peer, id.other_end(self.rank)), other);
@@ -103,7 +103,7 @@ impl ThreadWorld {
     fn fail(&self, failure: JobFailure) {
         lock(&self.failure).get_or_insert(failure);
         self.failed.store(true, Ordering::Release);
-        self.bells.iter().for_each(Bell::ring);
+        self.wakers.iter().for_each(Waker::wake);
     }
 
     fn failure(&self) -> Option<JobFailure> {
@@ -128,7 +128,7 @@ impl ThreadWorld {
 
     /// Return whether `rank` has not reached `id`.
     fn is_absent(&self, rank: usize, id: CollectiveId) -> bool {
-        lock(&self.histories[rank]).lasts().lack(id)
+        lock(&self.histories[rank]).last_calls().left_before(id)
     }
 
     fn mismatch(&self, id: CollectiveId) -> JobFailure {
@@ -163,7 +163,7 @@ struct ThreadRemote {
 
 impl Remote for ThreadRemote {
     fn wake(&self) {
-        self.world.bells[self.rank].ring();
+        self.world.wakers[self.rank].wake();
     }
 
     fn report(&self, failure: JobFailure) {
@@ -177,7 +177,7 @@ impl Fabric for ThreadFabric {
     }
 
     fn world_size(&self) -> usize {
-        self.world.bells.len()
+        self.world.wakers.len()
     }
 
     fn topology(&self) -> Arc<Topology> {

@@ -1,6 +1,6 @@
 //! A doorbell wakes its owner only after a ring or at the timeout.
 
-use ripieno_net::links::{Bell, Doorbell, WatchedDescriptor};
+use ripieno_net::links::{Doorbell, Waker, WatchedDescriptor};
 use std::io::Write;
 use std::os::fd::AsFd;
 use std::os::unix::net::UnixStream;
@@ -23,7 +23,7 @@ fn a_sleeper_without_a_ring_wakes_at_the_timeout() {
 fn a_ring_between_prepare_and_wait_is_kept() {
     let mut doorbell = Doorbell::new().unwrap();
     doorbell.prepare();
-    doorbell.bell().ring();
+    doorbell.waker().wake();
     assert!(doorbell.wait([], LONG).unwrap());
     doorbell.cancel();
 
@@ -35,7 +35,7 @@ fn a_ring_between_prepare_and_wait_is_kept() {
 #[test]
 fn a_rank_that_does_not_sleep_is_not_disturbed() {
     let mut doorbell = Doorbell::new().unwrap();
-    doorbell.bell().ring();
+    doorbell.waker().wake();
     doorbell.prepare();
     assert!(!doorbell.wait([], SHORT).unwrap());
     doorbell.cancel();
@@ -44,12 +44,12 @@ fn a_rank_that_does_not_sleep_is_not_disturbed() {
 #[test]
 fn a_bell_rings_through_the_descriptors_sent_to_a_peer() {
     let mut doorbell = Doorbell::new().unwrap();
-    let own = doorbell.bell();
+    let own = doorbell.waker();
     let [eventfd, page] = own.fds().map(|fd| fd.try_clone_to_owned().unwrap());
-    let peer = Bell::from_fds(eventfd, page).unwrap();
+    let peer = Waker::from_fds(eventfd, page).unwrap();
     std::thread::scope(|scope| {
         doorbell.prepare();
-        scope.spawn(|| peer.ring());
+        scope.spawn(|| peer.wake());
         assert!(doorbell.wait([], LONG).unwrap());
         doorbell.cancel();
     });

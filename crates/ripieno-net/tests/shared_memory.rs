@@ -20,7 +20,7 @@ fn child() {
     let Ok(role) = std::env::var(ROLE) else { return };
     let socket = UnixStream::from(std::io::stdin().as_fd().try_clone_to_owned().unwrap());
     let mut doorbell = Doorbell::new().unwrap();
-    let mut link = shared_memory::accept(&socket, &doorbell.bell()).unwrap();
+    let mut link = shared_memory::accept(&socket, &doorbell.waker()).unwrap();
     match role.as_str() {
         "echo" => echo(&mut link, &mut doorbell),
         "flood" => flood(&mut link),
@@ -102,12 +102,12 @@ fn memory_that_could_shrink_or_has_no_possible_size_is_refused() {
     let unsealed = rustix::fs::memfd_create("unsealed", rustix::fs::MemfdFlags::CLOEXEC).unwrap();
     rustix::fs::ftruncate(&unsealed, 1 << 20).unwrap();
     let doorbell = Doorbell::new().unwrap();
-    let page = doorbell.bell();
+    let page = doorbell.waker();
     let [eventfd, page_fd] = page.fds();
     for hostile in [unsealed.as_fd(), page_fd, eventfd] {
         let (here, there) = UnixStream::pair().unwrap();
         send_fds(&here, &[hostile, eventfd, page_fd]).unwrap();
-        assert!(shared_memory::accept(&there, &doorbell.bell()).is_err());
+        assert!(shared_memory::accept(&there, &doorbell.waker()).is_err());
     }
 }
 
@@ -115,7 +115,7 @@ fn memory_that_could_shrink_or_has_no_possible_size_is_refused() {
 fn descriptors_in_the_wrong_number_are_refused_and_closed() {
     let (here, there) = UnixStream::pair().unwrap();
     let doorbell = Doorbell::new().unwrap();
-    send_fds(&here, &doorbell.bell().fds()).unwrap();
+    send_fds(&here, &doorbell.waker().fds()).unwrap();
     assert!(receive_fds::<3>(&there).is_err());
     drop(here);
     assert!(receive_fds::<3>(&there).is_err(), "a closed socket gives no descriptors");
@@ -125,9 +125,9 @@ fn descriptors_in_the_wrong_number_are_refused_and_closed() {
 fn with_raw_peer() -> (RingLink, File) {
     let (here, there) = UnixStream::pair().unwrap();
     let doorbell = Doorbell::new().unwrap();
-    let offer = shared_memory::offer(&here, &doorbell.bell(), CAPACITY_BYTES).unwrap();
+    let offer = shared_memory::offer(&here, &doorbell.waker(), CAPACITY_BYTES).unwrap();
     let [memory, _eventfd, _page]: [OwnedFd; 3] = receive_fds(&there).unwrap();
-    (offer.into_link(doorbell.bell()), File::from(memory))
+    (offer.into_link(doorbell.waker()), File::from(memory))
 }
 
 fn assert_within_ring(moved: Result<usize, LinkError>) {
@@ -144,7 +144,7 @@ fn spawn(role: &str) -> (Child, RingLink, Doorbell) {
         .spawn()
         .unwrap();
     let doorbell = Doorbell::new().unwrap();
-    let link = shared_memory::connect(&here, &doorbell.bell(), CAPACITY_BYTES).unwrap();
+    let link = shared_memory::connect(&here, &doorbell.waker(), CAPACITY_BYTES).unwrap();
     (child, link, doorbell)
 }
 

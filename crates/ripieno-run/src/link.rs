@@ -70,25 +70,25 @@ pub trait Link: Send {
     }
 
     /// Return whether the peer can read `bytes` in place.
-    fn lends(&self, _bytes: &[u8]) -> bool {
+    fn can_send_zero_copy(&self, _bytes: &[u8]) -> bool {
         false
     }
 
     /// Send `bytes`, whole elements, without a copy: the peer receives them next in the stream, but reads them in
-    /// place. Return whether this is possible now. The bytes must not change until [`Self::lent_bytes`] no longer
-    /// counts them or [`Self::recall`] was called.
-    fn lend(&mut self, _bytes: &[u8]) -> Result<bool, LinkError> {
+    /// place. Return whether this is possible now. The bytes must not change until [`Self::unreleased_bytes`] no longer
+    /// counts them or [`Self::revoke_zero_copy`] was called.
+    fn send_zero_copy(&mut self, _bytes: &[u8]) -> Result<bool, LinkError> {
         Ok(false)
     }
 
     /// Return the number of zero-copy bytes that the peer still reads. The peer releases them in order. While there are
     /// any, it wakes this rank at each release.
-    fn lent_bytes(&mut self) -> Result<usize, LinkError> {
+    fn unreleased_bytes(&mut self) -> Result<usize, LinkError> {
         Ok(0)
     }
 
     /// Revoke all zero-copy sends, whatever happens to the memory. The peer sees a closed link on its next read.
-    fn recall(&mut self) {}
+    fn revoke_zero_copy(&mut self) {}
 
     /// Return the number of accepted bytes that still wait on this host.
     fn unsent_bytes(&self) -> Result<usize, LinkError> {

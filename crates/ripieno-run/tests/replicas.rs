@@ -135,11 +135,11 @@ impl ReplicaRank {
         let buffers = [main, output, vec![0; schedule.scratch_bytes()]];
         self.memory = buffers.into_iter().map(|buffer| Box::into_raw(buffer.into_boxed_slice())).collect();
         // SAFETY: the memory is valid until `finish` or `drop` reclaims it, after the run has ended.
-        let lent = self.memory.iter().map(|&memory| BufferMemory::Write(unsafe { &mut *memory })).collect();
+        let buffers = self.memory.iter().map(|&memory| BufferMemory::Write(unsafe { &mut *memory })).collect();
         let ended = self.ended.clone();
         let end = Box::new(move |result: Result<_, _>| ended.lock().unwrap().push(result.map(|_| ())));
         let prepared = PreparedCall::new(1, call.call, schedule).unwrap();
-        self.executor.submit(&mut self.world, sequence, prepared, lent, end).unwrap();
+        self.executor.submit(&mut self.world, sequence, prepared, buffers, end).unwrap();
     }
 
     /// Return the result of the run, if it has ended.

@@ -6,7 +6,7 @@
 use crate::block_file::{BlockDigests, BlockFile, Digest};
 use crate::lock::lock;
 use ripieno_net::NetError;
-use ripieno_net::links::{Bell, Filler, HostMemory, ValueMemory};
+use ripieno_net::links::{Filler, HostMemory, ValueMemory, Waker};
 use ripieno_net::mesh::Mesh;
 use ripieno_plan::swarm::{BlockManifest, SwarmTiming};
 pub use ripieno_plan::swarm::{CorruptBlock, Discipline};
@@ -78,7 +78,7 @@ pub struct Variable {
 
 struct BroadcastShared {
     started: Instant,
-    bell: Bell,
+    waker: Waker,
     state: Mutex<BroadcastState>,
     changed: Condvar,
 }
@@ -136,7 +136,7 @@ impl Broadcasts {
     pub fn new(rank: usize, size: usize, mesh: Mesh, memory: ValueMemory) -> Result<Broadcasts, NetError> {
         let shared = Arc::new(BroadcastShared {
             started: Instant::now(),
-            bell: mesh.bell(),
+            waker: mesh.waker(),
             state: Mutex::default(),
             changed: Condvar::new(),
         });
@@ -225,7 +225,7 @@ impl Broadcasts {
         state.kept.insert(number);
         state.commands.push_back(command(meter.clone()));
         drop(state);
-        self.shared.bell.ring();
+        self.shared.waker.wake();
         Variable { shared: self.shared.clone(), memory: self.memory.clone(), number, meter, start }
     }
 
@@ -340,7 +340,7 @@ impl Drop for Variable {
 impl BroadcastShared {
     fn submit(&self, command: Command) {
         lock(&self.state).commands.push_back(command);
-        self.bell.ring();
+        self.waker.wake();
     }
 
     fn take_commands(&self) -> VecDeque<Command> {

@@ -67,9 +67,10 @@ impl Communicator {
         let Ready { call, schedule } = self.ready_by(task, elements, function, algorithm, vector.len())?;
         let mut held = self.hold()?;
         let (mut runtime, state) = held.communicator(self.number)?;
-        let mut lent = scratch(runtime.scratch, schedule.scratch_bytes())?;
-        let lent = lent.as_mut().map_or(BufferMemory::Read(&[]), |lent| BufferMemory::Write(lent.bytes_mut()));
-        let buffers = [BufferMemory::Write(vector), BufferMemory::Read(&[]), lent];
+        let mut scratch = scratch(runtime.scratch, schedule.scratch_bytes())?;
+        let scratch =
+            scratch.as_mut().map_or(BufferMemory::Read(&[]), |memory| BufferMemory::Write(memory.bytes_mut()));
+        let buffers = [BufferMemory::Write(vector), BufferMemory::Read(&[]), scratch];
         state.run_uncatalogued(&mut runtime, call, Arc::new(schedule), buffers)
     }
 
@@ -113,7 +114,7 @@ impl Communicator {
             argument("algorithm", choice.algorithm.name, &format!("another one: {unsuitable}"))
         })?;
         let schedule = in_world(plan, &self.world_ranks, self.replica).by(function.clone());
-        let schedule = if choice.algorithm.rendezvous { schedule.lending() } else { schedule };
+        let schedule = if choice.algorithm.rendezvous { schedule.with_zero_copy() } else { schedule };
         let element_count = length_bytes / element.size_bytes();
         let mut call = task::call(task, element, element_count, &choice, group.size());
         let counts = task::common_counts(&extents);

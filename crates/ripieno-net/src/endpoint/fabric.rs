@@ -1,7 +1,7 @@
 //! Implements the fabric interface of the executor for an endpoint.
 
 use super::{Endpoint, LinkDescription, LinkSlot};
-use crate::links::{Bell, WatchedDescriptor};
+use crate::links::{Waker, WatchedDescriptor};
 use crate::monitor::{MonitorCommand, MonitorShared, MonitorStatus};
 use ripieno_run::membership::{MembershipRequest, agreement, describe_pair};
 use ripieno_run::{
@@ -154,7 +154,7 @@ impl Fabric for Endpoint {
 
     fn remote(&self) -> Arc<dyn Remote> {
         let first = self.first.as_ref().map(|first| first.monitored().clone());
-        Arc::new(EndpointRemote { bell: self.doorbell.bell(), shared: self.shared.clone(), first })
+        Arc::new(EndpointRemote { waker: self.doorbell.waker(), shared: self.shared.clone(), first })
     }
 
     fn prepare_park(&mut self) {
@@ -191,7 +191,7 @@ impl Fabric for Endpoint {
 
 /// The part of an endpoint that other threads can use.
 struct EndpointRemote {
-    bell: Bell,
+    waker: Waker,
     shared: Arc<MonitorShared>,
     /// State of the first world. Its ranks take part in agreements.
     first: Option<Arc<MonitorShared>>,
@@ -199,7 +199,7 @@ struct EndpointRemote {
 
 impl Remote for EndpointRemote {
     fn wake(&self) {
-        self.bell.ring();
+        self.waker.wake();
     }
 
     fn report(&self, failure: JobFailure) {

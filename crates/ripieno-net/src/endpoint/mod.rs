@@ -148,7 +148,7 @@ impl Endpoint {
         if has_core_per_rank && (2..=BARRIER_RANKS).contains(&neighbours) {
             doorbell.make_barriers();
         }
-        let (shared, orders) = MonitorShared::new(doorbell.bell()).map_err(os("make an event descriptor"))?;
+        let (shared, orders) = MonitorShared::new(doorbell.waker()).map_err(os("make an event descriptor"))?;
         let shared = Arc::new(shared);
         let timing = config.timing();
         let hosts = addresses.iter().map(|address| address.host.clone()).collect();
@@ -157,7 +157,7 @@ impl Endpoint {
         let addresses = Arc::new(addresses);
         let agreement_timeouts =
             AgreementTimeouts { silence: config.heartbeat_timeout, late: config.rendezvous_timeout };
-        let opener = Opener::new(connector.clone(), doorbell.bell(), sender, timing);
+        let opener = Opener::new(connector.clone(), doorbell.waker(), sender, timing);
         let acceptor = opener.clone();
         let setup = Setup {
             shared: shared.clone(),

@@ -8,7 +8,7 @@ use crate::auth::ConnectionPurpose;
 use crate::config::LinkPolicy;
 use crate::connector::{Connection, Connector};
 use crate::error::Address;
-use crate::links::{Bell, DEFAULT_CAPACITY_BYTES, RingLink, TcpLink, shared_memory};
+use crate::links::{DEFAULT_CAPACITY_BYTES, RingLink, TcpLink, Waker, shared_memory};
 use crate::peer_address::PeerAddress;
 use crate::shortage::{no_thread, shortage};
 use crate::stream::Stream;
@@ -41,7 +41,7 @@ pub(super) struct OpenedLink {
 #[derive(Clone)]
 pub(super) struct Opener {
     connector: Arc<Connector>,
-    bell: Bell,
+    waker: Waker,
     deliveries: Sender<OpenedLink>,
     timing: MembershipTiming,
 }
@@ -49,11 +49,11 @@ pub(super) struct Opener {
 impl Opener {
     pub fn new(
         connector: Arc<Connector>,
-        bell: Bell,
+        waker: Waker,
         deliveries: Sender<OpenedLink>,
         timing: MembershipTiming,
     ) -> Opener {
-        Opener { connector, bell, deliveries, timing }
+        Opener { connector, waker, deliveries, timing }
     }
 
     /// Connect to the rank with this address.
@@ -81,7 +81,7 @@ impl Opener {
     fn hand_over(&self, delivery: OpenedLink) {
         // A rank that has left accepts no links.
         let _ = self.deliveries.send(delivery);
-        self.bell.ring();
+        self.waker.wake();
     }
 
     fn connected(&self, address: &PeerAddress, purpose: ConnectionPurpose) -> Result<Opened, LinkError> {
@@ -91,7 +91,8 @@ impl Opener {
         let failed = match reached.stream {
             Stream::Unix(socket) => {
                 let stream = Stream::Unix(socket);
-                match self.share(&stream, |socket, bell| shared_memory::connect(socket, bell, DEFAULT_CAPACITY_BYTES)) {
+                match self.share(&stream, |socket, waker| shared_memory::connect(socket, waker, DEFAULT_CAPACITY_BYTES))
+                {
                     Ok(ring) => return Ok(Opened { link: shared(ring, stream), notes }),
                     Err(error) => not_shared(&error),
                 }
@@ -130,12 +131,12 @@ impl Opener {
     fn share(
         &self,
         stream: &Stream,
-        agree: impl FnOnce(&std::os::unix::net::UnixStream, &Bell) -> io::Result<RingLink>,
+        agree: impl FnOnce(&std::os::unix::net::UnixStream, &Waker) -> io::Result<RingLink>,
     ) -> io::Result<RingLink> {
         stream.set_nonblocking(false)?;
         stream.set_timeout(AGREE_TIMEOUT)?;
         match stream {
-            Stream::Unix(socket) => agree(socket, &self.bell),
+            Stream::Unix(socket) => agree(socket, &self.waker),
             Stream::Tcp(_) | Stream::Tls(_) => Err(io::ErrorKind::Unsupported.into()),
         }
     }

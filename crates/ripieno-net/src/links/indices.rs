@@ -44,8 +44,8 @@ pub struct Indices<W: AtomicWord, const SLOTS: usize = SLOT_COUNT> {
     slots: [Slot<W, W::Inline>; SLOTS],
     packets: [Slot<W, W::Packet>; PACKET_COUNT],
     starved: IndexLine<W>,
-    recalled: IndexLine<W>,
-    visit: IndexLine<ReadAttempt<W>>,
+    revoked: IndexLine<W>,
+    read_attempt: IndexLine<ReadAttempt<W>>,
     read_costs: IndexLine<ReadCosts<W>>,
     consumer: IndexLine<W>,
 }
@@ -59,7 +59,7 @@ pub(super) struct ReadAttempt<W> {
     /// The value that the consumer must read there.
     pub value: W,
     /// Nonzero once the consumer has read it.
-    pub welcome: W,
+    pub is_readable: W,
 }
 
 /// The content of a slot, for the consumer of the stream.
@@ -144,8 +144,8 @@ pub struct Consumer<const SLOTS: usize = SLOT_COUNT> {
 
 impl<W: AtomicWord, const SLOTS: usize> Indices<W, SLOTS> {
     /// Return the words with which the consumer tests whether it can read the producer's memory.
-    pub(super) fn visit(&self) -> &ReadAttempt<W> {
-        &self.visit.0
+    pub(super) fn read_attempt(&self) -> &ReadAttempt<W> {
+        &self.read_attempt.0
     }
 
     /// Return the consumer's costs of reading.
@@ -312,8 +312,8 @@ impl<const SLOTS: usize> Producer<SLOTS> {
     }
 
     /// Mark all zero-copy sends as invalid.
-    pub fn recall<W: AtomicWord>(&self, shared: &Indices<W, SLOTS>) {
-        shared.recalled.0.store(1, Relaxed);
+    pub fn revoke_zero_copy<W: AtomicWord>(&self, shared: &Indices<W, SLOTS>) {
+        shared.revoked.0.store(1, Relaxed);
         // Later changes of the memory are ordered after the mark.
         W::fence();
     }
@@ -498,9 +498,9 @@ impl<const SLOTS: usize> Consumer<SLOTS> {
     }
 
     /// Return whether the producer has invalidated its zero-copy sends. Call after the bytes were read.
-    pub fn is_recalled<W: AtomicWord>(&self, shared: &Indices<W, SLOTS>) -> bool {
+    pub fn is_revoked<W: AtomicWord>(&self, shared: &Indices<W, SLOTS>) -> bool {
         W::fence();
-        shared.recalled.0.load(Relaxed) != 0
+        shared.revoked.0.load(Relaxed) != 0
     }
 
     /// Mark that the consumer takes no more bytes.
@@ -539,8 +539,8 @@ where
             slots: std::array::from_fn(|_| slot(W::Inline::default())),
             packets: std::array::from_fn(|_| slot(W::Packet::default())),
             starved: line(),
-            recalled: line(),
-            visit: IndexLine(ReadAttempt::default()),
+            revoked: line(),
+            read_attempt: IndexLine(ReadAttempt::default()),
             read_costs: IndexLine(ReadCosts::default()),
             consumer: line(),
         }

@@ -40,8 +40,8 @@ struct ModelRing<const CAPACITY: usize> {
     indices: Indices<AtomicU64, SLOTS>,
     bytes: [UnsafeCell<u8>; CAPACITY],
     parked: AtomicU64,
-    rung: Mutex<bool>,
-    bell: Condvar,
+    is_woken: Mutex<bool>,
+    woken: Condvar,
 }
 
 impl<const CAPACITY: usize> ModelRing<CAPACITY> {
@@ -50,8 +50,8 @@ impl<const CAPACITY: usize> ModelRing<CAPACITY> {
             indices: Indices::default(),
             bytes: std::array::from_fn(|_| UnsafeCell::new(0)),
             parked: AtomicU64::new(0),
-            rung: Mutex::new(false),
-            bell: Condvar::new(),
+            is_woken: Mutex::new(false),
+            woken: Condvar::new(),
         })
     }
 
@@ -112,10 +112,10 @@ impl<const CAPACITY: usize> ModelRing<CAPACITY> {
         Some(byte)
     }
 
-    fn ring_after_fence(&self) {
+    fn wake_after_fence(&self) {
         if claim(&self.parked) {
-            *self.rung.lock().unwrap() = true;
-            self.bell.notify_one();
+            *self.is_woken.lock().unwrap() = true;
+            self.woken.notify_one();
         }
     }
 
@@ -128,11 +128,11 @@ impl<const CAPACITY: usize> ModelRing<CAPACITY> {
             announce(&self.parked);
             let done = attempt();
             if done.is_none() {
-                let mut rung = self.rung.lock().unwrap();
-                while !*rung {
-                    rung = self.bell.wait(rung).unwrap();
+                let mut is_woken = self.is_woken.lock().unwrap();
+                while !*is_woken {
+                    is_woken = self.woken.wait(is_woken).unwrap();
                 }
-                *rung = false;
+                *is_woken = false;
             }
             self.parked.swap(0, Ordering::Relaxed);
             if let Some(done) = done {
@@ -193,7 +193,7 @@ fn a_rank_parked_for_bytes_is_always_woken() {
             for byte in 1..=2 {
                 assert!(peer.send(&mut producer, byte));
                 AtomicU64::fence();
-                peer.ring_after_fence();
+                peer.wake_after_fence();
             }
         });
         let mut consumer = Consumer::new(2);
@@ -216,7 +216,7 @@ fn a_rank_parked_for_room_is_always_woken() {
             assert_eq!(peer.receive(&mut consumer, 1), Some(1));
             AtomicU64::fence();
             if consumer.producer_is_starved(&peer.indices) {
-                peer.ring_after_fence();
+                peer.wake_after_fence();
             }
         });
         shared.until(|| {

@@ -353,7 +353,7 @@ mod tests {
     use super::*;
     use crate::config::Token;
     use crate::links::{Doorbell, WatchedDescriptor};
-    use ripieno_run::conformance::{LinkEnd, LinkPair, Sleeper};
+    use ripieno_run::conformance::{LinkEnd, LinkPair, Parker};
     use std::net::TcpListener;
 
     /// The conformance suite of links; tests/links.rs runs it for all other kinds.
@@ -400,8 +400,8 @@ mod tests {
     fn ends() -> (LinkEnd, LinkEnd) {
         let [first, second] = sessions().map(|session| {
             let socket = session.socket().try_clone().unwrap();
-            let sleeper = TcpDoorbell { doorbell: Doorbell::new().unwrap(), socket };
-            LinkEnd { link: Box::new(TcpLink::over(Stream::Tls(session)).unwrap()), sleeper: Box::new(sleeper) }
+            let parker = TcpDoorbell { doorbell: Doorbell::new().unwrap(), socket };
+            LinkEnd { link: Box::new(TcpLink::over(Stream::Tls(session)).unwrap()), parker: Box::new(parker) }
         });
         (first, second)
     }
@@ -411,12 +411,12 @@ mod tests {
         socket: TcpStream,
     }
 
-    impl Sleeper for TcpDoorbell {
+    impl Parker for TcpDoorbell {
         fn prepare(&mut self) {
             self.doorbell.prepare();
         }
 
-        fn sleep(&mut self, readable: bool, writable: bool, timeout: Duration) {
+        fn park(&mut self, readable: bool, writable: bool, timeout: Duration) {
             let watch = WatchedDescriptor { fd: self.socket.as_fd(), readable, writable };
             self.doorbell.wait(std::iter::once(watch), timeout).unwrap();
         }

@@ -2,7 +2,7 @@
 
 use super::entered::EnteredCalls;
 use crate::connector::UnreachedPeer;
-use crate::links::Bell;
+use crate::links::Waker;
 use crate::stream::Stream;
 use ripieno_run::membership::agreement::{self, Decision};
 use ripieno_run::membership::{CallHistory, FORMS_REMEMBERED, MembershipRequest};
@@ -30,7 +30,7 @@ pub(crate) struct MonitorShared {
     /// Time of the last successful probe between this rank and another one.
     reached: Mutex<BTreeMap<usize, Instant>>,
     orders: Sender<MonitorCommand>,
-    bell: Bell,
+    waker: Waker,
     wake: OwnedFd,
 }
 
@@ -101,7 +101,7 @@ pub(crate) struct MonitorStatus {
 
 impl MonitorShared {
     /// Create the shared state and the receiver of the monitor's commands.
-    pub fn new(bell: Bell) -> io::Result<(MonitorShared, Receiver<MonitorCommand>)> {
+    pub fn new(waker: Waker) -> io::Result<(MonitorShared, Receiver<MonitorCommand>)> {
         let (orders, receiver) = channel();
         let wake = rustix::event::eventfd(0, EventfdFlags::CLOEXEC | EventfdFlags::NONBLOCK)?;
         let shared = MonitorShared {
@@ -115,7 +115,7 @@ impl MonitorShared {
             history: Mutex::default(),
             reached: Mutex::default(),
             orders,
-            bell,
+            waker,
             wake,
         };
         Ok((shared, receiver))
@@ -152,7 +152,7 @@ impl MonitorShared {
         self.shortages.store(status.shortage.is_some(), Ordering::Release);
         drop(status);
         self.changed.notify_all();
-        self.bell.ring();
+        self.waker.wake();
     }
 
     /// Record the job's failure; only the first one counts.

@@ -162,7 +162,7 @@ impl InFlightRuns {
 
     /// End all runs without reporting their ends.
     pub fn abandon(&mut self, recorder: &mut Recorder, fabric: &mut dyn Fabric) {
-        self.runs.values_mut().for_each(|entry| entry.run(fabric, recorder).recall());
+        self.runs.values_mut().for_each(|entry| entry.run(fabric, recorder).revoke_zero_copy());
         self.runs.clear();
         self.streams.clear();
     }

@@ -24,7 +24,7 @@ impl BufferMemory<'_> {
     }
 
     /// Return a reborrow of the same memory.
-    pub fn lent(&mut self) -> BufferMemory<'_> {
+    pub fn reborrow(&mut self) -> BufferMemory<'_> {
         match self {
             BufferMemory::Read(bytes) => BufferMemory::Read(bytes),
             BufferMemory::Write(bytes) => BufferMemory::Write(bytes),

@@ -15,7 +15,6 @@ mod arrivals;
 mod brief;
 mod idle;
 mod in_flight_runs;
-mod lending;
 mod local;
 mod memory;
 mod preamble;
@@ -27,6 +26,7 @@ mod run;
 mod schedule;
 mod visit;
 mod waiting;
+mod zero_copy;
 
 pub use in_flight_runs::RunEnd;
 pub use memory::BufferMemory;
@@ -72,7 +72,7 @@ pub struct RunTraffic {
     /// Payload bytes sent by this rank.
     pub sent_bytes: u64,
     /// Part of the sent bytes that the receivers read in place.
-    pub lent_bytes: u64,
+    pub zero_copy_bytes: u64,
     /// Payload bytes received by this rank.
     pub received_bytes: u64,
     /// Duration of the run. For a short call it counts from the first wait, and is `None` without a wait.

@@ -36,7 +36,7 @@ pub(super) struct LaneCursor {
     /// Bytes of the preamble that were sent or received.
     pub preamble_bytes: usize,
     /// Bytes of the next step that were sent without a copy, released or not.
-    pub lent_bytes: usize,
+    pub zero_copy_bytes: usize,
     /// With replicas: bytes of the next step that this lane has delivered or discarded.
     pub raced_bytes: usize,
     /// Whether the lane waits for the stream itself, not for bytes from elsewhere.

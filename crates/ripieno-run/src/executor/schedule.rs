@@ -4,7 +4,7 @@
 
 use super::access_index::AccessIndex;
 use super::brief::Brief;
-use super::lending::BUFFERED_BYTES;
+use super::zero_copy::BUFFERED_BYTES;
 use crate::fabric::LinkId;
 use crate::reduction::Function;
 use ripieno_plan::{Buffer, Constant, Op, Operation, Plan, Rows, Span};
@@ -42,7 +42,7 @@ pub(super) struct ScheduleStep {
     /// The step, or a step that it waits for, selects rows.
     pub is_among_rows: bool,
     /// The step may send its bytes without a copy, and then completes when the receiver has read them.
-    pub is_lendable: bool,
+    pub may_be_zero_copy: bool,
 }
 
 /// Bytes `low..high` of the waiting step may pass only after the step `on`. The limit is the progress of `on` plus
@@ -105,7 +105,7 @@ impl Schedule {
             }
             let dependencies = first..schedule.dependencies.len();
             for dependency in &schedule.dependencies[dependencies.clone()] {
-                schedule.steps[dependency.on].is_lendable = false;
+                schedule.steps[dependency.on].may_be_zero_copy = false;
             }
             let among_rows = |dependency: &StepDependency| dependency.of_rows || dependency.on_rows;
             schedule.steps.push(ScheduleStep {
@@ -113,7 +113,7 @@ impl Schedule {
                 length_bytes: operation.length_bytes(),
                 is_among_rows: schedule.dependencies[dependencies.clone()].iter().any(among_rows),
                 dependencies,
-                is_lendable: can_be_lent(operation),
+                may_be_zero_copy: can_be_zero_copy(operation),
             });
             schedule.enqueue(index, operation, &mut lanes);
             for used in uses(operation) {
@@ -135,12 +135,12 @@ impl Schedule {
     }
 
     /// Allow zero-copy for all sends. For plans that run over links without buffers. Has no effect with replicas.
-    pub fn lending(mut self) -> Schedule {
+    pub fn with_zero_copy(mut self) -> Schedule {
         if self.is_replicated {
             return self;
         }
         for step in &mut self.steps {
-            step.is_lendable = can_be_lent(&step.operation);
+            step.may_be_zero_copy = can_be_zero_copy(&step.operation);
         }
         self
     }
@@ -153,7 +153,7 @@ impl Schedule {
 
     /// Copy all sends. For runs that end when the links hold the sent bytes.
     pub fn copying(mut self) -> Schedule {
-        self.steps.iter_mut().for_each(|step| step.is_lendable = false);
+        self.steps.iter_mut().for_each(|step| step.may_be_zero_copy = false);
         self
     }
 
@@ -167,7 +167,7 @@ impl Schedule {
             }
         }
         self.brief = if self.is_replicated { None } else { Brief::of(&self) };
-        self.steps.iter_mut().for_each(|step| step.is_lendable &= step.length_bytes > BUFFERED_BYTES);
+        self.steps.iter_mut().for_each(|step| step.may_be_zero_copy &= step.length_bytes > BUFFERED_BYTES);
         self
     }
 
@@ -227,7 +227,7 @@ impl Schedule {
 }
 
 /// Return whether the receiver can read the bytes in place. Selected rows have to be gathered first.
-fn can_be_lent(operation: &Operation) -> bool {
+fn can_be_zero_copy(operation: &Operation) -> bool {
     matches!(operation, Operation::Send { rows: None, .. })
 }
 

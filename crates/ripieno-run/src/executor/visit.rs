@@ -56,8 +56,8 @@ impl LaneVisit<'_, '_> {
             let Operation::Send { span, ref rows, .. } = step.operation else {
                 unreachable!("an outgoing lane holds sends")
             };
-            if self.is_lent(index, span) {
-                if self.lend(index, span)? == VisitProgress::Nothing {
+            if self.is_zero_copy(index, span) {
+                if self.send_zero_copy(index, span)? == VisitProgress::Nothing {
                     break;
                 }
                 moved = VisitProgress::Something;

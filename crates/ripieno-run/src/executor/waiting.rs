@@ -44,7 +44,7 @@ impl ScheduleRun<'_, '_> {
         let Err(error) = ended else { return Ok(self.end_well()) };
         let is_interrupted = matches!(error, RunError::Interrupted);
         let outcome = if is_interrupted { CollectiveOutcome::Interrupted } else { CollectiveOutcome::Failed };
-        self.recall();
+        self.revoke_zero_copy();
         self.recorder.end(self.progress.ticket, outcome, || self.fabric.now());
         Err(error)
     }

@@ -38,7 +38,11 @@ fn messages() -> Vec<MembershipMessage> {
         MembershipMessage::AskForm(9),
         MembershipMessage::Form { form: 9, text: "keys 'ä'".into() },
         MembershipMessage::Answer { communicator: 0, sequence: 7, call: Some(told) },
-        MembershipMessage::Goodbye { lasts: vec![WireHeader(barrier(6))], has_evicted: false, form: String::new() },
+        MembershipMessage::Goodbye {
+            last_calls: vec![WireHeader(barrier(6))],
+            has_evicted: false,
+            form: String::new(),
+        },
         MembershipMessage::Lost(failure),
     ];
     messages.into_iter().chain(text.map(MembershipMessage::Agreement)).collect()

@@ -20,7 +20,7 @@ pub struct CallHistory {
     /// Index of the latest header.
     latest: usize,
     /// The last header of every communicator except the latest one's.
-    lasts: BTreeMap<u32, Header>,
+    last_calls: BTreeMap<u32, Header>,
     has_evicted: bool,
     forms: Forms,
 }
@@ -34,7 +34,7 @@ struct Forms {
 
 /// The last collective of every communicator that a leaving rank took part in.
 #[derive(Clone, Debug, Default, PartialEq)]
-pub struct Lasts {
+pub struct LastCalls {
     /// The headers, latest first.
     pub headers: Vec<Header>,
     /// Whether some communicators were evicted.
@@ -48,7 +48,7 @@ impl Default for CallHistory {
         CallHistory {
             ring: [None; REMEMBERED],
             latest: 0,
-            lasts: BTreeMap::new(),
+            last_calls: BTreeMap::new(),
             has_evicted: false,
             forms: Forms::default(),
         }
@@ -103,7 +103,7 @@ impl CallHistory {
     /// Return the latest collective of one communicator.
     pub fn last_of(&self, communicator: u32) -> Option<Header> {
         let latest = self.last().filter(|latest| latest.communicator == communicator);
-        latest.or_else(|| self.lasts.get(&communicator).copied())
+        latest.or_else(|| self.last_calls.get(&communicator).copied())
     }
 
     /// Return the latest collective.
@@ -112,10 +112,10 @@ impl CallHistory {
     }
 
     /// Return the last collective of every communicator.
-    pub fn lasts(&self) -> Lasts {
+    pub fn last_calls(&self) -> LastCalls {
         let latest = self.last();
-        let others = self.lasts.values().filter(|last| latest.is_none_or(|l| l.communicator != last.communicator));
-        Lasts {
+        let others = self.last_calls.values().filter(|last| latest.is_none_or(|l| l.communicator != last.communicator));
+        LastCalls {
             headers: latest.iter().chain(others).copied().collect(),
             has_evicted: self.has_evicted,
             form: latest.map(|latest| self.form(latest.call.form)).unwrap_or_default(),
@@ -123,21 +123,21 @@ impl CallHistory {
     }
 
     fn file(&mut self, last: Header) {
-        self.lasts.insert(last.communicator, last);
-        if self.lasts.len() > COMMUNICATORS_REMEMBERED {
+        self.last_calls.insert(last.communicator, last);
+        if self.last_calls.len() > COMMUNICATORS_REMEMBERED {
             // Never evict the communicator of all ranks, which lives longest.
-            let forgotten = self.lasts.range(1..).next().map(|(&communicator, _)| communicator);
+            let forgotten = self.last_calls.range(1..).next().map(|(&communicator, _)| communicator);
             if let Some(communicator) = forgotten {
-                self.lasts.remove(&communicator);
+                self.last_calls.remove(&communicator);
             }
             self.has_evicted = true;
         }
     }
 }
 
-impl Lasts {
+impl LastCalls {
     /// Return whether the rank left without entering `id`, as far as the history shows.
-    pub fn lack(&self, id: CollectiveId) -> bool {
+    pub fn left_before(&self, id: CollectiveId) -> bool {
         match self.headers.iter().find(|last| last.communicator == id.communicator) {
             Some(last) => last.sequence < id.sequence,
             None => !self.has_evicted,
@@ -191,11 +191,11 @@ mod tests {
         [of(0, 5), of(3, 0), of(3, 1), of(0, 6), of(9, 0)].into_iter().for_each(|header| history.enter(header));
 
         assert_eq!([0, 3, 9, 4].map(|c| history.last_of(c)), [Some(of(0, 6)), Some(of(3, 1)), Some(of(9, 0)), None]);
-        let lasts = history.lasts();
-        assert_eq!(lasts.headers[0], of(9, 0));
-        let lacking =
-            [of(0, 6), of(0, 7), of(3, 1), of(3, 2), of(4, 0)].map(|header| lasts.lack(header.collective_id()));
-        assert_eq!(lacking, [false, true, false, true, true]);
+        let last_calls = history.last_calls();
+        assert_eq!(last_calls.headers[0], of(9, 0));
+        let has_left_before = [of(0, 6), of(0, 7), of(3, 1), of(3, 2), of(4, 0)]
+            .map(|header| last_calls.left_before(header.collective_id()));
+        assert_eq!(has_left_before, [false, true, false, true, true]);
     }
 
     #[test]
@@ -215,8 +215,8 @@ mod tests {
         let mut history = CallHistory::default();
         history.enter(of(0, 4));
         (1..=COMMUNICATORS_REMEMBERED as u32 + 2).for_each(|communicator| history.enter(of(communicator, 0)));
-        assert!(!history.lasts().lack(of(1, 0).collective_id()), "the first communicator is forgotten");
-        assert!(history.lasts().lack(of(9, 1).collective_id()));
-        assert!(history.lasts().lack(of(0, 5).collective_id()), "that of all ranks is not");
+        assert!(!history.last_calls().left_before(of(1, 0).collective_id()), "the first communicator is forgotten");
+        assert!(history.last_calls().left_before(of(9, 1).collective_id()));
+        assert!(history.last_calls().left_before(of(0, 5).collective_id()), "that of all ranks is not");
     }
 }

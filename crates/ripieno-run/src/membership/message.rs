@@ -1,7 +1,7 @@
 //! Messages of the membership protocol and their encoding: a length (u32, little endian), then postcard.
 
 use super::agreement::AgreementMessage;
-use super::history::Lasts;
+use super::history::LastCalls;
 use crate::call::{DescribedCall, HEADER_BYTES, Header};
 use crate::fabric::{Blocking, JobFailure};
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
@@ -84,7 +84,7 @@ pub enum MembershipMessage {
     /// The sender leaves in good order and lists its last collectives.
     Goodbye {
         /// The last collective of every communicator, latest first.
-        lasts: Vec<WireHeader>,
+        last_calls: Vec<WireHeader>,
         /// Whether some communicators were evicted.
         has_evicted: bool,
         /// Description of the latest call's form.
@@ -132,11 +132,11 @@ impl<'de> Deserialize<'de> for WireHeader {
     }
 }
 
-impl Lasts {
+impl LastCalls {
     /// Return the goodbye message of a rank.
     pub(super) fn goodbye(self) -> MembershipMessage {
-        let lasts = self.headers.into_iter().map(WireHeader).collect();
-        MembershipMessage::Goodbye { lasts, has_evicted: self.has_evicted, form: self.form }
+        let last_calls = self.headers.into_iter().map(WireHeader).collect();
+        MembershipMessage::Goodbye { last_calls, has_evicted: self.has_evicted, form: self.form }
     }
 }
 
@@ -270,7 +270,7 @@ mod tests {
             MembershipMessage::Differs { call: described.clone(), peer: 3, theirs: WireHeader(barrier(8)) },
             MembershipMessage::Answer { communicator: 0, sequence: 7, call: Some(described) },
             MembershipMessage::Form { form: 9, text: "keys 'ä'".into() },
-            MembershipMessage::Goodbye { lasts: vec![], has_evicted: false, form: String::new() },
+            MembershipMessage::Goodbye { last_calls: vec![], has_evicted: false, form: String::new() },
             MembershipMessage::Lost(failure(10)),
             MembershipMessage::Agreement(AgreementMessage::Propose {
                 epoch: 3,

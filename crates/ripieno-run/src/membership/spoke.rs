@@ -152,7 +152,7 @@ impl Spoke {
                 // From here on, the hub closes the connection.
                 self.bond = Bond::Alone;
                 vec![
-                    MembershipOutput::Send { to: self.hub, message: history.lasts().goodbye() },
+                    MembershipOutput::Send { to: self.hub, message: history.last_calls().goodbye() },
                     MembershipOutput::Finished,
                 ]
             }

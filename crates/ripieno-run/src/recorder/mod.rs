@@ -20,7 +20,7 @@ use std::time::Duration;
 use waits::StallRecord;
 
 /// Default number of recorded collectives.
-pub const KEPT_COUNT: usize = 4096;
+pub const DEFAULT_RECORD_COUNT: usize = 4096;
 
 /// The last collectives of one rank.
 #[derive(Debug)]
@@ -43,21 +43,21 @@ pub struct OpenRecord(u64);
 
 impl Default for Recorder {
     fn default() -> Recorder {
-        Recorder::new(KEPT_COUNT)
+        Recorder::new(DEFAULT_RECORD_COUNT)
     }
 }
 
 impl Recorder {
-    /// Return a recorder for the last `kept_count` collectives, rounded up to a power of two, and equally many waits.
-    pub fn new(kept_count: usize) -> Recorder {
-        let kept_count = kept_count.max(1).next_power_of_two();
+    /// Return a recorder for the last `record_count` collectives, rounded up to a power of two, and equally many waits.
+    pub fn new(record_count: usize) -> Recorder {
+        let record_count = record_count.max(1).next_power_of_two();
         Recorder {
             is_clocked: false,
             gauge: Arc::default(),
             is_awaited: false,
-            ring: vec![CollectiveRecord::EMPTY; kept_count].into(),
+            ring: vec![CollectiveRecord::EMPTY; record_count].into(),
             begun_count: 0,
-            waits: StallRecord::new(kept_count),
+            waits: StallRecord::new(record_count),
         }
     }
 
@@ -153,8 +153,8 @@ impl Recorder {
     /// Return the latest records, at most `count`, oldest first, each with its number among all records of this rank.
     /// Records in flight include their waiting time until `now`.
     pub fn latest(&self, count: usize, now: Duration) -> impl Iterator<Item = (u64, CollectiveRecord)> {
-        let kept = self.begun_count.min(self.ring.len() as u64).min(count as u64);
-        (self.begun_count - kept..self.begun_count).map(move |number| {
+        let latest_count = self.begun_count.min(self.ring.len() as u64).min(count as u64);
+        (self.begun_count - latest_count..self.begun_count).map(move |number| {
             let mut record = self.ring[self.slot(number)];
             if record.outcome == CollectiveOutcome::InFlight {
                 if let Some((since, longest)) = self.waits.so_far(OpenRecord(number), now) {

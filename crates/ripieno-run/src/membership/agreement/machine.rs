@@ -187,8 +187,9 @@ impl Agreement {
         match message {
             AgreementMessage::Ask { .. } => {
                 self.round.begun_ranks.insert(peer);
-                let lacking = self.round.campaign.as_ref().filter(|campaign| !campaign.promises.contains_key(&peer));
-                outputs.push(match lacking {
+                let has_left_before =
+                    self.round.campaign.as_ref().filter(|campaign| !campaign.promises.contains_key(&peer));
+                outputs.push(match has_left_before {
                     Some(campaign) => self.call(peer, campaign.ballot),
                     None => AgreementOutput::Send { to: peer, message: self.here() },
                 });

@@ -72,12 +72,12 @@ impl Hub {
         let mut outputs = self.learn(now, from, stall.described.clone());
         for &peer in stall.peers.iter().filter(|&&peer| peer < world_size) {
             match &self.members[peer].state {
-                MemberState::Left(lasts) if lasts.lack(id) => {
-                    let cause = format!("left the job before {id} ({})", name_last(lasts));
+                MemberState::Left(last_calls) if last_calls.left_before(id) => {
+                    let cause = format!("left the job before {id} ({})", name_last(last_calls));
                     outputs.extend(self.fail(rank_failed(peer, &self.hosts, cause)));
                 }
-                MemberState::Left(lasts) => {
-                    let last = lasts.at(id);
+                MemberState::Left(last_calls) => {
+                    let last = last_calls.at(id);
                     outputs.extend(last.map(|last| self.learn(now, peer, last)).unwrap_or_default());
                 }
                 MemberState::Present if peer != self.own => outputs.extend(self.ask(now, id, peer)),
