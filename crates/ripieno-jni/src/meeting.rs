@@ -49,13 +49,14 @@ extern "system" fn Java_org_ripieno_Native_meet<'local>(
             .map_err(|error| Thrown::Input(format!("RIPIENO_ALGORITHM: {error}")))?;
         let (directory, store_host) = (text(env, &directory)?, text(env, &store_host)?);
         let met = match (directory, store_host) {
-            (Some(directory), _) => {
-                Endpoint::meet(config.clone(), &mut exchange::DirectoryExchange::new(&config, PathBuf::from(directory)))
-            }
+            (Some(directory), _) => Endpoint::connect(
+                config.clone(),
+                &mut exchange::DirectoryExchange::new(&config, PathBuf::from(directory)),
+            ),
             (None, Some(store)) => {
-                Endpoint::meet(config.clone(), &mut exchange::TcpStore::new(&config, &store, store_port as u16))
+                Endpoint::connect(config.clone(), &mut exchange::TcpStore::new(&config, &store, store_port as u16))
             }
-            (None, None) => Endpoint::meet(config, &mut |mine: &str| ask(env, rank, &exchange, mine)),
+            (None, None) => Endpoint::connect(config, &mut |mine: &str| ask(env, rank, &exchange, mine)),
         };
         // An exception that the function has thrown is more precise than the resulting error.
         if env.exception_check() {

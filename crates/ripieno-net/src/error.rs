@@ -107,7 +107,9 @@ pub enum NetError {
 impl From<NetError> for LinkError {
     fn from(error: NetError) -> LinkError {
         match error {
-            NetError::Os { what, cause, .. } => LinkError::Lacking { what: format!("it cannot {what}: {cause}") },
+            NetError::Os { what, cause, .. } => {
+                LinkError::MissingResource { what: format!("it cannot {what}: {cause}") }
+            }
             error => LinkError::Closed { cause: error.to_string() },
         }
     }

@@ -14,8 +14,8 @@ use crate::listeners::Listeners;
 use crate::peer_address::{PeerAddress, check_addresses};
 use crate::shortage::{no_thread, with_advice};
 use crate::stream::Stream;
-use ripieno_run::swarm::{UNSENT_BYTES_MAX, Wires};
-use ripieno_run::{Link, LinkError, Want};
+use ripieno_run::swarm::{PeerLinks, UNSENT_BYTES_MAX};
+use ripieno_run::{Link, LinkError, LinkInterest};
 use socket2::SockRef;
 use std::collections::BTreeMap;
 use std::io;
@@ -74,7 +74,7 @@ impl MeshMember {
     }
 
     /// Create the mesh of the members with these addresses, ordered by rank.
-    pub fn meet(self, addresses: &[String]) -> Result<Mesh, NetError> {
+    pub fn connect(self, addresses: &[String]) -> Result<Mesh, NetError> {
         let MeshMember { config, listeners, own } = self;
         let addresses = PeerAddress::read_all(&config, addresses)?;
         check_addresses(&config, &addresses)?;
@@ -120,17 +120,17 @@ impl Mesh {
         self.doorbell.cancel();
     }
 
-    /// Sleep until one of `wants` is ready, a connection arrives, the waker rings, or `timeout` expires.
-    pub fn sleep(&mut self, wants: &[Want], timeout: Duration) {
-        for want in wants.iter().filter(|want| want.readable) {
-            if let Some(MeshSlot::Open(link)) = self.slots.get_mut(&want.link.peer) {
+    /// Sleep until one of `interests` is ready, a connection arrives, the waker rings, or `timeout` expires.
+    pub fn sleep(&mut self, interests: &[LinkInterest], timeout: Duration) {
+        for interest in interests.iter().filter(|interest| interest.readable) {
+            if let Some(MeshSlot::Open(link)) = self.slots.get_mut(&interest.link.peer) {
                 link.prepare_sleep();
             }
         }
         let acceptor = WatchedDescriptor { fd: self.acceptor.as_fd(), readable: true, writable: false };
-        let links = wants.iter().filter_map(|want| match self.slots.get(&want.link.peer)? {
+        let links = interests.iter().filter_map(|interest| match self.slots.get(&interest.link.peer)? {
             MeshSlot::Open(link) => {
-                Some(WatchedDescriptor { fd: link.as_fd(), readable: want.readable, writable: want.writable })
+                Some(WatchedDescriptor { fd: link.as_fd(), readable: interest.readable, writable: interest.writable })
             }
             _ => None,
         });
@@ -138,16 +138,16 @@ impl Mesh {
         let timeout = due.map_or(timeout, |due| timeout.min(due));
         // A failed sleep ends immediately; the caller checks again.
         if let Ok(true) = self.doorbell.wait(std::iter::once(acceptor).chain(links), timeout) {
-            self.note_ready(wants);
+            self.note_ready(interests);
         }
     }
 
     /// Mark the links that became ready during the sleep.
-    fn note_ready(&mut self, wants: &[Want]) {
+    fn note_ready(&mut self, interests: &[LinkInterest]) {
         // The first descriptor is the acceptor.
         let mut index = 1;
-        for want in wants {
-            let Some(MeshSlot::Open(link)) = self.slots.get_mut(&want.link.peer) else { continue };
+        for interest in interests {
+            let Some(MeshSlot::Open(link)) = self.slots.get_mut(&interest.link.peer) else { continue };
             link.note_ready(self.doorbell.showed_readable(index), self.doorbell.showed_writable(index));
             index += 1;
         }
@@ -234,7 +234,7 @@ fn expects(own: usize, slot: Option<&MeshSlot>, greeting: &Greeting) -> Result<(
     }
 }
 
-impl Wires for Mesh {
+impl PeerLinks for Mesh {
     fn link(&mut self, peer: usize) -> Result<Option<&mut dyn Link>, LinkError> {
         if !matches!(self.slots.get(&peer), Some(MeshSlot::Open(_))) {
             self.take_opened();

@@ -25,7 +25,7 @@ pub(crate) fn with_advice(error: &io::Error) -> String {
 
 /// Return the error for a connection that failed because no thread could start.
 pub(crate) fn no_thread(error: &io::Error) -> LinkError {
-    LinkError::Lacking { what: format!("it cannot start a thread: {error}; allow it more (ulimit -u)") }
+    LinkError::MissingResource { what: format!("it cannot start a thread: {error}; allow it more (ulimit -u)") }
 }
 
 #[cfg(test)]

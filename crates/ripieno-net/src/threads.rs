@@ -5,8 +5,8 @@ use crate::links::{DEFAULT_CAPACITY_BYTES, Doorbell, RingLink, Waker, thread};
 use crate::monitor::lock;
 use ripieno_run::membership::{BlockedWaits, CallHistory, describe, describe_pair, is_one_collective};
 use ripieno_run::{
-    Blocking, CollectiveId, DescribedCall, Fabric, HEADER_BYTES, Header, JobFailure, Link, LinkError, LinkId, Remote,
-    Topology, Want,
+    Blocking, CollectiveId, DescribedCall, Fabric, HEADER_BYTES, Header, JobFailure, Link, LinkError, LinkId,
+    LinkInterest, Remote, Topology,
 };
 use std::collections::BTreeMap;
 use std::io;
@@ -266,7 +266,7 @@ impl Fabric for ThreadFabric {
         self.doorbell.prepare();
     }
 
-    fn park(&mut self, _wants: &[Want], timeout: Duration) {
+    fn park(&mut self, _interests: &[LinkInterest], timeout: Duration) {
         // A failed sleep ends immediately; the caller checks again.
         let _ = self.doorbell.wait([], timeout);
     }

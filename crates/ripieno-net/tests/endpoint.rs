@@ -38,7 +38,7 @@ fn ranks_of_which_only_one_encrypts_do_not_connect_and_both_report_it() {
             tls: Encryption::meant_by((rank == 1).then_some(true)),
             ..Config::new(rank, 2, Token::from_secret("test"))
         };
-        std::thread::spawn(move || Endpoint::meet(config, &mut exchange).map(drop))
+        std::thread::spawn(move || Endpoint::connect(config, &mut exchange).map(drop))
     });
     for thread in threads.collect::<Vec<_>>() {
         let error = thread.join().unwrap().unwrap_err().to_string();
@@ -72,7 +72,7 @@ fn a_reported_failure_wakes_every_parked_rank() {
             let failure = failure.clone();
             scope.spawn(move || assert_eq!(next_failure(&mut endpoint, Duration::from_secs(2)), Some(failure)));
         }
-        culprit.alarm().report(failure.clone());
+        culprit.failure_handle().report(failure.clone());
         // The rank may leave at once; its report remains the cause.
         drop(culprit);
     });

@@ -155,12 +155,12 @@ fn a_port_in_use_is_named() {
     let mut config = Config::new(0, 1, Token::from_secret("test"));
     config.ports = Ports::one(port);
     config.host = Some("127.0.0.1".to_string());
-    let error = Endpoint::meet(config.clone(), &mut |_: &str| panic!("no exchange without a port")).err().unwrap();
+    let error = Endpoint::connect(config.clone(), &mut |_: &str| panic!("no exchange without a port")).err().unwrap();
     assert!(matches!(&error, NetError::Bind { ports, .. } if *ports == port.to_string()), "{error}");
 
     config.world_size = 2;
     let mut store = TcpStore::new(&config, "127.0.0.1", port);
     config.ports = Ports::default();
-    let error = Endpoint::meet(config, &mut store).err().unwrap();
+    let error = Endpoint::connect(config, &mut store).err().unwrap();
     assert!(error.to_string().contains(&port.to_string()), "{error}");
 }

@@ -28,24 +28,31 @@ impl ValueMemory {
     /// Create the memory. Without a bound, the bound is half of the free memory, but at most `most_bytes`.
     #[new]
     fn new(bound_bytes: Option<usize>, most_bytes: usize, directory: PathBuf) -> ValueMemory {
-        ValueMemory { inner: links::ValueMemory::new(bound(bound_bytes, most_bytes), directory) }
+        ValueMemory { inner: links::ValueMemory::new(limit(bound_bytes, most_bytes), directory) }
     }
 
     /// Change the bound.
     fn set_bound(&self, bound_bytes: Option<usize>, most_bytes: usize, directory: PathBuf) {
-        self.inner.set_bound(bound(bound_bytes, most_bytes), directory);
+        self.inner.set_limit(limit(bound_bytes, most_bytes), directory);
     }
 
     /// Return the bound and the memory held, in bytes; the number and bytes of the values moved to disk; the directory;
     /// and the error of the last failed move, if any.
     fn tally(&self) -> (usize, usize, u64, u64, OsString, Option<String>) {
-        let it = self.inner.tally();
-        (it.bound_bytes, it.held_bytes, it.spilled_count, it.spilled_bytes, it.directory.into(), it.failure)
+        let stats = self.inner.stats();
+        (
+            stats.limit_bytes,
+            stats.in_memory_bytes,
+            stats.spilled_count,
+            stats.spilled_bytes,
+            stats.directory.into(),
+            stats.failure,
+        )
     }
 }
 
-fn bound(bound_bytes: Option<usize>, most_bytes: usize) -> links::Bound {
-    bound_bytes.map_or(links::Bound::HalfOfFree { most_bytes }, links::Bound::Bytes)
+fn limit(limit_bytes: Option<usize>, most_bytes: usize) -> links::MemoryLimit {
+    limit_bytes.map_or(links::MemoryLimit::HalfOfAvailable { most_bytes }, links::MemoryLimit::Bytes)
 }
 
 /// A listening rank, with an address that the other ranks do not know yet.
@@ -74,7 +81,7 @@ impl PendingMesh {
     fn meet(&self, addresses: Vec<String>, memory: &ValueMemory) -> PyResult<Broadcasts> {
         let pending = self.inner.lock().unwrap_or_else(PoisonError::into_inner).take();
         let pending = pending.ok_or_else(|| errors::input("it has met already".to_string()))?;
-        let mesh = pending.meet(&addresses).map_err(errors::from_meeting)?;
+        let mesh = pending.connect(&addresses).map_err(errors::from_meeting)?;
         let memory = memory.inner.clone();
         let inner =
             broadcasts::Broadcasts::new(self.rank, self.world_size, mesh, memory).map_err(errors::from_meeting)?;

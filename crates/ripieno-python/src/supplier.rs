@@ -60,15 +60,15 @@ impl Supplier {
         match self {
             Supplier::Callable(callable) => {
                 let rank = config.rank;
-                Endpoint::meet(config, &mut |mine: &str| call_exchange(rank, &callable, mine))
+                Endpoint::connect(config, &mut |mine: &str| call_exchange(rank, &callable, mine))
             }
             Supplier::TcpStore(host, port) => {
                 let mut store = exchange::TcpStore::new(&config, &host, port);
-                Endpoint::meet(config, &mut store)
+                Endpoint::connect(config, &mut store)
             }
             Supplier::Directory(directory) => {
                 let mut store = exchange::DirectoryExchange::new(&config, directory);
-                Endpoint::meet(config, &mut store)
+                Endpoint::connect(config, &mut store)
             }
         }
     }

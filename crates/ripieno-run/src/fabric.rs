@@ -38,7 +38,7 @@ fn on_host(host: &str) -> String {
 }
 
 /// A world formed by the survivors of another one.
-pub struct Shrunk {
+pub struct ShrunkWorld {
     /// This rank's fabric in the new world.
     pub fabric: Box<dyn Fabric>,
     /// Rank in the old world of each rank of the new world.
@@ -49,7 +49,7 @@ pub struct Shrunk {
 
 /// The reason why no world of survivors was formed.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-pub enum NotShrunk {
+pub enum ShrinkError {
     /// This rank is not a survivor, or the ranks reached no agreement.
     #[error(transparent)]
     Failed(#[from] JobFailure),
@@ -125,7 +125,7 @@ impl LinkId {
 
 /// Directions of a link that a parked rank waits for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Want {
+pub struct LinkInterest {
     /// The link.
     pub link: LinkId,
     /// The rank waits for bytes from the peer.
@@ -246,8 +246,8 @@ pub trait Fabric: Send {
 
     /// Agree with all other calling ranks on the survivors of a failed world, and join a new world with them. The links
     /// of this world close. `interrupt` is called from time to time and returns whether to stop waiting.
-    fn shrink(&mut self, _interrupt: &mut dyn FnMut() -> bool) -> Result<Shrunk, NotShrunk> {
-        Err(NotShrunk::Unsupported("its ranks do not watch over each other as processes do"))
+    fn shrink(&mut self, _interrupt: &mut dyn FnMut() -> bool) -> Result<ShrunkWorld, ShrinkError> {
+        Err(ShrinkError::Unsupported("its ranks do not watch over each other as processes do"))
     }
 
     /// Return the handle that other threads use to reach this rank.
@@ -257,8 +257,8 @@ pub trait Fabric: Send {
     /// once more, and calls `park` only if no bytes moved.
     fn prepare_park(&mut self);
 
-    /// Sleep until one of `wants` may have progressed, a link has opened, the job has failed, or `timeout` has passed.
-    fn park(&mut self, wants: &[Want], timeout: Duration);
+    /// Sleep until one of `interests` may have progressed, a link has opened, the job has failed, or `timeout` has passed.
+    fn park(&mut self, interests: &[LinkInterest], timeout: Duration);
 
     /// Cancel `prepare_park`. Called after `park`, or if the last try moved bytes.
     fn cancel_park(&mut self);

@@ -14,7 +14,7 @@ pub enum LinkError {
     },
     /// This end lacks a requirement of the link. The peer is not at fault.
     #[error("{what}")]
-    Lacking {
+    MissingResource {
         /// The attempted operation, the error of the operating system, and the remedy.
         what: String,
     },
@@ -24,7 +24,7 @@ impl LinkError {
     /// Return the error of the operating system, or the missing requirement.
     pub fn why(&self) -> &str {
         match self {
-            LinkError::Closed { cause: why } | LinkError::Lacking { what: why } => why,
+            LinkError::Closed { cause: why } | LinkError::MissingResource { what: why } => why,
         }
     }
 }

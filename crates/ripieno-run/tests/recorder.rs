@@ -5,7 +5,7 @@ use ripieno_plan::{Buffer, Collective, Plan, Span};
 use ripieno_run::recorder::{CollectiveOutcome, CollectiveRecord};
 use ripieno_run::{
     Blocking, BufferMemory, Call, CallKind, Element, Executor, Fabric, HEADER_BYTES, Header, JobFailure, Link,
-    LinkError, LinkId, PreparedCall, Remote, RunError, Schedule, Topology, Want,
+    LinkError, LinkId, LinkInterest, PreparedCall, Remote, RunError, Schedule, Topology,
 };
 use std::cell::Cell;
 use std::collections::VecDeque;
@@ -72,7 +72,7 @@ impl Fabric for Sleepy {
         self.world.remote()
     }
     fn prepare_park(&mut self) {}
-    fn park(&mut self, _wants: &[Want], _timeout: Duration) {
+    fn park(&mut self, _interests: &[LinkInterest], _timeout: Duration) {
         self.now.set(self.now.get() + SLEEP);
         match self.events.pop_front().expect("who sleeps is woken by an event") {
             RecorderEvent::Arrives(mut peer) => {

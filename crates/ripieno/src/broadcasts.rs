@@ -6,12 +6,12 @@
 use crate::block_file::{BlockDigests, BlockFile, Digest};
 use crate::lock::lock;
 use ripieno_net::NetError;
-use ripieno_net::links::{Filler, HostMemory, ValueMemory, Waker};
+use ripieno_net::links::{HostMemory, MemoryWriter, ValueMemory, Waker};
 use ripieno_net::mesh::Mesh;
 use ripieno_plan::swarm::{BlockManifest, SwarmTiming};
 pub use ripieno_plan::swarm::{CorruptBlock, Discipline};
-pub use ripieno_run::swarm::{BroadcastEnding, FetchRecord, Meter, MeteredBlock};
 use ripieno_run::swarm::{BroadcastEvent, Driver};
+pub use ripieno_run::swarm::{FetchRecord, Meter, MeteredBlock, TransferError};
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::io;
 use std::sync::{Arc, Condvar, Mutex};
@@ -50,7 +50,7 @@ pub struct VariableDelivery {
 pub enum BroadcastError {
     /// The broadcast has failed.
     #[error(transparent)]
-    Ended(#[from] BroadcastEnding),
+    Ended(#[from] TransferError),
     /// The group was closed.
     #[error("the communicator was closed before the value was here")]
     Closed,
@@ -90,7 +90,7 @@ struct BroadcastState {
     is_closed: bool,
     /// Variables that the user has not dropped.
     kept: BTreeSet<u32>,
-    ended: BTreeMap<u32, Result<Arc<HostMemory>, BroadcastEnding>>,
+    ended: BTreeMap<u32, Result<Arc<HostMemory>, TransferError>>,
     deliveries: BTreeMap<u32, VariableDelivery>,
     /// The latest message of each other rank, by variable.
     latest_messages: BTreeMap<u32, BTreeMap<usize, Vec<u8>>>,
@@ -142,7 +142,7 @@ impl Broadcasts {
         });
         let taken = memory.clone();
         let timing = swarm_timing(mesh.heartbeat_timeout());
-        let driver = Driver::new(rank, size, timing, Box::new(move |bytes| taken.take(bytes)));
+        let driver = Driver::new(rank, size, timing, Box::new(move |bytes| taken.allocate(bytes)));
         let serving = shared.clone();
         let thread = std::thread::Builder::new().name("ripieno-broadcast".to_string());
         let thread = thread.spawn(move || serve(driver, mesh, &serving)).map_err(|error| NetError::Os {
@@ -167,11 +167,11 @@ impl Broadcasts {
         order: Vec<usize>,
     ) -> io::Result<Variable> {
         let manifest = BlockManifest::new(length_bytes, block_bytes, discipline, order.len() + 1);
-        let taken = self.memory.take(length_bytes);
+        let taken = self.memory.allocate(length_bytes);
         // If the allocation fails, the variable still exists: all ranks number variables alike, and the others get the
         // error.
         let (buffer, failure) = taken.map_or_else(|error| (HostMemory::new(0), Some(error)), |it| (Ok(it), None));
-        let mut filler = Filler::new(buffer?);
+        let mut filler = MemoryWriter::new(buffer?);
         let variable = self.register(filler.memory().clone(), manifest, Vec::new(), order);
         let number = variable.number;
         let report = |digests| self.shared.submit(Command::Fill { number, digests });
@@ -414,7 +414,7 @@ fn serve(mut driver: Driver<HostMemory>, mut mesh: Mesh, shared: &BroadcastShare
         let now = started.elapsed();
         if lock(&shared.state).commands.is_empty() && !driver.turn(now, &mut mesh) {
             let wake = driver.wake().map_or(POLL_INTERVAL, |wake| wake.saturating_sub(now)).min(POLL_INTERVAL);
-            mesh.sleep(&driver.wants(), wake);
+            mesh.sleep(&driver.interests(), wake);
         }
         mesh.cancel_sleep();
         shared.publish(driver.take_events());
@@ -438,7 +438,7 @@ fn carry_out(driver: &mut Driver<HostMemory>, now: Duration, command: Command, c
         Command::Fill { number, digests } => driver.fill(now, number, &digests),
         Command::Abandon(number) => driver.abandon(number),
         Command::SendMessage { number, to, bytes } => driver.send_message(number, to, bytes),
-        Command::Want(number) => driver.want(now, number),
+        Command::Want(number) => driver.request(now, number),
         Command::Release(number) => driver.release(number),
         Command::Close => {
             driver.release_all();
@@ -450,7 +450,7 @@ fn carry_out(driver: &mut Driver<HostMemory>, now: Duration, command: Command, c
 /// Copy pieces in the order of their offsets and publish the digests of finished blocks. The first batch is one block;
 /// each later one doubles the number of blocks, up to [`FILL_BYTES_MAX`].
 fn fill(
-    filler: &mut Filler,
+    filler: &mut MemoryWriter,
     pieces: &[(usize, &[u8])],
     manifest: &BlockManifest,
     report: impl Fn(Vec<Digest>),
@@ -495,7 +495,7 @@ mod tests {
         expected[..100].copy_from_slice(&head);
         expected[128..5128].copy_from_slice(&body);
         let manifest = BlockManifest::new(expected.len(), Some(50), Discipline::Chain, 2);
-        let mut filler = Filler::new(HostMemory::new(expected.len()).unwrap());
+        let mut filler = MemoryWriter::new(HostMemory::new(expected.len()).unwrap());
         let memory = filler.memory().clone();
         let reported = RefCell::new(Vec::new());
         let report = |digests: Vec<Digest>| {

@@ -239,11 +239,11 @@ impl CommunicatorState {
         let [mut main, mut output] = memory.buffers();
         // SAFETY: the end of the run owns the memory and outlives the run's buffers. `OwnedBuffers` guarantees that the
         // memory stays in place, and that no other code uses it while its owner lives.
-        let (main, output) = unsafe { (main.prolonged(), output.prolonged()) };
+        let (main, output) = unsafe { (main.extend_lifetime(), output.extend_lifetime()) };
         let mut scratch = scratch(runtime.scratch, prepared.schedule().scratch_bytes())?;
         let mut scratch_buffer = scratch.as_mut().map_or(NO_MEMORY, |scratch| BufferMemory::Write(scratch.bytes_mut()));
         // SAFETY: as above; moving a pooled buffer does not move its bytes.
-        let scratch_buffer = unsafe { scratch_buffer.prolonged() };
+        let scratch_buffer = unsafe { scratch_buffer.extend_lifetime() };
         let ticket = Arc::new(ResultSlot::default());
         let (completion, background) = (ResultSlot::completion(&ticket, runtime.waiters), self.background.clone());
         let end = Box::new(move |result: Result<_, _>| {

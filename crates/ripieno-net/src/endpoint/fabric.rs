@@ -5,8 +5,8 @@ use crate::links::{Waker, WatchedDescriptor};
 use crate::monitor::{MonitorCommand, MonitorShared, MonitorStatus};
 use ripieno_run::membership::{MembershipRequest, agreement, describe_pair};
 use ripieno_run::{
-    Blocking, DescribedCall, Fabric, HEADER_BYTES, Header, JobFailure, Link, LinkError, LinkId, NotShrunk, Remote,
-    Replicas, Shrunk, Topology, Want,
+    Blocking, DescribedCall, Fabric, HEADER_BYTES, Header, JobFailure, Link, LinkError, LinkId, LinkInterest, Remote,
+    Replicas, ShrinkError, ShrunkWorld, Topology,
 };
 use rustix::time::ClockId;
 use std::os::fd::AsFd;
@@ -47,7 +47,7 @@ impl Fabric for Endpoint {
             && !self.connects(id)
             && let Some(shortage) = self.shortage()
         {
-            return Err(LinkError::Lacking { what: format!("it cannot accept a connection: {shortage}") });
+            return Err(LinkError::MissingResource { what: format!("it cannot accept a connection: {shortage}") });
         }
         self.slot(id).link()
     }
@@ -148,8 +148,8 @@ impl Fabric for Endpoint {
         self.shared.request(MembershipRequest::Stalled { header, peers: peers.to_vec(), blocking });
     }
 
-    fn shrink(&mut self, interrupt: &mut dyn FnMut() -> bool) -> Result<Shrunk, NotShrunk> {
-        self.meet_survivors(interrupt)
+    fn shrink(&mut self, interrupt: &mut dyn FnMut() -> bool) -> Result<ShrunkWorld, ShrinkError> {
+        self.shrink_world(interrupt)
     }
 
     fn remote(&self) -> Arc<dyn Remote> {
@@ -164,22 +164,25 @@ impl Fabric for Endpoint {
         }
     }
 
-    fn park(&mut self, wants: &[Want], timeout: Duration) {
-        for want in wants.iter().filter(|want| want.readable) {
-            if let LinkSlot::Tcp(link) = self.slot(want.link) {
+    fn park(&mut self, interests: &[LinkInterest], timeout: Duration) {
+        for interest in interests.iter().filter(|interest| interest.readable) {
+            if let LinkSlot::Tcp(link) = self.slot(interest.link) {
                 link.prepare_sleep();
             }
         }
-        let watches = wants.iter().filter_map(|want| match &self.slots[want.link.index(self.config.world_size)] {
-            LinkSlot::Tcp(link) => {
-                Some(WatchedDescriptor { fd: link.as_fd(), readable: want.readable, writable: want.writable })
-            }
-            _ => None,
-        });
+        let watches =
+            interests.iter().filter_map(|interest| match &self.slots[interest.link.index(self.config.world_size)] {
+                LinkSlot::Tcp(link) => Some(WatchedDescriptor {
+                    fd: link.as_fd(),
+                    readable: interest.readable,
+                    writable: interest.writable,
+                }),
+                _ => None,
+            });
         // A failed sleep ends immediately; the caller checks again.
         match self.doorbell.wait(watches, timeout.min(LOCK_CHECK_INTERVAL)) {
-            Ok(true) => self.note_ready(wants),
-            Ok(false) => self.look_after(wants),
+            Ok(true) => self.note_ready(interests),
+            Ok(false) => self.look_after(interests),
             Err(_) => {}
         }
     }
@@ -233,10 +236,10 @@ impl Endpoint {
     }
 
     /// Mark the links that became ready during the sleep.
-    fn note_ready(&mut self, wants: &[Want]) {
+    fn note_ready(&mut self, interests: &[LinkInterest]) {
         let mut index = 0;
-        for want in wants {
-            let LinkSlot::Tcp(link) = &mut self.slots[want.link.index(self.config.world_size)] else { continue };
+        for interest in interests {
+            let LinkSlot::Tcp(link) = &mut self.slots[interest.link.index(self.config.world_size)] else { continue };
             link.note_ready(self.doorbell.showed_readable(index), self.doorbell.showed_writable(index));
             index += 1;
         }
@@ -259,20 +262,20 @@ impl Endpoint {
 
     /// Check the peers of a sleep that timed out. Shared memory never signals a peer's death, and the hubs may be gone.
     /// A TCP connection does not signal a broken network path.
-    fn look_after(&mut self, wants: &[Want]) {
-        for want in wants {
-            let index = want.link.index(self.config.world_size);
+    fn look_after(&mut self, interests: &[LinkInterest]) {
+        for interest in interests {
+            let index = interest.link.index(self.config.world_size);
             match &mut self.slots[index] {
                 LinkSlot::Ring(_, liveness) => {
                     // The attempt after the end was detected has received all data that the peer wrote before.
                     if liveness.has_ended {
                         let cause = "its process ended".to_string();
-                        self.shared.request(MembershipRequest::Suspect { peer: want.link.peer, cause });
+                        self.shared.request(MembershipRequest::Suspect { peer: interest.link.peer, cause });
                     }
                     liveness.has_ended = liveness.socket.has_ended();
                 }
                 LinkSlot::Tcp(link) => {
-                    let (peer, timing, silence) = (want.link.peer, self.config.timing(), link.unanswered());
+                    let (peer, timing, silence) = (interest.link.peer, self.config.timing(), link.unanswered());
                     if silence <= timing.probe_delay() {
                         continue;
                     }

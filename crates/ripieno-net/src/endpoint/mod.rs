@@ -92,13 +92,13 @@ struct LivenessSocket {
 
 /// Reports failures to the job and reads them, from any thread or a signal handler's thread.
 #[derive(Clone)]
-pub struct Alarm {
+pub struct FailureHandle {
     shared: Arc<MonitorShared>,
 }
 
 impl Endpoint {
     /// Connect to the other ranks; return when all of them are connected.
-    pub fn meet(config: Config, exchange: &mut dyn Exchange) -> Result<Endpoint, NetError> {
+    pub fn connect(config: Config, exchange: &mut dyn Exchange) -> Result<Endpoint, NetError> {
         config.check()?;
         let started = Instant::now();
         let deadline = started + config.rendezvous_timeout;
@@ -252,8 +252,8 @@ impl Endpoint {
     }
 
     /// Return a handle that reports and reads failures from any thread.
-    pub fn alarm(&self) -> Alarm {
-        Alarm { shared: self.shared.clone() }
+    pub fn failure_handle(&self) -> FailureHandle {
+        FailureHandle { shared: self.shared.clone() }
     }
 
     /// Leave the job normally. Rank 0 stays for up to [`Config::linger`] to watch ranks that still work.
@@ -288,7 +288,7 @@ impl Drop for Endpoint {
     }
 }
 
-impl Alarm {
+impl FailureHandle {
     /// Report a failure to the job.
     pub fn report(&self, failure: JobFailure) {
         self.shared.request(MembershipRequest::Report(failure));

@@ -148,7 +148,7 @@ fn shared(ring: RingLink, socket: Stream) -> LinkSlot {
 
 fn not_shared(error: &io::Error) -> LinkError {
     match shortage(error) {
-        Some(what) => LinkError::Lacking { what: format!("it cannot have shared memory: {what}") },
+        Some(what) => LinkError::MissingResource { what: format!("it cannot have shared memory: {what}") },
         None => LinkError::Closed { cause: format!("shared memory cannot be had ({error})") },
     }
 }
@@ -199,7 +199,7 @@ impl Endpoint {
 
 /// Return whether another attempt of the peer would fail as well.
 fn is_lasting(error: &LinkError, links: LinkPolicy) -> bool {
-    links == LinkPolicy::SharedMemory && matches!(error, LinkError::Lacking { .. })
+    links == LinkPolicy::SharedMemory && matches!(error, LinkError::MissingResource { .. })
 }
 
 #[cfg(test)]
@@ -215,7 +215,7 @@ mod tests {
         let meet = |(rank, mut exchange): (usize, ThreadExchange)| {
             let linger = Duration::from_millis(100);
             let config = Config { links, linger, ..Config::new(rank, 2, Token::from_secret("test")) };
-            std::thread::spawn(move || Endpoint::meet(config, &mut exchange))
+            std::thread::spawn(move || Endpoint::connect(config, &mut exchange))
         };
         let exchanges = ThreadExchange::group(2, Duration::from_secs(20)).into_iter().enumerate();
         let threads: Vec<_> = exchanges.map(meet).collect();

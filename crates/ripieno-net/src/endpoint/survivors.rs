@@ -13,7 +13,7 @@ use crate::listeners::Listeners;
 use crate::monitor::{AgreementOutcome, MonitorCommand, MonitorShared};
 use crate::peer_address::PeerAddress;
 use ripieno_run::membership::agreement::{AgreementEvent, Decision};
-use ripieno_run::{JobFailure, LinkError, NotShrunk, Shrunk};
+use ripieno_run::{JobFailure, LinkError, ShrinkError, ShrunkWorld};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
@@ -44,7 +44,7 @@ impl FirstWorld {
     }
 
     /// Start an agreement on this rank and return its outcome.
-    fn agree(&self, address: String, interrupt: &mut dyn FnMut() -> bool) -> Result<AgreementOutcome, NotShrunk> {
+    fn agree(&self, address: String, interrupt: &mut dyn FnMut() -> bool) -> Result<AgreementOutcome, ShrinkError> {
         let shared = self.monitored();
         shared.update(|status| status.outcome = None);
         shared.order(MonitorCommand::Agreement(AgreementEvent::Begin { address }));
@@ -58,7 +58,7 @@ impl FirstWorld {
                 return Ok(AgreementOutcome::GaveUp("its monitor has ended".to_string()));
             }
             if interrupt() {
-                return Err(NotShrunk::Interrupted);
+                return Err(ShrinkError::Interrupted);
             }
         }
     }
@@ -109,15 +109,15 @@ impl Exchange for AgreedSurvivors<'_> {
 
 impl Endpoint {
     /// Agree with the other survivors of this world and connect to them in a new world.
-    pub(super) fn meet_survivors(&mut self, interrupt: &mut dyn FnMut() -> bool) -> Result<Shrunk, NotShrunk> {
+    pub(super) fn shrink_world(&mut self, interrupt: &mut dyn FnMut() -> bool) -> Result<ShrunkWorld, ShrinkError> {
         let Some(first) = self.first.clone() else {
-            return Err(NotShrunk::Unsupported("it is closed"));
+            return Err(ShrinkError::Unsupported("it is closed"));
         };
         if self.config.replicas > 1 {
-            return Err(NotShrunk::Unsupported("replicas continue in place of failed ranks"));
+            return Err(ShrinkError::Unsupported("replicas continue in place of failed ranks"));
         }
         if first.config.world_size > WORLD_SIZE_MAX {
-            return Err(NotShrunk::Unsupported("it has more than 4096 ranks"));
+            return Err(ShrinkError::Unsupported("it has more than 4096 ranks"));
         }
         for slot in &mut self.slots {
             *slot =
@@ -136,12 +136,12 @@ impl Endpoint {
                 }
                 AgreementOutcome::GaveUp(cause) => return Err(self.left_out(cause).into()),
             };
-            match Endpoint::meet_agreed(&first, &decision, listeners) {
+            match Endpoint::connect_survivors(&first, &decision, listeners) {
                 Ok(endpoint) => {
                     let place = |member| former.iter().position(|rank| rank == member);
                     let survivors = decision.members.iter().filter_map(place).collect();
                     let job = endpoint.job().to_string();
-                    return Ok(Shrunk { fabric: Box::new(endpoint), survivors, job });
+                    return Ok(ShrunkWorld { fabric: Box::new(endpoint), survivors, job });
                 }
                 // Another rank has ended meanwhile: try again.
                 Err(error) => last = Some(error),
@@ -156,7 +156,11 @@ impl Endpoint {
         JobFailure::RankFailed { rank, host: self.host(rank).to_string(), cause, traceback: String::new() }
     }
 
-    fn meet_agreed(first: &Arc<FirstWorld>, decision: &Decision, listeners: Listeners) -> Result<Endpoint, NetError> {
+    fn connect_survivors(
+        first: &Arc<FirstWorld>,
+        decision: &Decision,
+        listeners: Listeners,
+    ) -> Result<Endpoint, NetError> {
         let addresses = first.addresses(decision)?;
         let rank = decision.members.iter().position(|&member| member == first.config.rank);
         let config = Config {

@@ -5,7 +5,7 @@
 
 use super::memory::{Mapping, sealed_len, sealed_memfd};
 use super::value_memory::CountedMemory;
-use ripieno_run::swarm::{MemoryPlace, Store};
+use ripieno_run::swarm::{MemoryLocation, Store};
 use rustix::fs::{Advice, FallocateFlags, FlockOperation, Mode, OFlags};
 use rustix::io::Errno;
 use std::io;
@@ -25,7 +25,7 @@ const MOVED_BYTES: usize = 4 << 20;
 pub struct HostMemory {
     mapping: Mapping,
     backing: Mutex<Backing>,
-    /// Length of the readable part: the whole memory, unless a [`Filler`] is filling it.
+    /// Length of the readable part: the whole memory, unless a [`MemoryWriter`] is filling it.
     ready_bytes: AtomicUsize,
     /// Whether this process created the memory and may write it.
     is_own: bool,
@@ -158,12 +158,12 @@ pub(super) fn reserve(fd: impl AsFd, old_bytes: usize, length_bytes: usize) -> i
 
 /// Open the file of another process, after checking its identity and that no process can truncate it below
 /// `length_bytes`.
-fn opened(place: MemoryPlace, length_bytes: usize) -> io::Result<OwnedFd> {
-    let path = format!("/proc/{}/fd/{}", place.process, place.descriptor);
+fn opened(location: MemoryLocation, length_bytes: usize) -> io::Result<OwnedFd> {
+    let path = format!("/proc/{}/fd/{}", location.process, location.descriptor);
     let fd = rustix::fs::open(path, OFlags::RDONLY | OFlags::CLOEXEC, Mode::empty())?;
     // In another PID namespace the number may belong to another process.
     let status = rustix::fs::fstat(&fd)?;
-    if status.st_ino != place.inode {
+    if status.st_ino != location.inode {
         return Err(io::Error::new(io::ErrorKind::NotFound, "the process of that number has other memory there"));
     }
     let here_bytes = match sealed_len(fd.as_fd()) {
@@ -180,21 +180,21 @@ fn opened(place: MemoryPlace, length_bytes: usize) -> io::Result<OwnedFd> {
 }
 
 impl Store for HostMemory {
-    fn place(&self) -> MemoryPlace {
+    fn location(&self) -> MemoryLocation {
         let backing = self.backing();
-        MemoryPlace { process: std::process::id(), descriptor: backing.fd.as_raw_fd(), inode: backing.inode }
+        MemoryLocation { process: std::process::id(), descriptor: backing.fd.as_raw_fd(), inode: backing.inode }
     }
 
-    fn at(place: MemoryPlace, length_bytes: usize) -> io::Result<HostMemory> {
-        let fd = opened(place, length_bytes)?;
+    fn at(location: MemoryLocation, length_bytes: usize) -> io::Result<HostMemory> {
+        let fd = opened(location, length_bytes)?;
         HostMemory::of(Mapping::read_only(&fd, length_bytes.max(1))?, fd, length_bytes, false)
     }
 
-    fn follow(&self, place: MemoryPlace, length_bytes: usize) -> io::Result<()> {
+    fn remap(&self, location: MemoryLocation, length_bytes: usize) -> io::Result<()> {
         if self.is_own || length_bytes != self.len() {
             return Err(io::Error::new(io::ErrorKind::InvalidInput, "it is not what the other process has"));
         }
-        self.show(opened(place, length_bytes)?.as_fd())
+        self.show(opened(location, length_bytes)?.as_fd())
     }
 }
 
@@ -204,7 +204,7 @@ impl Deref for HostMemory {
     fn deref(&self) -> &[u8] {
         let ready_bytes = self.ready_bytes.load(Ordering::Acquire);
         // SAFETY: The mapping is readable and lives as long as `self`. The creator does not write it after other
-        // processes know its place. A filler writes nothing before the end of the ready part.
+        // processes know its location. A filler writes nothing before the end of the ready part.
         unsafe { std::slice::from_raw_parts(self.mapping.address().as_ptr(), ready_bytes) }
     }
 }
@@ -220,16 +220,16 @@ impl DerefMut for HostMemory {
 
 /// Fills memory from the start to the end while other threads and processes read the ready part.
 #[derive(Debug)]
-pub struct Filler {
+pub struct MemoryWriter {
     memory: Arc<HostMemory>,
     length_bytes: usize,
 }
 
-impl Filler {
+impl MemoryWriter {
     /// Start to fill memory that has not been written yet.
-    pub fn new(mut memory: HostMemory) -> Filler {
+    pub fn new(mut memory: HostMemory) -> MemoryWriter {
         let length_bytes = std::mem::take(memory.ready_bytes.get_mut());
-        Filler { memory: Arc::new(memory), length_bytes }
+        MemoryWriter { memory: Arc::new(memory), length_bytes }
     }
 
     /// Return the memory that is being filled.
@@ -266,7 +266,7 @@ mod tests {
         for length_bytes in [0, 1, 10_000] {
             let mut made = HostMemory::new(length_bytes).unwrap();
             made.fill(7);
-            let read = HostMemory::at(made.place(), length_bytes).unwrap();
+            let read = HostMemory::at(made.location(), length_bytes).unwrap();
             drop(made);
             assert_eq!(read[..], vec![7; length_bytes]);
         }
@@ -274,7 +274,7 @@ mod tests {
 
     #[test]
     fn what_is_filled_is_read_as_far_as_it_is_there() {
-        let mut filler = Filler::new(HostMemory::new(10_000).unwrap());
+        let mut filler = MemoryWriter::new(HostMemory::new(10_000).unwrap());
         let memory = filler.memory().clone();
         assert!(memory.is_empty());
         filler.push(&[7; 5000]).unwrap();
@@ -282,7 +282,7 @@ mod tests {
         filler.skip(10);
         filler.push(&[8; 4990]).unwrap();
         assert_eq!(memory[..], [&[7; 5000][..], &[0; 10], &[8; 4990]].concat());
-        assert_eq!(HostMemory::at(memory.place(), 10_000).unwrap()[..], memory[..]);
+        assert_eq!(HostMemory::at(memory.location(), 10_000).unwrap()[..], memory[..]);
         let overfull = std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| filler.push(&[9])));
         assert!(overfull.is_err(), "there is no room");
     }
@@ -307,8 +307,8 @@ mod tests {
     #[test]
     fn memory_that_is_too_short_or_another_is_refused() {
         let (made, other) = (HostMemory::new(10).unwrap(), HostMemory::new(10).unwrap());
-        assert!(HostMemory::at(made.place(), 11).is_err());
-        assert!(HostMemory::at(MemoryPlace { inode: other.place().inode, ..made.place() }, 10).is_err());
+        assert!(HostMemory::at(made.location(), 11).is_err());
+        assert!(HostMemory::at(MemoryLocation { inode: other.location().inode, ..made.location() }, 10).is_err());
         assert!(HostMemory::new(1 << 62).is_err());
     }
 }

@@ -470,7 +470,9 @@ impl Drop for RingLink {
 
 fn unreadable(error: io::Error) -> LinkError {
     match shortage(&error) {
-        Some(what) => LinkError::Lacking { what: format!("it cannot map the zero-copy memory of that rank: {what}") },
+        Some(what) => {
+            LinkError::MissingResource { what: format!("it cannot map the zero-copy memory of that rank: {what}") }
+        }
         None => LinkError::Closed { cause: format!("cannot read the zero-copy memory of the peer: {error}") },
     }
 }

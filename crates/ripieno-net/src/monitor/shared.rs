@@ -5,7 +5,7 @@ use crate::connector::UnreachedPeer;
 use crate::links::Waker;
 use crate::stream::Stream;
 use ripieno_run::membership::agreement::{self, Decision};
-use ripieno_run::membership::{CallHistory, FORMS_REMEMBERED, MembershipRequest};
+use ripieno_run::membership::{CallHistory, FORM_COUNT_MAX, MembershipRequest};
 use ripieno_run::{HEADER_BYTES, JobFailure};
 use rustix::event::EventfdFlags;
 use std::collections::{BTreeMap, BTreeSet};
@@ -212,7 +212,7 @@ impl MonitorShared {
     #[inline]
     pub fn note_form(&self, entering: &mut Entering, form: u32, words: &dyn Fn() -> String) {
         let (known, at) = &mut entering.forms[form as usize % FORM_PLACES];
-        if *known == form && entering.form_count - *at < FORMS_REMEMBERED as u64 / 2 {
+        if *known == form && entering.form_count - *at < FORM_COUNT_MAX as u64 / 2 {
             return;
         }
         entering.form_count += 1;

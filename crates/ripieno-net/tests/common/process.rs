@@ -7,7 +7,7 @@
 use super::{TIMEOUT, collect, deliver, next_failure, park_until, send_and_receive, under_load};
 use ripieno_net::exchange::{DirectoryExchange, TcpStore};
 use ripieno_net::{Config, Endpoint, Exchange, NetError, Token};
-use ripieno_run::{Fabric, JobFailure, LinkId, Want};
+use ripieno_run::{Fabric, JobFailure, LinkId, LinkInterest};
 use std::io::{BufRead, BufReader, Write};
 use std::process::{Child, ChildStdin, Command, Stdio};
 use std::sync::mpsc::{Receiver, channel};
@@ -180,7 +180,7 @@ fn child_rank() {
         _ => Box::new(pipe),
     };
     let mut exchange = Pausing { exchange, hangs: variable("HANGS") == "true" };
-    let met = Endpoint::meet(config, &mut exchange);
+    let met = Endpoint::connect(config, &mut exchange);
     drop(exchange);
     run_command(met);
 }
@@ -228,8 +228,8 @@ fn run_command(met: Result<Endpoint, NetError>) {
             ["collect", peer] => {
                 print_line("watching");
                 let peer = peer.parse().unwrap();
-                let want = Want { link: LinkId::collectives(peer), readable: true, writable: false };
-                park_until(&mut endpoint, Some(want), |fabric| fabric.has_failed());
+                let interest = LinkInterest { link: LinkId::collectives(peer), readable: true, writable: false };
+                park_until(&mut endpoint, Some(interest), |fabric| fabric.has_failed());
                 print_failure(endpoint.failure());
             }
             ["lose", count] => {

@@ -8,7 +8,7 @@ use super::in_flight_runs::AllRuns;
 use super::preamble::{PREAMBLE_BYTES, Preamble};
 use super::{Executor, NoneLeft, RunError};
 use crate::call::{CallKind, Header};
-use crate::fabric::{Blocking, Fabric, JobFailure, LinkId, Want};
+use crate::fabric::{Blocking, Fabric, JobFailure, LinkId, LinkInterest};
 use crate::link::LinkError;
 use std::time::Duration;
 
@@ -46,10 +46,10 @@ impl Executor {
         is_late: Option<&dyn Fn(Duration) -> bool>,
     ) -> Result<Option<usize>, RunError> {
         let guard = NoneLeft { executor: self, fabric };
-        let Executor { in_flight, recorder, wants, interrupt, .. } = &mut *guard.executor;
+        let Executor { in_flight, recorder, interests, interrupt, .. } = &mut *guard.executor;
         let all_runs = AllRuns { fabric: &mut *guard.fabric, recorder, in_flight, until: &|| false, is_awaited: false };
         let mut arrivals = Arrivals { all_runs, header, form, peers, found: None, is_late, has_ended: false };
-        let finished = idle::finish(&mut arrivals, wants, interrupt);
+        let finished = idle::finish(&mut arrivals, interests, interrupt);
         let found = arrivals.found;
         if let Err(error) = &finished {
             let failure = guard.fabric.failure().map_or_else(|| error.clone(), RunError::Failed);
@@ -145,9 +145,9 @@ impl Work for Arrivals<'_> {
         self.all_runs.fabric
     }
 
-    fn wants(&mut self, wants: &mut Vec<Want>) {
-        self.all_runs.wants(wants);
-        wants.extend(self.peers.iter().map(|&peer| Want {
+    fn interests(&mut self, interests: &mut Vec<LinkInterest>) {
+        self.all_runs.interests(interests);
+        interests.extend(self.peers.iter().map(|&peer| LinkInterest {
             link: LinkId::inbox(peer),
             readable: true,
             writable: false,

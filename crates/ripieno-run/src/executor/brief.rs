@@ -12,7 +12,7 @@ use super::preamble::{PREAMBLE_BYTES, Preamble};
 use super::progress::LaneCursor;
 use super::run::ScheduleRun;
 use super::schedule::{Lane, LaneSteps, Schedule};
-use crate::fabric::{LinkId, Want};
+use crate::fabric::{LinkId, LinkInterest};
 use ripieno_plan::{Op, Operation, Span};
 use std::time::Duration;
 
@@ -219,15 +219,15 @@ impl ScheduleRun<'_, '_> {
             self.fabric.yield_now();
         }
         if let Some(since) = since {
-            self.note_offers(since, Want { link: from, readable: true, writable: false });
+            self.note_offers(since, LinkInterest { link: from, readable: true, writable: false });
         }
     }
 
     /// Record a wait that began at `since`, if it exceeds the threshold for ranks with their own cores.
-    fn note_offers(&mut self, since: Duration, want: Want) {
+    fn note_offers(&mut self, since: Duration, interest: LinkInterest) {
         let now = self.fabric.now();
         if now - since >= SPIN {
-            self.recorder.begin_wait(self.progress.ticket, &[want], since);
+            self.recorder.begin_wait(self.progress.ticket, &[interest], since);
             self.recorder.end_wait(self.progress.ticket, now);
         }
     }

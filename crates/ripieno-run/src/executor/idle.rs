@@ -2,7 +2,7 @@
 //! peers that it waits for.
 
 use super::{InterruptCheck, RELAY_UNIT_BYTES, RunError};
-use crate::fabric::{Fabric, Want};
+use crate::fabric::{Fabric, LinkInterest};
 use std::time::Duration;
 
 /// Spin time on memory of a rank with its own core before it yields. If another process uses the core, a yield can take
@@ -26,7 +26,7 @@ pub(super) trait Work {
     /// Return the fabric.
     fn fabric(&mut self) -> &mut dyn Fabric;
     /// Add the links that could make progress.
-    fn wants(&mut self, wants: &mut Vec<Want>);
+    fn interests(&mut self, interests: &mut Vec<LinkInterest>);
     /// Return whether progress can only come through memory. This is false if a lane waits for a link that needs system
     /// calls or is not open yet.
     fn waits_on_memory(&mut self) -> Result<bool, RunError>;
@@ -43,7 +43,7 @@ pub(super) trait Work {
 /// Drive `work` to completion.
 pub(super) fn finish<W: Work>(
     work: &mut W,
-    wants: &mut Vec<Want>,
+    interests: &mut Vec<LinkInterest>,
     interrupt: &mut Option<InterruptCheck>,
 ) -> Result<(), RunError> {
     let mut idle = Idle::default();
@@ -63,7 +63,7 @@ pub(super) fn finish<W: Work>(
         if let Some(failure) = work.failure() {
             return Err(failure);
         }
-        let slept = idle.wait(work, wants)?;
+        let slept = idle.wait(work, interests)?;
         if slept && interrupt.as_mut().is_some_and(|interrupted| interrupted()) {
             return Err(work.interrupt());
         }
@@ -97,7 +97,7 @@ impl Idle {
     const ROUNDS_PER_LOOK: u32 = 8;
 
     /// Wait for a moment. Return whether the rank slept.
-    fn wait<W: Work>(&mut self, work: &mut W, wants: &mut Vec<Want>) -> Result<bool, RunError> {
+    fn wait<W: Work>(&mut self, work: &mut W, interests: &mut Vec<LinkInterest>) -> Result<bool, RunError> {
         self.rounds += 1;
         if self.rounds == 1 {
             self.shares_core = !work.fabric().has_core_per_rank() && work.waits_on_memory()?;
@@ -132,8 +132,8 @@ impl Idle {
                 self.asked = Some(now);
                 work.ask();
             }
-            work.wants(wants);
-            work.fabric().park(wants, PARK);
+            work.interests(interests);
+            work.fabric().park(interests, PARK);
             slept = true;
         }
         work.fabric().cancel_park();

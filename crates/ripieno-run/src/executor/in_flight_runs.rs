@@ -10,7 +10,7 @@ use super::progress::RunProgress;
 use super::run::ScheduleRun;
 use super::schedule::LaneSteps;
 use super::{PreparedCall, RunError, RunTraffic};
-use crate::fabric::{Blocking, Fabric, LinkId, Want};
+use crate::fabric::{Blocking, Fabric, LinkId, LinkInterest};
 use crate::recorder::{OpenRecord, Recorder};
 use std::collections::{BTreeMap, VecDeque};
 use std::time::Duration;
@@ -227,9 +227,12 @@ impl Work for AllRuns<'_> {
         self.fabric
     }
 
-    fn wants(&mut self, wants: &mut Vec<Want>) {
-        wants.clear();
-        self.in_flight.runs.values_mut().for_each(|entry| entry.run(self.fabric, self.recorder).add_wants(wants));
+    fn interests(&mut self, interests: &mut Vec<LinkInterest>) {
+        interests.clear();
+        self.in_flight
+            .runs
+            .values_mut()
+            .for_each(|entry| entry.run(self.fabric, self.recorder).add_interests(interests));
     }
 
     fn waits_on_memory(&mut self) -> Result<bool, RunError> {

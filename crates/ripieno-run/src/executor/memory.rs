@@ -37,7 +37,7 @@ impl BufferMemory<'_> {
     ///
     /// The caller must not use the result after the memory is freed. Until then the memory must not be accessed
     /// otherwise, except for reads of read-only memory.
-    pub unsafe fn prolonged(&mut self) -> BufferMemory<'static> {
+    pub unsafe fn extend_lifetime(&mut self) -> BufferMemory<'static> {
         match self {
             // SAFETY: the slice is valid for as long as the caller guarantees.
             BufferMemory::Read(bytes) => {

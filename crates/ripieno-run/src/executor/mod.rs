@@ -34,7 +34,7 @@ pub use prepared::PreparedCall;
 pub use schedule::Schedule;
 
 use crate::call::HEADER_BYTES;
-use crate::fabric::{Fabric, JobFailure, Want};
+use crate::fabric::{Fabric, JobFailure, LinkInterest};
 use crate::recorder::{CollectiveOutcome, OpenRecord, Recorder};
 use crate::reduction::UnsupportedOp;
 use idle::Work;
@@ -95,7 +95,7 @@ pub struct Executor {
     /// Progress of the single run.
     progress: RunProgress,
     in_flight: InFlightRuns,
-    wants: Vec<Want>,
+    interests: Vec<LinkInterest>,
 }
 
 impl Executor {
@@ -165,7 +165,7 @@ impl Executor {
         let (recorder, progress) = (&mut self.recorder, &mut self.progress);
         let mut run =
             ScheduleRun { fabric, sequence, prepared, schedule: &prepared.schedule, buffers, recorder, progress };
-        let finished = idle::finish(&mut run, &mut self.wants, &mut self.interrupt);
+        let finished = idle::finish(&mut run, &mut self.interests, &mut self.interrupt);
         let ended = run.end(finished);
         run.recorder.leave(|| run.fabric.now());
         if prepared.schedule.is_replicated && ended.is_ok() && !run.have_all_lanes_ended() {
@@ -217,14 +217,14 @@ impl Executor {
         until: &dyn Fn() -> bool,
     ) -> Result<(), RunError> {
         let guard = NoneLeft { executor: self, fabric };
-        let Executor { in_flight, recorder, wants, interrupt, .. } = &mut *guard.executor;
+        let Executor { in_flight, recorder, interests, interrupt, .. } = &mut *guard.executor;
         let mut no_interrupt = None;
         let interrupt = if is_awaited { interrupt } else { &mut no_interrupt };
         if is_awaited && let Some(ticket) = in_flight.first() {
             recorder.enter(ticket, Some(guard.fabric.now()));
         }
         let mut all_runs = AllRuns { fabric: &mut *guard.fabric, recorder, in_flight, until, is_awaited };
-        let finished = idle::finish(&mut all_runs, wants, interrupt);
+        let finished = idle::finish(&mut all_runs, interests, interrupt);
         if is_awaited {
             recorder.leave(|| guard.fabric.now());
         }
@@ -252,7 +252,7 @@ impl Executor {
         });
         // SAFETY: the memory outlives this call. When the call returns, the run has ended and released its buffers. If
         // `drive` panics, it releases the buffers of all runs.
-        let buffers = buffers.iter_mut().map(|buffer| unsafe { buffer.prolonged() }).collect();
+        let buffers = buffers.iter_mut().map(|buffer| unsafe { buffer.extend_lifetime() }).collect();
         self.in_flight.add(sequence, prepared.clone(), buffers, end, ticket);
         self.drive(fabric, true, &|| ended.get().is_some())?;
         ended.get().expect("a run is over when nothing is in flight").clone()

@@ -4,7 +4,7 @@ use super::rows::Staging;
 use super::schedule::Schedule;
 use super::{RELAY_UNIT_BYTES, RunTraffic};
 use crate::call::HEADER_BYTES;
-use crate::fabric::Want;
+use crate::fabric::LinkInterest;
 use crate::recorder::OpenRecord;
 use std::time::Duration;
 
@@ -24,8 +24,8 @@ pub(super) struct RunProgress {
     /// Encoded header of the run.
     pub header: [u8; HEADER_BYTES],
     pub waiting: Option<WaitState>,
-    /// Reused memory for the wants of a wait.
-    pub wants: Vec<Want>,
+    /// Reused memory for the interests of a wait.
+    pub interests: Vec<LinkInterest>,
 }
 
 /// Progress of a lane.

@@ -116,7 +116,7 @@ impl ScheduleRun<'_, '_> {
     pub fn drop_out(&mut self, lane: usize, peer: usize, error: LinkError) -> Result<bool, RunError> {
         let known = &self.schedule.lanes[lane];
         // A missing requirement of this end cannot be fixed by another replica.
-        if !self.schedule.is_replicated || matches!(error, LinkError::Lacking { .. }) {
+        if !self.schedule.is_replicated || matches!(error, LinkError::MissingResource { .. }) {
             return Err(self.closed(peer, error));
         }
         self.progress.cursors[lane].is_out = true;

@@ -8,7 +8,7 @@ use super::schedule::{LaneSteps, Schedule};
 use super::visit::{LaneVisit, VisitError, VisitProgress};
 use super::{PreparedCall, RunError};
 use crate::call::Header;
-use crate::fabric::{Blocking, Fabric, JobFailure, LinkId, Want};
+use crate::fabric::{Blocking, Fabric, JobFailure, LinkId, LinkInterest};
 use crate::link::LinkError;
 use crate::recorder::Recorder;
 use std::time::Duration;
@@ -64,9 +64,9 @@ impl Work for ScheduleRun<'_, '_> {
         self.fabric
     }
 
-    fn wants(&mut self, wants: &mut Vec<Want>) {
-        wants.clear();
-        self.add_wants(wants);
+    fn interests(&mut self, interests: &mut Vec<LinkInterest>) {
+        interests.clear();
+        self.add_interests(interests);
     }
 
     fn waits_on_memory(&mut self) -> Result<bool, RunError> {
@@ -119,21 +119,21 @@ impl ScheduleRun<'_, '_> {
 
     /// Query the peers that this run waits for. `blocking` is the condition under which the rank continues.
     pub fn ask_peers(&mut self, blocking: Blocking) {
-        let mut wants = Vec::new();
-        self.add_wants(&mut wants);
-        let peers: Vec<usize> = wants.iter().map(|want| want.link.peer).collect();
+        let mut interests = Vec::new();
+        self.add_interests(&mut interests);
+        let peers: Vec<usize> = interests.iter().map(|interest| interest.link.peer).collect();
         self.fabric.stalled(self.header(), &peers, blocking);
     }
 
     /// Add the links that could make progress.
-    pub fn add_wants(&self, wants: &mut Vec<Want>) {
+    pub fn add_interests(&self, interests: &mut Vec<LinkInterest>) {
         for (lane, cursor) in self.progress.cursors.iter().enumerate() {
             if self.is_inactive(lane) || !cursor.on_stream {
                 continue;
             }
             match self.schedule.lanes[lane].stream {
-                LaneSteps::To(link) => wants.push(Want { link, readable: false, writable: true }),
-                LaneSteps::From(link) => wants.push(Want { link, readable: true, writable: false }),
+                LaneSteps::To(link) => interests.push(LinkInterest { link, readable: false, writable: true }),
+                LaneSteps::From(link) => interests.push(LinkInterest { link, readable: true, writable: false }),
                 LaneSteps::Local => {}
             }
         }
@@ -198,7 +198,7 @@ impl ScheduleRun<'_, '_> {
     pub fn closed(&mut self, peer: usize, error: LinkError) -> RunError {
         let what = match error {
             LinkError::Closed { cause } => return self.fabric.peer_failure(peer, &cause).into(),
-            LinkError::Lacking { what } => what,
+            LinkError::MissingResource { what } => what,
         };
         let rank = self.fabric.rank();
         let cause = format!("for its link to rank {peer} {what}");

@@ -24,10 +24,10 @@ impl ScheduleRun<'_, '_> {
         let Some(waiting) = self.progress.waiting.as_mut().filter(|waiting| !waiting.is_noted) else { return };
         waiting.is_noted = true;
         let since = waiting.since;
-        let mut wants = std::mem::take(&mut self.progress.wants);
-        self.wants(&mut wants);
-        self.recorder.begin_wait(self.progress.ticket, &wants, since);
-        self.progress.wants = wants;
+        let mut interests = std::mem::take(&mut self.progress.interests);
+        self.interests(&mut interests);
+        self.recorder.begin_wait(self.progress.ticket, &interests, since);
+        self.progress.interests = interests;
     }
 
     /// Record that bytes move again.

@@ -5,18 +5,18 @@ use crate::call::{CollectiveId, DescribedCall, Header};
 use std::collections::{BTreeMap, VecDeque};
 
 /// Number of collectives kept.
-pub const REMEMBERED: usize = 64;
+pub const CALL_COUNT_MAX: usize = 64;
 /// Number of communicators for each of which the last collective is kept.
-const COMMUNICATORS_REMEMBERED: usize = 1024;
+const COMMUNICATOR_COUNT_MAX: usize = 1024;
 /// Number of form descriptions kept.
-pub const FORMS_REMEMBERED: usize = 256;
+pub const FORM_COUNT_MAX: usize = 256;
 /// Maximum length of a form description in bytes.
 const FORM_BYTES_MAX: usize = 1024;
 
-/// A ring of the last [`REMEMBERED`] headers, the last header of every communicator, and descriptions of their forms.
+/// A ring of the last [`CALL_COUNT_MAX`] headers, the last header of every communicator, and descriptions of their forms.
 #[derive(Clone, Debug)]
 pub struct CallHistory {
-    ring: [Option<Header>; REMEMBERED],
+    ring: [Option<Header>; CALL_COUNT_MAX],
     /// Index of the latest header.
     latest: usize,
     /// The last header of every communicator except the latest one's.
@@ -46,7 +46,7 @@ pub struct LastCalls {
 impl Default for CallHistory {
     fn default() -> Self {
         CallHistory {
-            ring: [None; REMEMBERED],
+            ring: [None; CALL_COUNT_MAX],
             latest: 0,
             last_calls: BTreeMap::new(),
             has_evicted: false,
@@ -68,7 +68,7 @@ impl CallHistory {
         self.ring[self.latest] = Some(header);
     }
 
-    /// Record the description of a form before the call that uses it. It is kept until [`FORMS_REMEMBERED`] other forms
+    /// Record the description of a form before the call that uses it. It is kept until [`FORM_COUNT_MAX`] other forms
     /// have been recorded.
     pub fn note_form(&mut self, form: u32, text: &dyn Fn() -> String) {
         if self.forms.text.contains_key(&form) {
@@ -76,7 +76,7 @@ impl CallHistory {
             self.forms.order.push_back(form);
             return;
         }
-        if self.forms.order.len() == FORMS_REMEMBERED
+        if self.forms.order.len() == FORM_COUNT_MAX
             && let Some(oldest) = self.forms.order.pop_front()
         {
             self.forms.text.remove(&oldest);
@@ -124,7 +124,7 @@ impl CallHistory {
 
     fn file(&mut self, last: Header) {
         self.last_calls.insert(last.communicator, last);
-        if self.last_calls.len() > COMMUNICATORS_REMEMBERED {
+        if self.last_calls.len() > COMMUNICATOR_COUNT_MAX {
             // Never evict the communicator of all ranks, which lives longest.
             let forgotten = self.last_calls.range(1..).next().map(|(&communicator, _)| communicator);
             if let Some(communicator) = forgotten {
@@ -154,8 +154,8 @@ impl LastCalls {
 
 fn slot(id: CollectiveId) -> usize {
     // Alternating communicators with equal sequence numbers use different slots.
-    let at = id.sequence.wrapping_add(u64::from(id.communicator) * (REMEMBERED as u64 / 2 - 1));
-    (at % REMEMBERED as u64) as usize
+    let at = id.sequence.wrapping_add(u64::from(id.communicator) * (CALL_COUNT_MAX as u64 / 2 - 1));
+    (at % CALL_COUNT_MAX as u64) as usize
 }
 
 #[cfg(test)]
@@ -214,7 +214,7 @@ mod tests {
     fn an_evicted_call_does_not_count_as_absent() {
         let mut history = CallHistory::default();
         history.enter(of(0, 4));
-        (1..=COMMUNICATORS_REMEMBERED as u32 + 2).for_each(|communicator| history.enter(of(communicator, 0)));
+        (1..=COMMUNICATOR_COUNT_MAX as u32 + 2).for_each(|communicator| history.enter(of(communicator, 0)));
         assert!(!history.last_calls().left_before(of(1, 0).collective_id()), "the first communicator is forgotten");
         assert!(history.last_calls().left_before(of(9, 1).collective_id()));
         assert!(history.last_calls().left_before(of(0, 5).collective_id()), "that of all ranks is not");

@@ -9,12 +9,12 @@ mod gauge;
 mod record;
 mod waits;
 
-pub use gauge::{Current, Gauge, LinkUsage, Reading};
+pub use gauge::{AlgorithmUsage, CurrentCall, Gauge, Reading};
 pub use record::{CollectiveOutcome, CollectiveRecord};
-pub use waits::{NOTED_WAIT, StallInterval};
+pub use waits::{MIN_LISTED_WAIT, StallInterval};
 
 use crate::executor::RunTraffic;
-use crate::fabric::Want;
+use crate::fabric::LinkInterest;
 use std::sync::Arc;
 use std::time::Duration;
 use waits::StallRecord;
@@ -71,9 +71,9 @@ impl Recorder {
         ticket
     }
 
-    /// Record that a collective is stalled since `since` because of `wants`.
-    pub fn begin_wait(&mut self, ticket: OpenRecord, wants: &[Want], since: Duration) {
-        let first = self.waits.begin(ticket, wants, since);
+    /// Record that a collective is stalled since `since` because of `interests`.
+    pub fn begin_wait(&mut self, ticket: OpenRecord, interests: &[LinkInterest], since: Duration) {
+        let first = self.waits.begin(ticket, interests, since);
         if self.is_awaited
             && let (Some(peer), Some(mut counting)) = (first, self.gauge.counting())
         {
@@ -166,7 +166,7 @@ impl Recorder {
         })
     }
 
-    /// Return the latest waits of at least [`NOTED_WAIT`], oldest first, each with the number of its record.
+    /// Return the latest waits of at least [`MIN_LISTED_WAIT`], oldest first, each with the number of its record.
     pub fn waits(&self) -> impl Iterator<Item = &StallInterval> {
         self.waits.latest()
     }

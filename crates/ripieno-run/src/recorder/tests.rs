@@ -21,20 +21,20 @@ fn begin(recorder: &mut Recorder, sequence: u64) -> OpenRecord {
     recorder.begin(&record(40, 2), sequence, None)
 }
 
-fn from(peer: usize) -> Want {
-    Want { link: LinkId::collectives(peer), readable: true, writable: false }
+fn from(peer: usize) -> LinkInterest {
+    LinkInterest { link: LinkId::collectives(peer), readable: true, writable: false }
 }
 
-fn to(peer: usize) -> Want {
-    Want { link: LinkId::collectives(peer), readable: false, writable: true }
+fn to(peer: usize) -> LinkInterest {
+    LinkInterest { link: LinkId::collectives(peer), readable: false, writable: true }
 }
 
 fn ms(count: u64) -> Duration {
     Duration::from_millis(count)
 }
 
-fn wait(recorder: &mut Recorder, ticket: OpenRecord, wants: &[Want], since: Duration, until: Duration) {
-    recorder.begin_wait(ticket, wants, since);
+fn wait(recorder: &mut Recorder, ticket: OpenRecord, interests: &[LinkInterest], since: Duration, until: Duration) {
+    recorder.begin_wait(ticket, interests, since);
     recorder.end_wait(ticket, until);
 }
 
@@ -114,14 +114,14 @@ fn collectives_in_flight_are_recorded_separately() {
 fn waits_that_are_long_enough_are_kept_one_by_one() {
     let mut recorder = Recorder::new(2);
     let ticket = begin(&mut recorder, 0);
-    wait(&mut recorder, ticket, &[from(1)], ms(0), NOTED_WAIT / 2);
+    wait(&mut recorder, ticket, &[from(1)], ms(0), MIN_LISTED_WAIT / 2);
     for at in 1..4 {
         wait(&mut recorder, ticket, &[from(1), from(5)], ms(at), ms(at + 1));
     }
 
     let wait = |at| StallInterval { number: 0, peer: 1, peer_count: 2, since: ms(at), until: ms(at + 1) };
     assert_eq!(recorder.waits().copied().collect::<Vec<_>>(), [wait(2), wait(3)]);
-    assert_eq!(only(&recorder).waiting(), ms(3) + NOTED_WAIT / 2);
+    assert_eq!(only(&recorder).waiting(), ms(3) + MIN_LISTED_WAIT / 2);
 }
 
 #[test]

@@ -2,7 +2,7 @@
 
 use super::frame::{Digest, digest};
 use super::meter::Meter;
-use super::{MemoryPlace, Store};
+use super::{MemoryLocation, Store};
 use ripieno_plan::swarm::{BlockManifest, Have, SwarmEvent, SwarmNode, SwarmTiming};
 use std::collections::{BTreeMap, BTreeSet};
 use std::io;
@@ -35,7 +35,7 @@ pub(super) struct BroadcastRun<M> {
     /// Ranks of this host that wait for this rank.
     pub(super) sharers: BTreeSet<usize>,
     /// Ranks of this host that have mapped the value, each with the location last sent to it.
-    pub(super) mappers: BTreeMap<usize, MemoryPlace>,
+    pub(super) mappers: BTreeMap<usize, MemoryLocation>,
     pub(super) has_failed: bool,
     /// `None` until this rank wants the value or other ranks need this rank for it.
     pub(super) node: Option<SwarmNode>,

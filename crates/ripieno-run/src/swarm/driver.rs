@@ -6,8 +6,8 @@ use super::frame::{self, Digest, FrameKind};
 use super::inbox::{FrameInbox, Read};
 use super::meter::Meter;
 use super::outbox::{Outbox, Sent};
-use super::{Store, UNSENT_BYTES_MAX, Wires};
-use crate::fabric::{LinkId, Want};
+use super::{PeerLinks, Store, UNSENT_BYTES_MAX};
+use crate::fabric::{LinkId, LinkInterest};
 use crate::link::LinkError;
 use ripieno_plan::swarm::{
     Action, BLOCKS_MAX, BlockManifest, CorruptBlock, Have, MemberFailure, SwarmEvent, SwarmMessage, SwarmNode,
@@ -31,7 +31,7 @@ const SCRATCH_BYTES: usize = 64 << 10;
 
 /// The reason why a broadcast ends on this rank without a value.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-pub enum BroadcastEnding {
+pub enum TransferError {
     /// The swarm node reported a failure.
     #[error(transparent)]
     Failure(#[from] MemberFailure),
@@ -45,7 +45,7 @@ pub enum BroadcastEnding {
     },
     /// The link to a rank that could send the value cannot be set up.
     #[error("no link to rank {peer}: {what}")]
-    Lacking {
+    MissingResource {
         /// The rank at the other end.
         peer: usize,
         /// The requirement of the link and the remedy.
@@ -57,7 +57,7 @@ pub enum BroadcastEnding {
 #[derive(Debug)]
 pub enum BroadcastEvent<M> {
     /// The broadcast ended with the value or with an error. Reported once.
-    Ended(Result<Arc<M>, BroadcastEnding>),
+    Ended(Result<Arc<M>, TransferError>),
     /// The application on another rank sent a message.
     Message {
         /// The sender.
@@ -92,14 +92,14 @@ struct Peer {
 }
 
 /// Allocates memory for a value of the given size.
-pub type Maker<M> = Box<dyn Fn(usize) -> io::Result<M> + Send>;
+pub type ValueAllocator<M> = Box<dyn Fn(usize) -> io::Result<M> + Send>;
 
 /// One rank's part in all broadcasts of a group. All ranks of the group begin the broadcasts in the same order.
 pub struct Driver<M> {
     rank: usize,
     size: usize,
     timing: SwarmTiming,
-    make: Maker<M>,
+    make: ValueAllocator<M>,
     broadcasts: BTreeMap<u32, BroadcastRun<M>>,
     /// Number of the next broadcast.
     next: u32,
@@ -115,7 +115,7 @@ pub struct Driver<M> {
 
 impl<M: Store> Driver<M> {
     /// Return the driver of `rank` in a group of `size` ranks.
-    pub fn new(rank: usize, size: usize, timing: SwarmTiming, make: Maker<M>) -> Driver<M> {
+    pub fn new(rank: usize, size: usize, timing: SwarmTiming, make: ValueAllocator<M>) -> Driver<M> {
         Driver {
             rank,
             size,
@@ -174,7 +174,7 @@ impl<M: Store> Driver<M> {
         self.drop_broadcast(number);
     }
 
-    /// Register a broadcast from `root` and return its number. The transfer starts with [`want`](Self::want). If
+    /// Register a broadcast from `root` and return its number. The transfer starts with [`request`](Self::request). If
     /// `leader` is set, the leader fetches the value and shares its memory with this rank.
     pub fn expect(&mut self, now: Duration, root: usize, leader: Option<usize>) -> u32 {
         self.expect_as(now, BroadcastRun::awaited(root, leader))
@@ -184,7 +184,7 @@ impl<M: Store> Driver<M> {
     /// marks the blocks that `memory` already contains.
     pub fn fetch_into(&mut self, now: Duration, root: usize, memory: M, digests: Vec<Digest>, have: Have) -> u32 {
         let number = self.expect_as(now, BroadcastRun::begun(root, memory, digests, have));
-        self.want(now, number);
+        self.request(now, number);
         number
     }
 
@@ -224,7 +224,7 @@ impl<M: Store> Driver<M> {
     }
 
     /// Start to fetch an expected value.
-    pub fn want(&mut self, now: Duration, number: u32) {
+    pub fn request(&mut self, now: Duration, number: u32) {
         match self.broadcasts.get(&number).and_then(|broadcast| broadcast.leader) {
             Some(leader) if !self.lost.contains(&leader) => self.ask_leader(now, number, leader),
             _ => self.start(now, number),
@@ -302,16 +302,20 @@ impl<M: Store> Driver<M> {
     }
 
     /// Return the links that the driver waits on.
-    pub fn wants(&self) -> Vec<Want> {
-        let wants = self.peers.iter();
+    pub fn interests(&self) -> Vec<LinkInterest> {
+        let interests = self.peers.iter();
         let is_writable = |it: &Peer| !it.leaving.is_empty() || it.outbox.is_ready(&self.broadcasts);
-        wants
-            .map(|(&peer, it)| Want { link: LinkId::collectives(peer), readable: true, writable: is_writable(it) })
+        interests
+            .map(|(&peer, it)| LinkInterest {
+                link: LinkId::collectives(peer),
+                readable: true,
+                writable: is_writable(it),
+            })
             .collect()
     }
 
     /// Read and send all that the links accept now. Return whether any bytes moved.
-    pub fn turn(&mut self, now: Duration, wires: &mut dyn Wires) -> bool {
+    pub fn turn(&mut self, now: Duration, wires: &mut dyn PeerLinks) -> bool {
         for peer in wires.new_peers() {
             self.peers.entry(peer).or_default();
         }
@@ -323,7 +327,7 @@ impl<M: Store> Driver<M> {
                     wires.close(peer, &cause);
                     self.lose(now, peer);
                 }
-                Err(LinkError::Lacking { what }) => {
+                Err(LinkError::MissingResource { what }) => {
                     wires.close(peer, &what);
                     self.end_awaited(peer, &what);
                     self.lose(now, peer);
@@ -344,7 +348,7 @@ impl<M: Store> Driver<M> {
         has_moved
     }
 
-    fn visit(&mut self, now: Duration, wires: &mut dyn Wires, peer: usize) -> Result<bool, LinkError> {
+    fn visit(&mut self, now: Duration, wires: &mut dyn PeerLinks, peer: usize) -> Result<bool, LinkError> {
         let mut read_bytes = 0;
         loop {
             let Some(link) = wires.link(peer)? else { return Ok(false) };
@@ -398,7 +402,7 @@ impl<M: Store> Driver<M> {
         let mut sent = Vec::new();
         let outcome = it.outbox.send(link, &self.broadcasts, &mut sent);
         for Sent { broadcast, block, length_bytes, is_last } in sent {
-            self.broadcasts[&broadcast].meter.note_gave(length_bytes);
+            self.broadcasts[&broadcast].meter.record_sent(length_bytes);
             if is_last {
                 it.leaving.push((broadcast, block));
             }
@@ -455,16 +459,16 @@ impl<M: Store> Driver<M> {
                 let broadcast = self.broadcasts.get_mut(&number).expect("it was found");
                 broadcast.sharing = broadcast.sharing.map(|_| HostSharing::Confirmed { since: now });
             }
-            FrameKind::Shared { place, length_bytes } => {
+            FrameKind::Shared { location, length_bytes } => {
                 let broadcast = self.broadcasts.get_mut(&number).expect("it was found");
                 if let (None, Holding::Here(value), true) =
                     (broadcast.sharing, &broadcast.holding, broadcast.leader == Some(from))
                 {
                     // If remapping fails, this rank keeps the memory that the leader has left.
-                    let _ = value.follow(place, length_bytes);
+                    let _ = value.remap(location, length_bytes);
                     return;
                 }
-                match broadcast.sharing.map(|_| M::at(place, length_bytes)) {
+                match broadcast.sharing.map(|_| M::at(location, length_bytes)) {
                     Some(Ok(value)) => {
                         let value = Arc::new(value);
                         (broadcast.sharing, broadcast.is_over) = (None, true);
@@ -541,9 +545,9 @@ impl<M: Store> Driver<M> {
         if sharers.is_empty() {
             return;
         }
-        let place = value.place();
-        let message = FrameKind::Shared { place, length_bytes: value.len() };
-        broadcast.mappers.extend(sharers.iter().map(|&sharer| (sharer, place)));
+        let location = value.location();
+        let message = FrameKind::Shared { location, length_bytes: value.len() };
+        broadcast.mappers.extend(sharers.iter().map(|&sharer| (sharer, location)));
         sharers.into_iter().for_each(|sharer| self.push(number, sharer, &message));
     }
 
@@ -555,10 +559,10 @@ impl<M: Store> Driver<M> {
                 continue;
             };
             let Holding::Here(value) = &broadcast.holding else { continue };
-            let here = value.place();
+            let here = value.location();
             broadcast
                 .sharers
-                .extend(broadcast.mappers.iter().filter(|(_, place)| **place != here).map(|(&rank, _)| rank));
+                .extend(broadcast.mappers.iter().filter(|(_, location)| **location != here).map(|(&rank, _)| rank));
             self.notify_sharers(number);
         }
     }
@@ -589,7 +593,7 @@ impl<M: Store> Driver<M> {
             let actions = node.handle(now, event);
             if let Err(error) = broadcast.prepare(&*self.make) {
                 let bytes = broadcast.node.as_ref().and_then(SwarmNode::manifest).map_or(0, |manifest| manifest.bytes);
-                self.end(number, Err(BroadcastEnding::Memory { bytes, cause: error.to_string() }));
+                self.end(number, Err(TransferError::Memory { bytes, cause: error.to_string() }));
                 continue;
             }
             actions.into_iter().for_each(|action| self.act(number, action));
@@ -645,7 +649,7 @@ impl<M: Store> Driver<M> {
     }
 
     /// End a broadcast on this rank, whatever the state of its node.
-    fn end(&mut self, number: u32, ending: Result<Arc<M>, BroadcastEnding>) {
+    fn end(&mut self, number: u32, ending: Result<Arc<M>, TransferError>) {
         self.pending_events.push((number, BroadcastEvent::Ended(ending)));
         self.notify_sharers(number);
         self.drop_broadcast(number);
@@ -659,7 +663,7 @@ impl<M: Store> Driver<M> {
         let awaited: Vec<u32> =
             self.broadcasts.iter().filter(|(_, broadcast)| is_awaited(broadcast)).map(|(&it, _)| it).collect();
         for number in awaited {
-            self.end(number, Err(BroadcastEnding::Lacking { peer, what: what.to_string() }));
+            self.end(number, Err(TransferError::MissingResource { peer, what: what.to_string() }));
         }
     }
 

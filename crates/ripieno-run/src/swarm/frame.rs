@@ -2,7 +2,7 @@
 //!
 //! The checksum in the header covers the header and messages. Chunks are verified by the digest of their block.
 
-use super::MemoryPlace;
+use super::MemoryLocation;
 use ripieno_plan::swarm::SwarmMessage;
 use serde::{Deserialize, Serialize};
 use xxhash_rust::xxh3::Xxh3;
@@ -35,7 +35,7 @@ pub(super) enum FrameKind {
     /// From the leader: the value is in transfer.
     InTransfer,
     /// From the leader: the value is complete at this location.
-    Shared { place: MemoryPlace, length_bytes: usize },
+    Shared { location: MemoryLocation, length_bytes: usize },
     /// From the leader: it will not receive the value.
     Alone,
     /// A message between the applications of two ranks.

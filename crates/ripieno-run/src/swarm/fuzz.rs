@@ -42,16 +42,16 @@ fn made(bytes: usize) -> io::Result<FuzzMemory> {
 }
 
 impl Store for FuzzMemory {
-    fn place(&self) -> MemoryPlace {
-        MemoryPlace { process: 1, descriptor: 1, inode: 1 }
+    fn location(&self) -> MemoryLocation {
+        MemoryLocation { process: 1, descriptor: 1, inode: 1 }
     }
 
-    fn at(place: MemoryPlace, length_bytes: usize) -> io::Result<FuzzMemory> {
-        if place.inode == 1 { made(length_bytes) } else { Err(io::ErrorKind::NotFound.into()) }
+    fn at(location: MemoryLocation, length_bytes: usize) -> io::Result<FuzzMemory> {
+        if location.inode == 1 { made(length_bytes) } else { Err(io::ErrorKind::NotFound.into()) }
     }
 
-    fn follow(&self, place: MemoryPlace, _length_bytes: usize) -> io::Result<()> {
-        FuzzMemory::at(place, 0).map(drop)
+    fn remap(&self, location: MemoryLocation, _length_bytes: usize) -> io::Result<()> {
+        FuzzMemory::at(location, 0).map(drop)
     }
 }
 
@@ -89,10 +89,10 @@ impl Link for FuzzLink {
     }
 }
 
-/// Wires with one connected peer. Links to other peers never open.
+/// PeerLinks with one connected peer. Links to other peers never open.
 struct OnePeer(usize, FuzzLink, bool);
 
-impl Wires for OnePeer {
+impl PeerLinks for OnePeer {
     fn link(&mut self, peer: usize) -> Result<Option<&mut dyn Link>, LinkError> {
         Ok((peer == self.0).then_some(&mut self.1))
     }
@@ -145,8 +145,9 @@ fn frames(mut tape: &[u8]) -> Vec<u8> {
         let (bytes, rest) = rest.split_at(rest.len().min(u16::from_le_bytes([*low, *high]).into()));
         tape = rest;
         match bytes.split_first_chunk::<16>() {
-            Some((place, bytes)) if *is_chunk == 1 => {
-                let [block, from] = [0, 8].map(|at| u64::from_le_bytes(place[at..at + 8].try_into().unwrap()) as usize);
+            Some((location, bytes)) if *is_chunk == 1 => {
+                let [block, from] =
+                    [0, 8].map(|at| u64::from_le_bytes(location[at..at + 8].try_into().unwrap()) as usize);
                 frames.extend(frame::chunk((*broadcast).into(), block, from, bytes.len()));
                 frames.extend(bytes);
             }
@@ -200,7 +201,7 @@ fn tapes() -> Vec<Vec<u8>> {
             .into_iter()
             .map(|message| [encode(0, &in_frame(SwarmMessage::Join)), encode(0, &in_frame(message))].concat()),
     );
-    let place = MemoryPlace { process: 1, descriptor: 1, inode: 1 };
+    let location = MemoryLocation { process: 1, descriptor: 1, inode: 1 };
     let words = [
         FrameKind::Digests { first_block: 1, digests: digests()[1..].to_vec() },
         FrameKind::Here,
@@ -208,7 +209,7 @@ fn tapes() -> Vec<Vec<u8>> {
         FrameKind::Released,
         FrameKind::Share,
         FrameKind::InTransfer,
-        FrameKind::Shared { place, length_bytes: VALUE_BYTES },
+        FrameKind::Shared { location, length_bytes: VALUE_BYTES },
         FrameKind::Alone,
         FrameKind::Application { bytes: b"message".to_vec() },
     ];
@@ -224,7 +225,7 @@ fn driven(mut driver: Driver<FuzzMemory>, peer: usize, tape: &[u8]) -> (bool, Ve
         driver.turn(Duration::from_secs(turn.into()), &mut wires);
         kinds.extend(driver.take_events().iter().map(|(_, pending_events)| match pending_events {
             BroadcastEvent::Ended(Ok(_)) => 0,
-            BroadcastEvent::Ended(Err(BroadcastEnding::Failure(_))) => 1,
+            BroadcastEvent::Ended(Err(TransferError::Failure(_))) => 1,
             BroadcastEvent::Ended(Err(_)) => 2,
             BroadcastEvent::Message { .. } => 3,
             BroadcastEvent::Lost { .. } => 4,
@@ -248,9 +249,9 @@ fn a_receiver_survives_damaged_messages_of_the_root() {
     fuzz("swarm-receiver").run(|tape| {
         let mut receiver = driver(1);
         let number = receiver.expect(Duration::ZERO, 0, None);
-        receiver.want(Duration::ZERO, number);
+        receiver.request(Duration::ZERO, number);
         receiver.expect(Duration::ZERO, 2, Some(0));
-        receiver.want(Duration::ZERO, number + 1);
+        receiver.request(Duration::ZERO, number + 1);
         driven(receiver, 0, tape)
     });
 }

@@ -107,7 +107,7 @@ impl Meter {
         }
     }
 
-    pub(super) fn note_gave(&self, count: usize) {
+    pub(super) fn record_sent(&self, count: usize) {
         self.sent_bytes.fetch_add(count as u64, Ordering::Relaxed);
     }
 

@@ -1,6 +1,6 @@
 //! Tests of drivers over pipes of tiny capacity, on a virtual clock.
 
-use super::{BlockDigests, BroadcastEnding, BroadcastEvent, Digest, Driver, MemoryPlace, Meter, Store, Wires};
+use super::{BlockDigests, BroadcastEvent, Digest, Driver, MemoryLocation, Meter, PeerLinks, Store, TransferError};
 use crate::link::{Link, LinkError};
 use ripieno_plan::swarm::{BlockManifest, Discipline, MemberFailure, SwarmTiming};
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
@@ -14,7 +14,7 @@ const TURN: Duration = Duration::from_millis(1);
 const LONGEST: Duration = Duration::from_secs(60);
 
 /// Memory that other ranks find by its location, once it has one.
-struct TestMemory(Vec<u8>, Mutex<Option<MemoryPlace>>);
+struct TestMemory(Vec<u8>, Mutex<Option<MemoryLocation>>);
 
 impl std::fmt::Debug for TestMemory {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
@@ -24,7 +24,7 @@ impl std::fmt::Debug for TestMemory {
 
 thread_local! {
     static SHARED: std::cell::RefCell<Vec<Vec<u8>>> = const { std::cell::RefCell::new(Vec::new()) };
-    static FOLLOWED: std::cell::RefCell<Vec<MemoryPlace>> = const { std::cell::RefCell::new(Vec::new()) };
+    static FOLLOWED: std::cell::RefCell<Vec<MemoryLocation>> = const { std::cell::RefCell::new(Vec::new()) };
 }
 
 impl std::ops::Deref for TestMemory {
@@ -47,21 +47,21 @@ impl TestMemory {
 }
 
 impl Store for TestMemory {
-    fn place(&self) -> MemoryPlace {
+    fn location(&self) -> MemoryLocation {
         *self.1.lock().unwrap().get_or_insert_with(|| {
             SHARED.with_borrow_mut(|shared| {
                 shared.push(self.0.clone());
-                MemoryPlace { process: 0, descriptor: shared.len() as i32 - 1, inode: 0 }
+                MemoryLocation { process: 0, descriptor: shared.len() as i32 - 1, inode: 0 }
             })
         })
     }
 
-    fn at(place: MemoryPlace, length_bytes: usize) -> std::io::Result<TestMemory> {
-        SHARED.with_borrow(|shared| Ok(TestMemory::new(shared[place.descriptor as usize][..length_bytes].to_vec())))
+    fn at(location: MemoryLocation, length_bytes: usize) -> std::io::Result<TestMemory> {
+        SHARED.with_borrow(|shared| Ok(TestMemory::new(shared[location.descriptor as usize][..length_bytes].to_vec())))
     }
 
-    fn follow(&self, place: MemoryPlace, _length_bytes: usize) -> std::io::Result<()> {
-        FOLLOWED.with_borrow_mut(|followed| followed.push(place));
+    fn remap(&self, location: MemoryLocation, _length_bytes: usize) -> std::io::Result<()> {
+        FOLLOWED.with_borrow_mut(|followed| followed.push(location));
         Ok(())
     }
 }
@@ -184,13 +184,13 @@ struct PipeWires {
     closed: BTreeSet<usize>,
 }
 
-impl Wires for PipeWires {
+impl PeerLinks for PipeWires {
     fn link(&mut self, peer: usize) -> Result<Option<&mut dyn Link>, LinkError> {
         if self.closed.contains(&peer) {
             return Err(LinkError::Closed { cause: "closed".to_string() });
         }
         if self.net.lock().unwrap().lacking.contains(&self.rank) {
-            return Err(LinkError::Lacking { what: "no descriptors".to_string() });
+            return Err(LinkError::MissingResource { what: "no descriptors".to_string() });
         }
         let (rank, net) = (self.rank, self.net.clone());
         let link = self.links.entry(peer).or_insert_with(|| {
@@ -213,7 +213,7 @@ struct SwarmWorld {
     net: Arc<Mutex<Net>>,
     ranks: Vec<(Driver<TestMemory>, PipeWires)>,
     now: Duration,
-    outcomes: BTreeMap<usize, Result<Arc<TestMemory>, BroadcastEnding>>,
+    outcomes: BTreeMap<usize, Result<Arc<TestMemory>, TransferError>>,
     settled: Option<(Vec<usize>, Vec<usize>, Vec<usize>)>,
     messages: Vec<(usize, usize, Vec<u8>)>,
     /// Losses as (observing rank, value, lost peer).
@@ -261,7 +261,7 @@ impl SwarmWorld {
         let number = self.ranks[root].0.offer(now, given, manifest, digests, order);
         for (rank, (driver, _)) in self.ranks.iter_mut().enumerate().filter(|(rank, _)| *rank != root) {
             assert_eq!(driver.expect(now, root, None), number, "rank {rank}");
-            driver.want(now, number);
+            driver.request(now, number);
         }
         number
     }
@@ -403,7 +403,7 @@ fn a_root_that_dies_or_gives_up_before_the_value_is_whole_is_named() {
         }
         world.run_until(|world| world.outcomes.len() == 3);
         for ending in world.outcomes.values() {
-            let is_named = matches!(ending, Err(BroadcastEnding::Failure(MemberFailure::RootLost { root: 1, .. })));
+            let is_named = matches!(ending, Err(TransferError::Failure(MemberFailure::RootLost { root: 1, .. })));
             assert!(is_named, "{discipline:?}: {ending:?}");
         }
     }
@@ -480,7 +480,7 @@ fn without_the_root_they_finish_if_they_have_all_together_and_else_it_is_named()
                     Ok(_) => assert!(world.right(rank, bytes), "{discipline:?} {turns}"),
                     Err(ending) => {
                         let is_named =
-                            matches!(ending, BroadcastEnding::Failure(MemberFailure::RootLost { root: 2, .. }));
+                            matches!(ending, TransferError::Failure(MemberFailure::RootLost { root: 2, .. }));
                         assert!(is_named, "{discipline:?} {turns}: {ending}");
                     }
                 }
@@ -504,12 +504,12 @@ fn a_late_rank_is_served_after_the_root_has_released_the_value() {
     world.run_until(|world| world.settled.is_some());
     world.settled = None;
 
-    world.ranks[1].0.want(now, number);
+    world.ranks[1].0.request(now, number);
     world.run_until(|world| world.settled.is_some());
     assert!(world.right(1, bytes));
 
     world.ranks[0].0.release(number);
-    world.ranks[2].0.want(world.now, number);
+    world.ranks[2].0.request(world.now, number);
     world.run_until(|world| world.outcomes.contains_key(&2));
     assert!(world.right(2, bytes) && !world.ranks[0].0.is_idle());
 
@@ -602,7 +602,7 @@ fn memory_that_cannot_be_had_ends_it_for_that_rank_alone() {
         Driver::new(1, 3, SwarmTiming::default(), Box::new(|_| Err(std::io::ErrorKind::OutOfMemory.into())));
     world.begin(0, bytes, Discipline::BITTORRENT);
     world.run_until(|world| world.outcomes.len() == 2);
-    assert!(matches!(world.outcomes[&1], Err(BroadcastEnding::Memory { .. })));
+    assert!(matches!(world.outcomes[&1], Err(TransferError::Memory { .. })));
     assert!(world.right(2, bytes));
 }
 
@@ -624,11 +624,11 @@ fn a_rank_that_is_late_gets_another_source_where_the_first_has_let_go() {
         let (given, digests) = given(bytes);
         let number = world.ranks[0].0.offer(world.now, given, manifest, digests, vec![1]);
         (1..3).for_each(|rank| _ = world.ranks[rank].0.expect(world.now, 0, None));
-        world.ranks[1].0.want(world.now, number);
+        world.ranks[1].0.request(world.now, number);
         world.run_until(|world| world.settled.is_some());
         world.ranks[1].0.release(number);
         (0..20).for_each(|_| _ = world.turn());
-        world.ranks[2].0.want(world.now, number);
+        world.ranks[2].0.request(world.now, number);
         world.run_until(|world| world.outcomes.contains_key(&2));
         assert!(world.right(2, bytes), "{discipline:?}");
     }
@@ -639,11 +639,11 @@ fn one_of_a_host_fetches_when_the_first_of_them_asks() {
     let bytes = 9 * BLOCK_BYTES;
     let mut world = SwarmWorld::new(4);
     let number = begin_on_two_hosts(&mut world, bytes);
-    world.ranks[2].0.want(world.now, number);
+    world.ranks[2].0.request(world.now, number);
     world.run_until(|world| world.outcomes.contains_key(&2));
     world.run_until(|world| world.settled.as_ref().is_some_and(|settled| settled.0 == [1]));
     assert!(world.right(2, bytes) && world.right(1, bytes));
-    world.ranks[3].0.want(world.now, number);
+    world.ranks[3].0.request(world.now, number);
     world.run_until(|world| world.outcomes.contains_key(&3));
     assert!(world.right(3, bytes));
     assert_eq!(world.settled.as_ref().unwrap().0, [1], "no other rank has fetched");
@@ -654,14 +654,14 @@ fn a_rank_that_maps_a_value_is_notified_of_its_new_place() {
     let bytes = 3 * BLOCK_BYTES;
     let mut world = SwarmWorld::new(4);
     let number = begin_on_two_hosts(&mut world, bytes);
-    (1..4).for_each(|rank| world.ranks[rank].0.want(world.now, number));
+    (1..4).for_each(|rank| world.ranks[rank].0.request(world.now, number));
     world.run_until(|world| world.outcomes.len() == 3);
     (0..20).for_each(|_| _ = world.turn());
     assert!(FOLLOWED.take().is_empty(), "it lies where it was");
     let value = world.outcomes[&1].as_ref().unwrap().clone();
     *value.1.lock().unwrap() = None;
     (0..20).for_each(|_| _ = world.turn());
-    assert_eq!(FOLLOWED.take(), [value.place(); 2], "ranks 2 and 3, once each");
+    assert_eq!(FOLLOWED.take(), [value.location(); 2], "ranks 2 and 3, once each");
 }
 
 #[test]
@@ -670,7 +670,7 @@ fn a_rank_that_waits_for_a_dead_or_silent_neighbor_fetches_the_value_itself() {
     for is_silent in [false, true] {
         let mut world = SwarmWorld::new(4);
         let number = begin_on_two_hosts(&mut world, bytes);
-        (2..4).for_each(|rank| world.ranks[rank].0.want(world.now, number));
+        (2..4).for_each(|rank| world.ranks[rank].0.request(world.now, number));
         (0..20).for_each(|_| _ = world.turn());
         assert!(world.outcomes.is_empty());
         world.net.lock().unwrap().mark(1, is_silent);

@@ -2,7 +2,7 @@
 #![allow(dead_code)]
 
 use ripieno_run::{
-    Blocking, Fabric, HEADER_BYTES, Header, JobFailure, Link, LinkError, LinkId, Remote, Topology, Want,
+    Blocking, Fabric, HEADER_BYTES, Header, JobFailure, Link, LinkError, LinkId, LinkInterest, Remote, Topology,
 };
 use std::collections::VecDeque;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -203,8 +203,8 @@ impl Fabric for RankWorld {
         Arc::new(Awake(self.failure.clone()))
     }
     fn prepare_park(&mut self) {}
-    fn park(&mut self, wants: &[Want], _timeout: Duration) {
-        assert!(!wants.is_empty(), "a parked rank waits for something");
+    fn park(&mut self, interests: &[LinkInterest], _timeout: Duration) {
+        assert!(!interests.is_empty(), "a parked rank waits for something");
         std::thread::yield_now();
     }
     fn cancel_park(&mut self) {}

@@ -48,7 +48,7 @@ pub struct Process {
     pub process_state: ProcessState,
     /// Offset of the process's clock in microseconds, and its drift in parts per million.
     clock: (u64, u64),
-    /// Number of sleeps. An alarm of an earlier sleep has an old number and is ignored.
+    /// Number of sleeps. An failure_handle of an earlier sleep has an old number and is ignored.
     pub sleep_number: u64,
     /// Whether an event has arrived since the process last checked.
     pub has_events: bool,
