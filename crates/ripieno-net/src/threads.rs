@@ -3,7 +3,7 @@
 use crate::host::{core_count, host_name};
 use crate::links::{DEFAULT_CAPACITY_BYTES, Doorbell, RingLink, Waker, thread};
 use crate::monitor::lock;
-use ripieno_run::membership::{BlockedWaits, CallHistory, describe, describe_pair, is_one_collective};
+use ripieno_run::membership::{BlockedWaits, CallHistory, describe, describe_pair, is_same_collective};
 use ripieno_run::{
     Blocking, CollectiveId, DescribedCall, Fabric, HEADER_BYTES, Header, JobFailure, Link, LinkError, LinkId,
     LinkInterest, Remote, Topology,
@@ -233,7 +233,7 @@ impl Fabric for ThreadFabric {
 
     fn differs(&mut self, mine: Header, peer: usize, theirs: Header) {
         let described = |rank: usize, header| (rank, lock(&self.world.histories[rank]).describe(header));
-        let failure = match is_one_collective(&mine, &theirs) {
+        let failure = match is_same_collective(&mine, &theirs) {
             true => self.world.mismatch(mine.collective_id()),
             false => JobFailure::Mismatch {
                 description: describe_pair([described(self.rank, mine), described(peer, theirs)]),

@@ -51,7 +51,7 @@ fn run<V: AsMut<[u8]>>(vector: impl Fn() -> V + Sync, prepare: fn(Schedule) -> S
 
 #[test]
 fn no_byte_of_a_region_is_copied_on_its_way() {
-    for prepare in [std::convert::identity, Schedule::of_message] {
+    for prepare in [std::convert::identity, Schedule::for_message] {
         let traffic = run(|| Region::new(LENGTH_BYTES).unwrap().unwrap(), prepare);
         let traffic: Vec<_> = traffic.iter().map(|traffic| (traffic.sent_bytes, traffic.zero_copy_bytes)).collect();
         let all = LENGTH_BYTES as u64;

@@ -13,7 +13,7 @@ use std::time::Duration;
 /// The reason why a job cannot continue. It is the first failure of the job and equal on all ranks.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error, serde::Serialize, serde::Deserialize)]
 pub enum JobFailure {
-    /// A rank died, fell silent, raised an error or left while other ranks waited for it.
+    /// A rank died, stopped responding, raised an error or left while other ranks waited for it.
     #[error("rank {rank}{} failed: {cause}", on_host(.host))]
     RankFailed {
         /// The failed rank.
@@ -61,7 +61,7 @@ pub enum ShrinkError {
     Unsupported(&'static str),
 }
 
-/// Purpose of a link between two ranks. Messages have separate links. So a collective never waits behind a message that
+/// Purpose of a link between two ranks. Messages have separate links, so a collective never waits behind a message that
 /// its receiver has not requested yet, nor a message behind a collective.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Channel {
@@ -247,7 +247,7 @@ pub trait Fabric: Send {
     /// Agree with all other calling ranks on the survivors of a failed world, and join a new world with them. The links
     /// of this world close. `interrupt` is called from time to time and returns whether to stop waiting.
     fn shrink(&mut self, _interrupt: &mut dyn FnMut() -> bool) -> Result<ShrunkWorld, ShrinkError> {
-        Err(ShrinkError::Unsupported("its ranks do not watch over each other as processes do"))
+        Err(ShrinkError::Unsupported("its ranks do not monitor each other"))
     }
 
     /// Return the handle that other threads use to reach this rank.

@@ -59,14 +59,14 @@ pub trait Link: Send {
     }
 
     /// Return the next `length_bytes` sent by the peer without consuming them, once all have arrived. Polls at most
-    /// `look_count` times and makes no system call. Errors of the link are reported by the other methods.
+    /// `poll_count` times and makes no system call. Errors of the link are reported by the other methods.
     fn message(&mut self, _length_bytes: usize, _look_count: u32) -> Option<&[u8]> {
         None
     }
 
     /// Consume the message that [`Self::message`] returned, and publish the freed space as [`Self::flush`] does.
     fn end_message(&mut self, _length_bytes: usize) {
-        unreachable!("a link that shows messages takes them");
+        unreachable!("a link that returns messages implements end_message");
     }
 
     /// Return whether the peer can read `bytes` in place.

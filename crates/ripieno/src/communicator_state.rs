@@ -288,7 +288,7 @@ impl CommunicatorState {
                 })?;
                 let schedule = in_world(plan, world_ranks, replica);
                 Ok::<_, Error>(match task.collective() {
-                    Collective::PointToPoint => schedule.of_message(),
+                    Collective::PointToPoint => schedule.for_message(),
                     _ if choice.algorithm.rendezvous => schedule.with_zero_copy(),
                     _ => schedule,
                 })

@@ -113,7 +113,7 @@ impl Communicator {
         let plan = task::plan(task, choice.algorithm, &group, vector, nothing).map_err(|unsuitable| {
             argument("algorithm", choice.algorithm.name, &format!("another one: {unsuitable}"))
         })?;
-        let schedule = in_world(plan, &self.world_ranks, self.replica).by(function.clone());
+        let schedule = in_world(plan, &self.world_ranks, self.replica).with_function(function.clone());
         let schedule = if choice.algorithm.rendezvous { schedule.with_zero_copy() } else { schedule };
         let element_count = length_bytes / element.size_bytes();
         let mut call = task::call(task, element, element_count, &choice, group.size());

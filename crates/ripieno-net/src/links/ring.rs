@@ -307,8 +307,8 @@ impl Link for RingLink {
         accepts
     }
 
-    fn message(&mut self, length_bytes: usize, look_count: u32) -> Option<&[u8]> {
-        for look in 0..look_count {
+    fn message(&mut self, length_bytes: usize, poll_count: u32) -> Option<&[u8]> {
+        for look in 0..poll_count {
             if let Some(memory) = self.consumer.short_message(self.segment.indices(self.incoming()), length_bytes) {
                 self.consumer.set_lags(look == 0);
                 let place = match memory {
@@ -323,7 +323,7 @@ impl Link for RingLink {
             // The peer may have sent the bytes in another way. A look at the slot of a packet takes the line from the
             // producer, which then waits for it, so it is the last look.
             let is_due =
-                length_bytes <= AtomicU64::INLINE_BYTES || !self.consumer.is_drained() || look + 1 == look_count;
+                length_bytes <= AtomicU64::INLINE_BYTES || !self.consumer.is_drained() || look + 1 == poll_count;
             if is_due && self.arrived(length_bytes).ok()? >= length_bytes {
                 let ring = self.segment.data[self.incoming()].address();
                 // SAFETY: as in `peek`.

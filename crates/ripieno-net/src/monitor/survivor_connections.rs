@@ -23,7 +23,7 @@ impl Monitor {
     /// Pass an event to the agreement and execute its outputs.
     pub(super) fn agree(&mut self, event: AgreementEvent) {
         if let AgreementEvent::Ended { peer }
-        | AgreementEvent::Received { peer, message: AgreementMessage::Away { .. } } = event
+        | AgreementEvent::Received { peer, message: AgreementMessage::Withdrawn { .. } } = event
         {
             self.setup.shared.update(|status| {
                 status.ended.insert(peer);

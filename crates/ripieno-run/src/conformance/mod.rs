@@ -12,11 +12,11 @@ use std::time::{Duration, Instant};
 /// A connected pair of links.
 pub type LinkPair = (Box<dyn Link>, Box<dyn Link>);
 
-/// One end of a link, and the sleep mechanism of its owner.
+/// One end of a link, and the parker of its owner.
 pub struct LinkEnd {
     /// The link.
     pub link: Box<dyn Link>,
-    /// Sleep mechanism of its owner.
+    /// The parker of its owner.
     pub parker: Box<dyn Parker>,
 }
 
@@ -93,8 +93,8 @@ macro_rules! link_laws {
 /// Maximum time without progress in a law.
 const DEADLINE: Duration = Duration::from_secs(60);
 
-/// A sleep of this length was not ended by the peer.
-const LOST_WAKE: Duration = Duration::from_secs(10);
+/// A parked end that sleeps this long was not woken.
+const WAKE_TIMEOUT: Duration = Duration::from_secs(10);
 
 /// Any split of a stream into sends, receives and peeks, in both directions, yields the stream.
 pub fn bytes_arrive_once_and_in_order(pair: impl Fn() -> LinkPair) {
@@ -161,7 +161,7 @@ pub fn peek_returns_fewer_bytes_until_enough_have_arrived(pair: impl Fn() -> Lin
         assert!(receiver.peek_and_consume(least, 0) < least);
         sender.send_all(1);
         eventually(|| receiver.peek_and_consume(least, 0) >= least);
-        assert_eq!(receiver.peek_and_consume(least, 0), least, "what is shown twice is shown unchanged");
+        assert_eq!(receiver.peek_and_consume(least, 0), least, "a second peek returns the same bytes");
         receiver.drain(sender.sent);
     }
 }
@@ -270,13 +270,13 @@ pub fn a_parked_end_is_woken_by_a_close(ends: impl Fn() -> (LinkEnd, LinkEnd)) {
             scope.spawn(|| drop(first));
             scope.spawn(|| {
                 let mut end = ParkingStream::new(second);
-                end.until(true, false, |stream| stream.link.receive(&mut [0; 8]).is_err());
+                end.park_until(true, false, |stream| stream.link.receive(&mut [0; 8]).is_err());
             });
         });
     }
 }
 
-/// A stream with bytes that are determined by their positions.
+/// A stream in which each byte is a function of its position.
 struct PatternStream {
     link: Box<dyn Link>,
     sent: u64,
@@ -297,7 +297,7 @@ impl PatternStream {
         let (first, rest) = self.buffer.split_at(sizes[0]);
         let (second, third) = rest.split_at(sizes[1]);
         let accepted = self.link.send(&[first, second, third]).unwrap();
-        assert!(accepted <= total, "a link takes no more than it is given");
+        assert!(accepted <= total, "a link accepts no more than it is offered");
         self.sent += accepted as u64;
         self.link.flush().unwrap();
     }
@@ -314,9 +314,9 @@ impl PatternStream {
 
     /// Consume a message of `count` bytes, if the link returns one.
     fn receive_message(&mut self, count: usize) {
-        if let Some(shown) = self.link.message(count, 2) {
-            assert_eq!(shown.len(), count, "a message is shown whole");
-            check(shown, self.received);
+        if let Some(peeked) = self.link.message(count, 2) {
+            assert_eq!(peeked.len(), count, "a message is returned completely");
+            check(peeked, self.received);
             self.link.end_message(count);
             self.received += count as u64;
         }
@@ -341,14 +341,14 @@ impl PatternStream {
 
     /// Peek for `least` bytes and consume at most `most` of them. Return the number of peeked bytes.
     fn peek_and_consume(&mut self, least: usize, most: usize) -> usize {
-        let shown = self.link.peek(least).unwrap();
-        let shown_count = shown.len();
-        check(shown, self.received);
-        let count = shown_count.min(most);
+        let peeked = self.link.peek(least).unwrap();
+        let peeked_count = peeked.len();
+        check(peeked, self.received);
+        let count = peeked_count.min(most);
         self.link.consume(count);
         self.received += count as u64;
         self.link.flush().unwrap();
-        shown_count
+        peeked_count
     }
 
     fn drain(&mut self, end: u64) {
@@ -369,7 +369,7 @@ impl PatternStream {
             // The offered size follows the accepted size, because generating bytes costs time.
             offered = (2 * (self.sent - before.0)).clamp(1_000, 100_000);
             if before == (self.sent, self.received) {
-                assert!(moved.elapsed() < DEADLINE, "the link stands still");
+                assert!(moved.elapsed() < DEADLINE, "the link makes no progress");
                 thread::yield_now();
             } else {
                 moved = Instant::now();
@@ -378,7 +378,7 @@ impl PatternStream {
     }
 }
 
-/// A stream with an owner that sleeps as soon as it makes no progress.
+/// A stream with an owner that parks as soon as it makes no progress.
 struct ParkingStream {
     stream: PatternStream,
     parker: Box<dyn Parker>,
@@ -392,14 +392,14 @@ impl ParkingStream {
     fn receive(&mut self, count: u64) {
         let end = self.stream.received + count;
         while self.stream.received < end {
-            self.until(true, false, |stream| stream.receive((end - stream.received).min(1 << 16) as usize) > 0);
+            self.park_until(true, false, |stream| stream.receive((end - stream.received).min(1 << 16) as usize) > 0);
         }
     }
 
     fn send(&mut self, count: u64) {
         let end = self.stream.sent + count;
         while self.stream.sent < end {
-            self.until(false, true, |stream| {
+            self.park_until(false, true, |stream| {
                 let before = stream.sent;
                 stream.send([(end - stream.sent).min(1 << 16) as usize, 0, 0]);
                 stream.sent > before
@@ -407,14 +407,14 @@ impl ParkingStream {
         }
     }
 
-    fn until(&mut self, readable: bool, writable: bool, mut attempt: impl FnMut(&mut PatternStream) -> bool) {
+    fn park_until(&mut self, readable: bool, writable: bool, mut attempt: impl FnMut(&mut PatternStream) -> bool) {
         while !attempt(&mut self.stream) {
             self.parker.prepare();
             let moved = attempt(&mut self.stream);
             if !moved {
                 let wait_start = Instant::now();
-                self.parker.park(readable, writable, LOST_WAKE);
-                assert!(wait_start.elapsed() < LOST_WAKE, "a sleeping end was not woken");
+                self.parker.park(readable, writable, WAKE_TIMEOUT);
+                assert!(wait_start.elapsed() < WAKE_TIMEOUT, "a parked end was not woken");
             }
             self.parker.cancel();
             if moved {
@@ -427,7 +427,7 @@ impl ParkingStream {
 fn eventually(mut done: impl FnMut() -> bool) {
     let started = Instant::now();
     while !done() {
-        assert!(started.elapsed() < DEADLINE, "the link stands still");
+        assert!(started.elapsed() < DEADLINE, "the link makes no progress");
     }
 }
 
@@ -444,7 +444,7 @@ fn fill(bytes: &mut [u8], position: u64) {
 
 fn check(bytes: &[u8], position: u64) {
     let wrong = bytes.iter().zip(position..).find(|&(&byte, position)| byte != byte_at(position));
-    assert_eq!(wrong.map(|(_, position)| position), None, "the first byte that is not the one sent");
+    assert_eq!(wrong.map(|(_, position)| position), None, "position of the first wrong byte");
 }
 
 /// Splitmix64 random numbers.

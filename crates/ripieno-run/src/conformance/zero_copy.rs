@@ -99,7 +99,7 @@ pub fn a_parked_end_is_woken_for_sends_and_releases(
                 assert!(sender.send(length_bytes));
                 let sent_at = Instant::now();
                 while sender.stream.link.unreleased_bytes().unwrap() > 0 {
-                    assert!(sent_at.elapsed() < DEADLINE, "the link stands still");
+                    assert!(sent_at.elapsed() < DEADLINE, "the link makes no progress");
                     sender.park(&mut *parker);
                 }
             }
@@ -138,8 +138,8 @@ impl ZeroCopySender {
         parker.prepare();
         if self.stream.link.unreleased_bytes().unwrap() > 0 {
             let wait_start = Instant::now();
-            parker.park(false, true, super::LOST_WAKE);
-            assert!(wait_start.elapsed() < super::LOST_WAKE, "a sleeping end was not woken");
+            parker.park(false, true, super::WAKE_TIMEOUT);
+            assert!(wait_start.elapsed() < super::WAKE_TIMEOUT, "a parked end was not woken");
         }
         parker.cancel();
     }

@@ -44,7 +44,7 @@ pub(super) struct LaneCursor {
     /// Whether a lane of an earlier run still uses the stream.
     pub is_queued: bool,
     /// Whether the peer is lost and its replicas continue without it.
-    pub is_out: bool,
+    pub has_dropped_out: bool,
 }
 
 /// An interval without progress of a run.
@@ -54,7 +54,7 @@ pub(super) struct WaitState {
     /// Time of the last clock read.
     pub seen: Duration,
     /// Whether the recorder was notified.
-    pub is_noted: bool,
+    pub is_recorded: bool,
 }
 
 impl RunProgress {

@@ -2,7 +2,7 @@
 //!
 //! A zero-copy send counts a byte as sent when the receiver has consumed it, as if the link had no buffer. Schedules
 //! that are built for such links send all bytes without a copy ([`super::Schedule::with_zero_copy`]). A message that fits the
-//! memory of a link is copied ([`super::Schedule::of_message`]), so that its send can end before its receiver starts.
+//! memory of a link is copied ([`super::Schedule::for_message`]), so that its send can end before its receiver starts.
 //!
 //! Other schedules use a zero-copy send if no later step of the rank waits for it. It only delays the later sends of
 //! its lane, whose bytes the receiver consumes later in any case.
@@ -36,23 +36,23 @@ impl LaneVisit<'_, '_> {
     /// Send the ready bytes of `span` without a copy, and record the bytes that the peer has released.
     pub fn send_zero_copy(&mut self, index: usize, span: Span) -> Result<VisitProgress, VisitError> {
         let mut moved = VisitProgress::Nothing;
-        let shared = self.cursor.zero_copy_bytes;
-        let before = std::mem::replace(&mut self.passed[index], shared - self.link.unreleased_bytes()?);
+        let sent_bytes = self.cursor.zero_copy_bytes;
+        let before = std::mem::replace(&mut self.passed[index], sent_bytes - self.link.unreleased_bytes()?);
         if self.passed[index] > before {
             moved = VisitProgress::Something;
         }
         let available = limit(self.schedule, self.passed, index);
         let is_all = available == span.length_bytes;
         let ready = if is_all { available } else { available / span.element_bytes * span.element_bytes };
-        if ready > shared && (is_all || ready - shared >= self.relay_unit_bytes) {
+        if ready > sent_bytes && (is_all || ready - sent_bytes >= self.relay_unit_bytes) {
             let head = &self.preamble.0[self.cursor.preamble_bytes..];
-            let sent = if head.is_empty() { 0 } else { self.link.send(&[head])? };
-            self.cursor.preamble_bytes += sent;
-            if sent > 0 {
+            let head_bytes = if head.is_empty() { 0 } else { self.link.send(&[head])? };
+            self.cursor.preamble_bytes += head_bytes;
+            if head_bytes > 0 {
                 moved = VisitProgress::Something;
             }
-            let body = &self.buffers[span.buffer.0 as usize].bytes()[memory::range(span, shared, ready)];
-            if sent == head.len() && self.link.send_zero_copy(body)? {
+            let body = &self.buffers[span.buffer.0 as usize].bytes()[memory::range(span, sent_bytes, ready)];
+            if head_bytes == head.len() && self.link.send_zero_copy(body)? {
                 self.cursor.zero_copy_bytes = ready;
                 self.traffic.sent_bytes += body.len() as u64;
                 self.traffic.zero_copy_bytes += body.len() as u64;
@@ -60,7 +60,7 @@ impl LaneVisit<'_, '_> {
             }
             self.cursor.on_stream = true;
         } else {
-            self.cursor.on_stream = shared > self.passed[index];
+            self.cursor.on_stream = sent_bytes > self.passed[index];
         }
         if self.passed[index] == span.length_bytes {
             self.cursor.next += 1;

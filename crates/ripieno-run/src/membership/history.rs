@@ -1,14 +1,14 @@
 //! Call history: the latest collectives of a rank, to answer queries of other ranks while it computes or waits.
 
-use super::message::cut_end;
+use super::message::truncate_end;
 use crate::call::{CollectiveId, DescribedCall, Header};
 use std::collections::{BTreeMap, VecDeque};
 
-/// Number of collectives kept.
+/// Number of recorded collectives.
 pub const CALL_COUNT_MAX: usize = 64;
-/// Number of communicators for each of which the last collective is kept.
+/// Number of communicators whose last collective is recorded.
 const COMMUNICATOR_COUNT_MAX: usize = 1024;
-/// Number of form descriptions kept.
+/// Number of recorded form descriptions.
 pub const FORM_COUNT_MAX: usize = 256;
 /// Maximum length of a form description in bytes.
 const FORM_BYTES_MAX: usize = 1024;
@@ -62,13 +62,13 @@ impl CallHistory {
         if let Some(previous) = self.last()
             && previous.communicator != header.communicator
         {
-            self.file(previous);
+            self.archive(previous);
         }
         self.latest = slot(header.collective_id());
         self.ring[self.latest] = Some(header);
     }
 
-    /// Record the description of a form before the call that uses it. It is kept until [`FORM_COUNT_MAX`] other forms
+    /// Record the description of a form before the call that uses it. It is available until [`FORM_COUNT_MAX`] other forms
     /// have been recorded.
     pub fn note_form(&mut self, form: u32, text: &dyn Fn() -> String) {
         if self.forms.text.contains_key(&form) {
@@ -82,7 +82,7 @@ impl CallHistory {
             self.forms.text.remove(&oldest);
         }
         self.forms.order.push_back(form);
-        self.forms.text.insert(form, cut_end(text(), FORM_BYTES_MAX));
+        self.forms.text.insert(form, truncate_end(text(), FORM_BYTES_MAX));
     }
 
     /// Return the description of a form, or an empty string if it is unknown or 0.
@@ -122,7 +122,7 @@ impl CallHistory {
         }
     }
 
-    fn file(&mut self, last: Header) {
+    fn archive(&mut self, last: Header) {
         self.last_calls.insert(last.communicator, last);
         if self.last_calls.len() > COMMUNICATOR_COUNT_MAX {
             // Never evict the communicator of all ranks, which lives longest.
@@ -164,7 +164,7 @@ mod tests {
     use crate::membership::inquiry::tests::barrier;
 
     #[test]
-    fn the_last_64_collectives_are_remembered_and_no_others() {
+    fn the_last_64_collectives_are_recorded() {
         let mut history = CallHistory::default();
         assert_eq!(history.last(), None);
 
@@ -199,12 +199,12 @@ mod tests {
     }
 
     #[test]
-    fn the_latest_256_form_descriptions_are_kept() {
+    fn the_latest_256_form_descriptions_are_recorded() {
         let mut history = CallHistory::default();
         (1..=300).for_each(|form| history.note_form(form, &|| format!("shape ({form},)")));
         history.note_form(45, &|| unreachable!("it is known"));
         assert_eq!((history.form(44), history.form(45), history.form(0)), ("".into(), "shape (45,)".into(), "".into()));
-        history.note_form(301, &|| "the oldest gives way".into());
+        history.note_form(301, &|| "this evicts the oldest".into());
         assert_eq!((history.form(45), history.form(46)), ("shape (45,)".into(), "".into()));
         history.note_form(7, &|| "ä".repeat(FORM_BYTES_MAX));
         assert!(history.form(7).len() <= FORM_BYTES_MAX + '…'.len_utf8());
@@ -215,8 +215,11 @@ mod tests {
         let mut history = CallHistory::default();
         history.enter(of(0, 4));
         (1..=COMMUNICATOR_COUNT_MAX as u32 + 2).for_each(|communicator| history.enter(of(communicator, 0)));
-        assert!(!history.last_calls().left_before(of(1, 0).collective_id()), "the first communicator is forgotten");
+        assert!(!history.last_calls().left_before(of(1, 0).collective_id()), "the first communicator is evicted");
         assert!(history.last_calls().left_before(of(9, 1).collective_id()));
-        assert!(history.last_calls().left_before(of(0, 5).collective_id()), "that of all ranks is not");
+        assert!(
+            history.last_calls().left_before(of(0, 5).collective_id()),
+            "the communicator of all ranks is not evicted"
+        );
     }
 }

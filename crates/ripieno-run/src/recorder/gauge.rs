@@ -70,7 +70,7 @@ impl Gauge {
         self.is_read.store(true, Ordering::Relaxed);
         let mut reading = self.lock().clone();
         if let Some(current) = reading.current {
-            reading.leave(current, now);
+            reading.add_call(current, now);
         }
         reading
     }
@@ -122,15 +122,15 @@ impl Reading {
     }
 
     /// Record that the program left its call. `now` is only read if the call has a start time.
-    pub(super) fn left(&mut self, now: impl FnOnce() -> Duration) {
+    pub(super) fn leave(&mut self, now: impl FnOnce() -> Duration) {
         if let Some(current) = self.current.take()
             && current.since.is_some()
         {
-            self.leave(current, now());
+            self.add_call(current, now());
         }
     }
 
-    fn leave(&mut self, current: CurrentCall, now: Duration) {
+    fn add_call(&mut self, current: CurrentCall, now: Duration) {
         let Some(since) = current.since else { return };
         let called = now.saturating_sub(since);
         let waits = current.waits.map_or(Duration::ZERO, |(_, since)| now.saturating_sub(since));

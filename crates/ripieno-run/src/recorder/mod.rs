@@ -118,7 +118,7 @@ impl Recorder {
     pub fn leave(&mut self, now: impl FnOnce() -> Duration) {
         self.is_awaited = false;
         if let Some(mut counting) = self.gauge.counting() {
-            counting.left(now);
+            counting.leave(now);
         }
     }
 
@@ -185,7 +185,7 @@ impl Recorder {
                 record.ended(end);
             }
         }
-        self.waits.forget(ticket);
+        self.waits.remove(ticket);
         self.record(ticket)?.elapsed()
     }
 

@@ -43,26 +43,26 @@ fn only(recorder: &Recorder) -> CollectiveRecord {
 }
 
 #[test]
-fn the_latest_records_stay_and_the_oldest_go() {
+fn a_full_recorder_overwrites_the_oldest_records() {
     let mut recorder = Recorder::new(4);
     assert_eq!(recorder.latest(10, ms(0)).count(), 0);
 
     for sequence in 0..11 {
         let ticket = begin(&mut recorder, sequence);
-        recorder.end(ticket, CollectiveOutcome::Done, || panic!("nobody looks"));
+        recorder.end(ticket, CollectiveOutcome::Done, || panic!("the clock is not read"));
     }
 
-    let kept =
+    let latest =
         |count| recorder.latest(count, ms(0)).map(|(number, record)| (number, record.sequence)).collect::<Vec<_>>();
-    assert_eq!(kept(10), [(7, 7), (8, 8), (9, 9), (10, 10)]);
-    assert_eq!(kept(2), [(9, 9), (10, 10)]);
+    assert_eq!(latest(10), [(7, 7), (8, 8), (9, 9), (10, 10)]);
+    assert_eq!(latest(2), [(9, 9), (10, 10)]);
 }
 
 #[test]
 fn a_call_that_never_waited_and_was_not_clocked_has_no_times() {
     let mut recorder = Recorder::new(4);
     let ticket = begin(&mut recorder, 3);
-    recorder.end(ticket, CollectiveOutcome::Done, || panic!("nobody looks"));
+    recorder.end(ticket, CollectiveOutcome::Done, || panic!("the clock is not read"));
 
     let record = only(&recorder);
     assert_eq!((record.start(), record.end(), record.moving(), record.waited_for()), (None, None, None, None));
@@ -87,7 +87,7 @@ fn the_peer_that_was_awaited_longest_is_named() {
 }
 
 #[test]
-fn a_rank_that_takes_nothing_is_waited_for_only_where_no_bytes_are_awaited() {
+fn a_full_receiver_is_awaited_only_if_no_bytes_are_awaited() {
     let mut recorder = Recorder::new(4);
     let ticket = begin(&mut recorder, 0);
     wait(&mut recorder, ticket, &[to(1), from(2)], ms(0), ms(1));
@@ -111,7 +111,7 @@ fn collectives_in_flight_are_recorded_separately() {
 }
 
 #[test]
-fn waits_that_are_long_enough_are_kept_one_by_one() {
+fn long_waits_are_listed_separately() {
     let mut recorder = Recorder::new(2);
     let ticket = begin(&mut recorder, 0);
     wait(&mut recorder, ticket, &[from(1)], ms(0), MIN_LISTED_WAIT / 2);
@@ -142,7 +142,7 @@ fn a_call_in_flight_names_the_peer_it_waits_for() {
 }
 
 #[test]
-fn a_collective_that_outlives_its_record_touches_no_other() {
+fn a_collective_without_its_record_changes_no_other_record() {
     let mut recorder = Recorder::new(2);
     let first = begin(&mut recorder, 0);
     recorder.begin_wait(first, &[from(1)], ms(1));

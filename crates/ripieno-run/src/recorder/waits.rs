@@ -26,7 +26,7 @@ pub struct StallInterval {
 #[derive(Debug)]
 pub(super) struct StallRecord {
     latest: VecDeque<StallInterval>,
-    kept_count: usize,
+    capacity: usize,
     by_peer: Vec<Duration>,
     /// Accounts of the collectives that have waited and not ended.
     accounts: Vec<Account>,
@@ -51,10 +51,10 @@ struct WaitShare {
 }
 
 impl StallRecord {
-    pub fn new(kept_count: usize) -> StallRecord {
+    pub fn new(capacity: usize) -> StallRecord {
         StallRecord {
-            latest: VecDeque::with_capacity(kept_count),
-            kept_count,
+            latest: VecDeque::with_capacity(capacity),
+            capacity,
             by_peer: Vec::new(),
             accounts: Vec::new(),
             spare: Vec::new(),
@@ -77,7 +77,7 @@ impl StallRecord {
         &mut self,
         ticket: OpenRecord,
         until: Duration,
-        mut tell: impl FnMut(usize, Duration, u32),
+        mut report: impl FnMut(usize, Duration, u32),
     ) -> Option<(Duration, Option<usize>)> {
         let account = self.accounts.iter_mut().find(|account| account.ticket == ticket)?;
         let since = account.since.take()?;
@@ -86,7 +86,7 @@ impl StallRecord {
         if let Some(first) = account.awaited().next()
             && waited >= MIN_LISTED_WAIT
         {
-            if self.latest.len() == self.kept_count {
+            if self.latest.len() == self.capacity {
                 self.latest.pop_front();
             }
             self.latest.push_back(StallInterval { number: ticket.0, peer: first as u32, peer_count, since, until });
@@ -98,7 +98,7 @@ impl StallRecord {
             share.waited += waited / peer_count;
             share.is_awaited = false;
             self.by_peer[share.peer] += waited / peer_count;
-            tell(share.peer, since, peer_count);
+            report(share.peer, since, peer_count);
         }
         Some((since, account.longest(Duration::ZERO)))
     }
@@ -124,7 +124,7 @@ impl StallRecord {
     }
 
     /// Remove the account of `ticket`.
-    pub fn forget(&mut self, ticket: OpenRecord) {
+    pub fn remove(&mut self, ticket: OpenRecord) {
         let Some(known) = self.accounts.iter().position(|account| account.ticket == ticket) else { return };
         let mut account = self.accounts.swap_remove(known);
         account.since = None;

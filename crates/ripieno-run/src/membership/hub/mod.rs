@@ -115,7 +115,7 @@ impl Hub {
                 MemberState::Awaited | MemberState::Left(_) | MemberState::Lost => vec![],
             },
             MembershipEvent::Reached { peer } => {
-                self.members[peer].contact.reached = now;
+                self.members[peer].contact.last_reached = now;
                 vec![]
             }
             MembershipEvent::Request(request) => self.request(now, request, history),
@@ -222,9 +222,9 @@ impl Hub {
 
     fn suspect(&mut self, now: Duration, from: usize, peer: usize, cause: &str) -> Vec<MembershipOutput> {
         match self.members.get(peer).map(|member| &member.state) {
-            Some(MemberState::Left(_) | MemberState::Lost) if self.has_copy_at_work(peer) => vec![],
+            Some(MemberState::Left(_) | MemberState::Lost) if self.has_present_replica(peer) => vec![],
             Some(MemberState::Left(last_calls)) => {
-                let cause = format!("left the job while rank {from} still needed it ({})", name_last(last_calls));
+                let cause = format!("left the job while rank {from} still needed it ({})", describe_last(last_calls));
                 self.fail(rank_failed(peer, &self.hosts, cause))
             }
             Some(_) => {
@@ -302,7 +302,7 @@ impl Hub {
     }
 }
 
-fn name_last(last_calls: &LastCalls) -> String {
+fn describe_last(last_calls: &LastCalls) -> String {
     match last_calls.headers.first() {
         Some(last) => format!("its last was {}, {}", last.collective_id(), last.call),
         None => "it took part in none".to_string(),
