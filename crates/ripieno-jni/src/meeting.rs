@@ -41,7 +41,7 @@ extern "system" fn Java_org_ripieno_Native_meet<'local>(
         config.rack = text(env, &rack)?;
         config.ports = Ports { first: first_port as u16, last: last_port as u16 };
         config.links = [LinkPolicy::Auto, LinkPolicy::Tcp, LinkPolicy::SharedMemory][links as usize];
-        config.tls = Encryption::meant_by((tls != UNSET).then_some(tls != 0));
+        config.tls = Encryption::from_setting((tls != UNSET).then_some(tls != 0));
         config.rendezvous_timeout = Duration::from_millis(rendezvous_timeout_ms as u64);
         config.heartbeat_timeout = Duration::from_millis(heartbeat_timeout_ms as u64);
         let overrides = std::env::var_os("RIPIENO_ALGORITHM").unwrap_or_default();

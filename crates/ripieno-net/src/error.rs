@@ -20,7 +20,7 @@ pub enum NetError {
     /// The rank found no port to listen on.
     #[error("rank {rank} cannot listen on {host} port {ports}: {cause}; ask for a range of free ports, or for port 0")]
     Bind {
-        /// The rank that wanted to listen.
+        /// The rank that tried to listen.
         rank: usize,
         /// The requested host or address.
         host: String,

@@ -80,8 +80,8 @@ impl MeshMember {
         check_addresses(&config, &addresses)?;
         let nonce = addresses[0].job_nonce();
         let os = |what| move |error: io::Error| NetError::Os { rank: config.rank, what, cause: with_advice(&error) };
-        let doorbell = Doorbell::new().map_err(os("make a doorbell of shared memory"))?;
-        let acceptor = Acceptor::new(listeners.listeners).map_err(os("watch its doors"))?;
+        let doorbell = Doorbell::new().map_err(os("create a doorbell in shared memory"))?;
+        let acceptor = Acceptor::new(listeners.listeners).map_err(os("watch its listeners"))?;
         let (opener, opened) = channel();
         Ok(Mesh {
             connector: Arc::new(Connector::new(&config, own.clone(), nonce)),
@@ -120,7 +120,7 @@ impl Mesh {
         self.doorbell.cancel();
     }
 
-    /// Sleep until one of `interests` is ready, a connection arrives, the waker rings, or `timeout` expires.
+    /// Sleep until one of `interests` is ready, a connection arrives, [`Self::waker`] wakes it, or `timeout` expires.
     pub fn sleep(&mut self, interests: &[LinkInterest], timeout: Duration) {
         for interest in interests.iter().filter(|interest| interest.readable) {
             if let Some(MeshSlot::Open(link)) = self.slots.get_mut(&interest.link.peer) {
@@ -148,7 +148,7 @@ impl Mesh {
         let mut index = 1;
         for interest in interests {
             let Some(MeshSlot::Open(link)) = self.slots.get_mut(&interest.link.peer) else { continue };
-            link.note_ready(self.doorbell.showed_readable(index), self.doorbell.showed_writable(index));
+            link.note_ready(self.doorbell.was_readable(index), self.doorbell.was_writable(index));
             index += 1;
         }
     }
@@ -184,7 +184,7 @@ impl Mesh {
         self.slots.insert(peer, link.map_or_else(MeshSlot::Closed, MeshSlot::Open));
     }
 
-    fn take_opened(&mut self) {
+    fn store_opened(&mut self) {
         while let Ok((peer, outcome)) = self.opened.try_recv() {
             match (self.slots.get_mut(&peer), outcome) {
                 (Some(MeshSlot::Opening { until, cause }), Err(error @ LinkError::Closed { .. }))
@@ -237,7 +237,7 @@ fn expects(own: usize, slot: Option<&MeshSlot>, greeting: &Greeting) -> Result<(
 impl PeerLinks for Mesh {
     fn link(&mut self, peer: usize) -> Result<Option<&mut dyn Link>, LinkError> {
         if !matches!(self.slots.get(&peer), Some(MeshSlot::Open(_))) {
-            self.take_opened();
+            self.store_opened();
         }
         if !self.slots.contains_key(&peer) {
             self.connect(peer);
@@ -250,7 +250,7 @@ impl PeerLinks for Mesh {
     }
 
     fn new_peers(&mut self) -> Vec<usize> {
-        self.take_opened();
+        self.store_opened();
         self.accept();
         std::mem::take(&mut self.new_peers)
     }

@@ -36,7 +36,7 @@ struct ThreadWorld {
     /// Whether each rank has left normally.
     left: Vec<AtomicBool>,
     /// Link ends that were created by the peer and not yet taken by their rank.
-    waiting: Mutex<BTreeMap<(usize, LinkId), RingLink>>,
+    unclaimed: Mutex<BTreeMap<(usize, LinkId), RingLink>>,
 }
 
 impl ThreadFabric {
@@ -59,7 +59,7 @@ impl ThreadFabric {
             histories: (0..world_size).map(|_| Mutex::default()).collect(),
             waits: Mutex::default(),
             left: (0..world_size).map(|_| AtomicBool::new(false)).collect(),
-            waiting: Mutex::default(),
+            unclaimed: Mutex::default(),
         });
         let fabric = |(rank, doorbell)| ThreadFabric {
             rank,
@@ -76,14 +76,14 @@ impl ThreadFabric {
     }
 
     fn open_link(&self, id: LinkId) -> Result<RingLink, LinkError> {
-        let mut waiting = lock(&self.world.waiting);
-        if let Some(link) = waiting.remove(&(self.rank, id)) {
+        let mut unclaimed = lock(&self.world.unclaimed);
+        if let Some(link) = unclaimed.remove(&(self.rank, id)) {
             return Ok(link);
         }
-        let (own, others) = (self.world.wakers[self.rank].clone(), self.world.wakers[id.peer].clone());
-        let pair = thread::pair(DEFAULT_CAPACITY_BYTES, own, others);
+        let (own, peer) = (self.world.wakers[self.rank].clone(), self.world.wakers[id.peer].clone());
+        let pair = thread::pair(DEFAULT_CAPACITY_BYTES, own, peer);
         let (link, other) = pair.map_err(|error| LinkError::Closed { cause: error.to_string() })?;
-        waiting.insert((id.peer, id.other_end(self.rank)), other);
+        unclaimed.insert((id.peer, id.other_end(self.rank)), other);
         Ok(link)
     }
 }
@@ -95,7 +95,7 @@ impl Drop for ThreadFabric {
         }
         self.close();
         // Peers that request a link from now on find its other end closed.
-        lock(&self.world.waiting).retain(|(rank, _), _| *rank != self.rank);
+        lock(&self.world.unclaimed).retain(|(rank, _), _| *rank != self.rank);
     }
 }
 

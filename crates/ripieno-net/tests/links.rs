@@ -98,8 +98,8 @@ fn shared_memory_ends() -> (LinkEnd, LinkEnd) {
 
 fn shared_memory_ends_with_barriers() -> (LinkEnd, LinkEnd) {
     let (mut first, mut second) = (Doorbell::new().unwrap(), Doorbell::new().unwrap());
-    first.make_barriers();
-    second.make_barriers();
+    first.issue_barriers();
+    second.issue_barriers();
     shared_memory_ends_at(first, second)
 }
 

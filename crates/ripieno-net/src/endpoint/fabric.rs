@@ -13,8 +13,8 @@ use std::os::fd::AsFd;
 use std::sync::Arc;
 use std::time::Duration;
 
-/// Sleep time after which a rank checks whether the peers it waits for are alive.
-const LOCK_CHECK_INTERVAL: Duration = Duration::from_millis(250);
+/// Sleep time after which a rank checks whether the awaited peers are alive.
+const PEER_CHECK_INTERVAL: Duration = Duration::from_millis(250);
 /// Time that a rank waits for the job's verdict after one of its links closed.
 const VERDICT_TIMEOUT: Duration = Duration::from_millis(1500);
 
@@ -39,8 +39,8 @@ impl Fabric for Endpoint {
         if self.slot(id).is_open() {
             return Ok(self.existing_link(id));
         }
-        self.take_deliveries();
-        if matches!(self.slot(id), LinkSlot::Unasked) {
+        self.store_opened();
+        if matches!(self.slot(id), LinkSlot::NotRequested) {
             self.open_link(id);
         }
         if matches!(self.slot(id), LinkSlot::Opening)
@@ -127,7 +127,7 @@ impl Fabric for Endpoint {
     }
 
     fn note_form(&mut self, form: u32, text: &dyn Fn() -> String) {
-        self.shared.note_form(&mut self.entering, form, text);
+        self.shared.note_form(&mut self.entered_cache, form, text);
     }
 
     fn differs(&mut self, mine: Header, peer: usize, theirs: Header) {
@@ -141,7 +141,7 @@ impl Fabric for Endpoint {
     }
 
     fn enter(&mut self, communicator: u32, header: &[u8; HEADER_BYTES]) {
-        self.shared.enter(&mut self.entering, communicator, header);
+        self.shared.enter(&mut self.entered_cache, communicator, header);
     }
 
     fn stalled(&mut self, header: Header, peers: &[usize], blocking: Blocking) {
@@ -180,9 +180,9 @@ impl Fabric for Endpoint {
                 _ => None,
             });
         // A failed sleep ends immediately; the caller checks again.
-        match self.doorbell.wait(watches, timeout.min(LOCK_CHECK_INTERVAL)) {
+        match self.doorbell.wait(watches, timeout.min(PEER_CHECK_INTERVAL)) {
             Ok(true) => self.note_ready(interests),
-            Ok(false) => self.look_after(interests),
+            Ok(false) => self.check_peers(interests),
             Err(_) => {}
         }
     }
@@ -211,7 +211,7 @@ impl Remote for EndpointRemote {
 
     fn withdraw(&self) {
         if let Some(first) = &self.first {
-            first.order(MonitorCommand::Agreement(agreement::AgreementEvent::Withdraw));
+            first.send_command(MonitorCommand::Agreement(agreement::AgreementEvent::Withdraw));
         }
     }
 }
@@ -240,7 +240,7 @@ impl Endpoint {
         let mut index = 0;
         for interest in interests {
             let LinkSlot::Tcp(link) = &mut self.slots[interest.link.index(self.config.world_size)] else { continue };
-            link.note_ready(self.doorbell.showed_readable(index), self.doorbell.showed_writable(index));
+            link.note_ready(self.doorbell.was_readable(index), self.doorbell.was_writable(index));
             index += 1;
         }
     }
@@ -262,7 +262,7 @@ impl Endpoint {
 
     /// Check the peers of a sleep that timed out. Shared memory never signals a peer's death, and the hubs may be gone.
     /// A TCP connection does not signal a broken network path.
-    fn look_after(&mut self, interests: &[LinkInterest]) {
+    fn check_peers(&mut self, interests: &[LinkInterest]) {
         for interest in interests {
             let index = interest.link.index(self.config.world_size);
             match &mut self.slots[index] {
@@ -280,14 +280,14 @@ impl Endpoint {
                         continue;
                     }
                     // After an outage the peer answers new connections before data arrives again.
-                    self.shared.order(MonitorCommand::Probe { peer });
+                    self.shared.send_command(MonitorCommand::Probe { peer });
                     let reached = self.shared.since_reached(peer).map_or(silence, |since| since.min(silence));
                     if reached > timing.silence_limit() || silence > timing.delivery_limit() {
                         let cause = format!("its host has answered nothing for {:.1} s", silence.as_secs_f64());
                         self.slots[index] = LinkSlot::Broken(LinkError::Closed { cause });
                     }
                 }
-                LinkSlot::Unasked | LinkSlot::Opening | LinkSlot::Broken(_) => {}
+                LinkSlot::NotRequested | LinkSlot::Opening | LinkSlot::Broken(_) => {}
             }
         }
     }
@@ -306,7 +306,7 @@ impl LinkSlot {
         match self {
             LinkSlot::Ring(link, _) => Some(&mut **link),
             LinkSlot::Tcp(link) => Some(link),
-            LinkSlot::Unasked | LinkSlot::Opening | LinkSlot::Broken(_) => None,
+            LinkSlot::NotRequested | LinkSlot::Opening | LinkSlot::Broken(_) => None,
         }
     }
 

@@ -6,7 +6,7 @@
 //! sleeps.
 //!
 //! A fence costs a peer some tens of nanoseconds per message, because it waits for its stores to leave the core. A rank
-//! that rarely sleeps can take over this cost with [`Doorbell::make_barriers`]. Before it sleeps, the kernel then
+//! that rarely sleeps can take over this cost with [`Doorbell::issue_barriers`]. Before it sleeps, the kernel then
 //! executes a fence on every core that runs a rank. If membarrier(2) is missing, forbidden, or fails later, both sides
 //! fence themselves.
 
@@ -32,9 +32,9 @@ pub struct Doorbell {
     /// Memory that is reused by the next sleep; empty between sleeps.
     polled: Vec<PollFd<'static>>,
     /// The events that the last sleep returned for each watched descriptor.
-    shown: Vec<PollFlags>,
+    ready_events: Vec<PollFlags>,
     /// A private copy, because a peer can write the page.
-    makes_barriers: bool,
+    issues_barriers: bool,
 }
 
 /// A handle that wakes the owner of a doorbell, from any thread or process.
@@ -66,16 +66,16 @@ impl Doorbell {
         let eventfd = rustix::event::eventfd(0, EventfdFlags::CLOEXEC | EventfdFlags::NONBLOCK)?;
         let page_fd = sealed_memfd("ripieno-doorbell", page_bytes())?;
         let waker = Waker::from_fds(eventfd, page_fd)?;
-        Ok(Doorbell { waker, polled: Vec::new(), shown: Vec::new(), makes_barriers: false })
+        Ok(Doorbell { waker, polled: Vec::new(), ready_events: Vec::new(), issues_barriers: false })
     }
 
     /// Let [`Self::prepare`] issue the peers' fences from now on, if the kernel supports it. Call before any peer has
-    /// the waker.
+    /// a waker.
     ///
     /// Cost: some microseconds per sleep, and an interrupt on every core that runs a rank.
-    pub fn make_barriers(&mut self) {
-        self.makes_barriers = serves_barriers();
-        self.waker.word(BARRIERS).store(self.makes_barriers.into(), Relaxed);
+    pub fn issue_barriers(&mut self) {
+        self.issues_barriers = accepts_barriers();
+        self.waker.word(BARRIERS).store(self.issues_barriers.into(), Relaxed);
     }
 
     /// Return a handle that wakes this rank.
@@ -86,20 +86,20 @@ impl Doorbell {
     /// Announce a sleep. The owner then checks for work once more and calls `wait` only if it found none.
     pub fn prepare(&mut self) {
         announce(self.waker.parked());
-        if self.makes_barriers && rustix::thread::membarrier(MembarrierCommand::GlobalExpedited).is_err() {
-            self.give_up_barriers();
+        if self.issues_barriers && rustix::thread::membarrier(MembarrierCommand::GlobalExpedited).is_err() {
+            self.disable_barriers();
         }
     }
 
-    /// Let peers fence from now on. A peer that has not seen the change may fail to ring; the sleep then ends at its
+    /// Let peers fence from now on. A peer that has not seen the change may fail to wake the owner; the sleep then ends at its
     /// timeout.
-    fn give_up_barriers(&mut self) {
-        self.makes_barriers = false;
+    fn disable_barriers(&mut self) {
+        self.issues_barriers = false;
         self.waker.word(BARRIERS).store(0, Relaxed);
         AtomicU64::fence();
     }
 
-    /// Sleep until the waker rings, a watched descriptor is ready or has failed, or `timeout` expires. Return whether
+    /// Sleep until a peer wakes the owner, a watched descriptor is ready or has failed, or `timeout` expires. Return whether
     /// the owner was woken (rarely spuriously). The owner must call [`Self::cancel`] next.
     pub fn wait<'a>(
         &mut self,
@@ -114,8 +114,8 @@ impl Doorbell {
             tv_nsec: timeout.subsec_nanos().into(),
         };
         let woken = rustix::event::poll(&mut polled, Some(&timeout));
-        self.shown.clear();
-        self.shown.extend(polled[1..].iter().map(PollFd::revents));
+        self.ready_events.clear();
+        self.ready_events.extend(polled[1..].iter().map(PollFd::revents));
         polled.clear();
         // Collecting in place keeps the allocation but drops the descriptors' lifetime.
         self.polled = polled.into_iter().map(|_| unreachable!("it was cleared")).collect();
@@ -127,20 +127,20 @@ impl Doorbell {
     }
 
     /// Return whether the last sleep found data, or an end, to read on watch `index`.
-    pub fn showed_readable(&self, index: usize) -> bool {
+    pub fn was_readable(&self, index: usize) -> bool {
         // An error is read like an end.
-        self.shown[index].intersects(PollFlags::IN | PollFlags::HUP | PollFlags::ERR)
+        self.ready_events[index].intersects(PollFlags::IN | PollFlags::HUP | PollFlags::ERR)
     }
 
     /// Return whether the last sleep found watch `index` writable or failed.
-    pub fn showed_writable(&self, index: usize) -> bool {
-        self.shown[index].intersects(PollFlags::OUT | PollFlags::HUP | PollFlags::ERR)
+    pub fn was_writable(&self, index: usize) -> bool {
+        self.ready_events[index].intersects(PollFlags::OUT | PollFlags::HUP | PollFlags::ERR)
     }
 
     /// Cancel an announced sleep.
     pub fn cancel(&self) {
         if self.waker.parked().swap(0, Relaxed) == 0 {
-            // A peer has rung. If its write to the eventfd comes later, the next sleep ends early, which is harmless.
+            // A peer has woken the owner. If its write to the eventfd comes later, the next sleep ends early, which is harmless.
             let _ = rustix::io::read(&self.waker.shared.eventfd, &mut [0u8; 8]);
         }
     }
@@ -167,7 +167,7 @@ impl Waker {
         self.wake_after_fence();
     }
 
-    /// Like `ring`, for a caller that has fenced since it stored the work.
+    /// Like `wake`, for a caller that has fenced since it stored the work.
     pub(super) fn wake_after_fence(&self) {
         if claim(self.parked()) {
             // A write to a full counter fails, but the counter wakes the owner anyway.
@@ -176,7 +176,7 @@ impl Waker {
     }
 
     /// Return whether the owner issues the fences of its peers.
-    pub(super) fn makes_barriers(&self) -> bool {
+    pub(super) fn issues_barriers(&self) -> bool {
         self.word(BARRIERS).load(Relaxed) != 0
     }
 
@@ -191,7 +191,7 @@ impl Waker {
 }
 
 /// Return whether the kernel lets other processes trigger fences on the cores of this process, and register for it.
-pub(super) fn serves_barriers() -> bool {
+pub(super) fn accepts_barriers() -> bool {
     static REGISTERED: LazyLock<bool> =
         LazyLock::new(|| rustix::thread::membarrier(MembarrierCommand::RegisterGlobalExpedited).is_ok());
     *REGISTERED
@@ -224,14 +224,14 @@ mod tests {
     use super::*;
 
     #[test]
-    fn peers_see_that_barriers_were_given_up() {
+    fn peers_see_that_barriers_are_disabled() {
         let mut doorbell = Doorbell::new().unwrap();
-        doorbell.make_barriers();
-        assert_eq!(doorbell.waker().makes_barriers(), serves_barriers());
+        doorbell.issue_barriers();
+        assert_eq!(doorbell.waker().issues_barriers(), accepts_barriers());
 
-        doorbell.give_up_barriers();
+        doorbell.disable_barriers();
 
-        assert!(!doorbell.waker().makes_barriers());
+        assert!(!doorbell.waker().issues_barriers());
         doorbell.prepare();
         doorbell.waker().wake();
         assert!(doorbell.wait([], Duration::from_secs(20)).unwrap());

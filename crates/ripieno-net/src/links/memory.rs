@@ -102,7 +102,7 @@ impl Mapping {
     }
 
     fn map_at(&self, at: usize, fd: BorrowedFd<'_>, offset: usize, len: usize) -> io::Result<()> {
-        assert!(at + len <= self.len, "the file is placed within what was reserved");
+        assert!(at + len <= self.len, "the file fits the reservation");
         // SAFETY: at..at + len lies in our own reservation, which nothing refers to yet.
         unsafe {
             let address = self.address.as_ptr().add(at).cast::<c_void>();

@@ -144,12 +144,12 @@ impl<const CAPACITY: usize> ModelRing<CAPACITY> {
 
 #[test]
 fn bytes_arrive_once_in_order_and_are_never_shared() {
-    all_arrive_by(ModelRing::receive);
+    check_arrival(ModelRing::receive);
 }
 
 #[test]
 fn short_messages_arrive_once_in_order_and_are_never_shared() {
-    all_arrive_by(ModelRing::receive_short);
+    check_arrival(ModelRing::receive_short);
 }
 
 /// Return the number of bytes that the message `byte` occupies in the stream.
@@ -157,7 +157,7 @@ fn count_of(byte: u8) -> usize {
     if byte == 3 { 2 } else { 1 }
 }
 
-fn all_arrive_by(receive: fn(&ModelRing<2>, &mut Consumer<SLOTS>, u8) -> Option<u8>) {
+fn check_arrival(receive: fn(&ModelRing<2>, &mut Consumer<SLOTS>, u8) -> Option<u8>) {
     loom::model(move || {
         let shared = ModelRing::<2>::new();
         let peer = shared.clone();
@@ -205,7 +205,7 @@ fn a_rank_parked_for_bytes_is_always_woken() {
 }
 
 #[test]
-fn a_rank_parked_for_room_is_always_woken() {
+fn a_rank_parked_for_space_is_always_woken() {
     loom::model(|| {
         let shared = ModelRing::<1>::new();
         let mut producer = Producer::new(1);

@@ -6,10 +6,10 @@
 //! cores. Requires both ends on one host, in any processes.
 
 use super::atomics::AtomicWord;
-use super::doorbell::{Waker, serves_barriers};
+use super::doorbell::{Waker, accepts_barriers};
 use super::indices::{Consumer, Indices, Producer, RingBroken, ShortMemory, SlotContent};
 use super::memory::{Mapping, page_bytes, sealed_len, sealed_memfd};
-use super::region::place_of;
+use super::region::region_offset;
 use super::store_choice::{ReadTimes, StoreChoice, StoreKind};
 use super::streaming;
 use super::zero_copy::{self, UnreleasedSends, ZeroCopyDescriptor, ZeroCopyReader};
@@ -28,7 +28,7 @@ pub const DEFAULT_CAPACITY_BYTES: usize = 1 << 20;
 const MAX_CAPACITY_BYTES: usize = 1 << 30;
 
 /// Unit after which a long copy is published to the other side.
-const UNIT_BYTES: usize = 32 << 10;
+const COPY_UNIT_BYTES: usize = 32 << 10;
 
 /// One end of a link over shared memory.
 pub struct RingLink {
@@ -46,7 +46,7 @@ pub struct RingLink {
     sent: bool,
     released: bool,
     /// Whether the peer's memory barriers, while it issues them, replace the fences of this end.
-    serves_barriers: bool,
+    accepts_barriers: bool,
 }
 
 /// The side of an end: the first sends through ring 0, the second through ring 1.
@@ -77,7 +77,7 @@ impl Segment {
     pub fn open(fd: &OwnedFd) -> io::Result<Self> {
         let capacity = sealed_len(fd.as_fd())?.saturating_sub(header_bytes()) / 2;
         if !capacity.is_power_of_two() || !(page_bytes()..=MAX_CAPACITY_BYTES).contains(&capacity) {
-            return Err(io::Error::new(io::ErrorKind::InvalidData, "the peer's shared memory is no pair of rings"));
+            return Err(io::Error::new(io::ErrorKind::InvalidData, "the peer's shared memory does not hold two rings"));
         }
         Self::map(fd, capacity)
     }
@@ -112,7 +112,7 @@ impl RingLink {
     /// Create the end of `segment` at `side`. `peer` wakes the rank at the other end; `pid` is its process, if known.
     pub(super) fn new(segment: Arc<Segment>, side: RingSide, peer: Waker, pid: Option<i32>) -> Self {
         let (producer, consumer) = (Producer::new(segment.capacity), Consumer::new(segment.capacity));
-        let serves_barriers = peer.makes_barriers() && serves_barriers();
+        let accepts_barriers = peer.issues_barriers() && accepts_barriers();
         let zero_copy = ZeroCopyReader::of(pid, segment.indices(1 - side as usize).read_attempt());
         RingLink {
             segment,
@@ -127,7 +127,7 @@ impl RingLink {
             has_read_zero_copy: false,
             sent: false,
             released: false,
-            serves_barriers,
+            accepts_barriers,
         }
     }
 
@@ -170,7 +170,7 @@ impl RingLink {
 
     /// Wake the peer if it waits for the sent bytes or for freed space.
     fn wake_peer(&mut self) {
-        if self.serves_barriers && self.peer.makes_barriers() {
+        if self.accepts_barriers && self.peer.issues_barriers() {
             compiler_fence(SeqCst);
         } else {
             AtomicU64::fence();
@@ -241,7 +241,7 @@ impl RingLink {
     fn write(&mut self, part: &[u8]) -> Result<usize, RingBroken> {
         let mut written = 0;
         while written < part.len() {
-            let unit = (part.len() - written).min(UNIT_BYTES);
+            let unit = (part.len() - written).min(COPY_UNIT_BYTES);
             let count = self.producer.room(self.segment.indices(self.outgoing()), unit)?.min(unit);
             if count == 0 {
                 break;
@@ -263,7 +263,7 @@ impl RingLink {
             }
             self.stores.end(write, self.segment.indices(self.outgoing()).read_costs());
             written += count;
-            if self.producer.unpublished() >= UNIT_BYTES {
+            if self.producer.unpublished() >= COPY_UNIT_BYTES {
                 self.producer.publish(self.segment.indices(self.outgoing()));
             }
         }
@@ -344,12 +344,13 @@ impl Link for RingLink {
     }
 
     fn can_send_zero_copy(&self, bytes: &[u8]) -> bool {
-        self.segment.indices(self.outgoing()).read_attempt().is_readable.load(Acquire) != 0 && place_of(bytes).is_some()
+        self.segment.indices(self.outgoing()).read_attempt().is_readable.load(Acquire) != 0
+            && region_offset(bytes).is_some()
     }
 
     fn send_zero_copy(&mut self, bytes: &[u8]) -> Result<bool, LinkError> {
         let shared = self.segment.indices(self.outgoing());
-        let Some(place) = place_of(bytes).filter(|_| !bytes.is_empty()) else { return Ok(false) };
+        let Some(place) = region_offset(bytes).filter(|_| !bytes.is_empty()) else { return Ok(false) };
         if self.producer.room(shared, 1).map_err(closed)? == 0 {
             self.producer.set_starved(shared, true);
             return Ok(false);
@@ -409,7 +410,7 @@ impl Link for RingLink {
                 Err(_) if taken > 0 => break,
                 Err(broken) => return Err(closed(broken)),
             };
-            let count = arrived.min(into.len() - taken).min(UNIT_BYTES);
+            let count = arrived.min(into.len() - taken).min(COPY_UNIT_BYTES);
             self.begin_read(arrived, count);
             let ring = self.segment.data[self.incoming()].address();
             // SAFETY: The mirrored mapping holds `capacity` bytes from any offset. The producer does not write these

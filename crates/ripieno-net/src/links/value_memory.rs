@@ -1,4 +1,4 @@
-//! A limit on the values that a process holds in memory: the least recently used values move to disk.
+//! Limits the values that a process holds in memory: the least recently used values move to disk.
 //!
 //! A value that moves is copied to an unnamed file, and the file is mapped at the same addresses, so views stay valid.
 //! The kernel reclaims file pages when it needs memory. If no memory can be freed for a new value, the value starts in
@@ -276,7 +276,7 @@ mod tests {
     }
 
     #[test]
-    fn the_value_that_was_used_least_recently_goes_to_disk_and_stays_where_it_is_seen() {
+    fn the_least_recently_used_value_moves_to_disk_at_the_same_addresses() {
         let memory = memory_of(2);
         let (first, second) = (value(&memory, 1), value(&memory, 2));
         memory.note_use(&first);
@@ -285,7 +285,7 @@ mod tests {
         await_spilled(&memory, 1);
         assert_eq!([&first, &second, &third].map(|it| is_in_memory(it)), [true, false, true]);
         assert_eq!((view.as_ptr(), view), (second.as_ptr(), &vec![2; VALUE_BYTES][..]));
-        assert_ne!(second.location(), location, "others are to map the file");
+        assert_ne!(second.location(), location, "other processes must map the file");
         assert_eq!(second.location().descriptor, location.descriptor);
         let stats = memory.stats();
         assert_eq!((stats.in_memory_bytes, stats.spilled_bytes), (2 * VALUE_BYTES, VALUE_BYTES as u64));
@@ -294,7 +294,7 @@ mod tests {
     }
 
     #[test]
-    fn who_has_mapped_a_value_follows_it_to_disk() {
+    fn a_mapped_value_can_be_remapped_after_it_moved() {
         let memory = memory_of(1);
         let first = value(&memory, 1);
         let (early, view) = {
@@ -312,7 +312,7 @@ mod tests {
     }
 
     #[test]
-    fn a_value_for_which_no_room_can_be_made_lies_on_disk_from_the_begin() {
+    fn a_value_without_free_memory_starts_on_disk() {
         let memory = memory_of(2);
         let mut large = memory.allocate(3 * VALUE_BYTES).unwrap();
         large.fill(7);
@@ -321,13 +321,13 @@ mod tests {
         let read = HostMemory::at(large.location(), 3 * VALUE_BYTES).unwrap();
         assert!(read.iter().all(|&byte| byte == 7));
         // A value that is still being written cannot move.
-        let coming = [memory.allocate(VALUE_BYTES).unwrap(), memory.allocate(VALUE_BYTES).unwrap()];
-        assert!(!is_in_memory(&memory.allocate(VALUE_BYTES).unwrap()) && coming.iter().all(is_in_memory));
+        let unfinished = [memory.allocate(VALUE_BYTES).unwrap(), memory.allocate(VALUE_BYTES).unwrap()];
+        assert!(!is_in_memory(&memory.allocate(VALUE_BYTES).unwrap()) && unfinished.iter().all(is_in_memory));
         assert_eq!(memory.stats().spilled_count, 2);
     }
 
     #[test]
-    fn a_directory_without_room_is_named_with_what_may_be_done() {
+    fn a_directory_without_space_is_named_with_a_remedy() {
         let nowhere = std::env::temp_dir().join("ripieno-no-such-folder");
         let memory = ValueMemory::new(MemoryLimit::Bytes(10), nowhere.clone());
         let error = memory.allocate(11).unwrap_err().to_string();
@@ -341,11 +341,11 @@ mod tests {
     }
 
     #[test]
-    fn half_of_what_is_free_may_be_held_if_nobody_says_otherwise() {
+    fn the_default_limit_is_half_of_the_available_memory() {
         let memory = ValueMemory::new(MemoryLimit::HalfOfAvailable { most_bytes: usize::MAX }, std::env::temp_dir());
         let limit_bytes = memory.stats().limit_bytes;
         assert!(limit_bytes > 0 && limit_bytes < usize::MAX);
-        assert!(limit_bytes >= free_bytes().unwrap() / 4, "half, while others allocate and leave memory");
+        assert!(limit_bytes >= free_bytes().unwrap() / 4, "half, while other processes allocate and free memory");
         memory.set_limit(MemoryLimit::HalfOfAvailable { most_bytes: 7 }, std::env::temp_dir());
         assert_eq!(memory.stats().limit_bytes, 7);
     }

@@ -21,7 +21,7 @@ pub fn under_load(time: Duration) -> Duration {
     time.mul_f64((running / cores as f64).max(1.0))
 }
 
-/// Return a world of endpoints in threads. They meet over sockets.
+/// Return a world of endpoints in threads. They connect over sockets.
 pub fn connect_threads(world_size: usize, change: impl Fn(Config) -> Config) -> Vec<Endpoint> {
     let exchanges = ThreadExchange::group(world_size, TIMEOUT);
     let threads = exchanges.into_iter().enumerate().map(|(rank, mut exchange)| {
@@ -53,7 +53,7 @@ pub fn park_until(
         }
         fabric.park(interest.as_slice(), deadline.saturating_duration_since(Instant::now()));
         fabric.cancel_park();
-        assert!(Instant::now() < deadline, "rank {} waited in vain", fabric.rank());
+        assert!(Instant::now() < deadline, "rank {} made no progress", fabric.rank());
     }
 }
 

@@ -191,7 +191,7 @@ fn a_rank_that_never_joins_fails_the_others() {
     world.event(0, MembershipEvent::Connected { peer: 1 });
     world.frozen.push(2);
     world.pass(Duration::from_millis(5100));
-    world.assert_all_report(2, "did not come within 5.0 s");
+    world.assert_all_report(2, "did not connect within 5.0 s");
 }
 
 #[test]

@@ -94,7 +94,7 @@ impl WorldRank {
             let failure = monitor.failure.clone().map(|failure| Err(failure.to_string()));
             failure.or_else(|| monitor.is_complete.then_some(Ok(())))
         });
-        met.unwrap_or_else(|| Err("rank 0 did not say that all have come".to_string()))
+        met.unwrap_or_else(|| Err("rank 0 did not confirm that all ranks have connected".to_string()))
     }
 
     pub fn meet_survivors(&mut self) -> Result<WorldRank, JobFailure> {

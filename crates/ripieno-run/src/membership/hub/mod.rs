@@ -263,7 +263,7 @@ impl Hub {
         let late = self.awaited_count > 0 && now >= self.join_deadline;
         if late && self.failure.is_none() {
             let missing = self.members.iter().position(|member| member.state == MemberState::Awaited);
-            let cause = format!("did not come within {:.1} s", self.join_timeout.as_secs_f64());
+            let cause = format!("did not connect within {:.1} s", self.join_timeout.as_secs_f64());
             return missing.map(|rank| self.fail(rank_failed(rank, &self.hosts, cause))).unwrap_or_default();
         }
         let timing = self.heartbeats.timing;
