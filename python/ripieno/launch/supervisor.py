@@ -189,6 +189,8 @@ class _Rank:
     left_at: float | None = None
     exit_limit_s: float = 0.0
     stopped_at: float | None = None
+    # Time of the last inspection that found it stopped.
+    seen_stopped_at: float = 0.0
 
 
 class _Weight(Enum):
@@ -394,7 +396,9 @@ class Supervisor:
         each = self._ranks[rank]
         if not is_stopped:
             each.stopped_at = None
-        elif each.stopped_at is None:
+            return
+        each.seen_stopped_at = self._clock.now
+        if each.stopped_at is None:
             each.stopped_at = self._clock.now
 
     def abandon(self) -> None:
@@ -501,7 +505,7 @@ class Supervisor:
                 continue
             if not counts:
                 each.stopped_at = self._clock.now
-            elif self._clock.is_past(each.stopped_at + limit_s):
+            elif each.seen_stopped_at >= each.stopped_at + limit_s:
                 others = ", and others wait to meet it" if self.policy.is_script else ""
                 self._lose(rank, f"its process has been stopped for {limit_s:g} s{others}")
 
