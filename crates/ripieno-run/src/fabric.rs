@@ -257,7 +257,8 @@ pub trait Fabric: Send {
     /// once more, and calls `park` only if no bytes moved.
     fn prepare_park(&mut self);
 
-    /// Sleep until one of `interests` may have progressed, a link has opened, the job has failed, or `timeout` has passed.
+    /// Sleep until one of `interests` may have progressed, a link has opened, the job has failed, or `timeout` has
+    /// passed.
     fn park(&mut self, interests: &[LinkInterest], timeout: Duration);
 
     /// Cancel `prepare_park`. Called after `park`, or if the last try moved bytes.

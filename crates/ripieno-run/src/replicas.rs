@@ -42,8 +42,8 @@ impl Replicas {
         (self.logical(rank)..self.world_size).step_by(self.logical_count())
     }
 
-    /// Return the ranks of [`Replicas::of`], rotated by the position of `viewer` among its own replicas. The replicas of
-    /// a rank therefore prefer different replicas of another rank.
+    /// Return the ranks of [`Replicas::of`], rotated by the position of `viewer` among its own replicas. The replicas
+    /// of a rank therefore prefer different replicas of another rank.
     pub fn rotated(&self, rank: usize, viewer: usize) -> impl Iterator<Item = usize> + use<> {
         let (logical, logical_count, count) = (self.logical(rank), self.logical_count(), self.count);
         let first = viewer / logical_count;

@@ -392,7 +392,10 @@ fn random_programs(p: usize, random: &mut impl FnMut(usize) -> usize) -> Vec<Vec
         messages.push(ProgramCall::Message { from, to, number: numbers[from * p + to] });
         numbers[from * p + to] += 1;
     }
-    let concerns = |begun: &ProgramCall, rank| matches!(*begun, ProgramCall::Message { from, to, .. } if from == rank || to == rank);
+    let concerns = |begun: &ProgramCall, rank| match *begun {
+        ProgramCall::Message { from, to, .. } => from == rank || to == rank,
+        _ => false,
+    };
     let mut program = |rank| {
         let (mut ahead, mut program) = (collectives.iter().peekable(), Vec::new());
         for message in messages.iter().filter(|message| concerns(message, rank)) {

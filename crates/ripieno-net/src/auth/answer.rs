@@ -32,7 +32,8 @@ pub(crate) struct PendingConnection {
     filled: usize,
 }
 
-/// Return the index of the connection to close when the limit is reached. `pending_connections` are ordered oldest first.
+/// Return the index of the connection to close when the limit is reached. `pending_connections` are ordered oldest
+/// first.
 ///
 /// The choice is the oldest connection of the source with the most connections, so a flood from one source displaces
 /// only its own connections. Connections without a tag go before connections that have sent one.

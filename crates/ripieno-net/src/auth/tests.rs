@@ -168,7 +168,7 @@ fn reply_to(bytes: &[u8]) -> (Vec<u8>, bool) {
     unauthenticated.write_all(bytes).unwrap();
     // Dropping the connection closes it.
     let is_wrong_token_answer =
-        match pending.advance(&plain("a"), &mut |_| panic!("an unauthenticated peer reaches no authorization")) {
+        match pending.advance(&plain("a"), &mut |_| panic!("an unauthenticated peer is not authorized")) {
             Answer::Unauthenticated => false,
             Answer::WrongToken(_) => true,
             answer => panic!("{answer:?}"),
@@ -359,7 +359,7 @@ proptest! {
         }
         caller.write_all(&bytes).unwrap();
         drop(caller);
-        let answered = answer(pending, &plain("a"), &mut |_| panic!("an unauthenticated peer reaches no authorization"));
+        let answered = answer(pending, &plain("a"), &mut |_| panic!("an unauthenticated peer is not authorized"));
         prop_assert!(matches!(answered, Answer::Unauthenticated | Answer::WrongToken(_)), "{:?}", answered);
     }
 }

@@ -24,7 +24,8 @@ pub trait AtomicWord {
     /// A sequentially consistent fence. If two threads each store, fence and load the other's word, at least one of
     /// them sees the other's store.
     fn fence();
-    /// Prefetch the cache line `line` lines after the word for reading or, if `for_writing`, for writing. Does not wait.
+    /// Prefetch the cache line `line` lines after the word for reading or, if `for_writing`, for writing. Does not
+    /// wait.
     fn prefetch(&self, _line: usize, _for_writing: bool) {}
 }
 

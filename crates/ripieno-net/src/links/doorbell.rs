@@ -91,16 +91,16 @@ impl Doorbell {
         }
     }
 
-    /// Let peers fence from now on. A peer that has not seen the change may fail to wake the owner; the sleep then ends at its
-    /// timeout.
+    /// Let peers fence from now on. A peer that has not seen the change may fail to wake the owner; the sleep then ends
+    /// at its timeout.
     fn disable_barriers(&mut self) {
         self.issues_barriers = false;
         self.waker.word(BARRIERS).store(0, Relaxed);
         AtomicU64::fence();
     }
 
-    /// Sleep until a peer wakes the owner, a watched descriptor is ready or has failed, or `timeout` expires. Return whether
-    /// the owner was woken (rarely spuriously). The owner must call [`Self::cancel`] next.
+    /// Sleep until a peer wakes the owner, a watched descriptor is ready or has failed, or `timeout` expires. Return
+    /// whether the owner was woken (rarely spuriously). The owner must call [`Self::cancel`] next.
     pub fn wait<'a>(
         &mut self,
         watches: impl IntoIterator<Item = WatchedDescriptor<'a>>,
@@ -140,7 +140,8 @@ impl Doorbell {
     /// Cancel an announced sleep.
     pub fn cancel(&self) {
         if self.waker.parked().swap(0, Relaxed) == 0 {
-            // A peer has woken the owner. If its write to the eventfd comes later, the next sleep ends early, which is harmless.
+            // A peer has woken the owner. If its write to the eventfd comes later, the next sleep ends early, which is
+            // harmless.
             let _ = rustix::io::read(&self.waker.shared.eventfd, &mut [0u8; 8]);
         }
     }

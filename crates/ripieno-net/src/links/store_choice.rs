@@ -3,11 +3,11 @@
 //!
 //! The faster kind depends on whether the cores of both ranks share a cache. This changes while a job runs: threads
 //! migrate between cores. The host of a virtual machine also moves its cores, and then `sysfs` is wrong.
-//! The link therefore measures its own traffic. The producer times its writes and the consumer its reads, both per kind of
-//! store and class of length. Streaming stores are used where the sum of both is lower by a third. Trials of the other
-//! kind keep both costs current: the number of bytes between two trials doubles up to [`TRIAL_BYTES`], and starts anew
-//! when the choice changes. The first pass through the ring is not timed, because the kernel allocates its pages then.
-//! A class without costs follows the class that decided last.
+//! The link therefore measures its own traffic. The producer times its writes and the consumer its reads, both per kind
+//! of store and class of length. Streaming stores are used where the sum of both is lower by a third. Trials of the
+//! other kind keep both costs current: the number of bytes between two trials doubles up to [`TRIAL_BYTES`], and starts
+//! anew when the choice changes. The first pass through the ring is not timed, because the kernel allocates its pages
+//! then. A class without costs follows the class that decided last.
 //!
 //! Cost: two reads of the time stamp counter for one of [`TIMING_INTERVAL`] writes, and an estimated 1 % for trials.
 

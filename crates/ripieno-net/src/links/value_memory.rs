@@ -235,8 +235,8 @@ fn allocate_file(directory: &Path, bytes: usize) -> io::Result<File> {
 
 fn explain(length_bytes: usize, limit_bytes: usize, bytes: usize, directory: &Path, error: &io::Error) -> io::Error {
     let text = format!(
-        "values of broadcasts may allocate {limit_bytes} bytes of memory here, and {bytes} bytes cannot go to {}: {error}; \
-         make allocate_file there for {length_bytes} bytes more, choose another folder by TMPDIR, or allow more by \
+        "values of broadcasts may take {limit_bytes} bytes of memory here, and {bytes} bytes cannot go to {}: {error}; \
+         make room there for {length_bytes} bytes more, choose another folder by TMPDIR, or allow more by \
          RIPIENO_BROADCAST_MEMORY",
         directory.display()
     );
@@ -331,9 +331,7 @@ mod tests {
         let nowhere = std::env::temp_dir().join("ripieno-no-such-folder");
         let memory = ValueMemory::new(MemoryLimit::Bytes(10), nowhere.clone());
         let error = memory.allocate(11).unwrap_err().to_string();
-        for word in
-            ["may allocate 10 bytes", "11 bytes cannot go to", &*nowhere.to_string_lossy(), "make allocate_file there"]
-        {
+        for word in ["may take 10 bytes", "11 bytes cannot go to", &*nowhere.to_string_lossy(), "make room there"] {
             assert!(error.contains(word), "{error}");
         }
         assert_eq!(memory.stats().in_memory_bytes, 0);

@@ -2,8 +2,8 @@
 //!
 //! One non-blocking loop serves all lanes. A step advances to a byte as soon as every earlier step on that byte has
 //! passed it. Every plan is therefore pipelined. A relay forwards in units of [`RELAY_UNIT_BYTES`] while more
-//! data follows, because forwarding a few bytes at a time is slow. Rows are gathered one segment at a time. Waiting spins
-//! for a bounded time, then parks.
+//! data follows, because forwarding a few bytes at a time is slow. Rows are gathered one segment at a time. Waiting
+//! spins for a bounded time, then parks.
 //!
 //! Several runs may be in flight. On each direction of each link, their lanes queue, oldest run first. All other work
 //! overlaps. A single run is served on the caller's stack.

@@ -1,8 +1,9 @@
 //! Zero-copy sends: the receiver reads the bytes of a long send in place, instead of through the memory of the link.
 //!
 //! A zero-copy send counts a byte as sent when the receiver has consumed it, as if the link had no buffer. Schedules
-//! that are built for such links send all bytes without a copy ([`super::Schedule::with_zero_copy`]). A message that fits the
-//! memory of a link is copied ([`super::Schedule::for_message`]), so that its send can end before its receiver starts.
+//! that are built for such links send all bytes without a copy ([`super::Schedule::with_zero_copy`]). A message that
+//! fits the memory of a link is copied ([`super::Schedule::for_message`]), so that its send can end before its receiver
+//! starts.
 //!
 //! Other schedules use a zero-copy send if no later step of the rank waits for it. It only delays the later sends of
 //! its lane, whose bytes the receiver consumes later in any case.

@@ -13,7 +13,8 @@ pub const FORM_COUNT_MAX: usize = 256;
 /// Maximum length of a form description in bytes.
 const FORM_BYTES_MAX: usize = 1024;
 
-/// A ring of the last [`CALL_COUNT_MAX`] headers, the last header of every communicator, and descriptions of their forms.
+/// A ring of the last [`CALL_COUNT_MAX`] headers, the last header of every communicator, and descriptions of their
+/// forms.
 #[derive(Clone, Debug)]
 pub struct CallHistory {
     ring: [Option<Header>; CALL_COUNT_MAX],
@@ -68,8 +69,8 @@ impl CallHistory {
         self.ring[self.latest] = Some(header);
     }
 
-    /// Record the description of a form before the call that uses it. It is available until [`FORM_COUNT_MAX`] other forms
-    /// have been recorded.
+    /// Record the description of a form before the call that uses it. It is available until [`FORM_COUNT_MAX`] other
+    /// forms have been recorded.
     pub fn note_form(&mut self, form: u32, text: &dyn Fn() -> String) {
         if self.forms.text.contains_key(&form) {
             self.forms.order.retain(|known| *known != form);

@@ -6,8 +6,8 @@ use crate::call::{DescribedCall, HEADER_BYTES, Header};
 use crate::fabric::{Blocking, JobFailure};
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
 
-/// Maximum message size in bytes. Longer texts are truncated before sending. Longer frames are rejected before memory is
-/// allocated.
+/// Maximum message size in bytes. Longer texts are truncated before sending. Longer frames are rejected before memory
+/// is allocated.
 pub const MESSAGE_BYTES_MAX: usize = 64 * 1024;
 
 /// Maximum lengths of a cause and of a traceback. Their sum stays below [`MESSAGE_BYTES_MAX`].

@@ -38,8 +38,8 @@ fn dead() -> LinkError {
     LinkError::Closed { cause: "the peer has died".into() }
 }
 
-/// A link that holds at most `capacity` bytes and takes at most `chunk_bytes`. It delivers nothing until all expected bytes
-/// have arrived, as if its owner slept until then.
+/// A link that holds at most `capacity` bytes and takes at most `chunk_bytes`. It delivers nothing until all expected
+/// bytes have arrived, as if its owner slept until then.
 pub struct NarrowLink {
     out: Pipe,
     incoming: Pipe,

@@ -15,7 +15,8 @@ fn orders(world_size: usize, count: usize) -> Vec<Vec<usize>> {
     shorter.iter().flat_map(longer).collect()
 }
 
-/// Let the ranks die in this order until a last replica has died. Check the reports to the other ranks after each death.
+/// Let the ranks die in this order until a last replica has died. Check the reports to the other ranks after each
+/// death.
 fn die_in_order(world: &mut MembershipWorld, order: &[usize], kill: impl Fn(&mut MembershipWorld, usize)) {
     let mut dead = Vec::new();
     for &rank in order {
