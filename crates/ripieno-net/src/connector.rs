@@ -202,7 +202,7 @@ impl ConnectFailure {
         }
     }
 
-    /// Return whether the peer has ended for good.
+    /// Return whether the peer has ended permanently.
     fn has_ended(&self) -> bool {
         match self {
             ConnectFailure::Connect(error) => error.kind() == std::io::ErrorKind::ConnectionRefused,

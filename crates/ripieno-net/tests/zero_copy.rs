@@ -11,13 +11,13 @@ const LENGTH_BYTES: usize = 8 << 20;
 
 /// Return the plan of a rank in a chain of three; the middle rank forwards data while it receives.
 fn plan(rank: usize) -> Plan {
-    let whole = Span::whole(Buffer::MAIN, LENGTH_BYTES / 8, 8);
+    let full_span = Span::whole(Buffer::MAIN, LENGTH_BYTES / 8, 8);
     let mut plan = Plan::new();
     if rank > 0 {
-        plan.receive(rank - 1, whole);
+        plan.receive(rank - 1, full_span);
     }
     if rank < 2 {
-        plan.send(rank + 1, whole);
+        plan.send(rank + 1, full_span);
     }
     plan
 }

@@ -3,7 +3,7 @@
 //! A link has no notion of collectives or frames. It accepts as many bytes as fit and returns the bytes that have
 //! arrived. The executor does the rest. Every link passes the suite in [`crate::conformance`].
 
-/// The reason why a link is closed for good.
+/// The reason why a link is closed permanently.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum LinkError {
     /// The peer's end is closed.

@@ -74,8 +74,8 @@ fn a_ring_allreduce_sums_over_narrow_links() {
     for (p, capacity) in [(2, 64), (3, 71), (5, 100)] {
         let vectors: Vec<Vec<i32>> = (0..p).map(|rank| (0..23).map(|i| rank * 100 + i).collect()).collect();
         let sum: Vec<i32> = (0..23).map(|i| vectors.iter().map(|v| v[i]).sum()).collect();
-        let whole = Span::whole(Buffer::MAIN, 23, 4);
-        for result in run(capacity, vectors, |_| call(Collective::Allreduce, 23), |group| ring(group, whole)) {
+        let full_span = Span::whole(Buffer::MAIN, 23, 4);
+        for result in run(capacity, vectors, |_| call(Collective::Allreduce, 23), |group| ring(group, full_span)) {
             assert_eq!(result.unwrap(), sum, "p={p}");
         }
     }
@@ -110,14 +110,14 @@ fn short_messages_arrive_sent_at_once_in_parts_or_late() {
 #[test]
 fn a_chain_forwards_every_byte() {
     let vectors = vec![(0..1000).collect(), vec![0; 1000], vec![0; 1000], vec![0; 1000]];
-    let whole = Span::whole(Buffer::MAIN, 1000, 4);
+    let full_span = Span::whole(Buffer::MAIN, 1000, 4);
     let chain = |group: Group| {
         let mut plan = Plan::new();
         if group.rank() > 0 {
-            plan.receive(group.left(), whole);
+            plan.receive(group.left(), full_span);
         }
         if group.rank() < 3 {
-            plan.send(group.right(), whole);
+            plan.send(group.right(), full_span);
         }
         plan
     };
@@ -128,9 +128,9 @@ fn a_chain_forwards_every_byte() {
 
 #[test]
 fn the_error_of_different_collectives_names_both_calls() {
-    let whole = Span::whole(Buffer::MAIN, 4, 4);
+    let full_span = Span::whole(Buffer::MAIN, 4, 4);
     let calls = |rank: usize| call(if rank == 0 { Collective::Allreduce } else { Collective::Reduce }, 4);
-    for result in run(64, vec![vec![1; 4]; 2], calls, |group| ring(group, whole)) {
+    for result in run(64, vec![vec![1; 4]; 2], calls, |group| ring(group, full_span)) {
         let Err(RunError::Failed(JobFailure::Mismatch { description })) = result else { panic!("{result:?}") };
         let [first, second] = [Collective::Allreduce, Collective::Reduce]
             .map(|collective| Algorithm::by_index(collective, 0).expect("every collective has an algorithm").name);
@@ -146,11 +146,11 @@ fn the_error_of_different_collectives_names_both_calls() {
 
 #[test]
 fn a_stalled_rank_queries_the_call_of_its_peer() {
-    let whole = Span::whole(Buffer::MAIN, 4, 4);
+    let full_span = Span::whole(Buffer::MAIN, 4, 4);
     let receive_only = |group: Group| {
         let mut plan = Plan::new();
         if group.rank() == 0 {
-            plan.receive(1, whole);
+            plan.receive(1, full_span);
         }
         plan
     };
@@ -205,12 +205,12 @@ fn local_steps_wait_for_their_bytes_and_not_for_each_other() {
 
 #[test]
 fn a_rank_of_a_failed_job_neither_sends_nor_continues() {
-    let whole = Span::whole(Buffer::MAIN, 4, 4);
+    let full_span = Span::whole(Buffer::MAIN, 4, 4);
     let failure = JobFailure::Mismatch { description: "reported before".to_string() };
     let mut worlds = worlds(2, 64, 7);
     worlds[1].report(failure.clone());
     let mut plan = Plan::new();
-    plan.send(1, whole);
+    plan.send(1, full_span);
     let prepared = PreparedCall::new(0, call(Collective::Broadcast, 4), Arc::new(Schedule::new(&plan))).unwrap();
     let result = Executor::default().run(&mut worlds[0], 4, &prepared, &mut [BufferMemory::Write(&mut [0; 16])]);
     assert_eq!(result, Err(RunError::Failed(failure)));
@@ -220,17 +220,17 @@ fn a_rank_of_a_failed_job_neither_sends_nor_continues() {
 
 #[test]
 fn a_plan_that_feeds_itself_by_less_than_a_relay_unit_completes() {
-    let whole = Span::whole(Buffer::MAIN, 5, 4);
+    let full_span = Span::whole(Buffer::MAIN, 5, 4);
     let plan = |group: Group| {
         let mut plan = Plan::new();
         match group.rank() {
             0 => {
-                plan.receive(1, whole.elements(1, 4));
-                plan.send(1, whole.elements(0, 4));
+                plan.receive(1, full_span.elements(1, 4));
+                plan.send(1, full_span.elements(0, 4));
             }
             _ => {
-                plan.receive(0, whole.elements(0, 4));
-                plan.send(0, whole.elements(0, 4));
+                plan.receive(0, full_span.elements(0, 4));
+                plan.send(0, full_span.elements(0, 4));
             }
         }
         plan
@@ -242,17 +242,17 @@ fn a_plan_that_feeds_itself_by_less_than_a_relay_unit_completes() {
 #[test]
 fn rows_that_feed_themselves_complete() {
     // Rank 0 sends row by row; each returned row is added to the next row to send.
-    let whole = Span::whole(Buffer::MAIN, 9, 4);
+    let full_span = Span::whole(Buffer::MAIN, 9, 4);
     let plan = |group: Group| {
         let mut plan = Plan::new();
         match group.rank() {
             0 => {
-                plan.reduce_rows(1, whole, Rows::new([2, 4, 6, 8].into(), 4), Op::Sum);
-                plan.send_rows(1, whole, Rows::new([0, 2, 4, 6].into(), 4));
+                plan.reduce_rows(1, full_span, Rows::new([2, 4, 6, 8].into(), 4), Op::Sum);
+                plan.send_rows(1, full_span, Rows::new([0, 2, 4, 6].into(), 4));
             }
             _ => {
-                plan.receive(0, whole.elements(0, 4));
-                plan.send(0, whole.elements(0, 4));
+                plan.receive(0, full_span.elements(0, 4));
+                plan.send(0, full_span.elements(0, 4));
             }
         }
         plan
@@ -273,12 +273,12 @@ fn elements_may_exceed_the_capacity_of_a_link() {
 
 /// Return the header of a message of one element from rank `from` to rank `to`, and its schedule on `rank`.
 fn message(rank: usize, from: usize, to: usize, sequence: u64) -> (Header, Arc<Schedule>) {
-    let whole = Span::whole(Buffer::MAIN, 1, 4);
+    let full_span = Span::whole(Buffer::MAIN, 1, 4);
     let mut plan = Plan::new();
     if rank == from {
-        plan.send(to, whole);
+        plan.send(to, full_span);
     } else {
-        plan.receive(from, whole);
+        plan.receive(from, full_span);
     }
     let kind = CallKind::Message { algorithm: 0, to: to as u32, element_count: 1 };
     let header = Header { communicator: 0, sequence, call: Call { kind, element: Element::I32, form: 0 } };
@@ -351,18 +351,18 @@ fn content(begun: ProgramCall, rank: usize) -> Vec<i32> {
 
 /// Begin the call on leaked memory. Return the cell for its result and the memory.
 fn begin(executor: &mut Executor, world: &mut RankWorld, begun: ProgramCall, p: usize) -> (ExecutorEnd, *const u8) {
-    let (rank, whole) = (world.rank, Span::whole(Buffer::MAIN, ELEMENTS, 4));
+    let (rank, full_span) = (world.rank, Span::whole(Buffer::MAIN, ELEMENTS, 4));
     let (sequence, call, schedule, is_sender) = match begun {
         ProgramCall::Collective { number } => {
-            let schedule = Schedule::new(&ring(Group::new(rank, p), whole));
+            let schedule = Schedule::new(&ring(Group::new(rank, p), full_span));
             (number, call(Collective::Allreduce, ELEMENTS), schedule, true)
         }
         ProgramCall::Message { from, to, number } => {
             let mut plan = Plan::new();
             if rank == from {
-                plan.send(to, whole)
+                plan.send(to, full_span)
             } else {
-                plan.receive(from, whole)
+                plan.receive(from, full_span)
             };
             let kind = CallKind::Message { algorithm: 0, to: to as u32, element_count: ELEMENTS as u64 };
             let call = Call { kind, element: Element::I32, form: 0 };

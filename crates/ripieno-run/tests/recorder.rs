@@ -77,7 +77,7 @@ impl Fabric for ScriptedFabric {
         match self.events.pop_front().expect("an event ends each sleep") {
             RecorderEvent::Arrives(mut peer) => {
                 let mut send = Plan::new();
-                send.send(0, whole());
+                send.send(0, full_span());
                 run(&mut Executor::default(), &mut peer, &send).expect("the link has space for all bytes");
             }
             RecorderEvent::Fails => self.world.report(failure()),
@@ -90,7 +90,7 @@ fn failure() -> JobFailure {
     JobFailure::Mismatch { description: "made up".into() }
 }
 
-fn whole() -> Span {
+fn full_span() -> Span {
     Span::whole(Buffer::MAIN, BYTES, 1)
 }
 
@@ -112,7 +112,7 @@ fn receive(
 ) -> (Executor, Result<(), RunError>, Duration) {
     let mut plan = Plan::new();
     for peer in [1, 2] {
-        let span = Span { start_bytes: peer * BYTES, ..whole() };
+        let span = Span { start_bytes: peer * BYTES, ..full_span() };
         (0..2).for_each(|part| plan.receive(peer, span.chunk(part, 2)));
     }
     receive_by(&plan, events)
@@ -156,7 +156,7 @@ fn the_wait_is_attributed_to_the_last_peer() {
 #[test]
 fn the_wait_of_a_brief_run_starts_at_its_first_yield() {
     let mut plan = Plan::new();
-    plan.receive(1, whole());
+    plan.receive(1, full_span());
     let (executor, ended, now) = receive_by(&plan, |first, _| vec![RecorderEvent::Arrives(first)]);
     ended.unwrap();
 
@@ -181,8 +181,8 @@ fn a_run_that_never_waits_reads_no_clock() {
     let [mut world, mut peer, _]: [RankWorld; 3] =
         worlds(3, 1 << 10, 1 << 10).try_into().ok().expect("there are three");
     let (mut send, mut receive) = (Plan::new(), Plan::new());
-    send.send(0, whole());
-    receive.receive(1, whole());
+    send.send(0, full_span());
+    receive.receive(1, full_span());
     run(&mut Executor::default(), &mut peer, &send).unwrap();
     let mut executor = Executor::default();
     run(&mut executor, &mut world, &receive).unwrap();
@@ -196,8 +196,8 @@ fn runs_in_flight_are_recorded_as_in_flight() {
     let [mut world, mut peer, _]: [RankWorld; 3] =
         worlds(3, 1 << 10, 1 << 10).try_into().ok().expect("there are three");
     let (mut send, mut receive) = (Plan::new(), Plan::new());
-    send.send(0, whole());
-    receive.receive(1, whole());
+    send.send(0, full_span());
+    receive.receive(1, full_span());
     let memory = vec![BufferMemory::Write(Box::leak(Box::new([0; BYTES])))];
     let mut executor = Executor::default();
     executor.submit(&mut world, 0, prepared(&receive), memory, Box::new(|_| {})).unwrap();
@@ -215,7 +215,7 @@ fn a_call_after_the_failure_is_recorded_as_failed() {
     world.report(failure());
     let mut executor = Executor::default();
     let mut receive = Plan::new();
-    receive.receive(1, whole());
+    receive.receive(1, full_span());
     assert_eq!(run(&mut executor, &mut world, &receive), Err(RunError::Failed(failure())));
     assert_eq!(only(&executor, Duration::ZERO).to_string(), "in gather #0 (direct, uint8 × 8)");
 }

@@ -287,10 +287,10 @@ impl Monitor {
 
     /// Send queued bytes, and watch for writability where some remain.
     fn flush(&mut self) {
-        let mut gone = Vec::new();
+        let mut lost_peers = Vec::new();
         for (&peer, connection) in &mut self.connections {
             if let Err(cause) = connection.flush() {
-                gone.push((peer, cause));
+                lost_peers.push((peer, cause));
                 continue;
             }
             if connection.awaits_writable != connection.has_queued() {
@@ -302,7 +302,7 @@ impl Monitor {
                 let _ = epoll::modify(&self.epoll, &connection.stream, EpollTag::Peer(peer).tag(), flags);
             }
         }
-        for (peer, cause) in gone {
+        for (peer, cause) in lost_peers {
             // The last messages of the peer may explain why the connection ended.
             let Some(mut connection) = self.connections.remove(&peer) else { continue };
             let (messages, closed) = connection.read();

@@ -122,13 +122,13 @@ impl InFlightRuns {
             let cursor = self.runs[&number].progress.cursors[lane];
             let Some(queue) = self.streams.get_mut(&known.stream) else { continue };
             let has_ended = cursor.next == known.steps.len() || cursor.has_dropped_out;
-            if !has_ended || queue.front().is_none_or(|turn| turn.number != number) {
+            if !has_ended || queue.front().is_none_or(|next_lane| next_lane.number != number) {
                 continue;
             }
             queue.pop_front();
-            if let Some(&turn) = queue.front() {
-                let next = self.runs.get_mut(&turn.number).expect("a run ends after its lanes");
-                next.progress.cursors[turn.lane].is_queued = false;
+            if let Some(&next_lane) = queue.front() {
+                let next = self.runs.get_mut(&next_lane.number).expect("a run ends after its lanes");
+                next.progress.cursors[next_lane.lane].is_queued = false;
             }
         }
     }

@@ -45,20 +45,21 @@ impl ScheduleRun<'_, '_> {
                 let function = self.schedule.function.as_ref().expect("a plan that combines by a function has one");
                 // A function call costs more than a row, so it processes at least a segment or the rest.
                 let is_little = end - done < SEGMENT_BYTES.max(function.row_bytes) && end < from.length_bytes;
-                let whole = if is_little { done } else { end - end % function.row_bytes };
+                let whole_end = if is_little { done } else { end - end % function.row_bytes };
                 let (source, target) = memory::source_and_target(self.buffers, from, to);
-                let is_combined = whole > done && function.combine(&mut target[done..whole], &source[done..whole]);
-                if is_combined { whole } else { done }
+                let is_combined =
+                    whole_end > done && function.combine(&mut target[done..whole_end], &source[done..whole_end]);
+                if is_combined { whole_end } else { done }
             }
             Operation::Combine { from, to, ref rows, .. } => {
                 let reduction = self.prepared.reduction.expect("a plan that combines has a reduction");
-                let whole = memory::round_down(end, reduction.element_bytes);
+                let whole_end = memory::round_down(end, reduction.element_bytes);
                 let (source, target) = memory::source_and_target(self.buffers, from, to);
                 match rows {
-                    None => (reduction.combine)(&mut target[done..whole], &source[done..whole]),
-                    Some(rows) => rows::combine(target, &source[done..whole], rows, done, reduction),
+                    None => (reduction.combine)(&mut target[done..whole_end], &source[done..whole_end]),
+                    Some(rows) => rows::combine(target, &source[done..whole_end], rows, done, reduction),
                 }
-                whole
+                whole_end
             }
             Operation::Fill { span, ref rows, with } => {
                 let (fill, end): (fn(&mut [u8]), usize) = match with {

@@ -100,9 +100,9 @@ impl LaneVisit<'_, '_> {
         if self.passed_bytes() > self.cursor.raced_bytes {
             return Ok(moved);
         }
-        let taken = self.receive_or_reduce()?;
+        let result = self.receive_or_reduce()?;
         self.cursor.raced_bytes = self.passed_bytes();
-        Ok(if taken == VisitProgress::Something { taken } else { moved })
+        Ok(if result == VisitProgress::Something { result } else { moved })
     }
 
     /// Return the number of bytes that the lane's current step has passed.

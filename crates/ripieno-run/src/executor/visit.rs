@@ -80,15 +80,15 @@ impl LaneVisit<'_, '_> {
                 }
             };
             let offered = head.len() + body.len();
-            let taken = if offered == 0 { 0 } else { self.link.send(&[head, body])? };
-            let of_head = taken.min(head.len());
+            let accepted = if offered == 0 { 0 } else { self.link.send(&[head, body])? };
+            let of_head = accepted.min(head.len());
             self.cursor.preamble_bytes += of_head;
-            self.passed[index] += taken - of_head;
-            sent_bytes += taken - of_head;
-            if taken > 0 {
+            self.passed[index] += accepted - of_head;
+            sent_bytes += accepted - of_head;
+            if accepted > 0 {
                 moved = VisitProgress::Something;
             }
-            if taken < offered {
+            if accepted < offered {
                 self.cursor.on_stream = true;
                 break;
             }
@@ -116,7 +116,7 @@ impl LaneVisit<'_, '_> {
     /// Receive or reduce until no bytes are available, an earlier step blocks, or a segment has arrived.
     pub fn receive_or_reduce(&mut self) -> Result<VisitProgress, VisitError> {
         let mut moved = VisitProgress::Nothing;
-        let mut taken_bytes = 0;
+        let mut received_bytes = 0;
         while let Some(&index) = self.steps.get(self.cursor.next) {
             let length_bytes = self.schedule.steps[index].length_bytes;
             let done = self.passed[index];
@@ -130,7 +130,7 @@ impl LaneVisit<'_, '_> {
                 self.link.expect(1);
                 break;
             }
-            let taken = match self.schedule.steps[index].operation {
+            let consumed = match self.schedule.steps[index].operation {
                 Operation::Receive { span, .. } => self.receive(span, done, limit)?,
                 Operation::Reduce { span, ref rows, .. } => self.reduce(span, rows.as_ref(), done, limit)?,
                 Operation::Send { .. }
@@ -140,24 +140,24 @@ impl LaneVisit<'_, '_> {
                     unreachable!("an incoming lane holds receives and reductions")
                 }
             };
-            self.passed[index] += taken;
-            taken_bytes += taken;
-            if taken > 0 {
+            self.passed[index] += consumed;
+            received_bytes += consumed;
+            if consumed > 0 {
                 moved = VisitProgress::Something;
             }
             if self.passed[index] == length_bytes {
                 self.cursor.next += 1;
                 moved = VisitProgress::Something;
-            } else if done + taken < limit {
+            } else if done + consumed < limit {
                 self.cursor.on_stream = true;
-                self.link.expect(self.relay_unit_bytes.min(limit - done - taken));
+                self.link.expect(self.relay_unit_bytes.min(limit - done - consumed));
                 break;
             }
-            if taken_bytes >= SEGMENT_BYTES {
+            if received_bytes >= SEGMENT_BYTES {
                 break;
             }
         }
-        self.traffic.received_bytes += taken_bytes as u64;
+        self.traffic.received_bytes += received_bytes as u64;
         Ok(moved)
     }
 
@@ -183,32 +183,33 @@ impl LaneVisit<'_, '_> {
 
     fn reduce(&mut self, span: Span, rows: Option<&Rows>, done: usize, limit: usize) -> Result<usize, VisitError> {
         let reduction = self.reduction.expect("a plan that reduces has a reduction");
-        let mut taken = 0;
-        while done + taken < limit {
+        let mut consumed = 0;
+        while done + consumed < limit {
             let available = match self.link.peek(reduction.element_bytes) {
                 // The combined bytes must count, because a replica of the peer would deliver them again. The error
                 // recurs at the next visit.
-                Err(_) if taken > 0 => break,
+                Err(_) if consumed > 0 => break,
                 available => available?,
             };
-            let whole = memory::round_down(available.len().min(limit - done - taken), reduction.element_bytes);
-            if whole == 0 {
+            let whole_bytes = memory::round_down(available.len().min(limit - done - consumed), reduction.element_bytes);
+            if whole_bytes == 0 {
                 break;
             }
-            let (available, bytes) = (&available[..whole], self.buffers[span.buffer.0 as usize].bytes_mut());
+            let (available, bytes) = (&available[..whole_bytes], self.buffers[span.buffer.0 as usize].bytes_mut());
             match rows {
-                None => {
-                    (reduction.combine)(&mut bytes[memory::range(span, done + taken, done + taken + whole)], available)
-                }
+                None => (reduction.combine)(
+                    &mut bytes[memory::range(span, done + consumed, done + consumed + whole_bytes)],
+                    available,
+                ),
                 Some(rows) => {
                     let table = &mut bytes[memory::range(span, 0, span.length_bytes)];
-                    rows::combine(table, available, rows, done + taken, reduction);
+                    rows::combine(table, available, rows, done + consumed, reduction);
                 }
             }
-            self.link.consume(whole);
-            taken += whole;
+            self.link.consume(whole_bytes);
+            consumed += whole_bytes;
         }
-        Ok(taken)
+        Ok(consumed)
     }
 }
 

@@ -158,12 +158,12 @@ impl<M: Store> Driver<M> {
     pub fn fill(&mut self, now: Duration, number: u32, digests: &[Digest]) {
         let Some(broadcast) = self.broadcasts.get_mut(&number) else { return };
         let first_block = broadcast.digests.len();
-        let is_whole = broadcast.fill(digests);
-        let informed = if is_whole { std::mem::take(&mut broadcast.informed) } else { broadcast.informed.clone() };
+        let is_complete = broadcast.fill(digests);
+        let informed = if is_complete { std::mem::take(&mut broadcast.informed) } else { broadcast.informed.clone() };
         for to in informed {
             self.push(number, to, &FrameKind::Digests { first_block, digests: digests.to_vec() });
         }
-        if is_whole {
+        if is_complete {
             self.notify_sharers(number);
         }
         self.settle(now);
