@@ -1,8 +1,8 @@
 //! Collectives for Java, in place on direct buffers, blocking or with a handle.
 
 use crate::errors::{Thrown, with_exceptions};
-use crate::meeting::text;
 use crate::memory::{DirectRegion, HeldBuffers};
+use crate::rendezvous::text;
 use jni::objects::{JClass, JLongArray, JObject, JString};
 use jni::sys::{jboolean, jint, jlong};
 use jni::{Env, EnvUnowned};

@@ -20,7 +20,7 @@ pub enum Thrown {
     Collective(#[from] Error),
     /// The ranks could not connect to each other.
     #[error(transparent)]
-    Meeting(#[from] NetError),
+    Rendezvous(#[from] NetError),
     /// An argument is invalid.
     #[error("{0}")]
     Input(String),
@@ -46,12 +46,13 @@ impl Thrown {
         match self {
             Thrown::Machine(_) => FailureKind::Other,
             Thrown::Input(_) => FailureKind::Input,
-            Thrown::Meeting(NetError::Failed(failure)) | Thrown::Collective(Error::Failed(failure)) => match failure {
+            Thrown::Rendezvous(NetError::Failed(failure)) | Thrown::Collective(Error::Failed(failure)) => match failure
+            {
                 JobFailure::RankFailed { .. } => FailureKind::RankFailed,
                 JobFailure::Mismatch { .. } => FailureKind::Mismatch,
             },
-            Thrown::Meeting(NetError::Config { .. }) => FailureKind::Input,
-            Thrown::Meeting(_) => FailureKind::Rendezvous,
+            Thrown::Rendezvous(NetError::Config { .. }) => FailureKind::Input,
+            Thrown::Rendezvous(_) => FailureKind::Rendezvous,
             Thrown::Collective(error) => match error {
                 Error::Closed => FailureKind::Closed,
                 Error::Interrupted => FailureKind::Interrupted,
@@ -69,7 +70,8 @@ impl Thrown {
     /// Return rank, host, cause and traceback of the failed rank, if a rank failed.
     fn failed(&self) -> (jint, &str, &str, &str) {
         match self {
-            Thrown::Meeting(NetError::Failed(failure)) | Thrown::Collective(Error::Failed(failure)) => match failure {
+            Thrown::Rendezvous(NetError::Failed(failure)) | Thrown::Collective(Error::Failed(failure)) => match failure
+            {
                 JobFailure::RankFailed { rank, host, cause, traceback } => (*rank as jint, host, cause, traceback),
                 JobFailure::Mismatch { .. } => (-1, "", "", ""),
             },

@@ -2,8 +2,8 @@
 
 use crate::communicator::{at, element, op};
 use crate::errors::with_exceptions;
-use crate::meeting::text;
 use crate::memory::DirectRegion;
+use crate::rendezvous::text;
 use jni::EnvUnowned;
 use jni::objects::{JClass, JString};
 use jni::sys::{jboolean, jdouble, jint, jlong};

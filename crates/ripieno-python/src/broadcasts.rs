@@ -62,7 +62,7 @@ pub struct PendingMesh {
 impl PendingMesh {
     pub fn new(config: Config, interruption: Interruption) -> PyResult<PendingMesh> {
         let (rank, world_size) = (config.rank, config.world_size);
-        let inner = mesh::MeshMember::new(config).map_err(errors::from_meeting)?;
+        let inner = mesh::MeshMember::new(config).map_err(errors::from_rendezvous)?;
         let address = inner.address();
         Ok(PendingMesh { inner: Mutex::new(Some(inner)), interruption, rank, world_size, address })
     }
@@ -70,14 +70,14 @@ impl PendingMesh {
 
 #[pymethods]
 impl PendingMesh {
-    /// Start serving, once, with values in `memory`; `addresses` belong to all ranks.
-    fn meet(&self, addresses: Vec<String>, memory: &ValueMemory) -> PyResult<Broadcasts> {
+    /// Connect to the ranks at `addresses`, and serve values in `memory`. May be called once.
+    fn connect(&self, addresses: Vec<String>, memory: &ValueMemory) -> PyResult<Broadcasts> {
         let pending = self.inner.lock().unwrap_or_else(PoisonError::into_inner).take();
-        let pending = pending.ok_or_else(|| errors::input("it has met already".to_string()))?;
-        let mesh = pending.meet(&addresses).map_err(errors::from_meeting)?;
+        let pending = pending.ok_or_else(|| errors::input("this mesh is connected already".to_string()))?;
+        let mesh = pending.meet(&addresses).map_err(errors::from_rendezvous)?;
         let memory = memory.inner.clone();
         let inner =
-            broadcasts::Broadcasts::new(self.rank, self.world_size, mesh, memory).map_err(errors::from_meeting)?;
+            broadcasts::Broadcasts::new(self.rank, self.world_size, mesh, memory).map_err(errors::from_rendezvous)?;
         Ok(Broadcasts { inner, interruption: self.interruption.clone() })
     }
 }
@@ -160,15 +160,15 @@ pub struct Variable {
 #[pymethods]
 impl Variable {
     /// Start fetching the value, unless this has already begun.
-    fn want(&self) {
-        self.inner.want();
+    fn start_fetch(&self) {
+        self.inner.start_fetch();
     }
 
     /// Wait for the value, and return its bytes.
-    fn wait(&self, py: Python<'_>) -> PyResult<Shown> {
+    fn wait(&self, py: Python<'_>) -> PyResult<ValueBuffer> {
         let check = self.interruption.clone().check();
         let waited = py.detach(|| self.inner.wait(&check));
-        waited.map(|value| Shown { value }).map_err(|error| match error {
+        waited.map(|value| ValueBuffer { value }).map_err(|error| match error {
             BroadcastError::Interrupted => {
                 self.interruption.take().unwrap_or_else(|| errors::from_broadcast(&BroadcastError::Interrupted))
             }
@@ -232,12 +232,12 @@ impl Variable {
 
 /// The bytes of a value, read-only under Python's buffer protocol.
 #[pyclass(frozen, module = "ripieno._native")]
-pub struct Shown {
+pub struct ValueBuffer {
     value: Arc<HostMemory>,
 }
 
 #[pymethods]
-impl Shown {
+impl ValueBuffer {
     /// Wait until the bytes of a file are on its disk.
     fn sync(&self, py: Python<'_>, path: PathBuf) -> PyResult<()> {
         py.detach(|| self.value.sync()).map_err(|error| errors::from_file(&error, &path))
@@ -261,5 +261,5 @@ pub fn register(module: &Bound<'_, PyModule>) -> PyResult<()> {
     module.add_class::<PendingMesh>()?;
     module.add_class::<Broadcasts>()?;
     module.add_class::<Variable>()?;
-    module.add_class::<Shown>()
+    module.add_class::<ValueBuffer>()
 }

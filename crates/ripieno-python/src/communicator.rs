@@ -567,7 +567,7 @@ impl Communicator {
     }
 
     /// Listen for the other ranks of this communicator, which connect for broadcast variables.
-    fn invite(&self) -> PyResult<PendingMesh> {
+    fn pending_mesh(&self) -> PyResult<PendingMesh> {
         let (rank, world_size) = (self.rank, self.world_size);
         let config = Config { rank, world_size, replicas: 1, ..self.config.clone() };
         PendingMesh::new(config, self.interruption.clone())
@@ -599,9 +599,9 @@ impl Communicator {
 
     /// Return the communication counters of this rank since the first call of this method, also while another thread is
     /// in a call. `now_s` is a time on the monotonic clock.
-    fn reading<'py>(&self, py: Python<'py>, now_s: f64) -> PyResult<Bound<'py, PyDict>> {
+    fn traffic<'py>(&self, py: Python<'py>, now_s: f64) -> PyResult<Bound<'py, PyDict>> {
         let now = seconds("now_s", now_s)?;
-        recorder::reading(py, now, self.inner.reading(now))
+        recorder::traffic(py, now, self.inner.traffic(now))
     }
 }
 

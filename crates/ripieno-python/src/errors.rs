@@ -27,7 +27,7 @@ pub fn from_collective(error: Error) -> PyErr {
 }
 
 /// Return the Python exception for an error while ranks connect.
-pub fn from_meeting(error: NetError) -> PyErr {
+pub fn from_rendezvous(error: NetError) -> PyErr {
     match error {
         NetError::Failed(failure) => from_failure(failure),
         NetError::Config { .. } => raise("InputError", (error.to_string(),)),

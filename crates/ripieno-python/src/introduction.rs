@@ -45,18 +45,18 @@ fn introduce_member(
 
 /// Acceptor of authenticated members on a listening socket. Only one thread may use it.
 #[pyclass(module = "ripieno._native")]
-struct Reception {
+struct MemberAcceptor {
     inner: introduction::MemberAcceptor,
 }
 
 #[pymethods]
-impl Reception {
+impl MemberAcceptor {
     /// Create the acceptor on a listening socket.
     #[new]
-    fn new(listener: i32, token: &[u8], tls: Option<bool>) -> PyResult<Reception> {
+    fn new(listener: i32, token: &[u8], tls: Option<bool>) -> PyResult<MemberAcceptor> {
         // SAFETY: the caller keeps the socket open until this returns.
         let listener = unsafe { BorrowedFd::borrow_raw(listener) };
-        Ok(Reception { inner: introduction::MemberAcceptor::new(listener, credentials(token, tls))? })
+        Ok(MemberAcceptor { inner: introduction::MemberAcceptor::new(listener, credentials(token, tls))? })
     }
 
     /// Return a descriptor that becomes readable when `next_member` should be called.
@@ -70,7 +70,7 @@ impl Reception {
     }
 
     /// Return the exhausted resource that prevents this process from accepting members, if any.
-    fn lack(&self) -> Option<&str> {
+    fn shortage(&self) -> Option<&str> {
         self.inner.shortage()
     }
 
@@ -98,6 +98,6 @@ fn tls_cipher() -> &'static str {
 pub fn register(module: &Bound<'_, PyModule>) -> PyResult<()> {
     module.add_class::<Tunnel>()?;
     module.add_function(wrap_pyfunction!(tls_cipher, module)?)?;
-    module.add_class::<Reception>()?;
+    module.add_class::<MemberAcceptor>()?;
     module.add_function(wrap_pyfunction!(introduce_member, module)?)
 }

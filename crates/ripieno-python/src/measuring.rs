@@ -20,7 +20,7 @@ pub fn register(module: &Bound<'_, PyModule>) -> PyResult<()> {
 /// Measure the time in seconds of calls of `collective` on `array`, with sums, root 0 and even chunks. An alltoall
 /// receives into `into`.
 #[pyfunction]
-#[pyo3(signature = (communicator, collective, array, into=None, *, budget_s, apart=false, algorithm=None))]
+#[pyo3(signature = (communicator, collective, array, into=None, *, budget_s, separate=false, algorithm=None))]
 #[allow(clippy::too_many_arguments)]
 fn measure(
     py: Python<'_>,
@@ -29,7 +29,7 @@ fn measure(
     array: &Bound<'_, PyUntypedArray>,
     into: Option<&Bound<'_, PyUntypedArray>>,
     budget_s: f64,
-    apart: bool,
+    separate: bool,
     algorithm: Option<&str>,
 ) -> PyResult<Vec<f64>> {
     let (collective, budget) = (parse_collective(collective)?, seconds("budget_s", budget_s)?);
@@ -38,7 +38,7 @@ fn measure(
     let output = into.map(|into| ArrayBytes::of(into)?.write()).transpose()?.unwrap_or_default();
     communicator.call(py, |comm| {
         let counts = vec![vector.len() / element.size_bytes() / comm.world_size(); comm.world_size()];
-        measuring::measure(comm, budget, apart, |comm| match collective {
+        measuring::measure(comm, budget, separate, |comm| match collective {
             Collective::Broadcast => comm.broadcast(BufferMemory::Write(vector), element, 0, algorithm),
             Collective::Reduce => comm.reduce(vector, element, Op::Sum, 0, algorithm),
             Collective::Allreduce => comm.allreduce(vector, element, Op::Sum, algorithm),

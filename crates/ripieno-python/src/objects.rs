@@ -28,7 +28,7 @@ const BLOB: u64 = 2;
 const ARRAY: u64 = 3;
 
 /// Maximum size of a buffer inside the pickle: copying it is cheaper than describing it.
-const WITHIN_BYTES: usize = 1 << 10;
+const MAX_INLINE_BYTES: usize = 1 << 10;
 
 /// Time that this process has spent here on serialization and deserialization.
 static SPENT_NANOSECONDS: AtomicU64 = AtomicU64::new(0);
@@ -37,7 +37,7 @@ type ObjectValue<'a, 'py> = &'a Bound<'py, PyAny>;
 
 /// Add the functions of this module.
 pub fn register(module: &Bound<'_, PyModule>) -> PyResult<()> {
-    module.add("WITHIN_BYTES", WITHIN_BYTES)?;
+    module.add("MAX_INLINE_BYTES", MAX_INLINE_BYTES)?;
     module.add("PICKLE", PICKLE)?;
     module.add("HEAD", HEAD)?;
     module.add("BLOB", BLOB)?;
@@ -241,7 +241,7 @@ impl ShortBuffers {
     fn __call__(&self, buffer: &Bound<'_, PyAny>) -> PyResult<bool> {
         let py = buffer.py();
         let raw = buffer.call_method0(intern!(py, "raw"))?;
-        if raw.getattr(intern!(py, "nbytes"))?.extract::<usize>()? <= WITHIN_BYTES {
+        if raw.getattr(intern!(py, "nbytes"))?.extract::<usize>()? <= MAX_INLINE_BYTES {
             return Ok(true);
         }
         let bytes = FROM_BUFFER.import(py, "numpy", "frombuffer")?.call1((raw, intern!(py, "u1")))?;

@@ -5,7 +5,7 @@
 
 use crate::arrays::{ArrayBytes, SHORT_BYTES};
 use crate::communicator::{Communicator, parse_op};
-use crate::plain_leaves::{Leaf, WHOLE, copied, form_of};
+use crate::plain_leaves::{INTEGER_FORM, Leaf, copied, form_of};
 use numpy::{PyUntypedArray, PyUntypedArrayMethods};
 use pyo3::prelude::*;
 use pyo3::types::{PyInt, PyList, PyString, PyTuple};
@@ -147,8 +147,11 @@ impl PlainCalls {
             self.perform(bytes, array, task)?;
             return Ok(copy);
         }
-        let shape =
-            if matches!(leaf, Leaf::Whole(_)) { ElementShape::Described(WHOLE) } else { ElementShape::Axes(&[]) };
+        let shape = if matches!(leaf, Leaf::Integer(_)) {
+            ElementShape::Described(INTEGER_FORM)
+        } else {
+            ElementShape::Axes(&[])
+        };
         let mut line = Vec::new();
         leaf.put(&mut line);
         self.run(py, task, ElementType { element: leaf.element(), shape }, BufferMemory::Write(&mut line))?;

@@ -101,8 +101,8 @@ fn wait(wait: &StallInterval) -> (u64, u32, u32, f64, f64) {
     (wait.number, wait.peer, wait.peer_count, seconds(wait.since), seconds(wait.until))
 }
 
-/// Return the counters of a gauge at `now`.
-pub fn reading<'py>(py: Python<'py>, now: Duration, reading: Reading) -> PyResult<Bound<'py, PyDict>> {
+/// Convert the communication counters of a rank, read at `now`.
+pub fn traffic<'py>(py: Python<'py>, now: Duration, reading: Reading) -> PyResult<Bound<'py, PyDict>> {
     let usage = |it: &LinkUsage| (it.collective.name(), it.algorithm, it.call_count, it.sent_bytes);
     let entries = PyDict::new(py);
     entries.set_item("call_count", reading.call_count)?;

@@ -49,7 +49,7 @@ impl Supplier {
                 (take, met)
             });
             match met {
-                Ok(met) => return met.map_err(errors::from_meeting),
+                Ok(met) => return met.map_err(errors::from_rendezvous),
                 Err(RecvTimeoutError::Timeout) => py.check_signals()?,
                 Err(RecvTimeoutError::Disconnected) => panic!("a meeting ends with an endpoint or an error"),
             }

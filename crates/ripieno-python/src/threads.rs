@@ -38,12 +38,12 @@ fn thread_times() -> Vec<(usize, i32, u64, f64, f64)> {
 
 /// Measure the seconds of a turn of phases.
 #[pyfunction]
-fn thread_turn(py: Python<'_>, way: &str, threads: NonZeroUsize, phases: usize, rounds: usize) -> PyResult<f64> {
-    let Some(&(_, way)) = PhaseDispatch::ALL.iter().find(|(name, _)| *name == way) else {
+fn thread_turn(py: Python<'_>, dispatch: &str, threads: NonZeroUsize, phases: usize, rounds: usize) -> PyResult<f64> {
+    let Some(&(_, dispatch)) = PhaseDispatch::ALL.iter().find(|(name, _)| *name == dispatch) else {
         let names = PhaseDispatch::ALL.map(|(name, _)| name).join(", ");
-        return Err(errors::input(format!("way={way:?}: expected one of {names}")));
+        return Err(errors::input(format!("dispatch={dispatch:?}: expected one of {names}")));
     };
-    Ok(py.detach(|| thread_costs::turn(way, threads.get(), phases, rounds)).as_secs_f64())
+    Ok(py.detach(|| thread_costs::turn(dispatch, threads.get(), phases, rounds)).as_secs_f64())
 }
 
 /// Measure how many rounds of a turn's work a core does in a microsecond.

@@ -126,7 +126,7 @@ enum Command {
         to: usize,
         bytes: Vec<u8>,
     },
-    Want(u32),
+    StartFetch(u32),
     Release(u32),
     Close,
 }
@@ -247,8 +247,8 @@ impl Drop for Broadcasts {
 
 impl Variable {
     /// Start fetching the value, unless this has already begun.
-    pub fn want(&self) {
-        self.shared.submit(Command::Want(self.number));
+    pub fn start_fetch(&self) {
+        self.shared.submit(Command::StartFetch(self.number));
     }
 
     /// Wait for the value. Calls `interrupted` periodically.
@@ -438,7 +438,7 @@ fn carry_out(driver: &mut Driver<HostMemory>, now: Duration, command: Command, c
         Command::Fill { number, digests } => driver.fill(now, number, &digests),
         Command::Abandon(number) => driver.abandon(number),
         Command::SendMessage { number, to, bytes } => driver.send_message(number, to, bytes),
-        Command::Want(number) => driver.want(now, number),
+        Command::StartFetch(number) => driver.want(now, number),
         Command::Release(number) => driver.release(number),
         Command::Close => {
             driver.release_all();

@@ -197,7 +197,7 @@ impl Communicator {
 
     /// Return the communication counters of this rank over all communicators, since the first call of this method.
     /// `now` is a time on the host's monotonic clock. The method never waits for a call in progress, and includes it.
-    pub fn reading(&self, now: Duration) -> Reading {
+    pub fn traffic(&self, now: Duration) -> Reading {
         self.shared.gauge.read(now)
     }
 

@@ -34,8 +34,8 @@ public final class Communicator implements AutoCloseable {
   }
 
   /** Return a builder for this rank's connection, with more settings than {@link #meet} has. */
-  public static Meeting meeting(int rank, int size, String token) {
-    return new Meeting(rank, size, token);
+  public static Rendezvous rendezvous(int rank, int size, String token) {
+    return new Rendezvous(rank, size, token);
   }
 
   /**
@@ -48,7 +48,7 @@ public final class Communicator implements AutoCloseable {
    * @throws RendezvousException if the ranks do not connect within one minute
    */
   public static Communicator meet(int rank, int size, String token, Exchange exchange) {
-    return meeting(rank, size, token).over(exchange);
+    return rendezvous(rank, size, token).over(exchange);
   }
 
   /** Return a new random token, for all ranks of one job. */

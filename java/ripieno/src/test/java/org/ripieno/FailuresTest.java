@@ -122,10 +122,10 @@ class FailuresTest {
 
   @Test
   void missingRanksAreNamed() {
-    Meeting alone = Communicator.meeting(0, 2, "secret").rendezvousTimeout(Duration.ofMillis(300));
+    Rendezvous alone = Communicator.rendezvous(0, 2, "secret").rendezvousTimeout(Duration.ofMillis(300));
     assertThrows(RendezvousException.class, () -> alone.at("127.0.0.1", 0 + 45_871));
     assertThrows(InputException.class, () -> Communicator.meet(3, 2, "secret", mine -> null));
-    assertThrows(InputException.class, () -> Communicator.meeting(0, 1, ""));
+    assertThrows(InputException.class, () -> Communicator.rendezvous(0, 1, ""));
     RuntimeException own = new IllegalArgumentException("no engine");
     RuntimeException error =
         assertThrows(
