@@ -211,7 +211,7 @@ def wrong_arguments(comm):
     ]:
         with pytest.raises(rp.InputError, match=text):
             call()
-    with pytest.raises(rp.InputError, match=r"rank 1 asked for size=1, .* rank 0 for size=0, .*: expected the same"):
+    with pytest.raises(rp.InputError, match=r"rank 1 passed size=1, .* rank 0 passed size=0, .*: expected the same"):
         comm.sparse([], [], size=comm.rank)
     comm.barrier()
 

@@ -6,7 +6,9 @@ use crate::rendezvous::text;
 use jni::objects::{JClass, JLongArray, JObject, JString};
 use jni::sys::{jboolean, jint, jlong};
 use jni::{Env, EnvUnowned};
-use ripieno::{BufferMemory, CollectiveTask, Communicator, Element, ElementShape, ElementType, Handle, Op, Whole};
+use ripieno::{
+    BufferMemory, CollectiveTask, Communicator, Element, ElementShape, ElementType, Handle, Op, WholeBuffer,
+};
 
 /// The element types, indexed by their numbers in `Values`.
 const ELEMENTS: [Element; 6] = [Element::I8, Element::I16, Element::I32, Element::I64, Element::F32, Element::F64];
@@ -57,19 +59,19 @@ impl JavaArguments {
         let (root, chunks) = (self.number, &self.counts[..]);
         let op = || op(self.op);
         let task = match self.collective {
-            0 => CollectiveTask::Broadcast { root, vector: Whole },
-            1 => CollectiveTask::Reduce { op: op(), root, vector: Whole },
-            2 => CollectiveTask::Allreduce { op: op(), vector: Whole },
-            3 => CollectiveTask::Scan { op: op(), vector: Whole },
-            4 => CollectiveTask::Exscan { op: op(), vector: Whole },
+            0 => CollectiveTask::Broadcast { root, vector: WholeBuffer },
+            1 => CollectiveTask::Reduce { op: op(), root, vector: WholeBuffer },
+            2 => CollectiveTask::Allreduce { op: op(), vector: WholeBuffer },
+            3 => CollectiveTask::Scan { op: op(), vector: WholeBuffer },
+            4 => CollectiveTask::Exscan { op: op(), vector: WholeBuffer },
             5 => CollectiveTask::Allgather { chunks },
             6 => CollectiveTask::ReduceScatter { chunks, op: op() },
             7 => CollectiveTask::Gather { chunks, root },
             8 => CollectiveTask::Scatter { chunks, root },
             9 => CollectiveTask::Alltoall { out_chunks: chunks, in_chunks: &self.in_counts },
-            10 => CollectiveTask::Rotate { distance: self.number, out: Whole, into: Whole },
-            11 => CollectiveTask::PointToPoint { from: rank, to: self.number, vector: Whole },
-            _ => CollectiveTask::PointToPoint { from: self.number, to: rank, vector: Whole },
+            10 => CollectiveTask::Rotate { distance: self.number, out: WholeBuffer, into: WholeBuffer },
+            11 => CollectiveTask::PointToPoint { from: rank, to: self.number, vector: WholeBuffer },
+            _ => CollectiveTask::PointToPoint { from: self.number, to: rank, vector: WholeBuffer },
         };
         let only_reads = matches!(self.collective, 9..=11);
         (task, !only_reads)

@@ -2,6 +2,7 @@
 //!
 //! Every collective waits for its end, or with `later=True` returns a handle at once.
 
+use crate::address_exchange::AddressExchange;
 use crate::arrays::ArrayBytes;
 use crate::broadcasts::PendingMesh;
 use crate::errors;
@@ -10,14 +11,13 @@ use crate::handle::{Handle, HandleMemory};
 use crate::interruption::Interruption;
 use crate::keyed::{self, Aggregation, KeyedArrays, RegroupArguments};
 use crate::recorder::{self, RecorderIdentity};
-use crate::supplier::Supplier;
 use numpy::{PyUntypedArray, PyUntypedArrayMethods};
 use pyo3::prelude::*;
 use pyo3::types::PyDict;
 use ripieno::net::{Config, Encryption, LinkPolicy, Ports, Token};
 use ripieno::{
     Algorithm, BufferMemory, Collective, CollectiveTask, Element, ElementShape, ElementType, Error, JobFailure,
-    NO_MEMORY, Op, Overrides, Whole,
+    NO_MEMORY, Op, Overrides, WholeBuffer,
 };
 use std::num::NonZeroUsize;
 use std::path::PathBuf;
@@ -113,8 +113,8 @@ impl Communicator {
         let overrides = std::env::var_os("RIPIENO_ALGORITHM").unwrap_or_default();
         let overrides = Overrides::parse(&overrides.to_string_lossy())
             .map_err(|error| errors::input(format!("RIPIENO_ALGORITHM: {error}")))?;
-        let supplier = Supplier::parse(exchange, tcp_store, directory)?;
-        let endpoint = supplier.meet(py, config.clone())?;
+        let address_exchange = AddressExchange::parse(exchange, tcp_store, directory)?;
+        let endpoint = address_exchange.connect(py, config.clone())?;
         let identity = RecorderIdentity::new(&endpoint, flight_folder);
         let hosts = (0..world_size).map(|rank| endpoint.host(rank).to_string()).collect();
         let racks = (0..world_size).map(|rank| endpoint.rack(rank).map(str::to_string)).collect();
@@ -168,7 +168,7 @@ impl Communicator {
         form: Option<&str>,
         later: bool,
     ) -> StartedCall {
-        self.perform(py, &CollectiveTask::Broadcast { root, vector: Whole }, array, None, algorithm, form, later)
+        self.perform(py, &CollectiveTask::Broadcast { root, vector: WholeBuffer }, array, None, algorithm, form, later)
     }
 
     /// Combine the arrays of all ranks into the root's array. The other arrays are used as scratch memory.
@@ -186,7 +186,7 @@ impl Communicator {
     ) -> StartedCall {
         self.perform(
             py,
-            &CollectiveTask::Reduce { op: parse_op(op)?, root, vector: Whole },
+            &CollectiveTask::Reduce { op: parse_op(op)?, root, vector: WholeBuffer },
             array,
             None,
             algorithm,
@@ -208,7 +208,7 @@ impl Communicator {
     ) -> StartedCall {
         self.perform(
             py,
-            &CollectiveTask::Allreduce { op: parse_op(op)?, vector: Whole },
+            &CollectiveTask::Allreduce { op: parse_op(op)?, vector: WholeBuffer },
             array,
             None,
             algorithm,
@@ -230,7 +230,7 @@ impl Communicator {
     ) -> StartedCall {
         self.perform(
             py,
-            &CollectiveTask::Scan { op: parse_op(op)?, vector: Whole },
+            &CollectiveTask::Scan { op: parse_op(op)?, vector: WholeBuffer },
             array,
             None,
             algorithm,
@@ -252,7 +252,7 @@ impl Communicator {
     ) -> StartedCall {
         self.perform(
             py,
-            &CollectiveTask::Exscan { op: parse_op(op)?, vector: Whole },
+            &CollectiveTask::Exscan { op: parse_op(op)?, vector: WholeBuffer },
             array,
             None,
             algorithm,
@@ -359,7 +359,7 @@ impl Communicator {
     ) -> StartedCall {
         self.perform(
             py,
-            &CollectiveTask::Rotate { distance, out: Whole, into: Whole },
+            &CollectiveTask::Rotate { distance, out: WholeBuffer, into: WholeBuffer },
             out_array,
             Some(in_array),
             algorithm,
@@ -390,7 +390,7 @@ impl Communicator {
     /// Return after every rank has entered the barrier.
     #[pyo3(signature = (algorithm=None, *, later=false))]
     fn barrier(&self, py: Python<'_>, algorithm: Option<&str>, later: bool) -> StartedCall {
-        let task = CollectiveTask::Barrier { token: Whole };
+        let task = CollectiveTask::Barrier { token: WholeBuffer };
         if later {
             return self.begin(py, &task, Element::U8.into(), algorithm, HandleMemory::Token([0]));
         }
@@ -403,7 +403,7 @@ impl Communicator {
     fn send(&self, py: Python<'_>, array: InputArray, to: usize, form: Option<&str>, later: bool) -> StartedCall {
         self.perform(
             py,
-            &CollectiveTask::PointToPoint { from: self.rank, to, vector: Whole },
+            &CollectiveTask::PointToPoint { from: self.rank, to, vector: WholeBuffer },
             array,
             None,
             None,
@@ -424,7 +424,7 @@ impl Communicator {
     ) -> StartedCall {
         self.perform(
             py,
-            &CollectiveTask::PointToPoint { from: source, to: self.rank, vector: Whole },
+            &CollectiveTask::PointToPoint { from: source, to: self.rank, vector: WholeBuffer },
             array,
             None,
             None,

@@ -5,12 +5,12 @@ use numpy::{IntoPyArray, PyArray1};
 use pyo3::exceptions::PyValueError;
 use pyo3::prelude::*;
 use pyo3::types::{PyBytes, PyInt};
-use ripieno::frame::{Content, MessageFrame, ROOM_BYTES};
-use ripieno::{BufferMemory, CollectiveTask, Element, ElementShape, ElementType, NO_MEMORY, Whole};
+use ripieno::frame::{Content, MAX_CONTENT_BYTES, MessageFrame};
+use ripieno::{BufferMemory, CollectiveTask, Element, ElementShape, ElementType, NO_MEMORY, WholeBuffer};
 
 /// Add the functions of this module.
 pub fn register(module: &Bound<'_, PyModule>) -> PyResult<()> {
-    module.add("FRAME_ROOM_BYTES", ROOM_BYTES)?;
+    module.add("FRAME_ROOM_BYTES", MAX_CONTENT_BYTES)?;
     module.add_function(wrap_pyfunction!(frame, module)?)?;
     module.add_function(wrap_pyfunction!(send_frame, module)?)?;
     module.add_function(wrap_pyfunction!(broadcast_frame, module)?)
@@ -19,18 +19,18 @@ pub fn register(module: &Bound<'_, PyModule>) -> PyResult<()> {
 /// Convert a frame for Python: its kind, and bytes or a number.
 pub fn to_python<'py>(py: Python<'py>, frame: &MessageFrame) -> PyResult<Bound<'py, PyAny>> {
     let tuple = match frame.read() {
-        (kind, Content::Here(bytes)) => (kind, PyBytes::new(py, bytes)).into_pyobject(py),
-        (kind, Content::Later(length)) => (kind, PyInt::new(py, length)).into_pyobject(py),
+        (kind, Content::Inline(bytes)) => (kind, PyBytes::new(py, bytes)).into_pyobject(py),
+        (kind, Content::Separate(length)) => (kind, PyInt::new(py, length)).into_pyobject(py),
     };
     Ok(tuple?.into_any())
 }
 
 fn of_python(kind: u64, content: &Bound<'_, PyAny>) -> PyResult<MessageFrame> {
     let frame = match content.cast::<PyBytes>() {
-        Ok(bytes) => MessageFrame::new(kind, Content::Here(bytes.as_bytes())),
-        Err(_) => MessageFrame::new(kind, Content::Later(content.extract()?)),
+        Ok(bytes) => MessageFrame::new(kind, Content::Inline(bytes.as_bytes())),
+        Err(_) => MessageFrame::new(kind, Content::Separate(content.extract()?)),
     };
-    frame.ok_or_else(|| PyValueError::new_err(format!("a frame has room for {ROOM_BYTES} bytes")))
+    frame.ok_or_else(|| PyValueError::new_err(format!("a frame has room for {MAX_CONTENT_BYTES} bytes")))
 }
 
 /// Sends and receives the frames of a communicator.
@@ -44,21 +44,21 @@ pub struct Frames<'a, 'py> {
 impl Frames<'_, '_> {
     /// Send a frame to rank `to`.
     pub fn send(&self, mut frame: MessageFrame, to: usize) -> PyResult<()> {
-        let task = CollectiveTask::PointToPoint { from: self.rank(), to, vector: Whole };
+        let task = CollectiveTask::PointToPoint { from: self.rank(), to, vector: WholeBuffer };
         self.run(&task, None, std::slice::from_mut(&mut frame))
     }
 
     /// Receive the next frame of rank `source`.
     pub fn receive(&self, source: usize) -> PyResult<MessageFrame> {
         let mut frame = MessageFrame::EMPTY;
-        let task = CollectiveTask::PointToPoint { from: source, to: self.rank(), vector: Whole };
+        let task = CollectiveTask::PointToPoint { from: source, to: self.rank(), vector: WholeBuffer };
         self.run(&task, None, std::slice::from_mut(&mut frame))?;
         Ok(frame)
     }
 
     /// Broadcast the root's frames; all ranks give equally many.
     pub fn broadcast(&self, frames: &mut [MessageFrame], root: usize, algorithm: Option<&str>) -> PyResult<()> {
-        self.run(&CollectiveTask::Broadcast { root, vector: Whole }, algorithm, frames)
+        self.run(&CollectiveTask::Broadcast { root, vector: WholeBuffer }, algorithm, frames)
     }
 
     /// Gather the frames of all ranks; `mine` is the frame of this rank.

@@ -7,7 +7,9 @@ use crate::errors;
 use crate::handle::{Handle, HandleMemory};
 use numpy::PyUntypedArray;
 use pyo3::prelude::*;
-use ripieno::{CollectiveTask, Element, ElementShape, ElementType, Function, FunctionError, Op, Whole, place_keeper};
+use ripieno::{
+    CollectiveTask, Element, ElementShape, ElementType, Function, FunctionError, Op, WholeBuffer, place_keeper,
+};
 use std::sync::{Arc, Mutex, PoisonError};
 
 /// A foreign function. It combines `row_count` rows of `row_bytes` bytes from the first pointer into the rows at the
@@ -89,11 +91,11 @@ impl FunctionReduction<'_> {
     fn task(&self) -> PyResult<CollectiveTask<'_>> {
         let op = Op::Function;
         Ok(match self.collective {
-            "reduce" => CollectiveTask::Reduce { op, root: self.root, vector: Whole },
-            "allreduce" => CollectiveTask::Allreduce { op, vector: Whole },
+            "reduce" => CollectiveTask::Reduce { op, root: self.root, vector: WholeBuffer },
+            "allreduce" => CollectiveTask::Allreduce { op, vector: WholeBuffer },
             "reduce_scatter" => CollectiveTask::ReduceScatter { chunks: &self.counts, op },
-            "scan" => CollectiveTask::Scan { op, vector: Whole },
-            "exscan" => CollectiveTask::Exscan { op, vector: Whole },
+            "scan" => CollectiveTask::Scan { op, vector: WholeBuffer },
+            "exscan" => CollectiveTask::Exscan { op, vector: WholeBuffer },
             other => return Err(errors::input(format!("collective={other:?}: expected one that combines"))),
         })
     }

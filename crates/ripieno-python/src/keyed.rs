@@ -230,15 +230,15 @@ pub struct RegroupArguments<'a> {
 
 impl RegroupArguments<'_> {
     fn options(&self, form: &KeyedForm) -> PyResult<Regroup> {
-        let usual = Regroup::new(self.merge.map_or(Ok(form.combine), parse_combine)?);
-        let usual = self.wave_bytes.map_or(usual, |bytes| usual.in_waves_of(bytes));
+        let default = Regroup::new(self.merge.map_or(Ok(form.combine), parse_combine)?);
+        let default = self.wave_bytes.map_or(default, |bytes| default.in_waves_of(bytes));
         let request = Regroup {
             call: hash_string(self.call.as_bytes()),
             balanced: self.balanced,
-            eager_bytes: self.eager_bytes.unwrap_or(usual.eager_bytes),
-            pulls: self.pulls.unwrap_or(usual.pulls),
-            threads: self.threads.unwrap_or(usual.threads),
-            ..usual
+            eager_bytes: self.eager_bytes.unwrap_or(default.eager_bytes),
+            pulls: self.pulls.unwrap_or(default.pulls),
+            threads: self.threads.unwrap_or(default.threads),
+            ..default
         };
         Ok(self.memory_limit_bytes.map_or(request, |bytes| request.within(bytes)))
     }
@@ -293,7 +293,7 @@ fn describe(py: Python<'_>, error: &PyErr) -> Error {
 
 fn statistics<'py>(py: Python<'py>, regrouped: &Regrouped) -> PyResult<Bound<'py, PyDict>> {
     let Regrouped { waves, rows_in, rows_sent, keys, rows, bytes_sent, spilled_bytes, .. } = *regrouped;
-    let Regrouped { sealing, sizes, exchange, merge, handing_on, .. } = *regrouped;
+    let Regrouped { sealing, sizes, exchange, merge, callback, .. } = *regrouped;
     let entries = PyDict::new(py);
     entries.set_item("waves", waves)?;
     entries.set_item("rows_in", rows_in)?;
@@ -303,7 +303,7 @@ fn statistics<'py>(py: Python<'py>, regrouped: &Regrouped) -> PyResult<Bound<'py
     entries.set_item("bytes_sent", bytes_sent)?;
     entries.set_item("spilled_bytes", spilled_bytes)?;
     let times =
-        [("sealing", sealing), ("sizes", sizes), ("exchange", exchange), ("merge", merge), ("handing_on", handing_on)];
+        [("sealing", sealing), ("sizes", sizes), ("exchange", exchange), ("merge", merge), ("handing_on", callback)];
     for (name, time) in times {
         entries.set_item(format!("{name}_s"), time.as_secs_f64())?;
     }

@@ -1,6 +1,7 @@
 //! `ripieno._native`: the runtime for Python. Every function parses its arguments, releases the interpreter if it may
 //! wait, calls the runtime, and converts the error.
 
+mod address_exchange;
 mod arrays;
 mod block_files;
 mod broadcasts;
@@ -28,7 +29,6 @@ mod recorder;
 mod simulation;
 mod sparse;
 mod strings;
-mod supplier;
 mod text;
 mod threads;
 

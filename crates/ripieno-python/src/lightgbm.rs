@@ -45,11 +45,11 @@ fn lightgbm_enter(comm: Py<Communicator>, thread: c_ulong, raises: Py<PyAny>) ->
 /// End the routing. Return the number of calls and of reductions among them, the bytes, and the error, if any.
 #[pyfunction]
 fn lightgbm_leave(py: Python<'_>) -> PyResult<Bound<'_, PyDict>> {
-    let exchanged = lightgbm::leave();
+    let statistics = lightgbm::leave();
     let entries = PyDict::new(py);
-    entries.set_item("calls", exchanged.calls)?;
-    entries.set_item("reductions", exchanged.reductions)?;
-    entries.set_item("bytes", exchanged.bytes)?;
-    entries.set_item("error", exchanged.error.map(|error| errors::from_collective(error).into_value(py)))?;
+    entries.set_item("calls", statistics.calls)?;
+    entries.set_item("reductions", statistics.reductions)?;
+    entries.set_item("bytes", statistics.bytes)?;
+    entries.set_item("error", statistics.error.map(|error| errors::from_collective(error).into_value(py)))?;
     Ok(entries)
 }

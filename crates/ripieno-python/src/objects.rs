@@ -116,7 +116,7 @@ fn scatter_object<'py>(
     form: &str,
 ) -> PyResult<(bool, Bound<'py, PyAny>)> {
     let frames = Frames { py, comm, form };
-    let empty = MessageFrame::new(BLOB, Content::Later(0)).expect("there is room for no bytes");
+    let empty = MessageFrame::new(BLOB, Content::Separate(0)).expect("there is room for no bytes");
     let mut all = vec![empty; comm.inner().world_size()];
     let packed: Vec<PackedObject> = values.iter().map(PackedObject::of).collect::<PyResult<_>>()?;
     for (frame, packed) in all.iter_mut().zip(&packed) {
@@ -201,9 +201,9 @@ impl<'py> PackedObject<'py> {
     /// Return the whole value as a first message, if it fits.
     fn frame(&self) -> Option<MessageFrame> {
         match self {
-            PackedObject::Array(content) => MessageFrame::new(ARRAY, Content::Here(content)),
+            PackedObject::Array(content) => MessageFrame::new(ARRAY, Content::Inline(content)),
             PackedObject::Pickle { pickled, buffers } if buffers.is_empty() => {
-                MessageFrame::new(PICKLE, Content::Here(pickled.as_bytes()))
+                MessageFrame::new(PICKLE, Content::Inline(pickled.as_bytes()))
             }
             PackedObject::Pickle { .. } => None,
         }
@@ -216,7 +216,7 @@ impl<'py> PackedObject<'py> {
         }
         let blob_bytes = BLOB_BYTES.import(py, "ripieno.wire.packing", "blob_bytes")?;
         let length = blob_bytes.call1((self.to_python(py)?,))?.extract()?;
-        Ok(MessageFrame::new(BLOB, Content::Later(length)).expect("there is room for no bytes"))
+        Ok(MessageFrame::new(BLOB, Content::Separate(length)).expect("there is room for no bytes"))
     }
 
     /// Convert for `ripieno.wire.packing`; None if a first message contains the whole value.
@@ -263,17 +263,17 @@ fn is_of_python(value: &Bound<'_, PyAny>) -> bool {
 }
 
 fn is_short(frame: &MessageFrame) -> bool {
-    matches!(frame.read(), (PICKLE | ARRAY, Content::Here(_)))
+    matches!(frame.read(), (PICKLE | ARRAY, Content::Inline(_)))
 }
 
 /// Return the value of a first message, if it is whole; otherwise the contents of the message.
 fn value_of<'py>(py: Python<'py>, frame: MessageFrame) -> PyResult<(bool, Bound<'py, PyAny>)> {
     match frame.read() {
-        (PICKLE, Content::Here(pickled)) => {
+        (PICKLE, Content::Inline(pickled)) => {
             let loads = LOADS.import(py, "pickle", "loads")?;
             timed(|| loads.call1((PyBytes::new(py, pickled),))).map(|value| (true, value))
         }
-        (ARRAY, Content::Here(content)) => Ok((true, array_of(py, content)?)),
+        (ARRAY, Content::Inline(content)) => Ok((true, array_of(py, content)?)),
         _ => Ok((false, to_python(py, &frame)?)),
     }
 }

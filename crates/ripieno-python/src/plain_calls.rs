@@ -9,7 +9,7 @@ use crate::plain_leaves::{INTEGER_FORM, Leaf, copied, form_of};
 use numpy::{PyUntypedArray, PyUntypedArrayMethods};
 use pyo3::prelude::*;
 use pyo3::types::{PyInt, PyList, PyString, PyTuple};
-use ripieno::{BufferMemory, CollectiveTask, Element, ElementShape, ElementType, NO_MEMORY, Op, Whole};
+use ripieno::{BufferMemory, CollectiveTask, Element, ElementShape, ElementType, NO_MEMORY, Op, WholeBuffer};
 
 /// Up to this number of ranks, the counts are on the stack.
 const FEW_RANKS: usize = 16;
@@ -38,7 +38,7 @@ impl PlainCalls {
             return Ok(false);
         }
         let Some((bytes, array)) = ArrayBytes::plain(array) else { return Ok(false) };
-        self.perform(bytes, array, &CollectiveTask::Allreduce { op, vector: Whole })
+        self.perform(bytes, array, &CollectiveTask::Allreduce { op, vector: WholeBuffer })
     }
 
     /// Return the allreduce of a float, a Python integer to be summed, a short array, or a tuple or a list of these.
@@ -46,7 +46,7 @@ impl PlainCalls {
     #[pyo3(signature = (value, op=None, /))]
     fn allreduced<'py>(&self, value: Argument<'_, 'py>, op: Option<Argument>) -> PyResult<Bound<'py, PyAny>> {
         let found = match op.map_or(Some(Op::Sum), arithmetic) {
-            Some(op) => self.combined(value, &CollectiveTask::Allreduce { op, vector: Whole })?,
+            Some(op) => self.combined(value, &CollectiveTask::Allreduce { op, vector: WholeBuffer })?,
             None => None,
         };
         Ok(found.unwrap_or_else(|| value.py().NotImplemented().into_bound(value.py())))
@@ -63,7 +63,7 @@ impl PlainCalls {
         let py = value.py();
         let found = match (op.map_or(Some(Op::Sum), arithmetic), self.rank(root)) {
             (Some(op), Some(root)) => {
-                let found = self.combined(value, &CollectiveTask::Reduce { op, root, vector: Whole })?;
+                let found = self.combined(value, &CollectiveTask::Reduce { op, root, vector: WholeBuffer })?;
                 found.map(|found| if root == self.0.get().inner().rank() { found } else { py.None().into_bound(py) })
             }
             _ => None,
@@ -76,7 +76,7 @@ impl PlainCalls {
     fn broadcast(&self, array: Argument, root: Argument) -> PyResult<bool> {
         let Some(root) = self.rank(root) else { return Ok(false) };
         let Some((bytes, array)) = ArrayBytes::plain(array) else { return Ok(false) };
-        self.perform(bytes, array, &CollectiveTask::Broadcast { root, vector: Whole })
+        self.perform(bytes, array, &CollectiveTask::Broadcast { root, vector: WholeBuffer })
     }
 
     /// Like `allgather` of the communicator, for a 1-D array with equally many elements of each rank.
@@ -95,7 +95,7 @@ impl PlainCalls {
 
     /// Like `barrier` of the communicator.
     fn barrier(&self, py: Python<'_>) -> PyResult<()> {
-        self.run(py, &CollectiveTask::Barrier { token: Whole }, Element::U8.into(), BufferMemory::Write(&mut [0]))
+        self.run(py, &CollectiveTask::Barrier { token: WholeBuffer }, Element::U8.into(), BufferMemory::Write(&mut [0]))
     }
 }
 

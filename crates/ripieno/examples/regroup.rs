@@ -41,10 +41,10 @@ fn main() -> RegroupResult<()> {
         "concat" => KeyedCombine::Concat,
         other => return Err(format!("{other}: expected sum or concat").into()),
     };
-    let usual = Regroup { threads, ..Regroup::new(sum) };
+    let default = Regroup { threads, ..Regroup::new(sum) };
     let options = match argument(5, 0)? {
-        0 => usual,
-        mebibytes => usual.in_waves_of(mebibytes << 20),
+        0 => default,
+        mebibytes => default.in_waves_of(mebibytes << 20),
     };
     let (row_count, key_count, round_count) = (argument(2, 10_000_000)?, argument(3, 1_000_000)?, argument(7, 5)?);
     let case = RegroupCase { row_count, key_count, threads, combine, options, round_count };

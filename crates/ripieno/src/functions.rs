@@ -1,7 +1,7 @@
-//! Reductions by a user-defined function, on rows that only the caller interprets.
+//! Reductions of rows by a user-defined function.
 //!
-//! The function need not be commutative: the algorithm keeps the operands of each combination in rank order. Each call
-//! makes a new schedule, because the schedule holds the function.
+//! The function need not be commutative: the algorithm combines operands in rank order. Each call creates a new
+//! schedule, because the schedule holds the function.
 
 use crate::choice::in_rank_order;
 use crate::communicator::Communicator;
@@ -19,16 +19,17 @@ use std::sync::atomic::{AtomicBool, Ordering};
 
 /// Error of a user-defined function, with its traceback if there is one.
 pub struct FunctionError {
-    /// The error in one sentence.
+    /// The error message.
     pub cause: String,
     /// Traceback; may be empty.
     pub traceback: String,
 }
 
 impl Communicator {
-    /// Create a function for reductions on this communicator. `combine` receives whole rows, and combines the rows of
-    /// the second slice into the rows of the first. The first slice is from lower ranks. If it fails, the job fails by
-    /// this rank.
+    /// Create a function for reductions on this communicator.
+    ///
+    /// `combine` receives two slices of whole rows, and combines the rows of the second into the rows of the first. The
+    /// first slice is from lower ranks. If `combine` fails, the job fails, and this rank is the cause.
     pub fn function(
         &self,
         row_bytes: usize,
@@ -37,7 +38,7 @@ impl Communicator {
         if row_bytes == 0 {
             return Err(argument("row_bytes", row_bytes, "at least 1"));
         }
-        let (remote, rank) = (self.shared.remote_of_all(), self.shared.rank());
+        let (remote, rank) = (self.shared.shared_remote(), self.shared.rank());
         let has_failed = AtomicBool::new(false);
         Ok(Function::new(row_bytes, move |into, from| {
             if has_failed.load(Ordering::Relaxed) {
@@ -53,9 +54,8 @@ impl Communicator {
         }))
     }
 
-    /// Run a reduction with operation [`Op::Function`](crate::Op) by `function` on all of `vector` to its end. Counts
-    /// are in rows. `elements` describes the data besides rows that must be equal on all ranks, including the identity
-    /// of the function.
+    /// Run a reduction of `vector` by `function`; the task has the operation [`Op::Function`](crate::Op). Counts are in
+    /// rows. `elements` describes what must be equal on all ranks besides the rows, including the function.
     pub fn run_by(
         &self,
         task: &CollectiveTask<'_>,
@@ -64,7 +64,8 @@ impl Communicator {
         algorithm: Option<&str>,
         vector: &mut [u8],
     ) -> Result<(), Error> {
-        let Ready { call, schedule } = self.ready_by(task, elements, function, algorithm, vector.len())?;
+        let PreparedReduction { call, schedule } =
+            self.prepare_by(task, elements, function, algorithm, vector.len())?;
         let mut held = self.hold()?;
         let (mut runtime, state) = held.communicator(self.number)?;
         let mut lent = scratch(runtime.scratch, schedule.scratch_bytes())?;
@@ -73,7 +74,7 @@ impl Communicator {
         state.run_uncatalogued(&mut runtime, call, Arc::new(schedule), buffers)
     }
 
-    /// Like [`Communicator::run_by`], but asynchronous: it returns at once.
+    /// Start a reduction by `function` in the background, like [`Communicator::run_by`], and return at once.
     pub fn start_by<M: OwnedBuffers>(
         &self,
         task: &CollectiveTask<'_>,
@@ -83,7 +84,8 @@ impl Communicator {
         mut memory: M,
     ) -> Result<Handle<M>, Error> {
         let length_bytes = memory.buffers()[0].len();
-        let Ready { call, schedule } = self.ready_by(task, elements, function, algorithm, length_bytes)?;
+        let PreparedReduction { call, schedule } =
+            self.prepare_by(task, elements, function, algorithm, length_bytes)?;
         let mut held = self.hold()?;
         held.ensure_background()?;
         let (mut runtime, state) = held.communicator(self.number)?;
@@ -92,14 +94,14 @@ impl Communicator {
         Ok(Handle::new(ticket, self.shared.clone()))
     }
 
-    fn ready_by(
+    fn prepare_by(
         &self,
         task: &CollectiveTask<'_>,
         ElementType { element, shape }: ElementType<'_>,
         function: &Function,
         algorithm: Option<&str>,
         length_bytes: usize,
-    ) -> Result<Ready, Error> {
+    ) -> Result<PreparedReduction, Error> {
         let row_bytes = function.row_bytes;
         if !length_bytes.is_multiple_of(row_bytes) {
             return Err(argument("length in bytes", length_bytes, &format!("whole rows of {row_bytes} bytes")));
@@ -119,12 +121,12 @@ impl Communicator {
         let counts = task::common_counts(&extents);
         call.form = form(&shape, counts, &choice);
         self.hold()?.core().fabric.note_form(call.form, &|| words(&shape, counts, &choice));
-        Ok(Ready { call, schedule })
+        Ok(PreparedReduction { call, schedule })
     }
 }
 
-/// A resolved reduction, ready to run.
-struct Ready {
+/// A call and its schedule, ready to run.
+struct PreparedReduction {
     call: Call,
     schedule: Schedule,
 }

@@ -1,4 +1,4 @@
-//! Handles: returned by asynchronous calls to get the result later.
+//! Handles of asynchronous calls.
 
 use crate::core::{Core, CoreShared};
 use crate::error::Error;
@@ -6,7 +6,7 @@ use crate::ticket::ResultSlot;
 use ripieno_run::RunError;
 use std::sync::Arc;
 
-/// An asynchronous call. Dropping the handle does not end it, and its memory lives until it has ended.
+/// An asynchronous call. Dropping the handle does not end the call, and the memory lives until the call has ended.
 pub struct Handle<M> {
     ticket: Arc<ResultSlot<M>>,
     shared: Arc<CoreShared>,
@@ -22,14 +22,14 @@ impl<M> Handle<M> {
         self.ticket.is_done()
     }
 
-    /// Wait for the end, make progress on all runs in flight, and return the memory.
+    /// Wait for the call and return its memory. Makes progress on all runs in flight meanwhile.
     pub fn wait(self) -> Result<M, Error> {
         self.join()?;
         self.take().ok_or(Error::Closed)
     }
 
-    /// Wait for the end, make progress on all runs in flight, and return the result; may be called repeatedly. An
-    /// interruption is reported to the job, and its failure is then the result.
+    /// Wait for the call and return its result; may be called repeatedly. Makes progress on all runs in flight meanwhile.
+    /// An interruption is reported to the job, and fails it.
     pub fn join(&self) -> Result<(), Error> {
         if !self.is_done() {
             match self.shared.hold_unless(&|| self.is_done()) {
@@ -48,8 +48,8 @@ impl<M> Handle<M> {
         self.ticket.ended().unwrap_or(Err(Error::Closed))
     }
 
-    /// Wait until one of `handles`, all of one world, has ended, make progress on all runs in flight, and return its
-    /// index.
+    /// Wait until one of `handles`, all of one world, has ended, and return its index. Makes progress on all runs in
+    /// flight meanwhile.
     pub fn join_any(handles: &[&Handle<M>]) -> Result<Option<usize>, Error> {
         let done = || handles.iter().position(|handle| handle.is_done());
         let Some(first) = handles.first() else { return Ok(None) };
@@ -69,7 +69,7 @@ impl<M> Handle<M> {
         Ok(done())
     }
 
-    /// Take the memory of a successful call; `Some` only once.
+    /// Take the memory of a successful call. Returns `Some` only once.
     pub fn take(&self) -> Option<M> {
         self.ticket.take()
     }

@@ -54,4 +54,4 @@ pub use ripieno_run::reduction::{Function, place_keeper};
 pub use ripieno_run::{BufferMemory, Element, JobFailure};
 pub use statistics::Statistics;
 pub use survivors::Survivors;
-pub use task::{CollectiveTask, Whole};
+pub use task::{CollectiveTask, WholeBuffer};

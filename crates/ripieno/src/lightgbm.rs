@@ -25,7 +25,7 @@ pub trait Trainer {
 
 /// Statistics of the exchanges for one training thread.
 #[derive(Debug, Default)]
-pub struct Exchanged {
+pub struct ExchangeStatistics {
     /// Number of calls by LightGBM.
     pub calls: u64,
     /// Number of calls that combined histograms; if 0, the ranks have trained independently.
@@ -38,7 +38,7 @@ pub struct Exchanged {
 
 struct LightGbmNetwork {
     trainer: Box<dyn Trainer>,
-    exchanged: Exchanged,
+    statistics: ExchangeStatistics,
 }
 
 thread_local! {
@@ -56,14 +56,14 @@ pub fn enter(trainer: Box<dyn Trainer>) -> Result<(usize, usize), Error> {
         if network.is_some() {
             return Err(argument("network", "another one", "one at a time on a thread"));
         }
-        *network = Some(LightGbmNetwork { trainer, exchanged: Exchanged::default() });
+        *network = Some(LightGbmNetwork { trainer, statistics: ExchangeStatistics::default() });
         Ok((reduce_scatter as *const () as usize, allgather as *const () as usize))
     })
 }
 
 /// End the routing, and return the statistics.
-pub fn leave() -> Exchanged {
-    NETWORK.take().map(|network| network.exchanged).unwrap_or_default()
+pub fn leave() -> ExchangeStatistics {
+    NETWORK.take().map(|network| network.statistics).unwrap_or_default()
 }
 
 /// `reducer` is a reference to a function in C++, so a pointer to a pointer.
@@ -81,12 +81,12 @@ unsafe extern "C" fn reduce_scatter(
 ) {
     // SAFETY: LightGBM passes blocks and buffers of these sizes, and no other code uses them until this returns.
     let (blocks, input, output, reducer) = unsafe {
-        let blocks = OwnedBlocks::new(starts, lengths, block_count);
+        let blocks = RankBlocks::new(starts, lengths, block_count);
         (blocks, bytes_mut(input, input_bytes), bytes_mut(output, output_bytes), *reducer)
     };
     NETWORK.with_borrow_mut(|network| {
         if let Some(network) = network {
-            network.exchanged.reductions += 1;
+            network.statistics.reductions += 1;
         }
     });
     exchange(output, input_bytes, |comm, output| {
@@ -124,7 +124,7 @@ unsafe extern "C" fn allgather(
 ) {
     // SAFETY: as above.
     let (blocks, input, output) = unsafe {
-        let blocks = OwnedBlocks::new(starts, lengths, block_count);
+        let blocks = RankBlocks::new(starts, lengths, block_count);
         (blocks, bytes_mut(input, input_bytes), bytes_mut(output, output_bytes))
     };
     exchange(output, input_bytes, |comm, output| {
@@ -142,15 +142,15 @@ unsafe extern "C" fn allgather(
 /// Perform `call` unless an earlier one has failed; after a failure, `output` is zeros.
 fn exchange(output: &mut [u8], bytes: i32, call: impl FnOnce(&Communicator, &mut [u8]) -> Result<(), Error>) {
     let is_done = NETWORK.with_borrow_mut(|network| {
-        let Some(LightGbmNetwork { trainer, exchanged }) = network.as_mut() else { return false };
-        if exchanged.error.is_some() {
+        let Some(LightGbmNetwork { trainer, statistics }) = network.as_mut() else { return false };
+        if statistics.error.is_some() {
             return false;
         }
-        exchanged.calls += 1;
-        exchanged.bytes += bytes as u64;
+        statistics.calls += 1;
+        statistics.bytes += bytes as u64;
         let called = call(trainer.communicator(), output);
         if let Err(error) = called {
-            exchanged.error = Some(error);
+            statistics.error = Some(error);
             trainer.stop();
             return false;
         }
@@ -162,18 +162,18 @@ fn exchange(output: &mut [u8], bytes: i32, call: impl FnOnce(&Communicator, &mut
 }
 
 /// The block of bytes of each rank.
-struct OwnedBlocks<'a> {
+struct RankBlocks<'a> {
     starts: &'a [i32],
     lengths: &'a [i32],
 }
 
-impl OwnedBlocks<'_> {
+impl RankBlocks<'_> {
     /// # Safety
     /// Both pointers must be valid for `count` numbers.
-    unsafe fn new<'a>(starts: *const i32, lengths: *const i32, count: i32) -> OwnedBlocks<'a> {
+    unsafe fn new<'a>(starts: *const i32, lengths: *const i32, count: i32) -> RankBlocks<'a> {
         // SAFETY: guaranteed by the caller.
         unsafe {
-            OwnedBlocks {
+            RankBlocks {
                 starts: from_raw_parts(starts, count as usize),
                 lengths: from_raw_parts(lengths, count as usize),
             }

@@ -59,11 +59,11 @@ fn candidates(collective: Collective, group: &Group) -> Vec<&'static Algorithm> 
 /// Return the algorithms that may be preferred, grouped by equal plans on all ranks: one measurement holds for the
 /// group. `bytes` is defined as in [`SimulationRequest`].
 pub fn distinct(collective: Collective, group: &Group, bytes: usize) -> Vec<Vec<&'static str>> {
-    let asked = SimulationRequest::new(collective, group.size(), bytes, 0);
+    let request = SimulationRequest::new(collective, group.size(), bytes, 0);
     let group = group.in_order(ripieno_plan::Order::Racks);
     let mut found: Vec<(Vec<&str>, bool, Vec<_>)> = Vec::new();
     for algorithm in candidates(collective, &group) {
-        let plans = algorithm.plans_of(&group, |rank| asked.request(rank));
+        let plans = algorithm.plans_of(&group, |rank| request.request(rank));
         let plans: Vec<_> = plans.map(|plan| plan.expect("it suits the group")).collect();
         match found.iter_mut().find(|(_, lends, others)| *lends == algorithm.rendezvous && *others == plans) {
             Some((names, ..)) => names.push(algorithm.name),

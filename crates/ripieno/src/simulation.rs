@@ -42,7 +42,7 @@ pub fn simulate(
     let (bytes, preferred) = (request.request(0).length_bytes(), Preferred::default());
     let choice = Overrides::default().choice(collective, algorithm, &group, &preferred, bytes)?;
     let is_named = algorithm.is_some_and(|text| !text.is_empty() && !text.starts_with('@'));
-    let candidates = if is_named { vec![choice.algorithm] } else { usual_first(&request, choice.algorithm, cluster) };
+    let candidates = if is_named { vec![choice.algorithm] } else { default_first(&request, choice.algorithm, cluster) };
     let mut left_out = Vec::new();
     let mut failure = None;
     for algorithm in candidates {
@@ -67,9 +67,13 @@ pub fn simulate(
 }
 
 /// Return the algorithms to try if none is named: the default, then the others, cheapest first.
-fn usual_first(request: &SimulationRequest, usual: &'static Algorithm, cluster: &Cluster) -> Vec<&'static Algorithm> {
+fn default_first(
+    request: &SimulationRequest,
+    default: &'static Algorithm,
+    cluster: &Cluster,
+) -> Vec<&'static Algorithm> {
     let others = priced(request, cluster).into_iter().map(|(algorithm, _)| algorithm);
-    std::iter::once(usual).chain(others.filter(|algorithm| algorithm.name != usual.name)).collect()
+    std::iter::once(default).chain(others.filter(|algorithm| algorithm.name != default.name)).collect()
 }
 
 /// Simulate an algorithm, unless an estimate, which is faster than planning, finds its plans too large.

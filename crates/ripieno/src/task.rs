@@ -7,7 +7,7 @@ use ripieno_run::{Call, CallKind, Element};
 
 /// A whole buffer of any length.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Whole;
+pub struct WholeBuffer;
 
 /// A collective and its arguments. The fields are the arguments of the methods of
 /// [`Communicator`](crate::Communicator). The task works in place on the first buffer, unless a second buffer receives
@@ -15,7 +15,7 @@ pub struct Whole;
 ///
 /// Chunks are element counts, one per rank, that divide a buffer. Peers are ranks with such counts, in the order of
 /// their elements in the buffer. A barrier has one byte of scratch memory. One end of a message is this rank.
-pub type CollectiveTask<'a> = CollectiveArguments<Whole, &'a [usize], &'a [(usize, usize)]>;
+pub type CollectiveTask<'a> = CollectiveArguments<WholeBuffer, &'a [usize], &'a [(usize, usize)]>;
 
 /// The part of a buffer that a task uses, if its plan depends on it.
 #[derive(Clone, Copy, Debug, Default)]
@@ -91,13 +91,13 @@ impl<'a> ExtentRecorder<'a> {
     }
 }
 
-impl<'a> Extents<Whole, &'a [usize], &'a [(usize, usize)]> for ExtentRecorder<'a> {
+impl<'a> Extents<WholeBuffer, &'a [usize], &'a [(usize, usize)]> for ExtentRecorder<'a> {
     type Vector = ();
     type Chunks = ();
     type Peers = ();
 
     #[inline]
-    fn vector(&mut self, _: Whole) {
+    fn vector(&mut self, _: WholeBuffer) {
         self.note(TaskExtent::Whole);
     }
 
@@ -133,12 +133,12 @@ impl<'a> Placed<'a> {
     }
 }
 
-impl<'a> Extents<Whole, &[usize], &[(usize, usize)]> for Placed<'a> {
+impl<'a> Extents<WholeBuffer, &[usize], &[(usize, usize)]> for Placed<'a> {
     type Vector = Span;
     type Chunks = &'a [Span];
     type Peers = &'a [PeerSpan];
 
-    fn vector(&mut self, _: Whole) -> Span {
+    fn vector(&mut self, _: WholeBuffer) -> Span {
         self.next().0
     }
 

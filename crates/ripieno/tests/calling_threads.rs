@@ -1,7 +1,7 @@
 //! Calls of one rank from several of its threads. The calling thread gets the core, even if another thread owned it.
 
 use crate::common::{bytes, world};
-use ripieno::{CollectiveTask, Communicator, Element, Op, Whole};
+use ripieno::{CollectiveTask, Communicator, Element, Op, WholeBuffer};
 use std::thread::scope;
 
 /// More calls than a thread needs to become the owner of the core.
@@ -45,7 +45,7 @@ fn sum_of_one(comm: &Communicator, count: usize) {
 fn a_background_call_continues_while_its_thread_is_elsewhere() {
     world(2, |comm| {
         sum_ones(comm, MANY);
-        let task = CollectiveTask::Allreduce { op: Op::Sum, vector: Whole };
+        let task = CollectiveTask::Allreduce { op: Op::Sum, vector: WholeBuffer };
         for _ in 0..10 {
             let handle = comm.start(&task, Element::I64, None, bytes(&[1; 4096])).unwrap();
             // The call of the other rank may wait for this one. Only the background thread can advance it here.

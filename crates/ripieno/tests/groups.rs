@@ -1,7 +1,7 @@
 //! Communicators of subgroups, calls that progress in the background, and collectives that pass values along the ranks.
 
 use ripieno::net::ThreadFabric;
-use ripieno::{BufferMemory, CollectiveTask, Communicator, Element, Error, JobFailure, Op, Whole};
+use ripieno::{BufferMemory, CollectiveTask, Communicator, Element, Error, JobFailure, Op, WholeBuffer};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering::SeqCst};
 use std::thread::{self, ThreadId};
@@ -80,7 +80,12 @@ fn a_wait_ends_with_its_call_though_another_thread_is_in_one() {
             return comm.barrier(None).unwrap();
         }
         let handle = comm
-            .start(&CollectiveTask::PointToPoint { from: 1, to: 0, vector: Whole }, Element::U64, None, bytes(&[0]))
+            .start(
+                &CollectiveTask::PointToPoint { from: 1, to: 0, vector: WholeBuffer },
+                Element::U64,
+                None,
+                bytes(&[0]),
+            )
             .unwrap();
         let wait = || {
             is_in_barrier.store(true, SeqCst);
@@ -116,13 +121,13 @@ fn memory_that_may_only_be_read_is_an_error_where_something_arrives() {
     world(2, |comm| {
         let (mut vector, other) = (bytes(&[1, 2]), bytes(&[3, 4]));
         let allreduce = comm.run(
-            &CollectiveTask::Allreduce { op: Op::Sum, vector: Whole },
+            &CollectiveTask::Allreduce { op: Op::Sum, vector: WholeBuffer },
             Element::U64,
             None,
             [BufferMemory::Read(&other), BufferMemory::Read(&[])],
         );
         let rotate = comm.run(
-            &CollectiveTask::Rotate { distance: 1, out: Whole, into: Whole },
+            &CollectiveTask::Rotate { distance: 1, out: WholeBuffer, into: WholeBuffer },
             Element::U64,
             None,
             [BufferMemory::Write(&mut vector), BufferMemory::Read(&other)],
@@ -187,7 +192,7 @@ fn closing_the_world_closes_its_children_and_closing_a_child_leaves_the_world() 
         comm.close();
         assert_eq!((second.barrier(None), comm.barrier(None)), (Err(Error::Closed), Err(Error::Closed)));
         assert_eq!(
-            comm.start(&CollectiveTask::Barrier { token: Whole }, Element::U8, None, vec![0]).map(drop),
+            comm.start(&CollectiveTask::Barrier { token: WholeBuffer }, Element::U8, None, vec![0]).map(drop),
             Err(Error::Closed)
         );
     });
@@ -210,7 +215,7 @@ fn calls_of_two_communicators_in_different_orders_are_a_mismatch_that_names_both
 fn several_calls_are_in_flight_and_blocking_ones_between_them_keep_the_order() {
     for p in [1, 2, 4] {
         world(p, |comm| {
-            let task = CollectiveTask::Allreduce { op: Op::Sum, vector: Whole };
+            let task = CollectiveTask::Allreduce { op: Op::Sum, vector: WholeBuffer };
             let start = |i: u64| comm.start(&task, Element::U64, None, bytes(&vec![i; 30_000])).unwrap();
             let handles: Vec<_> = (0..8).map(start).collect();
             assert_eq!(sum(comm, 3).unwrap(), 3 * p as u64);
@@ -225,7 +230,7 @@ fn several_calls_are_in_flight_and_blocking_ones_between_them_keep_the_order() {
 #[test]
 fn a_call_ends_without_its_caller() {
     world(3, |comm| {
-        let task = CollectiveTask::Allreduce { op: Op::Sum, vector: Whole };
+        let task = CollectiveTask::Allreduce { op: Op::Sum, vector: WholeBuffer };
         // The vector exceeds the capacity of the links, so a thread must advance the call.
         let handle = comm.start(&task, Element::U64, None, bytes(&vec![1; 1 << 18])).unwrap();
         until(|| handle.is_done());
@@ -236,7 +241,7 @@ fn a_call_ends_without_its_caller() {
 #[test]
 fn every_handle_reports_the_failure() {
     let results = world(2, |comm| {
-        let task = CollectiveTask::Allreduce { op: Op::Sum, vector: Whole };
+        let task = CollectiveTask::Allreduce { op: Op::Sum, vector: WholeBuffer };
         let lengths = [100, 100 + comm.rank()];
         let handles = lengths.map(|n| comm.start(&task, Element::U64, None, bytes(&vec![1; n])).unwrap());
         let [fine, wrong] = handles.map(|handle| {

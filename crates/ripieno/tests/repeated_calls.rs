@@ -1,7 +1,7 @@
 //! Calls that repeat the previous call, and calls that differ from it slightly.
 
 use crate::common::{bytes, world};
-use ripieno::{BufferMemory, Collective, CollectiveTask, Communicator, Element, NO_MEMORY, Op, Overrides, Whole};
+use ripieno::{BufferMemory, Collective, CollectiveTask, Communicator, Element, NO_MEMORY, Op, Overrides, WholeBuffer};
 use std::sync::atomic::{AtomicBool, Ordering};
 
 /// More calls than a thread needs to become the owner of the core.
@@ -71,7 +71,7 @@ fn a_mismatch_is_reported_after_any_number_of_equal_calls() {
 
 #[test]
 fn a_repeated_brief_call_runs_only_its_blocking_section_separately() {
-    let task = CollectiveTask::Allreduce { op: Op::Sum, vector: Whole };
+    let task = CollectiveTask::Allreduce { op: Op::Sum, vector: WholeBuffer };
     // Rank 1 calls once rank 0 waits for it.
     let is_waited_for = AtomicBool::new(false);
     let ran = world(2, |comm| {

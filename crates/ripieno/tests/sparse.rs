@@ -249,9 +249,9 @@ fn other_options_are_reported_to_every_rank() {
     });
     assert_eq!(errors[0], errors[1]);
     assert_eq!(errors[0], errors[2]);
-    let asked = |missing: &str| format!("size=None, degrees=None, missing={missing}, dense_above=0.9, packets #");
-    assert!(errors[0].starts_with(&format!("rank 2 asked for {}", asked("zero"))), "{errors:?}");
-    assert!(errors[0].contains(&format!(", rank 0 for {}", asked("error"))), "{errors:?}");
+    let options = |missing: &str| format!("size=None, degrees=None, missing={missing}, dense_above=0.9, packets #");
+    assert!(errors[0].starts_with(&format!("rank 2 passed {}", options("zero"))), "{errors:?}");
+    assert!(errors[0].contains(&format!(", rank 0 passed {}", options("error"))), "{errors:?}");
     assert!(errors[0].ends_with(": expected the same on every rank"), "{errors:?}");
 }
 

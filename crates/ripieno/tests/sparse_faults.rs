@@ -5,14 +5,14 @@
 use crate::common::{bytes, values, world};
 use ripieno::sparse::{SparseForm, SparseOptions};
 use ripieno::{
-    BufferMemory, CollectiveTask, Communicator, Element, ElementShape, ElementType, Error, JobFailure, Op, Whole,
+    BufferMemory, CollectiveTask, Communicator, Element, ElementShape, ElementType, Error, JobFailure, Op, WholeBuffer,
 };
 
 /// Take part in the first allreduce of a sparse reduction, as a rank with empty sets.
 fn agree(comm: &Communicator) -> Result<(), Error> {
     let numbers =
         ElementType { element: Element::U64, shape: ElementShape::Described("numbers of a call of several steps") };
-    let request = &CollectiveTask::Allreduce { op: Op::Max, vector: Whole };
+    let request = &CollectiveTask::Allreduce { op: Op::Max, vector: WholeBuffer };
     comm.run(request, numbers, None, [BufferMemory::Write(&mut [0; 32]), BufferMemory::Read(&[])])
 }
 

@@ -71,7 +71,7 @@ impl Limited {
         }
         let run = self.file.as_mut().expect("it was just opened").append(keys, owners, values)?;
         self.runs[at].push(run);
-        part.restart(form, order_shows(form));
+        part.restart(form, depends_on_order(form));
         Ok(())
     }
 
@@ -114,6 +114,6 @@ fn take(part: &mut KeyedPart, numbers: &[u32], owners: Option<&[u32]>, rows: Ran
 }
 
 /// Return whether a combined row depends on the order of combination.
-fn order_shows(form: &KeyedForm) -> bool {
+fn depends_on_order(form: &KeyedForm) -> bool {
     form.element.is_float() && matches!(form.combine, KeyedCombine::Op(Op::Sum | Op::Prod))
 }

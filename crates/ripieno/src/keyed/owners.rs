@@ -12,7 +12,7 @@ pub(super) const PART_COUNT: usize = 256;
 /// Minimum number of parts per rank, so that a rank can receive in several waves.
 const PARTS_PER_RANK: usize = 4;
 /// Number of keys hashed at a time, so that they fit in a near cache.
-const BLOCK: usize = 1024;
+const BLOCK_KEYS: usize = 1024;
 
 /// Parts and the ranks that own them.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -22,7 +22,7 @@ pub(super) struct PartOwners {
 }
 
 /// A range of the added rows, and their parts.
-pub(super) struct Addressed {
+pub(super) struct AssignedRows {
     pub rows: Range<usize>,
     pub parts: RowParts,
     /// The hash of each key; empty if not requested.
@@ -53,27 +53,27 @@ impl PartOwners {
     }
 
     /// Determine the parts of `rows`, in a range for each thread; `ranks` belong to all rows.
-    pub fn address(
+    pub fn assign(
         &self,
         keys: KeyColumn<'_>,
         ranks: Option<&[u32]>,
         rows: Range<usize>,
         with_hashes: bool,
         threads: &Threads,
-    ) -> Vec<Addressed> {
+    ) -> Vec<AssignedRows> {
         let length = rows.len();
-        let count = threads.count().min(length.div_ceil(BLOCK)).max(1);
+        let count = threads.count().min(length.div_ceil(BLOCK_KEYS)).max(1);
         let cut = |at: usize| rows.start + length * at / count;
-        let mut ranges: Vec<(Range<usize>, Option<Addressed>)> =
+        let mut ranges: Vec<(Range<usize>, Option<AssignedRows>)> =
             (0..count).map(|at| (cut(at)..cut(at + 1), None)).collect();
-        threads.for_each(ranges.iter_mut().collect(), 4 * length / count, Vec::new, |scratch, (rows, addressed)| {
+        threads.for_each(ranges.iter_mut().collect(), 4 * length / count, Vec::new, |scratch, (rows, assigned)| {
             let mut all = Vec::new();
             let hashes = if with_hashes { &mut all } else { scratch };
             let parts = self.parts(keys, ranks, rows.clone(), !with_hashes, hashes);
             let parts = RowParts::new(parts, self.part_count());
-            *addressed = Some(Addressed { rows: rows.clone(), parts, hashes: all });
+            *assigned = Some(AssignedRows { rows: rows.clone(), parts, hashes: all });
         });
-        ranges.into_iter().map(|(_, addressed)| addressed.expect("every range was addressed")).collect()
+        ranges.into_iter().map(|(_, assigned)| assigned.expect("every range was assigned")).collect()
     }
 
     /// Determine the part of each of `rows`. `hashes` keeps the hashes of all rows, or only of the last block.
@@ -82,13 +82,13 @@ impl PartOwners {
         keys: KeyColumn<'_>,
         ranks: Option<&[u32]>,
         rows: Range<usize>,
-        forget: bool,
+        keeps_last_block: bool,
         hashes: &mut Vec<u64>,
     ) -> Vec<u32> {
         let mut parts = Vec::with_capacity(rows.len());
-        for start in rows.clone().step_by(BLOCK) {
-            let block = start..(start + BLOCK).min(rows.end);
-            if forget {
+        for start in rows.clone().step_by(BLOCK_KEYS) {
+            let block = start..(start + BLOCK_KEYS).min(rows.end);
+            if keeps_last_block {
                 hashes.clear();
             }
             let known = hashes.len();

@@ -2,7 +2,7 @@
 
 use super::block::{BlockView, KeyedBlock, KeyedForm};
 use super::columns::{KeyColumn, KeyKind, OwnedKeys};
-use super::owners::Addressed;
+use super::owners::AssignedRows;
 use ripieno_kernels::keyed::{IntTable, StagingBuffer, StringTable};
 use ripieno_run::Element;
 use ripieno_run::reduction::{Reduction, convert};
@@ -117,18 +117,18 @@ impl KeyedPart {
         staged.rows.clear();
     }
 
-    /// Add `rows`, counted from the first addressed row. `keys` and `all` belong to all rows.
-    pub fn add_addressed(
+    /// Add `rows`, counted from the first assigned row. `keys` and `all` belong to all rows.
+    pub fn add_assigned(
         &mut self,
-        addressed: &Addressed,
+        assigned: &AssignedRows,
         rows: &[u32],
         keys: KeyColumn<'_>,
         all: Rows<'_>,
         scratch: &mut PartScratch,
     ) {
-        let (row_bytes, first) = (self.width * all.element.size_bytes(), addressed.rows.start);
+        let (row_bytes, first) = (self.width * all.element.size_bytes(), assigned.rows.start);
         for rows in rows.chunks((BLOCK_BYTES / row_bytes.max(1)).clamp(1, BLOCK_ROWS)) {
-            self.number_rows(keys, first, &addressed.hashes, rows, scratch);
+            self.number_rows(keys, first, &assigned.hashes, rows, scratch);
             scratch.rows.clear();
             for &row in rows {
                 scratch.rows.extend_from_slice(&all.bytes[(first + row as usize) * row_bytes..][..row_bytes]);

@@ -5,11 +5,11 @@
 //! Zhao and Canny, "Kylix: a sparse allreduce for commodity clusters", ICPP 2014, section III.C.
 
 use super::configure::{check_missing, malformed, prepare};
-use super::indices::Wanting;
+use super::indices::InConversion;
 use super::messages::PeerMessages;
 use super::reduce::{SparseForm, check_rows, take};
 use super::team::{combine_from, fill_rows};
-use super::{SparseOptions, ending_job, place};
+use super::{SparseOptions, abort_on_error, next_configuration};
 use crate::communicator::Communicator;
 use crate::error::Error;
 use crate::pool::{BufferPool, PooledBuffer};
@@ -38,7 +38,7 @@ impl Communicator {
         form: SparseForm<'_>,
         options: &SparseOptions,
     ) -> Result<(), Error> {
-        ending_job(self, || self.in_one_pass(out_indices, values, in_indices, into, form, options))
+        abort_on_error(self, || self.in_one_pass(out_indices, values, in_indices, into, form, options))
     }
 
     fn in_one_pass(
@@ -55,10 +55,10 @@ impl Communicator {
         check_rows("into", into.len(), in_indices.len(), row_bytes)?;
         let designed_bytes = row_bytes + KEY_BYTES;
         let mut prepared = prepare(self, out_indices, in_indices, options, designed_bytes, &format!(", {form}"))?;
-        let (pool, number) = place(self)?;
+        let (pool, number) = next_configuration(self)?;
 
         let mut held = take(&pool, prepared.out.key_count() * row_bytes)?;
-        prepared.out.giving(&prepared.team).fill(held.bytes_mut(), values, form, &prepared.team)?;
+        prepared.out.out_conversion(&prepared.team).fill(held.bytes_mut(), values, form, &prepared.team)?;
         for step in 0..prepared.machine.step_count() {
             let (machine, team) = (&mut prepared.machine, &prepared.team);
             let mut messages = PeerMessages::default();
@@ -73,13 +73,13 @@ impl Communicator {
         if !options.missing_is_zero {
             check_missing(self, &missing, &prepared.permutation)?;
         }
-        let (row_count, wanting) = (prepared.wanted.key_count(), prepared.wanted.wanting());
-        if let Wanting::Identity = wanting {
+        let (row_count, in_conversion) = (prepared.wanted.key_count(), prepared.wanted.in_conversion());
+        if let InConversion::Identity = in_conversion {
             return self.up(&pool, &routes, &mut held, into, form, number);
         }
         let mut wanted = take(&pool, row_count * row_bytes)?;
         self.up(&pool, &routes, &mut held, wanted.bytes_mut(), form, number)?;
-        wanting.fill(into, wanted.bytes_mut(), row_bytes, &prepared.team);
+        in_conversion.fill(into, wanted.bytes_mut(), row_bytes, &prepared.team);
         Ok(())
     }
 
@@ -93,7 +93,7 @@ impl Communicator {
         form: SparseForm<'_>,
         number: u32,
     ) -> Result<(), Error> {
-        let (shared, communicator) = self.place();
+        let (shared, communicator) = self.core_and_number();
         let mut core = shared.hold()?;
         let (mut runtime, state) = core.communicator(communicator)?;
         let schedule = state.schedule(routes.up_plan(form.row_bytes(), form.element.size_bytes(), form.op));

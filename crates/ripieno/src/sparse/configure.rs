@@ -8,7 +8,7 @@
 use super::indices::{self, IndexRows, sorted};
 use super::messages::PeerMessages;
 use super::team::RankThreads;
-use super::{SparseOptions, SparseReduce, design, ending_job};
+use super::{SparseOptions, SparseReduce, abort_on_error, design};
 use crate::agree::{agree, all_words, combined};
 use crate::communicator::Communicator;
 use crate::elements::hash;
@@ -44,7 +44,7 @@ impl Communicator {
         in_indices: &[i64],
         options: &SparseOptions,
     ) -> Result<SparseReduce, Error> {
-        ending_job(self, || self.configure(out_indices, in_indices, options))
+        abort_on_error(self, || self.configure(out_indices, in_indices, options))
     }
 
     fn configure(
@@ -81,8 +81,8 @@ pub(super) fn prepare(
     let least = least("out_indices", out_indices)?.max(least("in_indices", in_indices)?);
     indices::check_numbers(out_indices.len() + in_indices.len(), options.size)?;
     let longest = out_indices.len().max(in_indices.len()) as u64;
-    let asked = format!("{options}{rows}{}", packets(comm, options));
-    let [size, set] = agree(comm, [options.size.unwrap_or(least), longest], &asked)?;
+    let described = format!("{options}{rows}{}", packets(comm, options));
+    let [size, set] = agree(comm, [options.size.unwrap_or(least), longest], &described)?;
     let permutation = Permutation::new(size);
     let (out_keys, out) = sorted(out_indices, &permutation, true, &team);
     let (in_keys, wanted) = match in_indices == out_indices {

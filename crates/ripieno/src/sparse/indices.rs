@@ -33,7 +33,7 @@ pub(super) struct IndexRows {
 }
 
 /// Conversion of the caller's rows to one row per key.
-pub(super) enum Giving {
+pub(super) enum OutConversion {
     /// Both orders are equal.
     Identity,
     /// For each key, the caller's row.
@@ -44,7 +44,7 @@ pub(super) enum Giving {
 }
 
 /// Conversion of one row per key to the caller's rows.
-pub(super) enum Wanting {
+pub(super) enum InConversion {
     /// Both orders are equal.
     Identity,
     /// For each of the caller's rows, the row of its key.
@@ -127,7 +127,7 @@ impl IndexRows {
     }
 
     /// Return the conversion for contributed rows.
-    pub fn giving(&self, team: &dyn WorkTeam) -> Giving {
+    pub fn out_conversion(&self, team: &dyn WorkTeam) -> OutConversion {
         if self.key_count < self.rows.len() {
             let mut rows = vec![0; self.rows.len()];
             let operations = LOOK_OPERATIONS * rows.len();
@@ -136,30 +136,30 @@ impl IndexRows {
             each(team, operations, pieces, |(rows, piece): (&mut [u32], Range<usize>)| {
                 rows.iter_mut().zip(&self.order[piece]).for_each(|(row, &number)| *row = self.rows[number as usize]);
             });
-            return Giving::Repeated { order: self.order.clone(), rows };
+            return OutConversion::Repeated { order: self.order.clone(), rows };
         }
-        if is_identity(&self.rows) { Giving::Identity } else { Giving::Once(self.order.clone()) }
+        if is_identity(&self.rows) { OutConversion::Identity } else { OutConversion::Once(self.order.clone()) }
     }
 
-    pub fn wanting(&self) -> Wanting {
+    pub fn in_conversion(&self) -> InConversion {
         match self.key_count == self.rows.len() && is_identity(&self.rows) {
-            true => Wanting::Identity,
-            false => Wanting::Rows(self.rows.clone()),
+            true => InConversion::Identity,
+            false => InConversion::Rows(self.rows.clone()),
         }
     }
 }
 
-impl Giving {
+impl OutConversion {
     /// Fill `rows`, one per key, from the caller's rows. Repeated rows accumulate as defined by
     /// [`Element::accumulator`], and are rounded once.
     pub fn fill(&self, rows: &mut [u8], given: &[u8], form: SparseForm<'_>, team: &dyn WorkTeam) -> Result<(), Error> {
         let row_bytes = form.row_bytes();
         match self {
-            Giving::Identity => rows.copy_from_slice(given),
-            Giving::Once(order) => fill_rows(team, rows, row_bytes, order.len(), |piece, rows| {
+            OutConversion::Identity => rows.copy_from_slice(given),
+            OutConversion::Once(order) => fill_rows(team, rows, row_bytes, order.len(), |piece, rows| {
                 gather_rows(rows, given, &order[piece], row_bytes);
             }),
-            Giving::Repeated { order, rows: numbers } => {
+            OutConversion::Repeated { order, rows: numbers } => {
                 let held = form.element.accumulator(form.op);
                 let reduction = Reduction::of(held, form.op).map_err(Error::Unsupported)?;
                 fill_rows(team, rows, row_bytes, order.len(), |piece, rows| {
@@ -168,9 +168,9 @@ impl Giving {
                     let (order, numbers) = (&order[there.clone()], &numbers[there]);
                     if held == form.element {
                         (reduction.fill)(rows);
-                        combine_given(rows, piece.start, given, (order, numbers), row_bytes, reduction);
+                        combine_repeated(rows, piece.start, given, (order, numbers), row_bytes, reduction);
                     } else {
-                        accumulate_given(rows, piece.start, given, (order, numbers), form, (held, reduction));
+                        accumulate_repeated(rows, piece.start, given, (order, numbers), form, (held, reduction));
                     }
                 });
             }
@@ -180,7 +180,7 @@ impl Giving {
 }
 
 /// Combine the rows `order` of `given` into the rows `numbers`. Row `first` is the first of `rows`.
-fn combine_given(
+fn combine_repeated(
     rows: &mut [u8],
     first: usize,
     given: &[u8],
@@ -202,10 +202,10 @@ fn combine_given(
     }
 }
 
-/// Fill `rows` with the combination that [`combine_given`] makes, accumulated in type `held` and rounded once.
+/// Fill `rows` with the combination that [`combine_repeated`] makes, accumulated in type `held` and rounded once.
 ///
 /// The function processes some rows, or columns of a row, at a time, so that the accumulators stay in a near cache.
-fn accumulate_given(
+fn accumulate_repeated(
     rows: &mut [u8],
     first: usize,
     given: &[u8],
@@ -247,12 +247,12 @@ fn accumulate_given(
     }
 }
 
-impl Wanting {
+impl InConversion {
     /// Fill the caller's rows from the rows of the keys.
     pub fn fill(&self, wanted: &mut [u8], rows: &[u8], row_bytes: usize, team: &dyn WorkTeam) {
         match self {
-            Wanting::Identity => wanted.copy_from_slice(rows),
-            Wanting::Rows(numbers) => fill_rows(team, wanted, row_bytes, numbers.len(), |piece, wanted| {
+            InConversion::Identity => wanted.copy_from_slice(rows),
+            InConversion::Rows(numbers) => fill_rows(team, wanted, row_bytes, numbers.len(), |piece, wanted| {
                 gather_rows(wanted, rows, &numbers[piece], row_bytes);
             }),
         }
@@ -295,8 +295,8 @@ mod tests {
             for team in [1, 2, 3].map(SplittingTeam) {
                 let (keys, places) = sorted(&indices, &permutation, true, &team);
                 let (mut rows, mut back) = (vec![9; row_bytes * keys.len()], [0; 6]);
-                places.giving(&team).fill(&mut rows, &given, form(Element::U8, row_bytes), &team).unwrap();
-                places.wanting().fill(&mut back, &rows, row_bytes, &team);
+                places.out_conversion(&team).fill(&mut rows, &given, form(Element::U8, row_bytes), &team).unwrap();
+                places.in_conversion().fill(&mut back, &rows, row_bytes, &team);
                 assert_eq!(back, expected);
             }
         }
@@ -322,8 +322,8 @@ mod tests {
             for team in [1, 2, 3, 7].map(SplittingTeam) {
                 let (keys, places) = sorted(indices, &permutation, true, &team);
                 let (mut rows, mut back) = (vec![9; 4 * width * keys.len()], vec![0; 4 * width * indices.len()]);
-                places.giving(&team).fill(&mut rows, &given, form(Element::F32, width), &team).unwrap();
-                places.wanting().fill(&mut back, &rows, 4 * width, &team);
+                places.out_conversion(&team).fill(&mut rows, &given, form(Element::F32, width), &team).unwrap();
+                places.in_conversion().fill(&mut back, &rows, 4 * width, &team);
                 assert!(back == expected, "rows of {width}");
             }
         }
@@ -337,7 +337,7 @@ mod tests {
         for team in [1, 2].map(SplittingTeam) {
             let (keys, places) = sorted(&[4, 8, 4], &permutation, true, &team);
             let mut rows = vec![9; row_bytes * keys.len()];
-            places.giving(&team).fill(&mut rows, &given, form(Element::U8, row_bytes), &team).unwrap();
+            places.out_conversion(&team).fill(&mut rows, &given, form(Element::U8, row_bytes), &team).unwrap();
             let row = &rows[places.rows[0] as usize * row_bytes..][..row_bytes];
             assert!((0..row_bytes).all(|at| row[at] == given[at] + given[2 * row_bytes + at]));
         }
@@ -348,9 +348,15 @@ mod tests {
         let permutation = Permutation::new(100);
         let in_order: Vec<i64> = [3, 17, 60, 99].map(|key| permutation.index(key) as i64).to_vec();
         let (_, places) = sorted(&in_order, &permutation, true, &Alone);
-        assert!(matches!((places.giving(&Alone), places.wanting()), (Giving::Identity, Wanting::Identity)));
+        assert!(matches!(
+            (places.out_conversion(&Alone), places.in_conversion()),
+            (OutConversion::Identity, InConversion::Identity)
+        ));
         let more = [&in_order[..], &in_order[3..]].concat();
         let (_, places) = sorted(&more, &permutation, true, &Alone);
-        assert!(matches!((places.giving(&Alone), places.wanting()), (Giving::Repeated { .. }, Wanting::Rows(_))));
+        assert!(matches!(
+            (places.out_conversion(&Alone), places.in_conversion()),
+            (OutConversion::Repeated { .. }, InConversion::Rows(_))
+        ));
     }
 }

@@ -25,8 +25,8 @@ use crate::core::CoreShared;
 use crate::error::Error;
 use crate::pool::BufferPool;
 use configure::{PreparedConfigure, check_missing};
-use indices::{Giving, Wanting};
-use reduce::Planned;
+use indices::{InConversion, OutConversion};
+use reduce::ScheduleKey;
 pub use ripieno_plan::sparse::{DENSE_ABOVE, Volume};
 use ripieno_plan::sparse::{Degrees, Routes};
 use ripieno_run::Schedule;
@@ -48,10 +48,10 @@ pub struct SparseReduce {
     /// Number of distinct out-indices and in-indices.
     out_row_count: usize,
     in_row_count: usize,
-    giving: Giving,
-    wanting: Wanting,
+    out_conversion: OutConversion,
+    in_conversion: InConversion,
     routes: Routes,
-    schedules: Mutex<Vec<(Planned, Arc<Schedule>)>>,
+    schedules: Mutex<Vec<(ScheduleKey, Arc<Schedule>)>>,
     team: RankThreads,
 }
 
@@ -62,8 +62,8 @@ impl SparseReduce {
         if !options.missing_is_zero {
             check_missing(comm, &missing, &permutation)?;
         }
-        let (pool, number) = place(comm)?;
-        let (shared, communicator) = comm.place();
+        let (pool, number) = next_configuration(comm)?;
+        let (shared, communicator) = comm.core_and_number();
         Ok(SparseReduce {
             shared: shared.clone(),
             communicator,
@@ -75,8 +75,8 @@ impl SparseReduce {
             in_count: wanted.count(),
             out_row_count: out.key_count(),
             in_row_count: wanted.key_count(),
-            giving: out.giving(&team),
-            wanting: wanted.wanting(),
+            out_conversion: out.out_conversion(&team),
+            in_conversion: wanted.in_conversion(),
             routes,
             schedules: Mutex::default(),
             team,
@@ -111,7 +111,7 @@ impl SparseReduce {
 
 /// Return the result of `work`. An error on this rank only ends the job, because the other ranks wait for its next
 /// message.
-fn ending_job<T>(comm: &Communicator, work: impl FnOnce() -> Result<T, Error>) -> Result<T, Error> {
+fn abort_on_error<T>(comm: &Communicator, work: impl FnOnce() -> Result<T, Error>) -> Result<T, Error> {
     let result = work();
     if let Err(error @ (Error::Memory { .. } | Error::Malformed { .. })) = &result {
         comm.abort("", &error.to_string(), "");
@@ -120,8 +120,8 @@ fn ending_job<T>(comm: &Communicator, work: impl FnOnce() -> Result<T, Error>) -
 }
 
 /// Return the buffer pool of a communicator, and the number of its next configuration.
-fn place(comm: &Communicator) -> Result<(BufferPool, u32), Error> {
-    let (shared, communicator) = comm.place();
+fn next_configuration(comm: &Communicator) -> Result<(BufferPool, u32), Error> {
+    let (shared, communicator) = comm.core_and_number();
     let mut held = shared.hold()?;
     let (runtime, state) = held.communicator(communicator)?;
     Ok((runtime.scratch.clone(), state.next_configuration()))

@@ -5,7 +5,7 @@
 //! Source: Zhao and Canny, "Kylix: a sparse allreduce for commodity clusters", ICPP 2014, section III.B.
 
 use super::SparseReduce;
-use super::indices::{Giving, Wanting};
+use super::indices::{InConversion, OutConversion};
 use crate::communicator_state::CommunicatorState;
 use crate::elements::ElementShape;
 use crate::error::{Error, argument};
@@ -18,7 +18,7 @@ use std::fmt;
 use std::sync::Arc;
 
 /// Maximum number of cached plans, one for each form of rows. A plan for one more form clears the cache.
-const KEPT_COUNT: usize = 16;
+const MAX_PLAN_COUNT: usize = 16;
 
 /// Element type, width and layout of the rows of a reduction, and the operation that combines them.
 #[derive(Clone, Copy, Debug)]
@@ -34,7 +34,7 @@ pub struct SparseForm<'a> {
 }
 
 /// Key of a cached schedule.
-pub(super) type Planned = (Element, usize, Op);
+pub(super) type ScheduleKey = (Element, usize, Op);
 
 impl SparseForm<'_> {
     /// Return the size of a row. [`SparseForm::reduction`] checks that it does not overflow.
@@ -76,23 +76,23 @@ impl SparseReduce {
         check_rows("values", values.len(), self.out_count, row_bytes)?;
         check_rows("into", into.len(), self.in_count, row_bytes)?;
 
-        let mut given = match self.giving {
-            Giving::Identity => None,
+        let mut given = match self.out_conversion {
+            OutConversion::Identity => None,
             _ => Some(self.take(self.out_row_count * row_bytes)?),
         };
         let main: &[u8] = match &mut given {
             Some(rows) => {
-                self.giving.fill(rows.bytes_mut(), values, form, &self.team)?;
+                self.out_conversion.fill(rows.bytes_mut(), values, form, &self.team)?;
                 rows.bytes_mut()
             }
             None => values,
         };
-        if let Wanting::Identity = self.wanting {
+        if let InConversion::Identity = self.in_conversion {
             return self.run(main, into, form);
         }
         let mut wanted = self.take(self.in_row_count * row_bytes)?;
         self.run(main, wanted.bytes_mut(), form)?;
-        self.wanting.fill(into, wanted.bytes_mut(), row_bytes, &self.team);
+        self.in_conversion.fill(into, wanted.bytes_mut(), row_bytes, &self.team);
         Ok(())
     }
 
@@ -113,7 +113,7 @@ impl SparseReduce {
         if let Some((_, schedule)) = schedules.iter().find(|(known, _)| *known == wanted) {
             return schedule.clone();
         }
-        if schedules.len() >= KEPT_COUNT {
+        if schedules.len() >= MAX_PLAN_COUNT {
             schedules.clear();
         }
         let plan = self.routes.plan(form.row_bytes(), form.element.size_bytes(), form.op);

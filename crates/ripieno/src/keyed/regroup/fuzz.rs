@@ -3,7 +3,7 @@
 use super::super::block::{KeyedCombine, KeyedForm, PartSize};
 use super::super::columns::KeyKind;
 use super::agreement::{AgreedForm, Announcement};
-use super::encoding::{Arrived, encoded_bytes};
+use super::encoding::{ReceivedBlock, encoded_bytes};
 use crate::{Element, Op};
 use ripieno_fuzz::{Fuzz, FuzzAllocator};
 
@@ -41,7 +41,7 @@ fn damaged_blocks_are_refused_or_rows() {
             // As in a regroup, decode only if the buffer has the size that was announced.
             let length = encoded_bytes(&form, size)?;
             let mut block = usize::try_from(length).ok().and_then(|length| block.get(..length))?;
-            let read = Arrived::read(&form, &size, &mut block).map(|arrived| {
+            let read = ReceivedBlock::read(&form, &size, &mut block).map(|arrived| {
                 let view = arrived.view();
                 (view.keys.len(), view.values.len())
             });

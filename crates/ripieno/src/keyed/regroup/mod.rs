@@ -111,7 +111,7 @@ fn regroup(
         bytes_sent: 0,
         exchange: Duration::ZERO,
         merge: Duration::ZERO,
-        handing_on: Duration::ZERO,
+        callback: Duration::ZERO,
     };
     let mut regrouping = Regrouping { comm, options, steps, parts, sizes, exchanges, regrouped };
     let mut next = regrouping.start(0)?;

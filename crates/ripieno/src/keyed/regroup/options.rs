@@ -104,7 +104,7 @@ pub struct Regrouped {
     /// Time spent merging.
     pub merge: Duration,
     /// Time spent in `on_block`.
-    pub handing_on: Duration,
+    pub callback: Duration,
 }
 
 /// The calls of a regroup, one for each step. Ranks compare them like all other calls.

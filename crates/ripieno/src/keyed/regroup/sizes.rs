@@ -20,11 +20,11 @@ const ANNOUNCED_BYTES: usize = 24;
 /// The part sizes: the waves that all ranks know, and the details of the parts that this rank owns.
 pub(super) struct RegroupSizes {
     pub waves: Waves,
-    own: Own,
+    own: OwnedParts,
 }
 
 /// The parts that this rank owns.
-struct Own {
+struct OwnedParts {
     /// Part numbers, ascending.
     parts: Vec<usize>,
     /// For each rank, the size that it sends of each of these parts.
@@ -48,7 +48,7 @@ impl RegroupSizes {
         let Regroup { call, balanced, merge, .. } = *options;
         let announced = Announcement { call, balanced, form: *parts.form(), merge, size_bytes: bytes.iter().sum() };
         let mut owners = hashed_owners(part_count, p);
-        let (mut own, all_announced) = Own::exchange(comm, &sizes, &announced.words(), steps, &owners)?;
+        let (mut own, all_announced) = OwnedParts::exchange(comm, &sizes, &announced.words(), steps, &owners)?;
         let agreed = AgreedForm::of(&announcements(&all_announced)?)?;
         if announced.size_bytes == 0 {
             parts.adopt(agreed.form);
@@ -70,7 +70,7 @@ impl RegroupSizes {
         }
         if balanced {
             owners = balanced_owners(&part_bytes, p);
-            (own, _) = Own::exchange(comm, &sizes, &[], steps, &owners)?;
+            (own, _) = OwnedParts::exchange(comm, &sizes, &[], steps, &owners)?;
             let mut announced = own.parts.iter().zip(own.bytes(&agreed.form)?);
             if let Some((part, _)) = announced.find(|&(&part, bytes)| part_bytes[part] != bytes) {
                 return Err(Error::Malformed { cause: format!("ranks announced part {part} with two sizes") });
@@ -103,12 +103,12 @@ fn bounded(
         return Ok(waves);
     }
     loop {
-        let given = |wave: usize| -> u64 {
+        let sent_bytes = |wave: usize| -> u64 {
             let others = (0..p).filter(|&to| to != rank);
             others.flat_map(|to| waves.parts(to, wave)).map(|&part| bytes[part]).sum()
         };
-        let given: Vec<u64> = (0..waves.count()).map(given).collect();
-        match waves.cut(part_bytes, &combined_words(comm, &given, Op::Max)?, wave_bytes) {
+        let sent_bytes: Vec<u64> = (0..waves.count()).map(sent_bytes).collect();
+        match waves.cut(part_bytes, &combined_words(comm, &sent_bytes, Op::Max)?, wave_bytes) {
             Some(cut) => waves = cut,
             None => return Ok(waves),
         }
@@ -125,19 +125,19 @@ fn announcements(announced: &[Vec<u64>]) -> Result<Vec<Announcement>, Error> {
     announced.iter().enumerate().map(read).collect()
 }
 
-impl Own {
+impl OwnedParts {
     /// Send the sizes of this rank's parts to their owners, preceded by `words`. Also returns the `words` of all ranks.
     fn exchange(
         comm: &Communicator,
         sizes: &[PartSize],
-        ahead: &[u64],
+        prefix: &[u64],
         steps: &mut Steps,
         owners: &[usize],
-    ) -> Result<(Own, Vec<Vec<u64>>), Error> {
+    ) -> Result<(OwnedParts, Vec<Vec<u64>>), Error> {
         let (rank, p) = (comm.rank(), comm.world_size());
         let mut by_owner = vec![Vec::new(); p];
         owners.iter().enumerate().for_each(|(part, &owner)| by_owner[owner].push(part));
-        let length = |parts: &Vec<usize>| size_of_val(ahead) + parts.len() * ANNOUNCED_BYTES;
+        let length = |parts: &Vec<usize>| size_of_val(prefix) + parts.len() * ANNOUNCED_BYTES;
         let lengths: Vec<usize> = by_owner.iter().map(length).collect();
         let mut out = Vec::with_capacity(lengths.iter().sum());
         for parts in &by_owner {
@@ -145,7 +145,7 @@ impl Own {
                 let PartSize { keys, key_bytes, rows } = sizes[part];
                 [keys, key_bytes, rows]
             });
-            out.extend(ahead.iter().copied().chain(numbers).flat_map(u64::to_ne_bytes));
+            out.extend(prefix.iter().copied().chain(numbers).flat_map(u64::to_ne_bytes));
         }
         let (own, own_bytes) = (by_owner.swap_remove(rank), lengths[rank]);
         let mut into = vec![0; p * own_bytes];
@@ -158,12 +158,12 @@ impl Own {
 
         let mut numbers = words(&into);
         let mut next = || numbers.next().expect("every rank tells as much");
-        let (mut all_ahead, mut all_sizes) = (Vec::new(), Vec::new());
+        let (mut all_prefixes, mut all_sizes) = (Vec::new(), Vec::new());
         for _ in 0..p {
-            all_ahead.push(ahead.iter().map(|_| next()).collect());
+            all_prefixes.push(prefix.iter().map(|_| next()).collect());
             all_sizes.push(own.iter().map(|_| PartSize { keys: next(), key_bytes: next(), rows: next() }).collect());
         }
-        Ok((Own { parts: own, sizes: all_sizes }, all_ahead))
+        Ok((OwnedParts { parts: own, sizes: all_sizes }, all_prefixes))
     }
 
     /// Return the size of each part, summed over all ranks. Fails if the total is larger than memory could hold.
@@ -219,8 +219,8 @@ mod tests {
             let sent = Announcement { call, balanced, form, merge, size_bytes: 1 }.words();
             for (turn, &size) in sizes.iter().enumerate() {
                 let owners = if turn == 0 { hashed_owners(none.len(), 2) } else { balanced_owners(&none, 2) };
-                let ahead = if turn == 0 { &sent[..] } else { &[] };
-                Own::exchange(comm, &vec![size; parts.part_count()], ahead, &mut steps, &owners)?;
+                let prefix = if turn == 0 { &sent[..] } else { &[] };
+                OwnedParts::exchange(comm, &vec![size; parts.part_count()], prefix, &mut steps, &owners)?;
                 if turn + 1 < sizes.len() {
                     all_words(comm, &none[none.len() / 2..])?;
                 }
@@ -242,7 +242,7 @@ mod tests {
         let concat = KeyedForm { combine: KeyedCombine::Concat, ..FORM };
         let strings = KeyedForm { keys: KeyKind::Strings, ..FORM };
         let size = |keys, key_bytes, rows| PartSize { keys, key_bytes, rows };
-        let lies = [
+        let cases = [
             (FORM, size(1, 7, 1), "1 keys of 7 bytes with 1 rows"),
             (FORM, size(2, 16, 3), "2 keys of 16 bytes with 3 rows"),
             (FORM, size(1 << 61, 1 << 63, 1 << 61), "keys"),
@@ -252,7 +252,7 @@ mod tests {
             (strings, size(0, 5, 0), "0 keys of 5 bytes with 0 rows"),
             (strings, size(u64::MAX, 5, u64::MAX), "keys"),
         ];
-        for (form, false_size, text) in lies {
+        for (form, false_size, text) in cases {
             let [outcome, after] = announce_false_size(form, &Regroup::new(form.combine), &[false_size]);
             let Err(Error::Malformed { cause }) = outcome else { panic!("{outcome:?}") };
             assert!(cause.starts_with("rank 1 announced") && cause.contains(text), "{cause}");

@@ -53,16 +53,16 @@ impl WaveExchanges {
     pub fn new(comm: &Communicator, parts: &Parts, sizes: &RegroupSizes, eager_bytes: usize) -> WaveExchanges {
         let (rank, p) = (comm.rank(), comm.world_size());
         let bytes = |size: PartSize| encoded_bytes(parts.form(), size).expect("sizes have been checked") as usize;
-        let given =
+        let sent =
             |wave, to| -> usize { sizes.waves.parts(to, wave).iter().map(|&part| bytes(parts.size(part))).sum() };
-        let taken = |wave, from| -> usize {
+        let received = |wave, from| -> usize {
             sizes.waves.parts(rank, wave).iter().map(|&part| bytes(sizes.incoming(from, part))).sum()
         };
         let blocks = |buffer, wave: usize, length: &dyn Fn(usize, usize) -> usize| {
             let lengths = (0..p).map(|peer| if peer == rank { 0 } else { length(wave, peer) });
             ExchangeBlocks::new(buffer, &lengths.collect::<Vec<_>>(), eager_bytes)
         };
-        let wave = |wave| [blocks(Buffer::MAIN, wave, &given), blocks(Buffer::OUTPUT, wave, &taken)];
+        let wave = |wave| [blocks(Buffer::MAIN, wave, &sent), blocks(Buffer::OUTPUT, wave, &received)];
         let waves: Vec<[ExchangeBlocks; 2]> = (0..sizes.waves.count()).map(wave).collect();
         let largest = |side: usize| waves.iter().map(|wave| wave[side].total_bytes()).max().unwrap_or(0);
         WaveExchanges { largest_bytes: [0, 1].map(largest), waves }

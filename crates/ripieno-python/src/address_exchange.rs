@@ -11,7 +11,7 @@ use std::time::{Duration, Instant};
 const SIGNAL_CHECK: Duration = Duration::from_millis(100);
 
 /// The medium over which ranks exchange their strings.
-pub enum Supplier {
+pub enum AddressExchange {
     /// A function from this rank's string to all ranks' strings.
     Callable(Py<PyAny>),
     /// Host and port of rank 0's store.
@@ -20,53 +20,53 @@ pub enum Supplier {
     Directory(PathBuf),
 }
 
-impl Supplier {
+impl AddressExchange {
     /// Select the medium from the arguments.
     pub fn parse(
         exchange: Option<Py<PyAny>>,
         tcp_store: Option<(String, u16)>,
         directory: Option<PathBuf>,
-    ) -> PyResult<Supplier> {
+    ) -> PyResult<AddressExchange> {
         match (exchange, tcp_store, directory) {
-            (Some(callable), None, None) => Ok(Supplier::Callable(callable)),
-            (None, Some((host, port)), None) => Ok(Supplier::TcpStore(host, port)),
-            (None, None, Some(directory)) => Ok(Supplier::Directory(directory)),
+            (Some(callable), None, None) => Ok(AddressExchange::Callable(callable)),
+            (None, Some((host, port)), None) => Ok(AddressExchange::TcpStore(host, port)),
+            (None, None, Some(directory)) => Ok(AddressExchange::Directory(directory)),
             _ => Err(errors::input("expected one of exchange, tcp_store and directory".to_string())),
         }
     }
 
     /// Connect on a separate thread, so that this thread can check for signals.
-    pub fn meet(self, py: Python<'_>, config: Config) -> PyResult<Endpoint> {
+    pub fn connect(self, py: Python<'_>, config: Config) -> PyResult<Endpoint> {
         let (give, mut take) = mpsc::channel();
         std::thread::spawn(move || {
             // If the caller no longer waits, the endpoint is dropped, and so leaves the job.
-            let _ = give.send(self.meet_now(config));
+            let _ = give.send(self.connect_now(config));
         });
         loop {
-            let met;
-            (take, met) = py.detach(move || {
-                let met = take.recv_timeout(SIGNAL_CHECK);
-                (take, met)
+            let connected;
+            (take, connected) = py.detach(move || {
+                let connected = take.recv_timeout(SIGNAL_CHECK);
+                (take, connected)
             });
-            match met {
-                Ok(met) => return met.map_err(errors::from_rendezvous),
+            match connected {
+                Ok(connected) => return connected.map_err(errors::from_rendezvous),
                 Err(RecvTimeoutError::Timeout) => py.check_signals()?,
                 Err(RecvTimeoutError::Disconnected) => panic!("a meeting ends with an endpoint or an error"),
             }
         }
     }
 
-    fn meet_now(self, config: Config) -> Result<Endpoint, NetError> {
+    fn connect_now(self, config: Config) -> Result<Endpoint, NetError> {
         match self {
-            Supplier::Callable(callable) => {
+            AddressExchange::Callable(callable) => {
                 let rank = config.rank;
                 Endpoint::meet(config, &mut |mine: &str| call_exchange(rank, &callable, mine))
             }
-            Supplier::TcpStore(host, port) => {
+            AddressExchange::TcpStore(host, port) => {
                 let mut store = exchange::TcpStore::new(&config, &host, port);
                 Endpoint::meet(config, &mut store)
             }
-            Supplier::Directory(directory) => {
+            AddressExchange::Directory(directory) => {
                 let mut store = exchange::DirectoryExchange::new(&config, directory);
                 Endpoint::meet(config, &mut store)
             }
