@@ -91,8 +91,8 @@ impl Communicator {
         Communicator { shared, number, is_closed, rank, world_size, group, world_ranks, replica, packets }
     }
 
-    /// Set the function that decides whether a wait is interrupted, for all communicators of the rank. It is called each
-    /// time that a caller has slept.
+    /// Set the function that decides whether a wait is interrupted, for all communicators of the rank. It is called
+    /// each time that a caller has slept.
     pub fn set_interrupt(&self, interrupt: impl Fn() -> bool + Send + Sync + 'static) -> Result<(), Error> {
         self.shared.set_interrupt(Arc::new(interrupt))
     }
@@ -140,8 +140,8 @@ impl Communicator {
         Ok(())
     }
 
-    /// Return the cost of packets between the ranks: the curve that [`Communicator::keep_packets`] has set, or a default
-    /// for the memory of one node or for links between nodes.
+    /// Return the cost of packets between the ranks: the curve that [`Communicator::keep_packets`] has set, or a
+    /// default for the memory of one node or for links between nodes.
     pub fn packets(&self) -> PacketCurve {
         let measured = lock(&self.packets).clone();
         measured.unwrap_or_else(|| match self.topology().node_count() {
@@ -174,14 +174,15 @@ impl Communicator {
 
     /// Set the algorithms for calls that name none and have no override.
     ///
-    /// Each row applies to sizes up to its total bytes, which must ascend. The last row also applies to larger sizes. An
-    /// empty list restores the default. All ranks must set the same rows.
+    /// Each row applies to sizes up to its total bytes, which must ascend. The last row also applies to larger sizes.
+    /// An empty list restores the default. All ranks must set the same rows.
     pub fn prefer(&self, collective: Collective, rows: &[preferred::PreferredRow]) -> Result<(), Error> {
         let mut held = self.hold()?;
         held.communicator(self.number)?.1.prefer(collective, rows)
     }
 
-    /// Set the algorithms for calls that name none, for all communicators of the rank. All ranks must set the same ones.
+    /// Set the algorithms for calls that name none, for all communicators of the rank. All ranks must set the same
+    /// ones.
     pub fn set_overrides(&self, overrides: Overrides) -> Result<(), Error> {
         let mut held = self.shared.hold()?;
         let core = held.core();
@@ -271,8 +272,8 @@ impl Communicator {
 
     /// Start a task and return at once. The task makes progress in the background.
     ///
-    /// Several tasks may be in flight. They are numbered in the order of their start, together with blocking calls. While
-    /// a rank has several calls in flight, deadlocks between ranks are not reported.
+    /// Several tasks may be in flight. They are numbered in the order of their start, together with blocking calls.
+    /// While a rank has several calls in flight, deadlocks between ranks are not reported.
     pub fn start<'a, M: OwnedBuffers>(
         &self,
         task: &CollectiveTask<'_>,
@@ -311,8 +312,8 @@ impl Communicator {
         self.in_place(&CollectiveTask::Reduce { op, root, vector: WholeBuffer }, vector, element, algorithm)
     }
 
-    /// Combine the vectors of all ranks into every rank's `vector`. The result is bitwise identical on every rank and in
-    /// every run.
+    /// Combine the vectors of all ranks into every rank's `vector`. The result is bitwise identical on every rank and
+    /// in every run.
     pub fn allreduce(&self, vector: &mut [u8], element: Element, op: Op, algorithm: Option<&str>) -> Result<(), Error> {
         self.in_place(&CollectiveTask::Allreduce { op, vector: WholeBuffer }, vector, element, algorithm)
     }
@@ -477,8 +478,8 @@ impl Communicator {
         Ok(found.and_then(|peer| self.world_ranks.iter().position(|&rank| rank == peer)))
     }
 
-    /// Report a failure of this rank, with its cause, to every rank. All ranks get the first failure of a job. The method
-    /// works while another thread is in a call.
+    /// Report a failure of this rank, with its cause, to every rank. All ranks get the first failure of a job. The
+    /// method works while another thread is in a call.
     pub fn abort(&self, host: &str, cause: &str, traceback: &str) {
         self.shared.remote().report(JobFailure::RankFailed {
             rank: self.shared.rank(),

@@ -11,8 +11,8 @@ pub struct FlightRecorder {
     pub records: Vec<(u64, CollectiveRecord)>,
     /// The longer waits of these collectives, oldest first.
     pub waits: Vec<StallInterval>,
-    /// Time that this rank has waited for each world rank since the start, over all communicators. Missing entries at the
-    /// end mean no wait.
+    /// Time that this rank has waited for each world rank since the start, over all communicators. Missing entries at
+    /// the end mean no wait.
     pub waited_for: Vec<Duration>,
 }
 

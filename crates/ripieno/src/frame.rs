@@ -1,7 +1,7 @@
 //! Frames: the first messages of object transfers, and short arrays inside a frame.
 //!
-//! A frame has a kind, which the program defines, and either up to [`MAX_CONTENT_BYTES`] bytes or the length of the bytes in a
-//! later message.
+//! A frame has a kind, which the program defines, and either up to [`MAX_CONTENT_BYTES`] bytes or the length of the
+//! bytes in a later message.
 
 use ripieno_run::Element;
 

@@ -28,8 +28,8 @@ impl<M> Handle<M> {
         self.take().ok_or(Error::Closed)
     }
 
-    /// Wait for the call and return its result; may be called repeatedly. Makes progress on all runs in flight meanwhile.
-    /// An interruption is reported to the job, and fails it.
+    /// Wait for the call and return its result; may be called repeatedly. Makes progress on all runs in flight
+    /// meanwhile. An interruption is reported to the job, and fails it.
     pub fn join(&self) -> Result<(), Error> {
         if !self.is_done() {
             match self.shared.hold_unless(&|| self.is_done()) {

@@ -7,21 +7,21 @@ use ripieno_kernels::keyed::{RowParts, part_of, rehash};
 use ripieno_net::MAX_WORLD_SIZE;
 use std::ops::Range;
 
-/// Minimum number of parts in total: their tables then fit a core's cache.
+/// Minimum number of parts in total, chosen so that the table of a part fits a core's cache.
 pub(super) const PART_COUNT: usize = 256;
-/// Minimum number of parts per rank, so that a rank can receive in several waves.
+/// Minimum number of parts per rank. It allows several waves even in large worlds.
 const PARTS_PER_RANK: usize = 4;
-/// Number of keys hashed at a time, so that they fit in a near cache.
+/// Number of keys hashed at a time. Their hashes fit in the L1 cache.
 const BLOCK_KEYS: usize = 1024;
 
-/// Parts and the ranks that own them.
+/// The assignment of parts to ranks.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct PartOwners {
     pub rank_count: usize,
     pub parts_per_rank: usize,
 }
 
-/// A range of the added rows, and their parts.
+/// A range of added rows, and the part of each row.
 pub(super) struct AssignedRows {
     pub rows: Range<usize>,
     pub parts: RowParts,
@@ -52,7 +52,7 @@ impl PartOwners {
         Err(argument("ranks", format!("rank {} for the key of row {row}", ranks[row]), &expected))
     }
 
-    /// Determine the parts of `rows`, in a range for each thread; `ranks` belong to all rows.
+    /// Determine the part of each of `rows`, in one range per thread. `keys` and `ranks` have an entry for every row.
     pub fn assign(
         &self,
         keys: KeyColumn<'_>,
@@ -73,10 +73,10 @@ impl PartOwners {
             let parts = RowParts::new(parts, self.part_count());
             *assigned = Some(AssignedRows { rows: rows.clone(), parts, hashes: all });
         });
-        ranges.into_iter().map(|(_, assigned)| assigned.expect("every range was assigned")).collect()
+        ranges.into_iter().map(|(_, assigned)| assigned.expect("a thread has processed every range")).collect()
     }
 
-    /// Determine the part of each of `rows`. `hashes` keeps the hashes of all rows, or only of the last block.
+    /// Return the part of each of `rows`. Writes the hashes of all rows to `hashes`, or only of the last block.
     fn parts(
         &self,
         keys: KeyColumn<'_>,

@@ -28,7 +28,8 @@ enum SealedPart {
 }
 
 impl Parts {
-    /// Seal the parts of an aggregation, with no staged rows left. If some were spilled, half of the limit is free.
+    /// Seal the parts of an aggregation, which must have no staged rows. If parts were spilled, half of the limit must
+    /// be free.
     pub(super) fn sealed(
         form: KeyedForm,
         owners: PartOwners,
@@ -39,13 +40,13 @@ impl Parts {
         let has_runs = |at| limited.as_ref().is_some_and(|limited| limited.has_runs(at));
         let mut slots: Vec<(Option<KeyedPart>, SealedPart)> =
             parts.into_iter().map(|part| (Some(part), SealedPart::Taken)).collect();
-        let whole = slots.iter_mut().enumerate().filter(|(at, _)| !has_runs(*at)).map(|(_, slot)| slot).collect();
+        let unspilled = slots.iter_mut().enumerate().filter(|(at, _)| !has_runs(*at)).map(|(_, slot)| slot).collect();
         threads.for_each(
-            whole,
+            unspilled,
             1 << 16,
             || (),
             |(), (part, sealed)| {
-                *sealed = SealedPart::Held(part.take().expect("it was not sealed yet").into_block());
+                *sealed = SealedPart::Held(part.take().expect("each part is sealed once").into_block());
             },
         );
         let mut sealed = Parts { form, owners, sealed: Vec::new(), file: None, spilled_bytes: 0 };
@@ -57,7 +58,7 @@ impl Parts {
         Ok(sealed)
     }
 
-    /// Merge the parts that have runs, one at a time. Parts beyond half of the limit are written to another file.
+    /// Merge the parts that have runs, one at a time. Merged parts above half of the limit are written to another file.
     fn merge(&mut self, slots: &mut [(Option<KeyedPart>, SealedPart)], limited: &mut Limited) -> Result<(), Error> {
         let mut held_bytes: usize = slots.iter().map(|(part, sealed)| size_bytes(part, sealed)).sum();
         for (at, (part, sealed)) in slots.iter_mut().enumerate() {
@@ -85,7 +86,7 @@ impl Parts {
         &self.form
     }
 
-    /// Set the form of the data. There must be no rows.
+    /// Set the form of the data. The parts must have no rows.
     pub(super) fn adopt(&mut self, form: KeyedForm) {
         self.form = form;
     }
@@ -122,7 +123,7 @@ impl Parts {
         }
     }
 
-    /// Take part `part`, and release its memory here.
+    /// Take part `part` and remove it here.
     ///
     /// # Errors
     /// A part that was spilled cannot be read back.
@@ -139,14 +140,14 @@ impl Parts {
         match std::mem::replace(&mut self.sealed[part], SealedPart::Taken) {
             SealedPart::Held(block) => Ok(block),
             SealedPart::Spilled(_, record) => {
-                let (file, kind) = (self.file.as_ref().expect("spilled parts lie in a file"), self.form.keys);
+                let (file, kind) = (self.file.as_ref().expect("spilled parts have a file"), self.form.keys);
                 Ok(KeyedBlock {
                     keys: file.keys(&record, kind)?,
                     counts: file.links(&record, kind, 0, record.key_count)?,
                     values: file.values(&record, kind, 0, record.value_bytes)?,
                 })
             }
-            SealedPart::Taken => panic!("part {part} is taken once"),
+            SealedPart::Taken => panic!("part {part} was taken before"),
         }
     }
 }

@@ -10,7 +10,7 @@ use crate::error::{Error, argument};
 /// Encoded size of the length of a string.
 const LENGTH_BYTES: u64 = 4;
 
-/// Encoded size of a block of this size; `None` if no such block of this form exists.
+/// Return the encoded size of a block; `None` if no block of this form can have this size.
 pub(super) fn encoded_bytes(form: &KeyedForm, size: PartSize) -> Option<u64> {
     let PartSize { keys, key_bytes, rows } = size;
     let key_bytes = match form.keys {
@@ -21,9 +21,9 @@ pub(super) fn encoded_bytes(form: &KeyedForm, size: PartSize) -> Option<u64> {
         KeyedCombine::Op(_) => (rows == keys).then_some(0)?,
         KeyedCombine::Concat => (rows >= keys).then_some(keys.checked_mul(8)?)?,
     };
-    let is_nothing = keys > 0 || key_bytes == 0 && rows == 0;
+    let is_consistent = keys > 0 || key_bytes == 0 && rows == 0;
     let row_bytes = rows.checked_mul(form.held_row_bytes() as u64)?;
-    is_nothing.then_some(key_bytes.checked_add(count_bytes)?.checked_add(row_bytes)?)
+    is_consistent.then_some(key_bytes.checked_add(count_bytes)?.checked_add(row_bytes)?)
 }
 
 /// Encode `block` into a buffer of exactly its encoded size.
@@ -35,7 +35,7 @@ pub(super) fn write(block: &KeyedBlock, into: &mut [u8]) -> Result<(), Error> {
         OwnedKeys::Strings { offsets, data } => {
             let length = |ends: &[i64]| u32::try_from(ends[1] - ends[0]);
             let lengths: Vec<u32> = offsets.windows(2).map(length).collect::<Result<_, _>>().map_err(|_| {
-                argument("keys", "one of 4 GiB or more", "shorter ones where keys travel to other ranks")
+                argument("keys", "one of 4 GiB or more", "shorter keys, because a regroup sends them to other ranks")
             })?;
             write_numbers(take(LENGTH_BYTES as usize * lengths.len()), &lengths, u32::to_ne_bytes);
             take(data.len()).copy_from_slice(data);
@@ -48,7 +48,7 @@ pub(super) fn write(block: &KeyedBlock, into: &mut [u8]) -> Result<(), Error> {
     Ok(())
 }
 
-/// Write read_numbers of `N` bytes at any alignment.
+/// Write numbers of `N` bytes at any alignment.
 fn write_numbers<T: Copy, const N: usize>(into: &mut [u8], read_numbers: &[T], bytes: impl Fn(T) -> [u8; N]) {
     into.as_chunks_mut().0.iter_mut().zip(read_numbers).for_each(|(place, &number)| *place = bytes(number));
 }
@@ -61,8 +61,8 @@ pub(super) struct ReceivedBlock<'a> {
 }
 
 impl<'a> ReceivedBlock<'a> {
-    /// Decode a block of this size from the front of `bytes`, which must be long enough. The error is a description of
-    /// the invalid block.
+    /// Decode a block of this size from the front of `bytes`, which must be long enough. The error describes the
+    /// invalid block.
     pub fn read(form: &KeyedForm, size: &PartSize, bytes: &mut &'a [u8]) -> Result<ReceivedBlock<'a>, String> {
         let mut take = |length: u64| bytes.split_off(..length as usize).expect("sizes were added up");
         let keys = match form.keys {
@@ -76,7 +76,7 @@ impl<'a> ReceivedBlock<'a> {
                 });
                 let offsets: Vec<i64> = std::iter::once(0).chain(ends).collect();
                 if end as u64 != size.key_bytes {
-                    return Err(format!("keys of {end} bytes where {} were announced", size.key_bytes));
+                    return Err(format!("keys of {end} bytes: expected {}, as announced", size.key_bytes));
                 }
                 OwnedKeys::Strings { offsets, data: take(size.key_bytes).to_vec() }
             }
@@ -86,7 +86,7 @@ impl<'a> ReceivedBlock<'a> {
         if let Some(counts) = &counts {
             let rows = counts.iter().try_fold(0u64, |sum, &count| sum.checked_add(count));
             if rows != Some(size.rows) || counts.contains(&0) {
-                return Err(format!("counts that do not add up to the {} rows that were announced", size.rows));
+                return Err(format!("counts that do not add up to the {} announced rows", size.rows));
             }
         }
         Ok(ReceivedBlock { keys, counts, values: take(size.rows * form.held_row_bytes() as u64) })
@@ -97,7 +97,7 @@ impl<'a> ReceivedBlock<'a> {
     }
 }
 
-/// Read read_numbers of `N` bytes at any alignment.
+/// Read numbers of `N` bytes at any alignment.
 fn read_numbers<T, const N: usize>(bytes: &[u8], number: fn([u8; N]) -> T) -> Vec<T> {
     bytes.as_chunks().0.iter().map(|bytes| number(*bytes)).collect()
 }
@@ -134,7 +134,7 @@ mod tests {
     }
 
     #[test]
-    fn lengths_and_counts_that_do_not_add_up_are_refused() {
+    fn lengths_and_counts_that_do_not_add_up_are_rejected() {
         let refused = |place: usize, value: u8| {
             let mut bytes = written(&block(), SIZE);
             bytes[place] = value;
@@ -144,7 +144,7 @@ mod tests {
         assert!(refused(0, 3).unwrap().contains("keys of 8 bytes"));
         let first_count = 3 * 4 + 7;
         for (place, value) in [(first_count, 0), (first_count, 2), (first_count + 7, 0xff)] {
-            assert!(refused(place, value).unwrap().contains("5 rows"), "byte {place}");
+            assert!(refused(place, value).unwrap().contains("5 announced rows"), "byte {place}");
         }
     }
 

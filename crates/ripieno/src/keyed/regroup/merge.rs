@@ -103,7 +103,7 @@ fn merged(
     scratch: &mut PartScratch,
 ) -> Result<KeyedBlock, Error> {
     let held = form.held_element();
-    // A single own piece needs no merge.
+    // A single piece from this rank needs no merge.
     if let ([RankPiece::Own(_)], true) = (&pieces[..], form == merged_form)
         && let Some(RankPiece::Own(block)) = pieces.pop()
     {

@@ -1,4 +1,4 @@
-//! Waves: pack some parts of every rank for their owners, send them, and receive the parts of other ranks.
+//! Waves: each packs some parts of every rank, sends them to their owners, and receives the parts of other ranks.
 
 use super::super::block::PartSize;
 use super::super::parts::Parts;
@@ -43,7 +43,7 @@ unsafe impl OwnedBuffers for Buffers {
     }
 }
 
-/// The blocks that this rank sends and receives in each wave, and the largest size of both buffers.
+/// The blocks that this rank sends and receives in each wave, and the sizes of the two buffers.
 pub(super) struct WaveExchanges {
     waves: Vec<[ExchangeBlocks; 2]>,
     largest_bytes: [usize; 2],
@@ -70,12 +70,13 @@ impl WaveExchanges {
 }
 
 impl Regrouping<'_> {
-    /// Pack this rank's blocks for the other ranks in `wave` and start the exchange; `None` if no such wave exists.
+    /// Pack this rank's blocks for the other ranks in `wave`, and start the exchange. Returns `None` after the last
+    /// wave.
     pub fn start(&mut self, wave: usize) -> Result<Option<InFlightWave>, Error> {
         let Some([out, into]) = self.exchanges.waves.get(wave).cloned() else { return Ok(None) };
         let started = Instant::now();
         let (rank, p) = (self.comm.rank(), self.comm.world_size());
-        // All waves use the same buffer sizes, so that the pool can reuse buffers.
+        // All waves use buffers of the same size, which the pool can reuse.
         let [out_bytes, into_bytes] = self.exchanges.largest_bytes;
         let mut buffers = Buffers { out: self.comm.scratch(out_bytes)?, into: self.comm.scratch(into_bytes)? };
         for peer in (0..p).filter(|&peer| peer != rank) {
