@@ -283,7 +283,7 @@ impl CommunicatorState {
         let mut call = task::call(task, element, main.element_count(), &choice, self.group.size());
         let (group, world_ranks, replica) = (&self.group, &*self.world_ranks, self.replica);
         let schedule =
-            self.schedules.get(call, choice.order, task::depends_on(task, extents, [main, output]), || {
+            self.schedules.get(call, choice.order, task::plan_extents(task, extents, [main, output]), || {
                 let plan = task::plan(task, choice.algorithm, &group.in_order(choice.order), main, output);
                 let plan = plan.map_err(|unsuitable| {
                     argument("algorithm", choice.algorithm.name, &format!("another one, because {unsuitable}"))

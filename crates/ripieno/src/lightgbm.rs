@@ -2,8 +2,8 @@
 //! learners. LightGBM calls them on the training thread, without Python.
 //!
 //! The reduce-scatter combines in rank order by LightGBM's own function, so the result is bitwise identical in every
-//! run. The functions cannot return an error. After the first failure, they return zeros, and the trainer is asked to
-//! stop.
+//! run. The functions cannot return an error. After the first failure, they write zeros, and the trainer gets a request
+//! to stop.
 
 use crate::communicator::Communicator;
 use crate::elements::{ElementShape, ElementType};
@@ -54,7 +54,7 @@ type LightGbmReducer = unsafe extern "C" fn(from: *const u8, into: *mut u8, type
 pub fn enter(trainer: Box<dyn Trainer>) -> Result<(usize, usize), Error> {
     NETWORK.with_borrow_mut(|network| {
         if network.is_some() {
-            return Err(argument("network", "another one", "one at a time on a thread"));
+            return Err(argument("network", "a second one", "one network per thread"));
         }
         *network = Some(LightGbmNetwork { trainer, statistics: ExchangeStatistics::default() });
         Ok((reduce_scatter as *const () as usize, allgather as *const () as usize))
@@ -66,7 +66,7 @@ pub fn leave() -> ExchangeStatistics {
     NETWORK.take().map(|network| network.statistics).unwrap_or_default()
 }
 
-/// `reducer` is a reference to a function in C++, so a pointer to a pointer.
+/// Reduce-scatter for LightGBM. `reducer` is a C++ reference to a function, and therefore a pointer to a pointer.
 #[allow(clippy::too_many_arguments)]
 unsafe extern "C" fn reduce_scatter(
     input: *mut u8,
@@ -113,6 +113,7 @@ unsafe extern "C" fn reduce_scatter(
     });
 }
 
+/// Allgather for LightGBM.
 unsafe extern "C" fn allgather(
     input: *mut u8,
     input_bytes: i32,
@@ -139,7 +140,7 @@ unsafe extern "C" fn allgather(
     });
 }
 
-/// Perform `call` unless an earlier one has failed; after a failure, `output` is zeros.
+/// Perform `call` unless an earlier call has failed. After a failure, fill `output` with zeros.
 fn exchange(output: &mut [u8], bytes: i32, call: impl FnOnce(&Communicator, &mut [u8]) -> Result<(), Error>) {
     let is_done = NETWORK.with_borrow_mut(|network| {
         let Some(LightGbmNetwork { trainer, statistics }) = network.as_mut() else { return false };
@@ -161,7 +162,7 @@ fn exchange(output: &mut [u8], bytes: i32, call: impl FnOnce(&Communicator, &mut
     }
 }
 
-/// The block of bytes of each rank.
+/// The block of bytes of each rank, in one buffer.
 struct RankBlocks<'a> {
     starts: &'a [i32],
     lengths: &'a [i32],
@@ -191,9 +192,9 @@ impl RankBlocks<'_> {
 
     /// Check that there is one block per rank, one after the other, in a buffer of `bytes`.
     fn check(&self, comm: &Communicator, bytes: usize) -> Result<(), Error> {
-        let follow =
+        let are_contiguous =
             (0..self.starts.len().saturating_sub(1)).all(|block| self.of(block).end == self.of(block + 1).start);
-        match self.lengths.len() == comm.world_size() && follow && self.total() == bytes {
+        match self.lengths.len() == comm.world_size() && are_contiguous && self.total() == bytes {
             true => Ok(()),
             false => {
                 let expected = format!("{} blocks, one after the other, of {bytes} bytes in all", comm.world_size());

@@ -1,10 +1,10 @@
-//! Buffer pool: keeps the memory of dropped results for reuse.
+//! Buffer pool: stores the memory of dropped results for reuse.
 //!
-//! Fresh memory from the system costs a page fault every few KiB, which is more expensive than moving the bytes. An
-//! iteration requests the same sizes repeatedly, so the memory of one result fits the next.
+//! New memory from the system causes a page fault every few KiB, which is more expensive than moving the bytes.
+//! Programs iterate with equal sizes, so the memory of one result fits the next.
 //!
-//! Larger buffers are regions that ranks of the same host can map. A rank then sends them zero-copy. A forked child
-//! starts with an empty pool, because its parent continues to use the shared memory.
+//! Larger buffers are regions that ranks of the same host can map, and are sent zero-copy. A forked child starts with
+//! an empty pool, because its parent continues to use the shared memory.
 
 use ripieno_net::links::Region;
 use std::collections::VecDeque;
@@ -29,7 +29,7 @@ pub struct BufferPool {
 /// The idle buffers.
 #[derive(Debug, Default)]
 struct IdleMemory {
-    /// The process that owns them.
+    /// The process that owns the buffers.
     process: u32,
     buffers: VecDeque<PooledMemory>,
 }
@@ -50,12 +50,12 @@ enum PooledMemory {
 }
 
 impl BufferPool {
-    /// Take `length_bytes` bytes with unspecified content; an error if the system has no memory for them.
+    /// Take a buffer of `length_bytes` with unspecified content. Fails if the system has no memory for it.
     pub fn take(&self, length_bytes: usize) -> io::Result<PooledBuffer> {
         let mut idle = self.idle();
-        // At most an eighth may stay unused, so that a small result does not occupy the memory of a large one.
-        let most_bytes = length_bytes.saturating_add(length_bytes / 8);
-        let fits = |memory: &PooledMemory| (length_bytes..=most_bytes).contains(&memory.len());
+        // A reused buffer may be at most an eighth larger than requested.
+        let max_bytes = length_bytes.saturating_add(length_bytes / 8);
+        let fits = |memory: &PooledMemory| (length_bytes..=max_bytes).contains(&memory.len());
         let found = idle.buffers.iter().position(fits).and_then(|at| idle.buffers.remove(at));
         drop(idle);
         let memory = match found {
@@ -103,7 +103,7 @@ impl PooledMemory {
             match Region::new(length_bytes) {
                 Ok(Some(region)) => return Ok(PooledMemory::Shared(region)),
                 Err(error) if error.kind() == io::ErrorKind::OutOfMemory => return Err(error),
-                // If the process reached a limit for regions, descriptors or file sizes, use private memory, which is
+                // The process has reached a limit of regions, descriptors or file sizes: use private memory, which is
                 // copied when it is sent.
                 Ok(None) | Err(_) => {}
             }
@@ -183,7 +183,7 @@ mod tests {
     }
 
     #[test]
-    fn memory_that_the_system_has_not_is_an_error() {
+    fn a_size_beyond_the_memory_of_the_system_is_an_error() {
         // A size beyond the address space, and a size beyond the memory of any machine.
         for length_bytes in [1 << 62, 1 << 46] {
             let error = BufferPool::default().take(length_bytes).unwrap_err();

@@ -1,4 +1,4 @@
-//! Shared resources of the runs of a communicator.
+//! Resources shared by the runs of a rank.
 
 use crate::choice::Overrides;
 use crate::pool::BufferPool;

@@ -348,7 +348,7 @@ fn the_own_chunk_has_equal_length_in_both_counts() {
         let (rank, out, mut into) = (comm.rank(), [0; 3], [0; 4]);
         let told = |result: Result<(), Error>, into: &str, out: &str| {
             let expected =
-                format!("elements from itself={into}: expected {out}, as many as rank {rank} has for itself");
+                format!("elements from itself={into}: expected {out}, the elements of rank {rank} for itself");
             assert_eq!(result.unwrap_err().to_string(), expected);
         };
         for distance in [0, 2] {

@@ -92,7 +92,7 @@ fn a_sample_of_more_keys_than_there_can_be_ends_the_job() {
         let mut all = bytes(&[3; 4 * 6]);
         comm.allgather(&mut all, Element::U64, &[6; 4], None)
     });
-    let expected = "rank 3 told a sample of 3 and 3 keys, of at most 2";
+    let expected = "rank 3 sent a sample of 3 and 3 keys: expected at most 2";
     assert_all_fail(&rank_errors, |error| matches!(error, Error::Malformed { .. }), expected);
 }
 

@@ -1,8 +1,8 @@
 //! Sparse reductions: every rank contributes rows for some indices and receives the combined rows of others.
 //!
-//! Indices are mixed, so that equal ranges hold about equally many, and kept sorted. [`Communicator::sparse`] sends
-//! them down the layers of a nested butterfly once and makes a plan from them. [`SparseReduce::reduce`] runs the plan
-//! on any rows. [`Communicator::sparse_reduce`] does both in one pass.
+//! A permutation maps indices to keys that are spread evenly over their range. [`Communicator::sparse`] sends the
+//! sorted keys down the layers of a nested butterfly once and creates a plan. [`SparseReduce::reduce`] runs the plan on
+//! any rows. [`Communicator::sparse_reduce`] does both in one pass.
 //! Source: Zhao and Canny, "Kylix: a sparse allreduce for commodity clusters", ICPP 2014, section III.
 //!
 //! [`Communicator::sparse`]: crate::Communicator::sparse
@@ -33,13 +33,13 @@ use ripieno_run::Schedule;
 use std::sync::{Arc, Mutex};
 use team::RankThreads;
 
-/// A configured sparse reduction of a communicator, to be run any number of times.
+/// A configured sparse reduction, which may run any number of times.
 pub struct SparseReduce {
     shared: Arc<CoreShared>,
-    /// Index of the communicator among this rank's.
+    /// Index of the communicator in the core.
     communicator: usize,
     pool: BufferPool,
-    /// The number of the configuration within the communicator, from 1 on.
+    /// Number of the configuration within the communicator, from 1 on.
     number: u32,
     size: u64,
     degrees: Degrees,
@@ -93,12 +93,12 @@ impl SparseReduce {
         &self.degrees
     }
 
-    /// Return the number of this rank's out-indices, and so of rows of values.
+    /// Return the number of this rank's out-indices. A reduction needs one row of values for each.
     pub fn out_count(&self) -> usize {
         self.out_count
     }
 
-    /// Return the number of this rank's in-indices, and so of rows of a result.
+    /// Return the number of this rank's in-indices. A result has one row for each.
     pub fn in_count(&self) -> usize {
         self.in_count
     }
@@ -109,8 +109,8 @@ impl SparseReduce {
     }
 }
 
-/// Return the result of `work`. An error on this rank only ends the job, because the other ranks wait for its next
-/// message.
+/// Return the result of `work`. An error that only this rank gets ends the job, because the other ranks wait for its
+/// next message.
 fn abort_on_error<T>(comm: &Communicator, work: impl FnOnce() -> Result<T, Error>) -> Result<T, Error> {
     let result = work();
     if let Err(error @ (Error::Memory { .. } | Error::Malformed { .. })) = &result {
