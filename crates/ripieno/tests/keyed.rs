@@ -18,7 +18,7 @@ fn combines(element: Element) -> Vec<KeyedCombine> {
     ops.chain([KeyedCombine::Concat]).collect()
 }
 
-/// Return columns of up to a few hundred keys: few or many distinct keys, equal, skewed and extreme ones.
+/// Return columns of up to a few hundred keys: few or many distinct keys, and equal, skewed and extreme keys.
 fn columns() -> Vec<Column> {
     let mut next = random(4);
     let mut columns = vec![Column::Ints(vec![]), Column::Ints(vec![7; 300]), Column::Ints((0..500).collect())];
@@ -61,7 +61,7 @@ fn rows_of_any_width_combine() {
 }
 
 #[test]
-fn threads_and_the_sizes_of_adds_do_not_show() {
+fn results_do_not_depend_on_threads_or_the_rows_per_add() {
     for column in columns() {
         for combine in [KeyedCombine::Op(Op::Sum), KeyedCombine::Concat] {
             let case = KeyedCase::new(form(column.kind(), Element::F64, 1, combine), &column);
@@ -74,7 +74,7 @@ fn threads_and_the_sizes_of_adds_do_not_show() {
 }
 
 #[test]
-fn ranks_that_the_caller_names_are_the_owners() {
+fn the_caller_may_assign_keys_to_ranks() {
     for column in columns() {
         for combine in [KeyedCombine::Op(Op::Max), KeyedCombine::Concat] {
             let case = KeyedCase::new(form(column.kind(), Element::I16, 1, combine), &column);
@@ -97,7 +97,7 @@ fn ranks_that_the_caller_names_are_the_owners() {
 }
 
 #[test]
-fn an_absorbed_aggregation_follows_the_own_rows() {
+fn absorbed_rows_follow_the_existing_rows() {
     for column in columns() {
         for combine in [KeyedCombine::Op(Op::Prod), KeyedCombine::Concat] {
             let case = KeyedCase::new(form(column.kind(), Element::U32, 3, combine), &column);
@@ -114,7 +114,7 @@ fn an_absorbed_aggregation_follows_the_own_rows() {
 }
 
 #[test]
-fn rows_kept_together_are_combined_later() {
+fn concatenated_rows_may_be_combined_later() {
     for column in columns() {
         let kept = KeyedCase::new(form(column.kind(), Element::F64, 1, KeyedCombine::Concat), &column);
         let mut parts = kept.sealed(2, 1, 50);
@@ -154,7 +154,7 @@ fn mismatched_input_is_rejected_by_name() {
 }
 
 #[test]
-fn sizes_beyond_any_memory_are_refused_by_name() {
+fn sizes_beyond_any_memory_are_rejected_by_name() {
     let sums = form(KeyKind::Int64, Element::F64, 1, KeyedCombine::Op(Op::Sum));
     let refused = |form, ranks| Aggregation::new(form, ranks, None).unwrap_err().to_string();
     let expected = "width=2305843009213693952: expected at most 1152921504606846975 elements of float64";
@@ -177,7 +177,7 @@ fn sizes_beyond_any_memory_are_refused_by_name() {
 }
 
 #[test]
-fn any_number_of_threads_adds() {
+fn rows_may_be_added_by_any_number_of_threads() {
     let column = Column::Ints((0..5000).collect());
     let case = KeyedCase::new(form(column.kind(), Element::F64, 5, KeyedCombine::Op(Op::Sum)), &column);
     assert_eq!(case.ordered_blocks(2, usize::MAX, 5000), case.ordered_blocks(2, 1, 5000));

@@ -1,4 +1,4 @@
-//! Aggregations of many rows: abandoned local tables, rows with deferred combination, and memory limits.
+//! Aggregations of many rows: splits of the initial table, staged rows, and memory limits.
 
 use crate::common::keyed::{Column, KeyedCase, Oracle, random, taken};
 use ripieno::keyed::{Aggregation, KeyedCombine, KeyedForm, MemoryLimit};
@@ -10,7 +10,7 @@ fn form(column: &Column, element: Element, width: usize, combine: KeyedCombine) 
     KeyedForm { keys: column.kind(), element, width, combine, label: 0 }
 }
 
-/// Return many keys; one of them has half of the rows.
+/// Return many keys. One key has half of the rows.
 fn skewed(row_count: u64, distinct: u64) -> Column {
     let mut next = random(6);
     let key = |_| if next().is_multiple_of(2) { 11 } else { (next() % distinct) as i64 - 100 };
@@ -32,7 +32,7 @@ fn limited(form: KeyedForm, bytes: u64, directory: &Path) -> Aggregation {
 
 #[test]
 fn many_rows_combine_as_in_a_map_for_any_number_of_threads() {
-    // Enough rows for deferred combination and for abandoned tables of all keys.
+    // Enough rows to stage them and to split the initial table.
     for (column, width) in [(skewed(250_000, 60_000), 8), (skewed(60_000, 30_000), 5), (words(60_000, 30_000), 1)] {
         let case = KeyedCase::new(form(&column, Element::F64, width, KeyedCombine::Op(Op::Sum)), &column);
         let mut expected = Oracle::of(&case).blocks();
@@ -68,11 +68,11 @@ fn spilled_rows_have_the_same_bits() {
             }
         }
     }
-    assert_eq!(directory.path().read_dir().unwrap().count(), 0, "nothing is left behind");
+    assert_eq!(directory.path().read_dir().unwrap().count(), 0, "no files remain");
 }
 
 #[test]
-fn no_more_is_held_than_the_limit_allows() {
+fn the_held_memory_stays_within_the_limit() {
     let directory = tempfile::tempdir().unwrap();
     let limit_bytes = 2 << 20;
     for (column, combine) in [
@@ -113,7 +113,7 @@ fn spilled_aggregations_are_absorbed_and_merged_within_the_limit() {
 }
 
 #[test]
-fn a_directory_that_does_not_exist_is_named() {
+fn the_error_names_a_missing_spill_directory() {
     let column = skewed(1000, 1000);
     let case = KeyedCase::new(form(&column, Element::F64, 1, KeyedCombine::Op(Op::Sum)), &column);
     let mut aggregation = limited(case.form, 100, Path::new("/not/there"));

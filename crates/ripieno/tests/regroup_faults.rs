@@ -1,4 +1,4 @@
-//! Regroups that fail: ranks that differ, blocks that the receiver rejects, data that does not fit.
+//! Regroups that fail: different forms or options, errors of the callback, and spill files that cannot be read.
 
 use crate::common::regroups::{SUM, add, form, rows, text, try_run};
 use crate::common::{mismatch, world};
@@ -7,7 +7,7 @@ use ripieno::{Element, Error, JobFailure, Op};
 use std::collections::BTreeSet;
 
 #[test]
-fn ranks_that_differ_are_reported_and_the_world_continues() {
+fn different_forms_are_reported_and_the_world_continues() {
     let (int64, usual) = (form(KeyKind::Int64, 1, SUM), Regroup::new(SUM));
     let others = [
         (KeyedForm { width: 2, ..int64 }, usual, "int64 keys, rows of int64 × 2"),
@@ -28,7 +28,7 @@ fn ranks_that_differ_are_reported_and_the_world_continues() {
         comm.barrier(None).unwrap();
         announced
     });
-    assert!(results.iter().all(|announced| *announced == results[0]), "all ranks are told the same");
+    assert!(results.iter().all(|announced| *announced == results[0]), "all ranks get the same error");
     for (announced, (_, _, named)) in results[0].iter().zip(others) {
         let Err(Error::RowsDiffer { description }) = announced else { panic!("{announced:?}") };
         let (most, last) = description.split_once("; rank 2: ").unwrap();
@@ -38,7 +38,7 @@ fn ranks_that_differ_are_reported_and_the_world_continues() {
 }
 
 #[test]
-fn a_rank_without_rows_takes_form_and_merge_of_the_others() {
+fn a_rank_without_rows_adopts_form_and_merge_of_the_others() {
     let (strings, int64) = (form(KeyKind::Strings, 2, KeyedCombine::Concat), form(KeyKind::Int64, 0, SUM));
     for count in [30, 20_000] {
         let results = world(3, |comm| {
@@ -69,7 +69,7 @@ fn key_count_of(count: usize) -> usize {
 }
 
 #[test]
-fn ranks_that_call_something_else_are_reported() {
+fn different_calls_are_a_mismatch() {
     let (int64, usual) = (form(KeyKind::Int64, 1, SUM), Regroup::new(SUM));
     let results = world(3, |comm| {
         let options = if comm.rank() == 2 { Regroup { wave_bytes: 5, ..usual } } else { usual };
@@ -130,7 +130,7 @@ fn rows_that_cannot_be_sealed_end_the_job() {
 }
 
 #[test]
-fn rows_for_other_ranks_or_without_a_merge_are_refused_before_anything_is_sent() {
+fn invalid_options_are_rejected_before_anything_is_sent() {
     world(2, |comm| {
         let none = |form, ranks| Aggregation::new(form, ranks, None).unwrap();
         let int64 = form(KeyKind::Int64, 1, SUM);
