@@ -1,4 +1,4 @@
-//! Exchange of rank addresses for Python: over a callable, a TCP store or a shared directory.
+//! Exchange of the ranks' addresses for Python: through a callable, a TCP store or a shared directory.
 
 use crate::errors;
 use pyo3::prelude::*;
@@ -10,9 +10,9 @@ use std::time::{Duration, Instant};
 /// Interval of signal checks while ranks connect.
 const SIGNAL_CHECK: Duration = Duration::from_millis(100);
 
-/// The medium over which ranks exchange their strings.
+/// The medium through which ranks exchange their strings.
 pub enum AddressExchange {
-    /// A function from this rank's string to all ranks' strings.
+    /// A function that takes this rank's string and returns the strings of all ranks.
     Callable(Py<PyAny>),
     /// Host and port of rank 0's store.
     TcpStore(String, u16),
@@ -37,21 +37,21 @@ impl AddressExchange {
 
     /// Connect on a separate thread, so that this thread can check for signals.
     pub fn connect(self, py: Python<'_>, config: Config) -> PyResult<Endpoint> {
-        let (give, mut take) = mpsc::channel();
+        let (sender, mut receiver) = mpsc::channel();
         std::thread::spawn(move || {
-            // If the caller no longer waits, the endpoint is dropped, and so leaves the job.
-            let _ = give.send(self.connect_now(config));
+            // If the caller no longer waits, the endpoint is dropped and leaves the job.
+            let _ = sender.send(self.connect_now(config));
         });
         loop {
             let connected;
-            (take, connected) = py.detach(move || {
-                let connected = take.recv_timeout(SIGNAL_CHECK);
-                (take, connected)
+            (receiver, connected) = py.detach(move || {
+                let connected = receiver.recv_timeout(SIGNAL_CHECK);
+                (receiver, connected)
             });
             match connected {
                 Ok(connected) => return connected.map_err(errors::from_rendezvous),
                 Err(RecvTimeoutError::Timeout) => py.check_signals()?,
-                Err(RecvTimeoutError::Disconnected) => panic!("a meeting ends with an endpoint or an error"),
+                Err(RecvTimeoutError::Disconnected) => panic!("the thread sends an endpoint or an error"),
             }
         }
     }
@@ -60,7 +60,7 @@ impl AddressExchange {
         match self {
             AddressExchange::Callable(callable) => {
                 let rank = config.rank;
-                Endpoint::meet(config, &mut |mine: &str| call_exchange(rank, &callable, mine))
+                Endpoint::meet(config, &mut |own_text: &str| call_exchange(rank, &callable, own_text))
             }
             AddressExchange::TcpStore(host, port) => {
                 let mut store = exchange::TcpStore::new(&config, &host, port);
@@ -74,9 +74,9 @@ impl AddressExchange {
     }
 }
 
-fn call_exchange(rank: usize, callable: &Py<PyAny>, mine: &str) -> Result<Vec<String>, NetError> {
+fn call_exchange(rank: usize, callable: &Py<PyAny>, own_text: &str) -> Result<Vec<String>, NetError> {
     let start = Instant::now();
-    Python::attach(|py| callable.bind(py).call1((mine,))?.extract()).map_err(|error: PyErr| NetError::Exchange {
+    Python::attach(|py| callable.bind(py).call1((own_text,))?.extract()).map_err(|error: PyErr| NetError::Exchange {
         rank,
         cause: error.to_string(),
         elapsed_ms: start.elapsed().as_millis() as u64,

@@ -11,7 +11,7 @@ use std::time::Instant;
 /// Forwards the data of an encrypted connection while its descriptor is open.
 #[pyclass(module = "ripieno._native")]
 struct Tunnel {
-    // Python may share the tunnel among threads; the lock lets one of them wait at a time.
+    // Python threads may share the tunnel. Only one of them waits at a time.
     inner: Mutex<tls::Tunnel>,
 }
 
@@ -24,7 +24,7 @@ impl Tunnel {
     }
 }
 
-/// The tunnel of an encrypted connection, and the descriptor that replaces the socket. None without encryption.
+/// The tunnel of an encrypted connection, and the descriptor that replaces its socket. `None` without encryption.
 type Tunneled = Option<(Tunnel, i32)>;
 
 /// Authenticate mutually with the listening side of a connection: each side proves that it knows the token.
@@ -74,7 +74,8 @@ impl MemberAcceptor {
         self.inner.shortage()
     }
 
-    /// Return the connection of the next authenticated member, with its tunnel if encrypted; None if none is ready.
+    /// Return the connection of the next authenticated member, and its tunnel if it is encrypted. Return None if no
+    /// member is ready.
     fn next_member(&mut self, py: Python<'_>) -> Option<(i32, Tunneled)> {
         let member = py.detach(|| self.inner.next_member())?;
         Some((member.connection.into_raw_fd(), member.tunneled.map(into_python)))

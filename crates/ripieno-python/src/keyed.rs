@@ -22,14 +22,14 @@ pub fn register(module: &Bound<'_, PyModule>) -> PyResult<()> {
     module.add_class::<KeyedArrays>()
 }
 
-/// Rows under keys, with equal keys combined.
+/// Rows with keys. Rows of equal keys are combined.
 #[pyclass(frozen, module = "ripieno._native")]
 pub struct Aggregation {
     form: KeyedForm,
     state: Mutex<AddedRows>,
 }
 
-/// The added rows, until they are taken.
+/// The added rows until they are taken, and their counters.
 #[derive(Default)]
 struct AddedRows {
     rows: Option<keyed::Aggregation>,
@@ -88,8 +88,10 @@ impl Aggregation {
     ) -> PyResult<()> {
         let (keys, values) = (keys.column()?, ArrayBytes::of(values)?);
         if values.element != self.form.element {
-            let (given, expected) = (values.element.name(), self.form.element.name());
-            return Err(errors::input(format!("values of dtype {given}: expected {expected}, as before")));
+            let (dtype, expected) = (values.element.name(), self.form.element.name());
+            return Err(errors::input(format!(
+                "values of dtype {dtype}: expected {expected}, the dtype of the aggregation"
+            )));
         }
         let ranks = ranks.as_ref().map(slice).transpose()?;
         let values = values.read();
@@ -152,7 +154,7 @@ impl Aggregation {
         self.change(py, |state| {
             state.spilled_bytes = state.spilled_bytes();
             state.rows()?;
-            let rows = state.rows.take().expect("it is there");
+            let rows = state.rows.take().expect("`rows` has checked this");
             Ok((rows, state.row_count))
         })
     }
@@ -162,8 +164,8 @@ impl AddedRows {
     fn rows(&mut self) -> Result<&mut keyed::Aggregation, Error> {
         self.rows.as_mut().ok_or_else(|| Error::Argument {
             name: "aggregation",
-            value: "one whose rows were taken".to_string(),
-            expected: "one that was not regrouped, absorbed or made into blocks yet".to_string(),
+            value: "an aggregation without rows".to_string(),
+            expected: "an aggregation that was not regrouped, absorbed or converted to a block before".to_string(),
         })
     }
 
@@ -214,7 +216,7 @@ impl KeyedArrays {
     }
 }
 
-/// Options of a regroup, as given by the caller.
+/// Options of a regroup, as the caller passes them.
 #[derive(Default)]
 pub struct RegroupArguments<'a> {
     /// Description of the call, equal on all ranks.
@@ -244,7 +246,7 @@ impl RegroupArguments<'_> {
     }
 }
 
-/// Send the rows to the owners of their keys. Return the keys of this rank, unless `on_block` takes them, and
+/// Send the rows to the owners of their keys. Return the keys that this rank owns, unless `on_block` receives them, and
 /// statistics.
 pub fn regroup<'py>(
     py: Python<'py>,
@@ -262,8 +264,8 @@ pub fn regroup<'py>(
             return Ok(());
         };
         Python::attach(|py| {
-            let given = KeyedArrays::new(py, block, form).and_then(|block| on_block.call1(py, (block,)));
-            given.map(drop).map_err(|error| {
+            let called = KeyedArrays::new(py, block, form).and_then(|block| on_block.call1(py, (block,)));
+            called.map(drop).map_err(|error| {
                 let reported = describe(py, &error);
                 *raised.lock().unwrap_or_else(PoisonError::into_inner) = Some(error);
                 reported
@@ -327,7 +329,5 @@ fn parse_combine(name: &str) -> PyResult<KeyedCombine> {
 }
 
 pub fn slice<'a, T: numpy::Element>(array: &'a PyReadonlyArray1<'_, T>) -> PyResult<&'a [T]> {
-    array
-        .as_slice()
-        .map_err(|_| errors::input("expected C-contiguous arrays of keys, their places and ranks".to_string()))
+    array.as_slice().map_err(|_| errors::input("expected C-contiguous arrays of keys, offsets and ranks".to_string()))
 }

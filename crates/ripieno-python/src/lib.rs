@@ -1,5 +1,5 @@
 //! `ripieno._native`: the runtime for Python. Every function parses its arguments, releases the interpreter if it may
-//! wait, calls the runtime, and converts the error.
+//! wait, calls the runtime, and converts errors.
 
 mod address_exchange;
 mod arrays;

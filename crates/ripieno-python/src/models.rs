@@ -204,7 +204,7 @@ impl DescentNumbers {
             "log_loss" => Loss::Logistic,
             "hinge" => Loss::Hinge,
             "squared_error" => Loss::Squared,
-            other => return Err(errors::input(format!("loss={other}: there is no such loss"))),
+            other => return Err(errors::input(format!("loss={other}: expected log_loss, hinge or squared_error"))),
         };
         Ok(DescentOptions { loss, eta0: self.eta0, rows_per_step: self.rows_per_step })
     }
