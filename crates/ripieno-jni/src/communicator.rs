@@ -1,6 +1,6 @@
 //! Collectives for Java, in place on direct buffers, blocking or with a handle.
 
-use crate::errors::{Thrown, with_exceptions};
+use crate::errors::{MethodError, with_exceptions};
 use crate::memory::{DirectRegion, HeldBuffers};
 use crate::rendezvous::text;
 use jni::objects::{JClass, JLongArray, JObject, JString};
@@ -49,8 +49,8 @@ impl JavaArguments {
         [collective, op]: [jint; 2],
         number: jlong,
         [counts, in_counts]: [&JLongArray<'_>; 2],
-    ) -> Result<JavaArguments, Thrown> {
-        let (counts, in_counts) = (longs(env, counts)?, longs(env, in_counts)?);
+    ) -> Result<JavaArguments, MethodError> {
+        let (counts, in_counts) = (counts_of(env, counts)?, counts_of(env, in_counts)?);
         Ok(JavaArguments { collective, op, number: number as usize, counts, in_counts })
     }
 
@@ -78,14 +78,14 @@ impl JavaArguments {
     }
 }
 
-fn longs(env: &mut Env<'_>, array: &JLongArray<'_>) -> Result<Vec<usize>, Thrown> {
+fn counts_of(env: &mut Env<'_>, array: &JLongArray<'_>) -> Result<Vec<usize>, MethodError> {
     if array.is_null() {
         return Ok(Vec::new());
     }
     let mut values = vec![0; array.len(env)?];
     array.get_region(env, 0, &mut values)?;
     match values.iter().find(|&&value| value < 0) {
-        Some(value) => Err(Thrown::Input(format!("counts={values:?}: {value} is negative"))),
+        Some(value) => Err(MethodError::Input(format!("counts={values:?}: {value} is negative"))),
         None => Ok(values.into_iter().map(|value| value as usize).collect()),
     }
 }
@@ -125,7 +125,7 @@ extern "system" fn Java_org_ripieno_Native_run<'local>(
     });
 }
 
-/// Start a collective that runs in the background. `kept` is the Java object that owns its memory.
+/// Start a collective in the background. `owner` is the Java object that owns its memory.
 #[unsafe(no_mangle)]
 #[allow(clippy::too_many_arguments)]
 extern "system" fn Java_org_ripieno_Native_start<'local>(
@@ -142,7 +142,7 @@ extern "system" fn Java_org_ripieno_Native_start<'local>(
     first_bytes: jlong,
     second: jlong,
     second_bytes: jlong,
-    kept: JObject<'local>,
+    owner: JObject<'local>,
 ) -> jlong {
     with_exceptions(env, |env| {
         let arguments = JavaArguments::new(env, [collective, operation], number, [&counts, &in_counts])?;
@@ -150,7 +150,7 @@ extern "system" fn Java_org_ripieno_Native_start<'local>(
         let communicator = unsafe { at(communicator) };
         let (task, writes_first) = arguments.task(communicator.rank());
         let (first, second) = (DirectRegion::new(first, first_bytes), DirectRegion::new(second, second_bytes));
-        let held = HeldBuffers::new(first, second, writes_first, env.new_global_ref(kept)?);
+        let held = HeldBuffers::new(first, second, writes_first, env.new_global_ref(owner)?);
         let handle = communicator.start(&task, element(of), None, held)?;
         Ok(Box::into_raw(Box::new(handle)) as jlong)
     })

@@ -4,7 +4,7 @@ import java.nio.file.Path;
 import java.time.Duration;
 
 /**
- * Builder for the connection of a rank to the other ranks: {@code Communicator.rendezvous(rank, size,
+ * Builder that connects a rank to the other ranks: {@code Communicator.rendezvous(rank, size,
  * token).rack("r1").over(exchange)}.
  */
 public final class Rendezvous {
@@ -35,7 +35,7 @@ public final class Rendezvous {
     return this;
   }
 
-  /** Set the rack of this host. Either all ranks set it or none does. */
+  /** Set the rack of this host. All ranks must set it, or none. */
   public Rendezvous rack(String rack) {
     this.rack = rack;
     return this;
@@ -60,13 +60,13 @@ public final class Rendezvous {
     return this;
   }
 
-  /** Set the limit of the time that ranks wait for each other; default: one minute. */
+  /** Set the maximum time that ranks wait for each other; default: one minute. */
   public Rendezvous rendezvousTimeout(Duration timeout) {
     this.rendezvousTimeout = timeout;
     return this;
   }
 
-  /** Set the time without a message after which a rank counts as failed; default: ten seconds. */
+  /** Set the time without a heartbeat after which a rank has failed; default: ten seconds. */
   public Rendezvous heartbeatTimeout(Duration timeout) {
     this.heartbeatTimeout = timeout;
     return this;
@@ -87,7 +87,7 @@ public final class Rendezvous {
     return meet(null, folder.toString(), null, 0);
   }
 
-  /** Connect through a store that rank 0 runs at this host and port. */
+  /** Connect through a TCP store that rank 0 runs at this host and port. */
   public Communicator at(String host, int port) {
     return meet(null, null, host, checkedPort(port));
   }
