@@ -70,16 +70,16 @@ impl BlockFile {
 impl BlockFile {
     fn with<R>(&self, work: impl FnOnce(&mut block_file::BlockFile) -> R) -> PyResult<R> {
         let mut inner = self.inner.lock().unwrap_or_else(PoisonError::into_inner);
-        inner.as_mut().map(work).ok_or_else(taken)
+        inner.as_mut().map(work).ok_or_else(in_use)
     }
 
     pub fn take(&self) -> PyResult<block_file::BlockFile> {
-        let taken = self.inner.lock().unwrap_or_else(PoisonError::into_inner).take();
-        taken.ok_or_else(self::taken)
+        let file = self.inner.lock().unwrap_or_else(PoisonError::into_inner).take();
+        file.ok_or_else(in_use)
     }
 }
 
-fn taken() -> PyErr {
+fn in_use() -> PyErr {
     errors::input("a broadcast already uses this file".to_string())
 }
 

@@ -101,11 +101,11 @@ impl<'a, 'py> Leaf<'a, 'py> {
                 Ok((low + (high << LOW_WORD_MASK.count_ones())).into_pyobject(py)?.into_any())
             }
             Leaf::Array(bytes, array) => {
-                let made = empty(py, bytes.element, array.shape())?;
-                let (bytes, _) = ArrayBytes::plain(&made).expect("a new array of numbers is plain");
+                let array = empty(py, bytes.element, array.shape())?;
+                let (bytes, _) = ArrayBytes::plain(&array).expect("a new array of numbers is plain");
                 let into = bytes.write()?;
                 into.copy_from_slice(next(into.len()));
-                Ok(made)
+                Ok(array)
             }
         }
     }

@@ -141,9 +141,9 @@ impl Broadcasts {
             state: Mutex::default(),
             changed: Condvar::new(),
         });
-        let taken = memory.clone();
+        let receive_memory = memory.clone();
         let timing = swarm_timing(mesh.heartbeat_timeout());
-        let driver = Driver::new(rank, size, timing, Box::new(move |bytes| taken.take(bytes)));
+        let driver = Driver::new(rank, size, timing, Box::new(move |bytes| receive_memory.take(bytes)));
         let serving = shared.clone();
         let thread = std::thread::Builder::new().name("ripieno-broadcast".to_string());
         let thread = thread.spawn(move || serve(driver, mesh, &serving)).map_err(|error| NetError::Os {
@@ -168,10 +168,11 @@ impl Broadcasts {
         order: Vec<usize>,
     ) -> io::Result<Variable> {
         let manifest = BlockManifest::new(length_bytes, block_bytes, discipline, order.len() + 1);
-        let taken = self.memory.take(length_bytes);
+        let allocated = self.memory.take(length_bytes);
         // Register the variable even if the allocation fails: all ranks number variables alike, and the other ranks
         // get the error.
-        let (buffer, failure) = taken.map_or_else(|error| (HostMemory::new(0), Some(error)), |it| (Ok(it), None));
+        let (buffer, failure) =
+            allocated.map_or_else(|error| (HostMemory::new(0), Some(error)), |buffer| (Ok(buffer), None));
         let mut filler = Filler::new(buffer?);
         let variable = self.register(filler.memory().clone(), manifest, Vec::new(), order);
         let number = variable.number;

@@ -91,7 +91,7 @@ impl<'a> CallKey<'a> {
     }
 
     /// Return an owned copy of the key, with its resolved call.
-    fn kept(&self, resolved: ResolvedCall) -> CachedCall {
+    fn cached(&self, resolved: ResolvedCall) -> CachedCall {
         CachedCall {
             numbers: self.numbers,
             shape: match self.elements.shape {
@@ -120,9 +120,9 @@ impl CachedCall {
         self.numbers == key.numbers
             && match (&self.algorithm, key.algorithm) {
                 (None, None) => true,
-                (kept, numbers) => kept.as_deref() == numbers,
+                (cached, requested) => cached.as_deref() == requested,
             }
-            && self.shape.is(&key.elements.shape)
+            && self.shape.equals(&key.elements.shape)
             // The collective, compared above, determines whether there are counts.
             && (self.counts.is_empty() || key.counts().eq(self.counts.iter().copied()))
     }
@@ -148,11 +148,11 @@ impl CallNumbers {
 
 impl OwnedShape {
     #[inline]
-    fn is(&self, shape: &ElementShape<'_>) -> bool {
+    fn equals(&self, shape: &ElementShape<'_>) -> bool {
         match (self, shape) {
             (OwnedShape::Line, ElementShape::Line) => true,
-            (OwnedShape::Axes(kept), ElementShape::Axes(axes)) => kept == axes,
-            (OwnedShape::Described(kept), ElementShape::Described(words)) => kept == words,
+            (OwnedShape::Axes(cached), ElementShape::Axes(axes)) => cached == axes,
+            (OwnedShape::Described(cached), ElementShape::Described(text)) => cached == text,
             _ => false,
         }
     }
@@ -162,17 +162,17 @@ impl CallCache {
     /// Look up `key`.
     #[inline]
     pub fn find(&mut self, key: &CallKey<'_>) -> Option<&ResolvedCall> {
-        let kept = self.slots[key.slot()].as_deref_mut().filter(|kept| kept.matches(key))?;
-        kept.misses_left = MISSES_BEFORE_EVICTION;
-        Some(&kept.resolved)
+        let cached = self.slots[key.slot()].as_deref_mut().filter(|cached| cached.matches(key))?;
+        cached.misses_left = MISSES_BEFORE_EVICTION;
+        Some(&cached.resolved)
     }
 
     /// Return whether `key`, which was not found, may replace the entry in its slot. Calls that alternate in one
     /// slot do not evict each other.
     pub fn may_insert(&mut self, key: &CallKey<'_>) -> bool {
         match &mut self.slots[key.slot()] {
-            Some(kept) if kept.misses_left > 0 => {
-                kept.misses_left -= 1;
+            Some(cached) if cached.misses_left > 0 => {
+                cached.misses_left -= 1;
                 false
             }
             _ => true,
@@ -181,7 +181,7 @@ impl CallCache {
 
     /// Store the resolved call of `key`, which may replace the entry in its slot.
     pub fn insert(&mut self, key: &CallKey<'_>, resolved: ResolvedCall) {
-        self.slots[key.slot()] = Some(Box::new(key.kept(resolved)));
+        self.slots[key.slot()] = Some(Box::new(key.cached(resolved)));
     }
 
     /// Remove all entries.

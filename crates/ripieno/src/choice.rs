@@ -100,14 +100,14 @@ impl Overrides {
 pub(crate) fn in_rank_order(collective: Collective, requested: Option<&str>) -> Result<AlgorithmChoice, Error> {
     let named =
         requested.map(|requested| NamedAlgorithm::parse(collective, requested)).transpose()?.unwrap_or_default();
-    let known = choose_in_rank_order(collective)
+    let ordered = choose_in_rank_order(collective)
         .ok_or_else(|| invalid("collective", collective.name(), "one that combines".to_string()))?;
     match named.algorithm {
         Some(algorithm) if !algorithm.in_rank_order => {
-            let expected = format!("{}, as a function need not be commutative", known.name);
+            let expected = format!("{}, because a function need not be commutative", ordered.name);
             Err(invalid("algorithm", algorithm.name, expected))
         }
-        _ => Ok(AlgorithmChoice { algorithm: known, order: Order::default() }),
+        _ => Ok(AlgorithmChoice { algorithm: ordered, order: Order::default() }),
     }
 }
 

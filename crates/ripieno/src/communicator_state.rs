@@ -275,7 +275,7 @@ impl CommunicatorState {
         if task.has_output() {
             check_write("second buffer", output, task)?;
         }
-        let (main, output) = (whole(Buffer::MAIN, main, element)?, whole(Buffer::OUTPUT, output, element)?);
+        let (main, output) = (buffer_span(Buffer::MAIN, main, element)?, buffer_span(Buffer::OUTPUT, output, element)?);
         let extents = TaskExtent::all_of(task);
         task::check(task, &extents, &self.group, [main, output])?;
         let (collective, bytes) = (task.collective(), main.length_bytes);
@@ -384,7 +384,7 @@ fn check_write(name: &'static str, memory: &BufferMemory<'_>, task: &CollectiveT
 
 /// Return the span of all of `memory`, in whole elements.
 #[inline]
-fn whole(buffer: Buffer, memory: &BufferMemory<'_>, element: Element) -> Result<Span, Error> {
+fn buffer_span(buffer: Buffer, memory: &BufferMemory<'_>, element: Element) -> Result<Span, Error> {
     let element_bytes = element.size_bytes();
     // Element sizes are powers of two: a division would take longer than the rest of this function.
     if memory.len() & (element_bytes - 1) != 0 {

@@ -80,7 +80,7 @@ pub enum Error {
     },
     /// Keyed data above the memory limit could not be written to a spill file, or not be read back.
     #[error("{task} a spill file of {}: {cause}; {}choose another spill_directory, or allow a larger memory_limit",
-            .directory.display(), if *.is_full { "make room there, " } else { "" })]
+            .directory.display(), if *.is_full { "free space there, " } else { "" })]
     Spill {
         /// The operation: "opening", "writing 16 bytes to", "reading 16 bytes from".
         task: String,

@@ -32,13 +32,13 @@ impl MessageFrame {
     /// Create a frame of this kind; `None` if the bytes do not fit.
     pub fn new(kind: u64, content: Content<'_>) -> Option<MessageFrame> {
         let mut frame = MessageFrame::EMPTY;
-        let (words, room) = frame.0.split_at_mut(2 * WORD_BYTES);
-        let (kind_at, length_at) = words.split_at_mut(WORD_BYTES);
+        let (header, body) = frame.0.split_at_mut(2 * WORD_BYTES);
+        let (kind_at, length_at) = header.split_at_mut(WORD_BYTES);
         kind_at.copy_from_slice(&kind.to_le_bytes());
         // The complement of the length marks bytes that follow in another message.
         let length = match content {
             Content::Inline(bytes) => {
-                room.get_mut(..bytes.len())?.copy_from_slice(bytes);
+                body.get_mut(..bytes.len())?.copy_from_slice(bytes);
                 bytes.len() as u64
             }
             Content::Separate(length) => !length,
@@ -49,11 +49,11 @@ impl MessageFrame {
 
     /// Return the kind of the frame, and its content.
     pub fn read(&self) -> (u64, Content<'_>) {
-        let (words, room) = self.0.split_at(2 * WORD_BYTES);
-        let (kind, length) = words.split_at(WORD_BYTES);
+        let (header, body) = self.0.split_at(2 * WORD_BYTES);
+        let (kind, length) = header.split_at(WORD_BYTES);
         let length = word(length);
-        let here = usize::try_from(length).ok().and_then(|length| room.get(..length));
-        (word(kind), here.map_or(Content::Separate(!length), Content::Inline))
+        let inline = usize::try_from(length).ok().and_then(|length| body.get(..length));
+        (word(kind), inline.map_or(Content::Separate(!length), Content::Inline))
     }
 
     /// Return the wire encoding.
@@ -117,10 +117,10 @@ mod tests {
     fn the_content_of_a_frame_round_trips() {
         let bytes: Vec<u8> = (0..=255).cycle().take(MAX_CONTENT_BYTES + 1).collect();
         for kind in [0, 7, u64::MAX] {
-            let here = [0, 1, MAX_CONTENT_BYTES].map(|length| Content::Inline(&bytes[..length]));
-            for content in here.into_iter().chain([0, 1, 1 << 40].map(Content::Separate)) {
+            let inline = [0, 1, MAX_CONTENT_BYTES].map(|length| Content::Inline(&bytes[..length]));
+            for content in inline.into_iter().chain([0, 1, 1 << 40].map(Content::Separate)) {
                 let mut frames = [MessageFrame::EMPTY; 2];
-                let frame = MessageFrame::new(kind, content).expect("there is room");
+                let frame = MessageFrame::new(kind, content).expect("the content fits");
                 MessageFrame::bytes_of_mut(&mut frames)[FRAME_BYTES..].copy_from_slice(frame.as_bytes());
                 assert_eq!(frames[1].read(), (kind, content));
                 assert_eq!(frames[0], MessageFrame::EMPTY);
@@ -132,7 +132,7 @@ mod tests {
     #[test]
     fn a_frame_with_an_invalid_length_has_no_inline_content() {
         for length in [MAX_CONTENT_BYTES as u64 + 1, u64::MAX / 2, u64::MAX] {
-            let mut frame = MessageFrame::new(0, Content::Inline(&[1, 2])).expect("there is room");
+            let mut frame = MessageFrame::new(0, Content::Inline(&[1, 2])).expect("the content fits");
             frame.0[WORD_BYTES..2 * WORD_BYTES].copy_from_slice(&length.to_le_bytes());
             assert_eq!(frame.read(), (0, Content::Separate(!length)));
         }
@@ -143,7 +143,7 @@ mod tests {
         for element in Element::ALL {
             for shape in [&[][..], &[0], &[3], &[2, 0, 5], &[2, 3]] {
                 let data = vec![7; shape.iter().product::<usize>() * element.size_bytes()];
-                let bytes = ShortArray::encode(element, shape, &data).expect("there is room");
+                let bytes = ShortArray::encode(element, shape, &data).expect("the content fits");
                 let array = ShortArray { element, shape: shape.to_vec(), data: &data };
                 assert_eq!(ShortArray::decode(&bytes), Some(array));
             }
@@ -156,7 +156,7 @@ mod tests {
 
     #[test]
     fn damaged_arrays_are_rejected() {
-        let bytes = ShortArray::encode(Element::I16, &[2, 3], &[7; 12]).expect("there is room");
+        let bytes = ShortArray::encode(Element::I16, &[2, 3], &[7; 12]).expect("the content fits");
         (0..bytes.len()).for_each(|length| assert_eq!(ShortArray::decode(&bytes[..length]), None, "{length} bytes"));
         for (at, byte) in [(0, 12), (1, 1), (1, 255), (8, 1), (8, 3), (15, 255), (16, 0), (23, 128)] {
             let mut damaged = bytes.clone();

@@ -107,11 +107,11 @@ impl Communicator {
             return Err(argument("length in bytes", length_bytes, &format!("whole rows of {row_bytes} bytes")));
         }
         let vector = Span::whole(Buffer::MAIN, length_bytes / row_bytes, row_bytes);
-        let nothing = Span::whole(Buffer::OUTPUT, 0, 1);
+        let no_output = Span::whole(Buffer::OUTPUT, 0, 1);
         let (extents, group) = (TaskExtent::all_of(task), self.group_of_all());
-        task::check(task, &extents, &group, [vector, nothing])?;
+        task::check(task, &extents, &group, [vector, no_output])?;
         let choice = in_rank_order(task.collective(), algorithm)?;
-        let plan = task::plan(task, choice.algorithm, &group, vector, nothing).map_err(|unsuitable| {
+        let plan = task::plan(task, choice.algorithm, &group, vector, no_output).map_err(|unsuitable| {
             argument("algorithm", choice.algorithm.name, &format!("another one: {unsuitable}"))
         })?;
         let schedule = in_world(plan, &self.world_ranks, self.replica).by(function.clone());

@@ -61,8 +61,8 @@ impl Communicator {
         let sequence = core.group_counts.entry(world_ranks.clone()).or_default();
         let group_sequence = *sequence;
         *sequence += 1;
-        let mut known = vec![0u64; members.len()];
-        known[rank] = u64::from(core.split_count);
+        let mut split_counts = vec![0u64; members.len()];
+        split_counts[rank] = u64::from(core.split_count);
 
         // The members exchange their split counts under an id derived from their world ranks. All members have created
         // this group equally often before, so they use the same sequence number.
@@ -71,7 +71,7 @@ impl Communicator {
         let mut exchange = CommunicatorState::new(exchange_id(&world_ranks), group, world_ranks, self.replica);
         exchange.resume(group_sequence);
         let (mut runtime, _) = held.communicator(self.number)?;
-        let mut bytes: Vec<u8> = known.iter().flat_map(|word| word.to_ne_bytes()).collect();
+        let mut bytes: Vec<u8> = split_counts.iter().flat_map(|word| word.to_ne_bytes()).collect();
         let (counts, words_of) = (vec![1; members.len()], format!("a group of the ranks {members:?}"));
         let elements = ElementType { element: Element::U64, shape: ElementShape::Described(&words_of) };
         let algorithm = (members.len() <= MAX_DIRECT_MEMBERS).then_some("direct");
@@ -111,9 +111,9 @@ impl Communicator {
     }
 }
 
-/// Return a number larger than all `known` split counts, and store it as this rank's split count.
-fn next_number(core: &mut Core, known: impl Iterator<Item = u64>) -> Result<u32, Error> {
-    let number = known.max().unwrap_or(0) + 1;
+/// Return a number larger than all `split_counts`, and store it as this rank's split count.
+fn next_number(core: &mut Core, split_counts: impl Iterator<Item = u64>) -> Result<u32, Error> {
+    let number = split_counts.max().unwrap_or(0) + 1;
     let world_size = core.fabric.world_size() as u64;
     let limit = u64::from(u32::MAX - MAX_REPLICATED_COUNT - GROUP_ID_COUNT) / world_size - 1;
     if number > limit {

@@ -107,8 +107,8 @@ unsafe extern "C" fn reduce_scatter(
             None,
             input,
         )?;
-        let mine = blocks.of(comm.rank());
-        output[..mine.len()].copy_from_slice(&input[mine]);
+        let own_block = blocks.of(comm.rank());
+        output[..own_block.len()].copy_from_slice(&input[own_block]);
         Ok(())
     });
 }
@@ -131,8 +131,8 @@ unsafe extern "C" fn allgather(
     exchange(output, input_bytes, |comm, output| {
         let total = blocks.total();
         blocks.check(comm, output.len().min(total))?;
-        let mine = blocks.of(comm.rank());
-        output[mine.clone()].copy_from_slice(&input[..mine.len()]);
+        let own_block = blocks.of(comm.rank());
+        output[own_block.clone()].copy_from_slice(&input[..own_block.len()]);
         let counts: Vec<usize> = blocks.lengths.iter().map(|&bytes| bytes as usize).collect();
         let elements = ElementType { element: Element::U8, shape: ElementShape::Described("LightGBM's splits") };
         let memory = [BufferMemory::Write(&mut output[..total]), NO_MEMORY];

@@ -20,7 +20,7 @@ impl Communicator {
         let core = held.core();
         let replicas = core.fabric.replicas();
         if !self.is_world() {
-            return Err(argument("replicas", count, "a call on the communicator of the whole world"));
+            return Err(argument("replicas", count, "a call on the communicator of the world"));
         }
         if count != replicas.count() {
             return Err(argument("replicas", count, &started_with(replicas, count)));

@@ -24,7 +24,7 @@ impl Communicator {
     /// failure. If a rank dies during the call, it is excluded, or the next collective fails; then call `shrink` again.
     pub fn shrink(&self) -> Result<Survivors, Error> {
         if !self.is_world() {
-            return Err(argument("shrink", "a part of the world", "a call on the communicator of the whole world"));
+            return Err(argument("shrink", "a part of the world", "a call on the communicator of the world"));
         }
         let mut held = self.hold()?;
         let core = held.core();

@@ -46,13 +46,13 @@ impl<'a> TaskExtent<'a> {
         one.into_iter().chain(counts.iter().copied()).chain(peers.iter().flat_map(|&(peer, count)| [peer, count]))
     }
 
-    /// Check the extent against `group` and the whole buffer.
+    /// Check the extent against `group` and the buffer.
     #[inline]
-    fn check(&self, [chunks, peers]: [&'static str; 2], whole: Span, group: &Group) -> Result<(), Error> {
+    fn check(&self, [chunks, peers]: [&'static str; 2], buffer: Span, group: &Group) -> Result<(), Error> {
         match self {
             TaskExtent::Whole | TaskExtent::One(_) => Ok(()),
-            TaskExtent::Counts(counts) => check_counts(chunks, counts, whole.element_count(), group),
-            TaskExtent::Peers(listed) => check_peers(peers, listed, whole.element_count(), group),
+            TaskExtent::Counts(counts) => check_counts(chunks, counts, buffer.element_count(), group),
+            TaskExtent::Peers(listed) => check_peers(peers, listed, buffer.element_count(), group),
         }
     }
 
@@ -65,12 +65,12 @@ impl<'a> TaskExtent<'a> {
         }
     }
 
-    /// Return the spans that divide `whole`.
-    fn spans(&self, whole: Span) -> Spans {
+    /// Return the spans that divide `buffer`.
+    fn spans(&self, buffer: Span) -> Spans {
         match *self {
             TaskExtent::Whole | TaskExtent::One(_) => Spans::default(),
-            TaskExtent::Counts(counts) => Spans { chunks: whole.split(counts), ..Spans::default() },
-            TaskExtent::Peers(peers) => Spans { peers: peer_spans(whole, peers), ..Spans::default() },
+            TaskExtent::Counts(counts) => Spans { chunks: buffer.split(counts), ..Spans::default() },
+            TaskExtent::Peers(peers) => Spans { peers: peer_spans(buffer, peers), ..Spans::default() },
         }
     }
 }
@@ -246,9 +246,9 @@ pub(crate) fn plan(
     algorithm.plan(group, &request)
 }
 
-fn peer_spans(whole: Span, peers: &[(usize, usize)]) -> Vec<PeerSpan> {
+fn peer_spans(buffer: Span, peers: &[(usize, usize)]) -> Vec<PeerSpan> {
     let counts: Vec<usize> = peers.iter().map(|&(_, count)| count).collect();
-    peers.iter().map(|&(peer, _)| peer).zip(whole.split(&counts)).collect()
+    peers.iter().map(|&(peer, _)| peer).zip(buffer.split(&counts)).collect()
 }
 
 fn check_rank(name: &'static str, rank: usize, group: &Group) -> Result<(), Error> {

@@ -1,6 +1,6 @@
 //! Keyed aggregation compared with a map of rows.
 
-use crate::common::keyed::{Column, KeyedCase, Oracle, blocks, random, taken};
+use crate::common::keyed::{Column, KeyedCase, Oracle, blocks, random, take_all};
 use ripieno::keyed::{Aggregation, BlockView, KeyColumn, KeyKind, KeyedCombine, KeyedForm};
 use ripieno::{Element, Error, Op};
 use ripieno_kernels::Threads;
@@ -106,7 +106,7 @@ fn absorbed_rows_follow_the_existing_rows() {
             case.add_to(&mut own, 0..half, None, 1).unwrap();
             case.add_to(&mut other, half..column.len(), None, 1).unwrap();
             own.absorb(other).unwrap();
-            let mut found = taken(own.seal(&Threads::new(1)).unwrap());
+            let mut found = take_all(own.seal(&Threads::new(1)).unwrap());
             found.sort();
             assert_eq!(found, Oracle::of(&case).blocks());
         }
@@ -116,9 +116,9 @@ fn absorbed_rows_follow_the_existing_rows() {
 #[test]
 fn concatenated_rows_may_be_combined_later() {
     for column in columns() {
-        let kept = KeyedCase::new(form(column.kind(), Element::F64, 1, KeyedCombine::Concat), &column);
-        let mut parts = kept.sealed(2, 1, 50);
-        let summed = KeyedForm { combine: KeyedCombine::Op(Op::Sum), ..kept.form };
+        let concatenated = KeyedCase::new(form(column.kind(), Element::F64, 1, KeyedCombine::Concat), &column);
+        let mut parts = concatenated.sealed(2, 1, 50);
+        let summed = KeyedForm { combine: KeyedCombine::Op(Op::Sum), ..concatenated.form };
         let mut aggregation = Aggregation::new(summed, 2, None).unwrap();
         for part in 0..parts.part_count() {
             let size = parts.size(part);
@@ -126,9 +126,9 @@ fn concatenated_rows_may_be_combined_later() {
             assert_eq!((size.keys, size.rows), (block.keys.len() as u64, block.view().row_count()));
             aggregation.add_block(&block, part).unwrap();
         }
-        let mut found = taken(aggregation.seal(&Threads::new(1)).unwrap());
+        let mut found = take_all(aggregation.seal(&Threads::new(1)).unwrap());
         found.sort();
-        assert_eq!(found, Oracle::of(&KeyedCase { form: summed, ..kept }).blocks());
+        assert_eq!(found, Oracle::of(&KeyedCase { form: summed, ..concatenated }).blocks());
     }
 }
 

@@ -1,6 +1,6 @@
 //! Aggregations of many rows: splits of the initial table, staged rows, and memory limits.
 
-use crate::common::keyed::{Column, KeyedCase, Oracle, random, taken};
+use crate::common::keyed::{Column, KeyedCase, Oracle, random, take_all};
 use ripieno::keyed::{Aggregation, KeyedCombine, KeyedForm, MemoryLimit};
 use ripieno::{Element, Error, Op};
 use ripieno_kernels::Threads;
@@ -64,7 +64,7 @@ fn spilled_rows_have_the_same_bits() {
                 let aggregation = limited(case.form, limit_bytes, directory.path());
                 let parts = case.sealed_in(aggregation, thread_count, add_rows);
                 assert!(parts.spilled_bytes() > 0 || limit_bytes > 100_000, "{:?} within {limit_bytes}", case.form);
-                assert!(taken(parts) == expected, "{:?} within {limit_bytes}", case.form);
+                assert!(take_all(parts) == expected, "{:?} within {limit_bytes}", case.form);
             }
         }
     }
@@ -105,10 +105,10 @@ fn spilled_aggregations_are_absorbed_and_merged_within_the_limit() {
             own.absorb(other).unwrap();
             own.seal(&Threads::new(1)).unwrap()
         };
-        let expected = taken(absorbed(&|| Aggregation::new(case.form, 2, None).unwrap()));
+        let expected = take_all(absorbed(&|| Aggregation::new(case.form, 2, None).unwrap()));
         let parts = absorbed(&|| limited(case.form, 200_000, directory.path()));
         assert!(parts.spilled_bytes() > 0);
-        assert!(taken(parts) == expected, "{combine:?}");
+        assert!(take_all(parts) == expected, "{combine:?}");
     }
 }
 
@@ -124,8 +124,8 @@ fn the_error_names_a_missing_spill_directory() {
 
     // Only some of the rows were added, so the aggregation is unusable.
     assert_eq!(case.add_to(&mut aggregation, 0..1, None, 1), Err(error.clone()));
-    let mut whole = Aggregation::new(case.form, 2, None).unwrap();
-    case.add_to(&mut whole, 0..1000, None, 1).unwrap();
-    assert_eq!(aggregation.absorb(whole), Err(error.clone()));
+    let mut complete = Aggregation::new(case.form, 2, None).unwrap();
+    case.add_to(&mut complete, 0..1000, None, 1).unwrap();
+    assert_eq!(aggregation.absorb(complete), Err(error.clone()));
     assert_eq!(aggregation.seal(&Threads::new(1)).unwrap_err(), error);
 }

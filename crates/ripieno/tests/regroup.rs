@@ -66,17 +66,17 @@ fn worlds_and_subgroups_regroup_over_shared_memory_and_tcp() {
         // Large enough for several waves of pulled blocks.
         let options = Regroup { wave_bytes: 40_000, eager_bytes: 2000, ..Regroup::new(SUM) };
         let results = endpoint_world(4, links, |comm| {
-            let whole = run(comm, form(KeyKind::Int64, 1, SUM), &all[comm.rank()], &options);
+            let world_result = run(comm, form(KeyKind::Int64, 1, SUM), &all[comm.rank()], &options);
             let part = comm.split(Some((comm.rank() % 2) as u32), -(comm.rank() as i64)).unwrap().unwrap();
-            let halved = run(&part, form(KeyKind::Strings, 1, SUM), &all[comm.rank()], &options);
-            assert!(whole.1.waves > 2 && halved.1.waves > 2, "{whole:?}");
-            (whole.0, halved.0)
+            let subgroup_result = run(&part, form(KeyKind::Strings, 1, SUM), &all[comm.rank()], &options);
+            assert!(world_result.1.waves > 2 && subgroup_result.1.waves > 2, "{world_result:?}");
+            (world_result.0, subgroup_result.0)
         });
-        let (whole, halved): (Vec<_>, Vec<_>) = results.into_iter().unzip();
-        assert_eq!(found(&whole.concat(), 1), expected(&all, KeyKind::Int64, SUM, 1));
+        let (world_blocks, subgroup_blocks): (Vec<_>, Vec<_>) = results.into_iter().unzip();
+        assert_eq!(found(&world_blocks.concat(), 1), expected(&all, KeyKind::Int64, SUM, 1));
         for color in 0..2 {
             let own: Vec<RankRows> = (0..2).map(|index| rows(2 * index + color, 20_000, 9000, 1)).collect();
-            let blocks = [&halved[color][..], &halved[2 + color]].concat();
+            let blocks = [&subgroup_blocks[color][..], &subgroup_blocks[2 + color]].concat();
             assert_eq!(found(&blocks, 1), expected(&own, KeyKind::Strings, SUM, 1));
         }
     }
@@ -159,11 +159,11 @@ fn wave_size_and_thread_count_do_not_change_the_bits() {
                 blocks
             })
         };
-        let usual = once(Regroup::new(SUM));
+        let default = once(Regroup::new(SUM));
         for wave_bytes in [0, 2000, 20_000] {
             for (threads, pulls) in [(1, 1), (4, 3)].map(|(threads, pulls)| (number(threads), number(pulls))) {
                 let options = Regroup { wave_bytes, eager_bytes: 64, threads, pulls, ..Regroup::new(SUM) };
-                assert_eq!(once(options), usual, "{combine:?}, waves of {wave_bytes}, {threads} threads");
+                assert_eq!(once(options), default, "{combine:?}, waves of {wave_bytes}, {threads} threads");
             }
         }
     }
@@ -252,9 +252,9 @@ fn data_is_sent_in_several_waves_by_default() {
         let (blocks, regrouped): (Vec<_>, Vec<_>) = results.into_iter().unzip();
         (regrouped[0].waves, blocks)
     };
-    let (usual, whole) = (waves(Regroup::new(SUM)), waves(Regroup::new(SUM).in_waves_of(u64::MAX)));
-    assert!(usual.0 >= 4 && whole.0 == 1, "{} and {} waves", usual.0, whole.0);
-    assert_eq!(usual.1, whole.1);
+    let (default, single) = (waves(Regroup::new(SUM)), waves(Regroup::new(SUM).in_waves_of(u64::MAX)));
+    assert!(default.0 >= 4 && single.0 == 1, "{} and {} waves", default.0, single.0);
+    assert_eq!(default.1, single.1);
 }
 
 /// Traffic in addition to blocks: 24 bytes of sizes per part and 40 bytes more to each rank; with several waves, 8
@@ -281,13 +281,13 @@ fn ranks_send_only_blocks_sizes_and_grants() {
 /// regroups exchange the sizes of parts before the waves.
 #[test]
 fn a_small_regroup_is_two_collectives() {
-    let usual = Regroup::new(SUM);
+    let default = Regroup::new(SUM);
     for (p, count, options, others, waves) in [
-        (2, 10, usual, &[][..], 1),
-        (3, 10, usual, &[], 1),
-        (3, 0, usual, &[], 0),
-        (2, 10, Regroup { balanced: true, ..usual }, &[Collective::Allgather, Collective::Regroup], 1),
-        (2, 40_000, usual, &[Collective::Allgather], 2),
+        (2, 10, default, &[][..], 1),
+        (3, 10, default, &[], 1),
+        (3, 0, default, &[], 0),
+        (2, 10, Regroup { balanced: true, ..default }, &[Collective::Allgather, Collective::Regroup], 1),
+        (2, 40_000, default, &[Collective::Allgather], 2),
     ] {
         let form = form(KeyKind::Int64, 2, SUM);
         world(p, |comm| {

@@ -8,20 +8,20 @@ use std::collections::BTreeSet;
 
 #[test]
 fn different_forms_are_reported_and_the_world_continues() {
-    let (int64, usual) = (form(KeyKind::Int64, 1, SUM), Regroup::new(SUM));
+    let (int64, default) = (form(KeyKind::Int64, 1, SUM), Regroup::new(SUM));
     let others = [
-        (KeyedForm { width: 2, ..int64 }, usual, "int64 keys, rows of int64 × 2"),
-        (form(KeyKind::Strings, 1, SUM), usual, "string keys"),
-        (KeyedForm { combine: KeyedCombine::Op(Op::Max), ..int64 }, usual, "rows of int64 × 1, max, merged by sum"),
-        (KeyedForm { element: Element::U64, ..int64 }, usual, "rows of uint64 × 1"),
-        (KeyedForm { label: 3, ..int64 }, usual, "label 3"),
-        (int64, Regroup { balanced: true, ..usual }, "merged by sum, balanced"),
-        (int64, Regroup { call: 5, ..usual }, "call #0000000000000005 of int64 keys"),
+        (KeyedForm { width: 2, ..int64 }, default, "int64 keys, rows of int64 × 2"),
+        (form(KeyKind::Strings, 1, SUM), default, "string keys"),
+        (KeyedForm { combine: KeyedCombine::Op(Op::Max), ..int64 }, default, "rows of int64 × 1, max, merged by sum"),
+        (KeyedForm { element: Element::U64, ..int64 }, default, "rows of uint64 × 1"),
+        (KeyedForm { label: 3, ..int64 }, default, "label 3"),
+        (int64, Regroup { balanced: true, ..default }, "merged by sum, balanced"),
+        (int64, Regroup { call: 5, ..default }, "call #0000000000000005 of int64 keys"),
         (int64, Regroup::new(KeyedCombine::Op(Op::Max)), "× 1, sum, merged by max"),
     ];
     let results = world(3, |comm| {
         let each = |&(other, options, _): &(KeyedForm, Regroup, &str)| {
-            let (form, options) = if comm.rank() == 2 { (other, options) } else { (int64, usual) };
+            let (form, options) = if comm.rank() == 2 { (other, options) } else { (int64, default) };
             try_run(comm, form, &rows(comm.rank(), 10, 5, form.width), None, &options).map(drop)
         };
         let announced = others.iter().map(each).collect::<Vec<_>>();
@@ -70,9 +70,9 @@ fn key_count_of(count: usize) -> usize {
 
 #[test]
 fn different_calls_are_a_mismatch() {
-    let (int64, usual) = (form(KeyKind::Int64, 1, SUM), Regroup::new(SUM));
+    let (int64, default) = (form(KeyKind::Int64, 1, SUM), Regroup::new(SUM));
     let results = world(3, |comm| {
-        let options = if comm.rank() == 2 { Regroup { wave_bytes: 5, ..usual } } else { usual };
+        let options = if comm.rank() == 2 { Regroup { wave_bytes: 5, ..default } } else { default };
         try_run(comm, int64, &rows(comm.rank(), 10, 5, 1), None, &options).map(drop)
     });
     for result in results {
@@ -82,14 +82,14 @@ fn different_calls_are_a_mismatch() {
     }
     let results = world(2, |comm| match comm.rank() {
         0 => comm.allreduce(&mut [0; 8], Element::I64, Op::Sum, None),
-        _ => try_run(comm, int64, &rows(1, 10, 5, 1), None, &usual).map(drop),
+        _ => try_run(comm, int64, &rows(1, 10, 5, 1), None, &default).map(drop),
     });
     results.into_iter().for_each(|result| assert!(mismatch(result).contains("allreduce(int64 × 1, sum")));
 }
 
 #[test]
 fn an_error_of_the_block_callback_ends_the_job() {
-    let failed = Error::Callback { cause: "no room".to_string(), traceback: "line 3".to_string() };
+    let failed = Error::Callback { cause: "the disk is full".to_string(), traceback: "line 3".to_string() };
     let results = world(3, |comm| {
         let mut aggregation = Aggregation::new(form(KeyKind::Int64, 1, SUM), 3, None).unwrap();
         add(&mut aggregation, &rows(comm.rank(), 5000, 1 << 40, 1), None);
@@ -103,7 +103,7 @@ fn an_error_of_the_block_callback_ends_the_job() {
         let Err(Error::Failed(JobFailure::RankFailed { rank: 1, cause, traceback, .. })) = after else {
             panic!("{after:?}")
         };
-        assert_eq!((&cause[..], &traceback[..]), ("no room", "line 3"));
+        assert_eq!((&cause[..], &traceback[..]), ("the disk is full", "line 3"));
         assert!(rank == 1 || matches!(ended, Err(Error::Failed(_))), "{ended:?}");
     }
 }

@@ -47,8 +47,8 @@ fn calls_that_differ_in_one_argument_are_not_confused() {
                 assert_eq!(vector, bytes(&[root as i64; 3]));
             }
             for counts in [[1, 2], [2, 1], [0, 3]] {
-                let mine = comm.rank() as i64;
-                let mut vector = bytes(&[mine; 3]);
+                let value = comm.rank() as i64;
+                let mut vector = bytes(&[value; 3]);
                 comm.allgather(&mut vector, Element::I64, &counts, None).unwrap();
                 let expected: Vec<i64> = (0..2).flat_map(|rank| vec![rank as i64; counts[rank]]).collect();
                 assert_eq!(vector, bytes(&expected));

@@ -156,11 +156,11 @@ fn any_number_of_threads_produces_the_same_bits() {
             })
         };
         for contributor_count in [1, 2] {
-            let alone = found(1, contributor_count);
-            assert!(alone[0].iter().any(|&byte| byte != 0));
+            let with_one_thread = found(1, contributor_count);
+            assert!(with_one_thread[0].iter().any(|&byte| byte != 0));
             for threads in [2, 3, 5] {
                 assert!(
-                    found(threads, contributor_count) == alone,
+                    found(threads, contributor_count) == with_one_thread,
                     "{threads} threads, {size}, {contributor_count} contributors"
                 );
             }

@@ -91,9 +91,9 @@ impl PartOwners {
             if keeps_last_block {
                 hashes.clear();
             }
-            let known = hashes.len();
+            let first_new = hashes.len();
             keys.range(block.clone()).hash(hashes);
-            let hashes = &hashes[known..];
+            let hashes = &hashes[first_new..];
             match ranks {
                 None => parts.extend(hashes.iter().map(|&hash| part_of(hash, self.part_count()) as u32)),
                 Some(ranks) => {

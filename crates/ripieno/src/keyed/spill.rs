@@ -198,7 +198,7 @@ mod tests {
         let error = file.append::<u32>(KeyColumn::Int64(&[1, 2]), None, &[0; 16]).unwrap_err();
         assert_eq!(
             error.to_string(),
-            "writing 16 bytes to a spill file of /spills: No space left on device (os error 28); make room there, \
+            "writing 16 bytes to a spill file of /spills: No space left on device (os error 28); free space there, \
              choose another spill_directory, or allow a larger memory_limit"
         );
     }

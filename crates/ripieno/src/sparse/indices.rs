@@ -292,12 +292,15 @@ mod tests {
     #[test]
     fn rows_of_repeated_indices_are_combined_and_results_repeated() {
         let permutation = Permutation::new(9);
-        let (row_bytes, given) = (2, [1, 2, 10, 20, 100, 200]);
+        let (row_bytes, contributed) = (2, [1, 2, 10, 20, 100, 200]);
         for (indices, expected) in [([4, 8, 4], [101, 202, 10, 20, 101, 202]), ([4, 8, 5], [1, 2, 10, 20, 100, 200])] {
             for team in [1, 2, 3].map(SplittingTeam) {
                 let (keys, places) = sorted(&indices, &permutation, true, &team);
                 let (mut rows, mut back) = (vec![9; row_bytes * keys.len()], [0; 6]);
-                places.out_conversion(&team).fill(&mut rows, &given, form(Element::U8, row_bytes), &team).unwrap();
+                places
+                    .out_conversion(&team)
+                    .fill(&mut rows, &contributed, form(Element::U8, row_bytes), &team)
+                    .unwrap();
                 places.in_conversion().fill(&mut back, &rows, row_bytes, &team);
                 assert_eq!(back, expected);
             }
@@ -320,11 +323,11 @@ mod tests {
             }
             let rounded = |&index: &i64| sums[index as usize * width..][..width].iter().map(|&sum| sum as f32);
             let expected: Vec<u8> = indices.iter().flat_map(rounded).flat_map(f32::to_ne_bytes).collect();
-            let given: Vec<u8> = values.iter().flat_map(|value| value.to_ne_bytes()).collect();
+            let contributed: Vec<u8> = values.iter().flat_map(|value| value.to_ne_bytes()).collect();
             for team in [1, 2, 3, 7].map(SplittingTeam) {
                 let (keys, places) = sorted(indices, &permutation, true, &team);
                 let (mut rows, mut back) = (vec![9; 4 * width * keys.len()], vec![0; 4 * width * indices.len()]);
-                places.out_conversion(&team).fill(&mut rows, &given, form(Element::F32, width), &team).unwrap();
+                places.out_conversion(&team).fill(&mut rows, &contributed, form(Element::F32, width), &team).unwrap();
                 places.in_conversion().fill(&mut back, &rows, 4 * width, &team);
                 assert!(back == expected, "rows of {width}");
             }
@@ -335,13 +338,13 @@ mod tests {
     fn repeated_rows_that_are_longer_than_a_block_are_combined() {
         let permutation = Permutation::new(9);
         let row_bytes = BLOCK_BYTES + 1;
-        let given: Vec<u8> = (0..3 * row_bytes).map(|at| at as u8 % 50).collect();
+        let contributed: Vec<u8> = (0..3 * row_bytes).map(|at| at as u8 % 50).collect();
         for team in [1, 2].map(SplittingTeam) {
             let (keys, places) = sorted(&[4, 8, 4], &permutation, true, &team);
             let mut rows = vec![9; row_bytes * keys.len()];
-            places.out_conversion(&team).fill(&mut rows, &given, form(Element::U8, row_bytes), &team).unwrap();
+            places.out_conversion(&team).fill(&mut rows, &contributed, form(Element::U8, row_bytes), &team).unwrap();
             let row = &rows[places.rows[0] as usize * row_bytes..][..row_bytes];
-            assert!((0..row_bytes).all(|at| row[at] == given[at] + given[2 * row_bytes + at]));
+            assert!((0..row_bytes).all(|at| row[at] == contributed[at] + contributed[2 * row_bytes + at]));
         }
     }
 

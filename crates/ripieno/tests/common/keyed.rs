@@ -120,7 +120,7 @@ impl<'a> KeyedCase<'a> {
 
     /// Return the rows of [`KeyedCase::sealed`] by part, in the order within the part.
     pub fn ordered_blocks(&self, rank_count: usize, thread_count: usize, add_rows: usize) -> TestKeyedRows {
-        taken(self.sealed(rank_count, thread_count, add_rows))
+        take_all(self.sealed(rank_count, thread_count, add_rows))
     }
 
     /// Return the rows of [`KeyedCase::sealed`] by key.
@@ -132,7 +132,7 @@ impl<'a> KeyedCase<'a> {
 }
 
 /// Return the keys of all parts with their rows.
-pub fn taken(mut parts: Parts) -> TestKeyedRows {
+pub fn take_all(mut parts: Parts) -> TestKeyedRows {
     let (form, part_count) = (*parts.form(), parts.part_count());
     let take = |part| {
         let size = parts.size(part);

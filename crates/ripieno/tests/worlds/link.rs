@@ -23,8 +23,8 @@ impl Link for SimulatedLink {
         if !self.is_memory && world.connections[&self.direction.back()].has_ended {
             return Err(closed("the peer closed the connection"));
         }
-        let room = world.scenario.link_bytes - world.connections[&self.direction].unread_bytes;
-        let bytes: Vec<u8> = parts.iter().flat_map(|part| part.iter()).take(room).copied().collect();
+        let free_bytes = world.scenario.link_bytes - world.connections[&self.direction].unread_bytes;
+        let bytes: Vec<u8> = parts.iter().flat_map(|part| part.iter()).take(free_bytes).copied().collect();
         let connection = world.connections.get_mut(&self.direction).expect("the link is open");
         connection.unread_bytes += bytes.len();
         let sent = bytes.len();
@@ -75,11 +75,11 @@ impl Link for SimulatedLink {
 
     fn send_message(&mut self, parts: &[&[u8]; 2]) -> bool {
         let length_bytes = parts[0].len() + parts[1].len();
-        let has_room = {
+        let fits = {
             let world = self.scheduler.lock();
             world.scenario.link_bytes - world.connections[&self.direction].unread_bytes >= length_bytes
         };
-        let is_sent = self.is_memory && has_room && self.send(parts).is_ok();
+        let is_sent = self.is_memory && fits && self.send(parts).is_ok();
         is_sent && self.flush().is_ok()
     }
 

@@ -415,13 +415,13 @@ public final class KMeans implements Serializable {
       }
 
       private Object sampledRows(int step, double scale) {
-        int[] taken =
+        int[] sampled =
             IntStream.range(0, count)
                 .filter(row -> draw(step, row) < distances[row] * scale)
                 .toArray();
-        Object mine = rows.newValues((long) taken.length * columns);
-        for (int at = 0; at < taken.length; at++) {
-          System.arraycopy(rows.row(taken[at]), 0, mine, at * columns, columns);
+        Object mine = rows.newValues((long) sampled.length * columns);
+        for (int at = 0; at < sampled.length; at++) {
+          System.arraycopy(rows.row(sampled[at]), 0, mine, at * columns, columns);
         }
         return communicator.allgather(mine);
       }
@@ -438,11 +438,11 @@ public final class KMeans implements Serializable {
           }
         }
         communicator.allreduce(found, Op.SUM);
-        Object taken = rows.newValues(found.length);
+        Object result = rows.newValues(found.length);
         for (int at = 0; at < found.length; at++) {
-          set(taken, at, found[at]);
+          set(result, at, found[at]);
         }
-        return taken;
+        return result;
       }
 
       private void add(Object more) {

@@ -122,8 +122,8 @@ class FailuresTest {
 
   @Test
   void missingRanksFailTheRendezvous() {
-    Rendezvous alone = Communicator.rendezvous(0, 2, "secret").rendezvousTimeout(Duration.ofMillis(300));
-    assertThrows(RendezvousException.class, () -> alone.at("127.0.0.1", 45_871));
+    Rendezvous rendezvous = Communicator.rendezvous(0, 2, "secret").rendezvousTimeout(Duration.ofMillis(300));
+    assertThrows(RendezvousException.class, () -> rendezvous.at("127.0.0.1", 45_871));
     assertThrows(InputException.class, () -> Communicator.meet(3, 2, "secret", mine -> null));
     assertThrows(InputException.class, () -> Communicator.rendezvous(0, 1, ""));
     RuntimeException own = new IllegalArgumentException("no engine");
