@@ -41,8 +41,8 @@ class Communicator:
         tls: bool | None = None,
         flight_folder: str | None = None,
     ) -> Communicator: ...
-    # Blocking in-place collectives. With `later`, a call only starts the collective and returns a handle. `form` describes
-    # properties of the call that must be equal on all ranks; default: the shape of the first array.
+    # Blocking in-place collectives. With `later`, a call only starts the collective and returns a handle. `form`
+    # describes properties of the call that must be equal on all ranks; default: the shape of the first array.
     def broadcast(
         self,
         array: NDArray[Any],
@@ -178,9 +178,9 @@ class Communicator:
         memory_limit_bytes: int | None = None,
         on_block: Callable[[KeyedArrays], object] | None = None,
     ) -> tuple[KeyedArrays | None, dict[str, Any]]: ...
-    # Reduce rows by a function. `combine` is a Python function, the address of a native function, or "argmin" or "argmax"
-    # with the type of the values. A Python function receives the address of the rows of lower ranks (updated in place), the
-    # address of the other rows, and their size in bytes.
+    # Reduce rows by a function. `combine` is a Python function, the address of a native function, or "argmin" or
+    # "argmax" with the type of the values. A Python function receives the address of the rows of lower ranks (updated in
+    # place), the address of the other rows, and their size in bytes.
     def reduce_by(
         self,
         array: NDArray[Any],
@@ -445,8 +445,8 @@ def line_s() -> float: ...
 def memory_pass(thread_count: int, size_bytes: int, budget_s: float) -> tuple[float, float]: ...
 
 # Kernel threads. `thread_times` returns for each member of each team its index, its system thread id, its number of
-# orders, and its seconds of computing and of waiting. `thread_turn` returns the seconds of `phases` phases with `rounds`
-# rounds of work each.
+# orders, and its seconds of computing and of waiting. `thread_turn` returns the seconds of `phases` phases with
+# `rounds` rounds of work each.
 
 def pin_threads(cores: Sequence[int]) -> None: ...
 def pinned_cores() -> list[int]: ...
