@@ -179,8 +179,8 @@ class Communicator:
         on_block: Callable[[KeyedArrays], object] | None = None,
     ) -> tuple[KeyedArrays | None, dict[str, Any]]: ...
     # Reduce rows by a function. `combine` is a Python function, the address of a native function, or "argmin" or
-    # "argmax" with the type of the values. A Python function receives the address of the rows of lower ranks (updated in
-    # place), the address of the other rows, and their size in bytes.
+    # "argmax" with the type of the values. A Python function receives the address of the rows of lower ranks, which it
+    # updates, the address of the other rows, and their size in bytes.
     def reduce_by(
         self,
         array: NDArray[Any],
