@@ -169,8 +169,8 @@ impl Broadcasts {
     ) -> io::Result<Variable> {
         let manifest = BlockManifest::new(length_bytes, block_bytes, discipline, order.len() + 1);
         let allocated = self.memory.take(length_bytes);
-        // Register the variable even if the allocation fails: all ranks number variables alike, and the other ranks
-        // get the error.
+        // Register the variable even if the allocation fails: all ranks must number variables equally, and the other
+        // ranks get the error.
         let (buffer, failure) =
             allocated.map_or_else(|error| (HostMemory::new(0), Some(error)), |buffer| (Ok(buffer), None));
         let mut filler = Filler::new(buffer?);

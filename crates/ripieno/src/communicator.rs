@@ -284,9 +284,9 @@ impl Communicator {
         let mut held = self.hold()?;
         held.ensure_background()?;
         let (mut runtime, state) = held.communicator(self.number)?;
-        let ticket = state.start(&mut runtime, task, elements.into(), algorithm, memory)?;
+        let result_slot = state.start(&mut runtime, task, elements.into(), algorithm, memory)?;
         drop(held);
-        Ok(Handle::new(ticket, self.shared.clone()))
+        Ok(Handle::new(result_slot, self.shared.clone()))
     }
 
     /// Copy the root's `vector` to every rank. The root's vector is only read.

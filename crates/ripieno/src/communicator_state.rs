@@ -7,11 +7,11 @@ use crate::lock::lock;
 use crate::owned_buffers::{NO_MEMORY, OwnedBuffers};
 use crate::pool::{BufferPool, PooledBuffer};
 use crate::preferred::{self, Preferred};
+use crate::result_slot::ResultSlot;
 use crate::runtime::Runtime;
 use crate::schedules::Schedules;
 use crate::statistics::Statistics;
 use crate::task::{self, CollectiveTask, TaskExtent};
-use crate::ticket::ResultSlot;
 use ripieno_plan::{Buffer, Collective, Group, Plan, Span};
 use ripieno_run::{BlockingSection, BufferMemory, Call, Element, PreparedCall, Replicas, Schedule};
 use std::collections::BTreeMap;
@@ -211,9 +211,9 @@ impl CommunicatorState {
         let mut memory = Box::new(memory);
         let resolved = self.resolve(runtime, task, elements, algorithm, &memory.buffers())?;
         let sequence = *sequence_of(task, &mut self.sequence, &mut self.messages);
-        let ticket = self.submit(runtime, sequence, resolved.prepared, memory)?;
+        let result_slot = self.submit(runtime, sequence, resolved.prepared, memory)?;
         *sequence_of(task, &mut self.sequence, &mut self.messages) += 1;
-        Ok(ticket)
+        Ok(result_slot)
     }
 
     /// Start a schedule from outside the catalogue, like [`CommunicatorState::run_uncatalogued`]. The run owns `memory`
@@ -226,9 +226,9 @@ impl CommunicatorState {
         memory: M,
     ) -> Result<Arc<ResultSlot<M>>, Error> {
         let prepared = PreparedCall::new(self.id, call, schedule)?;
-        let ticket = self.submit(runtime, self.sequence, prepared, Box::new(memory))?;
+        let result_slot = self.submit(runtime, self.sequence, prepared, Box::new(memory))?;
         self.sequence += 1;
-        Ok(ticket)
+        Ok(result_slot)
     }
 
     fn submit<M: OwnedBuffers>(
@@ -246,8 +246,8 @@ impl CommunicatorState {
         let mut lent = scratch.as_mut().map_or(NO_MEMORY, |scratch| BufferMemory::Write(scratch.bytes_mut()));
         // SAFETY: as above; moving a pooled buffer does not move its bytes.
         let lent = unsafe { lent.prolonged() };
-        let ticket = Arc::new(ResultSlot::default());
-        let (completion, background) = (ResultSlot::completion(&ticket, runtime.waiters), self.background.clone());
+        let result_slot = Arc::new(ResultSlot::default());
+        let (completion, background) = (ResultSlot::completion(&result_slot, runtime.waiters), self.background.clone());
         let end = Box::new(move |result: Result<_, _>| {
             drop(scratch);
             if let Ok(traffic) = result {
@@ -257,7 +257,7 @@ impl CommunicatorState {
         });
         runtime.executor.submit(runtime.fabric, sequence, prepared, vec![main, output, lent], end)?;
         runtime.executor.advance(runtime.fabric);
-        Ok(ticket)
+        Ok(result_slot)
     }
 
     /// Check a task, determine its algorithm and schedule, and register the form that ranks compare.

@@ -89,9 +89,9 @@ impl Communicator {
         let mut held = self.hold()?;
         held.ensure_background()?;
         let (mut runtime, state) = held.communicator(self.number)?;
-        let ticket = state.start_uncatalogued(&mut runtime, call, Arc::new(schedule), memory)?;
+        let result_slot = state.start_uncatalogued(&mut runtime, call, Arc::new(schedule), memory)?;
         drop(held);
-        Ok(Handle::new(ticket, self.shared.clone()))
+        Ok(Handle::new(result_slot, self.shared.clone()))
     }
 
     fn prepare_by(

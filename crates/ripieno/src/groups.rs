@@ -20,8 +20,8 @@ use std::sync::Arc;
 const MAX_DIRECT_MEMBERS: usize = 64;
 
 impl Communicator {
-    /// Split the ranks by color: ranks of one color form a communicator, ordered by `key` and then by their rank here.
-    /// A rank without a color gets `None`. Every rank must call this. The new communicators use the links of this
+    /// Split the ranks by color. The ranks of one color form a communicator, ordered by `key` and then by their old
+    /// rank. A rank without a color gets `None`. Every rank must call this. The new communicators use the links of this
     /// communicator and are closed with the world.
     pub fn split(&self, color: Option<u32>, key: i64) -> Result<Option<Communicator>, Error> {
         let p = self.world_size();

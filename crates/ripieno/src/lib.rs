@@ -27,6 +27,7 @@ pub mod packets;
 mod pool;
 mod preferred;
 mod replicate;
+mod result_slot;
 mod runtime;
 mod schedules;
 pub mod simulation;
@@ -34,7 +35,6 @@ pub mod sparse;
 mod statistics;
 mod survivors;
 mod task;
-mod ticket;
 mod uncatalogued;
 
 pub use choice::Overrides;

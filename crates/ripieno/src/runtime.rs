@@ -2,7 +2,7 @@
 
 use crate::choice::Overrides;
 use crate::pool::BufferPool;
-use crate::ticket::Waiters;
+use crate::result_slot::Waiters;
 use ripieno_run::{Executor, Fabric};
 use std::sync::Weak;
 

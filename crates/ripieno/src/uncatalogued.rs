@@ -29,9 +29,9 @@ impl Communicator {
         held.ensure_background()?;
         let (mut runtime, state) = held.communicator(self.number)?;
         let schedule = state.schedule(plan);
-        let ticket = state.start_uncatalogued(&mut runtime, call, schedule, memory)?;
+        let result_slot = state.start_uncatalogued(&mut runtime, call, schedule, memory)?;
         drop(held);
-        Ok(Handle::new(ticket, self.shared.clone()))
+        Ok(Handle::new(result_slot, self.shared.clone()))
     }
 
     /// Take memory with unspecified content for one run.

@@ -15,11 +15,11 @@ use crate::communicator_state::CommunicatorState;
 use crate::error::Error;
 use crate::lock::lock;
 use crate::pool::BufferPool;
+use crate::result_slot::Waiters;
 use crate::runtime::Runtime;
-use crate::ticket::Waiters;
 use ripieno_run::recorder::Gauge;
 use ripieno_run::{Executor, Fabric, JobFailure, Remote};
-use slot::{BiasedCore, CoreSlot, CoreState, LockTurns};
+use slot::{BiasedCore, CoreSlot, CoreState, HoldHistory};
 use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, Condvar, Mutex, Weak};
@@ -96,7 +96,7 @@ impl CoreShared {
             biased_core: BiasedCore::default(),
             slot: Mutex::new(CoreSlot {
                 core: CoreState::Free(Box::new(core)),
-                turns: LockTurns::default(),
+                hold_history: HoldHistory::default(),
                 retired: Vec::new(),
             }),
             waiter_count: AtomicUsize::new(0),
@@ -191,7 +191,7 @@ impl CoreShared {
         self.revoke(slot);
         match std::mem::replace(&mut slot.core, CoreState::Held) {
             CoreState::Free(core) => {
-                slot.turns.note(this_thread());
+                slot.hold_history.note(this_thread());
                 Some(Ok(CoreGuard { core: Some(core), shared: self, by_bias: None }))
             }
             CoreState::Held => None,
@@ -211,7 +211,7 @@ impl CoreShared {
         if !matches!(slot.core, CoreState::Biased) || !self.bias.revoke() {
             return;
         }
-        slot.turns.note_revocation();
+        slot.hold_history.note_revocation();
         // SAFETY: the slot is locked, the bias is revoked, and no thread is inside.
         let core = unsafe { self.biased_core.take() };
         slot.put(core.expect("the thread that leaves puts the core back"));
@@ -413,7 +413,7 @@ impl CoreGuard<'_> {
         if self.by_bias.is_some() {
             shared.bias.end();
         }
-        if !is_for_background && !shared.has_waiters() && slot.turns.should_bias() {
+        if !is_for_background && !shared.has_waiters() && slot.hold_history.should_bias() {
             shared.grant(&mut slot);
         }
         if is_for_background {

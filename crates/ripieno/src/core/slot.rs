@@ -12,14 +12,14 @@ const BACKOFF_BITS: u32 = 3;
 /// Slot of the core while no thread holds it.
 pub(crate) struct CoreSlot {
     pub core: CoreState,
-    pub turns: LockTurns,
+    pub hold_history: HoldHistory,
     /// Communicators that were closed while the core was held. They are removed when it becomes free.
     pub retired: Vec<usize>,
 }
 
 /// The thread that held the core last, and how many times in a row.
 #[derive(Default)]
-pub(crate) struct LockTurns {
+pub(crate) struct HoldHistory {
     thread: u64,
     count: u32,
     /// Number of times that the bias was revoked.
@@ -69,7 +69,7 @@ impl CoreSlot {
     }
 }
 
-impl LockTurns {
+impl HoldHistory {
     pub fn note(&mut self, thread: u64) {
         self.count = if self.thread == thread { self.count.saturating_add(1) } else { 1 };
         self.thread = thread;

@@ -368,7 +368,7 @@ public final class KMeans implements Serializable {
       return values instanceof float[] floats ? floats[at] : ((double[]) values)[at];
     }
 
-    /** Finds initial centroids: random rows, or with k-means|| candidates from some rounds, of which it chooses k. */
+    /** Finds initial centroids: random rows, or k of the candidates that the rounds of k-means|| sample. */
     private final class Seeding {
       private final double[] distances = new double[count];
       private final int[] closest = new int[count];

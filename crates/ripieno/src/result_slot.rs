@@ -20,7 +20,7 @@ pub(crate) struct ResultSlot<M> {
 
 /// Sets the result of a slot once. If it is dropped before, the result is [`Error::Closed`].
 pub(crate) struct Completion<M> {
-    ticket: Option<Arc<ResultSlot<M>>>,
+    result_slot: Option<Arc<ResultSlot<M>>>,
     waiters: Weak<dyn Waiters>,
 }
 
@@ -32,8 +32,8 @@ impl<M> Default for ResultSlot<M> {
 
 impl<M> ResultSlot<M> {
     /// Return the completion, which sets the result and notifies the threads that wait for a call to end.
-    pub fn completion(ticket: &Arc<ResultSlot<M>>, waiters: &Weak<dyn Waiters>) -> Completion<M> {
-        Completion { ticket: Some(ticket.clone()), waiters: waiters.clone() }
+    pub fn completion(result_slot: &Arc<ResultSlot<M>>, waiters: &Weak<dyn Waiters>) -> Completion<M> {
+        Completion { result_slot: Some(result_slot.clone()), waiters: waiters.clone() }
     }
 
     /// Return the result, if the run has ended.
@@ -57,9 +57,9 @@ impl<M> Completion<M> {
     }
 
     fn set(&mut self, outcome: Result<M, Error>) {
-        let Some(ticket) = self.ticket.take() else { return };
-        let ended = outcome.map(|memory| *lock(&ticket.memory) = Some(memory));
-        ticket.ended.get_or_init(|| ended);
+        let Some(result_slot) = self.result_slot.take() else { return };
+        let ended = outcome.map(|memory| *lock(&result_slot.memory) = Some(memory));
+        result_slot.ended.get_or_init(|| ended);
         if let Some(waiters) = self.waiters.upgrade() {
             waiters.notify_waiters();
         }
