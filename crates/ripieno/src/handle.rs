@@ -28,8 +28,8 @@ impl<M> Handle<M> {
         self.take().ok_or(Error::Closed)
     }
 
-    /// Make progress on all runs in flight until the call has ended, and return its result. May be called repeatedly. An
-    /// interruption is reported to the job, and fails it.
+    /// Make progress on all runs in flight until the call has ended, and return its result. May be called repeatedly.
+    /// An interruption is reported to the job, and fails it.
     pub fn join(&self) -> Result<(), Error> {
         if !self.is_done() {
             match self.shared.hold_unless(&|| self.is_done()) {
