@@ -41,7 +41,7 @@ extern "system" fn Java_org_ripieno_Native_meet<'local>(
         config.rack = text(env, &rack)?;
         config.ports = Ports { first: first_port as u16, last: last_port as u16 };
         config.links = [LinkPolicy::Auto, LinkPolicy::Tcp, LinkPolicy::SharedMemory][links as usize];
-        config.tls = Encryption::meant_by((tls != UNSET).then_some(tls != 0));
+        config.tls = Encryption::from_setting((tls != UNSET).then_some(tls != 0));
         config.rendezvous_timeout = Duration::from_millis(rendezvous_timeout_ms as u64);
         config.heartbeat_timeout = Duration::from_millis(heartbeat_timeout_ms as u64);
         let overrides = std::env::var_os("RIPIENO_ALGORITHM").unwrap_or_default();
@@ -49,13 +49,16 @@ extern "system" fn Java_org_ripieno_Native_meet<'local>(
             .map_err(|error| MethodError::Input(format!("RIPIENO_ALGORITHM: {error}")))?;
         let (directory, store_host) = (text(env, &directory)?, text(env, &store_host)?);
         let endpoint = match (directory, store_host) {
-            (Some(directory), _) => {
-                Endpoint::meet(config.clone(), &mut exchange::DirectoryExchange::new(&config, PathBuf::from(directory)))
-            }
+            (Some(directory), _) => Endpoint::connect(
+                config.clone(),
+                &mut exchange::DirectoryExchange::new(&config, PathBuf::from(directory)),
+            ),
             (None, Some(store)) => {
-                Endpoint::meet(config.clone(), &mut exchange::TcpStore::new(&config, &store, store_port as u16))
+                Endpoint::connect(config.clone(), &mut exchange::TcpStore::new(&config, &store, store_port as u16))
             }
-            (None, None) => Endpoint::meet(config, &mut |own_text: &str| call_exchange(env, rank, &exchange, own_text)),
+            (None, None) => {
+                Endpoint::connect(config, &mut |own_text: &str| call_exchange(env, rank, &exchange, own_text))
+            }
         };
         // An exception that the function has thrown is more precise than the resulting error.
         if env.exception_check() {

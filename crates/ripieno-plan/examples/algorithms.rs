@@ -48,7 +48,7 @@ The figures are counted for 8 ranks (two-level: on 4 nodes) and root 0:
 - *busiest*: bytes that the busiest rank sends or receives, whichever is more, in `n`;
 - *in all*: bytes that all ranks send, in `n`;
 - *scratch*: maximum memory of a rank in addition to the vector, in `n`;
-- *lends*: whether links may read the memory of the sender without a copy.
+- *zero-copy*: whether receivers may read the memory of the sender in place.
 
 The tables below each collective list the messages of each round, for 4 ranks (two-level: on 2 nodes) and a vector of 8
 elements. `+>` means that the receiver reduces; `b1` is the output, `b2` scratch memory. The pictures are for 8 ranks
@@ -70,7 +70,7 @@ pub fn document() -> String {
     let mut text = HEAD.to_string();
     for collective in Collective::catalogued() {
         write!(text, "\n## {}\n\n", collective.name()).expect("a String takes any text");
-        text += "| algorithm | hops | rounds | messages | busiest | in all | scratch | lends | cost |\n";
+        text += "| algorithm | hops | rounds | messages | busiest | in all | scratch | zero-copy | cost |\n";
         text += "|---|---|---|---|---|---|---|---|---|\n";
         Algorithm::of(collective).for_each(|algorithm| text += &row(algorithm));
         text.push('\n');

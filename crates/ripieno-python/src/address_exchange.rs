@@ -60,15 +60,15 @@ impl AddressExchange {
         match self {
             AddressExchange::Callable(callable) => {
                 let rank = config.rank;
-                Endpoint::meet(config, &mut |own_text: &str| call_exchange(rank, &callable, own_text))
+                Endpoint::connect(config, &mut |own_text: &str| call_exchange(rank, &callable, own_text))
             }
             AddressExchange::TcpStore(host, port) => {
                 let mut store = exchange::TcpStore::new(&config, &host, port);
-                Endpoint::meet(config, &mut store)
+                Endpoint::connect(config, &mut store)
             }
             AddressExchange::Directory(directory) => {
                 let mut store = exchange::DirectoryExchange::new(&config, directory);
-                Endpoint::meet(config, &mut store)
+                Endpoint::connect(config, &mut store)
             }
         }
     }

@@ -28,31 +28,31 @@ impl ValueMemory {
     /// Create the memory. The default bound is half of the free memory, at most `most_bytes`.
     #[new]
     fn new(bound_bytes: Option<usize>, most_bytes: usize, directory: PathBuf) -> ValueMemory {
-        ValueMemory { inner: links::ValueMemory::new(bound(bound_bytes, most_bytes), directory) }
+        ValueMemory { inner: links::ValueMemory::new(limit(bound_bytes, most_bytes), directory) }
     }
 
     /// Change the bound.
     fn set_bound(&self, bound_bytes: Option<usize>, most_bytes: usize, directory: PathBuf) {
-        self.inner.set_bound(bound(bound_bytes, most_bytes), directory);
+        self.inner.set_limit(limit(bound_bytes, most_bytes), directory);
     }
 
     /// Return the bound and the memory held, in bytes; the number and bytes of the values moved to disk; the directory;
     /// and the error of the last failed move, if any.
     fn tally(&self) -> (usize, usize, u64, u64, OsString, Option<String>) {
-        let tally = self.inner.tally();
+        let stats = self.inner.stats();
         (
-            tally.bound_bytes,
-            tally.held_bytes,
-            tally.spilled_count,
-            tally.spilled_bytes,
-            tally.directory.into(),
-            tally.failure,
+            stats.limit_bytes,
+            stats.in_memory_bytes,
+            stats.spilled_count,
+            stats.spilled_bytes,
+            stats.directory.into(),
+            stats.failure,
         )
     }
 }
 
-fn bound(bound_bytes: Option<usize>, most_bytes: usize) -> links::Bound {
-    bound_bytes.map_or(links::Bound::HalfOfFree { most_bytes }, links::Bound::Bytes)
+fn limit(limit_bytes: Option<usize>, most_bytes: usize) -> links::MemoryLimit {
+    limit_bytes.map_or(links::MemoryLimit::HalfOfAvailable { most_bytes }, links::MemoryLimit::Bytes)
 }
 
 /// A rank that listens for the broadcast connections of the other ranks, before they know its address.
@@ -81,7 +81,7 @@ impl PendingMesh {
     fn connect(&self, addresses: Vec<String>, memory: &ValueMemory) -> PyResult<Broadcasts> {
         let pending = self.inner.lock().unwrap_or_else(PoisonError::into_inner).take();
         let pending = pending.ok_or_else(|| errors::input("this mesh is connected already".to_string()))?;
-        let mesh = pending.meet(&addresses).map_err(errors::from_rendezvous)?;
+        let mesh = pending.connect(&addresses).map_err(errors::from_rendezvous)?;
         let memory = memory.inner.clone();
         let inner =
             broadcasts::Broadcasts::new(self.rank, self.world_size, mesh, memory).map_err(errors::from_rendezvous)?;

@@ -107,7 +107,7 @@ impl Communicator {
         config.rack = rack;
         config.ports = ports.map(|(first, last)| Ports { first, last }).unwrap_or_default();
         config.links = parse_links(links)?;
-        config.tls = Encryption::meant_by(tls);
+        config.tls = Encryption::from_setting(tls);
         config.rendezvous_timeout = seconds("rendezvous_timeout_s", rendezvous_timeout_s)?;
         config.heartbeat_timeout = seconds("heartbeat_timeout_s", heartbeat_timeout_s)?;
         let overrides = std::env::var_os("RIPIENO_ALGORITHM").unwrap_or_default();

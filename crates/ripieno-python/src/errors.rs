@@ -3,7 +3,7 @@
 use pyo3::call::PyCallArgs;
 use pyo3::exceptions::{PyKeyboardInterrupt, PyMemoryError, PyOSError, PyRuntimeError};
 use pyo3::prelude::*;
-use ripieno::broadcasts::{BroadcastEnding, BroadcastError};
+use ripieno::broadcasts::{BroadcastError, TransferError};
 use ripieno::{Error, JobFailure, net::NetError};
 use std::io;
 use std::path::Path;
@@ -40,7 +40,7 @@ pub fn from_broadcast(error: &BroadcastError) -> PyErr {
     match error {
         BroadcastError::Closed => raise("CommunicatorClosed", (error.to_string(),)),
         BroadcastError::Interrupted => PyKeyboardInterrupt::new_err(()),
-        BroadcastError::Ended(BroadcastEnding::Memory { .. }) => PyMemoryError::new_err(error.to_string()),
+        BroadcastError::Ended(TransferError::Memory { .. }) => PyMemoryError::new_err(error.to_string()),
         BroadcastError::Ended(_) => raise("BroadcastError", (error.to_string(),)),
     }
 }

@@ -83,7 +83,7 @@ impl MemberAcceptor {
 }
 
 fn credentials(token: &[u8], tls: Option<bool>) -> Credentials {
-    Credentials { token: Token::from_secret(token), tls: Encryption::meant_by(tls) }
+    Credentials { token: Token::from_secret(token), tls: Encryption::from_setting(tls) }
 }
 
 fn into_python((inner, end): (tls::Tunnel, OwnedFd)) -> (Tunnel, i32) {

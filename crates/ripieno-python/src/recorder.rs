@@ -3,7 +3,7 @@
 use pyo3::prelude::*;
 use pyo3::types::PyDict;
 use ripieno::net::Endpoint;
-use ripieno::{CollectiveRecord, Error, FlightRecorder, LinkUsage, Reading, StallInterval};
+use ripieno::{AlgorithmUsage, CollectiveRecord, Error, FlightRecorder, Reading, StallInterval};
 use std::time::Duration;
 
 /// Number of records and of waits to keep if they are written to a file. They take 6 MiB.
@@ -103,7 +103,7 @@ fn wait(wait: &StallInterval) -> (u64, u32, u32, f64, f64) {
 
 /// Convert the communication counters of a rank, read at `now`.
 pub fn traffic<'py>(py: Python<'py>, now: Duration, reading: Reading) -> PyResult<Bound<'py, PyDict>> {
-    let usage = |it: &LinkUsage| (it.collective.name(), it.algorithm, it.call_count, it.sent_bytes);
+    let usage = |it: &AlgorithmUsage| (it.collective.name(), it.algorithm, it.call_count, it.sent_bytes);
     let entries = PyDict::new(py);
     entries.set_item("call_count", reading.call_count)?;
     entries.set_item("bytes_sent", reading.sent_bytes())?;

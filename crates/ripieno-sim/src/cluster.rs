@@ -60,7 +60,7 @@ pub struct Cluster {
 /// Index of a wire.
 pub(crate) type WireIndex = u32;
 
-/// Wires used by one end of a message, each with its seconds per byte.
+/// PeerLinks used by one end of a message, each with its seconds per byte.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Uses {
     wires: [(WireIndex, f64); 4],

@@ -11,7 +11,7 @@ use std::collections::{BTreeMap, BinaryHeap};
 /// A flow that requests a rate.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Demand {
-    /// Wires used by the flow, each with its seconds per byte.
+    /// PeerLinks used by the flow, each with its seconds per byte.
     pub(crate) wires: Vec<(usize, f64)>,
     /// Upper limit of the rate, in bytes per second.
     pub(crate) limit: f64,
@@ -40,7 +40,7 @@ struct Filling<'a> {
     /// For each demand: the demands that may go no faster.
     followers: Vec<Vec<usize>>,
     wires: Vec<WireShare>,
-    /// Wires of each demand in consecutive ranges, and the starts of the ranges.
+    /// PeerLinks of each demand in consecutive ranges, and the starts of the ranges.
     uses: Vec<(usize, f64)>,
     uses_from: Vec<usize>,
     rates: Vec<Option<f64>>,

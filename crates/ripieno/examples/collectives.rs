@@ -60,7 +60,7 @@ fn connect() -> CollectiveResult<Communicator> {
     let token = Token::from_secret(variable("RIPIENO_TOKEN")?);
     let config = Config::new(variable("RANK")?.parse()?, variable("WORLD_SIZE")?.parse()?, token);
     let mut store = TcpStore::new(&config, &variable("MASTER_ADDR")?, variable("MASTER_PORT")?.parse()?);
-    Ok(Communicator::new(Box::new(Endpoint::meet(config, &mut store)?)))
+    Ok(Communicator::new(Box::new(Endpoint::connect(config, &mut store)?)))
 }
 
 impl CollectiveCase {

@@ -6,12 +6,12 @@
 use crate::block_file::{BlockDigests, BlockFile, Digest};
 use crate::lock::lock;
 use ripieno_net::NetError;
-use ripieno_net::links::{Bell, Filler, HostMemory, ValueMemory};
+use ripieno_net::links::{HostMemory, MemoryWriter, ValueMemory, Waker};
 use ripieno_net::mesh::Mesh;
 use ripieno_plan::swarm::{BlockManifest, SwarmTiming};
 pub use ripieno_plan::swarm::{CorruptBlock, Discipline};
-pub use ripieno_run::swarm::{BroadcastEnding, FetchRecord, Meter, MeteredBlock};
 use ripieno_run::swarm::{BroadcastEvent, Driver};
+pub use ripieno_run::swarm::{FetchRecord, Meter, MeteredBlock, TransferError};
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::io;
 use std::sync::{Arc, Condvar, Mutex};
@@ -51,7 +51,7 @@ pub struct VariableDelivery {
 pub enum BroadcastError {
     /// The broadcast has failed.
     #[error(transparent)]
-    Ended(#[from] BroadcastEnding),
+    Ended(#[from] TransferError),
     /// The group was closed.
     #[error("the communicator was closed before the value arrived")]
     Closed,
@@ -79,7 +79,7 @@ pub struct Variable {
 
 struct BroadcastShared {
     started: Instant,
-    bell: Bell,
+    waker: Waker,
     state: Mutex<BroadcastState>,
     changed: Condvar,
 }
@@ -91,7 +91,7 @@ struct BroadcastState {
     is_closed: bool,
     /// Variables that the program has not dropped.
     live: BTreeSet<u32>,
-    ended: BTreeMap<u32, Result<Arc<HostMemory>, BroadcastEnding>>,
+    ended: BTreeMap<u32, Result<Arc<HostMemory>, TransferError>>,
     deliveries: BTreeMap<u32, VariableDelivery>,
     /// The latest message of each other rank, by variable.
     latest_messages: BTreeMap<u32, BTreeMap<usize, Vec<u8>>>,
@@ -137,13 +137,13 @@ impl Broadcasts {
     pub fn new(rank: usize, size: usize, mesh: Mesh, memory: ValueMemory) -> Result<Broadcasts, NetError> {
         let shared = Arc::new(BroadcastShared {
             started: Instant::now(),
-            bell: mesh.bell(),
+            waker: mesh.waker(),
             state: Mutex::default(),
             changed: Condvar::new(),
         });
         let receive_memory = memory.clone();
         let timing = swarm_timing(mesh.heartbeat_timeout());
-        let driver = Driver::new(rank, size, timing, Box::new(move |bytes| receive_memory.take(bytes)));
+        let driver = Driver::new(rank, size, timing, Box::new(move |bytes| receive_memory.allocate(bytes)));
         let serving = shared.clone();
         let thread = std::thread::Builder::new().name("ripieno-broadcast".to_string());
         let thread = thread.spawn(move || serve(driver, mesh, &serving)).map_err(|error| NetError::Os {
@@ -168,12 +168,12 @@ impl Broadcasts {
         order: Vec<usize>,
     ) -> io::Result<Variable> {
         let manifest = BlockManifest::new(length_bytes, block_bytes, discipline, order.len() + 1);
-        let allocated = self.memory.take(length_bytes);
+        let allocated = self.memory.allocate(length_bytes);
         // Register the variable even if the allocation fails: all ranks must number variables equally, and the other
         // ranks get the error.
         let (buffer, failure) =
             allocated.map_or_else(|error| (HostMemory::new(0), Some(error)), |buffer| (Ok(buffer), None));
-        let mut filler = Filler::new(buffer?);
+        let mut filler = MemoryWriter::new(buffer?);
         let variable = self.register(filler.memory().clone(), manifest, Vec::new(), order);
         let number = variable.number;
         let report = |digests| self.shared.submit(Command::Fill { number, digests });
@@ -227,7 +227,7 @@ impl Broadcasts {
         state.live.insert(number);
         state.commands.push_back(command(meter.clone()));
         drop(state);
-        self.shared.bell.ring();
+        self.shared.waker.wake();
         Variable { shared: self.shared.clone(), memory: self.memory.clone(), number, meter, start }
     }
 
@@ -342,7 +342,7 @@ impl Drop for Variable {
 impl BroadcastShared {
     fn submit(&self, command: Command) {
         lock(&self.state).commands.push_back(command);
-        self.bell.ring();
+        self.waker.wake();
     }
 
     fn take_commands(&self) -> VecDeque<Command> {
@@ -416,7 +416,7 @@ fn serve(mut driver: Driver<HostMemory>, mut mesh: Mesh, shared: &BroadcastShare
         let now = started.elapsed();
         if lock(&shared.state).commands.is_empty() && !driver.turn(now, &mut mesh) {
             let wake = driver.wake().map_or(POLL_INTERVAL, |wake| wake.saturating_sub(now)).min(POLL_INTERVAL);
-            mesh.sleep(&driver.wants(), wake);
+            mesh.sleep(&driver.interests(), wake);
         }
         mesh.cancel_sleep();
         shared.publish(driver.take_events());
@@ -440,7 +440,7 @@ fn execute(driver: &mut Driver<HostMemory>, now: Duration, command: Command, clo
         Command::Fill { number, digests } => driver.fill(now, number, &digests),
         Command::Abandon(number) => driver.abandon(number),
         Command::SendMessage { number, to, bytes } => driver.send_message(number, to, bytes),
-        Command::StartFetch(number) => driver.want(now, number),
+        Command::StartFetch(number) => driver.request(now, number),
         Command::Release(number) => driver.release(number),
         Command::Close => {
             driver.release_all();
@@ -453,7 +453,7 @@ fn execute(driver: &mut Driver<HostMemory>, now: Duration, command: Command, clo
 ///
 /// The first batch is one block. Each later batch doubles the number of blocks, up to [`FILL_BYTES_MAX`].
 fn fill(
-    filler: &mut Filler,
+    filler: &mut MemoryWriter,
     pieces: &[(usize, &[u8])],
     manifest: &BlockManifest,
     report: impl Fn(Vec<Digest>),
@@ -498,7 +498,7 @@ mod tests {
         expected[..100].copy_from_slice(&head);
         expected[128..5128].copy_from_slice(&body);
         let manifest = BlockManifest::new(expected.len(), Some(50), Discipline::Chain, 2);
-        let mut filler = Filler::new(HostMemory::new(expected.len()).unwrap());
+        let mut filler = MemoryWriter::new(HostMemory::new(expected.len()).unwrap());
         let memory = filler.memory().clone();
         let reported = RefCell::new(Vec::new());
         let report = |digests: Vec<Digest>| {

@@ -117,7 +117,7 @@ impl CommunicatorState {
         let key = CallKey::of(task, elements, algorithm, memory)?;
         let resolved = self.call_cache.find(&key).filter(|resolved| resolved.prepared.is_brief())?;
         note_form(runtime, task, &elements.shape, resolved);
-        let memory = memory.each_mut().map(BufferMemory::lent);
+        let memory = memory.each_mut().map(BufferMemory::reborrow);
         let sequence = sequence_of(task, &mut self.sequence, &mut self.messages);
         Some(run_resolved(runtime, resolved, memory, sequence, &mut self.statistics, run_section))
     }
@@ -241,11 +241,11 @@ impl CommunicatorState {
         let [mut main, mut output] = memory.buffers();
         // SAFETY: the end of the run owns the memory and outlives the run's buffers. `OwnedBuffers` guarantees that the
         // memory stays in place, and that no other code uses it while its owner lives.
-        let (main, output) = unsafe { (main.prolonged(), output.prolonged()) };
+        let (main, output) = unsafe { (main.extend_lifetime(), output.extend_lifetime()) };
         let mut scratch = scratch(runtime.scratch, prepared.schedule().scratch_bytes())?;
-        let mut lent = scratch.as_mut().map_or(NO_MEMORY, |scratch| BufferMemory::Write(scratch.bytes_mut()));
+        let mut scratch_buffer = scratch.as_mut().map_or(NO_MEMORY, |scratch| BufferMemory::Write(scratch.bytes_mut()));
         // SAFETY: as above; moving a pooled buffer does not move its bytes.
-        let lent = unsafe { lent.prolonged() };
+        let scratch_buffer = unsafe { scratch_buffer.extend_lifetime() };
         let result_slot = Arc::new(ResultSlot::default());
         let (completion, background) = (ResultSlot::completion(&result_slot, runtime.waiters), self.background.clone());
         let end = Box::new(move |result: Result<_, _>| {
@@ -255,7 +255,7 @@ impl CommunicatorState {
             }
             completion.complete(result.map(|_| *memory).map_err(Error::from));
         });
-        runtime.executor.submit(runtime.fabric, sequence, prepared, vec![main, output, lent], end)?;
+        runtime.executor.submit(runtime.fabric, sequence, prepared, vec![main, output, scratch_buffer], end)?;
         runtime.executor.advance(runtime.fabric);
         Ok(result_slot)
     }
@@ -290,8 +290,8 @@ impl CommunicatorState {
                 })?;
                 let schedule = in_world(plan, world_ranks, replica);
                 Ok::<_, Error>(match task.collective() {
-                    Collective::PointToPoint => schedule.of_message(),
-                    _ if choice.algorithm.rendezvous => schedule.lending(),
+                    Collective::PointToPoint => schedule.for_message(),
+                    _ if choice.algorithm.rendezvous => schedule.with_zero_copy(),
                     _ => schedule,
                 })
             })?;

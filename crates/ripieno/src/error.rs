@@ -1,6 +1,6 @@
 //! Errors of collectives.
 
-use ripieno_run::{JobFailure, NotShrunk, RunError, reduction::UnsupportedOp};
+use ripieno_run::{JobFailure, RunError, ShrinkError, reduction::UnsupportedOp};
 use std::path::PathBuf;
 
 /// Reason why a collective failed.
@@ -127,12 +127,12 @@ impl From<RunError> for Error {
     }
 }
 
-impl From<NotShrunk> for Error {
-    fn from(error: NotShrunk) -> Error {
+impl From<ShrinkError> for Error {
+    fn from(error: ShrinkError) -> Error {
         match error {
-            NotShrunk::Failed(failure) => Error::Failed(failure),
-            NotShrunk::Interrupted => Error::Interrupted,
-            NotShrunk::Unsupported(_) => argument("shrink", "this world", &error.to_string()),
+            ShrinkError::Failed(failure) => Error::Failed(failure),
+            ShrinkError::Interrupted => Error::Interrupted,
+            ShrinkError::Unsupported(_) => argument("shrink", "this world", &error.to_string()),
         }
     }
 }

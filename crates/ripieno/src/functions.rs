@@ -68,9 +68,10 @@ impl Communicator {
             self.prepare_by(task, elements, function, algorithm, vector.len())?;
         let mut held = self.hold()?;
         let (mut runtime, state) = held.communicator(self.number)?;
-        let mut lent = scratch(runtime.scratch, schedule.scratch_bytes())?;
-        let lent = lent.as_mut().map_or(BufferMemory::Read(&[]), |lent| BufferMemory::Write(lent.bytes_mut()));
-        let buffers = [BufferMemory::Write(vector), BufferMemory::Read(&[]), lent];
+        let mut scratch = scratch(runtime.scratch, schedule.scratch_bytes())?;
+        let scratch =
+            scratch.as_mut().map_or(BufferMemory::Read(&[]), |memory| BufferMemory::Write(memory.bytes_mut()));
+        let buffers = [BufferMemory::Write(vector), BufferMemory::Read(&[]), scratch];
         state.run_uncatalogued(&mut runtime, call, Arc::new(schedule), buffers)
     }
 
@@ -114,8 +115,8 @@ impl Communicator {
         let plan = task::plan(task, choice.algorithm, &group, vector, no_output).map_err(|unsuitable| {
             argument("algorithm", choice.algorithm.name, &format!("another one: {unsuitable}"))
         })?;
-        let schedule = in_world(plan, &self.world_ranks, self.replica).by(function.clone());
-        let schedule = if choice.algorithm.rendezvous { schedule.lending() } else { schedule };
+        let schedule = in_world(plan, &self.world_ranks, self.replica).with_function(function.clone());
+        let schedule = if choice.algorithm.rendezvous { schedule.with_zero_copy() } else { schedule };
         let element_count = length_bytes / element.size_bytes();
         let mut call = task::call(task, element, element_count, &choice, group.size());
         let counts = task::common_counts(&extents);

@@ -65,7 +65,7 @@ pub fn distinct(collective: Collective, group: &Group, bytes: usize) -> Vec<Vec<
     for algorithm in candidates(collective, &group) {
         let plans = algorithm.plans_of(&group, |rank| request.request(rank));
         let plans: Vec<_> = plans.map(|plan| plan.expect("candidates suit the group")).collect();
-        match found.iter_mut().find(|(_, lends, others)| *lends == algorithm.rendezvous && *others == plans) {
+        match found.iter_mut().find(|(_, rendezvous, known)| *rendezvous == algorithm.rendezvous && *known == plans) {
             Some((names, ..)) => names.push(algorithm.name),
             None => found.push((vec![algorithm.name], algorithm.rendezvous, plans)),
         }

@@ -2,7 +2,7 @@
 
 use crate::communicator::Communicator;
 use crate::error::{Error, argument};
-use ripieno_run::{JobFailure, Shrunk};
+use ripieno_run::{JobFailure, ShrunkWorld};
 
 /// Result of [`Communicator::shrink`].
 pub struct Survivors {
@@ -33,7 +33,7 @@ impl Communicator {
         let _ = core.executor.drive(&mut *core.fabric, false, &|| false);
         let interrupt = &mut core.executor.interrupt;
         let mut is_interrupted = || interrupt.as_mut().is_some_and(|interrupt| interrupt());
-        let Shrunk { fabric, survivors, job } = core.fabric.shrink(&mut is_interrupted)?;
+        let ShrunkWorld { fabric, survivors, job } = core.fabric.shrink(&mut is_interrupted)?;
         let overrides = core.overrides;
         drop(held);
         self.shared.close();

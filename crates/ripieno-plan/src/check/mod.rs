@@ -71,7 +71,7 @@ pub fn check(plans: &[Plan], promises: &[Promise]) -> Result<Report, PlanFault> 
 /// Check that the plans finish over unbuffered links, where a send only transfers bytes that the receiver accepts at
 /// that moment.
 ///
-/// For such plans a link may lend the sender's memory instead of copying it.
+/// For such plans, a link may send without a copy: the receiver reads the sender's memory in place.
 pub fn check_rendezvous(plans: &[Plan]) -> Result<(), PlanFault> {
     let matching = Matching::new(plans, core::iter::empty())?;
     SymbolicRun::new(plans, &matching, Capacity::Nothing).finish()

@@ -1,5 +1,4 @@
-//! Rendezvous: an entry states whether its algorithm runs over unbuffered links, so that a link may lend the sender's
-//! memory.
+//! Rendezvous: an entry states whether its algorithm runs over unbuffered links. Only then may links send without a copy.
 
 use crate::common::{DataLayout, roots, topologies};
 use ripieno_plan::catalogue::ALGORITHMS;

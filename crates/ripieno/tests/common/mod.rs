@@ -47,7 +47,7 @@ pub fn replicated_world<R: Send>(
                     let mut config = Config::new(rank, p, Token::from_secret("test"));
                     config.replicas = replicas;
                     (config.links, config.linger) = (links, Duration::from_millis(100));
-                    let mut comm = Communicator::new(Box::new(Endpoint::meet(config, &mut exchange).unwrap()));
+                    let mut comm = Communicator::new(Box::new(Endpoint::connect(config, &mut exchange).unwrap()));
                     connected.wait();
                     (program(&mut comm), comm)
                 })

@@ -130,7 +130,7 @@ impl SimulatedWorld {
     /// Pass an event to the agreement of `rank`, and perform its outputs.
     pub fn agree(&mut self, rank: usize, event: agreement::AgreementEvent) {
         if let agreement::AgreementEvent::Ended { peer }
-        | agreement::AgreementEvent::Received { peer, message: AgreementMessage::Away { .. } } = event
+        | agreement::AgreementEvent::Received { peer, message: AgreementMessage::Withdrawn { .. } } = event
         {
             self.processes[rank].ended.insert(peer);
         }

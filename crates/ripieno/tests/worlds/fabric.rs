@@ -6,8 +6,8 @@ use crate::link::{SimulatedLink, closed};
 use crate::scheduler::WorldScheduler;
 use ripieno_run::membership::{MembershipEvent, MembershipRequest, agreement, describe_pair};
 use ripieno_run::{
-    Blocking, Channel, DescribedCall, Fabric, HEADER_BYTES, Header, JobFailure, Link, LinkError, LinkId, NotShrunk,
-    Remote, Replicas, Shrunk, Topology, Want,
+    Blocking, Channel, DescribedCall, Fabric, HEADER_BYTES, Header, JobFailure, Link, LinkError, LinkId, LinkInterest,
+    Remote, Replicas, ShrinkError, ShrunkWorld, Topology,
 };
 use std::sync::Arc;
 use std::time::Duration;
@@ -204,12 +204,12 @@ impl Fabric for WorldRank {
         self.request(MembershipRequest::Stalled { header, peers: peers.to_vec(), blocking });
     }
 
-    fn shrink(&mut self, _interrupt: &mut dyn FnMut() -> bool) -> Result<Shrunk, NotShrunk> {
+    fn shrink(&mut self, _interrupt: &mut dyn FnMut() -> bool) -> Result<ShrunkWorld, ShrinkError> {
         let fabric = self.meet_survivors()?;
         let place = |member| self.members.iter().position(|other| other == member);
         let survivors = fabric.members.iter().filter_map(place).collect();
         let job = format!("world {}", fabric.world);
-        Ok(Shrunk { fabric: Box::new(fabric), survivors, job })
+        Ok(ShrunkWorld { fabric: Box::new(fabric), survivors, job })
     }
 
     fn remote(&self) -> Arc<dyn Remote> {
@@ -232,10 +232,10 @@ impl Fabric for WorldRank {
         }
     }
 
-    fn park(&mut self, wants: &[Want], timeout: Duration) {
+    fn park(&mut self, interests: &[LinkInterest], timeout: Duration) {
         let has_events = self.scheduler.sleep(self.first_rank, (timeout.as_micros() as u64).min(LIVENESS_CHECK_US));
         if !has_events {
-            wants.iter().for_each(|want| self.maintain(want.link));
+            interests.iter().for_each(|interest| self.maintain(interest.link));
         }
     }
 
