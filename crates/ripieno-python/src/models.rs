@@ -56,14 +56,14 @@ fn logistic_loss(
     rows: RowArrays<'_>,
     classes: PyReadonlyArray1<'_, i32>,
     coef: PyReadonlyArray2<'_, f64>,
-    mut chances: PyReadwriteArray2<'_, f64>,
+    mut probabilities: PyReadwriteArray2<'_, f64>,
     mut gradient: PyReadwriteArray2<'_, f64>,
     threads: NonZeroUsize,
 ) -> PyResult<f64> {
     let (rows, classes, coef) = (rows.parts()?, classes.as_slice()?, coef.as_slice()?);
-    let (chances, gradient) = (chances.as_slice_mut()?, gradient.as_slice_mut()?);
+    let (probabilities, gradient) = (probabilities.as_slice_mut()?, gradient.as_slice_mut()?);
     Ok(with_threads(py, threads, |threads| {
-        ripieno_kernels::logistic_loss(rows, classes, coef, chances, gradient, threads)
+        ripieno_kernels::logistic_loss(rows, classes, coef, probabilities, gradient, threads)
     }))
 }
 
@@ -71,15 +71,15 @@ fn logistic_loss(
 fn logistic_curvature(
     py: Python<'_>,
     rows: RowArrays<'_>,
-    chances: PyReadonlyArray2<'_, f64>,
+    probabilities: PyReadonlyArray2<'_, f64>,
     direction: PyReadonlyArray2<'_, f64>,
     mut product: PyReadwriteArray2<'_, f64>,
     threads: NonZeroUsize,
 ) -> PyResult<()> {
-    let (rows, chances, direction) = (rows.parts()?, chances.as_slice()?, direction.as_slice()?);
+    let (rows, probabilities, direction) = (rows.parts()?, probabilities.as_slice()?, direction.as_slice()?);
     let product = product.as_slice_mut()?;
     with_threads(py, threads, |threads| {
-        ripieno_kernels::logistic_curvature(rows, chances, direction, product, threads);
+        ripieno_kernels::logistic_curvature(rows, probabilities, direction, product, threads);
     });
     Ok(())
 }

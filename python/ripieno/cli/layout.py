@@ -11,7 +11,7 @@ from rich.console import Console
 from ripieno._types import OnFailure
 from ripieno.algorithms import FruchtermanReingold
 from ripieno.algorithms.fruchterman_reingold.estimator import APPROXIMATIONS
-from ripieno.algorithms.fruchterman_reingold.program import EXACT, EXACT_LIMIT
+from ripieno.algorithms.fruchterman_reingold.program import EXACT, MAX_EXACT_VERTEX_COUNT
 from ripieno.cli.fits import (
     FitOutput,
     check_folder,
@@ -53,7 +53,7 @@ ARRAYS = ("positions", "vertices")
     default="auto",
     show_default=True,
     help="Repulsion between all pairs of vertices (exact), or from distant clusters as one point "
-    f"(barnes-hut). auto uses barnes-hut for more than {EXACT_LIMIT:,} vertices in 2 or 3 "
+    f"(barnes-hut). auto uses barnes-hut for more than {MAX_EXACT_VERTEX_COUNT:,} vertices in 2 or 3 "
     "dimensions; the last line of output names the method.",
 )
 @click.option(

@@ -402,7 +402,7 @@ def logistic_loss(
     rows: SparseRows,
     classes: NDArray[np.int32],
     coef: NDArray[np.float64],
-    chances: NDArray[np.float64],
+    probabilities: NDArray[np.float64],
     gradient: NDArray[np.float64],
     *,
     threads: int = 1,
@@ -416,18 +416,18 @@ def logistic_loss(
         Class number of each row.
     coef : (column_count + 1, k)
         Weights of the columns and the intercept. With two classes, the single column belongs to the second class.
-    chances : (n, k), written
+    probabilities : (n, k), written
         Class probabilities.
     gradient : (column_count + 1, k), written
     threads
         Number of threads.
     """
-    return _native.logistic_loss(rows, classes, coef, chances, gradient, threads)
+    return _native.logistic_loss(rows, classes, coef, probabilities, gradient, threads)
 
 
 def logistic_curvature(
     rows: SparseRows,
-    chances: NDArray[np.float64],
+    probabilities: NDArray[np.float64],
     direction: NDArray[np.float64],
     product: NDArray[np.float64],
     *,
@@ -438,14 +438,14 @@ def logistic_curvature(
     Parameters
     ----------
     rows
-    chances : (n, k)
+    probabilities : (n, k)
         As `logistic_loss` wrote them.
     direction : (column_count + 1, k)
     product : (column_count + 1, k), written
     threads
         Number of threads.
     """
-    _native.logistic_curvature(rows, chances, direction, product, threads)
+    _native.logistic_curvature(rows, probabilities, direction, product, threads)
 
 
 def solve_factors(
