@@ -29,7 +29,7 @@ use crate::{Centroid, Matrix, Point, Simd, ThreadModel, Threads};
 pub use bounds::{DistanceBounds, assign_accumulate_within};
 use bytes::{BytesBlock, BytesScratch, Filter};
 pub use near::{NearIndex, assign_accumulate_near};
-pub use probing::{PreviousCentroids, Probing, SomeGroups, compare_groups};
+pub use probing::{CentroidGroups, PreviousCentroids, Probing, compare_groups};
 use regions::{Regions, RegionsBlock};
 use std::borrow::Cow;
 use std::sync::atomic::{AtomicUsize, Ordering};

@@ -62,7 +62,7 @@ mod threads;
 pub use accumulate::{CentroidShift, accumulate_run, recenter};
 pub use als::{Aim, AlsObjective, Ratings, Solver, scatter, solve_factors};
 pub use assign::{
-    DistanceBounds, NearIndex, PassOutput, PreviousCentroids, Probing, SomeGroups, assign, assign_accumulate,
+    CentroidGroups, DistanceBounds, NearIndex, PassOutput, PreviousCentroids, Probing, assign, assign_accumulate,
     assign_accumulate_near, assign_accumulate_within, compare_groups, inertia_of, update_min_distances,
 };
 pub use check::first_non_finite;

@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 
 from ripieno import log
 from ripieno.errors import CheckpointError, InputError
-from ripieno.kernels.lookup import places_of
+from ripieno.kernels.lookup import positions_of
 from ripieno.mapreduce.checkpoint import CheckpointContents, Checkpoints
 
 if TYPE_CHECKING:
@@ -281,5 +281,5 @@ def columns_of_ids(requested: NDArray[np.int64], parts: Iterable[tuple[NDArray[A
     A part consists of a rank's ids, (m,) int64, disjoint from the ids of other ranks, and columns, (m, …).
     """
     ids, *columns = (np.concatenate(each) for each in zip(*parts, strict=True))
-    positions = places_of(requested, ids)
+    positions = positions_of(requested, ids)
     return [column[positions] for column in columns]

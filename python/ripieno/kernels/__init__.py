@@ -132,7 +132,7 @@ def assign_accumulate_near(
 
 
 @dataclass(frozen=True)
-class SomeGroups:
+class CentroidGroups:
     """Some groups of nearby centroids.
 
     Parameters
@@ -175,7 +175,7 @@ class PreviousCentroids:
 def compare_groups(
     points: Points,
     probing: Probing,
-    groups: SomeGroups,
+    groups: CentroidGroups,
     before: PreviousCentroids | None,
     labels: Labels,
     squared_distances: NDArray[np.float64],

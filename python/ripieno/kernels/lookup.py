@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 _TABLE_ENTRIES_PER_ID = 4
 
 
-def places_of(wanted: NDArray[np.int64], ids: NDArray[np.int64]) -> NDArray[np.integer[Any]]:
+def positions_of(wanted: NDArray[np.int64], ids: NDArray[np.int64]) -> NDArray[np.integer[Any]]:
     """Return the position of each wanted id among `ids`; -1 if it is missing.
 
     Parameters

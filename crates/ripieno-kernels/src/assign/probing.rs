@@ -84,7 +84,7 @@ impl ProbingBlock {
 
 /// Some of the groups of a near pass.
 #[derive(Clone, Copy, Debug)]
-pub struct SomeGroups<'a, C> {
+pub struct CentroidGroups<'a, C> {
     /// Index of the first group among the groups of a [`Probing`].
     pub first: usize,
     /// The centroids, group by group, with ascending numbers in a group.
@@ -116,12 +116,12 @@ pub struct PreviousCentroids<'a> {
 pub fn compare_groups<P: Point>(
     points: Matrix<P>,
     probing: &Probing,
-    groups: SomeGroups<P::Centroid>,
+    groups: CentroidGroups<P::Centroid>,
     before: Option<PreviousCentroids>,
     (labels, distances): (&mut [i32], &mut [f64]),
     threads: &Threads,
 ) {
-    let SomeGroups { first, centroids, numbers, starts } = groups;
+    let CentroidGroups { first, centroids, numbers, starts } = groups;
     super::check_shapes(points, centroids, None, labels);
     assert_eq!(distances.len(), points.rows(), "one distance per row");
     assert_eq!(numbers.len(), centroids.rows(), "one number per centroid");

@@ -77,7 +77,7 @@ class CentroidBlock:
     centroids: NDArray[Any]
     numbers: NDArray[np.uint32]
     first: int
-    groups: kernels.SomeGroups
+    groups: kernels.CentroidGroups
 
 
 class DividedCentroids:
@@ -213,7 +213,7 @@ class DividedCentroids:
         begin, end = np.searchsorted(order.starts, [rows.start, rows.stop])
         starts = order.starts[begin : end + 1] - rows.start
         numbers = order.numbers[rows]
-        groups = kernels.SomeGroups(self._first_groups[owner] + int(begin), centroids, numbers, starts.tolist())
+        groups = kernels.CentroidGroups(self._first_groups[owner] + int(begin), centroids, numbers, starts.tolist())
         return CentroidBlock(centroids, numbers, self._firsts[owner] + rows.start, groups)
 
 

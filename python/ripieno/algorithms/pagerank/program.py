@@ -26,7 +26,7 @@ from ripieno.algorithms.vertices.values import check_weights
 from ripieno.comm.agreement import agreement
 from ripieno.errors import InputError
 from ripieno.graph import Graph, LocalGraph, load
-from ripieno.kernels.lookup import places_of
+from ripieno.kernels.lookup import positions_of
 
 if TYPE_CHECKING:
     from ripieno.comm.communicator import Communicator
@@ -266,7 +266,7 @@ class _PowerIteration:
         if weights is None:
             return None
         ids, values = weights
-        positions = places_of(self.ids, ids)
+        positions = positions_of(self.ids, ids)
         found = positions >= 0
         found_count = comm.allreduce(int(np.count_nonzero(found & self.owned)))
         if found_count < len(ids):
@@ -282,7 +282,7 @@ class _SingleRankExchange:
 
     def __init__(self, local: LocalGraph, ids: NDArray[np.int64]) -> None:
         self.products = np.empty(len(local.rows))
-        positions = places_of(ids, local.rows)
+        positions = positions_of(ids, local.rows)
         self.positions = np.where(positions < 0, NO_POSITION, positions).astype(np.uint32)
 
     def reduce(self, error: float, dangling: float) -> tuple[NDArray[np.float64], float, float]:

@@ -24,7 +24,7 @@ from ripieno.algorithms.fit_checkpoint import CheckpointOptions, FitStates, colu
 from ripieno.algorithms.vertices.facts import facts
 from ripieno.graph import Graph, LocalGraph, load
 from ripieno.kernels.hashing import mixed
-from ripieno.kernels.lookup import places_of
+from ripieno.kernels.lookup import positions_of
 
 if TYPE_CHECKING:
     from ripieno.comm.communicator import Communicator
@@ -107,7 +107,7 @@ def _components(
 def _ends(graph: LocalGraph) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
     """Return both ends of each edge of this rank, as positions among the vertices."""
     offsets, sources, _ = graph.matrix.entries()
-    rows = places_of(graph.rows, graph.vertices.ids)
+    rows = positions_of(graph.rows, graph.vertices.ids)
     begins: NDArray[np.int64] = offsets.astype(np.int64)
     return sources.astype(np.int64), np.repeat(rows, np.diff(begins))
 

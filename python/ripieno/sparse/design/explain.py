@@ -11,7 +11,7 @@ from ripieno._native import DensityCurve, PacketCurve
 
 
 @dataclass(frozen=True)
-class HeldData:
+class DataDistribution:
     """The distribution of data over ranks.
 
     Parameters
@@ -24,7 +24,7 @@ class HeldData:
         Densities of the unions of ranks' out-indices.
     row_bytes
         Bytes of a row's values.
-    wanted
+    requested
         Densities of the unions of ranks' in-indices; by default equal to `out`.
     """
 
@@ -32,7 +32,7 @@ class HeldData:
     features: int
     out: DensityCurve
     row_bytes: int
-    wanted: DensityCurve | None = None
+    requested: DensityCurve | None = None
 
     @property
     def rows(self) -> float:
@@ -42,8 +42,8 @@ class HeldData:
     @property
     def sets(self) -> tuple[tuple[DensityCurve, float], tuple[DensityCurve, float]]:
         """Out- and in-indices in the form of the native module: a curve, and the rows of a rank."""
-        wanted = self.wanted or self.out
-        return (self.out, self.rows), (wanted, self.features * wanted.density(1))
+        requested = self.requested or self.out
+        return (self.out, self.rows), (requested, self.features * requested.density(1))
 
 
 @dataclass(frozen=True)
@@ -63,7 +63,7 @@ class DesignComparison:
         and "up" "density", "rows", "packet_bytes", "seconds".
     """
 
-    data: HeldData
+    data: DataDistribution
     packets: PacketCurve
     least_packet_bytes: float
     designs: dict[str, dict[str, Any]]
@@ -89,7 +89,7 @@ class DesignComparison:
 
 
 def explain(
-    data: HeldData, packets: PacketCurve, *, least_packet_bytes: float | None = None, degrees: str | None = None
+    data: DataDistribution, packets: PacketCurve, *, least_packet_bytes: float | None = None, degrees: str | None = None
 ) -> DesignComparison:
     """Design a network for the data, and price the alternatives.
 
@@ -123,7 +123,7 @@ def explain(
     return DesignComparison(data, packets, least, designs)
 
 
-def price(data: HeldData, packets: PacketCurve, degrees: str) -> dict[str, Any]:
+def price(data: DataDistribution, packets: PacketCurve, degrees: str) -> dict[str, Any]:
     """Predict the cost of these degrees; return a design, see `DesignComparison`."""
     return _native.design_estimate(data.ranks, degrees, *data.sets, data.row_bytes, packets)
 
@@ -133,6 +133,6 @@ def levels(design: dict[str, Any]) -> list[dict[str, Any]]:
     return [*([design["fold"]] if design["fold"] else []), *design["layers"], design["bottom"]]
 
 
-def volumes(design: dict[str, Any], data: HeldData) -> Sequence[float]:
+def volumes(design: dict[str, Any], data: DataDistribution) -> Sequence[float]:
     """Return the bytes of all ranks together above each layer on the way down, and below the last (figure 5)."""
     return [level["holder_count"] * data.row_bytes * level["down"]["rows"] for level in levels(design)]

@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 
 import ripieno._native as _native
 from ripieno._native import DensityCurve, PacketCurve
-from ripieno.sparse.design.explain import DesignComparison, HeldData, explain, levels
+from ripieno.sparse.design.explain import DataDistribution, DesignComparison, explain, levels
 
 DIRECTIONS = ("down", "up")
 
@@ -49,7 +49,7 @@ class LiveExplanation:
         return self.explanation.as_json() | {"measured": described}
 
 
-class Configured(NamedTuple):
+class ConfiguredReduction(NamedTuple):
     """A configured reduction, with the rows that it will carry."""
 
     world_size: int
@@ -59,7 +59,7 @@ class Configured(NamedTuple):
 
 
 def explain_configured(
-    reduction: Configured, totals: NDArray[np.int64], packets: PacketCurve, seconds: float | None
+    reduction: ConfiguredReduction, totals: NDArray[np.int64], packets: PacketCurve, seconds: float | None
 ) -> LiveExplanation:
     """Compare the total sizes of all ranks at each level, `totals`, and the measured time with predictions."""
     data, means, deviation = data_of(reduction, totals, packets)
@@ -69,8 +69,8 @@ def explain_configured(
 
 
 def data_of(
-    reduction: Configured, totals: NDArray[np.int64], packets: PacketCurve
-) -> tuple[HeldData, NDArray[np.float64], dict[str, float | None]]:
+    reduction: ConfiguredReduction, totals: NDArray[np.int64], packets: PacketCurve
+) -> tuple[DataDistribution, NDArray[np.float64], dict[str, float | None]]:
     """Return the data of a configured reduction, derived from the sizes at its levels.
 
     Also return a rank's mean sizes by level and direction, and the deviation of the densities from the nearest power
@@ -85,7 +85,7 @@ def data_of(
     curves, deviation = {}, {}
     for direction, rows in zip(DIRECTIONS, means.T, strict=True):
         curves[direction], deviation[direction] = _curve(reduction.size, outline, rows)
-    data = HeldData(reduction.world_size, reduction.size, curves["down"], reduction.row_bytes, curves["up"])
+    data = DataDistribution(reduction.world_size, reduction.size, curves["down"], reduction.row_bytes, curves["up"])
     return data, means, deviation
 
 

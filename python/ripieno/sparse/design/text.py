@@ -8,7 +8,7 @@ from typing import Any
 from rich.console import Console
 from rich.table import Table
 
-from ripieno.sparse.design.explain import DesignComparison, HeldData, levels
+from ripieno.sparse.design.explain import DataDistribution, DesignComparison, levels
 from ripieno.sparse.design.live import LiveExplanation
 from ripieno.units import bytes_text, duration_text
 
@@ -41,7 +41,7 @@ def of_live(live: LiveExplanation) -> str:
     target.print(
         f"{design['degrees']}: {data.ranks} ranks, {data.features:,} indices, rows of {data.row_bytes} bytes\n"
         f"{_law('out-indices', data.out, live.deviation['down'])}\n"
-        f"{_law('in-indices', data.wanted or data.out, live.deviation['up'])}"
+        f"{_law('in-indices', data.requested or data.out, live.deviation['up'])}"
     )
     target.print(_packets(explanation))
     headings = ("layer", "degree", "out rows a rank", "Eq. 5", "in rows a rank", "Eq. 5", "down in all")
@@ -80,7 +80,7 @@ def _packets(explanation: DesignComparison) -> str:
     return f"packets: efficient from {bytes_text(least)}, at best {bytes_text(best)}/s"
 
 
-def _layers(design: dict[str, Any], data: HeldData) -> Table:
+def _layers(design: dict[str, Any], data: DataDistribution) -> Table:
     """Return the layers on the way down; the way up carries the same."""
     table = _table(("layer", "degree", "density", "rows a rank", "a rank", "in all", "packet", "down and up"))
     for name, level in _named(design):
