@@ -156,7 +156,7 @@ def _moved(comm, cuts, columns, way):
     exchange = FactorTransfer(comm, "items", cuts, columns[comm.rank], 4, way)
     sent = comm.stats()["bytes_sent"]
     table = exchange((own[:, None] * [1, 10, 100, 1000]).astype(np.float32))
-    return table[exchange.columns], exchange.way, comm.stats()["bytes_sent"] - sent
+    return table[exchange.columns], exchange.exchange, comm.stats()["bytes_sent"] - sent
 
 
 @pytest.mark.parametrize("workers", [2, 3])
