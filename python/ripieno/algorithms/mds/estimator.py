@@ -66,7 +66,7 @@ class MDS(IterativeEstimator, ObservedEstimator):
     init : "random" or array of shape (n_samples, n_components), default="random"
         Initial positions. Random positions equal scikit-learn's for the same integer seed.
     n_init : int or "auto", default="auto"
-        Number of random starts; the result of least stress is saved. With annealing, every second start begins colder.
+        Number of random starts; the result of least stress is kept. With annealing, every second start begins colder.
         "auto" means 4 with annealing from random positions, otherwise 1.
     max_iter : int, default=300
         Maximum number of iterations per start and per temperature.
@@ -109,9 +109,9 @@ class MDS(IterativeEstimator, ObservedEstimator):
     normalized_stress_ : float
         Kruskal's "Stress-1": the square root of the stress divided by the sum of the weighted squared distances.
     n_iter_ : int
-        Number of iterations of the saved start.
+        Number of iterations of the kept start.
     converged_ : bool
-        Whether the saved start ended by `eps` instead of `max_iter`.
+        Whether the kept start ended by `eps` instead of `max_iter`.
     resumed_from_ : int or None
         Number of completed iterations of all starts at which the fit resumed from a checkpoint; None if it did not
         resume.

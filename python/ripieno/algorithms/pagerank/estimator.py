@@ -259,7 +259,7 @@ class PageRank(IterativeEstimator, ObservedEstimator):
         return self
 
     def top(self, count: int = 10) -> list[tuple[Any, float]]:
-        """Return the vertices of highest rank with their ranks, in descending order; ties save vertex order."""
+        """Return the vertices of highest rank with their ranks, in descending order; ties are in vertex order."""
         order = np.lexsort((np.arange(len(self.ranks_)), -self.ranks_))[:count]
         return list(zip(self.vertices_[order].tolist(), self.ranks_[order].tolist(), strict=True))
 
