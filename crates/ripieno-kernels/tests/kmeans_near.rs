@@ -204,7 +204,7 @@ fn no_row_gets_worse_with_groups_in_several_calls() {
 
 #[test]
 #[should_panic(expected = "at least one group")]
-fn no_probes_are_refused() {
+fn a_pass_without_probes_is_rejected() {
     let points = [1.0f32, 2.0];
     pass(Matrix::new(&points, 1, 2), Matrix::new(&points, 1, 2), Some((&mut NearIndex::new(), 0)), &Threads::new(1));
 }
