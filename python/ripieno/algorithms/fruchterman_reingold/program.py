@@ -27,6 +27,7 @@ import ripieno.kernels.forces as forces
 from ripieno.algorithms.clock import IterationClock
 from ripieno.algorithms.fit_checkpoint import CheckpointOptions, FitStates
 from ripieno.algorithms.iteration_log import Emit, IterationLog, WorkerReport
+from ripieno.algorithms.methods import BARNES_HUT, EXACT, MAX_EXACT_VERTEX_COUNT
 from ripieno.comm.agreement import agreement
 from ripieno.errors import InputError
 from ripieno.graph import Edges, Graph
@@ -44,10 +45,6 @@ FIRST_STEP_FRACTION = 0.1
 MIN_FORCE = 0.01
 #: Largest initial coordinate. The repulsion of vertices farther apart would round to zero.
 MAX_COORDINATE = 1e9
-
-EXACT, BARNES_HUT = "exact", "barnes-hut"
-#: Largest vertex count for which "auto" selects exact repulsion.
-MAX_EXACT_VERTEX_COUNT = 50_000
 
 
 @dataclass(frozen=True)
