@@ -9,7 +9,7 @@ use pyo3::exceptions::PyValueError;
 use pyo3::prelude::*;
 use ripieno_kernels::Threads;
 use ripieno_kernels::graph::{
-    Csr, EdgeColumns, Fold, LocalGraph, Max, Min, Or, PageRankStep, Sum, Third, pagerank_step,
+    Csr, EdgeColumns, Fold, LocalGraph, Max, Min, Or, PageRankStep, Sum, ThirdField, pagerank_step,
 };
 use std::num::NonZeroUsize;
 
@@ -29,9 +29,9 @@ type Parsed<'py> = (Ids<'py>, Ids<'py>, RealVector<'py>, Ids<'py>);
 #[pyfunction]
 fn parse_pairs<'py>(py: Python<'py>, text: &[u8], third: &str) -> PyResult<Parsed<'py>> {
     let third = match third {
-        "weight" => Third::Weight,
-        "ignored" => Third::Ignored,
-        "refused" => Third::Refused,
+        "weight" => ThirdField::Weight,
+        "ignored" => ThirdField::Ignored,
+        "refused" => ThirdField::Rejected,
         _ => return Err(errors::input(format!("third={third:?}: expected weight, ignored or refused"))),
     };
     let parsed = py.detach(|| ripieno_kernels::graph::parse_edges(text, third));
@@ -174,7 +174,7 @@ impl Product<'_> {
                 "x has shape {x:?} and out {out:?}: expected {columns} and {rows} rows of equal width"
             )));
         }
-        if !F::MAY_WEIGH && self.matrix.weights().is_some() {
+        if !F::SUPPORTS_WEIGHTS && self.matrix.weights().is_some() {
             return Err(errors::input(format!(
                 "x has dtype {} and the edges have weights: expected float64 or float32 for sums",
                 x.dtype()

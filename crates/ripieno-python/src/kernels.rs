@@ -302,7 +302,7 @@ where
     let centroids: PyReadonlyArray2<'py, P::Centroid> = groups.centroids.extract()?;
     let (points, centroids) = (matrix(&points)?, matrix(&centroids)?);
     let (first, numbers, starts) = (groups.first, groups.numbers.as_slice()?, &groups.starts[..]);
-    let compared = ripieno_kernels::SomeGroups { first, centroids, numbers, starts };
+    let compared = ripieno_kernels::CentroidGroups { first, centroids, numbers, starts };
     let previous = match &previous {
         Some(PreviousCentroidArrays { places, labels, first }) => Some(ripieno_kernels::PreviousCentroids {
             places: places.as_slice()?,

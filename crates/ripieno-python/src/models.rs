@@ -11,7 +11,7 @@ use numpy::{
 use pyo3::prelude::*;
 use ripieno::Element;
 use ripieno_kernels::{
-    Aim, DescentOptions, FeatureState, Loss, OrderedColumns, Ratings, Solver, SparseRows, StepNumbers, StepRows,
+    DescentOptions, FeatureState, Feedback, Loss, OrderedColumns, Ratings, Solver, SparseRows, StepNumbers, StepRows,
 };
 use std::num::NonZeroUsize;
 
@@ -255,14 +255,14 @@ fn solve_factors(
     let rank = factors.shape()[1];
     let ratings = Ratings { starts: starts.as_slice()?, columns: columns.as_slice()?, values: values.as_slice()? };
     let (factors, out) = (factors.as_slice()?, out.as_slice_mut()?);
-    let aim = match (alpha, &gram) {
-        (None, None) => Aim::Explicit { reg },
-        (Some(alpha), Some(gram)) => Aim::Implicit { reg, alpha, gram: gram.as_slice()? },
+    let feedback = match (alpha, &gram) {
+        (None, None) => Feedback::Explicit { reg },
+        (Some(alpha), Some(gram)) => Feedback::Implicit { reg, alpha, gram: gram.as_slice()? },
         _ => return Err(errors::input("alpha and gram: expected both or neither".to_string())),
     };
     let solver = steps.map_or(Solver::Cholesky, |steps| Solver::Conjugate { steps });
     let objective = with_threads(py, threads, |threads| {
-        ripieno_kernels::solve_factors(ratings, factors, rank, aim, solver, out, threads)
+        ripieno_kernels::solve_factors(ratings, factors, rank, feedback, solver, out, threads)
     });
     Ok((objective.loss, objective.penalty))
 }
