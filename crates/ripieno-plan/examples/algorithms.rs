@@ -133,7 +133,7 @@ fn requests<'a>(algorithm: &Algorithm, layout: &'a DataLayout) -> Vec<Request<'a
 }
 
 fn plans(algorithm: &Algorithm, requests: &[Request]) -> Vec<Plan> {
-    match algorithm.places {
+    match algorithm.placement {
         PlacementUse::TwoLevels => {
             topologies::plans(algorithm, &topologies::grid(requests.len() / 2, 2), Order::Racks, requests)
         }

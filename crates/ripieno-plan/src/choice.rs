@@ -151,7 +151,7 @@ const KIB: usize = 1 << 10;
 /// Return the default algorithm of `collective` for `group` and a vector, or all chunks together, of `bytes`.
 pub fn choose(collective: Collective, group: &Group, bytes: usize) -> &'static Algorithm {
     let is_mixed = 1 < group.topology().node_count() && group.topology().node_count() < group.size();
-    let in_two_levels = |algorithm: &&Algorithm| algorithm.places == PlacementUse::TwoLevels;
+    let in_two_levels = |algorithm: &&Algorithm| algorithm.placement == PlacementUse::TwoLevels;
     let two_level = if is_mixed { Algorithm::of(collective).find(in_two_levels) } else { None };
     two_level.unwrap_or_else(|| first(collective, group, bytes, |_| true))
 }

@@ -15,7 +15,7 @@ pub struct PlanFault {
     /// The affected bytes.
     pub span: Span,
     /// The kind of fault.
-    pub what: FaultKind,
+    pub kind: FaultKind,
 }
 
 /// Kinds of faults in a set of plans.
@@ -101,7 +101,7 @@ impl fmt::Display for PlanFault {
         if let Some(operation) = self.operation {
             write!(f, "operation {operation}, ")?;
         }
-        write!(f, "buffer {} bytes {start_bytes}..{}: {}", buffer.0, self.span.end_bytes(), self.what)
+        write!(f, "buffer {} bytes {start_bytes}..{}: {}", buffer.0, self.span.end_bytes(), self.kind)
     }
 }
 

@@ -7,7 +7,7 @@ use crate::errors;
 use crate::handle::{Handle, HandleMemory};
 use numpy::PyUntypedArray;
 use pyo3::prelude::*;
-use ripieno::{CollectiveTask, Element, ElementShape, ElementType, Function, FunctionError, Op, Whole, place_keeper};
+use ripieno::{CollectiveTask, Element, ElementShape, ElementType, Function, FunctionError, Op, Whole, arg_reduction};
 use std::sync::{Arc, Mutex, PoisonError};
 
 /// A foreign function. It combines `row_count` rows of `row_bytes` bytes from the first pointer into the rows at the
@@ -52,7 +52,7 @@ impl RowCombiner {
             RowCombiner::Place((name, element)) => {
                 let known = Element::ALL.into_iter().find(|known| known.name() == element);
                 let element = known.ok_or_else(|| errors::input(format!("dtype {element}: expected a number")))?;
-                let (expected_bytes, keep) = place_keeper(element, name == "argmax");
+                let (expected_bytes, keep) = arg_reduction(element, name == "argmax");
                 assert_eq!(expected_bytes, row_bytes, "a row is a value and an index");
                 comm.inner().function(row_bytes, move |into, from| {
                     keep(into, from);

@@ -9,16 +9,16 @@
 //! for size.
 
 mod accumulators;
+mod arg_reduction;
 mod element;
 mod function;
 mod number;
-mod places;
 pub mod rows;
 
 pub use accumulators::convert;
+pub use arg_reduction::arg_reduction;
 pub use element::Element;
 pub use function::Function;
-pub use places::place_keeper;
 
 use half::{bf16, f16};
 use number::{And, Max, Min, Number, Operator, Or, Prod, Sum, Xor};

@@ -19,12 +19,12 @@ fn main() {
         cluster.segment_bytes = Some(64 << 10);
         let mut request = SwarmRequest::of(0, mib << 20, Discipline::named(name).unwrap());
         request.broadcasts[0].block_bytes = (block_kib > 0).then_some(block_kib << 10);
-        request.balance_s = balance_ms as f64 / 1e3;
-        request.longest_s = 1000.0;
+        request.rebalance_interval_s = balance_ms as f64 / 1e3;
+        request.time_limit_s = 1000.0;
         let started = Instant::now();
         let found = swarm(&cluster, &request).unwrap();
         let right =
-            found.outcomes[0].iter().filter(|it| matches!(it, RankOutcome::Done { is_right: true, .. })).count();
+            found.outcomes[0].iter().filter(|it| matches!(it, RankOutcome::Done { is_valid: true, .. })).count();
         let ideal_s = (mib << 20) as f64 * 8e-8;
         println!(
             "{name:12} {nodes} nodes: {:.3} of bytes/rate, {right} right, most sent {:.2}, root sent {:.2}, \

@@ -118,7 +118,7 @@ impl SimulationRequest {
         Ok(sampled_count * p / sample_count)
     }
 
-    /// Simulate the plans of an algorithm on a cluster. `is_interrupted` is called from time to time and stops the
+    /// Simulate the plans of an algorithm on a cluster. `is_interrupted` is called from time to time and suspensions the
     /// simulation if it returns true.
     pub fn simulate(
         &self,

@@ -31,7 +31,7 @@ const FILL_BYTES_MAX: usize = 4 << 20;
 /// earlier, so that it gets its value if it was suspended for less. Its receivers get other sources after two stall
 /// intervals.
 fn swarm_timing(heartbeat_timeout: Duration) -> SwarmTiming {
-    SwarmTiming { stall: heartbeat_timeout / 8, answer: heartbeat_timeout }
+    SwarmTiming { stall_timeout: heartbeat_timeout / 8, answer_timeout: heartbeat_timeout }
 }
 
 /// The latest report of the tracker about a variable.

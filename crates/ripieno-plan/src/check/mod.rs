@@ -60,7 +60,7 @@ pub fn check(plans: &[Plan], promises: &[Promise]) -> Result<Report, PlanFault> 
     let mut trees = CombineTrees::new();
     for (rank, part) in parts {
         for (piece, value) in run.held(rank, part.span) {
-            let fault = |what| PlanFault { rank, operation: last_write(&plans[rank], piece), span: piece, what };
+            let fault = |kind| PlanFault { rank, operation: last_write(&plans[rank], piece), span: piece, kind };
             is_kept(part, piece, value).map_err(fault)?;
             same_bits(rank, value, &mut trees).map_err(fault)?;
         }

@@ -181,7 +181,7 @@ impl<'a> SymbolicRun<'a> {
         *target = match self.plans[rank].operations()[index] {
             Operation::Reduce { op, span, .. } => {
                 let fault =
-                    || PlanFault { rank, operation: Some(index), span, what: FaultKind::MixedOperations { op } };
+                    || PlanFault { rank, operation: Some(index), span, kind: FaultKind::MixedOperations { op } };
                 Rc::new(target.combined(value, op).ok_or_else(fault)?)
             }
             _ => value.clone(),
@@ -212,7 +212,7 @@ impl<'a> SymbolicRun<'a> {
                             rank,
                             operation: Some(index),
                             span,
-                            what: FaultKind::MixedOperations { op },
+                            kind: FaultKind::MixedOperations { op },
                         };
                         Rc::new(values[to].combined(&values[step.reads.piece(*next)], op).ok_or_else(fault)?)
                     }

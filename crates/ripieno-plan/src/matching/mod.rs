@@ -105,7 +105,7 @@ fn connect(plans: &[Plan]) -> Result<Vec<DirectedLink>, PlanFault> {
                 Operation::Copy { .. } | Operation::Combine { .. } | Operation::Fill { .. } => continue,
             };
             if peer >= plans.len() || peer == rank {
-                return Err(PlanFault { rank, operation: Some(index), span, what: FaultKind::NoSuchPeer { peer } });
+                return Err(PlanFault { rank, operation: Some(index), span, kind: FaultKind::NoSuchPeer { peer } });
             }
             match operation {
                 Operation::Send { .. } => pairs.entry((rank, peer)).or_default().0.push(index),
@@ -118,7 +118,7 @@ fn connect(plans: &[Plan]) -> Result<Vec<DirectedLink>, PlanFault> {
 
 /// Check that an operation is valid by itself.
 fn is_sound(rank: usize, index: usize, operation: &Operation) -> Result<(), PlanFault> {
-    let fault = |span, what| Err(PlanFault { rank, operation: Some(index), span, what });
+    let fault = |span, kind| Err(PlanFault { rank, operation: Some(index), span, kind });
     if let Some((span, rows)) = stretches::chosen_from(operation) {
         let row_count = span.length_bytes / rows.row_bytes();
         if let Some(&row) = rows.numbers().last().filter(|&&row| row as usize >= row_count) {
@@ -149,8 +149,8 @@ fn link(
         let sent_bytes = plans[sender].operations()[send].length_bytes();
         if sent_bytes != plans[receiver].operations()[receive].length_bytes() {
             let span = moved(&plans[receiver], receive);
-            let what = FaultKind::SizeMismatch { from: sender, send, sent_bytes };
-            return Err(PlanFault { rank: receiver, operation: Some(receive), span, what });
+            let kind = FaultKind::SizeMismatch { from: sender, send, sent_bytes };
+            return Err(PlanFault { rank: receiver, operation: Some(receive), span, kind });
         }
         if sent_bytes > 0 {
             messages.push(MatchedMessage { send, receive, length_bytes: sent_bytes });
@@ -162,7 +162,7 @@ fn link(
             rank: sender,
             operation: Some(send),
             span,
-            what: FaultKind::Undelivered { to: receiver },
+            kind: FaultKind::Undelivered { to: receiver },
         });
     }
     if let Some(&receive) = receives.get(sends.len()) {
@@ -171,7 +171,7 @@ fn link(
             rank: receiver,
             operation: Some(receive),
             span,
-            what: FaultKind::NeverSent { from: sender },
+            kind: FaultKind::NeverSent { from: sender },
         });
     }
     Ok(DirectedLink { sender, receiver, messages })
@@ -191,7 +191,7 @@ pub(crate) fn all_done(plans: &[Plan], mut unfinished: Vec<(usize, usize)>) -> R
         return Ok(());
     };
     let span = moved(&plans[rank], index);
-    Err(PlanFault { rank, operation: Some(index), span, what: FaultKind::Deadlock { blocked: unfinished } })
+    Err(PlanFault { rank, operation: Some(index), span, kind: FaultKind::Deadlock { blocked: unfinished } })
 }
 
 fn locals(plan: &Plan) -> Vec<usize> {

@@ -43,24 +43,24 @@ impl Waves {
 
     /// Put all parts into one wave, or into none if `has_rows` is false, that is, if no rank has any row. For this a
     /// rank only needs to know the parts which it sends or receives.
-    pub fn whole(owners: &[usize], known_bytes: &[u64], rank_count: usize, has_rows: bool) -> Waves {
+    pub fn single(owners: &[usize], known_bytes: &[u64], rank_count: usize, has_rows: bool) -> Waves {
         Waves { count: usize::from(has_rows), ..Waves::new(owners, known_bytes, rank_count, u64::MAX) }
     }
 
     /// Cut large waves, and return `None` if no wave needs a cut.
     ///
-    /// A wave is large if some rank sends `given_bytes[wave]` of more than twice `wave_bytes`. It is cut into pieces in
+    /// A wave is large if some rank sends `sent_bytes[wave]` of more than twice `wave_bytes`. It is cut into pieces in
     /// which this rank sends about `wave_bytes`. A wave of one part is never cut. A piece has parts of all receivers,
     /// or of some receivers if they have few parts.
-    pub fn cut(&self, part_bytes: &[u64], given_bytes: &[u64], wave_bytes: u64) -> Option<Waves> {
+    pub fn cut(&self, part_bytes: &[u64], sent_bytes: &[u64], wave_bytes: u64) -> Option<Waves> {
         let whole = |rank: &Receiver| Receiver { parts: rank.parts.clone(), ends: Vec::new() };
         let mut cut = Waves { ranks: self.ranks.iter().map(whole).collect(), count: 0 };
         let mut ends = vec![0; self.ranks.len()];
-        for (wave, &given) in given_bytes.iter().enumerate() {
+        for (wave, &wave_sent_bytes) in sent_bytes.iter().enumerate() {
             let parts = self.in_turn(wave, part_bytes);
             let total_bytes: u64 = parts.iter().map(|&(_, part)| part_bytes[part]).sum();
-            let is_large = given > wave_bytes.saturating_mul(2);
-            let share = if is_large { (wave_bytes, given) } else { (1, 1) };
+            let is_large = wave_sent_bytes > wave_bytes.saturating_mul(2);
+            let share = if is_large { (wave_bytes, wave_sent_bytes) } else { (1, 1) };
             let piece_bytes = u128::from(total_bytes) * u128::from(share.0) / u128::from(share.1);
             let mut filled_bytes = 0;
             for (rank, part) in parts {
@@ -199,16 +199,16 @@ mod tests {
     fn ranks_that_know_their_own_parts_find_the_same_wave() {
         let (owners, part_bytes) = ([0, 0, 1, 1, 2], [5, 0, 7, 0, 9]);
         let all = Waves::new(&owners, &part_bytes, 3, u64::MAX);
-        assert_eq!(Waves::whole(&owners, &part_bytes, 3, true), all);
+        assert_eq!(Waves::single(&owners, &part_bytes, 3, true), all);
         // Rank 0 has rows for itself and for rank 2; rank 1 has no rows.
-        let [first, second] = [[5, 0, 0, 0, 4], [0; 5]].map(|known| Waves::whole(&owners, &known, 3, true));
+        let [first, second] = [[5, 0, 0, 0, 4], [0; 5]].map(|known| Waves::single(&owners, &known, 3, true));
         assert_eq!([0, 1, 2].map(|rank| first.parts(rank, 0)), [&[0][..], &[], &[4]]);
         assert_eq!((second.count(), [0, 1, 2].map(|rank| second.parts(rank, 0).len())), (1, [0; 3]));
     }
 
     #[test]
     fn nothing_takes_no_wave() {
-        assert_eq!(Waves::whole(&[0, 1, 1], &[0; 3], 2, false).count(), 0);
+        assert_eq!(Waves::single(&[0, 1, 1], &[0; 3], 2, false).count(), 0);
         assert_eq!(Waves::new(&[0, 1, 1], &[0; 3], 2, 100).count(), 0);
     }
 }

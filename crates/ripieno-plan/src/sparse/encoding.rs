@@ -144,7 +144,7 @@ fn take<'a>(bytes: &mut &'a [u8], count: usize) -> Result<&'a [u8], &'static str
 
 #[cfg(test)]
 mod tests {
-    use super::super::team::Alone;
+    use super::super::team::SingleThread;
     use super::super::team::tests::Backwards;
     use super::*;
     use alloc::collections::BTreeSet;
@@ -152,7 +152,7 @@ mod tests {
 
     fn written(set: &KeySet) -> Vec<u8> {
         let mut bytes = Vec::new();
-        write(set, &set.range, &mut bytes, &Alone);
+        write(set, &set.range, &mut bytes, &SingleThread);
         bytes
     }
 
@@ -190,7 +190,7 @@ mod tests {
         assert_eq!(read(&[LISTED_BITS, 255, 4]), Err("a key outside the range"));
         assert_eq!(read(&[9]), Err("no form of key sets"));
         assert_eq!(read(&[]), Err("too few bytes"));
-        assert_eq!(super::read(&(0..1 << 40), &mut &[ALL][..], &Alone), Err("too long a range for this form"));
+        assert_eq!(super::read(&(0..1 << 40), &mut &[ALL][..], &SingleThread), Err("too long a range for this form"));
     }
 
     fn key_sets() -> impl Strategy<Value = KeySet> {
@@ -202,7 +202,7 @@ mod tests {
                 let keys = offsets.into_iter().map(|offset| range.start + offset).filter(|key| range.contains(key));
                 let set = KeySet::of(range.clone(), keys.collect());
                 let forced = if is_dense && range.end < 2000 { -1.0 } else { 1.0 };
-                KeySet::union(&range, &[&set], forced, &Alone).0
+                KeySet::union(&range, &[&set], forced, &SingleThread).0
             })
         })
     }
@@ -212,7 +212,7 @@ mod tests {
         fn the_encoding_round_trips(sets in prop::collection::vec(key_sets(), 0..4), size in 1..5_usize) {
             let (mut bytes, mut by_one) = (Vec::new(), Vec::new());
             sets.iter().for_each(|set| write(set, &set.range, &mut bytes, &Backwards(size)));
-            sets.iter().for_each(|set| write(set, &set.range, &mut by_one, &Alone));
+            sets.iter().for_each(|set| write(set, &set.range, &mut by_one, &SingleThread));
             prop_assert_eq!(&bytes, &by_one);
             let mut rest = &bytes[..];
             for set in &sets {
@@ -226,8 +226,8 @@ mod tests {
             let [a, b] = cuts.map(|cut| set.range.start + (length(&set.range) as f64 * cut) as u64);
             let part = a.min(b)..a.max(b);
             let mut bytes = Vec::new();
-            write(&set, &part, &mut bytes, &Alone);
-            prop_assert_eq!(read(&part, &mut &bytes[..], &Alone).unwrap(), set.part(&part));
+            write(&set, &part, &mut bytes, &SingleThread);
+            prop_assert_eq!(read(&part, &mut &bytes[..], &SingleThread).unwrap(), set.part(&part));
         }
 
         #[test]

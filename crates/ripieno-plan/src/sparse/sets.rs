@@ -23,7 +23,7 @@ pub struct Sorted {
     /// The unique keys, ascending.
     pub keys: Vec<u64>,
     /// The position in `keys` of each given key.
-    pub places: Vec<u32>,
+    pub positions: Vec<u32>,
     /// The numbers of the given keys, ordered by key; numbers of equal keys ascend. Empty if not requested.
     pub order: Vec<u32>,
 }
@@ -39,12 +39,12 @@ impl Sorted {
     ///
     /// If there are `2^32` keys or more.
     pub fn of(keys: &[u64], ordered: bool, team: &dyn WorkTeam) -> Sorted {
-        assert!(keys.len() <= u32::MAX as usize, "places have 32 bits");
+        assert!(keys.len() <= u32::MAX as usize, "positions have 32 bits");
         if keys.is_sorted() {
             let mut unique = Vec::with_capacity(keys.len());
-            let places = keys.iter().map(|&key| append(&mut unique, key)).collect();
+            let positions = keys.iter().map(|&key| append(&mut unique, key)).collect();
             let order = if ordered { (0..keys.len() as u32).collect() } else { Vec::new() };
-            return Sorted { keys: unique, places, order };
+            return Sorted { keys: unique, positions, order };
         }
         let operations = KEY_OPERATIONS * keys.len();
         let buckets = Buckets::of(keys);
@@ -79,17 +79,17 @@ impl Sorted {
         let base = |next: &mut u32, count: &usize| Some(mem::replace(next, *next + *count as u32));
         let bases: Vec<u32> = unique_counts.iter().scan(0, base).collect();
 
-        let mut places = vec![0; keys.len()];
-        let pieces = cut(&mut places, chunks.iter().map(Range::len)).into_iter();
+        let mut positions = vec![0; keys.len()];
+        let pieces = cut(&mut positions, chunks.iter().map(Range::len)).into_iter();
         let shares = pieces.zip(by_chunk(&mut slots, &counts)).zip(&chunks).collect();
-        each(team, operations, shares, |((places, mut slots), chunk): (ChunkShare<'_>, &Range<usize>)| {
-            for (place, &key) in places.iter_mut().zip(&keys[chunk.clone()]) {
+        each(team, operations, shares, |((positions, mut slots), chunk): (ChunkShare<'_>, &Range<usize>)| {
+            for (position, &key) in positions.iter_mut().zip(&keys[chunk.clone()]) {
                 let bucket = buckets.number(key);
-                *place = bases[bucket] + *next(&mut slots[bucket]);
+                *position = bases[bucket] + *next(&mut slots[bucket]);
             }
         });
         close_gaps(&mut dealt, &lengths, &unique_counts);
-        Sorted { keys: dealt, places, order }
+        Sorted { keys: dealt, positions, order }
     }
 }
 
@@ -168,22 +168,22 @@ fn close_gaps(keys: &mut Vec<u64>, lengths: &[usize], kept: &[usize]) {
 /// requested.
 struct Bucket<'a> {
     keys: &'a mut [u64],
-    places: &'a mut [u32],
+    positions: &'a mut [u32],
     numbers: &'a mut [u32],
 }
 
 fn bucket_slices<'a>(
     keys: &'a mut [u64],
-    places: &'a mut [u32],
+    positions: &'a mut [u32],
     numbers: &'a mut [u32],
     lengths: &[usize],
 ) -> Vec<Bucket<'a>> {
     let is_ordered = !numbers.is_empty();
     let numbers = cut(numbers, lengths.iter().map(|&length| if is_ordered { length } else { 0 }));
-    let places = cut(places, lengths.iter().copied());
+    let positions = cut(positions, lengths.iter().copied());
     let keys = cut(keys, lengths.iter().copied());
-    let bucket = |((keys, places), numbers)| Bucket { keys, places, numbers };
-    keys.into_iter().zip(places).zip(numbers).map(bucket).collect()
+    let bucket = |((keys, positions), numbers)| Bucket { keys, positions, numbers };
+    keys.into_iter().zip(positions).zip(numbers).map(bucket).collect()
 }
 
 /// Sorter of buckets with keys that differ only in their lowest bits.
@@ -208,22 +208,22 @@ impl Sorter {
     }
 
     /// Sort a bucket and return the number of unique keys. The unique keys move to the front in ascending order,
-    /// `places` receives their positions, and `numbers` is ordered.
+    /// `positions` receives their positions, and `numbers` is ordered.
     fn sort(&mut self, bucket: Bucket<'_>) -> usize {
-        let Bucket { keys, places, numbers } = bucket;
+        let Bucket { keys, positions, numbers } = bucket;
         let count = match 1_usize.checked_shl(self.low_bits) {
             _ if keys.is_empty() => return 0,
-            Some(range) if range / BITS_PER_KEY <= keys.len() => by_bits(keys, places, range),
-            _ => self.by_digits(keys, places),
+            Some(range) if range / BITS_PER_KEY <= keys.len() => by_bits(keys, positions, range),
+            _ => self.by_digits(keys, positions),
         };
         if !numbers.is_empty() {
-            self.order(places, numbers, count);
+            self.order(positions, numbers, count);
         }
         count
     }
 
     /// Radix sort from the lowest digit, which is stable.
-    fn by_digits(&mut self, keys: &mut [u64], places: &mut [u32]) -> usize {
+    fn by_digits(&mut self, keys: &mut [u64], positions: &mut [u32]) -> usize {
         let mut counts = [[0_u32; 1 << DIGIT_BITS]; DIGIT_COUNT];
         for &key in &*keys {
             counts.iter_mut().enumerate().for_each(|(number, counts)| counts[digit(key, number)] += 1);
@@ -237,9 +237,9 @@ impl Sorter {
             }
             add_up(counts);
             for &item in &self.items {
-                let place = &mut counts[digit(item.0, number)];
-                self.moved[*place as usize] = item;
-                *place += 1;
+                let position = &mut counts[digit(item.0, number)];
+                self.moved[*position as usize] = item;
+                *position += 1;
             }
             mem::swap(&mut self.items, &mut self.moved);
         }
@@ -248,21 +248,21 @@ impl Sorter {
         for &(key, slot) in &self.items {
             last += usize::from(key != keys[last]);
             keys[last] = key;
-            places[slot as usize] = last as u32;
+            positions[slot as usize] = last as u32;
         }
         last + 1
     }
 
     /// Order ascending numbers by the positions of their keys; `count` is the number of unique keys.
-    fn order(&mut self, places: &[u32], numbers: &mut [u32], count: usize) {
+    fn order(&mut self, positions: &[u32], numbers: &mut [u32], count: usize) {
         self.starts.clear();
         self.starts.resize(count, 0);
-        places.iter().for_each(|&place| self.starts[place as usize] += 1);
+        positions.iter().for_each(|&position| self.starts[position as usize] += 1);
         add_up(&mut self.starts);
         self.numbers.clear();
         self.numbers.extend_from_slice(numbers);
-        for (&number, &place) in self.numbers.iter().zip(places) {
-            let start = &mut self.starts[place as usize];
+        for (&number, &position) in self.numbers.iter().zip(positions) {
+            let start = &mut self.starts[position as usize];
             numbers[*start as usize] = number;
             *start += 1;
         }
@@ -278,12 +278,12 @@ fn add_up(counts: &mut [u32]) {
 }
 
 /// Sort with a bit per possible key; `range` is their number, a power of two.
-fn by_bits(keys: &mut [u64], places: &mut [u32], range: usize) -> usize {
+fn by_bits(keys: &mut [u64], positions: &mut [u32], range: usize) -> usize {
     let (low, high) = (range as u64 - 1, keys[0] & !(range as u64 - 1));
     let mut members = Bits::none(range);
     keys.iter().for_each(|key| members.insert((key & low) as usize));
     let ranks = members.ranks();
-    places.iter_mut().zip(&*keys).for_each(|(place, key)| *place = ranks.rank((key & low) as usize));
+    positions.iter_mut().zip(&*keys).for_each(|(position, key)| *position = ranks.rank((key & low) as usize));
     let count = members.count();
     fill(&mut keys[..count], members.numbers().map(|number| high | number as u64));
     count
@@ -291,7 +291,7 @@ fn by_bits(keys: &mut [u64], places: &mut [u32], range: usize) -> usize {
 
 #[cfg(test)]
 mod tests {
-    use super::super::team::Alone;
+    use super::super::team::SingleThread;
     use super::super::team::tests::Backwards;
     use super::*;
     use alloc::collections::BTreeSet;
@@ -304,10 +304,10 @@ mod tests {
     /// The result that [`Sorted::of`] must return.
     fn promised(keys: &[u64]) -> Sorted {
         let set: Vec<u64> = keys.iter().copied().collect::<BTreeSet<u64>>().into_iter().collect();
-        let places = keys.iter().map(|key| set.binary_search(key).unwrap() as u32).collect();
+        let positions = keys.iter().map(|key| set.binary_search(key).unwrap() as u32).collect();
         let mut order: Vec<u32> = (0..keys.len() as u32).collect();
         order.sort_by_key(|&number| keys[number as usize]);
-        Sorted { keys: set, places, order }
+        Sorted { keys: set, positions, order }
     }
 
     proptest! {
@@ -321,7 +321,7 @@ mod tests {
         #[test]
         fn sorted_keys_are_placed_as_others(mut keys in prop::collection::vec(0..50_u64, 0..100)) {
             keys.sort_unstable();
-            prop_assert_eq!(Sorted::of(&keys, true, &Alone), promised(&keys));
+            prop_assert_eq!(Sorted::of(&keys, true, &SingleThread), promised(&keys));
         }
     }
 

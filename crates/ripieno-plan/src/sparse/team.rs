@@ -22,9 +22,9 @@ pub trait WorkTeam: Sync {
 
 /// The calling thread, which computes one piece after the other.
 #[derive(Clone, Copy, Debug)]
-pub struct Alone;
+pub struct SingleThread;
 
-impl WorkTeam for Alone {
+impl WorkTeam for SingleThread {
     fn piece_count(&self, _operations: usize) -> usize {
         1
     }
@@ -61,7 +61,7 @@ pub fn ranges(team: &dyn WorkTeam, operations: usize, count: usize, unit: usize)
 /// Select the parallel level for `count` items of this total work. Returns the team over the items and the team within
 /// an item. The items are computed in parallel if there are enough of them.
 pub fn divided(team: &dyn WorkTeam, operations: usize, count: usize) -> (&dyn WorkTeam, &dyn WorkTeam) {
-    if count >= team.piece_count(operations) { (team, &Alone) } else { (&Alone, team) }
+    if count >= team.piece_count(operations) { (team, &SingleThread) } else { (&SingleThread, team) }
 }
 
 /// Split a slice into consecutive pieces of these lengths.
@@ -107,6 +107,6 @@ pub(super) mod tests {
     fn results_have_the_order_of_the_inputs() {
         let given: Vec<usize> = (0..9).collect();
         assert_eq!(each(&Backwards(3), 0, given.clone(), |number| number * number), [0, 1, 4, 9, 16, 25, 36, 49, 64]);
-        assert_eq!(each(&Alone, 0, given, |number| number).len(), 9);
+        assert_eq!(each(&SingleThread, 0, given, |number| number).len(), 9);
     }
 }

@@ -140,14 +140,14 @@ impl BlockManifest {
 pub struct SwarmTiming {
     /// A member that receives no byte for this time asks the tracker. The tracker probes a member that is silent for
     /// this time.
-    pub stall: Duration,
+    pub stall_timeout: Duration,
     /// Timeout of a question. Without an answer by then the other rank counts as lost.
-    pub answer: Duration,
+    pub answer_timeout: Duration,
 }
 
 impl Default for SwarmTiming {
     fn default() -> SwarmTiming {
-        SwarmTiming { stall: Duration::from_secs(2), answer: Duration::from_secs(1) }
+        SwarmTiming { stall_timeout: Duration::from_secs(2), answer_timeout: Duration::from_secs(1) }
     }
 }
 
@@ -167,7 +167,7 @@ pub enum MemberFailure {
         root: usize,
     },
     /// The member did not answer, and the other ranks continued without it.
-    GivenUp {
+    Excluded {
         /// The rank that excluded this member.
         by: usize,
     },
@@ -182,7 +182,7 @@ impl fmt::Display for MemberFailure {
             MemberFailure::CutOff { root } => {
                 write!(f, "rank {root}, the root of the broadcast, cannot be reached, though others reach it")
             }
-            MemberFailure::GivenUp { by } => {
+            MemberFailure::Excluded { by } => {
                 write!(f, "rank {by} had no answer from this rank, and continues without it")
             }
         }

@@ -10,14 +10,14 @@
 //! Requires connections that keep the order of messages and report a lost peer, and block digests from the root.
 //! Source: Chowdhury et al., the report on broadcast in Spark (CSB, BTB, SSB), section 5.
 
-mod have;
+mod block_set;
 mod manifest;
 mod member;
 mod message;
 mod tracker;
 mod uploads;
 
-pub use have::Have;
+pub use block_set::BlockSet;
 pub use manifest::{
     BLOCK_BYTES_MAX, BLOCK_BYTES_MIN, BLOCKS_MAX, BlockManifest, Discipline, MemberFailure, Priority, SwarmTiming,
     step_bytes,
@@ -56,7 +56,7 @@ pub enum SwarmEvent {
         /// The rank that sent the end of the block.
         from: usize,
         /// Whether the block equals the root's block.
-        is_right: bool,
+        is_valid: bool,
     },
     /// A block was sent completely.
     Sent {
@@ -70,7 +70,7 @@ pub enum SwarmEvent {
         /// The lost rank.
         peer: usize,
     },
-    /// The time returned by [`SwarmNode::wake`] was reached.
+    /// The time returned by [`SwarmNode::next_tick`] was reached.
     Tick,
 }
 
@@ -129,7 +129,7 @@ pub struct CorruptBlock {
 /// State of one rank in the broadcast of one value.
 ///
 /// Created by [`root`](SwarmNode::root) or [`receiver`](SwarmNode::receiver). All input enters by
-/// [`handle`](SwarmNode::handle). [`wake`](SwarmNode::wake) returns the time of the next required tick.
+/// [`handle`](SwarmNode::handle). [`next_tick`](SwarmNode::next_tick) returns the time of the next required tick.
 pub struct SwarmNode {
     rank: usize,
     root: usize,
@@ -166,7 +166,7 @@ impl SwarmNode {
     }
 
     /// Start with blocks from an earlier attempt of a value with known digests.
-    pub fn with_blocks(mut self, have: Have) -> SwarmNode {
+    pub fn with_blocks(mut self, have: BlockSet) -> SwarmNode {
         self.member.have = have;
         self
     }
@@ -187,7 +187,7 @@ impl SwarmNode {
     }
 
     /// Return the set of blocks that are complete on this rank.
-    pub fn have(&self) -> &Have {
+    pub fn have(&self) -> &BlockSet {
         &self.member.have
     }
 
@@ -197,9 +197,9 @@ impl SwarmNode {
     }
 
     /// Return the latest time of the next [`SwarmEvent::Tick`], if the node needs one.
-    pub fn wake(&self) -> Option<Duration> {
-        let tracker = self.tracker.as_ref().and_then(Tracker::wake);
-        [self.member.wake(), tracker].into_iter().flatten().min()
+    pub fn next_tick(&self) -> Option<Duration> {
+        let tracker = self.tracker.as_ref().and_then(Tracker::next_tick);
+        [self.member.next_tick(), tracker].into_iter().flatten().min()
     }
 
     /// Process an event and return the resulting actions, to be performed in this order.
@@ -235,8 +235,8 @@ impl SwarmNode {
             match action {
                 // The tracker assigned a source that the member considers lost. Ignore the repeated request: the member
                 // asks again once the fetch stalls.
-                Action::SendMessage { to, message: SwarmMessage::Ask { part, instead_of } }
-                    if to == self.rank && !requested.insert((part, instead_of)) => {}
+                Action::SendMessage { to, message: SwarmMessage::Ask { part, failed_source } }
+                    if to == self.rank && !requested.insert((part, failed_source)) => {}
                 Action::SendMessage { to, message } if to == self.rank => {
                     let mut more = Vec::new();
                     self.receive(now, to, message, &mut more);

@@ -1,7 +1,7 @@
 //! Sparse reductions for tests: key sets of many shapes, and in-memory execution of all ranks' state machines.
 
 use ripieno_plan::sparse::team::{WorkPiece, WorkTeam};
-use ripieno_plan::sparse::{Configuring, Degrees, Missing, Routes};
+use ripieno_plan::sparse::{Configurator, Degrees, MissingKeys, Routes};
 
 /// A team that divides all work into a given number of pieces, however small, and computes the last piece first.
 pub struct CuttingTeam(pub usize);
@@ -27,19 +27,19 @@ pub struct RankKeys {
 /// The configuration results of all ranks.
 pub struct ConfiguredButterfly {
     pub routes: Vec<Routes>,
-    pub missing: Vec<Missing>,
+    pub missing: Vec<MissingKeys>,
 }
 
 /// Create the state machines of all ranks before their first step.
-pub fn machines(degrees: &Degrees, keys: &RankKeys, dense_above: f64) -> Vec<Configuring> {
+pub fn machines(degrees: &Degrees, keys: &RankKeys, dense_above: f64) -> Vec<Configurator> {
     let machine = |rank: usize| {
-        Configuring::new(rank, degrees, keys.n, keys.outs[rank].clone(), keys.ins[rank].clone(), dense_above)
+        Configurator::new(rank, degrees, keys.n, keys.outs[rank].clone(), keys.ins[rank].clone(), dense_above)
     };
     (0..degrees.world_size()).map(machine).collect()
 }
 
 /// Execute one step on all ranks and check that each rank receives exactly the messages that it awaits.
-pub fn take_step(machines: &mut [Configuring], step: usize, team: &dyn WorkTeam) {
+pub fn take_step(machines: &mut [Configurator], step: usize, team: &dyn WorkTeam) {
     let sent: Vec<Vec<(usize, Vec<u8>)>> = machines.iter().map(|machine| machine.outgoing(step, team)).collect();
     for (rank, machine) in machines.iter_mut().enumerate() {
         let to_me = |from: usize| sent[from].iter().find(|(to, _)| *to == rank).map(|(_, bytes)| (from, bytes));
@@ -53,7 +53,7 @@ pub fn take_step(machines: &mut [Configuring], step: usize, team: &dyn WorkTeam)
 
 /// Run all state machines to completion.
 pub fn configured(degrees: &Degrees, keys: &RankKeys, dense_above: f64) -> ConfiguredButterfly {
-    let found = Configuring::finish_all(machines(degrees, keys, dense_above)).unwrap();
+    let found = Configurator::finish_all(machines(degrees, keys, dense_above)).unwrap();
     let (routes, missing) = found.into_iter().unzip();
     ConfiguredButterfly { routes, missing }
 }

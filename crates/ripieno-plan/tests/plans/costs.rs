@@ -25,7 +25,7 @@ fn hold(algorithm: &Algorithm, cost: Cost, p: usize, n: usize) -> Result<(), Str
     let mut theory = algorithm.theory;
     theory.cost = cost;
     let held = theory.check_cost(&TheoryCase::of(&requests), &plans, &MODEL);
-    held.map_err(|untrue| format!("{} {}: {untrue}", collective.name(), algorithm.name))
+    held.map_err(|error| format!("{} {}: {error}", collective.name(), algorithm.name))
 }
 
 #[test]
@@ -43,6 +43,6 @@ fn a_wrong_cost_is_reported_with_the_cost_of_the_plans() {
     let reported = |cost| hold(ring, cost, 5, 5 * 256).unwrap_err();
     assert_eq!(
         reported(Cost::AtMost("(p-1)·alpha + (p-1)/p·n·beta")),
-        "allreduce ring: you state 0 to 272.000000272 s, the plans take 672 (k 1, p 5, n 1280, root 0)"
+        "allreduce ring: expected 0 to 272.000000272 s, the plans take 672 (k 1, p 5, n 1280, root 0)"
     );
 }

@@ -208,7 +208,7 @@ fn verdict(plans: &[Plan], right: &HeldElements, computed: &HeldElements, op: Op
         computed.iter().flatten().flatten().any(|contributions| contributions.values().any(|&count| count > 1));
     let kept = promised(right) == promised(computed) && (op.is_idempotent() || !repeated);
     let found = check(plans, &promises(right, op));
-    let reordered = matches!(&found, Err(fault) if matches!(fault.what, FaultKind::DifferentBits { .. }));
+    let reordered = matches!(&found, Err(fault) if matches!(fault.kind, FaultKind::DifferentBits { .. }));
     prop_assert!(found.is_ok() == kept || kept && reordered && !op.is_idempotent(), "{:?}", found);
     Ok(())
 }

@@ -119,8 +119,8 @@ fn bytes_between_rows_are_free_as_soon_as_the_row_before_them_is_done() {
 fn a_deadlock_over_bytes_between_rows_is_found() {
     let plans = between([0, 3], 0);
     let deadlock = FaultKind::Deadlock { blocked: vec![(0, 0), (1, 1)] };
-    assert_eq!(fault(&plans, &[Promise::nothing(), Promise::nothing()]).what, deadlock);
-    assert_eq!(check_rendezvous(&plans).unwrap_err().what, deadlock);
+    assert_eq!(fault(&plans, &[Promise::nothing(), Promise::nothing()]).kind, deadlock);
+    assert_eq!(check_rendezvous(&plans).unwrap_err().kind, deadlock);
 }
 
 #[test]

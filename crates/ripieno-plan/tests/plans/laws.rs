@@ -5,7 +5,7 @@
 use crate::common::{DataLayout, roots};
 use ripieno_plan::catalogue::ALGORITHMS;
 use ripieno_plan::check::check;
-use ripieno_plan::theory::Untrue;
+use ripieno_plan::theory::TheoryError;
 use ripieno_plan::{
     Algorithm, Buffer, Collective, FaultKind, Group, Needs, Op, Plan, PlanFault, Promise, Span, Theory, TheoryCase,
     choose_in_rank_order, promises,
@@ -32,7 +32,7 @@ fn hold(
     algorithm: &Algorithm,
     p: usize,
     element_count: usize,
-    check: impl Fn(&TheoryCase, &[Plan]) -> Result<(), Untrue>,
+    check: impl Fn(&TheoryCase, &[Plan]) -> Result<(), TheoryError>,
 ) {
     let layout = DataLayout::suiting(algorithm, p, element_count);
     for root in roots(algorithm.collective(), p) {
@@ -41,8 +41,8 @@ fn hold(
             assert_ne!(algorithm.needs, Needs::Nothing);
             return;
         };
-        if let Err(untrue) = check(&TheoryCase::of(&requests), &plans) {
-            panic!("{} {}, p {p}, root {root}: {untrue}", algorithm.collective().name(), algorithm.name);
+        if let Err(error) = check(&TheoryCase::of(&requests), &plans) {
+            panic!("{} {}, p {p}, root {root}: {error}", algorithm.collective().name(), algorithm.name);
         }
     }
 }
@@ -140,15 +140,15 @@ fn a_wrong_theory_is_reported_with_the_figures_of_the_plans() {
     };
     assert_eq!(
         reported(|theory| theory.sent_bytes = |case, _| 2 * (case.p - 1) * case.n / case.p),
-        "you state 83 bytes, the plans send 80 (rank 0, p 5, n 52, root 0)"
+        "expected 83 bytes, the plans send 80 (rank 0, p 5, n 52, root 0)"
     );
     assert_eq!(
         reported(|theory| theory.hops = |case| case.p..=case.p),
-        "you state 5 hops, the plans take 8 (p 5, n 52, root 0)"
+        "expected 5 hops, the plans take 8 (p 5, n 52, root 0)"
     );
     assert_eq!(
         reported(|theory| theory.rounds = |case| 1..=case.p),
-        "you state 1 to 5 rounds, the plans take 8 (p 5, n 52, root 0)"
+        "expected 1 to 5 rounds, the plans take 8 (p 5, n 52, root 0)"
     );
 }
 
@@ -158,8 +158,8 @@ fn plans_that_break_their_promise_are_reported_before_their_theory() {
     let layout = DataLayout::even(3, 6);
     let requests = layout.requests(Collective::Allreduce, 0, 0, Op::Sum);
     let nothing = vec![Plan::new(); 3];
-    let untrue = ring.theory.check(&TheoryCase::of(&requests), &nothing).unwrap_err();
-    assert!(matches!(untrue, Untrue::Plans(PlanFault { what: FaultKind::Missing { .. }, .. })), "{untrue}");
+    let error = ring.theory.check(&TheoryCase::of(&requests), &nothing).unwrap_err();
+    assert!(matches!(error, TheoryError::Plans(PlanFault { kind: FaultKind::Missing { .. }, .. })), "{error}");
 }
 
 #[test]

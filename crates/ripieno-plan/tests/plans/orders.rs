@@ -12,7 +12,7 @@ fn every_promise_is_kept_in_every_order() {
     for topology in topologies::random(60, 24) {
         let p = topology.size();
         let layout = DataLayout::uneven(&(0..p).map(|rank| rank % 4).collect::<Vec<_>>(), |_, _| 1);
-        for algorithm in ALGORITHMS.iter().filter(|algorithm| algorithm.places == PlacementUse::Ordered) {
+        for algorithm in ALGORITHMS.iter().filter(|algorithm| algorithm.placement == PlacementUse::Ordered) {
             let collective = algorithm.collective();
             for (order, root) in
                 ORDERS.into_iter().flat_map(|order| roots(collective, p).map(move |root| (order, root)))

@@ -22,7 +22,7 @@ fn an_algorithm_uses_rendezvous_if_its_entry_requires_it() {
 /// ranks per node.
 fn worlds(algorithm: &'static Algorithm) -> Box<dyn Iterator<Item = Vec<Plan>>> {
     let collective = algorithm.collective();
-    if algorithm.places == PlacementUse::TwoLevels {
+    if algorithm.placement == PlacementUse::TwoLevels {
         let grids = (1..=6).flat_map(|nodes| (1..=4).map(move |ranks| topologies::grid(nodes, ranks)));
         return Box::new(grids.flat_map(move |topology| {
             let layout = DataLayout::even(topology.size(), 2 * topology.size() + 3);

@@ -2,8 +2,8 @@
 
 use crate::common::butterflies::{ConfiguredButterfly, CuttingTeam, RankKeys, configured, machines, shapes, take_step};
 use ripieno_plan::check::{check, check_rendezvous};
-use ripieno_plan::sparse::team::{Alone, WorkTeam};
-use ripieno_plan::sparse::{Butterfly, Configuring, Degrees, EXAMPLE_COUNT};
+use ripieno_plan::sparse::team::{SingleThread, WorkTeam};
+use ripieno_plan::sparse::{Butterfly, Configurator, Degrees, EXAMPLE_COUNT};
 use ripieno_plan::{Buffer, Op, Operation, Plan, Promise, Span};
 use std::collections::BTreeSet;
 
@@ -46,18 +46,18 @@ fn every_wanted_row_gets_every_contribution_once_and_missing_ones_are_zero() {
             let plans = plans(&configured, op);
             let promises: Vec<Promise> =
                 keys.ins.iter().map(|wanted| Promise::sparse(&keys.outs, wanted, row(), op)).collect();
-            let what = || format!("{degrees}, {shape}, dense above {dense_above}: {keys:?}");
-            check(&plans, &promises).unwrap_or_else(|fault| panic!("{}: {fault}", what()));
+            let case_text = || format!("{degrees}, {shape}, dense above {dense_above}: {keys:?}");
+            check(&plans, &promises).unwrap_or_else(|fault| panic!("{}: {fault}", case_text()));
             if p <= 16 {
-                check_rendezvous(&plans).unwrap_or_else(|fault| panic!("{}: {fault}", what()));
+                check_rendezvous(&plans).unwrap_or_else(|fault| panic!("{}: {fault}", case_text()));
             }
 
             let expected = missing(&keys);
             let count: u64 = configured.missing.iter().map(|missing| missing.count).sum();
-            assert_eq!(count, expected.len() as u64, "{}", what());
+            assert_eq!(count, expected.len() as u64, "{}", case_text());
             for missing in &configured.missing {
-                assert_eq!(missing.examples.len() as u64, missing.count.min(EXAMPLE_COUNT as u64), "{}", what());
-                assert!(missing.examples.iter().all(|key| expected.contains(key)), "{}", what());
+                assert_eq!(missing.examples.len() as u64, missing.count.min(EXAMPLE_COUNT as u64), "{}", case_text());
+                assert!(missing.examples.iter().all(|key| expected.contains(key)), "{}", case_text());
             }
         }
     }
@@ -81,7 +81,7 @@ fn any_team_finds_the_same_routes_and_sends_the_same_bytes() {
                 let plans = found.map(|(routes, missing)| (routes.plan(ROW_BYTES, 4, Op::Sum), missing));
                 (sent, plans.collect::<Vec<_>>())
             };
-            let alone = found(&Alone);
+            let alone = found(&SingleThread);
             for size in [2, 3, 5] {
                 assert!(
                     found(&CuttingTeam(size)) == alone,
@@ -197,11 +197,12 @@ fn dense_layers_need_no_maps_but_at_the_top() {
 fn messages_that_hold_no_sets_are_refused_and_change_nothing() {
     let (degrees, keys) = ("3".parse().unwrap(), shapes(3, 5).swap_remove(0).1);
     let mut machines = machines(&degrees, &keys, 0.5);
-    let message = |from: usize| machines[from].outgoing(0, &Alone).into_iter().find(|(to, _)| *to == 0).unwrap().1;
+    let message =
+        |from: usize| machines[from].outgoing(0, &SingleThread).into_iter().find(|(to, _)| *to == 0).unwrap().1;
     let good: Vec<(usize, Vec<u8>)> = vec![(1, message(1)), (2, message(2))];
     let machine = &mut machines[0];
     let mut refused = |messages: &[(usize, Vec<u8>)], peer: usize| {
-        let error = machine.absorb(0, messages, &Alone).unwrap_err();
+        let error = machine.absorb(0, messages, &SingleThread).unwrap_err();
         assert!(error.to_string().contains(&format!("rank {peer} ")), "{error}");
     };
     refused(&good[..1], 2);
@@ -209,18 +210,18 @@ fn messages_that_hold_no_sets_are_refused_and_change_nothing() {
     refused(&[(1, good[0].1[1..].to_vec()), good[1].clone()], 1);
     refused(&[(1, [&good[0].1[..], &[0]].concat()), good[1].clone()], 1);
     refused(&[(1, vec![]), good[1].clone()], 1);
-    machine.absorb(0, &good, &Alone).unwrap();
+    machine.absorb(0, &good, &SingleThread).unwrap();
 }
 
 #[test]
 fn a_malformed_message_is_reported_by_its_first_fault() {
-    let what = |message: &[u8]| {
-        let mut machine = Configuring::new(0, &Degrees::direct(2), 20, vec![1, 12], vec![2], 2.0);
-        machine.absorb(0, &[(1, message)], &Alone).unwrap_err().what
+    let reason = |message: &[u8]| {
+        let mut machine = Configurator::new(0, &Degrees::direct(2), 20, vec![1, 12], vec![2], 2.0);
+        machine.absorb(0, &[(1, message)], &SingleThread).unwrap_err().reason
     };
     // The encoding of a set of all keys is a single zero.
-    assert_eq!(what(&[9, 0, 0]), "no form of key sets");
-    assert_eq!(what(&[0, 9, 0]), "no form of key sets");
-    assert_eq!(what(&[0]), "too few bytes");
-    assert_eq!(what(&[0, 0, 0]), "bytes behind the last set");
+    assert_eq!(reason(&[9, 0, 0]), "no form of key sets");
+    assert_eq!(reason(&[0, 9, 0]), "no form of key sets");
+    assert_eq!(reason(&[0]), "too few bytes");
+    assert_eq!(reason(&[0, 0, 0]), "bytes behind the last set");
 }

@@ -122,10 +122,10 @@ fn no_operation_can_be_left_out_and_no_row_be_another() {
         let keys = scattered(p, 4 * p as u64, seed as u64);
         let (plans, promises) = (plans(&degrees, &keys, 4, Op::Prod), promises(&keys, 4, Op::Prod));
         check(&plans, &promises).unwrap();
-        let refused = |rank: usize, changed: Plan, what: &dyn Fn() -> String| {
+        let refused = |rank: usize, changed: Plan, change_text: &dyn Fn() -> String| {
             let mut broken = plans.clone();
             broken[rank] = changed;
-            assert!(check(&broken, &promises).is_err(), "{degrees}, rank {rank}, {}: {keys:?}", what());
+            assert!(check(&broken, &promises).is_err(), "{degrees}, rank {rank}, {}: {keys:?}", change_text());
         };
         for (rank, plan) in plans.iter().enumerate() {
             for (index, operation) in plan.operations().iter().enumerate() {

@@ -4,7 +4,7 @@
 use crate::common::butterflies::{CuttingTeam, RankKeys, machines, random, take_step};
 use crate::common::interpreter::{RankMemory, combined, identity, interpreted};
 use ripieno_plan::Op;
-use ripieno_plan::sparse::{Configuring, Degrees, Routes, RowMap};
+use ripieno_plan::sparse::{Configurator, Degrees, Routes, RowMap};
 
 const WIDTH: usize = 3;
 
@@ -86,7 +86,7 @@ fn every_rank_gets_the_sum_over_all_ranks() {
 }
 
 /// Return the next values of a rank from its own current values and the values that arrived with the keys.
-fn taken_down(machine: &Configuring, step: usize, current: &[f32], arrived: &[(usize, Vec<f32>)], op: Op) -> Vec<f32> {
+fn taken_down(machine: &Configurator, step: usize, current: &[f32], arrived: &[(usize, Vec<f32>)], op: Op) -> Vec<f32> {
     let maps = machine.down_maps(step);
     let rows = |map: &RowMap| -> Vec<usize> {
         match map {

@@ -21,7 +21,7 @@ const COLLECTIVES: [Collective; 6] = [
 const LONG: usize = 1 << 20;
 
 fn two_level(collective: Collective) -> &'static Algorithm {
-    Algorithm::of(collective).find(|algorithm| algorithm.places == PlacementUse::TwoLevels).unwrap()
+    Algorithm::of(collective).find(|algorithm| algorithm.placement == PlacementUse::TwoLevels).unwrap()
 }
 
 /// Return the plans for a layout, after a check of their promises.
@@ -73,7 +73,7 @@ fn without_two_levels_the_one_level_choice_is_used() {
             for collective in [Collective::Broadcast, Collective::Reduce, Collective::Allgather] {
                 let requests = layout.requests(collective, p - 1, 0, Op::Sum);
                 let chosen = choose(collective, &Group::with_topology(0, topology.clone()), layout.vector.length_bytes);
-                assert_ne!(chosen.places, PlacementUse::TwoLevels);
+                assert_ne!(chosen.placement, PlacementUse::TwoLevels);
                 assert_eq!(
                     topologies::plans(two_level(collective), &topology, Order::Racks, &requests),
                     topologies::plans(chosen, &topology, Order::Racks, &requests),
@@ -89,7 +89,7 @@ fn without_two_levels_the_one_level_choice_is_used() {
 fn a_group_with_both_kinds_of_neighbors_works_in_two_levels() {
     for collective in COLLECTIVES {
         let chosen = choose(collective, &Group::with_topology(0, topologies::grid(2, 2)), 8);
-        assert_eq!(chosen.places, PlacementUse::TwoLevels, "{}", collective.name());
+        assert_eq!(chosen.placement, PlacementUse::TwoLevels, "{}", collective.name());
     }
     assert_eq!(choose(Collective::Gather, &Group::with_topology(0, topologies::grid(2, 2)), 8).name, "binomial");
 }
@@ -144,7 +144,7 @@ fn a_chunk_enters_a_node_once() {
         let plans = kept(&topology, Order::Racks, &layout, Collective::Allgather, 0);
         let crossings = topologies::crossings(&plans, |rank| topology.node(rank));
         for node in 0..topology.node_count() {
-            let own = topology.members()[node].len() * layout.chunks[0].length_bytes;
+            let own = topology.ranks_by_node()[node].len() * layout.chunks[0].length_bytes;
             let entered: usize = crossings.iter().filter(|(pair, _)| pair.1 == node).map(|(_, bytes)| bytes).sum();
             assert_eq!(entered, layout.vector.length_bytes - own, "{topology:?}");
         }

@@ -132,7 +132,7 @@ impl SimulationState<'_> {
         (it.target, it.chased) = (target, chased);
         let version = it.version;
         if at_s < f64::INFINITY {
-            self.clock.note(at_s, SimulationEvent::Flow { flow, version });
+            self.clock.schedule(at_s, SimulationEvent::Flow { flow, version });
         }
     }
 }

@@ -94,8 +94,8 @@ impl<'a> SimulationState<'a> {
             ends.iter().for_each(|&end| pair_of[end as usize] = Some(number as u32));
         }
         let mut clock = Clock::default();
-        cluster.faults.deaths().iter().for_each(|&(node, at_s)| clock.note(at_s, SimulationEvent::Death { node }));
-        cluster.faults.cuts().iter().for_each(|&(ends, at_s)| clock.note(at_s, SimulationEvent::Cut { ends }));
+        cluster.faults.deaths().iter().for_each(|&(node, at_s)| clock.schedule(at_s, SimulationEvent::Death { node }));
+        cluster.faults.cuts().iter().for_each(|&(ends, at_s)| clock.schedule(at_s, SimulationEvent::Cut { ends }));
         SimulationState {
             cluster,
             rank_count,
@@ -129,7 +129,7 @@ impl<'a> SimulationState<'a> {
         while let Some(event) = self.clock.advance() {
             self.happen(event);
             event_count += 1;
-            while let Some(event) = self.clock.also_now(EQUAL * self.clock.now_s()) {
+            while let Some(event) = self.clock.advance_if_simultaneous(EQUAL * self.clock.now_s()) {
                 self.happen(event);
                 event_count += 1;
             }

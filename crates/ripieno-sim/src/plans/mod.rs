@@ -109,7 +109,7 @@ impl PlanSimulation {
     }
 }
 
-/// Simulate one plan per rank. `is_interrupted` is called from time to time and stops the simulation if it returns
+/// Simulate one plan per rank. `is_interrupted` is called from time to time and suspensions the simulation if it returns
 /// true.
 pub fn simulate(
     cluster: &Cluster,

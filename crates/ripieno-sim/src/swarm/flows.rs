@@ -266,19 +266,19 @@ impl Flows {
     /// Verify a complete block and return whether it is right. Flows that forward a corrupt block become tainted.
     pub(super) fn check(&mut self, flow: &BlockFlow) -> bool {
         let copy = self.copy(flow.broadcast, flow.receiver, flow.block);
-        let is_right = !copy.is_tainted;
-        *copy = if is_right { Copy { is_whole: true, ..*copy } } else { Copy::NONE };
+        let is_valid = !copy.is_tainted;
+        *copy = if is_valid { Copy { is_whole: true, ..*copy } } else { Copy::NONE };
         for follower in self.followers(flow) {
             let it = &mut self.all[follower as usize];
-            it.is_tainted |= !is_right;
-            if is_right && it.is_behind {
+            it.is_tainted |= !is_valid;
+            if is_valid && it.is_behind {
                 it.is_behind = false;
                 self.behind_count -= 1;
             }
             self.unbalanced.insert(follower);
             self.unscheduled.insert(follower);
         }
-        is_right
+        is_valid
     }
 
     /// Freeze a flow, because one of its ends is suspended.
@@ -323,7 +323,7 @@ impl Flows {
         }
         for number in self.unscheduled.take() {
             match self.next(number, clock.now_s()) {
-                Some((at_s, arrival)) if at_s <= until_s => clock.note(at_s, noted(arrival)),
+                Some((at_s, arrival)) if at_s <= until_s => clock.schedule(at_s, noted(arrival)),
                 Some(_) => self.unscheduled.insert(number),
                 None => {}
             }

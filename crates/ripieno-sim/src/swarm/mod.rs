@@ -44,21 +44,21 @@ pub struct SwarmRequest {
     /// Timeouts of the protocol.
     pub timing: SwarmTiming,
     /// Ranks that start late, each with its time.
-    pub late: Vec<(usize, f64)>,
+    pub late_joins: Vec<(usize, f64)>,
     /// Ranks that are suspended forever, each with its time.
-    pub stops: Vec<(usize, f64)>,
+    pub suspensions: Vec<(usize, f64)>,
     /// Ranks that corrupt the next block that they start to send, each with the start time of this fault.
     pub corruptions: Vec<(usize, f64)>,
     /// Delay in seconds until the other end detects a death or a cut.
-    pub notice_s: f64,
+    pub detection_delay_s: f64,
     /// Interval in seconds at which rates are rebalanced, or 0 to rebalance at every event.
-    pub balance_s: f64,
+    pub rebalance_interval_s: f64,
     /// Time limit of the simulation in seconds.
-    pub longest_s: f64,
+    pub time_limit_s: f64,
     /// Random seed.
     pub seed: u64,
     /// Whether to record every fetch.
-    pub keeps_fetches: bool,
+    pub records_fetches: bool,
 }
 
 impl SwarmRequest {
@@ -68,14 +68,14 @@ impl SwarmRequest {
         SwarmRequest {
             broadcasts: vec![broadcast],
             timing: SwarmTiming::default(),
-            late: Vec::new(),
-            stops: Vec::new(),
+            late_joins: Vec::new(),
+            suspensions: Vec::new(),
             corruptions: Vec::new(),
-            notice_s: 0.01,
-            balance_s: 0.0,
-            longest_s: 1e6,
+            detection_delay_s: 0.01,
+            rebalance_interval_s: 0.0,
+            time_limit_s: 1e6,
             seed: 0,
-            keeps_fetches: false,
+            records_fetches: false,
         }
     }
 }
@@ -88,7 +88,7 @@ pub enum RankOutcome {
         /// Time of completion in seconds.
         at_s: f64,
         /// Whether all bytes equal the root's value.
-        is_right: bool,
+        is_valid: bool,
     },
     /// The rank knows that it will not receive the value.
     Failed {
@@ -154,7 +154,7 @@ pub struct SwarmOutcome {
     /// Load of each wire in use.
     pub loads: Vec<WireLoad>,
     /// All fetches, if requested.
-    pub fetched: Vec<SimulatedFetch>,
+    pub fetches: Vec<SimulatedFetch>,
     /// Number of protocol messages.
     pub message_count: usize,
     /// Time of the last event in seconds.
@@ -204,7 +204,8 @@ impl fmt::Display for SwarmError {
 impl std::error::Error for SwarmError {}
 
 fn check(p: usize, request: &SwarmRequest, block_counts: &[usize]) -> Result<(), SwarmError> {
-    let named = request.late.iter().chain(&request.stops).chain(&request.corruptions).map(|(rank, _)| *rank);
+    let named =
+        request.late_joins.iter().chain(&request.suspensions).chain(&request.corruptions).map(|(rank, _)| *rank);
     let ordered = request
         .broadcasts
         .iter()
@@ -221,7 +222,7 @@ pub fn swarm(cluster: &Cluster, request: &SwarmRequest) -> Result<SwarmOutcome, 
     swarm_interruptible(cluster, request, &|| false)
 }
 
-/// Simulate broadcasts on a cluster. `is_interrupted` is called from time to time and stops the simulation if it
+/// Simulate broadcasts on a cluster. `is_interrupted` is called from time to time and suspensions the simulation if it
 /// returns true.
 pub fn swarm_interruptible(
     cluster: &Cluster,

@@ -9,7 +9,7 @@ const BYTES: usize = 4 * MIB;
 fn request(discipline: Discipline) -> SwarmRequest {
     let mut request = SwarmRequest::of(0, BYTES, discipline);
     request.broadcasts[0].block_bytes = Some(128 << 10);
-    request.longest_s = 1000.0;
+    request.time_limit_s = 1000.0;
     request
 }
 
@@ -74,7 +74,7 @@ fn any_one_rank_may_hang() {
             for still in 0..p {
                 for at_s in [0.0, 1e-4, 0.1, 0.3] {
                     let mut request = request(discipline);
-                    request.stops = vec![(still, at_s)];
+                    request.suspensions = vec![(still, at_s)];
                     let found = simulated(&cluster(p), &request);
                     hold(&format!("{name}, p {p}, rank {still} stands still at {at_s} s"), &request, &found, &[still]);
                 }
@@ -145,7 +145,7 @@ fn a_rank_that_is_cut_off_from_the_root_fails_and_names_it() {
                     assert_eq!((rank, failure), (2, &MemberFailure::CutOff { root: 0 }), "{name}");
                 }
                 outcome => {
-                    assert!(matches!(outcome, RankOutcome::Done { is_right: true, .. }), "{name}, {rank}: {outcome:?}")
+                    assert!(matches!(outcome, RankOutcome::Done { is_valid: true, .. }), "{name}, {rank}: {outcome:?}")
                 }
             }
         }
@@ -157,7 +157,7 @@ fn a_rank_that_is_late_is_served() {
     for (name, discipline) in disciplines() {
         for at_s in [0.01, 0.2, 5.0] {
             let mut request = request(discipline);
-            request.late = vec![(3, at_s), (5, at_s * 1.5)];
+            request.late_joins = vec![(3, at_s), (5, at_s * 1.5)];
             let found = simulated(&cluster(7), &request);
             hold(&format!("{name}, late at {at_s} s"), &request, &found, &[]);
         }
@@ -181,7 +181,7 @@ fn several_values_share_the_links() {
 /// Return the time at which the receivers jointly hold all blocks, without faults.
 fn together_s(found: &SwarmOutcome) -> f64 {
     let mut whole_s = std::collections::BTreeMap::new();
-    for it in &found.fetched {
+    for it in &found.fetches {
         let at_s: &mut f64 = whole_s.entry((it.block, it.receiver)).or_default();
         *at_s = at_s.max(it.end_s);
     }
@@ -195,7 +195,7 @@ fn the_root_may_die_once_the_others_have_everything_together() {
     for (name, discipline) in disciplines() {
         for p in [2, 3, 5, 9] {
             let mut request = request(discipline);
-            request.keeps_fetches = true;
+            request.records_fetches = true;
             let together_s = together_s(&simulated(&cluster(p), &request));
             for (share, fails) in [(0.2, true), (0.9, true), (0.999, true), (1.0001, false), (1.01, false)] {
                 let found = simulated(&with(p, ClusterFaults::default().death(0, together_s * share)), &request);
@@ -236,7 +236,7 @@ fn random(seed: u64) {
     for _ in 0..1 + draw(p.div_ceil(3)) {
         let (rank, at_s) = (draw(p), longest_s * draw(1000) as f64 / 1000.0);
         if draw(4) == 0 {
-            request.stops.push((rank, at_s));
+            request.suspensions.push((rank, at_s));
         } else {
             faults = faults.death(rank, at_s);
         }
@@ -246,8 +246,10 @@ fn random(seed: u64) {
     if draw(3) == 0 {
         faults = faults.slow(draw(p), 1.0 + draw(50) as f64 / 10.0);
     }
-    let case_text =
-        format!("seed {seed}: {name}, p {p}, {} bytes, {faults:?}, {:?}", request.broadcasts[0].bytes, request.stops);
+    let case_text = format!(
+        "seed {seed}: {name}, p {p}, {} bytes, {faults:?}, {:?}",
+        request.broadcasts[0].bytes, request.suspensions
+    );
     let fault_count = lost.len() + request.corruptions.len();
     let found = simulated(&with(p, faults), &request);
     hold(&case_text, &request, &found, &lost);
@@ -273,8 +275,8 @@ fn the_same_seed_ends_the_same() {
     for (name, discipline) in disciplines() {
         let times = || {
             let mut request = request(discipline);
-            request.keeps_fetches = true;
-            simulated(&with(9, ClusterFaults::default().death(3, 0.2).slow(5, 3.0)), &request).fetched
+            request.records_fetches = true;
+            simulated(&with(9, ClusterFaults::default().death(3, 0.2).slow(5, 3.0)), &request).fetches
         };
         assert_eq!(times(), times(), "{name}");
     }

@@ -41,9 +41,9 @@ fn sixty_four_hosts_take_hardly_longer_than_8() {
 #[test]
 fn the_root_of_bittorrent_sends_few_blocks_twice_before_all_are_sent() {
     for hosts in [8, 64] {
-        let request = SwarmRequest { keeps_fetches: true, ..SwarmRequest::of(0, BYTES, named("bittorrent")) };
+        let request = SwarmRequest { records_fetches: true, ..SwarmRequest::of(0, BYTES, named("bittorrent")) };
         let found = simulated(&cluster(hosts + 1), &request);
-        let given: Vec<_> = found.fetched.iter().filter(|fetch| fetch.sender == 0).collect();
+        let given: Vec<_> = found.fetches.iter().filter(|fetch| fetch.sender == 0).collect();
         let block_count = found.manifests[0].block_count();
         let out_s =
             |block| given.iter().filter(|it| it.block == block).map(|it| it.end_s).fold(f64::INFINITY, f64::min);

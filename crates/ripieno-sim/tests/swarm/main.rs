@@ -32,7 +32,7 @@ fn hold(case_text: &str, request: &SwarmRequest, found: &SwarmOutcome, ranks_los
         let is_root_lost = ranks_lost.contains(&broadcast.root);
         for (rank, outcome) in outcomes.iter().enumerate() {
             match outcome {
-                RankOutcome::Done { is_right, .. } => assert!(is_right, "{case_text}: rank {rank} has wrong bytes"),
+                RankOutcome::Done { is_valid, .. } => assert!(is_valid, "{case_text}: rank {rank} has wrong bytes"),
                 RankOutcome::Lost { .. } => {
                     assert!(ranks_lost.contains(&rank), "{case_text}: rank {rank} was not to be lost")
                 }
@@ -80,7 +80,8 @@ fn a_simulation_ends_when_it_is_interrupted() {
 #[test]
 fn the_number_of_neighbors_does_not_depend_on_the_order_of_joining() {
     let at_once = SwarmRequest::of(0, 16 * MIB, Discipline::BITTORRENT);
-    let by_turns = SwarmRequest { late: (1..65).map(|rank| (rank, 1e-3 * rank as f64)).collect(), ..at_once.clone() };
+    let by_turns =
+        SwarmRequest { late_joins: (1..65).map(|rank| (rank, 1e-3 * rank as f64)).collect(), ..at_once.clone() };
     let [at_once_s, by_turns_s] = [at_once, by_turns].map(|request| simulated(&cluster(65), &request).time_s(0));
     println!("64 that come by turns take {:.3} times as long", by_turns_s / at_once_s);
     assert!(by_turns_s <= 1.1 * at_once_s, "{by_turns_s} and {at_once_s} s");

@@ -7,7 +7,7 @@ use super::team::{combine_from, fill_rows};
 use crate::error::{Error, argument};
 use ripieno_plan::sparse::sets::Sorted;
 use ripieno_plan::sparse::team::{WorkTeam, cut, each, ranges};
-use ripieno_plan::sparse::{Permutation, have_numbers};
+use ripieno_plan::sparse::{Permutation, fit_row_numbers};
 use ripieno_run::Element;
 use ripieno_run::reduction::{Reduction, convert};
 use ripieno_run::rows::gather_rows;
@@ -69,7 +69,7 @@ pub(super) fn check(name: &'static str, indices: &[i64], size: Option<u64>, team
 
 /// Check that the rows of this many indices, together and in any union, can be numbered.
 pub(super) fn check_numbers(index_count: usize, size: Option<u64>) -> Result<(), Error> {
-    match have_numbers(index_count, size.unwrap_or(u64::MAX)) {
+    match fit_row_numbers(index_count, size.unwrap_or(u64::MAX)) {
         true => Ok(()),
         false => {
             let expected = format!("at most {0}, or a size of at most {0}", u32::MAX);
@@ -110,7 +110,7 @@ pub(super) fn sorted(
     each(team, operations, pieces, |(keys, piece): (&mut [u64], Range<usize>)| {
         keys.iter_mut().zip(&indices[piece]).for_each(|(key, &index)| *key = permutation.key(index as u64));
     });
-    let Sorted { keys, places, order } = Sorted::of(&keys, given, team);
+    let Sorted { keys, positions: places, order } = Sorted::of(&keys, given, team);
     let key_count = keys.len();
     (keys, IndexRows { rows: places.into(), order: order.into(), key_count })
 }
@@ -268,7 +268,7 @@ mod tests {
     use super::*;
     use crate::elements::ElementShape;
     use ripieno_plan::Op;
-    use ripieno_plan::sparse::team::{Alone, WorkPiece};
+    use ripieno_plan::sparse::team::{SingleThread, WorkPiece};
 
     fn form(element: Element, width: usize) -> SparseForm<'static> {
         SparseForm { element, width, op: Op::Sum, row: ElementShape::Line }
@@ -283,7 +283,7 @@ mod tests {
         }
 
         fn compute(&self, operations: usize, pieces: Vec<WorkPiece<'_>>) {
-            Alone.compute(operations, pieces);
+            SingleThread.compute(operations, pieces);
         }
     }
 
@@ -347,10 +347,13 @@ mod tests {
     fn rows_at_their_positions_are_not_moved() {
         let permutation = Permutation::new(100);
         let in_order: Vec<i64> = [3, 17, 60, 99].map(|key| permutation.index(key) as i64).to_vec();
-        let (_, places) = sorted(&in_order, &permutation, true, &Alone);
-        assert!(matches!((places.giving(&Alone), places.wanting()), (Giving::Identity, Wanting::Identity)));
+        let (_, places) = sorted(&in_order, &permutation, true, &SingleThread);
+        assert!(matches!((places.giving(&SingleThread), places.wanting()), (Giving::Identity, Wanting::Identity)));
         let more = [&in_order[..], &in_order[3..]].concat();
-        let (_, places) = sorted(&more, &permutation, true, &Alone);
-        assert!(matches!((places.giving(&Alone), places.wanting()), (Giving::Repeated { .. }, Wanting::Rows(_))));
+        let (_, places) = sorted(&more, &permutation, true, &SingleThread);
+        assert!(matches!(
+            (places.giving(&SingleThread), places.wanting()),
+            (Giving::Repeated { .. }, Wanting::Rows(_))
+        ));
     }
 }

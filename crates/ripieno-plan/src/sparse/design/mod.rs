@@ -18,7 +18,7 @@ use super::Degrees;
 use super::density::Curve;
 use alloc::collections::BTreeMap;
 use alloc::vec::Vec;
-pub use packets::{EFFICIENT_SHARE, FEW_PEERS, GAMMA_S_PER_BYTE, PacketCurve};
+pub use packets::{EFFICIENT_SHARE, GAMMA_S_PER_BYTE, PacketCurve, UNCONTENDED_PEER_COUNT};
 
 /// The sets of all ranks in one direction: out-indices on the way down, in-indices on the way up.
 #[derive(Clone, Copy, Debug)]

@@ -6,8 +6,8 @@
 use crate::simulate::Model;
 use alloc::vec::Vec;
 
-/// Up to this number of concurrent peers, packets cost what the curve says; see [`PacketCurve::crowded`].
-pub const FEW_PEERS: usize = 8;
+/// Up to this number of concurrent peers, packets cost what the curve says; see [`PacketCurve::with_contention`].
+pub const UNCONTENDED_PEER_COUNT: usize = 8;
 
 /// Fraction of the best throughput above which a packet counts as efficient.
 pub const EFFICIENT_SHARE: f64 = 0.8;
@@ -18,7 +18,7 @@ pub struct PacketCurve {
     /// Points `(bytes, seconds)`, at least one. The bytes ascend and the seconds do not descend.
     points: Vec<(f64, f64)>,
     latency_s: f64,
-    crowd_s: f64,
+    contention_s: f64,
 }
 
 impl PacketCurve {
@@ -39,7 +39,7 @@ impl PacketCurve {
     pub fn line(alpha_s: f64, beta_s_per_byte: f64, latency_s: f64) -> PacketCurve {
         // From a size with a transfer time of alpha to one with the best throughput.
         let point = |bytes: f64| (bytes, alpha_s + bytes * beta_s_per_byte);
-        PacketCurve { points: [1.0, 1e12].map(point).to_vec(), latency_s, crowd_s: 0.0 }
+        PacketCurve { points: [1.0, 1e12].map(point).to_vec(), latency_s, contention_s: 0.0 }
     }
 
     /// Create the curve through points `(bytes, seconds)`.
@@ -60,19 +60,19 @@ impl PacketCurve {
         for index in 1..points.len() {
             points[index].1 = points[index].1.max(points[index - 1].1);
         }
-        Some(PacketCurve { points, latency_s, crowd_s: 0.0 })
+        Some(PacketCurve { points, latency_s, contention_s: 0.0 })
     }
 
-    /// Add contention: each peer of a layer beyond [`FEW_PEERS`] adds `crowd_s` seconds, not negative, to every packet.
+    /// Add contention: each peer of a layer beyond [`UNCONTENDED_PEER_COUNT`] adds `contention_s` seconds, not negative, to every packet.
     /// A rank that combines the packets of many senders in a fixed order waits for some of them.
-    pub fn crowded(self, crowd_s: f64) -> PacketCurve {
-        assert!(crowd_s >= 0.0 && crowd_s.is_finite(), "a crowd takes time");
-        PacketCurve { crowd_s, ..self }
+    pub fn with_contention(self, contention_s: f64) -> PacketCurve {
+        assert!(contention_s >= 0.0 && contention_s.is_finite(), "a crowd takes time");
+        PacketCurve { contention_s, ..self }
     }
 
-    /// Return the seconds that each peer of a layer beyond [`FEW_PEERS`] adds to every packet.
-    pub fn crowd_s(&self) -> f64 {
-        self.crowd_s
+    /// Return the seconds that each peer of a layer beyond [`UNCONTENDED_PEER_COUNT`] adds to every packet.
+    pub fn contention_s(&self) -> f64 {
+        self.contention_s
     }
 
     /// Return the points `(bytes, seconds)`.
@@ -91,8 +91,8 @@ impl PacketCurve {
         match packet_count {
             0 => 0.0,
             count => {
-                let crowd_s = count.saturating_sub(FEW_PEERS) as f64 * self.crowd_s;
-                self.latency_s + count as f64 * (self.seconds(packet_bytes) + crowd_s)
+                let contention_s = count.saturating_sub(UNCONTENDED_PEER_COUNT) as f64 * self.contention_s;
+                self.latency_s + count as f64 * (self.seconds(packet_bytes) + contention_s)
             }
         }
     }
@@ -217,7 +217,7 @@ mod tests {
 
     #[test]
     fn concurrent_packets_wait_for_each_other() {
-        let curve = PacketCurve::line(ALPHA_S, BETA_S_PER_BYTE, 7.0).crowded(0.5);
+        let curve = PacketCurve::line(ALPHA_S, BETA_S_PER_BYTE, 7.0).with_contention(0.5);
         assert!((curve.layer_s(8, 1e4) - (7.0 + 8.0 * 2e-4)).abs() < 1e-12);
         assert!((curve.layer_s(10, 1e4) - (7.0 + 10.0 * (2e-4 + 1.0))).abs() < 1e-12);
     }

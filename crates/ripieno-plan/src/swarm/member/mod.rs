@@ -10,7 +10,7 @@ mod streams;
 
 use super::uploads::{UploadRequest, Uploads};
 use super::{
-    Action, BlockManifest, Discipline, Have, MemberFailure, NeighborOffer, SwarmEvent, SwarmMessage, SwarmTiming,
+    Action, BlockManifest, BlockSet, Discipline, MemberFailure, NeighborOffer, SwarmEvent, SwarmMessage, SwarmTiming,
 };
 use alloc::boxed::Box;
 use alloc::collections::{BTreeMap, BTreeSet};
@@ -49,7 +49,7 @@ pub(super) struct SwarmMember {
     pub(super) tracker: usize,
     timing: SwarmTiming,
     pub(super) manifest: Option<BlockManifest>,
-    pub(super) have: Have,
+    pub(super) have: BlockSet,
     pub(super) phase: Phase,
     /// Bytes received so far of each incomplete block.
     partial: BTreeMap<usize, usize>,
@@ -81,7 +81,7 @@ impl SwarmMember {
             tracker,
             timing,
             manifest: given,
-            have: given.map_or(Have::none(0), |manifest| Have::all(manifest.block_count())),
+            have: given.map_or(BlockSet::none(0), |manifest| BlockSet::all(manifest.block_count())),
             phase: if given.is_some() { Phase::Done } else { Phase::Getting },
             partial: BTreeMap::new(),
             fetches: BTreeMap::new(),
@@ -96,10 +96,10 @@ impl SwarmMember {
     }
 
     /// Return when the member needs its next tick.
-    pub(super) fn wake(&self) -> Option<Duration> {
+    pub(super) fn next_tick(&self) -> Option<Duration> {
         match (self.phase, self.queried_since) {
-            (Phase::Getting | Phase::Done, Some(queried_since)) => Some(queried_since + self.timing.answer),
-            (Phase::Getting, None) => Some(self.last_received + self.timing.stall),
+            (Phase::Getting | Phase::Done, Some(queried_since)) => Some(queried_since + self.timing.answer_timeout),
+            (Phase::Getting, None) => Some(self.last_received + self.timing.stall_timeout),
             _ => None,
         }
     }
@@ -132,7 +132,7 @@ impl SwarmMember {
         match event {
             SwarmEvent::Received { from, message } => self.receive(now, from, message, out),
             SwarmEvent::Arrived { block, until_bytes } => self.arrive(now, block, until_bytes),
-            SwarmEvent::Checked { block, from, is_right } => self.check(now, block, from, is_right, out),
+            SwarmEvent::Checked { block, from, is_valid } => self.check(now, block, from, is_valid, out),
             SwarmEvent::Sent { to, block } => {
                 self.uploads.sent(to, block);
                 self.show_more(block, out);
@@ -172,8 +172,8 @@ impl SwarmMember {
                 self.serve(out);
             }
             SwarmMessage::Refused { block } => self.be_refused(now, from, block, out),
-            SwarmMessage::Offer { have, is_answer, instead_of } => {
-                instead_of.into_iter().for_each(|rank| _ = self.neighbors.forget(rank));
+            SwarmMessage::Offer { have, is_answer, replaces } => {
+                replaces.into_iter().for_each(|rank| _ = self.neighbors.forget(rank));
                 self.take_offer(now, from, *have, is_answer, out);
             }
             SwarmMessage::Have { block } => self.take_have(now, from, block, out),
@@ -204,7 +204,7 @@ impl SwarmMember {
         out: &mut Vec<Action>,
     ) {
         if self.manifest.is_none() && self.have.block_count() != manifest.block_count() {
-            self.have = Have::none(manifest.block_count());
+            self.have = BlockSet::none(manifest.block_count());
         }
         if self.manifest.is_none() && self.have.count() > 0 && self.gets_assigned_sources(&manifest) {
             send(out, self.tracker, SwarmMessage::Found { have: Box::new(self.have.clone()) });
@@ -227,14 +227,14 @@ impl SwarmMember {
         }
     }
 
-    fn check(&mut self, now: Duration, block: usize, from: usize, is_right: bool, out: &mut Vec<Action>) {
+    fn check(&mut self, now: Duration, block: usize, from: usize, is_valid: bool, out: &mut Vec<Action>) {
         let Some(fetch) = self.fetches.remove(&block) else { return };
         let manifest = self.manifest.expect("a rank that fetches has the manifest");
         self.last_received = now;
         self.partial.remove(&block);
         let speed = speed(manifest.block_length(block) - fetch.from_bytes, now - fetch.since);
         self.neighbors.note_fetched(from, speed);
-        if !is_right {
+        if !is_valid {
             self.reject(block, from, out);
         } else {
             self.have.add(block);
@@ -326,7 +326,7 @@ impl SwarmMember {
         if self.have.has(block) {
             send(out, self.tracker, SwarmMessage::Fetched { block, source, bytes_per_s: 0 });
         } else if self.lost.contains(&source) {
-            send(out, self.tracker, SwarmMessage::Ask { part: block, instead_of: source });
+            send(out, self.tracker, SwarmMessage::Ask { part: block, failed_source: source });
         } else {
             if let Some(old) = self.fetches.remove(&block) {
                 send(out, old.source, SwarmMessage::Cancel { block });
@@ -377,7 +377,7 @@ impl SwarmMember {
     /// Ask the tracker for another source if the tracker assigns the sources of blocks.
     fn ask_instead(&mut self, block: usize, source: usize, out: &mut Vec<Action>) {
         if self.manifest.is_some_and(|manifest| self.gets_assigned_sources(&manifest)) {
-            send(out, self.tracker, SwarmMessage::Ask { part: block, instead_of: source });
+            send(out, self.tracker, SwarmMessage::Ask { part: block, failed_source: source });
         }
     }
 
@@ -389,8 +389,8 @@ impl SwarmMember {
     /// Report a stall to the tracker. Return true if the tracker did not answer and is considered lost.
     fn tick(&mut self, now: Duration, out: &mut Vec<Action>) -> bool {
         match (self.phase, self.queried_since) {
-            (Phase::Getting | Phase::Done, Some(queried_since)) => now >= queried_since + self.timing.answer,
-            (Phase::Getting, None) if now >= self.last_received + self.timing.stall => {
+            (Phase::Getting | Phase::Done, Some(queried_since)) => now >= queried_since + self.timing.answer_timeout,
+            (Phase::Getting, None) if now >= self.last_received + self.timing.stall_timeout => {
                 self.ask_tracker(now, out);
                 false
             }

@@ -9,7 +9,7 @@
 use super::seeding::Seeding;
 use super::{SwarmMember, send};
 use crate::next_random;
-use crate::swarm::{Action, Have, NeighborOffer, SwarmMessage};
+use crate::swarm::{Action, BlockSet, NeighborOffer, SwarmMessage};
 use alloc::boxed::Box;
 use alloc::collections::BTreeMap;
 use alloc::vec;
@@ -26,7 +26,7 @@ const NEIGHBORS_MAX: usize = 1024;
 
 #[derive(Debug)]
 struct Neighbor {
-    have: Have,
+    have: BlockSet,
     /// Running mean of the observed speeds; 0 before the first observation.
     bytes_per_s: u64,
     has_offer: bool,
@@ -82,7 +82,7 @@ impl Neighbors {
         }
     }
 
-    fn note(&mut self, rank: usize, have: Have) {
+    fn note(&mut self, rank: usize, have: BlockSet) {
         let old = self.by_rank.remove(&rank);
         if let Some(old) = &old {
             self.count(&old.have, |count| *count -= 1);
@@ -92,7 +92,7 @@ impl Neighbors {
         self.by_rank.insert(rank, Neighbor { have, bytes_per_s, has_offer });
     }
 
-    fn count(&mut self, have: &Have, change: impl Fn(&mut u32)) {
+    fn count(&mut self, have: &BlockSet, change: impl Fn(&mut u32)) {
         if self.counts.len() < have.block_count() {
             self.counts.resize(have.block_count(), 0);
         }
@@ -107,12 +107,12 @@ impl Neighbors {
 impl SwarmMember {
     /// Add neighbors assigned by the tracker.
     pub(super) fn meet(&mut self, meetings: Vec<NeighborOffer>, out: &mut Vec<Action>) {
-        for NeighborOffer { with: rank, instead_of } in meetings {
+        for NeighborOffer { neighbor: rank, replaces } in meetings {
             let is_new = !self.neighbors.by_rank.contains_key(&rank) && !self.lost.contains(&rank);
             if is_new && rank != self.rank && self.neighbors.by_rank.len() < NEIGHBORS_MAX {
-                self.neighbors.note(rank, Have::none(self.have.block_count()));
+                self.neighbors.note(rank, BlockSet::none(self.have.block_count()));
             }
-            self.offer_to(rank, false, instead_of, out);
+            self.offer_to(rank, false, replaces, out);
         }
     }
 
@@ -129,14 +129,14 @@ impl SwarmMember {
         ranks.into_iter().for_each(|rank| self.offer_to(rank, is_answer, None, out));
     }
 
-    fn offer_to(&mut self, rank: usize, is_answer: bool, instead_of: Option<usize>, out: &mut Vec<Action>) {
+    fn offer_to(&mut self, rank: usize, is_answer: bool, replaces: Option<usize>, out: &mut Vec<Action>) {
         if let Some(neighbor) = self.neighbors.by_rank.get_mut(&rank) {
             neighbor.has_offer = true;
             let have = match &mut self.neighbors.seeding {
                 Some(seeding) => seeding.seen_by(rank, self.have.block_count()),
                 None => self.have.clone(),
             };
-            send(out, rank, SwarmMessage::Offer { have: Box::new(have), is_answer, instead_of });
+            send(out, rank, SwarmMessage::Offer { have: Box::new(have), is_answer, replaces });
         }
     }
 
@@ -151,7 +151,7 @@ impl SwarmMember {
         &mut self,
         now: Duration,
         from: usize,
-        have: Have,
+        have: BlockSet,
         is_answer: bool,
         out: &mut Vec<Action>,
     ) {
@@ -205,16 +205,16 @@ impl SwarmMember {
         let block_count = self.have.block_count();
         let first = next_random(&mut self.neighbors.random) as usize % block_count.max(1);
         let able = self.able();
-        let mut offered = Have::none(block_count);
+        let mut offered = BlockSet::none(block_count);
         able.iter().for_each(|(_, have)| offered.join(have));
-        let open = self.have.lacks(&offered).filter(|block| !self.fetches.contains_key(block));
+        let open = self.have.obtainable_from(&offered).filter(|block| !self.fetches.contains_key(block));
         let counts = &self.neighbors.counts;
         let block = open.min_by_key(|&block| (counts[block], (block + block_count - first) % block_count))?;
         source_among(&able, block).map(|source| (block, source))
     }
 
     /// Return the neighbors that can take another request, best first, with their blocks.
-    fn able(&self) -> Vec<(usize, &Have)> {
+    fn able(&self) -> Vec<(usize, &BlockSet)> {
         let requested = self.requested();
         let best_bytes_per_s = self.neighbors.best_bytes_per_s();
         // Requests are spread over all neighbors, so as many as possible send at the same time.
@@ -254,6 +254,6 @@ impl SwarmMember {
 }
 
 /// Return the first of the given neighbors that has a block.
-fn source_among(able: &[(usize, &Have)], block: usize) -> Option<usize> {
+fn source_among(able: &[(usize, &BlockSet)], block: usize) -> Option<usize> {
     able.iter().find(|(_, have)| have.has(block)).map(|(rank, _)| *rank)
 }

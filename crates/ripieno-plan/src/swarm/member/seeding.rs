@@ -7,7 +7,7 @@
 //! Source: Hoffman, "Superseeding", BitTorrent enhancement proposal 16, 2008.
 
 use super::{SwarmMember, send};
-use crate::swarm::{Action, Have, SwarmMessage};
+use crate::swarm::{Action, BlockSet, SwarmMessage};
 use alloc::collections::{BTreeMap, BTreeSet};
 use alloc::vec::Vec;
 
@@ -42,9 +42,9 @@ impl Seeding {
     }
 
     /// Return the blocks out of `block_count` that a neighbor may request.
-    pub(super) fn seen_by(&mut self, rank: usize, block_count: usize) -> Have {
+    pub(super) fn seen_by(&mut self, rank: usize, block_count: usize) -> BlockSet {
         self.show(rank);
-        let mut have = Have::none(block_count);
+        let mut have = BlockSet::none(block_count);
         self.shown[&rank].iter().for_each(|&block| have.add(block));
         have
     }
@@ -63,7 +63,7 @@ impl Seeding {
     }
 
     /// Remove blocks that a neighbor already has from another source.
-    pub(super) fn skip(&mut self, have: &Have) {
+    pub(super) fn skip(&mut self, have: &BlockSet) {
         self.left.retain(|&block, _| !have.has(block));
         self.shown.values_mut().for_each(|shown| shown.retain(|&block| !have.has(block)));
     }

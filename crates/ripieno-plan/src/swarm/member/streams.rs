@@ -63,7 +63,7 @@ impl SwarmMember {
             return;
         }
         if self.lost.contains(&source) {
-            send(out, self.tracker, SwarmMessage::Ask { part: stripe, instead_of: source });
+            send(out, self.tracker, SwarmMessage::Ask { part: stripe, failed_source: source });
             return;
         }
         self.streams.sources[stripe] = Some(source);
@@ -82,7 +82,7 @@ impl SwarmMember {
             if self.streams.sources[stripe] == Some(source) {
                 self.streams.sources[stripe] = None;
                 self.streams.next[stripe] = stripe;
-                send(out, self.tracker, SwarmMessage::Ask { part: stripe, instead_of: source });
+                send(out, self.tracker, SwarmMessage::Ask { part: stripe, failed_source: source });
             }
         }
     }

@@ -10,7 +10,7 @@ mod trees;
 
 use super::member::{STRIKES_MAX, send};
 use super::{
-    Action, BlockManifest, CorruptBlock, Discipline, Have, MemberFailure, NeighborOffer, Priority, SwarmMessage,
+    Action, BlockManifest, BlockSet, CorruptBlock, Discipline, MemberFailure, NeighborOffer, Priority, SwarmMessage,
     SwarmTiming,
 };
 use crate::next_random;
@@ -55,7 +55,7 @@ pub(super) struct Tracker {
     trees: Option<StripeTrees>,
     sharing: Option<SourceSelection>,
     /// Blocks reported by members while the tracker takes over.
-    found: BTreeMap<usize, Have>,
+    found: BTreeMap<usize, BlockSet>,
     is_recovering: bool,
     /// Deadline of the takeover: members that have not reported their blocks by then are marked as lost.
     recovers_until: Duration,
@@ -84,7 +84,7 @@ impl Tracker {
         let sharing = match manifest.discipline {
             Discipline::CooperativeSharing { priority, degree } => {
                 let mut sharing = SourceSelection::new(priority, degree, rank, block_count);
-                sharing.add(rank, Have::all(block_count));
+                sharing.add(rank, BlockSet::all(block_count));
                 Some(sharing)
             }
             _ => None,
@@ -104,12 +104,12 @@ impl Tracker {
             sharing: None,
             found: BTreeMap::new(),
             is_recovering: false,
-            recovers_until: now + RECOVERY_ANSWERS * timing.answer,
+            recovers_until: now + RECOVERY_ANSWERS * timing.answer_timeout,
             is_settled: false,
             neighbor_graph: NeighborGraph::default(),
             seeded: BTreeSet::new(),
             corruptions: Vec::new(),
-            next_check: now + timing.answer / 2,
+            next_check: now + timing.answer_timeout / 2,
             random: 0,
         }
     }
@@ -132,7 +132,7 @@ impl Tracker {
     }
 
     /// Return when the tracker needs its next [`tick`](Tracker::tick).
-    pub(super) fn wake(&self) -> Option<Duration> {
+    pub(super) fn next_tick(&self) -> Option<Duration> {
         (!self.is_settled).then_some(self.next_check)
     }
 
@@ -142,14 +142,14 @@ impl Tracker {
             MemberRecord::new(now)
         });
         if record.is_lost {
-            return send(out, from, SwarmMessage::Failed(MemberFailure::GivenUp { by: self.rank }));
+            return send(out, from, SwarmMessage::Failed(MemberFailure::Excluded { by: self.rank }));
         }
         (record.last_received, record.probed) = (now, None);
         match message {
             SwarmMessage::Join if !self.is_recovering => self.welcome(from, None, out),
             SwarmMessage::Join => {}
             SwarmMessage::Rejoin { manifest, have } => self.rejoin(from, manifest, *have, out),
-            SwarmMessage::Ask { part, instead_of } => self.ask(from, part, instead_of, out),
+            SwarmMessage::Ask { part, failed_source } => self.ask(from, part, failed_source, out),
             SwarmMessage::Stalled { sources } => self.stall(now, from, sources, out),
             SwarmMessage::Found { have } => self.found_blocks(from, &have, out),
             SwarmMessage::Fetched { block, source, bytes_per_s } => self.fetched(from, block, source, bytes_per_s, out),
@@ -165,7 +165,7 @@ impl Tracker {
         }
     }
 
-    fn welcome(&mut self, rank: usize, have: Option<Have>, out: &mut Vec<Action>) {
+    fn welcome(&mut self, rank: usize, have: Option<BlockSet>, out: &mut Vec<Action>) {
         let Some(manifest) = self.manifest else { return };
         let record = self.members.get_mut(&rank).expect("a message comes from a known rank");
         record.has_joined = true;
@@ -174,7 +174,7 @@ impl Tracker {
         send(out, rank, SwarmMessage::Admitted { manifest, sources, neighbors });
         let Some(sharing) = &mut self.sharing else { return };
         if rank != self.root {
-            sharing.add(rank, have.unwrap_or_else(|| Have::none(manifest.block_count())));
+            sharing.add(rank, have.unwrap_or_else(|| BlockSet::none(manifest.block_count())));
         }
         let fetches = sharing.want(rank, FETCHES, &BTreeSet::new());
         name(fetches, out);
@@ -198,7 +198,7 @@ impl Tracker {
         let live_count = self.seeded.iter().filter(|other| !self.members[other].is_lost).count();
         if self.seeded.contains(&rank) || live_count < neighbors {
             self.seeded.insert(rank);
-            met.push(NeighborOffer { with: self.rank, instead_of: None });
+            met.push(NeighborOffer { neighbor: self.rank, replaces: None });
         }
         met
     }
@@ -217,14 +217,14 @@ impl Tracker {
             others.swap(place, drawn);
         }
         others.truncate(count);
-        let met = others.into_iter().map(|with| NeighborOffer { with, instead_of: None }).collect();
+        let met = others.into_iter().map(|neighbor| NeighborOffer { neighbor, replaces: None }).collect();
         self.with_root(rank, neighbors, met)
     }
 
     /// Assign another source to a member which has lost its source or cannot use it.
-    fn ask(&mut self, from: usize, part: usize, instead_of: usize, out: &mut Vec<Action>) {
+    fn ask(&mut self, from: usize, part: usize, failed_source: usize, out: &mut Vec<Action>) {
         let record = self.members.get_mut(&from).expect("a message comes from a known rank");
-        record.avoided.insert(instead_of);
+        record.avoided.insert(failed_source);
         if let Some(trees) = self.trees.as_mut().filter(|_| self.manifest.is_some_and(|m| m.discipline.is_streamed())) {
             if part >= self.manifest.map_or(0, |manifest| manifest.stripe_count) {
                 return;
@@ -252,7 +252,7 @@ impl Tracker {
         name(found, out);
     }
 
-    fn found_blocks(&mut self, from: usize, have: &Have, out: &mut Vec<Action>) {
+    fn found_blocks(&mut self, from: usize, have: &BlockSet, out: &mut Vec<Action>) {
         let Some(sharing) = &mut self.sharing else { return };
         sharing.found(from, have);
         name(sharing.serve(from), out);
@@ -289,7 +289,7 @@ impl Tracker {
     /// gets other sources.
     fn stall(&mut self, now: Duration, from: usize, sources: Vec<usize>, out: &mut Vec<Action>) {
         send(out, from, SwarmMessage::Wait);
-        let silence_limit = 2 * (self.timing.stall + self.timing.answer);
+        let silence_limit = 2 * (self.timing.stall_timeout + self.timing.answer_timeout);
         let record = self.members.get_mut(&from).expect("a message comes from a known rank");
         let is_again = record.stalled.is_some_and(|stalled| now < stalled + silence_limit);
         record.stalled = Some(now);
@@ -336,12 +336,12 @@ impl Tracker {
         if now < self.next_check || self.is_settled {
             return;
         }
-        self.next_check = now + self.timing.answer / 2;
-        let silence_limit = if self.is_recovering { self.timing.answer } else { 2 * self.timing.stall };
+        self.next_check = now + self.timing.answer_timeout / 2;
+        let silence_limit = if self.is_recovering { self.timing.answer_timeout } else { 2 * self.timing.stall_timeout };
         let (mut silent, mut lost) = (Vec::new(), Vec::new());
         for (&rank, record) in self.members.iter().filter(|(rank, record)| !record.is_lost && **rank != self.rank) {
             match record.probed {
-                Some(probed) if now >= probed + self.timing.answer => lost.push(rank),
+                Some(probed) if now >= probed + self.timing.answer_timeout => lost.push(rank),
                 _ if self.is_recovering && now >= self.recovers_until && !self.found.contains_key(&rank) => {
                     lost.push(rank);
                 }
@@ -398,7 +398,7 @@ impl Tracker {
         live.into_iter().for_each(|rank| send(out, rank, SwarmMessage::Released));
     }
 
-    fn rejoin(&mut self, from: usize, manifest: Option<BlockManifest>, have: Have, out: &mut Vec<Action>) {
+    fn rejoin(&mut self, from: usize, manifest: Option<BlockManifest>, have: BlockSet, out: &mut Vec<Action>) {
         let record = self.members.get_mut(&from).expect("a message comes from a known rank");
         record.has_joined = true;
         if let Some(manifest) = manifest {
@@ -429,10 +429,10 @@ impl Tracker {
             SourceSelection::new(Priority::LowestLeecherCount, FETCHES, self.root, manifest.block_count());
         let found = core::mem::take(&mut self.found);
         let found = found.into_iter().filter(|(rank, _)| !self.members[rank].is_lost);
-        let found: Vec<(usize, Have)> = found
+        let found: Vec<(usize, BlockSet)> = found
             .map(|(rank, have)| match have.block_count() == manifest.block_count() {
                 true => (rank, have),
-                false => (rank, Have::none(manifest.block_count())),
+                false => (rank, BlockSet::none(manifest.block_count())),
             })
             .collect();
         found.iter().for_each(|(rank, have)| sharing.add(*rank, have.clone()));
@@ -450,7 +450,7 @@ impl Tracker {
         if is_root || self.is_recovering || self.is_settled {
             return false;
         }
-        let missing_count = (0..manifest.block_count()).filter(|&block| sharing.lacks(block)).count();
+        let missing_count = (0..manifest.block_count()).filter(|&block| sharing.is_missing(block)).count();
         if missing_count > 0 {
             self.give_up(missing_count, out);
         }

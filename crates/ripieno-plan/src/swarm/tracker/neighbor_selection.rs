@@ -31,8 +31,9 @@ impl NeighborGraph {
         }
         if self.members.len() <= degree + 1 {
             let others = self.members.iter().copied().filter(|&other| other != rank);
-            let offers: Vec<NeighborOffer> = others.map(|with| NeighborOffer { with, instead_of: None }).collect();
-            self.pairs.extend(offers.iter().map(|offer| [offer.with, rank]));
+            let offers: Vec<NeighborOffer> =
+                others.map(|neighbor| NeighborOffer { neighbor, replaces: None }).collect();
+            self.pairs.extend(offers.iter().map(|offer| [offer.neighbor, rank]));
             return offers;
         }
         let mut offers: Vec<NeighborOffer> = Vec::with_capacity(degree);
@@ -42,12 +43,12 @@ impl NeighborGraph {
             }
             let place = next_random(random) as usize % self.pairs.len();
             let [one, other] = self.pairs[place];
-            let is_offered = |rank: usize| offers.iter().any(|offer| offer.with == rank);
+            let is_offered = |rank: usize| offers.iter().any(|offer| offer.neighbor == rank);
             if rank != one && rank != other && !is_offered(one) && !is_offered(other) {
                 self.pairs[place] = [one, rank];
                 self.pairs.push([other, rank]);
-                offers.push(NeighborOffer { with: one, instead_of: Some(other) });
-                offers.push(NeighborOffer { with: other, instead_of: Some(one) });
+                offers.push(NeighborOffer { neighbor: one, replaces: Some(other) });
+                offers.push(NeighborOffer { neighbor: other, replaces: Some(one) });
             }
         }
         offers
@@ -72,10 +73,10 @@ mod tests {
         let (mut neighbor_graph, mut random) = (NeighborGraph::default(), 1);
         let mut neighbors: BTreeMap<usize, BTreeSet<usize>> = BTreeMap::new();
         for rank in 0..200 {
-            for NeighborOffer { with, instead_of } in neighbor_graph.join(rank, 16, &mut random) {
-                neighbors.entry(rank).or_default().insert(with);
-                let theirs = neighbors.entry(with).or_default();
-                assert!(instead_of.is_none_or(|gone| theirs.remove(&gone)), "{instead_of:?} is no neighbor of {with}");
+            for NeighborOffer { neighbor, replaces } in neighbor_graph.join(rank, 16, &mut random) {
+                neighbors.entry(rank).or_default().insert(neighbor);
+                let theirs = neighbors.entry(neighbor).or_default();
+                assert!(replaces.is_none_or(|gone| theirs.remove(&gone)), "{replaces:?} is no neighbor of {neighbor}");
                 assert!(theirs.insert(rank));
             }
             let counts: BTreeSet<usize> = neighbors.values().map(BTreeSet::len).collect();
@@ -90,7 +91,7 @@ mod tests {
         (0..9).for_each(|rank| _ = neighbor_graph.join(rank, 4, &mut random));
         (0..6).for_each(|rank| neighbor_graph.remove(rank));
         let offers = (9..30).flat_map(|rank| neighbor_graph.join(rank, 4, &mut random));
-        assert!(offers.into_iter().all(|offer| offer.with >= 6 && offer.instead_of.is_none_or(|gone| gone >= 6)));
+        assert!(offers.into_iter().all(|offer| offer.neighbor >= 6 && offer.replaces.is_none_or(|gone| gone >= 6)));
         assert_eq!(neighbor_graph.join(29, 4, &mut random), vec![], "a member does not join twice");
     }
 }

@@ -6,7 +6,7 @@
 //!
 //! Source: Chowdhury et al., Spark's Chained Streaming Broadcast, section 5.2.
 
-use crate::swarm::{Have, Priority};
+use crate::swarm::{BlockSet, Priority};
 use alloc::collections::{BTreeMap, BTreeSet, VecDeque};
 use alloc::vec;
 use alloc::vec::Vec;
@@ -26,7 +26,7 @@ pub(super) struct AssignedFetch {
 
 #[derive(Debug)]
 struct Sharer {
-    have: Have,
+    have: BlockSet,
     leechers: usize,
     /// Running mean of the observed speeds; 0 before the first observation.
     bytes_per_s: u64,
@@ -74,7 +74,7 @@ impl SourceSelection {
     }
 
     /// Add a member with its blocks.
-    pub(super) fn add(&mut self, rank: usize, have: Have) {
+    pub(super) fn add(&mut self, rank: usize, have: BlockSet) {
         if self.sharers.contains_key(&rank) {
             return;
         }
@@ -87,16 +87,17 @@ impl SourceSelection {
     }
 
     /// Record blocks that a member had before it joined.
-    pub(super) fn found(&mut self, rank: usize, have: &Have) {
+    pub(super) fn found(&mut self, rank: usize, have: &BlockSet) {
         let Some(sharer) = self.sharers.get_mut(&rank) else { return };
-        let new: Vec<usize> = sharer.have.lacks(have).filter(|&block| block < sharer.have.block_count()).collect();
+        let new: Vec<usize> =
+            sharer.have.obtainable_from(have).filter(|&block| block < sharer.have.block_count()).collect();
         new.iter().for_each(|&block| sharer.have.add(block));
         new.into_iter().for_each(|block| self.copy(block, 1));
         self.file(rank);
     }
 
     /// Whether no member has this block.
-    pub(super) fn lacks(&self, block: usize) -> bool {
+    pub(super) fn is_missing(&self, block: usize) -> bool {
         !self.sharers.values().any(|sharer| sharer.have.has(block))
     }
 
@@ -235,7 +236,7 @@ impl SourceSelection {
             return None;
         }
         let (mine, theirs) = (self.sharers.get(&rank)?, self.sharers.get(&source)?);
-        let open = mine.have.lacks(&theirs.have).filter(|&block| !self.assigned.contains_key(&(rank, block)));
+        let open = mine.have.obtainable_from(&theirs.have).filter(|&block| !self.assigned.contains_key(&(rank, block)));
         open.min_by_key(|&block| self.copies[block])
     }
 

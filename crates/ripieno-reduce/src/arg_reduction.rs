@@ -14,7 +14,7 @@ type RowCombine = fn(&mut [u8], &[u8]);
 /// Return the row size in bytes and the function that combines rows of an `element` and an index. It keeps the smaller
 /// value with its index, or the greater value if `is_greatest`. On a tie it keeps the first operand, which comes from
 /// lower ranks. NaN takes precedence over numbers, as in NumPy.
-pub fn place_keeper(element: Element, is_greatest: bool) -> (usize, RowCombine) {
+pub fn arg_reduction(element: Element, is_greatest: bool) -> (usize, RowCombine) {
     let wins = if is_greatest { Ordering::Greater } else { Ordering::Less };
     let row_bytes = element.size_bytes() + INDEX_BYTES;
     (
@@ -64,7 +64,7 @@ mod tests {
 
     #[test]
     fn the_first_of_equal_values_stays_and_a_nan_wins() {
-        let (row_bytes, least) = place_keeper(Element::F64, false);
+        let (row_bytes, least) = arg_reduction(Element::F64, false);
         assert_eq!(row_bytes, 16);
         let cases = [
             ((1.0, 2.0), 0),
@@ -79,7 +79,7 @@ mod tests {
             least(&mut into, &row(after, 1));
             assert_eq!(into[8..], i64::to_ne_bytes(winner), "{before} and {after}");
         }
-        let (_, greatest) = place_keeper(Element::F64, true);
+        let (_, greatest) = arg_reduction(Element::F64, true);
         let mut into = row(1.0, 0);
         greatest(&mut into, &row(2.0, 1));
         assert_eq!(into, row(2.0, 1));
