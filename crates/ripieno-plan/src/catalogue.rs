@@ -25,7 +25,7 @@ pub struct Entry {
     pub planner: PlanFunction,
     /// The predicted cost of its plans.
     pub theory: Theory,
-    /// How the algorithm uses the placement of ranks.
+    /// Use of the placement of ranks.
     pub placement: PlacementUse,
     /// Requirement on the request.
     pub needs: Needs,
@@ -66,7 +66,7 @@ pub enum PlacementUse {
     TwoLevels,
 }
 
-/// Requirement of an algorithm on a request. All ranks get the same answer if their requests agree.
+/// Requirement of an algorithm on a request. It gives the same result on all ranks if their requests agree.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Needs {
     /// No requirement.
@@ -103,7 +103,7 @@ impl Needs {
             Needs::Nothing => "nothing",
             Needs::EvenWorld => "an even number of ranks",
             Needs::EqualChunks => "equally long chunks on all ranks",
-            Needs::CommutativeOp => "a commutative operation, and a function need not be one",
+            Needs::CommutativeOp => "a commutative operation; a user function may not be commutative",
         }
     }
 }
@@ -138,8 +138,8 @@ impl Entry {
         Entry { in_rank_order: true, ..self }
     }
 
-    /// Plan the algorithm for ranks in the group's order. For chunks, the algorithm must only rely on each rank having
-    /// one chunk.
+    /// Plan the algorithm for ranks in the group's order. The algorithm may only rely on one chunk per rank, not on the
+    /// order of the chunks.
     pub const fn ordered(self) -> Entry {
         Entry { placement: PlacementUse::Ordered, ..self }
     }

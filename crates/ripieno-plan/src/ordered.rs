@@ -39,25 +39,25 @@ impl RankOrder {
     /// Return the plan of `rank`.
     pub(crate) fn plan(&self, rank: usize, request: &Request, plan: impl FnOnce(&Group, &Request) -> Plan) -> Plan {
         let reordered = |chunks: &[Span]| -> Vec<Span> { self.ranks.iter().map(|&rank| chunks[rank]).collect() };
-        let by_position = Group::new(self.positions[rank], self.ranks.len());
-        let plan = plan_by_position(&by_position, request, reordered, plan);
+        let renumbered = Group::new(self.positions[rank], self.ranks.len());
+        let plan = plan_by_position(&renumbered, request, reordered, plan);
         plan.with_peers(|position| self.ranks[position])
     }
 }
 
 fn plan_by_position(
-    by_position: &Group,
+    group: &Group,
     request: &Request,
     reordered: impl Fn(&[Span]) -> Vec<Span>,
     plan: impl FnOnce(&Group, &Request) -> Plan,
 ) -> Plan {
     match *request {
-        Request::Broadcast { vector, .. } => plan(by_position, &Request::Broadcast { root: 0, vector }),
-        Request::Reduce { vector, op, .. } => plan(by_position, &Request::Reduce { root: 0, vector, op }),
-        Request::Allreduce { .. } => plan(by_position, request),
-        Request::Allgather { chunks } => plan(by_position, &Request::Allgather { chunks: &reordered(chunks) }),
+        Request::Broadcast { vector, .. } => plan(group, &Request::Broadcast { root: 0, vector }),
+        Request::Reduce { vector, op, .. } => plan(group, &Request::Reduce { root: 0, vector, op }),
+        Request::Allreduce { .. } => plan(group, request),
+        Request::Allgather { chunks } => plan(group, &Request::Allgather { chunks: &reordered(chunks) }),
         Request::ReduceScatter { chunks, op } => {
-            plan(by_position, &Request::ReduceScatter { chunks: &reordered(chunks), op })
+            plan(group, &Request::ReduceScatter { chunks: &reordered(chunks), op })
         }
         _ => panic!("no algorithm of {} has an order", request.collective().name()),
     }

@@ -1,8 +1,8 @@
 //! Matching of a set of plans: the pairs of sends and receives, and the bytes that each operation waits for.
 //!
 //! The `i`-th send to a peer matches the `i`-th receive or reduce there, and their lengths must be equal. Buffers are
-//! cut into pieces (see [`CutPoints`]). An operation passes its pieces in order. It passes a piece once all conflicting
-//! earlier operations of the rank have passed this piece and all pieces since its previous one.
+//! cut into pieces (see [`CutPoints`]). An operation passes its pieces in order. It waits at each piece until all
+//! conflicting earlier operations of the rank have passed this piece and the pieces since its previous piece.
 
 mod dependency;
 mod pieces;
@@ -76,7 +76,7 @@ impl MatchedStep {
 impl Matching {
     /// Match one plan per rank. `ends` contains further spans to cut out, with their ranks.
     pub(crate) fn new(plans: &[Plan], ends: impl Iterator<Item = (usize, Span)>) -> Result<Matching, PlanFault> {
-        let links = connect(plans)?;
+        let links = match_links(plans)?;
         let pieces = cut(plans, &links, ends);
         let steps = plans.iter().zip(&pieces).map(|(plan, pieces)| steps(plan, pieces)).collect();
         let links_by = |end: fn(&DirectedLink) -> usize| {
@@ -94,11 +94,11 @@ impl Matching {
     }
 }
 
-fn connect(plans: &[Plan]) -> Result<Vec<DirectedLink>, PlanFault> {
+fn match_links(plans: &[Plan]) -> Result<Vec<DirectedLink>, PlanFault> {
     let mut pairs: BTreeMap<(usize, usize), (Vec<usize>, Vec<usize>)> = BTreeMap::new();
     for (rank, plan) in plans.iter().enumerate() {
         for (index, operation) in plan.operations().iter().enumerate() {
-            is_sound(rank, index, operation)?;
+            check_operation(rank, index, operation)?;
             let (peer, span) = match *operation {
                 Operation::Send { to, span, .. } => (to, span),
                 Operation::Receive { from, span } | Operation::Reduce { from, span, .. } => (from, span),
@@ -117,9 +117,9 @@ fn connect(plans: &[Plan]) -> Result<Vec<DirectedLink>, PlanFault> {
 }
 
 /// Check that an operation is valid by itself.
-fn is_sound(rank: usize, index: usize, operation: &Operation) -> Result<(), PlanFault> {
+fn check_operation(rank: usize, index: usize, operation: &Operation) -> Result<(), PlanFault> {
     let fault = |span, kind| Err(PlanFault { rank, operation: Some(index), span, kind });
-    if let Some((span, rows)) = stretches::chosen_from(operation) {
+    if let Some((span, rows)) = stretches::selected_rows(operation) {
         let row_count = span.length_bytes / rows.row_bytes();
         if let Some(&row) = rows.numbers().last().filter(|&&row| row as usize >= row_count) {
             return fault(span, FaultKind::NoSuchRow { row, row_count });
@@ -148,7 +148,7 @@ fn link(
     for (&send, &receive) in sends.iter().zip(receives) {
         let sent_bytes = plans[sender].operations()[send].length_bytes();
         if sent_bytes != plans[receiver].operations()[receive].length_bytes() {
-            let span = moved(&plans[receiver], receive);
+            let span = span_of(&plans[receiver], receive);
             let kind = FaultKind::SizeMismatch { from: sender, send, sent_bytes };
             return Err(PlanFault { rank: receiver, operation: Some(receive), span, kind });
         }
@@ -157,7 +157,7 @@ fn link(
         }
     }
     if let Some(&send) = sends.get(receives.len()) {
-        let span = moved(&plans[sender], send);
+        let span = span_of(&plans[sender], send);
         return Err(PlanFault {
             rank: sender,
             operation: Some(send),
@@ -166,7 +166,7 @@ fn link(
         });
     }
     if let Some(&receive) = receives.get(sends.len()) {
-        let span = moved(&plans[receiver], receive);
+        let span = span_of(&plans[receiver], receive);
         return Err(PlanFault {
             rank: receiver,
             operation: Some(receive),
@@ -178,7 +178,7 @@ fn link(
 }
 
 /// Return the span that an operation reads, or else the span that it writes.
-pub(crate) fn moved(plan: &Plan, operation: usize) -> Span {
+pub(crate) fn span_of(plan: &Plan, operation: usize) -> Span {
     let operation = &plan.operations()[operation];
     operation.reads().or(operation.writes()).expect("an operation reads or writes a span")
 }
@@ -190,7 +190,7 @@ pub(crate) fn all_done(plans: &[Plan], mut unfinished: Vec<(usize, usize)>) -> R
     let Some(&(rank, index)) = unfinished.first() else {
         return Ok(());
     };
-    let span = moved(&plans[rank], index);
+    let span = span_of(&plans[rank], index);
     Err(PlanFault { rank, operation: Some(index), span, kind: FaultKind::Deadlock { blocked: unfinished } })
 }
 
@@ -204,20 +204,20 @@ fn cut(plans: &[Plan], links: &[DirectedLink], ends: impl Iterator<Item = (usize
         plans.iter().map(|plan| plan.operations().iter().flat_map(stretches).collect()).collect();
     let moves = moves(plans, links);
     // Without rows, the moved stretches equal the spans of the operations.
-    let choosing = plans.iter().flat_map(Plan::operations).any(|operation| operation.rows().is_some());
-    let stretches = moves.iter().flatten().copied().filter(|_| choosing);
+    let has_rows = plans.iter().flat_map(Plan::operations).any(|operation| operation.rows().is_some());
+    let stretches = moves.iter().flatten().copied().filter(|_| has_rows);
     stretches.chain(ends).for_each(|(rank, span)| spans[rank].push(span));
     let mut pieces: Vec<CutPoints> = spans.into_iter().map(|spans| CutPoints::at(spans.into_iter())).collect();
 
-    // A cut on one side of a message or local operation is copied to the other side until nothing changes.
+    // Copy the cuts on one side of a message or local operation to the other side until nothing changes.
     let mut changed = true;
     while changed {
         changed = false;
         for &[(here, span), (there, target)] in &moves {
-            let forth = pieces[here].missing_in(span, &pieces[there], target);
-            changed |= pieces[there].add(forth);
-            let back = pieces[there].missing_in(target, &pieces[here], span);
-            changed |= pieces[here].add(back);
+            let missing_there = pieces[here].missing_in(span, &pieces[there], target);
+            changed |= pieces[there].add(missing_there);
+            let missing_here = pieces[there].missing_in(target, &pieces[here], span);
+            changed |= pieces[here].add(missing_here);
         }
     }
     pieces
@@ -258,9 +258,9 @@ fn path(
     let mut end = None;
     for stretch in stretches {
         let pieces = pieces.of(stretch);
-        path.leave_out(end.unwrap_or(pieces.start)..pieces.start, before);
+        path.push_gaps(end.unwrap_or(pieces.start)..pieces.start, before);
         end = Some(pieces.end);
-        path.stop_at(pieces, before);
+        path.push_stops(pieces, before);
     }
     path
 }

@@ -27,7 +27,7 @@ pub(crate) fn written(operation: &Operation) -> impl Iterator<Item = Span> {
 }
 
 /// Return the rows of `operation` and the span that contains them, if it has rows.
-pub(crate) fn chosen_from(operation: &Operation) -> Option<(Span, &Rows)> {
+pub(crate) fn selected_rows(operation: &Operation) -> Option<(Span, &Rows)> {
     let span = match *operation {
         Operation::Send { span, .. } | Operation::Reduce { span, .. } | Operation::Fill { span, .. } => span,
         Operation::Copy { from, .. } => from,

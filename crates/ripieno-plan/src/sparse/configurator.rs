@@ -1,7 +1,7 @@
 //! Configuration of a sparse reduction: ranks exchange their keys layer by layer, and each rank derives its routes.
 //!
 //! [`Configurator`] is a state machine without I/O. In each step it returns the messages to its peers and accepts their
-//! messages. It keeps the unions of the keys in its next, smaller range. Values may travel together with the keys
+//! messages. Then it holds the unions of the keys in its next, smaller range. Values may travel together with the keys
 //! (configreduce): [`Configurator::outgoing_rows`] returns which current values each peer receives, and
 //! [`Configurator::down_maps`] returns their target rows.
 //!
@@ -57,7 +57,7 @@ pub struct DownMaps<'a> {
     pub arrivals: Vec<(usize, &'a RowMap)>,
 }
 
-/// Keys in a rank's last range that some rank wants and no rank contributes.
+/// Keys in a rank's last range that some rank requests and no rank contributes.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct MissingKeys {
     /// Number of missing keys.
@@ -95,9 +95,9 @@ pub fn fit_row_numbers(row_count: usize, n: u64) -> bool {
 impl Configurator {
     /// Create the state of `rank` before the first step of a butterfly over the keys `0..n`.
     ///
-    /// The rank contributes rows for `out_keys` and wants the rows of `in_keys`. Both lists are ascending, and together
-    /// they satisfy [`fit_row_numbers`]. A layer is dense above the density `dense_above`, unless its sets together have
-    /// less than one key in 32 of the range.
+    /// The rank contributes rows for `out_keys` and requests the rows of `in_keys`. Both lists are ascending, and
+    /// together they satisfy [`fit_row_numbers`]. A layer is dense above the density `dense_above`, unless its sets
+    /// together have less than one key in 32 of the range.
     pub fn new(
         rank: usize,
         degrees: &Degrees,
@@ -110,8 +110,8 @@ impl Configurator {
             assert!(keys.is_sorted_by(|a, b| a < b) && keys.last().is_none_or(|&last| last < n), "keys below n ascend");
             KeySet::of(0..n, keys)
         };
-        assert!(fit_row_numbers(out_keys.len() + in_keys.len(), n), "rows have numbers of 32 bits");
-        assert!(dense_above >= 0.0, "a density is not negative");
+        assert!(fit_row_numbers(out_keys.len() + in_keys.len(), n), "row numbers fit into 32 bits");
+        assert!(dense_above >= 0.0, "the density threshold is not negative");
         let (out_keys, in_keys) = (set(out_keys), set(in_keys));
         let volumes = [Volume::of(&(0..n), &out_keys, &in_keys)].into();
         let layers = Butterfly::new(rank, degrees, n).layers().to_vec();
@@ -142,8 +142,8 @@ impl Configurator {
         layer.after().map(rows).collect()
     }
 
-    /// Return the peers that send a message in this step. They equal the receivers of
-    /// [`outgoing`](Configurator::outgoing), in another order.
+    /// Return the peers that send a message in this step: the receivers of [`outgoing`](Configurator::outgoing), in
+    /// another order.
     pub fn incoming_peers(&self, step: usize) -> Vec<usize> {
         let layer = &self.layers[step];
         layer.before().map(|position| layer.members[position]).collect()
@@ -169,11 +169,11 @@ impl Configurator {
             let malformed = |reason| MalformedKeySets { peer: member, reason };
             let mut from_member = messages.iter().filter(|(peer, _)| *peer == member);
             let (Some(&(_, mut bytes)), None) = (from_member.next(), from_member.next()) else {
-                return Err(malformed("not one message"));
+                return Err(malformed("expected one message"));
             };
             let mut set = || encoding::read(&range, &mut bytes, of_member).map_err(malformed);
             let sets = (set()?, set()?);
-            if bytes.is_empty() { Ok(sets) } else { Err(malformed("bytes behind the last set")) }
+            if bytes.is_empty() { Ok(sets) } else { Err(malformed("bytes after the last set")) }
         };
         let parts = each(of_members, operations, layer.members.iter().enumerate().collect(), sets);
         let parts: Vec<(KeySet, KeySet)> = parts.into_iter().collect::<Result<_, _>>()?;
@@ -186,10 +186,10 @@ impl Configurator {
         }
         let (out_parts, in_parts): (Vec<KeySet>, Vec<KeySet>) = parts.into_iter().unzip();
         let (ins, in_keys) = LayerSide::of(layer, &self.in_keys, in_parts, self.dense_above, team);
-        // Wanted rows are gathered from contributed rows. After the last step both must use the same rows if the wanted
-        // keys are dense.
-        let follows = step + 1 == self.layers.len() && in_keys.is_dense();
-        let dense_above = if follows { -1.0 } else { self.dense_above };
+        // Requested rows are gathered from contributed rows. After the last step both must use the same rows if the
+        // requested keys are dense.
+        let shares_rows = step + 1 == self.layers.len() && in_keys.is_dense();
+        let dense_above = if shares_rows { -1.0 } else { self.dense_above };
         let (outs, out_keys) = LayerSide::of(layer, &self.out_keys, out_parts, dense_above, team);
         self.steps.push(RouteLayer { layer: layer.clone(), outs, ins });
         self.volumes.push(Volume::of(&range, &out_keys, &in_keys));
@@ -208,9 +208,10 @@ impl Configurator {
         }
     }
 
-    /// Return the routes after the last step, and the wanted keys of this rank's last range that no rank contributes.
+    /// Return the routes after the last step, and the requested keys of this rank's last range that no rank
+    /// contributes.
     pub fn finish(self, team: &dyn WorkTeam) -> (Routes, MissingKeys) {
-        assert_eq!(self.steps.len(), self.layers.len(), "the last step is over");
+        assert_eq!(self.steps.len(), self.layers.len(), "all steps have finished");
         let keys = self.in_keys.missing_in(&self.out_keys);
         let missing =
             MissingKeys { count: keys.len() as u64, examples: keys.iter().copied().take(EXAMPLE_COUNT).collect() };
@@ -232,13 +233,13 @@ impl Configurator {
         Ok(machines.into_iter().map(|machine| machine.finish(&SingleThread)).collect())
     }
 
-    /// Return the number of this rank's present rows of both kinds.
+    /// Return the number of this rank's current rows, contributed and requested.
     fn row_count(&self) -> usize {
         self.out_keys.row_count() + self.in_keys.row_count()
     }
 
     fn layer(&self, step: usize) -> &Layer {
-        assert_eq!(step, self.steps.len(), "steps come one after the other");
+        assert_eq!(step, self.steps.len(), "steps are processed in order");
         &self.layers[step]
     }
 }

@@ -11,9 +11,9 @@ use core::slice::IterMut;
 /// Estimated cost of a key in each of the three passes, in operations.
 const KEY_OPERATIONS: usize = 8;
 /// Target number of keys per bucket. A core's cache holds them together with the sort buffers.
-const BUCKET_KEYS: usize = 1 << 14;
+const BUCKET_KEY_COUNT: usize = 1 << 14;
 /// Largest number of buckets, as a power of two: a core can write to this many streams at once.
-const MOST_BUCKET_BITS: u32 = 9;
+const BUCKET_BITS_MAX: u32 = 9;
 /// Largest ratio of possible keys to present keys for sorting a bucket with a bit per possible key.
 const BITS_PER_KEY: usize = 32;
 
@@ -39,7 +39,7 @@ impl Sorted {
     ///
     /// If there are `2^32` keys or more.
     pub fn of(keys: &[u64], ordered: bool, team: &dyn WorkTeam) -> Sorted {
-        assert!(keys.len() <= u32::MAX as usize, "positions have 32 bits");
+        assert!(keys.len() <= u32::MAX as usize, "positions fit into 32 bits");
         if keys.is_sorted() {
             let mut unique = Vec::with_capacity(keys.len());
             let positions = keys.iter().map(|&key| append(&mut unique, key)).collect();
@@ -53,8 +53,8 @@ impl Sorted {
         let length = |bucket: usize| counts.iter().map(|counts| counts[bucket] as usize).sum();
         let lengths: Vec<usize> = (0..buckets.count()).map(length).collect();
 
-        let (mut dealt, mut order) = (vec![0; keys.len()], vec![0; if ordered { keys.len() } else { 0 }]);
-        let shares = by_chunk(&mut dealt, &counts).into_iter().zip(&chunks).collect();
+        let (mut bucketed, mut order) = (vec![0; keys.len()], vec![0; if ordered { keys.len() } else { 0 }]);
+        let shares = by_chunk(&mut bucketed, &counts).into_iter().zip(&chunks).collect();
         each(team, operations, shares, |(mut slots, chunk): (Vec<IterMut<'_, u64>>, &Range<usize>)| {
             keys[chunk.clone()].iter().for_each(|&key| *next(&mut slots[buckets.number(key)]) = key);
         });
@@ -68,7 +68,7 @@ impl Sorted {
         }
 
         let mut slots = vec![0; keys.len()];
-        let mut all = bucket_slices(&mut dealt, &mut slots, &mut order, &lengths).into_iter();
+        let mut all = bucket_slices(&mut bucketed, &mut slots, &mut order, &lengths).into_iter();
         let shares = ranges(team, operations, buckets.count(), 1);
         let shares = shares.into_iter().map(|share| all.by_ref().take(share.len()).collect()).collect();
         let unique_counts = each(team, operations, shares, |share: Vec<Bucket<'_>>| {
@@ -88,8 +88,8 @@ impl Sorted {
                 *position = bases[bucket] + *next(&mut slots[bucket]);
             }
         });
-        close_gaps(&mut dealt, &lengths, &unique_counts);
-        Sorted { keys: dealt, positions, order }
+        close_gaps(&mut bucketed, &lengths, &unique_counts);
+        Sorted { keys: bucketed, positions, order }
     }
 }
 
@@ -120,7 +120,8 @@ impl Buckets {
     fn of(keys: &[u64]) -> Buckets {
         let differing = keys.iter().fold(0, |differing, key| differing | (key ^ keys[0]));
         let bit_count = u64::BITS - differing.leading_zeros();
-        let bucket_bits = (keys.len() / BUCKET_KEYS).checked_ilog2().unwrap_or(0).min(MOST_BUCKET_BITS).min(bit_count);
+        let bucket_bits =
+            (keys.len() / BUCKET_KEY_COUNT).checked_ilog2().unwrap_or(0).min(BUCKET_BITS_MAX).min(bit_count);
         Buckets { shift: bit_count - bucket_bits, mask: (1 << bucket_bits) - 1 }
     }
 
@@ -152,14 +153,14 @@ fn by_chunk<'a, T>(slots: &'a mut [T], counts: &[Vec<u32>]) -> Vec<Vec<IterMut<'
     shares
 }
 
-/// Move the kept keys of each bucket directly behind the keys of the previous buckets, and truncate the rest.
-fn close_gaps(keys: &mut Vec<u64>, lengths: &[usize], kept: &[usize]) {
+/// Move the unique keys of each bucket directly after the keys of the previous buckets, and truncate the rest.
+fn close_gaps(keys: &mut Vec<u64>, lengths: &[usize], unique_counts: &[usize]) {
     let (mut from, mut to) = (0, 0);
-    for (&length, &kept) in lengths.iter().zip(kept) {
+    for (&length, &count) in lengths.iter().zip(unique_counts) {
         if from > to {
-            keys.copy_within(from..from + kept, to);
+            keys.copy_within(from..from + count, to);
         }
-        (from, to) = (from + length, to + kept);
+        (from, to) = (from + length, to + count);
     }
     keys.truncate(to);
 }
@@ -292,7 +293,7 @@ fn by_bits(keys: &mut [u64], positions: &mut [u32], range: usize) -> usize {
 #[cfg(test)]
 mod tests {
     use super::super::team::SingleThread;
-    use super::super::team::tests::Backwards;
+    use super::super::team::tests::ReverseTeam;
     use super::*;
     use alloc::collections::BTreeSet;
     use proptest::prelude::*;
@@ -302,7 +303,7 @@ mod tests {
     }
 
     /// The result that [`Sorted::of`] must return.
-    fn promised(keys: &[u64]) -> Sorted {
+    fn expected_set(keys: &[u64]) -> Sorted {
         let set: Vec<u64> = keys.iter().copied().collect::<BTreeSet<u64>>().into_iter().collect();
         let positions = keys.iter().map(|key| set.binary_search(key).unwrap() as u32).collect();
         let mut order: Vec<u32> = (0..keys.len() as u32).collect();
@@ -312,26 +313,26 @@ mod tests {
 
     proptest! {
         #[test]
-        fn any_team_sorts_any_keys(keys in keys(), size in 1..7_usize) {
-            let expected = promised(&keys);
-            prop_assert_eq!(&Sorted::of(&keys, true, &Backwards(size)), &expected);
-            prop_assert_eq!(Sorted::of(&keys, false, &Backwards(size)), Sorted { order: Vec::new(), ..expected });
+        fn any_team_sorts_keys_correctly(keys in keys(), size in 1..7_usize) {
+            let expected = expected_set(&keys);
+            prop_assert_eq!(&Sorted::of(&keys, true, &ReverseTeam(size)), &expected);
+            prop_assert_eq!(Sorted::of(&keys, false, &ReverseTeam(size)), Sorted { order: Vec::new(), ..expected });
         }
 
         #[test]
-        fn sorted_keys_are_placed_as_others(mut keys in prop::collection::vec(0..50_u64, 0..100)) {
+        fn sorted_keys_get_the_same_result(mut keys in prop::collection::vec(0..50_u64, 0..100)) {
             keys.sort_unstable();
-            prop_assert_eq!(Sorted::of(&keys, true, &SingleThread), promised(&keys));
+            prop_assert_eq!(Sorted::of(&keys, true, &SingleThread), expected_set(&keys));
         }
     }
 
     #[test]
-    fn many_keys_go_to_buckets_dense_and_sparse_ones() {
+    fn many_keys_are_sorted_in_dense_and_sparse_buckets() {
         for (count, range) in [(100_000, 50_000), (100_000, 1 << 22), (100_000, 1 << 45), (70_000, u64::MAX)] {
             let key = |at: u64| (at + 1).wrapping_mul(0x9e37_79b9_7f4a_7c15) % range;
             let keys: Vec<u64> = (0..count).map(key).collect();
-            let expected = promised(&keys);
-            (1..4).for_each(|size| assert_eq!(Sorted::of(&keys, true, &Backwards(size)), expected));
+            let expected = expected_set(&keys);
+            (1..4).for_each(|size| assert_eq!(Sorted::of(&keys, true, &ReverseTeam(size)), expected));
         }
     }
 }

@@ -205,7 +205,7 @@ fn operands_out_of_the_order_of_the_ranks_are_a_fault() {
     zero.send(1, vector);
     one.reduce(0, vector, Op::Function);
     let fault = check(&[zero, one], &[Promise::nothing(), Promise::combination(vector, 2, Op::Function)]).unwrap_err();
-    assert!(fault.to_string().contains("ranks that do not come next"), "{fault}");
+    assert!(fault.to_string().contains("not in rank order"), "{fault}");
 }
 
 #[test]

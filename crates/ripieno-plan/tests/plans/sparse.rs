@@ -220,8 +220,8 @@ fn a_malformed_message_is_reported_by_its_first_fault() {
         machine.absorb(0, &[(1, message)], &SingleThread).unwrap_err().reason
     };
     // The encoding of a set of all keys is a single zero.
-    assert_eq!(reason(&[9, 0, 0]), "no form of key sets");
-    assert_eq!(reason(&[0, 9, 0]), "no form of key sets");
+    assert_eq!(reason(&[9, 0, 0]), "unknown form of key sets");
+    assert_eq!(reason(&[0, 9, 0]), "unknown form of key sets");
     assert_eq!(reason(&[0]), "too few bytes");
-    assert_eq!(reason(&[0, 0, 0]), "bytes behind the last set");
+    assert_eq!(reason(&[0, 0, 0]), "bytes after the last set");
 }

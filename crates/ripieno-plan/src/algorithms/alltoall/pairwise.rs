@@ -4,8 +4,8 @@
 //! order: chunks are sent from the scratch buffer, where the first element of a chunk overlaps the last element of the
 //! previous chunk. So a chunk cannot be copied there until the previous chunk has been sent.
 //!
-//! Copying to scratch takes one pass over the input. Direct sending has `p-1` concurrent streams in each direction
-//! instead of one. Scratch: `(p-1)/p·n` bytes.
+//! Copying to scratch takes one pass over the input. Direct sending would have `p-1` concurrent streams in each
+//! direction instead of one. Scratch: `(p-1)/p·n` bytes.
 //!
 //! Cost and source: see [`ENTRY`].
 

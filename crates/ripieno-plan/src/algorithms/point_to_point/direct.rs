@@ -1,9 +1,8 @@
 //! Point to point: the receiver ends with the sender's vector.
 //!
 //! One message.
-//! Cost: `alpha + n·beta`.
 //!
-//! Source: see [`ENTRY`].
+//! Cost and source: see [`ENTRY`].
 
 use crate::theory::exactly;
 use crate::{Cost, Entry, Group, Plan, PlanFunction, Span, Theory};

@@ -28,22 +28,22 @@ pub const ENTRY: Entry = Entry::new(
 /// Plan this rank's part in a rank-order reduce-scatter of `chunks`, one per rank.
 pub fn plan(group: &Group, chunks: &[Span], op: Op) -> Plan {
     let (rank, p) = (group.rank(), group.size());
-    let mine = chunks[rank];
+    let own = chunks[rank];
     let slot = |from: usize| {
         let number = if from < rank { from } else { from - 1 };
-        mine.placed(Buffer::SCRATCH, number * mine.length_bytes)
+        own.placed(Buffer::SCRATCH, number * own.length_bytes)
     };
     let mut plan = Plan::new();
     for round in 1..p {
         plan.send(group.before(round), chunks[group.before(round)]);
         plan.receive(group.after(round), slot(group.after(round)));
     }
-    let combined = if rank == 0 { mine } else { slot(0) };
+    let combined = if rank == 0 { own } else { slot(0) };
     for from in 1..p {
-        plan.combine(if from == rank { mine } else { slot(from) }, combined, op);
+        plan.combine(if from == rank { own } else { slot(from) }, combined, op);
     }
     if rank > 0 {
-        plan.copy(combined, mine);
+        plan.copy(combined, own);
     }
     plan
 }
