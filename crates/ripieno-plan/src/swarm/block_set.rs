@@ -35,7 +35,7 @@ impl TryFrom<SerializedBlockSet> for BlockSet {
             _ => true,
         };
         if words.len() != block_count.div_ceil(64) || !words.iter().enumerate().all(is_within) {
-            return Err("a set has a bit for each block, and no others");
+            return Err("the set must have one bit per block");
         }
         let count = words.iter().map(|word| word.count_ones() as usize).sum();
         Ok(BlockSet { words, block_count, count })
@@ -77,7 +77,7 @@ impl BlockSet {
 
     /// Add a block of the value.
     pub fn add(&mut self, block: usize) {
-        assert!(block < self.block_count, "a block is one of the value's");
+        assert!(block < self.block_count, "the block number is below the number of blocks");
         if !self.has(block) {
             self.words[block / 64] |= 1 << (block % 64);
             self.count += 1;
@@ -93,16 +93,16 @@ impl BlockSet {
     }
 
     /// Add all blocks of another set of the same value.
-    pub fn join(&mut self, other: &BlockSet) {
-        for (mine, theirs) in self.words.iter_mut().zip(&other.words) {
-            self.count += (theirs & !*mine).count_ones() as usize;
-            *mine |= theirs;
+    pub fn extend(&mut self, other: &BlockSet) {
+        for (own, other_word) in self.words.iter_mut().zip(&other.words) {
+            self.count += (other_word & !*own).count_ones() as usize;
+            *own |= other_word;
         }
     }
 
-    /// Iterate over the blocks that `other` has and this set lacks, in ascending order.
+    /// Iterate over the blocks that are in `other` and not in this set, in ascending order.
     pub fn obtainable_from<'a>(&'a self, other: &'a BlockSet) -> impl Iterator<Item = usize> + 'a {
-        let words = self.words.iter().zip(&other.words).map(|(mine, theirs)| theirs & !mine);
+        let words = self.words.iter().zip(&other.words).map(|(own, other_word)| other_word & !own);
         words.enumerate().flat_map(|(index, word)| {
             let bits = core::iter::successors(Some(word), |word| Some(word & word.wrapping_sub(1)));
             bits.take_while(|&word| word != 0).map(move |word| index * 64 + word.trailing_zeros() as usize)
@@ -120,13 +120,13 @@ mod tests {
     use super::*;
 
     #[test]
-    fn missing_blocks_are_the_blocks_that_only_the_other_has() {
+    fn obtainable_blocks_are_the_blocks_of_the_other_set_only() {
         let (mut one, mut other) = (BlockSet::none(130), BlockSet::none(130));
         [0, 64, 129].into_iter().for_each(|block| one.add(block));
         [0, 1, 63, 64, 128].into_iter().for_each(|block| other.add(block));
 
         assert!(one.obtainable_from(&other).eq([1, 63, 128]));
-        one.join(&other);
+        one.extend(&other);
         assert!(one.obtainable_from(&other).next().is_none());
         assert_eq!((one.count(), one.missing().count()), (6, 124));
         assert!(BlockSet::all(130).is_all() && BlockSet::none(0).is_all());

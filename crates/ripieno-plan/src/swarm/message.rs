@@ -10,7 +10,7 @@ use serde::{Deserialize, Serialize};
 pub struct NeighborOffer {
     /// The new neighbor.
     pub neighbor: usize,
-    /// The present neighbor that the new one replaces.
+    /// The current neighbor that the new neighbor replaces.
     pub replaces: Option<usize>,
 }
 
@@ -93,9 +93,9 @@ pub enum SwarmMessage {
         /// The new neighbors.
         neighbors: Vec<NeighborOffer>,
     },
-    /// From the tracker: it knows that the receiver waits.
+    /// From the tracker: it knows that the receiver is waiting.
     Wait,
-    /// From the tracker: a request for a sign of life.
+    /// From the tracker: a check whether the receiver is alive.
     Probe,
     /// From the tracker: a member is lost.
     MemberLost {
@@ -132,7 +132,7 @@ pub enum SwarmMessage {
         have: Box<BlockSet>,
         /// Whether this message answers an offer.
         is_answer: bool,
-        /// A rank that is no longer the receiver's neighbor, because the sender now stands between them.
+        /// The neighbor of the receiver that the sender replaces.
         replaces: Option<usize>,
     },
     /// To a neighbor: the sender offers one more block.

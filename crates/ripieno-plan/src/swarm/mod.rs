@@ -2,7 +2,7 @@
 //!
 //! A [`SwarmNode`] is the state of one rank: a member, which fetches blocks and forwards them, and on the root also the
 //! tracker, which records all members. A node takes [`SwarmEvent`]s with the current time and returns [`Action`]s. It
-//! opens no connection, reads no clock and accesses no byte of the value: its driver does, over sockets or on a
+//! opens no connection, reads no clock and accesses no byte of the value. Its driver does this, over sockets or on a
 //! simulated cluster. The [disciplines](Discipline) differ in the component that selects the source and the block.
 //!
 //! A fetch names a block and the byte at which it starts, so any source can resume an interrupted fetch.
@@ -139,7 +139,7 @@ pub struct SwarmNode {
     tracker: Option<Tracker>,
     /// Ranks that this rank has lost.
     lost: BTreeSet<usize>,
-    /// Messages for the tracker that arrived before this rank took over: their senders detected the loss earlier.
+    /// Messages for the tracker that arrived before this rank took over. Their senders detected the loss earlier.
     early: BTreeMap<usize, SwarmMessage>,
 }
 
@@ -204,32 +204,32 @@ impl SwarmNode {
 
     /// Process an event and return the resulting actions, to be performed in this order.
     pub fn handle(&mut self, now: Duration, event: SwarmEvent) -> Vec<Action> {
-        let mut open = Vec::new();
+        let mut actions = Vec::new();
         match event {
-            SwarmEvent::Start if self.tracker.is_none() => self.member.join(now, &mut open),
-            SwarmEvent::Start => self.tracker.iter_mut().for_each(|tracker| tracker.settle(&mut open)),
-            SwarmEvent::Received { from, message } => self.receive(now, from, message, &mut open),
-            SwarmEvent::Lost { peer } => self.lose(now, peer, &mut open),
+            SwarmEvent::Start if self.tracker.is_none() => self.member.join(now, &mut actions),
+            SwarmEvent::Start => self.tracker.iter_mut().for_each(|tracker| tracker.settle(&mut actions)),
+            SwarmEvent::Received { from, message } => self.receive(now, from, message, &mut actions),
+            SwarmEvent::Lost { peer } => self.handle_loss(now, peer, &mut actions),
             SwarmEvent::Tick => {
                 if let Some(tracker) = &mut self.tracker {
-                    tracker.tick(now, &mut open);
+                    tracker.tick(now, &mut actions);
                 }
-                let is_silent = self.member.handle(now, SwarmEvent::Tick, &mut open);
-                if is_silent && self.member.tracker != self.rank {
-                    self.lose(now, self.member.tracker, &mut open);
+                let is_tracker_lost = self.member.handle(now, SwarmEvent::Tick, &mut actions);
+                if is_tracker_lost && self.member.tracker != self.rank {
+                    self.handle_loss(now, self.member.tracker, &mut actions);
                 }
             }
             other => {
-                self.member.handle(now, other, &mut open);
+                self.member.handle(now, other, &mut actions);
             }
         }
-        self.deliver_own(now, open)
+        self.deliver_own(now, actions)
     }
 
     /// Deliver messages between this rank's member and its tracker directly.
     fn deliver_own(&mut self, now: Duration, actions: Vec<Action>) -> Vec<Action> {
         let mut open = VecDeque::from(actions);
-        let mut outward = Vec::with_capacity(open.len());
+        let mut outgoing = Vec::with_capacity(open.len());
         let mut requested = BTreeSet::new();
         while let Some(action) = open.pop_front() {
             match action {
@@ -242,10 +242,10 @@ impl SwarmNode {
                     self.receive(now, to, message, &mut more);
                     more.into_iter().rev().for_each(|action| open.push_front(action));
                 }
-                other => outward.push(other),
+                other => outgoing.push(other),
             }
         }
-        outward
+        outgoing
     }
 
     fn receive(&mut self, now: Duration, from: usize, message: SwarmMessage, out: &mut Vec<Action>) {
@@ -255,13 +255,14 @@ impl SwarmNode {
             }
             if let SwarmMessage::MemberLost { rank } = message {
                 if self.tracker.is_some() && from != self.rank {
-                    // This rank's own tracker decides which ranks are lost. It would assign that rank again.
+                    // This rank's own tracker decides which ranks are lost. Otherwise it could assign a source that
+                    // this member considers lost.
                     return;
                 }
                 self.lost.insert(rank);
             }
             if from == self.member.tracker {
-                self.refuse_early(out);
+                self.reject_early(out);
             }
             self.member.handle(now, SwarmEvent::Received { from, message }, out);
         } else if let Some(tracker) = &mut self.tracker {
@@ -271,13 +272,13 @@ impl SwarmNode {
             send(out, from, SwarmMessage::Wait);
             if matches!(message, SwarmMessage::Rejoin { .. }) && self.early.len() < self.size {
                 self.early.insert(from, message);
-                self.member.ask_tracker(now, out);
+                self.member.query_tracker(now, out);
             }
         }
     }
 
     /// Reject ranks that requested a takeover: the tracker is alive, so they are disconnected from it.
-    fn refuse_early(&mut self, out: &mut Vec<Action>) {
+    fn reject_early(&mut self, out: &mut Vec<Action>) {
         let failure = MemberFailure::CutOff { root: self.root };
         let early = core::mem::take(&mut self.early);
         early.into_keys().for_each(|from| send(out, from, SwarmMessage::Failed(failure.clone())));
@@ -289,18 +290,18 @@ impl SwarmNode {
             return;
         }
         let tracker = self.member.tracker;
-        let has_none = tracker == self.root || self.lost.contains(&tracker);
+        let has_no_tracker = tracker == self.root || self.lost.contains(&tracker);
         if tracker == self.rank && self.tracker.is_some() && self.rank < from {
             return send(out, from, SwarmMessage::TakeOver);
         }
-        if has_none || from < tracker {
+        if has_no_tracker || from < tracker {
             self.tracker = None;
             self.lost.insert(self.root);
             self.member.rejoin(now, from, out);
         }
     }
 
-    fn lose(&mut self, now: Duration, peer: usize, out: &mut Vec<Action>) {
+    fn handle_loss(&mut self, now: Duration, peer: usize, out: &mut Vec<Action>) {
         self.lost.insert(peer);
         // If this rank takes over, an earlier message must not add the lost rank again.
         self.early.remove(&peer);
@@ -308,14 +309,14 @@ impl SwarmNode {
             tracker.lose(peer, out);
         }
         let has_lost_tracker = peer == self.member.tracker && peer != self.rank;
-        if has_lost_tracker && matches!(self.member.phase, Phase::Getting | Phase::Done) {
-            self.follow(now, out);
+        if has_lost_tracker && matches!(self.member.phase, Phase::Receiving | Phase::Done) {
+            self.replace_tracker(now, out);
         }
         self.member.handle(now, SwarmEvent::Lost { peer }, out);
     }
 
     /// Handle the loss of the tracker: the lowest live rank takes over.
-    fn follow(&mut self, now: Duration, out: &mut Vec<Action>) {
+    fn replace_tracker(&mut self, now: Duration, out: &mut Vec<Action>) {
         let next = (0..self.size).find(|rank| !self.lost.contains(rank)).unwrap_or(self.rank);
         if next == self.rank {
             let mut lost = self.lost.clone();

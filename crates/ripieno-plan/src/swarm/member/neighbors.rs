@@ -1,8 +1,8 @@
 //! Neighbors of a member: their blocks, their speeds, and the selection of block and source.
 //!
 //! A member fetches the rarest block among its neighbors first. The source is a neighbor of about the highest speed
-//! with the fewest open requests. Members do not choke each other. At the end all missing blocks are requested. Then a
-//! block that is late is requested from another neighbor, starting at the first missing byte.
+//! with the fewest open requests. Members do not choke each other. At the end, when all missing blocks are requested, a
+//! member requests late blocks from other neighbors, starting at the first missing byte.
 //!
 //! Source: Cohen, "Incentives build robustness in BitTorrent", 2003, section 2.4.
 
@@ -17,19 +17,19 @@ use alloc::vec::Vec;
 use core::time::Duration;
 
 /// Limits of concurrent requests: in total, and for one neighbor if a member has few neighbors.
-const FETCHES_MAX: usize = 16;
-const FETCHES_MAX_OF_ONE: usize = 4;
-/// A fetch moves to a neighbor that would have sent the block this many times meanwhile.
-const FASTER: u64 = 2;
+const FETCH_COUNT_MAX: usize = 16;
+const FETCH_COUNT_MAX_PER_NEIGHBOR: usize = 4;
+/// A late fetch moves to a neighbor that would have sent the block this many times in the elapsed time.
+const SPEEDUP_MIN: u64 = 2;
 /// Largest number of neighbors that a member keeps.
-const NEIGHBORS_MAX: usize = 1024;
+const NEIGHBOR_COUNT_MAX: usize = 1024;
 
 #[derive(Debug)]
 struct Neighbor {
     have: BlockSet,
     /// Running mean of the observed speeds; 0 before the first observation.
     bytes_per_s: u64,
-    has_offer: bool,
+    is_offer_sent: bool,
 }
 
 #[derive(Debug)]
@@ -57,7 +57,7 @@ impl Neighbors {
         lacking.for_each(|(&rank, _)| send(out, rank, SwarmMessage::Have { block }));
     }
 
-    pub(super) fn note_fetched(&mut self, from: usize, bytes_per_s: u64) {
+    pub(super) fn record_speed(&mut self, from: usize, bytes_per_s: u64) {
         if let Some(neighbor) = self.by_rank.get_mut(&from) {
             let old = if neighbor.bytes_per_s == 0 { bytes_per_s } else { neighbor.bytes_per_s };
             neighbor.bytes_per_s = (3 * old + bytes_per_s) / 4;
@@ -73,7 +73,7 @@ impl Neighbors {
     }
 
     /// Remove a block from the record of a neighbor that refuses to send it.
-    pub(super) fn withdraw(&mut self, rank: usize, block: usize) {
+    pub(super) fn remove_block(&mut self, rank: usize, block: usize) {
         if let Some(neighbor) = self.by_rank.get_mut(&rank)
             && neighbor.have.has(block)
         {
@@ -82,14 +82,14 @@ impl Neighbors {
         }
     }
 
-    fn note(&mut self, rank: usize, have: BlockSet) {
+    fn set_blocks(&mut self, rank: usize, have: BlockSet) {
         let old = self.by_rank.remove(&rank);
         if let Some(old) = &old {
             self.count(&old.have, |count| *count -= 1);
         }
         self.count(&have, |count| *count += 1);
-        let (bytes_per_s, has_offer) = old.map_or((0, false), |old| (old.bytes_per_s, old.has_offer));
-        self.by_rank.insert(rank, Neighbor { have, bytes_per_s, has_offer });
+        let (bytes_per_s, is_offer_sent) = old.map_or((0, false), |old| (old.bytes_per_s, old.is_offer_sent));
+        self.by_rank.insert(rank, Neighbor { have, bytes_per_s, is_offer_sent });
     }
 
     fn count(&mut self, have: &BlockSet, change: impl Fn(&mut u32)) {
@@ -106,17 +106,17 @@ impl Neighbors {
 
 impl SwarmMember {
     /// Add neighbors assigned by the tracker.
-    pub(super) fn meet(&mut self, meetings: Vec<NeighborOffer>, out: &mut Vec<Action>) {
-        for NeighborOffer { neighbor: rank, replaces } in meetings {
+    pub(super) fn add_neighbors(&mut self, offers: Vec<NeighborOffer>, out: &mut Vec<Action>) {
+        for NeighborOffer { neighbor: rank, replaces } in offers {
             let is_new = !self.neighbors.by_rank.contains_key(&rank) && !self.lost.contains(&rank);
-            if is_new && rank != self.rank && self.neighbors.by_rank.len() < NEIGHBORS_MAX {
-                self.neighbors.note(rank, BlockSet::none(self.have.block_count()));
+            if is_new && rank != self.rank && self.neighbors.by_rank.len() < NEIGHBOR_COUNT_MAX {
+                self.neighbors.set_blocks(rank, BlockSet::none(self.have.block_count()));
             }
             self.offer_to(rank, false, replaces, out);
         }
     }
 
-    /// Ask all neighbors for their blocks if no neighbor offers some missing block any more.
+    /// Ask all neighbors for their blocks if some missing block is not offered by any neighbor.
     pub(super) fn request_offers(&mut self, out: &mut Vec<Action>) {
         let is_offered = |block: usize| self.neighbors.counts.get(block).is_some_and(|&count| count > 0);
         if !self.have.missing().all(|block| is_offered(block) || self.fetches.contains_key(&block)) {
@@ -131,9 +131,9 @@ impl SwarmMember {
 
     fn offer_to(&mut self, rank: usize, is_answer: bool, replaces: Option<usize>, out: &mut Vec<Action>) {
         if let Some(neighbor) = self.neighbors.by_rank.get_mut(&rank) {
-            neighbor.has_offer = true;
+            neighbor.is_offer_sent = true;
             let have = match &mut self.neighbors.seeding {
-                Some(seeding) => seeding.seen_by(rank, self.have.block_count()),
+                Some(seeding) => seeding.offers_to(rank, self.have.block_count()),
                 None => self.have.clone(),
             };
             send(out, rank, SwarmMessage::Offer { have: Box::new(have), is_answer, replaces });
@@ -142,12 +142,17 @@ impl SwarmMember {
 
     /// Answer the neighbors that sent offers before this member knew the manifest.
     pub(super) fn answer_early_offers(&mut self, out: &mut Vec<Action>) {
-        let early: Vec<usize> =
-            self.neighbors.by_rank.iter().filter(|(_, one)| !one.has_offer).map(|(&rank, _)| rank).collect();
+        let early: Vec<usize> = self
+            .neighbors
+            .by_rank
+            .iter()
+            .filter(|(_, neighbor)| !neighbor.is_offer_sent)
+            .map(|(&rank, _)| rank)
+            .collect();
         early.into_iter().for_each(|rank| self.offer_to(rank, true, None, out));
     }
 
-    pub(super) fn take_offer(
+    pub(super) fn handle_offer(
         &mut self,
         now: Duration,
         from: usize,
@@ -155,23 +160,23 @@ impl SwarmMember {
         is_answer: bool,
         out: &mut Vec<Action>,
     ) {
-        // A rank that answers but is no longer a neighbor has not learned yet that another member stands between.
-        let has_room = !is_answer && self.neighbors.by_rank.len() < NEIGHBORS_MAX;
+        // A rank that answers but is no longer a neighbor does not know yet that another member replaces this one.
+        let has_room = !is_answer && self.neighbors.by_rank.len() < NEIGHBOR_COUNT_MAX;
         let is_accepted = has_room || self.neighbors.by_rank.contains_key(&from);
         let is_other_value = self.manifest.is_some() && have.block_count() != self.have.block_count();
         if !is_accepted || is_other_value || self.lost.contains(&from) {
             return;
         }
         self.neighbors.seeding.iter_mut().for_each(|seeding| seeding.skip(&have));
-        self.neighbors.note(from, have);
-        self.show_all_if_out(out);
+        self.neighbors.set_blocks(from, have);
+        self.offer_all_if_sent(out);
         if !is_answer && self.manifest.is_some() {
             self.offer_to(from, true, None, out);
         }
-        self.fill(now, out);
+        self.start_fetches(now, out);
     }
 
-    pub(super) fn take_have(&mut self, now: Duration, from: usize, block: usize, out: &mut Vec<Action>) {
+    pub(super) fn handle_have(&mut self, now: Duration, from: usize, block: usize, out: &mut Vec<Action>) {
         let Some(neighbor) = self.neighbors.by_rank.get_mut(&from) else { return };
         if block >= neighbor.have.block_count() || neighbor.have.has(block) {
             return;
@@ -179,12 +184,12 @@ impl SwarmMember {
         neighbor.have.add(block);
         self.neighbors.counts[block] += 1;
         if !self.have.has(block) {
-            self.fill(now, out);
+            self.start_fetches(now, out);
         }
     }
 
     pub(super) fn fill_rarest(&mut self, now: Duration, out: &mut Vec<Action>) {
-        while self.fetches.len() < FETCHES_MAX {
+        while self.fetches.len() < FETCH_COUNT_MAX {
             let Some((block, source)) = self.rarest() else {
                 self.request_duplicates(now, out);
                 return;
@@ -204,45 +209,48 @@ impl SwarmMember {
     fn rarest(&mut self) -> Option<(usize, usize)> {
         let block_count = self.have.block_count();
         let first = next_random(&mut self.neighbors.random) as usize % block_count.max(1);
-        let able = self.able();
+        let candidates = self.candidates();
         let mut offered = BlockSet::none(block_count);
-        able.iter().for_each(|(_, have)| offered.join(have));
+        candidates.iter().for_each(|(_, have)| offered.extend(have));
         let open = self.have.obtainable_from(&offered).filter(|block| !self.fetches.contains_key(block));
         let counts = &self.neighbors.counts;
         let block = open.min_by_key(|&block| (counts[block], (block + block_count - first) % block_count))?;
-        source_among(&able, block).map(|source| (block, source))
+        source_among(&candidates, block).map(|source| (block, source))
     }
 
     /// Return the neighbors that can take another request, best first, with their blocks.
-    fn able(&self) -> Vec<(usize, &BlockSet)> {
+    fn candidates(&self) -> Vec<(usize, &BlockSet)> {
         let requested = self.requested();
         let best_bytes_per_s = self.neighbors.best_bytes_per_s();
         // Requests are spread over all neighbors, so as many as possible send at the same time.
-        let usual = (FETCHES_MAX / self.neighbors.by_rank.len().max(1)).clamp(1, FETCHES_MAX_OF_ONE);
-        let able = self.neighbors.by_rank.iter().filter_map(|(&rank, neighbor)| {
+        let request_count_max =
+            (FETCH_COUNT_MAX / self.neighbors.by_rank.len().max(1)).clamp(1, FETCH_COUNT_MAX_PER_NEIGHBOR);
+        let candidates = self.neighbors.by_rank.iter().filter_map(|(&rank, neighbor)| {
             let requested = requested.get(&rank).copied().unwrap_or(0);
-            let is_slow = neighbor.bytes_per_s != 0 && neighbor.bytes_per_s * FASTER * 2 < best_bytes_per_s;
-            let is_able = requested < if is_slow { 1 } else { usual };
+            let is_slow = neighbor.bytes_per_s != 0 && neighbor.bytes_per_s * SPEEDUP_MIN * 2 < best_bytes_per_s;
+            let is_able = requested < if is_slow { 1 } else { request_count_max };
             is_able.then_some(((is_slow, requested, (rank + self.rank) % 7, rank), &neighbor.have))
         });
-        let mut able: Vec<_> = able.collect();
-        able.sort_unstable_by_key(|(turn, _)| *turn);
-        able.into_iter().map(|((.., rank), have)| (rank, have)).collect()
+        let mut candidates: Vec<_> = candidates.collect();
+        candidates.sort_unstable_by_key(|(priority, _)| *priority);
+        candidates.into_iter().map(|((.., rank), have)| (rank, have)).collect()
     }
 
-    /// Once every missing block is requested, move late fetches to neighbors that would have finished them long ago.
+    /// Once every missing block is requested, move late fetches to faster neighbors.
     fn request_duplicates(&mut self, now: Duration, out: &mut Vec<Action>) {
         let Some(manifest) = self.manifest else { return };
         if self.have.count() + self.fetches.len() < self.have.block_count() {
             return;
         }
-        let able = self.able();
+        let candidates = self.candidates();
         let mut switches = vec![];
         for (&block, fetch) in &self.fetches {
-            let Some(source) = source_among(&able, block).filter(|&source| source != fetch.source) else { continue };
+            let Some(source) = source_among(&candidates, block).filter(|&source| source != fetch.source) else {
+                continue;
+            };
             let bytes_per_s = u128::from(self.neighbors.by_rank[&source].bytes_per_s);
-            let meanwhile_bytes = bytes_per_s * (now - fetch.since).as_micros() / 1_000_000;
-            if meanwhile_bytes > FASTER as u128 * manifest.block_length(block) as u128 {
+            let expected_bytes = bytes_per_s * (now - fetch.since).as_micros() / 1_000_000;
+            if expected_bytes > SPEEDUP_MIN as u128 * manifest.block_length(block) as u128 {
                 switches.push((block, fetch.source, source));
             }
         }
@@ -254,6 +262,6 @@ impl SwarmMember {
 }
 
 /// Return the first of the given neighbors that has a block.
-fn source_among(able: &[(usize, &BlockSet)], block: usize) -> Option<usize> {
-    able.iter().find(|(_, have)| have.has(block)).map(|(rank, _)| *rank)
+fn source_among(candidates: &[(usize, &BlockSet)], block: usize) -> Option<usize> {
+    candidates.iter().find(|(_, have)| have.has(block)).map(|(rank, _)| *rank)
 }

@@ -1,10 +1,10 @@
-//! Neighbor selection: gives every member the same number of neighbors, whenever it joins.
+//! Neighbor selection: gives every member the same number of neighbors, independent of its join time.
 //!
 //! Used by the disciplines in which members choose their sources themselves.
 //!
 //! A new member is inserted between pairs of neighbors: it replaces the edge of each pair by two edges to itself. The
 //! random graph thus stays regular. If a new member were only connected to earlier members, the first of 64 members
-//! would have three times as many neighbors as the last. All its neighbors would request blocks from it, while other
+//! would have three times as many neighbors as the last. All its neighbors would request blocks from it, while right
 //! links are idle.
 //!
 //! Source: Bourassa and Holt, "SWAN: small-world wide area networks", SSGRR 2003.
@@ -14,8 +14,8 @@ use crate::swarm::NeighborOffer;
 use alloc::collections::BTreeSet;
 use alloc::vec::Vec;
 
-/// Number of draws per required pair. A draw fails if one of its members is already a neighbor.
-const DRAWS_MAX: usize = 8;
+/// Number of draws per required pair. A draw fails if left of its members is already a neighbor.
+const DRAW_COUNT_MAX: usize = 8;
 
 #[derive(Debug, Default)]
 pub(super) struct NeighborGraph {
@@ -37,18 +37,18 @@ impl NeighborGraph {
             return offers;
         }
         let mut offers: Vec<NeighborOffer> = Vec::with_capacity(degree);
-        for _ in 0..DRAWS_MAX * degree {
+        for _ in 0..DRAW_COUNT_MAX * degree {
             if offers.len() + 1 >= degree || self.pairs.is_empty() {
                 break;
             }
-            let place = next_random(random) as usize % self.pairs.len();
-            let [one, other] = self.pairs[place];
+            let index = next_random(random) as usize % self.pairs.len();
+            let [left, right] = self.pairs[index];
             let is_offered = |rank: usize| offers.iter().any(|offer| offer.neighbor == rank);
-            if rank != one && rank != other && !is_offered(one) && !is_offered(other) {
-                self.pairs[place] = [one, rank];
-                self.pairs.push([other, rank]);
-                offers.push(NeighborOffer { neighbor: one, replaces: Some(other) });
-                offers.push(NeighborOffer { neighbor: other, replaces: Some(one) });
+            if rank != left && rank != right && !is_offered(left) && !is_offered(right) {
+                self.pairs[index] = [left, rank];
+                self.pairs.push([right, rank]);
+                offers.push(NeighborOffer { neighbor: left, replaces: Some(right) });
+                offers.push(NeighborOffer { neighbor: right, replaces: Some(left) });
             }
         }
         offers
@@ -69,14 +69,17 @@ mod tests {
     use alloc::vec;
 
     #[test]
-    fn all_members_have_equally_many_neighbors_whenever_they_join() {
+    fn all_members_have_the_same_number_of_neighbors() {
         let (mut neighbor_graph, mut random) = (NeighborGraph::default(), 1);
         let mut neighbors: BTreeMap<usize, BTreeSet<usize>> = BTreeMap::new();
         for rank in 0..200 {
             for NeighborOffer { neighbor, replaces } in neighbor_graph.join(rank, 16, &mut random) {
                 neighbors.entry(rank).or_default().insert(neighbor);
                 let theirs = neighbors.entry(neighbor).or_default();
-                assert!(replaces.is_none_or(|gone| theirs.remove(&gone)), "{replaces:?} is no neighbor of {neighbor}");
+                assert!(
+                    replaces.is_none_or(|replaced| theirs.remove(&replaced)),
+                    "{replaces:?} is not a neighbor of {neighbor}"
+                );
                 assert!(theirs.insert(rank));
             }
             let counts: BTreeSet<usize> = neighbors.values().map(BTreeSet::len).collect();
@@ -86,12 +89,14 @@ mod tests {
     }
 
     #[test]
-    fn lost_ranks_are_no_neighbors() {
+    fn lost_ranks_are_not_offered_as_neighbors() {
         let (mut neighbor_graph, mut random) = (NeighborGraph::default(), 1);
         (0..9).for_each(|rank| _ = neighbor_graph.join(rank, 4, &mut random));
         (0..6).for_each(|rank| neighbor_graph.remove(rank));
         let offers = (9..30).flat_map(|rank| neighbor_graph.join(rank, 4, &mut random));
-        assert!(offers.into_iter().all(|offer| offer.neighbor >= 6 && offer.replaces.is_none_or(|gone| gone >= 6)));
+        assert!(
+            offers.into_iter().all(|offer| offer.neighbor >= 6 && offer.replaces.is_none_or(|replaced| replaced >= 6))
+        );
         assert_eq!(neighbor_graph.join(29, 4, &mut random), vec![], "a member does not join twice");
     }
 }
