@@ -1,5 +1,5 @@
-//! Fuzz test of the key sets that peers send during the configuration of a sparse reduction: damaged sets are refused
-//! or give a plan.
+//! Fuzz test of the key sets that peers send during the configuration of a sparse reduction: damaged sets are
+//! rejected or produce a plan.
 
 use ripieno_fuzz::{Fuzz, FuzzAllocator};
 use ripieno_plan::Op;
@@ -9,7 +9,7 @@ use ripieno_plan::sparse::{Configurator, Degrees};
 #[global_allocator]
 static ALLOCATOR: FuzzAllocator = FuzzAllocator;
 
-/// Create two ranks over the keys `0..n`. Each rank contributes the keys that the other wants.
+/// Create two ranks over the keys `0..n`. Each rank contributes the keys that the other requests.
 fn machines(n: u64, keys: [&[u64]; 2], dense_above: f64) -> [Configurator; 2] {
     let machine = |rank: usize| {
         Configurator::new(rank, &Degrees::direct(2), n, keys[rank].to_vec(), keys[1 - rank].to_vec(), dense_above)
@@ -34,7 +34,7 @@ fn planned(n: u64, dense_above: f64, message: &[u8]) -> Result<usize, &'static s
 }
 
 #[test]
-fn damaged_key_sets_are_refused_or_make_a_plan() {
+fn damaged_key_sets_are_rejected_or_produce_a_plan() {
     for (name, n, dense_above) in [
         ("key-sets-short", 200, 0.5),
         ("key-sets-dense", 300, 0.0),

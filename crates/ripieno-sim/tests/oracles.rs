@@ -45,7 +45,7 @@ fn time_s(collective: Collective, name: &str, p: usize, n: usize, model: &Model,
 fn on_equal_links_every_algorithm_takes_the_time_of_its_cost_formula() {
     for algorithm in ALGORITHMS {
         for p in 1..=33 {
-            let layout = DataLayout::suiting(algorithm, p, p * 16 + 3);
+            let layout = DataLayout::for_algorithm(algorithm, p, p * 16 + 3);
             let roots = roots(algorithm.collective(), p);
             for root in [0, p / 2, p - 1].into_iter().filter(|root| roots.contains(root)) {
                 let peer = (root + 1) % p;
@@ -66,7 +66,7 @@ fn on_equal_links_every_algorithm_takes_the_time_of_its_cost_formula() {
 fn every_rank_sends_and_receives_the_bytes_of_theory_for_any_network() {
     for algorithm in ALGORITHMS {
         for p in 1..=33 {
-            let layout = DataLayout::suiting(algorithm, p, p * 16 + 3);
+            let layout = DataLayout::for_algorithm(algorithm, p, p * 16 + 3);
             let roots = roots(algorithm.collective(), p);
             for root in [0, p / 2, p - 1].into_iter().filter(|root| roots.contains(root)) {
                 let peer = (root + 1) % p;
@@ -92,7 +92,7 @@ fn every_rank_sends_and_receives_the_bytes_of_theory_for_any_network() {
 fn no_play_is_faster_than_its_busiest_wire() {
     for algorithm in ALGORITHMS {
         for p in [2, 3, 7, 16, 33] {
-            let layout = DataLayout::suiting(algorithm, p, p * 64);
+            let layout = DataLayout::for_algorithm(algorithm, p, p * 64);
             let requests = layout.requests(algorithm.collective(), 0, 1 % p, Op::Sum);
             let Ok(plans) = algorithm.plans(&requests) else { continue };
             for segment_bytes in [None, Some(32), Some(1 << 20)] {

@@ -9,7 +9,7 @@ fn vector() -> Span {
     Span::whole(Buffer::MAIN, 4, 4)
 }
 
-/// Return the fault that the checker finds in the plans of two ranks, which `write` fills and which promise a sum.
+/// Return the fault that the checker finds in the plans of two ranks, which `write` fills and which must compute a sum.
 fn fault_of_a_sum(write: impl Fn(&mut Plan, &mut Plan)) -> PlanFault {
     let (mut first, mut second) = (Plan::new(), Plan::new());
     write(&mut first, &mut second);
@@ -161,7 +161,7 @@ fn bytes_from_the_wrong_place_are_found() {
 }
 
 #[test]
-fn a_copy_onto_itself_is_found() {
+fn a_copy_to_an_overlapping_span_is_found() {
     let mut plan = Plan::new();
     plan.copy(vector().elements(0, 2), vector().elements(1, 2));
     let fault = check(&[plan], &[Promise::nothing()]).unwrap_err();
@@ -188,7 +188,7 @@ fn results_that_round_differently_are_found() {
 }
 
 #[test]
-fn a_combination_inside_a_rank_counts_as_one() {
+fn a_local_combination_is_counted_once() {
     let (first, second) = (vector().elements(0, 2), vector().elements(2, 2));
     let both = |op| Promise {
         spans: vec![PromisedSpan { span: first, sources: vec![(0, first), (0, second)], op: Some(op) }],
@@ -207,18 +207,18 @@ fn a_combination_inside_a_rank_counts_as_one() {
 
 /// The checker rejects the plans of every algorithm if one operation of one rank is removed.
 #[test]
-fn no_operation_of_any_plan_can_be_left_out() {
+fn removing_any_operation_is_found() {
     for algorithm in ripieno_plan::catalogue::ALGORITHMS {
         let p = if algorithm.needs == Needs::EvenWorld { 6 } else { 5 };
-        let layout = DataLayout::suiting(algorithm, p, 13);
+        let layout = DataLayout::for_algorithm(algorithm, p, 13);
         let requests = layout.requests(algorithm.collective(), 1, 3, Op::Sum);
         let plans = algorithm.plans(&requests).unwrap();
         for rank in 0..p {
             for removed in 0..plans[rank].operations().len() {
                 let mut broken = plans.clone();
                 broken[rank] = without(&plans[rank], removed);
-                let verdict = check(&broken, &promises(&requests));
-                assert!(verdict.is_err(), "{} rank {rank} without {removed}", algorithm.name);
+                let result = check(&broken, &promises(&requests));
+                assert!(result.is_err(), "{} rank {rank} without {removed}", algorithm.name);
             }
         }
     }

@@ -457,7 +457,7 @@ impl Tracker {
         found.into_iter().for_each(|(rank, have)| self.admit(rank, Some(have), out));
     }
 
-    /// End the broadcast if the root is lost and no live member has record of the blocks.
+    /// End the broadcast if the root is lost and no live member has one of the blocks.
     fn fail_if_missing(&mut self, out: &mut Vec<Action>) -> bool {
         let is_root = self.rank == self.root;
         let (Some(manifest), Some(sharing)) = (self.manifest, &self.sharing) else { return false };

@@ -4,7 +4,7 @@
 //!
 //! A new member is inserted between pairs of neighbors: it replaces the edge of each pair by two edges to itself. The
 //! random graph thus stays regular. If a new member were only connected to earlier members, the first of 64 members
-//! would have three times as many neighbors as the last. All its neighbors would request blocks from it, while right
+//! would have three times as many neighbors as the last. All its neighbors would request blocks from it, while other
 //! links are idle.
 //!
 //! Source: Bourassa and Holt, "SWAN: small-world wide area networks", SSGRR 2003.
@@ -14,7 +14,7 @@ use crate::swarm::NeighborOffer;
 use alloc::collections::BTreeSet;
 use alloc::vec::Vec;
 
-/// Number of draws per required pair. A draw fails if left of its members is already a neighbor.
+/// Number of draws per required pair. A draw fails if one of its members is already a neighbor.
 const DRAW_COUNT_MAX: usize = 8;
 
 #[derive(Debug, Default)]
