@@ -1,15 +1,15 @@
 //! Detector for threads that wait for each other on the same core although separate cores are available.
 //!
-//! A kernel may keep such threads together for long. It places a woken thread near the waking one, and neither thread
-//! is ever idle. Every wait for the other thread then needs a context switch. The symptom: the awaited event occurs
-//! with the thread's first `yield`, many times in a row.
+//! The operating system may keep such threads on one core for a long time, because it places a woken thread near the
+//! waking thread. Every wait for the other thread then needs a context switch. The symptom: the awaited event occurs
+//! with the first `yield` of the waiting thread, many times in a row.
 //!
-//! Ranks, which are processes, and threads of a team are treated alike.
+//! The detector serves ranks, which are processes, and threads of a team.
 
 use rustix::thread::{sched_getaffinity, sched_getcpu, sched_setaffinity};
 
-/// A thread moves to another core after this number of such waits in a row. Depending on the thread number, up to
-/// [`EXTRA_WAIT_COUNT_MAX`] is added, so two threads that share a core do not both move.
+/// A thread moves to another core after this number of such waits in a row. The detector adds up to
+/// [`EXTRA_WAIT_COUNT_MAX`], depending on the thread number, so two threads that share a core do not both move.
 const WAIT_COUNT: u32 = 24;
 const EXTRA_WAIT_COUNT_MAX: u32 = 21;
 
@@ -28,8 +28,8 @@ impl CoLocationDetector {
 
     /// Record a wait of the calling thread.
     ///
-    /// The argument is whether the awaited event occurred with the first yield of the core. After a sequence of such
-    /// waits the thread moves to another allowed core. Its CPU affinity is the same afterwards as before.
+    /// `arrived_on_first_poll` is whether the awaited event occurred with the first yield of the core. After many such
+    /// waits in a row the thread moves to another allowed core. Its CPU affinity is the same afterwards as before.
     pub fn record_wait(&mut self, arrived_on_first_poll: bool) {
         self.consecutive = if arrived_on_first_poll { self.consecutive + 1 } else { 0 };
         if self.consecutive >= self.limit {
@@ -53,22 +53,22 @@ fn move_to_another_core() {
 mod tests {
     use super::*;
 
-    fn times_in_a_row(number: usize) -> usize {
+    fn waits_until_move(number: usize) -> usize {
         let mut detector = CoLocationDetector::of(number);
-        let is_over = |detector: &mut CoLocationDetector| {
+        let has_moved = |detector: &mut CoLocationDetector| {
             detector.record_wait(true);
             detector.consecutive == 0
         };
-        (1..).find(|_| is_over(&mut detector)).unwrap()
+        (1..).find(|_| has_moved(&mut detector)).unwrap()
     }
 
     #[test]
-    fn a_thread_moves_after_a_row_of_signs_and_neighbors_do_not_move_at_once() {
-        assert_eq!([0, 1, 2, 3, 4].map(times_in_a_row), [24, 31, 38, 45, 24]);
+    fn threads_move_after_different_numbers_of_waits() {
+        assert_eq!([0, 1, 2, 3, 4].map(waits_until_move), [24, 31, 38, 45, 24]);
     }
 
     #[test]
-    fn a_wait_of_another_kind_ends_the_row() {
+    fn a_longer_wait_resets_the_count() {
         let mut detector = CoLocationDetector::of(0);
         (1..WAIT_COUNT).for_each(|_| detector.record_wait(true));
         assert_eq!(detector.consecutive, WAIT_COUNT - 1);
@@ -77,7 +77,7 @@ mod tests {
     }
 
     #[test]
-    fn a_thread_has_the_same_allowed_cores_afterwards() {
+    fn a_move_keeps_the_affinity() {
         let before = sched_getaffinity(None).unwrap();
         move_to_another_core();
         assert_eq!(sched_getaffinity(None).unwrap(), before);

@@ -20,7 +20,7 @@ pub struct Clock<E> {
 struct ClockEntry {
     at_s: f64,
     number: u64,
-    place: u32,
+    slot: u32,
 }
 
 impl<E> Default for Clock<E> {
@@ -37,12 +37,12 @@ impl<E> Clock<E> {
 
     /// Schedule `event` at `at_s`, or now if that time has passed.
     pub fn schedule(&mut self, at_s: f64, event: E) {
-        let place = self.free.pop().unwrap_or_else(|| {
+        let slot = self.free.pop().unwrap_or_else(|| {
             self.events.push(None);
-            u32::try_from(self.events.len() - 1).expect("so many events have no room in a memory")
+            u32::try_from(self.events.len() - 1).expect("there are fewer than 2^32 pending events")
         });
-        self.events[place as usize] = Some(event);
-        self.order.push(ClockEntry { at_s: at_s.max(self.now_s), number: self.scheduled_count, place });
+        self.events[slot as usize] = Some(event);
+        self.order.push(ClockEntry { at_s: at_s.max(self.now_s), number: self.scheduled_count, slot });
         self.scheduled_count += 1;
     }
 
@@ -52,16 +52,16 @@ impl<E> Clock<E> {
         self.take()
     }
 
-    /// Remove the next event if it occurs now, within `tolerance_s`.
+    /// Remove the next event if it occurs at the present time, within `tolerance_s`.
     pub fn advance_if_simultaneous(&mut self, tolerance_s: f64) -> Option<E> {
         let is_now = self.order.peek().is_some_and(|next| next.at_s <= self.now_s + tolerance_s);
         if is_now { self.take() } else { None }
     }
 
     fn take(&mut self) -> Option<E> {
-        let place = self.order.pop()?.place;
-        self.free.push(place);
-        self.events[place as usize].take()
+        let slot = self.order.pop()?.slot;
+        self.free.push(slot);
+        self.events[slot as usize].take()
     }
 }
 
@@ -103,7 +103,7 @@ mod tests {
     }
 
     #[test]
-    fn past_events_happen_now() {
+    fn an_event_in_the_past_occurs_immediately() {
         let mut clock = Clock::default();
         clock.schedule(3.0, 'a');
         clock.advance();

@@ -1,10 +1,8 @@
 //! Flows: operations of plans during a simulation.
 
-use crate::cluster::{Cluster, Uses};
+use crate::cluster::{Cluster, WireUses};
+use crate::fair::UNLIMITED_BYTES_PER_S;
 use ripieno_plan::Operation;
-
-/// Rate of a flow without cost, in bytes per second.
-const AT_ONCE: f64 = 1e30;
 
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(super) enum FlowState {
@@ -21,7 +19,7 @@ pub(super) struct OperationFlow {
     pub(super) turn: u32,
     pub(super) port: Option<u32>,
     pub(super) is_one_segment: bool,
-    pub(super) uses: Uses,
+    pub(super) uses: WireUses,
     pub(super) limit: f64,
     pub(super) length: f64,
     pub(super) state: FlowState,
@@ -31,7 +29,7 @@ pub(super) struct OperationFlow {
     pub(super) rate: f64,
     /// Number of waits that still prevent the start.
     pub(super) pending: u32,
-    /// Position of the next event, or the wait that limits the flow. Events of older versions are void.
+    /// Position of the next event, or the wait that limits the flow. Events of older versions are ignored.
     pub(super) target: f64,
     pub(super) chased: Option<u32>,
     pub(super) version: u32,
@@ -48,7 +46,7 @@ pub(super) struct FlowMessage {
 pub(super) type StartOrder = (u32, u32, u32, u32);
 
 /// Return the start order of a flow.
-pub(super) fn turn(flows: &[OperationFlow], flow: u32) -> StartOrder {
+pub(super) fn start_order(flows: &[OperationFlow], flow: u32) -> StartOrder {
     let it = &flows[flow as usize];
     (it.turn, it.operation, it.rank, flow)
 }
@@ -72,9 +70,9 @@ pub(super) fn flow(cluster: &Cluster, rank: usize, index: usize, operation: &Ope
             Operation::Send { to, .. } => cluster.sending(rank, to, length_bytes),
             Operation::Receive { from, .. } => cluster.receiving(from, rank, length_bytes, false),
             Operation::Reduce { from, .. } => cluster.receiving(from, rank, length_bytes, true),
-            Operation::Copy { .. } | Operation::Combine { .. } | Operation::Fill { .. } => Uses::default(),
+            Operation::Copy { .. } | Operation::Combine { .. } | Operation::Fill { .. } => WireUses::default(),
         },
-        limit: if is_combined { 1.0 / cluster.gamma_s_per_byte } else { AT_ONCE },
+        limit: if is_combined { 1.0 / cluster.gamma_s_per_byte } else { UNLIMITED_BYTES_PER_S },
         length: length_bytes as f64,
         state: FlowState::Waiting,
         position: 0.0,

@@ -1,7 +1,7 @@
 //! Event loop of a broadcast simulation: drives the nodes of all ranks, and injects faults.
 
 use super::flows::{Arrival, Flows, NO_FLOW};
-use super::{RankOutcome, Settled, SimulatedBroadcast, SimulatedFetch, SwarmError, SwarmOutcome, SwarmRequest};
+use super::{RankOutcome, SimulatedBroadcast, SimulatedFetch, SwarmError, SwarmOutcome, SwarmRequest, TrackerReport};
 use crate::clock::Clock;
 use crate::cluster::{Cluster, ConnectionKind};
 use crate::plans::WireLoad;
@@ -10,9 +10,9 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
 /// Relative difference of times below which events are simultaneous.
-const SIMULTANEOUS: f64 = 1e-12;
+const TIME_TOLERANCE: f64 = 1e-12;
 /// Number of steps between two interrupt checks.
-const INTERRUPT_CHECK_PERIOD: usize = 256;
+const INTERRUPT_CHECK_STEP_COUNT: usize = 256;
 /// Delay added to each tick, so that rounding of seconds cannot make it early.
 const TICK_DELAY_S: f64 = 1e-6;
 
@@ -62,7 +62,7 @@ pub(super) struct SwarmState<'a> {
     cut: BTreeSet<[usize; 2]>,
     corruptions: Vec<(usize, f64)>,
     outcomes: Vec<Vec<RankOutcome>>,
-    settled: Vec<Option<Settled>>,
+    settled: Vec<Option<TrackerReport>>,
     sent_bytes: Vec<f64>,
     fetches: Vec<SimulatedFetch>,
     unfinished_count: usize,
@@ -76,9 +76,9 @@ impl<'a> SwarmState<'a> {
     pub(super) fn ready(cluster: &'a Cluster, request: &'a SwarmRequest) -> Result<SwarmState<'a>, SwarmError> {
         let p = cluster.topology.size();
         let late: BTreeMap<usize, f64> = request.late_joins.iter().copied().collect();
-        let here_count = p - late.len();
+        let initial_count = p - late.len();
         let manifest = |broadcast: &SimulatedBroadcast| {
-            BlockManifest::new(broadcast.bytes, broadcast.block_bytes, broadcast.discipline, here_count)
+            BlockManifest::new(broadcast.bytes, broadcast.block_bytes, broadcast.discipline, initial_count)
         };
         let manifests: Vec<BlockManifest> = request.broadcasts.iter().map(manifest).collect();
         let block_counts: Vec<usize> = manifests.iter().map(BlockManifest::block_count).collect();
@@ -152,12 +152,12 @@ impl<'a> SwarmState<'a> {
         let mut count = 0;
         while !self.is_over() && self.clock.now_s() <= self.request.time_limit_s {
             count += 1;
-            if count % INTERRUPT_CHECK_PERIOD == 0 && is_interrupted() {
+            if count % INTERRUPT_CHECK_STEP_COUNT == 0 && is_interrupted() {
                 return Err(SwarmError::Interrupted);
             }
             let Some(event) = self.clock.advance() else { break };
             self.process(event);
-            while let Some(event) = self.clock.advance_if_simultaneous(SIMULTANEOUS * self.clock.now_s()) {
+            while let Some(event) = self.clock.advance_if_simultaneous(TIME_TOLERANCE * self.clock.now_s()) {
                 self.process(event);
             }
             self.balance();
@@ -166,7 +166,7 @@ impl<'a> SwarmState<'a> {
     }
 
     fn is_over(&self) -> bool {
-        let is_settled = |(broadcast, settled): (&SimulatedBroadcast, &Option<Settled>)| {
+        let is_settled = |(broadcast, settled): (&SimulatedBroadcast, &Option<TrackerReport>)| {
             settled.is_some() || self.run_states[broadcast.root] != RankRunState::Running
         };
         self.unfinished_count == 0 && self.request.broadcasts.iter().zip(&self.settled).all(is_settled)
@@ -215,14 +215,14 @@ impl<'a> SwarmState<'a> {
                 }
                 let event = SwarmEvent::Received { from, message };
                 // The reaction to these messages does not depend on received bytes.
-                let is_free = matches!(
+                let is_independent_of_progress = matches!(
                     event,
                     SwarmEvent::Received {
                         message: SwarmMessage::Have { .. } | SwarmMessage::Request { .. } | SwarmMessage::Offer { .. },
                         ..
                     }
                 );
-                if !is_free {
+                if !is_independent_of_progress {
                     self.report_progress(broadcast, to);
                 }
                 self.handle(broadcast, to, event);
@@ -234,8 +234,8 @@ impl<'a> SwarmState<'a> {
                 }
             }
             ScheduledEvent::Tick { broadcast, rank } => {
-                // Simultaneous events may be scheduled a moment later.
-                if self.nodes[broadcast][rank].tick_s <= now_s * (1.0 + 2.0 * SIMULTANEOUS) {
+                // Rounding may have moved the tick slightly past the event that is processed now.
+                if self.nodes[broadcast][rank].tick_s <= now_s * (1.0 + 2.0 * TIME_TOLERANCE) {
                     self.nodes[broadcast][rank].tick_s = f64::INFINITY;
                     self.report_progress(broadcast, rank);
                     self.handle(broadcast, rank, SwarmEvent::Tick);
@@ -253,14 +253,14 @@ impl<'a> SwarmState<'a> {
     /// Process the arrival of a block.
     fn arrive(&mut self, arrival: Arrival) {
         let flow = self.flows.end(arrival.flow, self.clock.now_s());
-        self.note_fetched(&flow);
+        self.record_fetch(&flow);
         let is_valid = self.flows.check(&flow);
         let (broadcast, block) = (flow.broadcast, flow.block);
         self.handle(broadcast, flow.sender, SwarmEvent::Sent { to: flow.receiver, block });
         self.handle(broadcast, flow.receiver, SwarmEvent::Checked { block, from: flow.sender, is_valid });
     }
 
-    fn note_fetched(&mut self, flow: &super::flows::BlockFlow) {
+    fn record_fetch(&mut self, flow: &super::flows::BlockFlow) {
         let passed = self.flows.passed(flow);
         self.sent_bytes[flow.sender] += passed;
         if self.request.records_fetches && passed > 0.0 {
@@ -298,29 +298,30 @@ impl<'a> SwarmState<'a> {
             return;
         }
         let now_s = self.clock.now_s();
-        let part = &mut self.nodes[broadcast][rank];
-        let actions = part.node.handle(time(now_s), event);
-        let wake_s = part.node.next_tick().map_or(f64::INFINITY, |wake| wake.as_secs_f64() + TICK_DELAY_S);
-        if wake_s < part.tick_s {
-            part.tick_s = wake_s;
+        let node = &mut self.nodes[broadcast][rank];
+        let actions = node.node.handle(time(now_s), event);
+        let wake_s = node.node.next_tick().map_or(f64::INFINITY, |wake| wake.as_secs_f64() + TICK_DELAY_S);
+        if wake_s < node.tick_s {
+            node.tick_s = wake_s;
             self.clock.schedule(wake_s, ScheduledEvent::Tick { broadcast, rank });
         }
-        actions.into_iter().for_each(|action| self.act(broadcast, rank, action));
+        actions.into_iter().for_each(|action| self.perform(broadcast, rank, action));
     }
 
-    fn act(&mut self, broadcast: usize, rank: usize, action: Action) {
+    fn perform(&mut self, broadcast: usize, rank: usize, action: Action) {
         let now_s = self.clock.now_s();
         match action {
             Action::SendMessage { to, message } => self.send_message(broadcast, rank, to, message),
             Action::Send { to, block, .. } => self.send(broadcast, rank, to, block),
             Action::Stop { to, block } => self.stop_flow(broadcast, rank, to, block),
             Action::Done => {
-                let is_valid = self.flows.copies(broadcast, rank).iter().all(|copy| copy.is_whole && !copy.is_tainted);
+                let is_valid = self.flows.copies(broadcast, rank).iter().all(|copy| copy.is_whole && !copy.is_corrupt);
                 self.finish(broadcast, rank, RankOutcome::Done { at_s: now_s, is_valid });
             }
             Action::Failed(failure) => self.finish(broadcast, rank, RankOutcome::Failed { at_s: now_s, failure }),
             Action::Settled { acknowledged, lost, corruptions } => {
-                self.settled[broadcast] = Some(Settled { by: rank, at_s: now_s, acknowledged, lost, corruptions });
+                self.settled[broadcast] =
+                    Some(TrackerReport { tracker: rank, at_s: now_s, acknowledged, lost, corruptions });
             }
         }
     }
@@ -373,7 +374,7 @@ impl<'a> SwarmState<'a> {
 
     fn end_flow(&mut self, number: u32) {
         let flow = self.flows.end(number, self.clock.now_s());
-        self.note_fetched(&flow);
+        self.record_fetch(&flow);
     }
 
     fn flows_of(&self, rank: usize) -> Vec<u32> {
@@ -448,7 +449,7 @@ impl<'a> SwarmState<'a> {
             busy_s,
         };
         SwarmOutcome {
-            loads: self.flows.wire_bytes.iter().enumerate().filter(|(_, it)| it.0 > 0.0).map(load).collect(),
+            loads: self.flows.wire_bytes.iter().enumerate().filter(|(_, carried)| carried.0 > 0.0).map(load).collect(),
             manifests: self.manifests,
             outcomes: self.outcomes,
             settled: self.settled,

@@ -2,8 +2,8 @@
 //! virtual clock.
 //!
 //! A message takes the alpha of its link. Blocks are flows that share wires fairly. A rank that forwards a block while
-//! receiving it stays one step behind. The faults are equal in every run: ranks die, are suspended or slow, links are
-//! cut, and blocks are corrupted.
+//! receiving it stays one step behind. Every run has the same faults: ranks die, are suspended or slow, links are cut,
+//! and blocks are corrupted.
 
 mod event_loop;
 mod flows;
@@ -49,7 +49,7 @@ pub struct SwarmRequest {
     pub suspensions: Vec<(usize, f64)>,
     /// Ranks that corrupt the next block that they start to send, each with the start time of this fault.
     pub corruptions: Vec<(usize, f64)>,
-    /// Delay in seconds until the other end detects a death or a cut.
+    /// Delay in seconds until the peer detects a death or a cut.
     pub detection_delay_s: f64,
     /// Interval in seconds at which rates are rebalanced, or 0 to rebalance at every event.
     pub rebalance_interval_s: f64,
@@ -108,16 +108,16 @@ pub enum RankOutcome {
 
 /// Final report of the tracker.
 #[derive(Clone, Debug, PartialEq)]
-pub struct Settled {
+pub struct TrackerReport {
     /// Rank of the tracker.
-    pub by: usize,
+    pub tracker: usize,
     /// Time of the report in seconds.
     pub at_s: f64,
     /// Ranks that have the complete value.
     pub acknowledged: Vec<usize>,
     /// Ranks that were lost before.
     pub lost: Vec<usize>,
-    /// Corrupt blocks, each with the ranks that sent it.
+    /// Corrupt blocks, each with the ranks that sent and received it.
     pub corruptions: Vec<CorruptBlock>,
 }
 
@@ -148,7 +148,7 @@ pub struct SwarmOutcome {
     /// Outcome of each rank, for each value.
     pub outcomes: Vec<Vec<RankOutcome>>,
     /// Report of the tracker, for each value.
-    pub settled: Vec<Option<Settled>>,
+    pub settled: Vec<Option<TrackerReport>>,
     /// Bytes sent by each rank, including corrupt and incomplete blocks.
     pub sent_bytes: Vec<usize>,
     /// Load of each wire in use.
@@ -192,9 +192,9 @@ pub enum SwarmError {
 impl fmt::Display for SwarmError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            SwarmError::NoSuchRank { rank } => write!(f, "rank {rank} is not one of the cluster's"),
+            SwarmError::NoSuchRank { rank } => write!(f, "the cluster has no rank {rank}"),
             SwarmError::TooLarge { copy_count } => {
-                write!(f, "{copy_count} blocks on all ranks together: expected at most {COPIES_MAX}, of larger blocks")
+                write!(f, "{copy_count} blocks on all ranks together: expected at most {COPIES_MAX}; use larger blocks")
             }
             SwarmError::Interrupted => write!(f, "the simulation was interrupted"),
         }
@@ -222,7 +222,7 @@ pub fn swarm(cluster: &Cluster, request: &SwarmRequest) -> Result<SwarmOutcome, 
     swarm_interruptible(cluster, request, &|| false)
 }
 
-/// Simulate broadcasts on a cluster. `is_interrupted` is called from time to time and suspensions the simulation if it
+/// Simulate broadcasts on a cluster. `is_interrupted` is called from time to time and stops the simulation if it
 /// returns true.
 pub fn swarm_interruptible(
     cluster: &Cluster,

@@ -5,7 +5,7 @@ use crate::cluster::Cluster;
 use ripieno_plan::swarm::{BLOCK_BYTES_MAX, BLOCK_BYTES_MIN};
 
 /// Simulate block sizes from 4 MiB downwards, halving each time. Return each size with the time of the first value.
-/// `is_interrupted` is called from time to time and suspensions the search if it returns true.
+/// `is_interrupted` is called from time to time and stops the search if it returns true.
 ///
 /// Source: Chowdhury et al., the report on broadcast in Spark, figure 6.
 pub fn search_block_bytes(
