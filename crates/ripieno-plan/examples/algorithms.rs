@@ -69,7 +69,7 @@ fn main() -> std::io::Result<()> {
 pub fn document() -> String {
     let mut text = HEAD.to_string();
     for collective in Collective::catalogued() {
-        write!(text, "\n## {}\n\n", collective.name()).expect("a String takes any text");
+        write!(text, "\n## {}\n\n", collective.name()).expect("writing to a String cannot fail");
         text += "| algorithm | hops | rounds | messages | busiest | total | scratch | zero-copy | cost |\n";
         text += "|---|---|---|---|---|---|---|---|---|\n";
         Algorithm::of(collective).for_each(|algorithm| text += &row(algorithm));

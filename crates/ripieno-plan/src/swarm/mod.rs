@@ -306,7 +306,7 @@ impl SwarmNode {
         // If this rank takes over, an earlier message must not add the lost rank again.
         self.early.remove(&peer);
         if let Some(tracker) = &mut self.tracker {
-            tracker.lose(peer, out);
+            tracker.mark_lost(peer, out);
         }
         let has_lost_tracker = peer == self.member.tracker && peer != self.rank;
         if has_lost_tracker && matches!(self.member.phase, Phase::Receiving | Phase::Done) {

@@ -14,6 +14,7 @@ pub(super) struct UploadRequest {
     pub(super) from_bytes: usize,
 }
 
+/// Running and queued uploads of a member.
 #[derive(Debug, Default)]
 pub(super) struct Uploads {
     /// Running uploads: peer and block.
@@ -27,11 +28,11 @@ pub(super) struct Uploads {
 impl Uploads {
     /// Queue a request. Returns false if the queue is full.
     pub(super) fn push(&mut self, request: UploadRequest) -> bool {
-        let has_room = self.waiting.len() < REQUEST_COUNT_MAX;
-        if has_room {
+        let is_accepted = self.waiting.len() < REQUEST_COUNT_MAX;
+        if is_accepted {
             self.waiting.push(request);
         }
-        has_room
+        is_accepted
     }
 
     /// Set the number of stripes among which the blocks are distributed.

@@ -13,18 +13,21 @@ use std::collections::{BTreeSet, BinaryHeap};
 /// Relative tolerance below which times and positions are equal.
 pub(super) const RELATIVE_TOLERANCE: f64 = 1e-11;
 
+/// Positions of a wait that the other flow has reached.
 #[derive(Clone, Copy, Default)]
 pub(super) struct WaitState {
     pub(super) threshold: bool,
     pub(super) release: bool,
 }
 
+/// A scheduled event.
 pub(super) enum SimulationEvent {
     Flow { flow: u32, version: u32 },
     Death { node: usize },
     Cut { ends: [usize; 2] },
 }
 
+/// State of a simulation.
 pub(super) struct SimulationState<'a> {
     pub(super) cluster: &'a Cluster,
     pub(super) rank_count: usize,

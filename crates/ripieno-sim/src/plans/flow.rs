@@ -4,6 +4,7 @@ use crate::cluster::{Cluster, WireUses};
 use crate::fair::UNLIMITED_BYTES_PER_S;
 use ripieno_plan::Operation;
 
+/// State of a flow.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(super) enum FlowState {
     Waiting,
@@ -12,6 +13,7 @@ pub(super) enum FlowState {
     Dead,
 }
 
+/// An operation and its progress.
 pub(super) struct OperationFlow {
     pub(super) rank: u32,
     pub(super) operation: u32,
@@ -35,6 +37,7 @@ pub(super) struct OperationFlow {
     pub(super) version: u32,
 }
 
+/// One end of a message.
 pub(super) struct FlowMessage {
     pub(super) sender: u32,
     pub(super) receiver: u32,

@@ -16,6 +16,7 @@ const INTERRUPT_CHECK_STEP_COUNT: usize = 256;
 /// Delay added to each tick, so that rounding of seconds cannot make it early.
 const TICK_DELAY_S: f64 = 1e-6;
 
+/// A scheduled event.
 #[derive(Clone, Debug)]
 enum ScheduledEvent {
     Arrival(Arrival),
@@ -42,12 +43,14 @@ enum RankRunState {
     Dead,
 }
 
+/// A node and its next tick.
 struct TickingNode {
     node: SwarmNode,
     /// Time of its next scheduled tick.
     tick_s: f64,
 }
 
+/// State of a simulation.
 pub(super) struct SwarmState<'a> {
     cluster: &'a Cluster,
     request: &'a SwarmRequest,

@@ -18,6 +18,7 @@ const SEPARATE_ROUND_COUNT: usize = 8;
 pub(super) type FlowNumber = u32;
 pub(super) const NO_FLOW: FlowNumber = u32::MAX;
 
+/// A transfer of a block.
 #[derive(Clone, Debug)]
 pub(super) struct BlockFlow {
     pub(super) broadcast: usize,
@@ -60,6 +61,7 @@ pub(super) struct Arrival {
     version: u32,
 }
 
+/// All block flows, and the copies of the blocks.
 pub(super) struct Flows {
     segment_bytes: Option<usize>,
     all: Vec<BlockFlow>,

@@ -1,7 +1,7 @@
 //! Tree allreduce: every rank ends with the combination of all vectors.
 //!
-//! A 4-nomial reduce to rank 0, then a 4-nomial broadcast from rank 0. It sends the fewest messages in total, `2(p-1)`.
-//! If ranks outnumber cores, fewer messages mean fewer wake-ups.
+//! This is a 4-nomial reduce to rank 0, then a 4-nomial broadcast from rank 0. It sends the fewest messages in total,
+//! `2(p-1)`. If ranks outnumber cores, fewer messages mean fewer wake-ups.
 //!
 //! Requires a commutative operation. Rank 0 completes the vector, so the result has the same bits on every rank.
 //! Cost and source: see [`ENTRY`].

@@ -1,7 +1,7 @@
 //! Reduce-scatter-gather reduce (Rabenseifner): the root ends with the combination of all vectors.
 //!
-//! A halving reduce-scatter of `p` equal chunks, then a binomial gather of the results. Chunk `i` belongs to the rank
-//! at distance `i` from the root, so the chunks of a subtree are one span for any root.
+//! This is a halving reduce-scatter of `p` equal chunks, then a binomial gather of the results. Chunk `i` belongs to
+//! the rank at distance `i` from the root, so the chunks of a subtree are one span for any root.
 //!
 //! Requires a commutative operation; the rounds fix the order.
 //! Cost and source: see [`ENTRY`].

@@ -36,14 +36,17 @@ struct BlockFetch {
 /// Progress of a member.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Phase {
+    /// The member misses blocks.
     Receiving,
     /// The member has all blocks and serves other members.
     Done,
     /// All members have all blocks.
     Released,
+    /// The member will not receive the missing blocks.
     Failed,
 }
 
+/// State of a member.
 pub(super) struct SwarmMember {
     rank: usize,
     pub(super) tracker: usize,
@@ -57,6 +60,7 @@ pub(super) struct SwarmMember {
     uploads: Uploads,
     streams: Streams,
     neighbors: Neighbors,
+    /// Number of corrupt blocks by source.
     corrupt_counts: BTreeMap<usize, usize>,
     lost: BTreeSet<usize>,
     /// Time of the last byte, or of the last message from the tracker.
@@ -339,9 +343,9 @@ impl SwarmMember {
     fn start_fetches(&mut self, now: Duration, out: &mut Vec<Action>) {
         let Some(manifest) = self.manifest.filter(|_| self.phase == Phase::Receiving) else { return };
         match manifest.discipline {
-            Discipline::BitTorrent { .. } => self.fill_rarest(now, out),
+            Discipline::BitTorrent { .. } => self.fetch_rarest_blocks(now, out),
             Discipline::CooperativeSharing { .. } => {}
-            _ => self.fill_streams(now, &manifest, out),
+            _ => self.fetch_stream_blocks(now, &manifest, out),
         }
     }
 

@@ -24,14 +24,17 @@ const SPEEDUP_MIN: u64 = 2;
 /// Largest number of neighbors that a member keeps.
 const NEIGHBOR_COUNT_MAX: usize = 1024;
 
+/// A neighbor of this member.
 #[derive(Debug)]
 struct Neighbor {
     have: BlockSet,
     /// Running mean of the observed speeds; 0 before the first observation.
     bytes_per_s: u64,
+    /// Whether this member has sent it an offer.
     is_offer_sent: bool,
 }
 
+/// The neighbors of this member.
 #[derive(Debug)]
 pub(super) struct Neighbors {
     by_rank: BTreeMap<usize, Neighbor>,
@@ -52,11 +55,13 @@ impl Neighbors {
         self.by_rank.get(&rank).map_or(0, |neighbor| neighbor.have.count())
     }
 
+    /// Notify the neighbors that miss a block that this member has it.
     pub(super) fn announce(&self, block: usize, out: &mut Vec<Action>) {
-        let lacking = self.by_rank.iter().filter(|(_, neighbor)| !neighbor.have.has(block));
-        lacking.for_each(|(&rank, _)| send(out, rank, SwarmMessage::Have { block }));
+        let receivers = self.by_rank.iter().filter(|(_, neighbor)| !neighbor.have.has(block));
+        receivers.for_each(|(&rank, _)| send(out, rank, SwarmMessage::Have { block }));
     }
 
+    /// Record the observed speed of a neighbor.
     pub(super) fn record_speed(&mut self, from: usize, bytes_per_s: u64) {
         if let Some(neighbor) = self.by_rank.get_mut(&from) {
             let old = if neighbor.bytes_per_s == 0 { bytes_per_s } else { neighbor.bytes_per_s };
@@ -161,13 +166,13 @@ impl SwarmMember {
         out: &mut Vec<Action>,
     ) {
         // A rank that answers but is no longer a neighbor does not know yet that another member replaces this one.
-        let has_room = !is_answer && self.neighbors.by_rank.len() < NEIGHBOR_COUNT_MAX;
-        let is_accepted = has_room || self.neighbors.by_rank.contains_key(&from);
+        let can_add = !is_answer && self.neighbors.by_rank.len() < NEIGHBOR_COUNT_MAX;
+        let is_accepted = can_add || self.neighbors.by_rank.contains_key(&from);
         let is_other_value = self.manifest.is_some() && have.block_count() != self.have.block_count();
         if !is_accepted || is_other_value || self.lost.contains(&from) {
             return;
         }
-        self.neighbors.seeding.iter_mut().for_each(|seeding| seeding.skip(&have));
+        self.neighbors.seeding.iter_mut().for_each(|seeding| seeding.remove_blocks(&have));
         self.neighbors.set_blocks(from, have);
         self.offer_all_if_sent(out);
         if !is_answer && self.manifest.is_some() {
@@ -188,10 +193,10 @@ impl SwarmMember {
         }
     }
 
-    pub(super) fn fill_rarest(&mut self, now: Duration, out: &mut Vec<Action>) {
+    pub(super) fn fetch_rarest_blocks(&mut self, now: Duration, out: &mut Vec<Action>) {
         while self.fetches.len() < FETCH_COUNT_MAX {
-            let Some((block, source)) = self.rarest() else {
-                self.request_duplicates(now, out);
+            let Some((block, source)) = self.select_rarest_block() else {
+                self.move_late_fetches(now, out);
                 return;
             };
             self.fetch(now, block, source, out);
@@ -199,14 +204,14 @@ impl SwarmMember {
     }
 
     /// Count this member's open requests per neighbor.
-    fn requested(&self) -> BTreeMap<usize, usize> {
+    fn open_request_counts(&self) -> BTreeMap<usize, usize> {
         let mut requested = BTreeMap::new();
         self.fetches.values().for_each(|fetch| *requested.entry(fetch.source).or_default() += 1);
         requested
     }
 
     /// Return the rarest block that can be requested, and its source. Ties are broken at random.
-    fn rarest(&mut self) -> Option<(usize, usize)> {
+    fn select_rarest_block(&mut self) -> Option<(usize, usize)> {
         let block_count = self.have.block_count();
         let first = next_random(&mut self.neighbors.random) as usize % block_count.max(1);
         let candidates = self.candidates();
@@ -220,7 +225,7 @@ impl SwarmMember {
 
     /// Return the neighbors that can take another request, best first, with their blocks.
     fn candidates(&self) -> Vec<(usize, &BlockSet)> {
-        let requested = self.requested();
+        let requested = self.open_request_counts();
         let best_bytes_per_s = self.neighbors.best_bytes_per_s();
         // Requests are spread over all neighbors, so as many as possible send at the same time.
         let request_count_max =
@@ -237,7 +242,7 @@ impl SwarmMember {
     }
 
     /// Once every missing block is requested, move late fetches to faster neighbors.
-    fn request_duplicates(&mut self, now: Duration, out: &mut Vec<Action>) {
+    fn move_late_fetches(&mut self, now: Duration, out: &mut Vec<Action>) {
         let Some(manifest) = self.manifest else { return };
         if self.have.count() + self.fetches.len() < self.have.block_count() {
             return;

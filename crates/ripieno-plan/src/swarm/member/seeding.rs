@@ -14,6 +14,7 @@ use alloc::vec::Vec;
 /// Blocks offered to a neighbor at a time: one in transfer, and one that it requests meanwhile.
 const OFFERED_BLOCK_COUNT_MAX: usize = 2;
 
+/// Seeding state of the root.
 #[derive(Debug)]
 pub(super) struct Seeding {
     /// Blocks that were not sent yet, each with the number of neighbors that it is offered to.
@@ -32,8 +33,8 @@ impl Seeding {
         let offered = self.offered.entry(to).or_default();
         let mut new = Vec::new();
         while offered.len() < OFFERED_BLOCK_COUNT_MAX {
-            let unseen = self.unsent.iter_mut().filter(|(block, _)| !offered.contains(block));
-            let Some((&block, count)) = unseen.min_by_key(|(block, count)| (**count, **block)) else { break };
+            let candidates = self.unsent.iter_mut().filter(|(block, _)| !offered.contains(block));
+            let Some((&block, count)) = candidates.min_by_key(|(block, count)| (**count, **block)) else { break };
             *count += 1;
             offered.insert(block);
             new.push(block);
@@ -63,7 +64,7 @@ impl Seeding {
     }
 
     /// Remove blocks that a neighbor already has from another source.
-    pub(super) fn skip(&mut self, have: &BlockSet) {
+    pub(super) fn remove_blocks(&mut self, have: &BlockSet) {
         self.unsent.retain(|&block, _| !have.has(block));
         self.offered.values_mut().for_each(|offered| offered.retain(|&block| !have.has(block)));
     }

@@ -9,6 +9,7 @@ use core::time::Duration;
 /// Number of blocks of a stripe requested ahead, so that the source always has a block to send.
 const WINDOW_BLOCK_COUNT: usize = 4;
 
+/// The streams of this member, one per stripe.
 #[derive(Debug, Default)]
 pub(super) struct Streams {
     /// Source of each stripe.
@@ -33,7 +34,7 @@ impl Streams {
 }
 
 impl SwarmMember {
-    pub(super) fn fill_streams(&mut self, now: Duration, manifest: &BlockManifest, out: &mut Vec<Action>) {
+    pub(super) fn fetch_stream_blocks(&mut self, now: Duration, manifest: &BlockManifest, out: &mut Vec<Action>) {
         let stripe_count = self.streams.sources.len();
         if stripe_count == 0 {
             // The tracker has not assigned the sources yet, but a message from it has already started a fetch.

@@ -24,6 +24,7 @@ use trees::StripeTrees;
 /// Longest wait of a tracker that takes over for the reports of all members, in multiples of the answer timeout.
 const RECOVERY_ANSWER_TIMEOUT_COUNT: u32 = 8;
 
+/// Record of one member.
 #[derive(Debug)]
 struct MemberRecord {
     has_joined: bool,
@@ -32,6 +33,7 @@ struct MemberRecord {
     last_received: Duration,
     /// Time of the probe that the member has not answered yet.
     probed: Option<Duration>,
+    /// Time of the last stall report.
     stalled: Option<Duration>,
     /// Ranks that the tracker must not assign as sources of this member.
     avoided: BTreeSet<usize>,
@@ -45,6 +47,7 @@ impl MemberRecord {
     }
 }
 
+/// State of the tracker.
 pub(super) struct Tracker {
     rank: usize,
     /// The rank that had the value at the start.
@@ -149,11 +152,13 @@ impl Tracker {
             SwarmMessage::Join if !self.is_recovering => self.admit(from, None, out),
             SwarmMessage::Join => {}
             SwarmMessage::Rejoin { manifest, have } => self.rejoin(from, manifest, *have, out),
-            SwarmMessage::Ask { part, failed_source } => self.ask(from, part, failed_source, out),
-            SwarmMessage::Stalled { sources } => self.stall(now, from, sources, out),
-            SwarmMessage::Found { have } => self.found_blocks(from, &have, out),
-            SwarmMessage::Fetched { block, source, bytes_per_s } => self.fetched(from, block, source, bytes_per_s, out),
-            SwarmMessage::Corrupt { block, source } => self.corrupt(from, block, source, out),
+            SwarmMessage::Ask { part, failed_source } => self.assign_other_source(from, part, failed_source, out),
+            SwarmMessage::Stalled { sources } => self.handle_stall(now, from, sources, out),
+            SwarmMessage::Found { have } => self.add_found_blocks(from, &have, out),
+            SwarmMessage::Fetched { block, source, bytes_per_s } => {
+                self.handle_fetched(from, block, source, bytes_per_s, out)
+            }
+            SwarmMessage::Corrupt { block, source } => self.handle_corrupt(from, block, source, out),
             SwarmMessage::Done => {
                 record.is_done = true;
                 if self.is_settled {
@@ -189,10 +194,10 @@ impl Tracker {
             return Vec::new();
         }
         let offers = self.neighbor_graph.join(rank, neighbors, &mut self.random);
-        self.with_root(rank, neighbors, offers)
+        self.add_root(rank, neighbors, offers)
     }
 
-    fn with_root(&mut self, rank: usize, neighbors: usize, mut offers: Vec<NeighborOffer>) -> Vec<NeighborOffer> {
+    fn add_root(&mut self, rank: usize, neighbors: usize, mut offers: Vec<NeighborOffer>) -> Vec<NeighborOffer> {
         // The root has only as many neighbors as it can serve. Reports of further neighbors would be useless.
         let live_count = self.root_neighbors.iter().filter(|other| !self.members[other].is_lost).count();
         if self.root_neighbors.contains(&rank) || live_count < neighbors {
@@ -211,17 +216,17 @@ impl Tracker {
             |(other, record): &(&usize, &MemberRecord)| **other != rank && **other != self.rank && !record.is_lost;
         let mut others: Vec<usize> = self.members.iter().filter(is_other).map(|(&other, _)| other).collect();
         let count = others.len().min(neighbors);
-        for place in 0..count {
-            let drawn = place + next_random(&mut self.random) as usize % (others.len() - place);
-            others.swap(place, drawn);
+        for index in 0..count {
+            let drawn = index + next_random(&mut self.random) as usize % (others.len() - index);
+            others.swap(index, drawn);
         }
         others.truncate(count);
         let offers = others.into_iter().map(|neighbor| NeighborOffer { neighbor, replaces: None }).collect();
-        self.with_root(rank, neighbors, offers)
+        self.add_root(rank, neighbors, offers)
     }
 
     /// Assign another source to a member which has lost its source or cannot use it.
-    fn ask(&mut self, from: usize, part: usize, failed_source: usize, out: &mut Vec<Action>) {
+    fn assign_other_source(&mut self, from: usize, part: usize, failed_source: usize, out: &mut Vec<Action>) {
         let record = self.members.get_mut(&from).expect("a message comes from a known rank");
         record.avoided.insert(failed_source);
         if let Some(trees) = self.trees.as_mut().filter(|_| self.manifest.is_some_and(|m| m.discipline.is_streamed())) {
@@ -239,6 +244,7 @@ impl Tracker {
         }
     }
 
+    /// Assign a source to a block that the receiver must fetch again.
     fn fetch_again(&mut self, receiver: usize, block: usize, out: &mut Vec<Action>) {
         let Some(sharing) = &mut self.sharing else { return };
         let Some(record) = self.members.get_mut(&receiver) else { return };
@@ -251,13 +257,13 @@ impl Tracker {
         send_assignments(found, out);
     }
 
-    fn found_blocks(&mut self, from: usize, have: &BlockSet, out: &mut Vec<Action>) {
+    fn add_found_blocks(&mut self, from: usize, have: &BlockSet, out: &mut Vec<Action>) {
         let Some(sharing) = &mut self.sharing else { return };
         sharing.found(from, have);
         send_assignments(sharing.serve(from), out);
     }
 
-    fn fetched(&mut self, from: usize, block: usize, source: usize, bytes_per_s: u64, out: &mut Vec<Action>) {
+    fn handle_fetched(&mut self, from: usize, block: usize, source: usize, bytes_per_s: u64, out: &mut Vec<Action>) {
         let Some(sharing) = &mut self.sharing else { return };
         if self.manifest.is_none_or(|manifest| block >= manifest.block_count()) {
             return;
@@ -278,7 +284,7 @@ impl Tracker {
         send_assignments(fetches, out);
     }
 
-    fn corrupt(&mut self, receiver: usize, block: usize, source: usize, out: &mut Vec<Action>) {
+    fn handle_corrupt(&mut self, receiver: usize, block: usize, source: usize, out: &mut Vec<Action>) {
         self.corruptions.push(CorruptBlock { block, source, receiver });
         let Some(sharing) = &mut self.sharing else { return };
         let is_between = |corruption: &&CorruptBlock| (corruption.source, corruption.receiver) == (source, receiver);
@@ -290,7 +296,7 @@ impl Tracker {
 
     /// Handle a member that receives nothing: probe its sources. If they respond and the member stalls again, assign
     /// other sources.
-    fn stall(&mut self, now: Duration, from: usize, sources: Vec<usize>, out: &mut Vec<Action>) {
+    fn handle_stall(&mut self, now: Duration, from: usize, sources: Vec<usize>, out: &mut Vec<Action>) {
         send(out, from, SwarmMessage::Wait);
         let no_message_limit = 2 * (self.timing.stall_timeout + self.timing.answer_timeout);
         let record = self.members.get_mut(&from).expect("a message comes from a known rank");
@@ -314,7 +320,7 @@ impl Tracker {
                 for stripe in 0..manifest.stripe_count {
                     let source = self.trees.as_ref().and_then(|trees| trees.source(stripe, from));
                     if let Some(source) = source.filter(|source| sources.contains(source)) {
-                        self.ask(from, stripe, source, out);
+                        self.assign_other_source(from, stripe, source, out);
                     }
                 }
             }
@@ -354,11 +360,11 @@ impl Tracker {
             }
         }
         to_probe.into_iter().for_each(|rank| self.probe(now, rank, out));
-        lost.into_iter().for_each(|rank| self.lose(rank, out));
+        lost.into_iter().for_each(|rank| self.mark_lost(rank, out));
     }
 
     /// Mark a member as lost and assign new sources to its receivers.
-    pub(super) fn lose(&mut self, rank: usize, out: &mut Vec<Action>) {
+    pub(super) fn mark_lost(&mut self, rank: usize, out: &mut Vec<Action>) {
         let Some(record) = self.members.get_mut(&rank).filter(|record| !record.is_lost) else { return };
         record.is_lost = true;
         self.neighbor_graph.remove(rank);
@@ -367,7 +373,7 @@ impl Tracker {
         live.into_iter().for_each(|other| send(out, other, SwarmMessage::MemberLost { rank }));
         for (stripe, child) in self.trees.as_mut().map_or(Vec::new(), |trees| trees.remove(rank)) {
             if self.members.get(&child).is_some_and(|child| !child.is_lost && !child.is_done) {
-                self.ask(child, stripe, rank, out);
+                self.assign_other_source(child, stripe, rank, out);
             }
         }
         let orphans = self.sharing.as_mut().map_or(Vec::new(), |sharing| sharing.remove(rank));

@@ -17,6 +17,7 @@ use alloc::vec::Vec;
 /// Number of draws per required pair. A draw fails if one of its members is already a neighbor.
 const DRAW_COUNT_MAX: usize = 8;
 
+/// The members and the pairs of neighbors.
 #[derive(Debug, Default)]
 pub(super) struct NeighborGraph {
     members: BTreeSet<usize>,

@@ -24,6 +24,7 @@ pub(super) struct AssignedFetch {
     pub(super) source: usize,
 }
 
+/// A member with its blocks and its load as a source.
 #[derive(Debug)]
 struct SharingMember {
     have: BlockSet,
@@ -37,6 +38,7 @@ struct SharingMember {
 /// Position in the queue; lower keys come first.
 type SourceKey = (u32, u32, u32, usize);
 
+/// The members as sources, and the running fetches.
 #[derive(Debug)]
 pub(super) struct SourceSelection {
     priority: Priority,
