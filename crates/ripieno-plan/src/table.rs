@@ -4,7 +4,7 @@
 //! most one.
 
 use crate::fault::PlanFault;
-use crate::matching::stretches;
+use crate::matching::byte_runs;
 use crate::plan::{Operation, Plan};
 use crate::simulate::{Model, SimulatedTransfer, timeline};
 use crate::span::Span;
@@ -32,14 +32,14 @@ fn cell(plans: &[Plan], transfer: &SimulatedTransfer) -> String {
     let SimulatedTransfer { sender, send, receiver, receive, .. } = *transfer;
     let (send, receive) = (&plans[sender].operations()[send], &plans[receiver].operations()[receive]);
     let arrow = if matches!(receive, Operation::Reduce { .. }) { "+>" } else { "->" };
-    let at = receive.rows().map(|_| alloc::format!(" at {}", format_runs(stretches::written(receive))));
-    alloc::format!("{sender} {arrow} {receiver} {}{}", format_runs(stretches::read(send)), at.unwrap_or_default())
+    let at = receive.rows().map(|_| alloc::format!(" at {}", format_runs(byte_runs::written(receive))));
+    alloc::format!("{sender} {arrow} {receiver} {}{}", format_runs(byte_runs::read(send)), at.unwrap_or_default())
 }
 
-/// Format stretches of one buffer.
-fn format_runs(stretches: impl Iterator<Item = Span>) -> String {
+/// Format byte runs of one buffer.
+fn format_runs(spans: impl Iterator<Item = Span>) -> String {
     let (mut buffer, mut runs) = (String::new(), Vec::new());
-    for span in stretches {
+    for span in spans {
         if span.buffer.0 > 0 {
             buffer = alloc::format!("b{}", span.buffer.0);
         }

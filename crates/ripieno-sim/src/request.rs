@@ -157,8 +157,8 @@ fn neighbors(rank: usize, p: usize, bytes: usize) -> (Vec<PeerSpan>, Vec<PeerSpa
     let mut peers = vec![(rank + p - 1) % p, (rank + 1) % p];
     peers.dedup();
     let spans = |buffer: Buffer| {
-        let span = |(place, &peer): (usize, &usize)| {
-            (peer, Span { buffer, start_bytes: place * bytes, length_bytes: bytes, element_bytes: 1 })
+        let span = |(index, &peer): (usize, &usize)| {
+            (peer, Span { buffer, start_bytes: index * bytes, length_bytes: bytes, element_bytes: 1 })
         };
         peers.iter().enumerate().map(span).collect()
     };

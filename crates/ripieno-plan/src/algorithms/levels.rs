@@ -1,8 +1,8 @@
 //! Two-level groups: the ranks of every node, and one or more leader ranks of each node.
 //!
 //! The local ranks of a node are numbered in rank order. The leaders of a node are its first ranks, as many as the
-//! smallest node has ranks. The `j`-th leaders of all nodes communicate with each other. Within a subset of ranks, a plan
-//! uses the algorithm that [`choose`] selects for the subset.
+//! smallest node has ranks. The `j`-th leaders of all nodes communicate with each other. Within a subset of ranks, a
+//! plan uses the algorithm that [`choose`] selects for the subset.
 
 use crate::catalogue::Algorithm;
 use crate::choice::{choose, choose_for_scattered};

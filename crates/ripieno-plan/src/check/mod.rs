@@ -13,7 +13,7 @@ pub use promise::{Promise, PromisedSpan, promises};
 
 use crate::fault::{FaultKind, PlanFault};
 use crate::matching::Matching;
-use crate::matching::stretches;
+use crate::matching::byte_runs;
 use crate::plan::{Constant, Op, Operation, Plan};
 use crate::span::Span;
 use alloc::collections::BTreeMap;
@@ -121,7 +121,7 @@ fn check_combine_tree(rank: usize, value: &SymbolicValue, trees: &mut CombineTre
 }
 
 fn last_write(plan: &Plan, piece: Span) -> Option<usize> {
-    plan.operations().iter().rposition(|operation| stretches::written(operation).any(|span| span.overlaps(&piece)))
+    plan.operations().iter().rposition(|operation| byte_runs::written(operation).any(|span| span.overlaps(&piece)))
 }
 
 fn traffic(plans: &[Plan], matching: &Matching) -> Vec<RankTraffic> {

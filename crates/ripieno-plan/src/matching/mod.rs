@@ -4,9 +4,9 @@
 //! cut into pieces (see [`CutPoints`]). An operation passes its pieces in order. It waits at each piece until all
 //! conflicting earlier operations of the rank have passed this piece and the pieces since its previous piece.
 
+pub(crate) mod byte_runs;
 mod dependency;
 mod pieces;
-pub(crate) mod stretches;
 
 pub(crate) use dependency::Dependencies;
 
@@ -119,15 +119,15 @@ fn match_links(plans: &[Plan]) -> Result<Vec<DirectedLink>, PlanFault> {
 /// Check that an operation is valid by itself.
 fn check_operation(rank: usize, index: usize, operation: &Operation) -> Result<(), PlanFault> {
     let fault = |span, kind| Err(PlanFault { rank, operation: Some(index), span, kind });
-    if let Some((span, rows)) = stretches::selected_rows(operation) {
+    if let Some((span, rows)) = byte_runs::selected_rows(operation) {
         let row_count = span.length_bytes / rows.row_bytes();
         if let Some(&row) = rows.numbers().last().filter(|&&row| row as usize >= row_count) {
             return fault(span, FaultKind::NoSuchRow { row, row_count });
         }
     }
     if let (Some(from), Some(to)) = (operation.reads(), operation.writes()) {
-        let read_bytes = stretches::read(operation).map(|stretch| stretch.length_bytes).sum();
-        if read_bytes != stretches::written(operation).map(|stretch| stretch.length_bytes).sum() {
+        let read_bytes = byte_runs::read(operation).map(|run| run.length_bytes).sum();
+        if read_bytes != byte_runs::written(operation).map(|run| run.length_bytes).sum() {
             return fault(to, FaultKind::SizeMismatch { from: rank, send: index, sent_bytes: read_bytes });
         }
         if from.overlaps(&to) {
@@ -199,14 +199,14 @@ fn locals(plan: &Plan) -> Vec<usize> {
 }
 
 fn cut(plans: &[Plan], links: &[DirectedLink], ends: impl Iterator<Item = (usize, Span)>) -> Vec<CutPoints> {
-    let stretches = |operation| stretches::read(operation).chain(stretches::written(operation));
+    let runs_of = |operation| byte_runs::read(operation).chain(byte_runs::written(operation));
     let mut spans: Vec<Vec<Span>> =
-        plans.iter().map(|plan| plan.operations().iter().flat_map(stretches).collect()).collect();
+        plans.iter().map(|plan| plan.operations().iter().flat_map(runs_of).collect()).collect();
     let moves = moves(plans, links);
-    // Without rows, the moved stretches equal the spans of the operations.
+    // Without rows, the moved runs equal the spans of the operations.
     let has_rows = plans.iter().flat_map(Plan::operations).any(|operation| operation.rows().is_some());
-    let stretches = moves.iter().flatten().copied().filter(|_| has_rows);
-    stretches.chain(ends).for_each(|(rank, span)| spans[rank].push(span));
+    let moved_runs = moves.iter().flatten().copied().filter(|_| has_rows);
+    moved_runs.chain(ends).for_each(|(rank, span)| spans[rank].push(span));
     let mut pieces: Vec<CutPoints> = spans.into_iter().map(|spans| CutPoints::at(spans.into_iter())).collect();
 
     // Copy the cuts on one side of a message or local operation to the other side until nothing changes.
@@ -223,11 +223,11 @@ fn cut(plans: &[Plan], links: &[DirectedLink], ends: impl Iterator<Item = (usize
     pieces
 }
 
-/// Return the byte movements: rank and stretch at both ends.
+/// Return the byte movements: rank and run at both ends.
 fn moves(plans: &[Plan], links: &[DirectedLink]) -> Vec<[(usize, Span); 2]> {
     let between = |sender: usize, send: usize, receiver: usize, receive: usize| {
         let ends = (&plans[sender].operations()[send], &plans[receiver].operations()[receive]);
-        let pairs = stretches::pairs(stretches::read(ends.0), stretches::written(ends.1));
+        let pairs = byte_runs::pairs(byte_runs::read(ends.0), byte_runs::written(ends.1));
         pairs.map(move |(from, to)| [(sender, from), (receiver, to)])
     };
     let sent = links.iter().flat_map(|link| {
@@ -242,22 +242,17 @@ fn moves(plans: &[Plan], links: &[DirectedLink]) -> Vec<[(usize, Span); 2]> {
 fn steps(plan: &Plan, pieces: &CutPoints) -> Vec<MatchedStep> {
     let mut before = vec![(0, 0); pieces.count()];
     let step = |operation: &Operation| MatchedStep {
-        reads: path(pieces, stretches::read(operation), Path::reading(), &mut before),
-        writes: path(pieces, stretches::written(operation), Path::writing(), &mut before),
+        reads: path(pieces, byte_runs::read(operation), Path::reading(), &mut before),
+        writes: path(pieces, byte_runs::written(operation), Path::writing(), &mut before),
     };
     plan.operations().iter().map(step).collect()
 }
 
-/// Create the path along the stretches of a span.
-fn path(
-    pieces: &CutPoints,
-    stretches: impl Iterator<Item = Span>,
-    mut path: Path,
-    before: &mut [PriorAccesses],
-) -> Path {
+/// Create the path along the byte runs of a span.
+fn path(pieces: &CutPoints, runs: impl Iterator<Item = Span>, mut path: Path, before: &mut [PriorAccesses]) -> Path {
     let mut end = None;
-    for stretch in stretches {
-        let pieces = pieces.of(stretch);
+    for run in runs {
+        let pieces = pieces.of(run);
         path.push_gaps(end.unwrap_or(pieces.start)..pieces.start, before);
         end = Some(pieces.end);
         path.push_stops(pieces, before);

@@ -30,13 +30,13 @@ impl ExchangeBlocks {
     /// The rank's own block must be empty.
     pub fn new(buffer: Buffer, lengths_bytes: &[usize], eager_bytes: usize) -> ExchangeBlocks {
         let mut start_bytes = 0;
-        let place = |&length_bytes: &usize| {
+        let span = |&length_bytes: &usize| {
             let length_bytes = length_bytes + usize::from(length_bytes > eager_bytes);
             let span = Span { buffer, start_bytes, length_bytes, element_bytes: 1 };
             start_bytes = span.end_bytes();
             span
         };
-        ExchangeBlocks { spans: lengths_bytes.iter().map(place).collect(), eager_bytes }
+        ExchangeBlocks { spans: lengths_bytes.iter().map(span).collect(), eager_bytes }
     }
 
     /// Return the span of the block for, or from, `rank`.

@@ -33,11 +33,11 @@ impl Bits {
     pub(super) fn of(length: usize, lists: &[&[u64]], start: u64, team: &dyn WorkTeam) -> Bits {
         let mut bits = Bits::none(length);
         let operations = INSERT_OPERATIONS * lists.iter().map(|list| list.len()).sum::<usize>();
-        let stretches = ranges(team, operations, length, 64);
-        let words = cut(&mut bits.words, stretches.iter().map(|stretch| stretch.len().div_ceil(64)));
-        let pieces = words.into_iter().zip(&stretches).collect();
-        each(team, operations, pieces, |(words, stretch): (&mut [u64], &Range<usize>)| {
-            let (first, end) = (start + stretch.start as u64, start + stretch.end as u64);
+        let sections = ranges(team, operations, length, 64);
+        let words = cut(&mut bits.words, sections.iter().map(|section| section.len().div_ceil(64)));
+        let pieces = words.into_iter().zip(&sections).collect();
+        each(team, operations, pieces, |(words, section): (&mut [u64], &Range<usize>)| {
+            let (first, end) = (start + section.start as u64, start + section.end as u64);
             for list in lists {
                 let indices = list.partition_point(|&key| key < first)..list.partition_point(|&key| key < end);
                 let numbers = list[indices].iter().map(|key| (key - first) as usize);
@@ -111,12 +111,12 @@ impl Bits {
     /// Return `start` plus each member, in ascending order.
     pub(super) fn list(&self, start: u64, team: &dyn WorkTeam) -> Vec<u64> {
         let operations = LIST_OPERATIONS * self.count() + self.words.len();
-        let stretches = ranges(team, operations, self.length, 64);
+        let sections = ranges(team, operations, self.length, 64);
         let count = |range: &Range<usize>| self.count_in(range);
         let mut list = vec![0; self.count()];
-        let pieces = cut(&mut list, stretches.iter().map(count)).into_iter().zip(&stretches).collect();
-        each(team, operations, pieces, |(piece, stretch): (&mut [u64], &Range<usize>)| {
-            fill(piece, self.numbers_in(stretch.clone()).map(|number| start + number as u64));
+        let pieces = cut(&mut list, sections.iter().map(count)).into_iter().zip(&sections).collect();
+        each(team, operations, pieces, |(piece, section): (&mut [u64], &Range<usize>)| {
+            fill(piece, self.numbers_in(section.clone()).map(|number| start + number as u64));
         });
         list
     }

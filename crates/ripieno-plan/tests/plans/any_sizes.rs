@@ -32,10 +32,10 @@ proptest! {
                 continue;
             };
             let promises = promises(&requests);
-            let unsegmented = check(&plans, &promises);
-            prop_assert!(unsegmented.is_ok(), "{} {}: {:?}", algorithm.collective().name(), algorithm.name, unsegmented);
-            let segmented = check(&segmented(&plans, segment_bytes), &promises);
-            prop_assert!(segmented.is_ok(), "{} {}: {:?}", algorithm.collective().name(), algorithm.name, segmented);
+            let uncut = check(&plans, &promises);
+            prop_assert!(uncut.is_ok(), "{} {}: {:?}", algorithm.collective().name(), algorithm.name, uncut);
+            let cut = check(&segmented(&plans, segment_bytes), &promises);
+            prop_assert!(cut.is_ok(), "{} {}: {:?}", algorithm.collective().name(), algorithm.name, cut);
         }
     }
 }

@@ -251,8 +251,8 @@ fn an_algorithm_that_joins_no_chunks_accepts_chunks_at_any_position() {
             for p in 1..=9 {
                 let layout = DataLayout { chunks: placed(p), ..DataLayout::even(p, 3 * p) };
                 let requests = layout.requests(collective, 0, 0, Op::Sum);
-                let kept = check(&algorithm.plans(&requests).unwrap(), &promises(&requests));
-                assert!(kept.is_ok(), "{} {}, p {p}: {kept:?}", collective.name(), algorithm.name);
+                let result = check(&algorithm.plans(&requests).unwrap(), &promises(&requests));
+                assert!(result.is_ok(), "{} {}, p {p}: {result:?}", collective.name(), algorithm.name);
             }
         }
     }

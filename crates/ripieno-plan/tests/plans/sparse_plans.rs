@@ -68,11 +68,11 @@ fn row_counts(degrees: &Degrees, n: u64, sets: &[Vec<u64>]) -> Vec<usize> {
     let mut counts = vec![0; sets.len()];
     for index in 0..butterflies[0].layers().len() {
         let layers = butterflies.iter().map(|butterfly| &butterfly.layers()[index]);
-        let kept = |layer: &Layer| -> BTreeSet<u64> {
+        let union = |layer: &Layer| -> BTreeSet<u64> {
             let of = |&member: &usize| held[member].range(layer.range().clone());
             layer.members.iter().flat_map(of).copied().collect()
         };
-        let below = layers.clone().map(kept).collect();
+        let below = layers.clone().map(union).collect();
         for (rank, layer) in layers.enumerate() {
             counts[rank] += held[rank].len() - held[rank].range(layer.range().clone()).count();
         }

@@ -105,8 +105,8 @@ impl SimulationState<'_> {
         let (position, now_s, slack) = (self.position(flow), self.clock.now_s(), it.length * RELATIVE_TOLERANCE);
         let mut target = it.length;
         for &wait in self.waits_for.at(flow as usize) {
-            let (wait, met) = (&self.waits[wait as usize], self.wait_states[wait as usize]);
-            let awaited = [(met.threshold, wait.threshold), (met.release, wait.release)];
+            let (wait, state) = (&self.waits[wait as usize], self.wait_states[wait as usize]);
+            let awaited = [(state.threshold, wait.threshold), (state.release, wait.release)];
             let open = awaited.into_iter().filter(|(is_met, _)| !is_met).map(|(_, at)| at);
             // The flow may have reached the target except for rounding. Then schedule the event immediately.
             target = open.map(|at| if at > position + slack { at } else { position }).fold(target, f64::min);

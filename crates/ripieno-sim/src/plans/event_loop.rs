@@ -210,10 +210,10 @@ impl<'a> SimulationState<'a> {
         };
         for index in self.waits_for.range(flow as usize) {
             let number = self.waits_for.entries[index] as usize;
-            let (wait, met) = (self.waits[number], self.wait_states[number]);
+            let (wait, state) = (self.waits[number], self.wait_states[number]);
             let threshold = position + slack >= wait.threshold;
             let release = position + slack >= wait.release;
-            if (threshold, release) == (met.threshold, met.release) {
+            if (threshold, release) == (state.threshold, state.release) {
                 continue;
             }
             self.wait_states[number] = WaitState { threshold, release };
@@ -222,7 +222,7 @@ impl<'a> SimulationState<'a> {
                 FlowState::Active => {
                     self.unbalanced.insert(wait.by);
                 }
-                FlowState::Waiting if threshold && !met.threshold && wait.at == 0.0 => {
+                FlowState::Waiting if threshold && !state.threshold && wait.at == 0.0 => {
                     waiting.pending -= 1;
                     if waiting.pending == 0 {
                         self.candidates.push(Reverse(start_order(&self.flows, wait.by)));

@@ -177,7 +177,7 @@ impl Flows {
         (it.position + it.rate * (now_s - it.since_s).max(0.0)).min(it.end_bytes)
     }
 
-    /// Start to transfer a block from the first byte that the receiver lacks.
+    /// Start to transfer a block from the first byte that the receiver misses.
     pub(super) fn begin(
         &mut self,
         cluster: &Cluster,

@@ -11,7 +11,7 @@ use crate::swarm::{Action, BlockSet, SwarmMessage};
 use alloc::collections::{BTreeMap, BTreeSet};
 use alloc::vec::Vec;
 
-/// Blocks offered to a neighbor at a time: one in transfer, and one that it requests meanwhile.
+/// Number of blocks offered to a neighbor at a time: one in transfer, and one to request next.
 const OFFERED_BLOCK_COUNT_MAX: usize = 2;
 
 /// Seeding state of the root.
