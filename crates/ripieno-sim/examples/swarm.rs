@@ -23,8 +23,10 @@ fn main() {
         request.time_limit_s = 1000.0;
         let started = Instant::now();
         let found = swarm(&cluster, &request).unwrap();
-        let valid_count =
-            found.outcomes[0].iter().filter(|it| matches!(it, RankOutcome::Done { is_valid: true, .. })).count();
+        let valid_count = found.outcomes[0]
+            .iter()
+            .filter(|outcome| matches!(outcome, RankOutcome::Done { is_valid: true, .. }))
+            .count();
         let ideal_s = (mib << 20) as f64 * 8e-8;
         println!(
             "{name:12} {nodes} nodes: {:.3} of bytes/rate, {valid_count} ranks with the value, most sent {:.2}, \

@@ -65,7 +65,7 @@ impl SimulationState<'_> {
                     continue;
                 }
                 self.unscheduled.insert(by);
-                if !affected.contains(&by) && self.is_tight(number) {
+                if !affected.contains(&by) && self.has_reached_bound(number) {
                     self.unbalanced.insert(by);
                 }
             }
@@ -74,11 +74,11 @@ impl SimulationState<'_> {
 
     /// Return the demand of a flow. `members` are the flows that receive their rates together.
     fn demand(&self, flow: u32, members: &[u32]) -> Demand {
-        let it = &self.flows[flow as usize];
-        let mut demand = Demand { wires: it.uses.iter().collect(), limit: it.limit, leaders: Vec::new() };
+        let operation = &self.flows[flow as usize];
+        let mut demand = Demand { wires: operation.uses.iter().collect(), limit: operation.limit, leaders: Vec::new() };
         for &wait in self.waits_of.at(flow as usize) {
             let wait = wait as usize;
-            if self.wait_states[wait].release || !self.is_tight(wait) {
+            if self.wait_states[wait].release || !self.has_reached_bound(wait) {
                 continue;
             }
             let on = self.waits[wait].on;
@@ -91,19 +91,19 @@ impl SimulationState<'_> {
     }
 
     /// Return whether a flow has reached the limit of a wait.
-    fn is_tight(&self, wait: usize) -> bool {
+    fn has_reached_bound(&self, wait: usize) -> bool {
         let by = self.waits[wait].by;
         self.position(by) >= self.bound(wait).0 - self.flows[by as usize].length * RELATIVE_TOLERANCE
     }
 
     /// Schedule the next event of a flow: it reaches a position that another flow waits for, it ends, or it must wait.
     pub(super) fn schedule(&mut self, flow: u32) {
-        let it = &self.flows[flow as usize];
-        if it.state != FlowState::Active {
+        let operation = &self.flows[flow as usize];
+        if operation.state != FlowState::Active {
             return;
         }
-        let (position, now_s, slack) = (self.position(flow), self.clock.now_s(), it.length * RELATIVE_TOLERANCE);
-        let mut target = it.length;
+        let (position, now_s, slack) = (self.position(flow), self.clock.now_s(), operation.length * RELATIVE_TOLERANCE);
+        let mut target = operation.length;
         for &wait in self.waits_for.at(flow as usize) {
             let (wait, state) = (&self.waits[wait as usize], self.wait_states[wait as usize]);
             let awaited = [(state.threshold, wait.threshold), (state.release, wait.release)];
@@ -111,26 +111,26 @@ impl SimulationState<'_> {
             // The flow may have reached the target except for rounding. Then schedule the event immediately.
             target = open.map(|at| if at > position + slack { at } else { position }).fold(target, f64::min);
         }
-        let mut at_s = match it.rate {
+        let mut at_s = match operation.rate {
             _ if target <= position => now_s,
             rate if rate > 0.0 => now_s + (target - position) / rate,
             _ => f64::INFINITY,
         };
-        let mut chased = None;
+        let mut limiting_wait = None;
         for &wait in self.waits_of.at(flow as usize) {
             let (bound, slope) = self.bound(wait as usize);
             let is_below = !self.wait_states[wait as usize].release && bound > position + slack;
-            if is_below && it.rate > slope * (1.0 + RELATIVE_TOLERANCE) {
-                let caught_s = now_s + (bound - position) / (it.rate - slope);
+            if is_below && operation.rate > slope * (1.0 + RELATIVE_TOLERANCE) {
+                let caught_s = now_s + (bound - position) / (operation.rate - slope);
                 if caught_s < at_s {
-                    (at_s, chased) = (caught_s, Some(wait));
+                    (at_s, limiting_wait) = (caught_s, Some(wait));
                 }
             }
         }
-        let it = &mut self.flows[flow as usize];
-        it.version += 1;
-        (it.target, it.chased) = (target, chased);
-        let version = it.version;
+        let operation = &mut self.flows[flow as usize];
+        operation.version += 1;
+        (operation.target, operation.limiting_wait) = (target, limiting_wait);
+        let version = operation.version;
         if at_s < f64::INFINITY {
             self.clock.schedule(at_s, SimulationEvent::Flow { flow, version });
         }

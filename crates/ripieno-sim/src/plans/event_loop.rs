@@ -161,8 +161,8 @@ impl<'a> SimulationState<'a> {
     fn process(&mut self, event: SimulationEvent) {
         match event {
             SimulationEvent::Flow { flow, version } => {
-                let it = &self.flows[flow as usize];
-                if it.version == version && it.state == FlowState::Active {
+                let operation = &self.flows[flow as usize];
+                if operation.version == version && operation.state == FlowState::Active {
                     self.arrive(flow);
                 }
             }
@@ -184,20 +184,20 @@ impl<'a> SimulationState<'a> {
 
     /// Process the arrival of a flow at its target position.
     fn arrive(&mut self, flow: u32) {
-        let it = &self.flows[flow as usize];
-        let position = match it.chased {
+        let operation = &self.flows[flow as usize];
+        let position = match operation.limiting_wait {
             Some(wait) => self.bound(wait as usize).0,
-            None => it.target,
+            None => operation.target,
         };
-        let is_chasing = it.chased.is_some();
+        let is_limited = operation.limiting_wait.is_some();
         self.set_position(flow, position);
-        if is_chasing {
+        if is_limited {
             self.unbalanced.insert(flow);
         }
         self.unscheduled.insert(flow);
         self.notify_waiting_flows(flow);
-        let it = &self.flows[flow as usize];
-        if it.position >= it.length * (1.0 - RELATIVE_TOLERANCE) {
+        let operation = &self.flows[flow as usize];
+        if operation.position >= operation.length * (1.0 - RELATIVE_TOLERANCE) {
             self.end(flow);
         }
     }
@@ -205,8 +205,8 @@ impl<'a> SimulationState<'a> {
     /// Report the position of a flow to the flows that wait for it.
     fn notify_waiting_flows(&mut self, flow: u32) {
         let (position, slack) = {
-            let it = &self.flows[flow as usize];
-            (it.position, it.length * RELATIVE_TOLERANCE)
+            let operation = &self.flows[flow as usize];
+            (operation.position, operation.length * RELATIVE_TOLERANCE)
         };
         for index in self.waits_for.range(flow as usize) {
             let number = self.waits_for.entries[index] as usize;
@@ -235,11 +235,11 @@ impl<'a> SimulationState<'a> {
 
     fn begin(&mut self, order: StartOrder) {
         let flow = order.3;
-        let it = &self.flows[flow as usize];
-        if it.state != FlowState::Waiting {
+        let operation = &self.flows[flow as usize];
+        if operation.state != FlowState::Waiting {
             return;
         }
-        if let Some(port) = it.port.filter(|_| it.is_one_segment) {
+        if let Some(port) = operation.port.filter(|_| operation.is_one_segment) {
             if self.is_occupied[port as usize] {
                 self.queued[port as usize].push(Reverse(order));
                 return;
@@ -247,9 +247,9 @@ impl<'a> SimulationState<'a> {
             self.is_occupied[port as usize] = true;
         }
         let now_s = self.clock.now_s();
-        let it = &mut self.flows[flow as usize];
-        (it.state, it.since_s) = (FlowState::Active, now_s);
-        let uses = it.uses;
+        let operation = &mut self.flows[flow as usize];
+        (operation.state, operation.since_s) = (FlowState::Active, now_s);
+        let uses = operation.uses;
         uses.iter().for_each(|(wire, _)| self.users[wire].push(flow));
         if let Some(pair) = self.pair_of[flow as usize]
             && self.pairs[pair as usize][0] == flow
@@ -264,8 +264,8 @@ impl<'a> SimulationState<'a> {
     fn end(&mut self, flow: u32) {
         let now_s = self.clock.now_s();
         self.release_wires(flow, FlowState::Done);
-        let it = &self.flows[flow as usize];
-        self.finish_s[it.rank as usize] = now_s;
+        let operation = &self.flows[flow as usize];
+        self.finish_s[operation.rank as usize] = now_s;
         let Some(pair) = self.pair_of[flow as usize] else { return };
         let [send, receive] = self.pairs[pair as usize].map(|end| &self.flows[end as usize]);
         if self.pairs[pair as usize][1] == flow {
@@ -301,9 +301,10 @@ impl<'a> SimulationState<'a> {
 
     /// Release the wires and the port of a flow.
     fn release_wires(&mut self, flow: u32, state: FlowState) {
-        let it = &mut self.flows[flow as usize];
-        (it.state, it.rate) = (state, 0.0);
-        let (uses, position, port) = (it.uses, it.position, it.port.filter(|_| it.is_one_segment));
+        let operation = &mut self.flows[flow as usize];
+        (operation.state, operation.rate) = (state, 0.0);
+        let (uses, position, port) =
+            (operation.uses, operation.position, operation.port.filter(|_| operation.is_one_segment));
         for (wire, s_per_byte) in uses.iter() {
             let users = &mut self.users[wire];
             users.retain(|&user| user != flow);
@@ -319,15 +320,19 @@ impl<'a> SimulationState<'a> {
 
     /// Return the current position of a flow.
     pub(super) fn position(&self, flow: u32) -> f64 {
-        let it = &self.flows[flow as usize];
-        let passed_s = self.clock.now_s() - it.since_s;
-        if passed_s > 0.0 { (it.position + it.rate * passed_s).min(it.length) } else { it.position }
+        let operation = &self.flows[flow as usize];
+        let passed_s = self.clock.now_s() - operation.since_s;
+        if passed_s > 0.0 {
+            (operation.position + operation.rate * passed_s).min(operation.length)
+        } else {
+            operation.position
+        }
     }
 
     pub(super) fn set_position(&mut self, flow: u32, position: f64) {
         let now_s = self.clock.now_s();
-        let it = &mut self.flows[flow as usize];
-        (it.position, it.since_s) = (position, now_s);
+        let operation = &mut self.flows[flow as usize];
+        (operation.position, operation.since_s) = (position, now_s);
     }
 
     /// Return the position limit that a wait sets for its flow, and the growth rate of the limit.

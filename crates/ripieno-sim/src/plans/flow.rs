@@ -33,7 +33,7 @@ pub(super) struct OperationFlow {
     pub(super) pending: u32,
     /// Position of the next event, or the wait that limits the flow. Events of older versions are ignored.
     pub(super) target: f64,
-    pub(super) chased: Option<u32>,
+    pub(super) limiting_wait: Option<u32>,
     pub(super) version: u32,
 }
 
@@ -50,8 +50,8 @@ pub(super) type StartOrder = (u32, u32, u32, u32);
 
 /// Return the start order of a flow.
 pub(super) fn start_order(flows: &[OperationFlow], flow: u32) -> StartOrder {
-    let it = &flows[flow as usize];
-    (it.turn, it.operation, it.rank, flow)
+    let OperationFlow { turn, operation, rank, .. } = flows[flow as usize];
+    (turn, operation, rank, flow)
 }
 
 /// Return an operation in its initial state.
@@ -83,7 +83,7 @@ pub(super) fn flow(cluster: &Cluster, rank: usize, index: usize, operation: &Ope
         rate: 0.0,
         pending: 0,
         target: 0.0,
-        chased: None,
+        limiting_wait: None,
         version: 0,
     }
 }

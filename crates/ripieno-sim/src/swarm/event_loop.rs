@@ -112,7 +112,7 @@ impl<'a> SwarmState<'a> {
             };
             nodes.push((0..p).map(node).collect());
             (0..manifest.block_count()).for_each(|block| {
-                flows.copy(number, broadcast.root, block).is_whole = true;
+                flows.copy(number, broadcast.root, block).is_complete = true;
             });
             for rank in 0..p {
                 clock.schedule(
@@ -318,7 +318,8 @@ impl<'a> SwarmState<'a> {
             Action::Send { to, block, .. } => self.send(broadcast, rank, to, block),
             Action::Stop { to, block } => self.stop_flow(broadcast, rank, to, block),
             Action::Done => {
-                let is_valid = self.flows.copies(broadcast, rank).iter().all(|copy| copy.is_whole && !copy.is_corrupt);
+                let is_valid =
+                    self.flows.copies(broadcast, rank).iter().all(|copy| copy.is_complete && !copy.is_corrupt);
                 self.finish(broadcast, rank, RankOutcome::Done { at_s: now_s, is_valid });
             }
             Action::Failed(failure) => self.finish(broadcast, rank, RankOutcome::Failed { at_s: now_s, failure }),
@@ -352,7 +353,8 @@ impl<'a> SwarmState<'a> {
 
     fn send(&mut self, broadcast: usize, sender: usize, receiver: usize, block: usize) {
         let is_wanted = self.nodes[broadcast][receiver].node.source_of(block) == Some(sender);
-        if !is_wanted || !self.is_reachable(sender, receiver) || self.flows.copy(broadcast, receiver, block).is_whole {
+        if !is_wanted || !self.is_reachable(sender, receiver) || self.flows.copy(broadcast, receiver, block).is_complete
+        {
             return;
         }
         let inflow = self.flows.copy(broadcast, receiver, block).inflow;

@@ -46,12 +46,13 @@ pub(super) struct BlockFlow {
 pub(super) struct BlockCopy {
     pub(super) prefix: f64,
     pub(super) inflow: FlowNumber,
-    pub(super) is_whole: bool,
+    pub(super) is_complete: bool,
     pub(super) is_corrupt: bool,
 }
 
 impl BlockCopy {
-    pub(super) const NONE: BlockCopy = BlockCopy { prefix: 0.0, inflow: NO_FLOW, is_whole: false, is_corrupt: false };
+    pub(super) const NONE: BlockCopy =
+        BlockCopy { prefix: 0.0, inflow: NO_FLOW, is_complete: false, is_corrupt: false };
 }
 
 /// An event that the flows add to the clock.
@@ -173,8 +174,8 @@ impl Flows {
 
     /// Return the position of a flow.
     pub(super) fn position(&self, number: FlowNumber, now_s: f64) -> f64 {
-        let it = self.flow(number);
-        (it.position + it.rate * (now_s - it.since_s).max(0.0)).min(it.end_bytes)
+        let transfer = self.flow(number);
+        (transfer.position + transfer.rate * (now_s - transfer.since_s).max(0.0)).min(transfer.end_bytes)
     }
 
     /// Start to transfer a block from the first byte that the receiver misses.
@@ -200,7 +201,7 @@ impl Flows {
             is_corrupt,
             is_active: true,
             is_frozen: false,
-            is_sender_incomplete: !self.copies[broadcast][sender][block].is_whole,
+            is_sender_incomplete: !self.copies[broadcast][sender][block].is_complete,
             end_bytes: length_bytes as f64,
             position: prefix,
             since_s: now_s,
@@ -232,10 +233,10 @@ impl Flows {
     pub(super) fn end(&mut self, number: FlowNumber, now_s: f64) -> BlockFlow {
         let position = self.position(number, now_s);
         let is_corrupt = self.is_corrupt(number);
-        let it = &mut self.all[number as usize];
-        (it.position, it.since_s, it.rate, it.is_active) = (position, now_s, 0.0, false);
-        (it.is_corrupt, it.version) = (is_corrupt, it.version + 1);
-        let flow = it.clone();
+        let transfer = &mut self.all[number as usize];
+        (transfer.position, transfer.since_s, transfer.rate, transfer.is_active) = (position, now_s, 0.0, false);
+        (transfer.is_corrupt, transfer.version) = (is_corrupt, transfer.version + 1);
+        let flow = transfer.clone();
         for &(wire, s_per_byte) in &flow.wires {
             self.users[wire].retain(|&user| user != number);
             self.users[wire].iter().for_each(|&user| self.unbalanced.insert(user));
@@ -267,12 +268,12 @@ impl Flows {
     pub(super) fn check(&mut self, flow: &BlockFlow) -> bool {
         let copy = self.copy(flow.broadcast, flow.receiver, flow.block);
         let is_valid = !copy.is_corrupt;
-        *copy = if is_valid { BlockCopy { is_whole: true, ..*copy } } else { BlockCopy::NONE };
+        *copy = if is_valid { BlockCopy { is_complete: true, ..*copy } } else { BlockCopy::NONE };
         for follower in self.followers(flow) {
-            let it = &mut self.all[follower as usize];
-            it.is_corrupt |= !is_valid;
-            if is_valid && it.is_sender_incomplete {
-                it.is_sender_incomplete = false;
+            let transfer = &mut self.all[follower as usize];
+            transfer.is_corrupt |= !is_valid;
+            if is_valid && transfer.is_sender_incomplete {
+                transfer.is_sender_incomplete = false;
                 self.incomplete_sender_count -= 1;
             }
             self.unbalanced.insert(follower);
@@ -290,14 +291,14 @@ impl Flows {
 
     /// Return whether the event is still valid and the flow has reached its end.
     pub(super) fn has_ended(&mut self, arrival: Arrival, now_s: f64) -> bool {
-        let it = self.flow(arrival.flow);
-        if !it.is_active || it.version != arrival.version {
+        let transfer = self.flow(arrival.flow);
+        if !transfer.is_active || transfer.version != arrival.version {
             return false;
         }
         self.update_position(arrival.flow, now_s);
         self.unscheduled.insert(arrival.flow);
-        let it = self.flow(arrival.flow);
-        let has_ended = it.position >= it.end_bytes - POSITION_TOLERANCE_BYTES;
+        let transfer = self.flow(arrival.flow);
+        let has_ended = transfer.position >= transfer.end_bytes - POSITION_TOLERANCE_BYTES;
         if !has_ended {
             self.unbalanced.insert(arrival.flow);
         }
@@ -334,9 +335,9 @@ impl Flows {
     fn is_corrupt(&self, number: FlowNumber) -> bool {
         let mut number = number;
         loop {
-            let it = self.flow(number);
-            let copy = self.copies[it.broadcast][it.sender][it.block];
-            if it.is_corrupt || copy.is_corrupt {
+            let transfer = self.flow(number);
+            let copy = self.copies[transfer.broadcast][transfer.sender][transfer.block];
+            if transfer.is_corrupt || copy.is_corrupt {
                 return true;
             }
             if copy.inflow == NO_FLOW {
@@ -349,8 +350,8 @@ impl Flows {
     /// Store the current position of a flow, before its rate changes.
     fn update_position(&mut self, number: FlowNumber, now_s: f64) {
         let position = self.position(number, now_s);
-        let it = &mut self.all[number as usize];
-        (it.position, it.since_s) = (position, now_s);
+        let transfer = &mut self.all[number as usize];
+        (transfer.position, transfer.since_s) = (position, now_s);
     }
 
     /// Return the flows that forward the same block from the receiver of a flow.
@@ -375,13 +376,13 @@ impl Flows {
     /// Return the limit that the sender sets for a flow, the growth rate of the limit, and the flow that causes the
     /// growth.
     fn bound(&self, number: FlowNumber, now_s: f64) -> (f64, f64, FlowNumber) {
-        let it = self.flow(number);
-        if !it.is_sender_incomplete {
+        let transfer = self.flow(number);
+        if !transfer.is_sender_incomplete {
             return (f64::INFINITY, 0.0, NO_FLOW);
         }
-        let copy = self.copies[it.broadcast][it.sender][it.block];
+        let copy = self.copies[transfer.broadcast][transfer.sender][transfer.block];
         match copy.inflow {
-            _ if copy.is_whole => (f64::INFINITY, 0.0, NO_FLOW),
+            _ if copy.is_complete => (f64::INFINITY, 0.0, NO_FLOW),
             NO_FLOW => (copy.prefix, 0.0, NO_FLOW),
             inflow => {
                 let block_bytes = self.flow(inflow).end_bytes;
@@ -439,11 +440,11 @@ impl Flows {
 
     /// Return the demand of a flow. `members` are the flows that receive their rates together.
     fn demand(&self, number: FlowNumber, members: &[FlowNumber], now_s: f64) -> Demand {
-        let it = self.flow(number);
-        let mut demand = Demand { wires: it.wires.clone(), limit: UNLIMITED_BYTES_PER_S, leaders: Vec::new() };
+        let transfer = self.flow(number);
+        let mut demand = Demand { wires: transfer.wires.clone(), limit: UNLIMITED_BYTES_PER_S, leaders: Vec::new() };
         let (bound, slope, ahead) = self.bound(number, now_s);
         let position = self.position(number, now_s);
-        if it.is_frozen || position > bound + POSITION_TOLERANCE_BYTES {
+        if transfer.is_frozen || position > bound + POSITION_TOLERANCE_BYTES {
             demand.limit = 0.0;
         } else if position >= bound - POSITION_TOLERANCE_BYTES {
             match members.binary_search(&ahead) {
@@ -456,25 +457,26 @@ impl Flows {
 
     /// Return the next event of a flow: it ends, reaches the position of the sender, or may start.
     fn next(&mut self, number: FlowNumber, now_s: f64) -> Option<(f64, Arrival)> {
-        let it = self.flow(number);
-        if !it.is_active || it.is_frozen {
+        let transfer = self.flow(number);
+        if !transfer.is_active || transfer.is_frozen {
             return None;
         }
         let position = self.position(number, now_s);
         let (bound, slope, _) = self.bound(number, now_s);
-        let passes_s = if it.rate > 0.0 { (it.end_bytes - position) / it.rate } else { f64::INFINITY };
-        let in_s = if bound >= it.end_bytes {
+        let passes_s =
+            if transfer.rate > 0.0 { (transfer.end_bytes - position) / transfer.rate } else { f64::INFINITY };
+        let in_s = if bound >= transfer.end_bytes {
             passes_s
         } else if position > bound + POSITION_TOLERANCE_BYTES {
             (position - bound) / slope
-        } else if position < bound - POSITION_TOLERANCE_BYTES && it.rate > slope * (1.0 + RATE_TOLERANCE) {
-            (bound - position) / (it.rate - slope)
+        } else if position < bound - POSITION_TOLERANCE_BYTES && transfer.rate > slope * (1.0 + RATE_TOLERANCE) {
+            (bound - position) / (transfer.rate - slope)
         } else {
             f64::INFINITY
         };
-        let it = &mut self.all[number as usize];
-        it.version += 1;
-        let arrival = Arrival { flow: number, version: it.version };
+        let transfer = &mut self.all[number as usize];
+        transfer.version += 1;
+        let arrival = Arrival { flow: number, version: transfer.version };
         (in_s < f64::INFINITY).then_some((now_s + in_s, arrival))
     }
 }

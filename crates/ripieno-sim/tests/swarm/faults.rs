@@ -100,7 +100,7 @@ fn a_corrupt_block_is_fetched_again_and_its_source_is_reported() {
                 check_invariants(&case_text, &request, &found, &[]);
                 check_sent_bytes(&case_text, &request, &found, p, 1);
                 let reported: Vec<usize> =
-                    found.settled[0].as_ref().unwrap().corruptions.iter().map(|it| it.source).collect();
+                    found.settled[0].as_ref().unwrap().corruptions.iter().map(|corruption| corruption.source).collect();
                 assert!(reported.iter().all(|&reported| reported == source), "{case_text}: {reported:?} reported");
                 assert!(source != 0 || !reported.is_empty(), "{case_text}: no source reported");
             }
@@ -116,10 +116,13 @@ fn a_source_of_only_corrupt_blocks_is_dropped() {
         let found = simulated(&cluster(5), &request);
         check_invariants(name, &request, &found, &[]);
         let corruptions = &found.settled[0].as_ref().unwrap().corruptions;
-        assert!(!corruptions.is_empty() && corruptions.iter().all(|it| it.source == 1), "{name}: {corruptions:?}");
+        assert!(
+            !corruptions.is_empty() && corruptions.iter().all(|corruption| corruption.source == 1),
+            "{name}: {corruptions:?}"
+        );
         for receiver in [0, 2, 3, 4] {
             // After the second corrupted block, the outstanding requests still complete.
-            let count = corruptions.iter().filter(|it| it.receiver == receiver).count();
+            let count = corruptions.iter().filter(|corruption| corruption.receiver == receiver).count();
             assert!(count <= 6, "{name}: rank {receiver} received {count} corrupt blocks");
         }
     }
@@ -186,9 +189,9 @@ fn several_values_share_the_links() {
 /// Return the time at which the receivers jointly hold all blocks, without faults.
 fn complete_s(found: &SwarmOutcome) -> f64 {
     let mut whole_s = std::collections::BTreeMap::new();
-    for it in &found.fetches {
-        let at_s: &mut f64 = whole_s.entry((it.block, it.receiver)).or_default();
-        *at_s = at_s.max(it.end_s);
+    for fetch in &found.fetches {
+        let at_s: &mut f64 = whole_s.entry((fetch.block, fetch.receiver)).or_default();
+        *at_s = at_s.max(fetch.end_s);
     }
     let first_s =
         |block| whole_s.range((block, 0)..(block + 1, 0)).map(|(_, &at_s)| at_s).fold(f64::INFINITY, f64::min);
@@ -206,7 +209,7 @@ fn the_root_may_die_once_the_receivers_jointly_have_all_blocks() {
                 let found = simulated(&with(p, ClusterFaults::default().death(0, complete_s * share)), &request);
                 check_invariants(&format!("{name}, p {p}, root dies at {share}"), &request, &found, &[0]);
                 let failed_count =
-                    found.outcomes[0].iter().filter(|it| matches!(it, RankOutcome::Failed { .. })).count();
+                    found.outcomes[0].iter().filter(|outcome| matches!(outcome, RankOutcome::Failed { .. })).count();
                 assert_eq!(failed_count > 0, fails, "{name}, p {p}, root dies at {share}: {:?}", found.outcomes);
             }
         }

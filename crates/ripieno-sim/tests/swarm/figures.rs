@@ -45,10 +45,15 @@ fn the_root_of_bittorrent_sends_few_blocks_twice_before_it_has_sent_all() {
         let found = simulated(&cluster(hosts + 1), &request);
         let root_fetches: Vec<_> = found.fetches.iter().filter(|fetch| fetch.sender == 0).collect();
         let block_count = found.manifests[0].block_count();
-        let sent_s =
-            |block| root_fetches.iter().filter(|it| it.block == block).map(|it| it.end_s).fold(f64::INFINITY, f64::min);
+        let sent_s = |block| {
+            root_fetches
+                .iter()
+                .filter(|fetch| fetch.block == block)
+                .map(|fetch| fetch.end_s)
+                .fold(f64::INFINITY, f64::min)
+        };
         let all_sent_s = (0..block_count).map(sent_s).fold(0.0, f64::max);
-        let count = root_fetches.iter().filter(|it| it.start_s < all_sent_s).count();
+        let count = root_fetches.iter().filter(|fetch| fetch.start_s < all_sent_s).count();
         println!("{hosts} hosts: {block_count} blocks are sent after {:.3}", all_sent_s / (BYTES as f64 * BETA));
         assert!(
             count as f64 <= 1.1 * block_count as f64,
@@ -103,7 +108,7 @@ fn a_slow_host_does_not_delay_the_other_hosts() {
                 simulated(&Cluster { faults: ClusterFaults::default().slow(slow, 5.0), ..cluster(33) }, &request);
             check_invariants(name, &request, &found, &[]);
             let others = found.outcomes[0].iter().enumerate().filter(|(rank, _)| *rank != slow);
-            let others_s = others.map(|(_, it)| match it {
+            let others_s = others.map(|(_, outcome)| match outcome {
                 RankOutcome::Done { at_s, .. } => *at_s,
                 other => panic!("{name}: {other:?}"),
             });
