@@ -34,7 +34,7 @@ impl PacketCurve {
         let message = format!("points={points:?}, latency_s={latency_s}, crowd_s={crowd_s}: {expected}");
         let is_valid = crowd_s >= 0.0 && crowd_s.is_finite();
         let curve = design::PacketCurve::through(points, latency_s).filter(|_| is_valid);
-        let curve = curve.map(|curve| curve.crowded(crowd_s));
+        let curve = curve.map(|curve| curve.with_contention(crowd_s));
         curve.map(PacketCurve).ok_or_else(|| errors::input(message))
     }
 
@@ -62,7 +62,7 @@ impl PacketCurve {
 
     #[getter]
     fn crowd_s(&self) -> f64 {
-        self.0.crowd_s()
+        self.0.contention_s()
     }
 
     #[getter]

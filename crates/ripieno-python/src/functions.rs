@@ -8,7 +8,7 @@ use crate::handle::{Handle, HandleMemory};
 use numpy::PyUntypedArray;
 use pyo3::prelude::*;
 use ripieno::{
-    CollectiveTask, Element, ElementShape, ElementType, Function, FunctionError, Op, WholeBuffer, place_keeper,
+    CollectiveTask, Element, ElementShape, ElementType, Function, FunctionError, Op, WholeBuffer, arg_reduction,
 };
 use std::sync::{Arc, Mutex, PoisonError};
 
@@ -54,7 +54,7 @@ impl RowCombiner {
             RowCombiner::Extremum((name, element)) => {
                 let known = Element::ALL.into_iter().find(|known| known.name() == element);
                 let element = known.ok_or_else(|| errors::input(format!("dtype {element}: expected a number")))?;
-                let (expected_bytes, keep) = place_keeper(element, name == "argmax");
+                let (expected_bytes, keep) = arg_reduction(element, name == "argmax");
                 assert_eq!(expected_bytes, row_bytes, "a row is a value and an index");
                 comm.inner().function(row_bytes, move |into, from| {
                     keep(into, from);

@@ -155,8 +155,14 @@ fn distribute<'py>(
     order: Option<Vec<usize>>,
 ) -> PyResult<Bound<'py, PyDict>> {
     let request = simulation::broadcast_request(&cluster.0, algorithm, bytes, root).map_err(errors::from_collective)?;
-    let mut request =
-        SwarmRequest { late, stops: stopped, corruptions: corrupted, seed, keeps_fetches: fetches, ..request };
+    let mut request = SwarmRequest {
+        late_joins: late,
+        suspensions: stopped,
+        corruptions: corrupted,
+        seed,
+        records_fetches: fetches,
+        ..request
+    };
     request.broadcasts[0].block_bytes = block_bytes;
     request.broadcasts[0].order = order.or(request.broadcasts[0].order.take());
     let interruption = Interruption::default();
@@ -233,8 +239,8 @@ fn swarm_dict<'py>(
     dict.set_item("block_bytes", found.manifests[0].block_bytes)?;
     dict.set_item("stripe_count", found.manifests[0].stripe_count)?;
     let outcomes = found.outcomes[0].iter().map(|outcome| match outcome {
-        RankOutcome::Done { at_s, is_right } => {
-            ("done", Some(*at_s), if *is_right { "" } else { "wrong bytes" }.to_string())
+        RankOutcome::Done { at_s, is_valid } => {
+            ("done", Some(*at_s), if *is_valid { "" } else { "wrong bytes" }.to_string())
         }
         RankOutcome::Failed { at_s, failure } => ("failed", Some(*at_s), failure.to_string()),
         RankOutcome::Lost { at_s } => ("lost", Some(*at_s), String::new()),
@@ -255,7 +261,7 @@ fn swarm_dict<'py>(
         let kind = kind_name(cluster.kind(it.sender, it.receiver));
         (it.sender, it.receiver, it.block, it.bytes, it.start_s, it.end_s, kind)
     };
-    dict.set_item("fetches", found.fetched.iter().map(row).collect::<Vec<_>>())?;
+    dict.set_item("fetches", found.fetches.iter().map(row).collect::<Vec<_>>())?;
     Ok(dict)
 }
 

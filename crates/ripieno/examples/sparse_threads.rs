@@ -9,8 +9,8 @@
 use ripieno_kernels::Threads;
 use ripieno_plan::Op;
 use ripieno_plan::sparse::sets::Sorted;
-use ripieno_plan::sparse::team::{Alone, WorkPiece, WorkTeam, cut, each, ranges};
-use ripieno_plan::sparse::{Configuring, DENSE_ABOVE, Degrees, Permutation};
+use ripieno_plan::sparse::team::{SingleThread, WorkPiece, WorkTeam, cut, each, ranges};
+use ripieno_plan::sparse::{Configurator, DENSE_ABOVE, Degrees, Permutation};
 use std::ops::Range;
 use std::str::FromStr;
 use std::time::Instant;
@@ -36,10 +36,10 @@ fn main() {
     let (degree, rounds) = (argument(4, 8), argument(5, 5));
     let (permutation, degrees) = (Permutation::new(features), Degrees::direct(degree));
     let machine =
-        |rank: usize, keys: Vec<u64>| Configuring::new(rank, &degrees, features, keys.clone(), keys, DENSE_ABOVE);
+        |rank: usize, keys: Vec<u64>| Configurator::new(rank, &degrees, features, keys.clone(), keys, DENSE_ABOVE);
     let message = |rank: usize| {
         let keys: Vec<u64> = random_features(rank, features, density).map(|index| permutation.key(index)).collect();
-        let messages = machine(rank, Sorted::of(&keys, false, &Alone).keys).outgoing(0, &Alone);
+        let messages = machine(rank, Sorted::of(&keys, false, &SingleThread).keys).outgoing(0, &SingleThread);
         (rank, messages.into_iter().find(|(to, _)| *to == 0).expect("a message to each other rank").1)
     };
     let messages: Vec<(usize, Vec<u8>)> = (1..degree).map(message).collect();
@@ -68,7 +68,7 @@ fn main() {
             let (routes, missing) = machine.finish(&team);
             done();
             times.push(times_s);
-            let plan = (routes.plan(4, 4, Op::Sum), missing, sorted.places, sorted.order);
+            let plan = (routes.plan(4, 4, Op::Sum), missing, sorted.positions, sorted.order);
             plans.push(plan);
             assert!(plans[0] == plans[plans.len() - 1], "the plan does not depend on the number of threads");
             plans.truncate(1);

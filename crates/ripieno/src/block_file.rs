@@ -1,7 +1,7 @@
 //! Files with known block digests: the source of a file broadcast at its root, and its destination elsewhere.
 
 use ripieno_net::links::HostMemory;
-use ripieno_plan::swarm::{BlockManifest, Discipline, Have};
+use ripieno_plan::swarm::{BlockManifest, BlockSet, Discipline};
 pub use ripieno_run::swarm::{BlockDigests, Digest};
 use std::io;
 use std::path::Path;
@@ -10,7 +10,7 @@ use std::path::Path;
 pub struct BlockFile {
     pub(crate) memory: HostMemory,
     pub(crate) blocks: BlockDigests,
-    pub(crate) have: Have,
+    pub(crate) have: BlockSet,
 }
 
 impl BlockFile {
@@ -19,7 +19,7 @@ impl BlockFile {
         let memory = HostMemory::of_file(path)?;
         let manifest = BlockManifest::new(memory.len(), block_bytes, Discipline::Chain, 1);
         let blocks = BlockDigests::of(&memory, manifest.block_bytes);
-        let have = Have::all(blocks.digests.len());
+        let have = BlockSet::all(blocks.digests.len());
         Ok(BlockFile { memory, blocks, have })
     }
 
@@ -40,7 +40,7 @@ impl BlockFile {
     pub fn fill(path: &Path, blocks: BlockDigests) -> io::Result<BlockFile> {
         let (memory, old_bytes) = HostMemory::in_file(path, blocks.bytes)?;
         let have = match old_bytes {
-            0 => Have::none(blocks.digests.len()),
+            0 => BlockSet::none(blocks.digests.len()),
             _ => blocks.found_in(&memory),
         };
         Ok(BlockFile { memory, blocks, have })

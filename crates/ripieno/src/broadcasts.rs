@@ -32,7 +32,7 @@ const FILL_BYTES_MAX: usize = 4 << 20;
 /// A rank that stops responding is lost after the heartbeat timeout. A rank that was suspended for a shorter time still
 /// gets its value. Receivers of a stalled rank get other sources after two stall intervals.
 fn swarm_timing(heartbeat_timeout: Duration) -> SwarmTiming {
-    SwarmTiming { stall: heartbeat_timeout / 8, answer: heartbeat_timeout }
+    SwarmTiming { stall_timeout: heartbeat_timeout / 8, answer_timeout: heartbeat_timeout }
 }
 
 /// The latest report of the tracker about a variable.

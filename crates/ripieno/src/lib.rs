@@ -52,7 +52,7 @@ pub use ripieno_plan::{Algorithm, Collective, Needs, Op, Topology};
 pub use ripieno_run::recorder::{
     AlgorithmUsage, CollectiveOutcome, CollectiveRecord, CurrentCall, Reading, StallInterval,
 };
-pub use ripieno_run::reduction::{Function, place_keeper};
+pub use ripieno_run::reduction::{Function, arg_reduction};
 pub use ripieno_run::{BufferMemory, Element, JobFailure};
 pub use statistics::Statistics;
 pub use survivors::Survivors;

@@ -10,7 +10,7 @@ use crate::communicator::Communicator;
 use crate::error::{Error, argument};
 use crate::measuring::batch;
 use ripieno_plan::Op;
-use ripieno_plan::sparse::design::{FEW_PEERS, PacketCurve};
+use ripieno_plan::sparse::design::{PacketCurve, UNCONTENDED_PEER_COUNT};
 use ripieno_run::Element;
 use std::time::Duration;
 
@@ -62,12 +62,12 @@ pub fn measure(comm: &Communicator, sizes_bytes: &[usize], budget: Duration) -> 
     let curve = PacketCurve::through(calls.iter().map(point).collect(), latency_s);
     let curve = curve.expect("sizes ascend and calls take time");
     let peer_count = comm.world_size() - 1;
-    if peer_count <= FEW_PEERS {
+    if peer_count <= UNCONTENDED_PEER_COUNT {
         return Ok(curve);
     }
     let (all_s, _) = timed(share_s, || all_ranks_exchange(comm))?;
     let excess_s = (all_s - curve.layer_s(peer_count, CONGESTION_BYTES as f64)).max(0.0);
-    Ok(curve.crowded(excess_s / (peer_count * (peer_count - FEW_PEERS)) as f64))
+    Ok(curve.with_contention(excess_s / (peer_count * (peer_count - UNCONTENDED_PEER_COUNT)) as f64))
 }
 
 /// Time an exchange between all ranks in seconds: each rank sends a packet to every other rank, which combines them.
@@ -109,7 +109,7 @@ struct Packets {
 
 impl Packets {
     fn to_many(comm: &Communicator, bytes: usize) -> Packets {
-        Packets { bytes, peer_count: (comm.world_size() - 1).min(FEW_PEERS).min((MAX_CALL_BYTES / bytes).max(1)) }
+        Packets { bytes, peer_count: (comm.world_size() - 1).min(UNCONTENDED_PEER_COUNT).min((MAX_CALL_BYTES / bytes).max(1)) }
     }
 
     /// Time a call in seconds.

@@ -261,7 +261,7 @@ fn different_options_are_reported_to_every_rank() {
 #[test]
 fn different_packet_costs_are_reported_to_every_rank() {
     let errors = world(2, |comm| {
-        comm.keep_packets(PacketCurve::memory().crowded(comm.rank() as f64 * 1e-6));
+        comm.keep_packets(PacketCurve::memory().with_contention(comm.rank() as f64 * 1e-6));
         comm.sparse(&[1], &[1], &SparseOptions::default()).err().unwrap().to_string()
     });
     assert!(errors[0].contains(", packets #") && errors[0] == errors[1], "{errors:?}");

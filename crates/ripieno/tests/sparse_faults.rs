@@ -80,7 +80,7 @@ fn malformed_keys_end_the_job() {
         let count = announce(comm, [3, 0])?;
         send_parts(comm, &[9, 9, 9], count)
     });
-    assert_all_fail(&rank_errors, |error| matches!(error, Error::Malformed { .. }), "no form of key sets");
+    assert_all_fail(&rank_errors, |error| matches!(error, Error::Malformed { .. }), "unknown form of key sets");
 }
 
 #[test]

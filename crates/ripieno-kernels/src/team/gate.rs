@@ -141,6 +141,6 @@ thread_local! {
 
 fn note_wait(arrived_on_first_poll: bool) {
     let mut detector = DETECTOR.get();
-    detector.note(arrived_on_first_poll);
+    detector.record_wait(arrived_on_first_poll);
     DETECTOR.set(detector);
 }

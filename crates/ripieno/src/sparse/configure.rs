@@ -14,7 +14,7 @@ use crate::communicator::Communicator;
 use crate::elements::hash;
 use crate::error::Error;
 use ripieno_plan::Op;
-use ripieno_plan::sparse::{Configuring, Degrees, EXAMPLE_COUNT, MalformedKeySets, Missing, Permutation};
+use ripieno_plan::sparse::{Configurator, Degrees, EXAMPLE_COUNT, MalformedKeySets, MissingKeys, Permutation};
 
 /// Row size that the design assumes (one float64), because the actual size is unknown before the first reduction.
 const ASSUMED_ROW_BYTES: usize = 8;
@@ -25,7 +25,7 @@ pub(super) struct PreparedConfigure {
     pub permutation: Permutation,
     pub out: IndexRows,
     pub wanted: IndexRows,
-    pub machine: Configuring,
+    pub machine: Configurator,
     pub degrees: Degrees,
     pub team: RankThreads,
 }
@@ -93,7 +93,7 @@ pub(super) fn prepare(
         Some(degrees) => degrees.clone(),
         None => design::degrees(comm, &out_keys, &in_keys, design::Largest { size, set }, row_bytes)?,
     };
-    let machine = Configuring::new(comm.rank(), &degrees, size, out_keys, in_keys, options.dense_above);
+    let machine = Configurator::new(comm.rank(), &degrees, size, out_keys, in_keys, options.dense_above);
     Ok(PreparedConfigure { size, permutation, out, wanted, machine, degrees, team })
 }
 
@@ -103,7 +103,7 @@ fn packets(comm: &Communicator, options: &SparseOptions) -> String {
         return String::new();
     }
     let curve = comm.packets();
-    let scalars = [curve.latency_s(), curve.crowd_s()];
+    let scalars = [curve.latency_s(), curve.contention_s()];
     let numbers = curve.points().iter().flat_map(|&(bytes, seconds)| [bytes, seconds]).chain(scalars);
     let bytes: Vec<u8> = numbers.flat_map(|number| number.to_bits().to_le_bytes()).collect();
     format!(", packets #{:08x}", hash(&bytes))
@@ -115,7 +115,7 @@ pub(super) fn malformed(error: MalformedKeySets) -> Error {
 }
 
 /// Fail on every rank if any rank has found requested indices that no rank contributes.
-pub(super) fn check_missing(comm: &Communicator, missing: &Missing, permutation: &Permutation) -> Result<(), Error> {
+pub(super) fn check_missing(comm: &Communicator, missing: &MissingKeys, permutation: &Permutation) -> Result<(), Error> {
     let [count] = combined(comm, [missing.count], Op::Sum)?;
     if count == 0 {
         return Ok(());

@@ -7,7 +7,7 @@ use super::team::{combine_from, fill_rows};
 use crate::error::{Error, argument};
 use ripieno_plan::sparse::sets::Sorted;
 use ripieno_plan::sparse::team::{WorkTeam, cut, each, ranges};
-use ripieno_plan::sparse::{Permutation, have_numbers};
+use ripieno_plan::sparse::{Permutation, fit_row_numbers};
 use ripieno_run::Element;
 use ripieno_run::reduction::{Reduction, convert};
 use ripieno_run::rows::gather_rows;
@@ -70,7 +70,7 @@ pub(super) fn check(name: &'static str, indices: &[i64], size: Option<u64>, team
 
 /// Check that the rows of `index_count` indices, and of any union of them, have 32-bit numbers.
 pub(super) fn check_numbers(index_count: usize, size: Option<u64>) -> Result<(), Error> {
-    match have_numbers(index_count, size.unwrap_or(u64::MAX)) {
+    match fit_row_numbers(index_count, size.unwrap_or(u64::MAX)) {
         true => Ok(()),
         false => {
             let expected = format!("at most {0}, or a size of at most {0}", u32::MAX);
@@ -111,7 +111,7 @@ pub(super) fn sorted(
     each(team, operations, pieces, |(keys, piece): (&mut [u64], Range<usize>)| {
         keys.iter_mut().zip(&indices[piece]).for_each(|(key, &index)| *key = permutation.key(index as u64));
     });
-    let Sorted { keys, places, order } = Sorted::of(&keys, is_contributed, team);
+    let Sorted { keys, positions: places, order } = Sorted::of(&keys, is_contributed, team);
     let key_count = keys.len();
     (keys, IndexRows { rows: places.into(), order: order.into(), key_count })
 }
@@ -270,7 +270,7 @@ mod tests {
     use super::*;
     use crate::elements::ElementShape;
     use ripieno_plan::Op;
-    use ripieno_plan::sparse::team::{Alone, WorkPiece};
+    use ripieno_plan::sparse::team::{SingleThread, WorkPiece};
 
     fn form(element: Element, width: usize) -> SparseForm<'static> {
         SparseForm { element, width, op: Op::Sum, row: ElementShape::Line }
@@ -285,7 +285,7 @@ mod tests {
         }
 
         fn compute(&self, operations: usize, pieces: Vec<WorkPiece<'_>>) {
-            Alone.compute(operations, pieces);
+            SingleThread.compute(operations, pieces);
         }
     }
 
@@ -352,15 +352,15 @@ mod tests {
     fn rows_in_key_order_are_not_moved() {
         let permutation = Permutation::new(100);
         let in_order: Vec<i64> = [3, 17, 60, 99].map(|key| permutation.index(key) as i64).to_vec();
-        let (_, places) = sorted(&in_order, &permutation, true, &Alone);
+        let (_, places) = sorted(&in_order, &permutation, true, &SingleThread);
         assert!(matches!(
-            (places.out_conversion(&Alone), places.in_conversion()),
+            (places.out_conversion(&SingleThread), places.in_conversion()),
             (OutConversion::Identity, InConversion::Identity)
         ));
         let more = [&in_order[..], &in_order[3..]].concat();
-        let (_, places) = sorted(&more, &permutation, true, &Alone);
+        let (_, places) = sorted(&more, &permutation, true, &SingleThread);
         assert!(matches!(
-            (places.out_conversion(&Alone), places.in_conversion()),
+            (places.out_conversion(&SingleThread), places.in_conversion()),
             (OutConversion::Repeated { .. }, InConversion::Rows(_))
         ));
     }

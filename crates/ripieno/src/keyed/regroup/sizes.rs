@@ -63,7 +63,7 @@ impl RegroupSizes {
             // For parts of other owners, this rank only needs the size of its own rows.
             let mut known_bytes = bytes;
             owned.parts.iter().zip(&own_bytes).for_each(|(&part, &bytes)| known_bytes[part] = bytes);
-            let waves = Waves::whole(&owners, &known_bytes, p, most_bytes > 0);
+            let waves = Waves::single(&owners, &known_bytes, p, most_bytes > 0);
             return Ok((RegroupSizes { waves, owned }, agreed));
         }
         let part_bytes = all_words(comm, &own_bytes)?;
