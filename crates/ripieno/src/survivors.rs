@@ -19,13 +19,12 @@ pub struct Survivors {
 impl Communicator {
     /// Agree on the surviving ranks of a failed world and connect them in a new world.
     ///
-    /// Every survivor must call this method. All ranks for which the call returns have the same members. The call
-    /// closes this communicator and all communicators split from it. Runs in flight have already ended with the
-    /// failure. A rank that dies during the call is excluded, or the next collective detects its failure; then call
-    /// `shrink` again.
+    /// Every survivor must call this method. All ranks on which the call succeeds have the same members. The call
+    /// closes this communicator and all communicators split from it; runs in flight have already ended with the
+    /// failure. If a rank dies during the call, it is excluded, or the next collective fails; then call `shrink` again.
     pub fn shrink(&self) -> Result<Survivors, Error> {
         if !self.is_world() {
-            return Err(argument("shrink", "a part of the world", "a call on the communicator of the whole world"));
+            return Err(argument("shrink", "a part of the world", "a call on the communicator of the world"));
         }
         let mut held = self.hold()?;
         let core = held.core();

@@ -114,7 +114,7 @@ class _Labeled:
     def __call__(self, found: SearchMatches) -> bytes:
         label = f"{found.split.path}:".encode(errors="surrogateescape") if self._with_path else b""
         return b"".join(
-            block.printed(label, number if self._numbered else None, count) for block, number, count in found.wanted()
+            block.printed(label, number if self._numbered else None, count) for block, number, count in found.results()
         )
 
 

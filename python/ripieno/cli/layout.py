@@ -10,7 +10,7 @@ import numpy as np
 
 from ripieno._native import MOST_DIMENSIONS
 from ripieno._types import OnFailure
-from ripieno.algorithms.methods import EXACT, EXACT_LIMIT, LAYOUT_APPROXIMATIONS
+from ripieno.algorithms.methods import EXACT, LAYOUT_APPROXIMATIONS, MAX_EXACT_VERTEX_COUNT
 from ripieno.cli.fits import (
     FitOutput,
     check_folder,
@@ -53,7 +53,7 @@ ARRAYS = ("positions", "vertices")
     default="auto",
     show_default=True,
     help="Repulsion between all pairs of vertices (exact), or from distant clusters as one point "
-    f"(barnes-hut). auto uses barnes-hut for more than {EXACT_LIMIT:,} vertices in 2 or 3 "
+    f"(barnes-hut). auto uses barnes-hut for more than {MAX_EXACT_VERTEX_COUNT:,} vertices in 2 or 3 "
     "dimensions; the last line of output names the method.",
 )
 @click.option(

@@ -139,12 +139,12 @@ def _timed(
         vectors.append(empty(shape, np.float32))
         vectors[-1].fill(0)
     into = np.zeros_like(vectors[0]) if collective == "alltoall" else None
-    apart = collective in ROOTED or size >= SEPARATE_BYTES
+    separate = collective in ROOTED or size >= SEPARATE_BYTES
 
     def timed(name: str, budget_s: float) -> float:
         one_s = budget_s / len(vectors)
         each = (
-            _native.measure(comm._native, collective, vector, into, budget_s=one_s, apart=apart, algorithm=name)
+            _native.measure(comm._native, collective, vector, into, budget_s=one_s, separate=separate, algorithm=name)
             for vector in vectors
         )
         return statistics.fmean(statistics.median(found) for found in each)

@@ -122,7 +122,7 @@ impl Fabric for Endpoint {
 
     fn note_wait(&mut self, was_ready_at_once: bool) {
         if self.has_core_per_rank {
-            self.co_location.note(was_ready_at_once);
+            self.co_location.record_wait(was_ready_at_once);
         }
     }
 

@@ -3,7 +3,7 @@
 use super::frame::{Digest, digest};
 use super::meter::Meter;
 use super::{MemoryLocation, Store};
-use ripieno_plan::swarm::{BlockManifest, Have, SwarmEvent, SwarmNode, SwarmTiming};
+use ripieno_plan::swarm::{BlockManifest, BlockSet, SwarmEvent, SwarmNode, SwarmTiming};
 use std::collections::{BTreeMap, BTreeSet};
 use std::io;
 use std::ops::Range;
@@ -47,7 +47,7 @@ pub(super) struct BroadcastRun<M> {
     /// On the root, while it computes digests: ranks that received the first digests.
     pub(super) informed: BTreeSet<usize>,
     /// Blocks that were present from the start.
-    pub(super) found: Have,
+    pub(super) found: BlockSet,
     pub(super) meter: Arc<Meter>,
     /// Number of bytes received of each incomplete block.
     partial: BTreeMap<usize, usize>,
@@ -76,7 +76,7 @@ impl<M: Store> BroadcastRun<M> {
             digests: Vec::new(),
             unchecked: BTreeMap::new(),
             informed: BTreeSet::new(),
-            found: Have::none(0),
+            found: BlockSet::none(0),
             meter: Arc::default(),
             partial: BTreeMap::new(),
             open: BTreeSet::new(),
@@ -87,7 +87,7 @@ impl<M: Store> BroadcastRun<M> {
     }
 
     /// Return a broadcast from `root` into memory that already contains the blocks in `found`.
-    pub(super) fn into_memory(root: usize, memory: M, digests: Vec<Digest>, found: Have) -> BroadcastRun<M> {
+    pub(super) fn into_memory(root: usize, memory: M, digests: Vec<Digest>, found: BlockSet) -> BroadcastRun<M> {
         BroadcastRun { state: ValueState::Receiving(memory), digests, found, ..BroadcastRun::awaited(root, None) }
     }
 
@@ -130,7 +130,7 @@ impl<M: Store> BroadcastRun<M> {
     /// Verify a complete block against the digest of the root.
     fn check(&mut self, block: usize, from: usize) -> SwarmEvent {
         self.partial.remove(&block);
-        SwarmEvent::Checked { block, from, is_right: self.digests[block] == digest(self.block(block)) }
+        SwarmEvent::Checked { block, from, is_valid: self.digests[block] == digest(self.block(block)) }
     }
 
     /// Return whether the transfer has not started yet.
@@ -141,8 +141,8 @@ impl<M: Store> BroadcastRun<M> {
     /// Return the time at which the request to the leader times out.
     pub(super) fn sharing_wake(&self, timing: &SwarmTiming) -> Option<Duration> {
         self.sharing.map(|sharing| match sharing {
-            HostSharing::Requested { since } => since + timing.answer,
-            HostSharing::Confirmed { since } => since + timing.stall,
+            HostSharing::Requested { since } => since + timing.answer_timeout,
+            HostSharing::Confirmed { since } => since + timing.stall_timeout,
         })
     }
 

@@ -10,7 +10,7 @@ use super::{PeerLinks, Store, UNSENT_BYTES_MAX};
 use crate::fabric::{LinkId, LinkInterest};
 use crate::link::LinkError;
 use ripieno_plan::swarm::{
-    Action, BLOCKS_MAX, BlockManifest, CorruptBlock, Have, MemberFailure, SwarmEvent, SwarmMessage, SwarmNode,
+    Action, BLOCKS_MAX, BlockManifest, BlockSet, CorruptBlock, MemberFailure, SwarmEvent, SwarmMessage, SwarmNode,
     SwarmTiming, step_bytes,
 };
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
@@ -182,7 +182,7 @@ impl<M: Store> Driver<M> {
 
     /// Fetch the value with these `digests` from `root` into `memory` and return the number of the broadcast. `have`
     /// marks the blocks that `memory` already contains.
-    pub fn fetch_into(&mut self, now: Duration, root: usize, memory: M, digests: Vec<Digest>, have: Have) -> u32 {
+    pub fn fetch_into(&mut self, now: Duration, root: usize, memory: M, digests: Vec<Digest>, have: BlockSet) -> u32 {
         let number = self.expect_as(now, BroadcastRun::into_memory(root, memory, digests, have));
         self.request(now, number);
         number
@@ -291,7 +291,7 @@ impl<M: Store> Driver<M> {
     /// Return the latest time at which [`turn`](Self::turn) must run again.
     pub fn wake(&self) -> Option<Duration> {
         let wake = |broadcast: &BroadcastRun<M>| {
-            broadcast.sharing_wake(&self.timing).or_else(|| broadcast.node.as_ref()?.wake())
+            broadcast.sharing_wake(&self.timing).or_else(|| broadcast.node.as_ref()?.next_tick())
         };
         self.broadcasts.values().filter_map(wake).min()
     }
@@ -336,7 +336,7 @@ impl<M: Store> Driver<M> {
             self.settle(now);
         }
         let due = |broadcast: &BroadcastRun<M>| {
-            broadcast.node.as_ref().and_then(SwarmNode::wake).is_some_and(|wake| wake <= now)
+            broadcast.node.as_ref().and_then(SwarmNode::next_tick).is_some_and(|next_tick| next_tick <= now)
         };
         let due: Vec<u32> =
             self.broadcasts.iter().filter(|(_, broadcast)| due(broadcast)).map(|(&number, _)| number).collect();

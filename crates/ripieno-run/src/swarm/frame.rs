@@ -126,11 +126,11 @@ pub(super) fn decode_message(broadcast: u32, found: u32, body: &[u8]) -> Option<
 mod tests {
     use super::*;
     use proptest::prelude::*;
-    use ripieno_plan::swarm::Have;
+    use ripieno_plan::swarm::BlockSet;
 
     #[test]
     fn messages_round_trip_and_a_flipped_bit_is_detected() {
-        let message = SwarmMessage::Offer { have: Box::new(Have::all(100)), is_answer: true, instead_of: None };
+        let message = SwarmMessage::Offer { have: Box::new(BlockSet::all(100)), is_answer: true, replaces: None };
         let sent = FrameKind::Swarm { message, digests: vec![[7; 8]; 3] };
         let frame = encode(5, &sent);
         let (header, body) = frame.split_first_chunk().unwrap();

@@ -7,7 +7,9 @@
 use super::frame::{self, FrameKind};
 use super::*;
 use ripieno_fuzz::{Fuzz, FuzzAllocator};
-use ripieno_plan::swarm::{BlockManifest, Discipline, Have, MemberFailure, NeighborOffer, SwarmMessage, SwarmTiming};
+use ripieno_plan::swarm::{
+    BlockManifest, BlockSet, Discipline, MemberFailure, NeighborOffer, SwarmMessage, SwarmTiming,
+};
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -111,7 +113,7 @@ fn manifest(discipline: Discipline) -> BlockManifest {
 }
 
 fn neighbors(ranks: [usize; 2]) -> Vec<NeighborOffer> {
-    ranks.map(|with| NeighborOffer { with, instead_of: Some(1) }).into()
+    ranks.map(|with| NeighborOffer { neighbor: with, replaces: Some(1) }).into()
 }
 
 fn digests() -> Vec<Digest> {
@@ -168,15 +170,15 @@ fn inputs() -> Vec<Vec<u8>> {
         let chunks = blocks.iter().enumerate().flat_map(|(block, bytes)| chunk(0, block as u64, 0, bytes));
         let fetches = (0..5).flat_map(|block| encode(0, &in_frame(SwarmMessage::Fetch { block, source: 0 })));
         let offer =
-            in_frame(SwarmMessage::Offer { have: Box::new(Have::all(5)), is_answer: false, instead_of: Some(2) });
+            in_frame(SwarmMessage::Offer { have: Box::new(BlockSet::all(5)), is_answer: false, replaces: Some(2) });
         let parts = [encode(0, &in_frame(admitted)), encode(0, &offer), fetches.collect(), chunks.collect()];
         inputs.push([parts.concat(), encode(0, &in_frame(SwarmMessage::Released))].concat());
     }
-    let have = || Box::new(Have::all(5));
+    let have = || Box::new(BlockSet::all(5));
     let messages = [
         SwarmMessage::Join,
         SwarmMessage::Rejoin { manifest: Some(manifest(Discipline::CSB)), have: have() },
-        SwarmMessage::Ask { part: 1, instead_of: 2 },
+        SwarmMessage::Ask { part: 1, failed_source: 2 },
         SwarmMessage::Stalled { sources: vec![0, 2] },
         SwarmMessage::Found { have: have() },
         SwarmMessage::Fetched { block: 3, source: 2, bytes_per_s: 1 << 30 },

@@ -214,14 +214,14 @@ class FruchtermanReingold(IterativeEstimator, ObservedEstimator):
             approximation=self.approximation,
             theta=float(self.theta),
             init=None if isinstance(self.init, Mapping) else self._init(),
-            known=self._known(graph) if isinstance(self.init, Mapping) else None,
+            known=self._known_positions(graph) if isinstance(self.init, Mapping) else None,
             fixed=np.array([vertex_id("fixed", vertex, graph) for vertex in self.fixed], np.int64),
             seed=self._own_seed(comm),
             has_seed=isinstance(self.random_state, Integral),
             checkpoint_options=self._checkpoint_options(),
         )
         parts = self._run_fit(program.fit, graph, options, comm=comm)
-        self._keep(parts, graph, time.perf_counter() - begin)
+        self._store_result(parts, graph, time.perf_counter() - begin)
         return self
 
     def _init(self) -> Reals | None:
@@ -235,7 +235,7 @@ class FruchtermanReingold(IterativeEstimator, ObservedEstimator):
             raise InputError("init: a coordinate is NaN or infinite, expected finite numbers")
         return init
 
-    def _known(self, graph: Graph) -> tuple[NDArray[np.int64], Reals]:
+    def _known_positions(self, graph: Graph) -> tuple[NDArray[np.int64], Reals]:
         """Return ids and positions of the vertices in `init`."""
         assert isinstance(self.init, Mapping)
         if graph.labels is None:
@@ -279,7 +279,7 @@ class FruchtermanReingold(IterativeEstimator, ObservedEstimator):
                 f"approximation='barnes-hut' with dim={self.dim}: expected 2 or 3 dimensions, or approximation='exact'"
             )
 
-    def _keep(self, parts: list[LayoutPart], graph: Graph, total_s: float) -> None:
+    def _store_result(self, parts: list[LayoutPart], graph: Graph, total_s: float) -> None:
         first = parts[0]
         self.positions_ = first.positions
         self.vertices_ = first.ids if graph.labels is None else graph.labels[first.ids]

@@ -262,7 +262,7 @@ class EngineJob(ProcessJob[RemoteMember]):
                 while True:
                     left_s = deadline - time.monotonic()
                     if left_s <= 0:
-                        raise EngineError(self._absent(attempts, patience_s, server.lack))
+                        raise EngineError(self._absent(attempts, patience_s, server.shortage))
                     for key, _ in ready(left_s):
                         if key.fileobj is run:
                             raise self._alarmed()
@@ -301,15 +301,15 @@ class EngineJob(ProcessJob[RemoteMember]):
                     f"it has {name} {mine}: install the same there"
                 )
 
-    def _absent(self, attempts: dict[str, dict[int, RemoteMember]], patience_s: float, lack: str | None) -> str:
+    def _absent(self, attempts: dict[str, dict[int, RemoteMember]], patience_s: float, shortage: str | None) -> str:
         best = max(attempts.values(), key=len, default={})
         missing = [str(rank) for rank in range(self.workers) if rank not in best]
         told = (
             f"{len(best)} of {self.workers} ranks have joined within {patience_s:g} s, missing are "
             f"{', '.join(missing[:8])}{' …' if len(missing) > 8 else ''}"
         )
-        if lack is not None:
-            return f"{told}: this process cannot accept them: {lack}"
+        if shortage is not None:
+            return f"{told}: this process cannot accept them: {shortage}"
         return (
             f"{told}: check whether {self.engine.NAME} has room for "
             f"all of them at once, and whether its tasks can reach {self.engine.host()} (ripieno doctor --engine "
