@@ -34,7 +34,7 @@ def without_index(table: pa.Table) -> pa.Table:
     return table.drop_columns(list(index)) if index else table
 
 
-def in_one_table(X: Any) -> Any:
+def arrow_stream_as_table(X: Any) -> Any:
     """Return an Arrow stream, which can be read only once, or a list of Arrow record batches as a table; others as they
     are.
 

@@ -15,7 +15,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ripieno.errors import InputError
-from ripieno.files.sources import EmptyFile, File, blamed_on, opened
+from ripieno.files.sources import EmptyFile, File, input_errors, opened
 
 BANNER = b"%%matrixmarket"
 SUFFIX = ".mtx"
@@ -41,7 +41,7 @@ class MatrixInfo:
 
 def is_matrix_market(path: str) -> bool:
     """Return whether a file begins with the banner."""
-    with opened(path, File(path, 0).compression) as file, blamed_on(path):
+    with opened(path, File(path, 0).compression) as file, input_errors(path):
         return file.read(len(BANNER)).lower() == BANNER
 
 
@@ -55,7 +55,7 @@ def read_info(path: str) -> MatrixInfo:
     EmptyFile
         The matrix has no entry.
     """
-    with opened(path, File(path, 0).compression) as file, blamed_on(path):
+    with opened(path, File(path, 0).compression) as file, input_errors(path):
         return _info(path, file)
 
 
@@ -69,7 +69,7 @@ def read_matrix(path: str) -> Any:
     """
     from scipy.sparse import coo_matrix
 
-    with opened(path, File(path, 0).compression) as file, blamed_on(path):
+    with opened(path, File(path, 0).compression) as file, input_errors(path):
         info = _info(path, file)
         text = file.read()
     width = LAYOUTS[info.layout] - (info.field == "pattern")

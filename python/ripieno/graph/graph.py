@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 
 from ripieno.comm.agreement import agreement
 from ripieno.errors import InputError
-from ripieno.files.sources import EmptyFile, File, expand_keyed, is_url, names_text, size_bytes, with_rows
+from ripieno.files.sources import EmptyFile, File, describe_paths, expand_keyed, is_url, open_nonempty, size_bytes
 from ripieno.graph.edge_files import EdgeFile, TableEdges
 from ripieno.graph.edges import Edges, with_both_directions
 from ripieno.graph.layout import End
@@ -67,7 +67,7 @@ class Files:
     def text(self) -> str:
         """A readable description. The number of edges is unknown until the files are read."""
         size = bytes_text(sum(file.size_bytes for file in self.files))
-        return f"{names_text([file.path for file in self.files])}, {size}"
+        return f"{describe_paths([file.path for file in self.files])}, {size}"
 
     @property
     def weighted(self) -> bool:
@@ -339,7 +339,7 @@ def _open_files(source: Any, weighted: bool | None, format: str | None) -> Files
     source, options = unwrapped(source)
     items: Sequence[Any] = source if isinstance(source, (list, tuple)) else [source]
     found = typed_keys([each for item in items for each in expand_keyed(item)])
-    files = with_rows(found, lambda each: _open_file(*each, options, weighted, format))
+    files = open_nonempty(found, lambda each: _open_file(*each, options, weighted, format))
     for file in files[1:]:
         if file.weighted != files[0].weighted:
             having, lacking = (file, files[0]) if file.weighted else (files[0], file)

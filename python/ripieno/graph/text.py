@@ -13,7 +13,7 @@ from dataclasses import dataclass
 import ripieno._native as _native
 from ripieno.errors import InputError
 from ripieno.files.matrix_market import is_matrix_market
-from ripieno.files.sources import EmptyFile, File, blamed_on, opened, size_bytes
+from ripieno.files.sources import EmptyFile, File, input_errors, opened, size_bytes
 from ripieno.graph.edge_files import EdgeFile
 from ripieno.graph.edges import Edges
 from ripieno.graph.tables import MatrixEdges
@@ -67,7 +67,7 @@ class TextEdges:
         InputError
             A line is not an edge, or the file is damaged. The message names file and line.
         """
-        with blamed_on(self.path):
+        with input_errors(self.path):
             parts = [self._parse(*window) for window in self._windows(share)]
         return Edges.joined(parts, weighted=self.weighted)
 
@@ -100,7 +100,7 @@ def has_names(path: str) -> bool:
 
 def _first_line(path: str, compression: str | None) -> tuple[int, bytes]:
     """Return the byte at which a text begins, after a byte order mark, and its first line that is no comment."""
-    with opened(path, compression) as file, blamed_on(path):
+    with opened(path, compression) as file, input_errors(path):
         begin, in_comment, at_start = 0, False, True
         while line := file.readline(FIRST_LINE_BYTES):
             if at_start and line.startswith(MARK):

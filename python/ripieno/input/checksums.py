@@ -11,7 +11,7 @@ from collections.abc import Hashable
 from dataclasses import dataclass
 from functools import lru_cache
 
-from ripieno.files.sources import READ_BYTES, blamed_on, opened, size_bytes, version
+from ripieno.files.sources import READ_BYTES, input_errors, opened, size_bytes, version
 
 #: The maximum number of digests of file ranges that a process caches.
 REMEMBERED = 1 << 16
@@ -59,7 +59,7 @@ class Checksum:
 def sha256(path: str, ranges: tuple[tuple[int, int], ...], version: Hashable) -> str:
     """Return the digest of ranges of a file. `version` changes when the file changes, which invalidates the cache."""
     digest = hashlib.sha256()
-    with opened(path) as file, blamed_on(path):
+    with opened(path) as file, input_errors(path):
         for start, stop in ranges:
             file.seek(start)
             left = stop - start

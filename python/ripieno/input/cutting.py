@@ -12,7 +12,7 @@ from numpy.typing import DTypeLike
 
 from ripieno._checks import check_count
 from ripieno.errors import InputError
-from ripieno.files.sources import File, PathLike, found, is_url
+from ripieno.files.sources import File, PathLike, find_files, is_url
 from ripieno.input.columns import Key, typed_keys
 from ripieno.input.columns.csv import Csv, of_same_types
 from ripieno.input.columns.splitting import FormatOptions
@@ -137,7 +137,7 @@ def splits(
         if other is not None:
             raise InputError(f"format={format!r}: {other.path} is listed as {other.format.name}")
         return parts
-    files = [file for file in found(source) if file.size_bytes]
+    files = [file for file in find_files(source) if file.size_bytes]
     whole = [file.compression is not None for file in files]
     if count is None:
         counts = [-(-file.size_bytes // (bytes or SPLIT_BYTES)) for file in files]

@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Any
 
 from ripieno.errors import InputError
-from ripieno.files.sources import PathLike, absolute, blamed_on, is_url, size_bytes
+from ripieno.files.sources import PathLike, absolute, input_errors, is_url, size_bytes
 from ripieno.input.checksums import Checksum
 from ripieno.input.columns import Key, TableFiles
 from ripieno.input.formats import FORMATS
@@ -48,7 +48,7 @@ def open_partitions(path: PathLike, *, verify: bool = True) -> list[Split]:
     path = Path(absolute(path))
     # Opening a pipe without a writer would block.
     size_bytes(str(path))
-    with blamed_on(str(path)):
+    with input_errors(str(path)):
         text = path.read_bytes()
     try:
         content = json.loads(text)

@@ -30,7 +30,7 @@ from ripieno.mapreduce.emitted import Shuffle
 from ripieno.mapreduce.progress import StepProgress
 from ripieno.mapreduce.serialized_value import SerializedValue
 from ripieno.mapreduce.statistics import Stage, StepStatistics
-from ripieno.mapreduce.tasks import Task, as_partitions, deal
+from ripieno.mapreduce.tasks import Task, as_partitions, assign_tasks
 from ripieno.mapreduce.team import ProgramRanks, RankTeam, Workers
 from ripieno.wire.fingerprint import fingerprint
 
@@ -342,7 +342,7 @@ class MapReduce(StepProgress):
         self, items: list[Any], names: list[str], loader: SerializedValue, is_default: bool, team: RankTeam
     ) -> None:
         """Assign the partitions to the ranks, which load them."""
-        dealt = deal(items, names, team.hosts)
+        dealt = assign_tasks(items, names, team.hosts)
         sealed = [_partition(task, item, is_default) for task, item in zip(dealt, items, strict=True)]
         can_move = any(each.hosts is not None for each in sealed)
         self._can_move = self._stealing and can_move and 1 < len(team.hosts) < len(sealed) and not team.has_replicas

@@ -54,7 +54,7 @@ def as_partitions(given: Any, count: int) -> tuple[list[Any], list[str]]:
     return partitions, [_name(partition) for partition in partitions]
 
 
-def deal(partitions: Sequence[Any], names: Sequence[str], hosts: Sequence[str]) -> list[Task]:
+def assign_tasks(partitions: Sequence[Any], names: Sequence[str], hosts: Sequence[str]) -> list[Task]:
     """Assign the tasks to the ranks on `hosts`. Every rank gets a task if there are enough.
 
     Splits of files with known hosts are assigned by `ripieno.input.assign` to ranks on these hosts. Other partitions

@@ -18,7 +18,7 @@ import pyarrow as pa
 import pyarrow.csv
 
 from ripieno.errors import InputError
-from ripieno.files.sources import EmptyFile, File, blamed_on, opened, size_bytes, unpacked_bytes
+from ripieno.files.sources import EmptyFile, File, input_errors, opened, size_bytes, unpacked_bytes
 from ripieno.input import lines
 from ripieno.input.columns.delimited import Dialect, explained, line_of, numbers, read_table, sniff
 from ripieno.input.columns.source import ColumnSource, TableOptions, arrow_type
@@ -42,7 +42,7 @@ class TextColumns(ColumnSource):
     counted = False
 
     def _batches(self, start: int, stop: int, schema: pa.Schema, hint: str) -> Iterator[pa.Table]:
-        with opened(self.path, self.compression) as file, blamed_on(self.path):
+        with opened(self.path, self.compression) as file, input_errors(self.path):
             if self.dialect.quote and len(schema) < len(self.own):
                 # Fields of other columns may contain line ends in quotes.
                 begin = lines.record_start(file, start, self.dialect.body)
@@ -56,7 +56,7 @@ class TextColumns(ColumnSource):
 
     def describe(self, start: int, row: int) -> str:
         """Return the line of the `row`-th record that begins at or after byte `start`, as text."""
-        with opened(self.path, self.compression) as file, blamed_on(self.path):
+        with opened(self.path, self.compression) as file, input_errors(self.path):
             find = lines.record_start if self.dialect.quote else lines.line_start
             begin = find(file, start, self.dialect.body)
         return f"{self.path}, line {line_of(self.path, self.compression, begin, row + 1, self.dialect)}"
@@ -117,7 +117,7 @@ class Csv:
         dialect = _dialect(file, options)
         if dialect is None:
             raise InputError(f"{file.path} has no record and no header: it holds nothing but line ends")
-        with opened(file.path, file.compression) as stream, blamed_on(file.path):
+        with opened(file.path, file.compression) as stream, input_errors(file.path):
             records = lines.records(file.path, stream, dialect.body, sys.maxsize, options.sample_bytes)
             begin, sample = next(records, (dialect.body, b""))
         names = dialect.names
@@ -142,7 +142,7 @@ class Csv:
         length = file.size_bytes - self.body
         if count == 1:
             return [(self.body, file.size_bytes, length)] if length else []
-        with opened(file.path) as stream, blamed_on(file.path):
+        with opened(file.path) as stream, input_errors(file.path):
             pieces = lines.records(
                 file.path, stream, self.body, file.size_bytes, min(piece_size(length, count), CUT_BYTES)
             )
@@ -157,7 +157,7 @@ class Csv:
     def blocks(self, split: FilePart, block_bytes: int) -> Iterator[pa.Table]:
         """Yield records in blocks of about `block_bytes`, each up to the end of its last record."""
         place = split.place()
-        with split.opened(place) as file, blamed_on(place):
+        with split.opened(place) as file, input_errors(place):
             stop = sys.maxsize if split.compression else split.stop
             for begin, text in lines.records(place, file, max(split.start, self.body), stop, block_bytes):
                 table = self._table(place, split.compression, begin, text)

@@ -19,7 +19,7 @@ import pyarrow.compute as pc
 import pyarrow.csv
 
 from ripieno.errors import InputError
-from ripieno.files.sources import blamed_on, opened
+from ripieno.files.sources import input_errors, opened
 from ripieno.input import lines
 from ripieno.input.columns.source import IGNORE_HINT, MISSING_HINT, TableOptions
 
@@ -129,9 +129,9 @@ def sniff(
         The file is not text, has more than `COLUMNS_MAX` columns or an unclosed quote, or its first record may be
         either a header or values.
     """
-    with opened(path, compression) as file, blamed_on(path):
+    with opened(path, compression) as file, input_errors(path):
         start = len(MARK) if file.read(len(MARK)) == MARK else 0
-    with opened(path, compression) as file, blamed_on(path):
+    with opened(path, compression) as file, input_errors(path):
         file.read(start)
         text = b""
         is_comment = False
@@ -277,7 +277,7 @@ def explained(
 
 def line_of(path: str, compression: str | None, begin: int, row: int = 0, dialect: Dialect | None = None) -> int:
     """Return the line number, from 1, of byte `begin`, or of the `row`-th nonempty record from there on."""
-    with opened(path, compression) as file, blamed_on(path):
+    with opened(path, compression) as file, input_errors(path):
         line, left = 1, begin
         while left and (block := file.read(min(left, WINDOW_BYTES))):
             line, left = line + lines.count(block), left - len(block)

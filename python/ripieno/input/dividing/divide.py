@@ -16,7 +16,7 @@ from numpy.typing import DTypeLike
 from ripieno._checks import check_count
 from ripieno.errors import InputError
 from ripieno.files.results import new_folder
-from ripieno.files.sources import File, PathLike, found, is_url
+from ripieno.files.sources import File, PathLike, find_files, is_url
 from ripieno.input.checksums import Checksum
 from ripieno.input.columns.splitting import FormatOptions
 from ripieno.input.cuts import piece_size
@@ -105,7 +105,7 @@ def divide(
             parts = _listed(splits(source, count=partitions, format=format, header=header, **described))
             hosts = placed(len(parts), nodes, replicas or len(nodes), racks) if nodes else [()] * len(parts)
         else:
-            files = [file for file in found(source) if file.size_bytes]
+            files = [file for file in find_files(source) if file.size_bytes]
             keyed = next((file.path for file in files if file.keys), None)
             if keyed is not None:
                 raise InputError(f"{keyed}: copies lack the columns in names of folders: expected in_place=True")

@@ -11,7 +11,7 @@ from typing import Any, Self
 from ripieno.errors import InputError
 from ripieno.files.matrix_market import read_info, read_matrix
 from ripieno.files.npy import BROKEN_ARCHIVE, check_sparse_format, member_names, read_member, read_sparse
-from ripieno.files.sources import blamed_on, opened, suffix
+from ripieno.files.sources import input_errors, opened, suffix
 
 
 @dataclass(frozen=True)
@@ -54,7 +54,7 @@ class SparseFile:
 @contextmanager
 def opened_archive(path: str, fault: str = "is not a readable .npz file") -> Iterator[zipfile.ZipFile]:
     """Open an .npz archive. Errors in its contents name the file."""
-    with opened(path) as file, blamed_on(path):
+    with opened(path) as file, input_errors(path):
         try:
             with zipfile.ZipFile(file) as archive:
                 yield archive

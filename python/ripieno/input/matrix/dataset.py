@@ -21,7 +21,7 @@ from scipy.sparse import csr_matrix
 
 from ripieno.errors import InputError
 from ripieno.files import matrix_market
-from ripieno.files.sources import EmptyFile, File, PathLike, expand_keyed, names_text, size_bytes, with_rows
+from ripieno.files.sources import EmptyFile, File, PathLike, describe_paths, expand_keyed, open_nonempty, size_bytes
 from ripieno.input.columns import VECTORS, Key, TableFiles, TableOptions, open_table, typed_keys, unwrapped
 from ripieno.input.columns.source import MISSING_HINT, Missing
 from ripieno.input.formats.arrays import ArrayRows, StoredArray
@@ -457,10 +457,10 @@ def open_source(
     if isinstance(source, BinaryFiles):
         record = RecordType.of(source.record_bytes, source.dtype)
         assert record is not None, "a length says what records are"
-        files = with_rows(_found(source.source, None), lambda each: _open_records(each[0], record))
+        files = open_nonempty(_found(source.source, None), lambda each: _open_records(each[0], record))
     else:
         paths, options = unwrapped(source)
-        files = with_rows(_found(paths, SUFFIXES), lambda each: _open_file(*each, options, label, classes))
+        files = open_nonempty(_found(paths, SUFFIXES), lambda each: _open_file(*each, options, label, classes))
     for file in files[1:]:
         if file.column_count != files[0].column_count:
             raise InputError(
@@ -469,13 +469,13 @@ def open_source(
     _check_names(files)
     opened = _completed(Dataset(tuple(files), unwrapped(source)[1].missing))
     rows = "as many rows as will be found" if opened.row_count is None else f"{opened.row_count} rows"
-    logger.info("%s: %s of %d columns", names_text(opened.names), rows, opened.column_count)
+    logger.info("%s: %s of %d columns", describe_paths(opened.names), rows, opened.column_count)
     return opened
 
 
 def _log_read(rank: int, world_size: int, row_count: int, pieces: Sequence[FilePiece], seconds: float) -> None:
     took = duration_text(seconds)
-    names = names_text([getattr(piece.file, "path", "") for piece in pieces]) if pieces else "no file"
+    names = describe_paths([getattr(piece.file, "path", "") for piece in pieces]) if pieces else "no file"
     logger.info("rank %d of %d has read %d rows in %s, of %s", rank, world_size, row_count, took, names)
 
 
@@ -508,7 +508,7 @@ def _completed(dataset: Dataset) -> Dataset:
     if len(empty):
         name = dataset.column_names[empty[0]] if dataset.column_names else empty[0]
         raise InputError(
-            f"{names_text(dataset.names)}: column {name!r} has no value, so that it has no mean: ignore it"
+            f"{describe_paths(dataset.names)}: column {name!r} has no value, so that it has no mean: ignore it"
         )
     return replace(dataset, means=sums / counts)
 
