@@ -59,7 +59,7 @@ def only_once(part, _):
         ),
         (
             {"map": lambda part, _: ([0], [1]), "reduce": lambda keys, values: ("sum", values.sum())},
-            r"reduce gave keys: a str: .* \(a pair is taken for keys and values",
+            r"reduce gave keys: a str: .* \(a pair means keys and values",
         ),
         (
             {"map": lambda part, _: ([0], [1]), "reduce": lambda keys, values: {"sum": values.sum()}},

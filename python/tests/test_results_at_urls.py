@@ -133,7 +133,7 @@ def test_an_older_folder_of_this_machine_is_put_back_too(tmp_path, monkeypatch):
     ("url", "replaceable", "message"),
     [
         (ROOT, (), "memory://results exists and is not empty"),
-        (ROOT, ("labels.npy",), "memory://results holds 'other.txt', which is no part of a result"),
+        (ROOT, ("labels.npy",), "memory://results holds 'other.txt', which is not part of a result"),
         (f"{ROOT}/other.txt", (), "memory://results/other.txt is not a folder"),
         ("nosuch://results", (), "nosuch://results: Protocol not known: nosuch"),
     ],

@@ -22,10 +22,10 @@ from urllib.parse import unquote
 from ripieno.errors import InputError
 
 if TYPE_CHECKING:
-    # Imported in functions: it takes a fifth of a worker's start, and few workers need it.
+    # Imported in functions: the import takes a fifth of a worker's start time, and few workers need it.
     import fsspec
 
-#: Compressions by suffix. PyArrow decompresses the last two, and Python the others.
+#: Compressions by suffix. PyArrow decompresses `ARROW_COMPRESSIONS`, and Python the others.
 COMPRESSIONS = {".gz": "gzip", ".bz2": "bz2", ".xz": "xz", ".lzma": "lzma", ".zst": "zstd", ".lz4": "lz4"}
 ARROW_COMPRESSIONS = ("zstd", "lz4")
 ARCHIVES = (".zip", ".npz", ".tar", ".tgz")
@@ -33,7 +33,7 @@ ARCHIVES = (".zip", ".npz", ".tar", ".tgz")
 READ_BYTES = 1 << 20
 READ_ERRORS = (OSError, EOFError, zlib.error, lzma.LZMAError)
 #: Timeout in seconds of an HDFS node to connect, to accept a request, and to respond; as in Hadoop.
-WEBHDFS_S = 60.0
+WEBHDFS_TIMEOUT_S = 60.0
 #: Attributes of remote files that change with the contents.
 VERSION_ATTRIBUTES = ("size", "mtime", "created", "modificationTime", "last_modified", "LastModified", "ETag")
 
@@ -108,7 +108,7 @@ def find_files(source: PathLike | Sequence[PathLike]) -> list[File]:
 
 
 def absolute(path: PathLike) -> str:
-    """Return a path that names the same file for any working directory. URLs are returned unchanged.
+    """Return a path that does not depend on the working directory. URLs are returned unchanged.
 
     A leading ``~`` means the home directory, unless a file with exactly that name exists here.
     """
@@ -164,7 +164,7 @@ def opened(path: str, compression: str | None = None) -> Iterator[IO[bytes]]:
         with input_errors(path):
             if is_url(path):
                 system, name = file_system(path)
-                # fsspec files do not stop in the middle of a line if asked to.
+                # readline of fsspec files ignores its size limit.
                 file = stack.enter_context(io.BufferedReader(stack.enter_context(system.open(name, "rb"))))
             else:
                 file = stack.enter_context(open(path, "rb"))
@@ -257,7 +257,7 @@ def _limited(request: Callable[..., Any]) -> Callable[..., Any]:
     """Add a timeout to requests, because fsspec would wait forever."""
 
     def limited(*args: Any, **kwargs: Any) -> Any:
-        return request(*args, **{"timeout": WEBHDFS_S, **kwargs})
+        return request(*args, **{"timeout": WEBHDFS_TIMEOUT_S, **kwargs})
 
     return limited
 
@@ -358,11 +358,13 @@ def _has_no_key(path: str, keys: Keys) -> bool:
 
 
 def _is_explicit(path: str, pattern: str) -> bool:
-    """Whether a path that matches a pattern has no hidden name, or the pattern has a hidden name, too."""
+    """Return whether a matching path has no hidden name, or the pattern itself names hidden files."""
     # The names before the first wildcard are the same in both.
     fixed = next(at for at, name in enumerate(PurePath(pattern).parts) if glob.has_magic(name))
-    asked, found = (any(name.startswith(HIDDEN) for name in PurePath(it).parts[fixed:]) for it in (pattern, path))
-    return asked or not found
+    pattern_hidden, path_hidden = (
+        any(name.startswith(HIDDEN) for name in PurePath(it).parts[fixed:]) for it in (pattern, path)
+    )
+    return pattern_hidden or not path_hidden
 
 
 def size_bytes(path: str) -> int:

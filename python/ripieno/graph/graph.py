@@ -37,8 +37,8 @@ if TYPE_CHECKING:
 
 logger = logging.getLogger("ripieno.graph")
 
-#: Openers of formats that are no tables.
-OTHERS: dict[str, Callable[[str, bool | None], EdgeFile]] = {
+#: Openers of the formats that are not tables.
+OPENERS: dict[str, Callable[[str, bool | None], EdgeFile]] = {
     "text": TextEdges.open,
     "npy": NpyEdges.open,
     "npz": NpzEdges.open,
@@ -102,8 +102,8 @@ class Graph:
         SNAP's files, or ``source<TAB>target,target,…``. Text may be compressed (``.gz``, ``.bz2``, ``.xz``, ``.zst``).
         Some of several files may be empty. An array has shape (m, 2); a tuple is (sources, targets) or (sources,
         targets, weights). A frame (pandas, polars, Arrow) has the same columns as a file: two, or more with names for
-        source, target and weight. In a matrix, row i, column j is the edge from i to j. Of splits, or of a partition
-        file, each rank reads the splits that `ripieno.input.assign` assigns to it.
+        source, target and weight. In a matrix, row i, column j is the edge from i to j. With splits, or a
+        partition file, each rank reads the splits that `ripieno.input.assign` assigns to it.
     directed : bool, optional
         With False each edge leads both ways. If weighted edges are given in both directions, as in a symmetric matrix,
         each pair counts once, and weights that differ by direction are an error. By default a networkx graph decides;
@@ -157,13 +157,13 @@ class Graph:
             self.source = _open_files(source, weighted, format)
         else:
             self.source = in_memory(source, weighted)
-        output = self.source.directed
-        self.directed: bool = directed if directed is not None else output if output is not None else True
+        stated = self.source.directed
+        self.directed: bool = directed if directed is not None else stated if stated is not None else True
         self.weighted: bool = self.source.weighted
-        has = self.source.vertex_count
-        if has is not None and vertex_count is not None and vertex_count < has:
-            raise InputError(f"vertex_count={vertex_count}, but the graph has {has} vertices")
-        self.vertex_count: int | None = has if vertex_count is None else int(vertex_count)
+        known_count = self.source.vertex_count
+        if known_count is not None and vertex_count is not None and vertex_count < known_count:
+            raise InputError(f"vertex_count={vertex_count}, but the graph has {known_count} vertices")
+        self.vertex_count: int | None = known_count if vertex_count is None else int(vertex_count)
         self.duplicates: str = _duplicates(duplicates, self.weighted, self.source.multiple)
 
     def __repr__(self) -> str:
@@ -189,7 +189,7 @@ class Graph:
         Parameters
         ----------
         sources, targets : (m,) integers
-            Vertex ids, from 0 to 2^62 - 1. Any one rank passes each edge.
+            Vertex ids, from 0 to 2^62 - 1. Exactly one rank passes each edge.
         weights : (m,) float64, optional
             On all ranks that have edges, or on none.
         comm : Communicator
@@ -359,10 +359,10 @@ def _open_file(
     kind, is_table = format or _format_of(path), options != TableOptions() or bool(keys)
     if format is None and File(path, 0).inner_suffix == ".tsv" and (is_table or has_names(path)):
         kind = "csv"
-    if kind in OTHERS:
+    if kind in OPENERS:
         if is_table:
             raise InputError(f"{path} is read as {kind}: expected a table, for options and names of folders")
-        return OTHERS[kind](path, weighted)
+        return OPENERS[kind](path, weighted)
     if kind != "csv":
         return TableEdges.of(TABLES[f".{kind}"].open(path, options).keyed(keys), options, weighted)
     table = CsvColumns.open(path, options, has_comments=True)

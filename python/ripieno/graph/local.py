@@ -52,7 +52,7 @@ class LocalGraph:
     Parameters
     ----------
     rows : (r,) int64
-        The distinct targets, those with most edges first: the out-indices of a sparse reduction of products.
+        The distinct targets, by descending number of edges: the out-indices of a sparse reduction of products.
     columns : (c,) int64
         The distinct sources, by descending number of edges: its in-indices.
     matrix
@@ -132,7 +132,7 @@ def load(comm: Communicator, graph: Graph, *, both_ways: bool | None = None, loo
 
 
 def _assign_owners(comm: Communicator, rows: NDArray[np.int64], columns: NDArray[np.int64], edges: Edges) -> Vertices:
-    """Choose a rank for each vertex: its registrar, a rank by hash, collects the ranks that know it and picks one."""
+    """Choose the owner of each vertex. A rank determined by a hash collects the ranks that know it, and chooses one."""
     named = np.concatenate([rows, edges.lone])
     others = np.sort(named[places_of(named, columns) < 0])
     others = others[np.diff(others, prepend=-1) != 0]

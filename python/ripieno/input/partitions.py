@@ -104,7 +104,7 @@ def write_partitions(path: Path, parts: Sequence[Split]) -> None:
 
 
 def _entry(number: int, part: Split, formats: list[Format]) -> dict[str, Any]:
-    assert part.checksum is not None, "what is listed has a checksum"
+    assert part.checksum is not None, "every partition in the file has a checksum"
     entry = {"id": number, "path": part.path, "start": part.start, "stop": part.stop, "size_bytes": part.size_bytes}
     entry |= {"hosts": part.hosts, "copies": part.copies, "compression": part.compression}
     entry |= {"keys": [asdict(key) for key in part.keys]} if part.keys else {}

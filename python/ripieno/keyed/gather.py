@@ -1,6 +1,6 @@
-"""Gather all ranks' key-values on every rank: one allgather per column, directly into its place.
+"""Gather all ranks' key-values on every rank: with one allgather per column, into the result.
 
-Cost: an allgather of 32 bytes per rank, which also determines the common form of the rows, and the columns.
+Cost: an allgather of 32 bytes per rank, which also determines the common form of the rows, and one of the columns.
 """
 
 from __future__ import annotations
@@ -57,17 +57,17 @@ def allgathered(native: Any, rows: KeyValues, algorithm: str | None = None) -> K
     keys, values = (rows.key_column, rows.values) if len(rows) else form.empty
     all_keys: Keys
     if isinstance(keys, Strings):
-        ends = _together(native, keys.offsets[1:] - keys.offsets[0], row_counts, algorithm)
+        ends = _allgather_column(native, keys.offsets[1:] - keys.offsets[0], row_counts, algorithm)
         ends += np.repeat(np.cumsum(sizes_bytes) - sizes_bytes, row_counts)
-        data = _together(native, keys.used, sizes_bytes, algorithm)
+        data = _allgather_column(native, keys.used, sizes_bytes, algorithm)
         all_keys = Strings(np.concatenate([np.zeros(1, np.int64), ends]), data, keys.is_text)
     else:
-        all_keys = _together(native, keys, row_counts, algorithm)
-    all_values = None if values is None else _together(native, values, row_counts, algorithm)
+        all_keys = _allgather_column(native, keys, row_counts, algorithm)
+    all_values = None if values is None else _allgather_column(native, values, row_counts, algorithm)
     return KeyValues.of_columns(all_keys, all_values)
 
 
-def _together(native: Any, mine: NDArray[Any], counts: NDArray[Any], algorithm: str | None) -> NDArray[Any]:
+def _allgather_column(native: Any, mine: NDArray[Any], counts: NDArray[Any], algorithm: str | None) -> NDArray[Any]:
     """Return all ranks' rows of a column; `counts` gives the rows of each rank."""
     listed = counts.tolist()
     rows = empty((sum(listed), *mine.shape[1:]), mine.dtype)

@@ -18,7 +18,7 @@ from ripieno.keyed.combiners import Combine, combiner_of
 from ripieno.keyed.options import refuse_options
 from ripieno.keyed.table_calls import table_regrouping
 from ripieno.mapreduce.blocks import EXPECTED, as_keyed, bytes_of
-from ripieno.mapreduce.object_pairs import Merged, ObjectPairs
+from ripieno.mapreduce.object_pairs import MergedPairs, ObjectPairs
 
 if TYPE_CHECKING:
     from ripieno.comm.communicator import Communicator
@@ -82,7 +82,7 @@ class Pool:
         self._shuffle = shuffle
         self._emitter: Emitter | None = None
         self._table: Table | None = None
-        self._objects: Merged | None = None
+        self._objects: MergedPairs | None = None
         self.in_bytes = 0
 
     def add(self, task: Task, output: Any) -> None:
@@ -147,13 +147,13 @@ class Pool:
     def _add_objects(self, pairs: ObjectPairs) -> None:
         if self._objects is None:
             self._shuffle.check_objects()
-            self._objects = Merged(combiner_of(self._shuffle.combine))
+            self._objects = MergedPairs(combiner_of(self._shuffle.combine))
         self._objects.add(pairs)
 
     def _send_objects(self, on_block: Callable[[Any], None]) -> int:
         combiner, before = combiner_of(self._shuffle.combine), self._comm.stats()["bytes_sent"]
-        mine = self._objects or Merged(combiner)
-        total = Merged(combiner)
+        mine = self._objects or MergedPairs(combiner)
+        total = MergedPairs(combiner)
         for part in self._comm.alltoall(mine.parts(self._shuffle.partitioner, self._comm.world_size)):
             total.merge(part)
         on_block(total.pairs)

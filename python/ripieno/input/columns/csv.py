@@ -1,10 +1,10 @@
 """Provide delimited text: .csv and .tsv, plain or compressed.
 
-As columns, the reader of bytes `start .. stop` takes the records that begin there, so every record is read exactly once
-for any cuts. Text is parsed in windows. A compressed file is unpacked up to the end of the range.
+`CsvColumns` reads the records that begin in bytes `start .. stop`, so every record is read exactly once for any cuts.
+Text is parsed in windows. A compressed file is unpacked up to the end of the range.
 
-Splits have whole records. A line end is inside quotes if the number of quotes before it is odd, so a file is read once
-before it is cut.
+`Csv` cuts files between records. A line end is inside quotes if the number of quotes before it is odd, so a file is
+read once before it is cut.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ import pyarrow.csv
 from ripieno.errors import InputError
 from ripieno.files.sources import EmptyFile, File, input_errors, opened, size_bytes, unpacked_bytes
 from ripieno.input import lines
-from ripieno.input.columns.delimited import Dialect, explained, line_of, numbers, read_table, sniff
+from ripieno.input.columns.delimited import Dialect, line_of, number_types, parse_error_text, read_table, sniff
 from ripieno.input.columns.source import ColumnSource, TableOptions, arrow_type
 from ripieno.input.columns.splitting import FilePart, FormatOptions, Range
 from ripieno.input.cuts import grouped, piece_size
@@ -97,7 +97,7 @@ class Csv:
     columns : tuple of str, optional
         The columns to read; by default all.
     decimal, thousands
-        The characters of numbers, as in `TableOptions`.
+        The characters of number_types, as in `TableOptions`.
     """
 
     body: int
@@ -129,8 +129,8 @@ class Csv:
                 pa.csv.ConvertOptions(decimal_point=options.decimal, strings_can_be_null=options.thousands is not None),
             )
         except pa.ArrowInvalid as error:
-            raise InputError(explained(error, file.path, file.compression, begin, dialect)) from error
-        schema = table.schema if options.thousands is None else numbers(table, dialect)
+            raise InputError(parse_error_text(error, file.path, file.compression, begin, dialect)) from error
+        schema = table.schema if options.thousands is None else number_types(table, dialect)
         chosen = options.chosen_of(file, names)
         return cls(
             dialect.body, dialect.delimiter, _types(file.path, schema, options), chosen, options.decimal,
@@ -182,12 +182,12 @@ class Csv:
 
 
 def of_same_types(formats: Sequence[Csv]) -> list[Csv]:
-    """Give files with the same columns the same types, wide enough for each file: fractions, if one file has some.
+    """Return the formats with common column types for files of the same columns, such as float64 for ints and floats.
 
     Raises
     ------
     InputError
-        No type fits all files, for example numbers in one and words in another.
+        No type fits all files, for example number_types in one and words in another.
     """
     schemas: dict[tuple[str, ...], pa.Schema] = {}
     for format in formats:
@@ -197,7 +197,7 @@ def of_same_types(formats: Sequence[Csv]) -> list[Csv]:
             schemas[names] = pa.unify_schemas([schemas.get(names, schema), schema], promote_options="permissive")
         except pa.ArrowException as error:
             raise InputError(f"files have different types of columns: {error}; name one, as in {TYPES_HINT}") from error
-    # A column without any visible value may have any type.
+    # A column whose sample has no values is read as strings.
     types = {
         names: tuple((field.name, "string" if pa.types.is_null(field.type) else str(field.type)) for field in schema)
         for names, schema in schemas.items()

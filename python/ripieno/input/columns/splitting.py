@@ -17,7 +17,7 @@ Range = tuple[int, int, int]
 
 @dataclass(frozen=True, kw_only=True)
 class FormatOptions(TableOptions):
-    """The user's options about tables, and about records of raw files."""
+    """Options for tables, and for records of raw files."""
 
     record: RecordType | None = None
     #: Bytes of a CSV file that are read to infer the types of its columns.

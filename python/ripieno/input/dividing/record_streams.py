@@ -25,7 +25,7 @@ from ripieno.input.split import Format, Split
 Piece = tuple[int, Any]
 
 
-class Material(Protocol):
+class RecordStream(Protocol):
     """Records of several files with one format."""
 
     #: Length in the unit of pieces, bytes or rows.
@@ -181,7 +181,13 @@ class Tables:
         return self._format
 
 
-MATERIALS: dict[str, Any] = {"text": TextLines, "csv": Records, "npy": Arrays, "parquet": Tables, "binary": RawArrays}
+RECORD_STREAMS: dict[str, Any] = {
+    "text": TextLines,
+    "csv": Records,
+    "npy": Arrays,
+    "parquet": Tables,
+    "binary": RawArrays,
+}
 
 
 def _whole(file: File, format: Format, stop: int) -> Split:

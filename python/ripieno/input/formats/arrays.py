@@ -71,7 +71,7 @@ class StoredArray:
                         )
                     chosen = (named or arrays)[0]
                     if chosen.offset and chosen.member is not None:
-                        # Mapped rows are never compared with the checksum of the member.
+                        # Rows that are mapped later are not compared with the checksum of the member.
                         check_member(archive, archive.getinfo(chosen.member))
             except InputError:
                 raise
@@ -147,7 +147,7 @@ class StoredArray:
                 yield np.frombuffer(values, self.stored).reshape(last - first, *self.shape[1:])
 
     def _too_short(self, start: int, stop: int) -> InputError:
-        return InputError(f"{self.path} is shorter than it should be: rows {start:,} … {stop:,} are not all there")
+        return InputError(f"{self.path} is shorter than it should be: rows {start:,} … {stop:,} are incomplete")
 
     def _unpacked(self) -> NDArray[Any]:
         assert self.member is not None
@@ -240,7 +240,7 @@ class Binary(ArraySplits):
     @classmethod
     def open(cls, file: File, options: FormatOptions) -> Binary:
         """Determine the length of the file."""
-        assert options.record is not None, "records are described where binary files are opened"
+        assert options.record is not None, "binary files are opened with a record type"
         return cls(0, options.record.dtype, (options.record.count(file), *options.record.shape))
 
 
@@ -279,7 +279,7 @@ class ArrayRows:
         Raises
         ------
         InputError
-            The array has not two dimensions, or no real numbers.
+            The array is not two-dimensional, or has no real numbers.
         """
         kernel_dtype(array.stored, array.path)
         if len(array.shape) != 2:
@@ -310,7 +310,7 @@ class ArrayRows:
 
     def read(self, start: int, stop: int, dtype: np.dtype[Any] | None = None) -> NDArray[Any]:
         """Return rows `start .. stop`, without a copy if the file stores them in the required form."""
-        # Of unaligned rows, only the worker's own rows are copied.
+        # Only the requested rows are copied if they are unaligned.
         return np.require(self.array.rows(start, stop), dtype or self.dtype, ["C", "ALIGNED"])
 
     def describe(self, start: int, row: int) -> str:

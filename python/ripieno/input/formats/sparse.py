@@ -16,7 +16,7 @@ from ripieno.files.sources import input_errors, opened, suffix
 
 @dataclass(frozen=True)
 class SparseFile:
-    """A sparse matrix. `has_values` is false if all entries are 1, by the header of the file."""
+    """A sparse matrix. `has_values` is false if the header states that all entries are 1."""
 
     path: str
     shape: tuple[int, ...]
@@ -24,13 +24,13 @@ class SparseFile:
 
     @classmethod
     def market(cls, path: str) -> Self | None:
-        """Read the header of a MatrixMarket file. A dense matrix is None."""
+        """Read the header of a MatrixMarket file, or return None for a dense matrix."""
         info = read_info(path)
         return cls(path, info.shape, info.field != "pattern") if info.layout == "coordinate" else None
 
     @classmethod
     def npz(cls, path: str) -> Self | None:
-        """Read the shape from an archive. An archive of other arrays is None."""
+        """Read the shape from an archive, or return None if it contains other arrays."""
         with opened_archive(path) as archive:
             if not {"format", "shape"} <= set(member_names(archive)):
                 return None

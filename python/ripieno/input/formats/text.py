@@ -18,7 +18,7 @@ class Text:
 
     name = "text"
     unit = "bytes"
-    # The system allocates larger blocks anew each time, which takes longer than reading them.
+    # The allocator maps larger blocks anew for each read, which takes longer than reading them.
     block_bytes = 256 << 10
 
     @classmethod
@@ -42,7 +42,9 @@ class Text:
             stop = split.stop if split.compression is None else sys.maxsize
             blocks = lines.blocks(file, split.start, stop, block_bytes)
             while True:
-                with input_errors(place, f" from byte {at:,} on{' of what is unpacked' * bool(split.compression)}"):
+                with input_errors(
+                    place, f" from byte {at:,} on{' of the decompressed text' * bool(split.compression)}"
+                ):
                     begin, text = next(blocks, (at, b""))
                 if not text:
                     return

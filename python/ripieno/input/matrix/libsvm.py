@@ -22,7 +22,7 @@ from ripieno.input.shares import even_range, file_shares
 from ripieno.wire.borrowed import Lendable
 
 COMPRESSED_SUFFIXES = (".gz", ".bz2")
-# More columns than any row has. The actual number is known when all shares have been read.
+# An upper bound. The actual number of columns is known when all shares have been read.
 _COLUMN_LIMIT = 2**31 - 1
 
 
@@ -121,7 +121,7 @@ class LibsvmFiles:
 
 @dataclass(frozen=True)
 class LibsvmTexts(LibsvmFiles):
-    """Texts that one worker has read, as its rows. The paths say where they come from."""
+    """Rows from texts that one worker has read, with the paths of the texts."""
 
     rows: LabeledSparseRows
 
@@ -169,7 +169,7 @@ def _parsed(text: bytes, path: str) -> LabeledSparseRows:
     try:
         rows = LabeledSparseRows(*load_svmlight_file(io.BytesIO(text), n_features=_COLUMN_LIMIT, zero_based=True))
     except OverflowError as error:
-        raise InputError(f"{path}: an index is above {_COLUMN_LIMIT - 1}, the largest there may be") from error
+        raise InputError(f"{path}: an index is above {_COLUMN_LIMIT - 1}, the largest allowed index") from error
     except ValueError as error:
         raise InputError(f"{path}: {error}: expected lines of 'label index:value …'") from error
     wrong = np.flatnonzero(~np.isfinite(rows.matrix.data))
