@@ -33,7 +33,7 @@ COMPUTING_TARGETS, BYTES_TARGET = {"limit": 1.25}, 1.05
 KNOWN = 0.9
 #: Random starts, annealed fits, and the maximum iterations of each.
 STARTS, ANNEALED, MOST_ITERATIONS = 10, 5, 1000
-WHOLE = ("scaling", "ranks", "layout")
+ALL_CASES = ("scaling", "ranks", "layout")
 
 
 def cases(data: Path | None) -> dict[str, Measured]:

@@ -154,7 +154,7 @@ def _cases(
     if name in undivided:
         return {name: undivided[name]}, [name]
     if name == "mds":
-        return mds.cases(data), mds.WHOLE
+        return mds.cases(data), mds.ALL_CASES
     if name == "kmeans":
         found = kmeans.cases(data, draw)
         return found, list(found)
@@ -173,7 +173,7 @@ def _cases(
         "torch": torch_steps,
     }[name]
     found = module.cases()
-    return found, getattr(module, "WHOLE", list(found))
+    return found, getattr(module, "ALL_CASES", list(found))
 
 
 def _chosen(

@@ -30,7 +30,7 @@ def received(comm: Communicator, shared: Broadcast) -> int:
     return checksum(shared.value)
 
 
-def given_by_rank_0(comm: Communicator, size_bytes: int, seed: int) -> tuple[float, int]:
+def broadcast_by_rank_0(comm: Communicator, size_bytes: int, seed: int) -> tuple[float, int]:
     """Return the seconds of a broadcast of new data on this rank, and its checksum."""
     data = fresh_bytes(size_bytes, seed) if comm.rank == 0 else None
     comm.barrier()

@@ -249,7 +249,7 @@ def wrong_arguments(comm):
         ({"partitioner": lambda keys: keys + 1}, "<lambda>: returned rank 2 for key 1: expected 0 … 1 in a world of 2"),
         ({"partitioner": lambda keys: -keys}, "returned rank -1 for key 1"),
         ({"partitioner": lambda keys: keys[:1]}, r"returned shape \(1,\) and dtype int64 for 3 keys"),
-        ({"partitioner": lambda keys: keys * 0.5}, "gave .* dtype float64 for 3 keys"),
+        ({"partitioner": lambda keys: keys * 0.5}, "returned .* dtype float64 for 3 keys"),
         ({"memory_limit": 0}, "memory_limit=0"),
         ({"memory_limit": "1GB"}, "memory_limit='1GB'"),
         ({"spill_directory": "/tmp"}, "spill_directory='/tmp': expected memory_limit"),

@@ -404,10 +404,12 @@ def test_another_rank_does_not_load_a_file_that_has_changed(tmp_path):
     partition = worker.Partition(driver.Task(0, 1, "rows", None), sealed, sealed.size_bytes, (), (split.path,))
 
     def program(comm, partition):
-        part = worker.WorkerState(comm, loader=worker.as_given, versions={partition.paths[0]: version(split.path)})
-        found = [worker._replica(part, partition)]
+        part = worker.WorkerState(
+            comm, loader=worker.default_loader, versions={partition.paths[0]: version(split.path)}
+        )
+        found = [worker._load_replica(part, partition)]
         np.save(split.path, np.zeros(6))
-        return [*found, worker._replica(part, partition)]
+        return [*found, worker._load_replica(part, partition)]
 
     with rp.launch(1) as job:
         ((before, after),) = job.run(program, partition)

@@ -381,7 +381,7 @@ def test_broadcasts_of_spark_double_by_a_tree_and_then_stay_as_in_table_2():
 def test_only_broadcasts_from_one_place_grow_with_the_nodes_as_in_figure_4():
     rows = {row.of: row.simulated for row in reproduced("spark-figure-4").rows}
 
-    growth = {way: rows[f"{way}, 60 nodes"] / rows[f"{way}, 5 nodes"] for way in spark_report.WAYS.values()}
+    growth = {way: rows[f"{way}, 60 nodes"] / rows[f"{way}, 5 nodes"] for way in spark_report.MECHANISMS.values()}
     assert growth.pop("from one place") == pytest.approx(12, rel=0.01)
     assert all(grown < 2 for grown in growth.values())
 

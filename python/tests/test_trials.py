@@ -9,7 +9,7 @@ import pytest
 import ripieno as rp
 from ripieno import _native
 from ripieno.bench.choice import Cell
-from ripieno.bench.found import FoundChoice
+from ripieno.bench.found import ChoiceResults
 from ripieno.bench.policies import POLICIES
 from ripieno.cli import main
 from ripieno.comm import algorithm_trials
@@ -134,7 +134,7 @@ def test_ways_to_choose_are_held_against_the_best():
         cell(8, "tree", tree=1.0, ring=3.0, bidirectional_exchange=1.05),
         cell(1 << 20, "regroup-allgather", tree=4.0, ring=2.0, halving_doubling=2.5),
     ]
-    ratios = FoundChoice(cells).ratios()
+    ratios = ChoiceResults(cells).ratios()
 
     assert [own for own, _ in ratios["default"]] == [1.0, 1.0]
     assert [own for own, _ in ratios["default without trials"]] == [1.0, 2.0]

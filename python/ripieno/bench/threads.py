@@ -33,21 +33,21 @@ MODELS: tuple[Model, ...] = ("fork-join", "bsp")
 #: Phases of a turn that computes, as many as iterations in the paper.
 PHASES = 64
 #: Phases of an empty turn; fewer where threads are created for each.
-EMPTY_PHASES, MADE_PHASES = 2000, 100
+EMPTY_PHASES, SPAWN_PHASES = 2000, 100
 #: Duration of one thread's work in a phase that computes, in microseconds.
 PHASE_US = 1000.0
 #: Oversubscription factor of the turns with more threads than cores.
-CROWD = 4
+OVERSUBSCRIPTION = 4
 #: Timeout of an OpenMP turn, in seconds.
 TURN_TIMEOUT_S = 60.0
 SEED = 7
 
-#: Compared ways, ours first, with the name of our turn or of OpenMP's model.
-NOTHING = {"a team": "fork-join", "threads made": "made", "OpenMP": "fork-join"}
-BARRIERS = {"a team": "bsp", "std::sync::Barrier": "std-barrier", "OpenMP": "bsp"}
-BOUND = "one thread's share"
-PHASED = {
-    BOUND: "share",
+#: Compared methods, ours first, with the name of our turn or of OpenMP's model.
+EMPTY_METHODS = {"a team": "fork-join", "threads made": "made", "OpenMP": "fork-join"}
+BARRIER_METHODS = {"a team": "bsp", "std::sync::Barrier": "std-barrier", "OpenMP": "bsp"}
+SHARE_BOUND = "one thread's share"
+COMPUTE_METHODS = {
+    SHARE_BOUND: "share",
     "fork-join": "fork-join",
     "fork-join, dynamic parts": "parts",
     "BSP": "bsp",
@@ -199,7 +199,16 @@ class ThreadsResults:
 
     def usage_table(self) -> tuple[list[str], list[list[str]]]:
         """Return the counters by shape, pattern and model, summed over all numbers of centroids."""
-        headings = ["T x P", "pattern", "model", "switches: let go", "lost", "migrations", "pages touched", "read"]
+        headings = [
+            "T x P",
+            "pattern",
+            "model",
+            "voluntary switches",
+            "involuntary",
+            "migrations",
+            "minor faults",
+            "major",
+        ]
         rows = []
         for shape in self.shapes:
             for pattern, model in self.lines:
@@ -256,21 +265,21 @@ def samples_text(samples: Samples) -> str:
 
 
 def _costs(request: ThreadsQuery, openmp: Path | None) -> Iterator[FitCost]:
-    counts = [count for count in (request.cores, 2 * request.cores, CROWD * request.cores) if count > 1]
+    counts = [count for count in (request.cores, 2 * request.cores, OVERSUBSCRIPTION * request.cores) if count > 1]
     for count in counts:
-        yield from _case(request, openmp, f"fork-join of nothing, {count} threads", NOTHING, count, 0.0)
+        yield from _case(request, openmp, f"fork-join of nothing, {count} threads", EMPTY_METHODS, count, 0.0)
     for count in counts:
-        yield from _case(request, openmp, f"barrier, {count} threads", BARRIERS, count, 0.0)
-    for count in dict.fromkeys((request.cores, CROWD * request.cores)):
+        yield from _case(request, openmp, f"barrier, {count} threads", BARRIER_METHODS, count, 0.0)
+    for count in dict.fromkeys((request.cores, OVERSUBSCRIPTION * request.cores)):
         title = f"phase of {PHASE_US:g} µs of one thread's work, {count} threads"
-        yield from _case(request, openmp, title, PHASED, count, PHASE_US)
+        yield from _case(request, openmp, title, COMPUTE_METHODS, count, PHASE_US)
 
 
 def _case(
     request: ThreadsQuery, openmp: Path | None, title: str, ways: Mapping[str, str], threads: int, phase_us: float
 ) -> list[FitCost]:
     rounds = round(phase_us * _native.rounds_per_us())
-    phases = {name: PHASES if rounds else MADE_PHASES if way == "made" else EMPTY_PHASES for name, way in ways.items()}
+    phases = {name: PHASES if rounds else SPAWN_PHASES if way == "made" else EMPTY_PHASES for name, way in ways.items()}
     turns: dict[str, Callable[[], float]] = {}
     for name, way in ways.items():
         # Only as many threads as cores share the work.

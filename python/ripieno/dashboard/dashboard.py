@@ -103,10 +103,10 @@ def wanted(is_wanted: bool = True) -> Iterator[None]:
     try:
         yield
     finally:
-        made = _wanted.pop()
-        if made is not None:
-            made.end()
-            made.close()
+        dashboard = _wanted.pop()
+        if dashboard is not None:
+            dashboard.end()
+            dashboard.close()
 
 
 def current(is_requested: bool) -> tuple[Dashboard | None, bool]:
@@ -115,7 +115,7 @@ def current(is_requested: bool) -> tuple[Dashboard | None, bool]:
         return Dashboard(), True
     if not _wanted:
         return None, False
-    made: Any = _wanted[-1]
-    if made is None:
-        made = _wanted[-1] = Dashboard()
-    return made, False
+    dashboard: Any = _wanted[-1]
+    if dashboard is None:
+        dashboard = _wanted[-1] = Dashboard()
+    return dashboard, False

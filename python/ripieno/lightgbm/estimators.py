@@ -124,14 +124,14 @@ def _train(
     """Train on this rank's rows; return the estimator on rank 0."""
     group = options.get("group")
     rows, groups = _rows_of(comm, len(y), group)
-    mine = options | {name: _taken(options[name], rows) for name in _PER_ROW if options.get(name) is not None}
+    mine = options | {name: _rows_at(options[name], rows) for name in _PER_ROW if options.get(name) is not None}
     if group is not None:
         mine["group"] = np.asarray(group)[groups]
-    part = np.asarray(_taken(y, rows))
+    part = np.asarray(_rows_at(y, rows))
     if issubclass(kind, lightgbm.LGBMClassifier):
         _check_classes(comm, np.asarray(y), part)
     with network(comm, tree_learner) as net:
-        fitted = kind(**(params | net.params)).fit(_taken(X, rows), part, **mine)
+        fitted = kind(**(params | net.params)).fit(_rows_at(X, rows), part, **mine)
     return fitted if comm.rank == 0 else None
 
 
@@ -148,7 +148,7 @@ def _rows_of(comm: Communicator, row_count: int, group: Any) -> tuple[NDArray[np
     return np.concatenate(ranges) if ranges else np.empty(0, np.int64), groups
 
 
-def _taken(values: Any, rows: NDArray[np.int64]) -> Any:
+def _rows_at(values: Any, rows: NDArray[np.int64]) -> Any:
     return (
         values.iloc[rows]
         if hasattr(values, "iloc")

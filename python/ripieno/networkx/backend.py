@@ -155,7 +155,7 @@ def pagerank(
         max_iter=max_iter,
         personalization=_by_number(G, personalization),
         dangling=_by_number(G, dangling),
-        **_placed(workers, threads),
+        **_worker_options(workers, threads),
     )
     with warnings.catch_warnings():
         warnings.simplefilter("error", ConvergenceWarning)
@@ -201,7 +201,7 @@ def single_source_shortest_path_length(
     threads: int | None = None,
 ) -> dict[Any, int]:
     """Compute `networkx.single_source_shortest_path_length` with `BFS`, nearest nodes first."""
-    distances = BFS(G.number[source], **_placed(workers, threads)).fit(G.plain).distances_
+    distances = BFS(G.number[source], **_worker_options(workers, threads)).fit(G.plain).distances_
     # networkx includes the last step that begins before the cutoff.
     steps = np.inf if cutoff is None else max(np.ceil(cutoff), 0)
     near = np.flatnonzero((distances >= 0) & (distances <= steps))
@@ -210,10 +210,10 @@ def single_source_shortest_path_length(
 
 
 def _components(G: ConvertedGraph, workers: int | None, threads: int | None) -> ConnectedComponents:
-    return ConnectedComponents(**_placed(workers, threads)).fit(G.plain)
+    return ConnectedComponents(**_worker_options(workers, threads)).fit(G.plain)
 
 
-def _placed(workers: int | None, threads: int | None) -> dict[str, Any]:
+def _worker_options(workers: int | None, threads: int | None) -> dict[str, Any]:
     return {"workers": nx.config.backends.ripieno.workers if workers is None else workers, "threads": threads}
 
 

@@ -14,7 +14,7 @@ from ripieno.report.result import of_result
 
 FRAME_PIXELS = 560
 #: Names for rows and columns of the data, by estimator.
-WORDS = {"ALS": ("users", "items"), "FruchtermanReingold": ("vertices", "edges")}
+DIMENSION_NAMES = {"ALS": ("users", "items"), "FruchtermanReingold": ("vertices", "edges")}
 
 
 def page_of(report: Any) -> str:
@@ -41,9 +41,9 @@ def page_of(report: Any) -> str:
             measures=steps,
             parameters=parameters,
             inputs=[],
-            words=WORDS.get(title, ("rows", "columns")),
+            words=DIMENSION_NAMES.get(title, ("rows", "columns")),
         )
-    tiles = {"in all": page.seconds(report.total_s), "ranks": str(max(len(report.ranks), 1))}
+    tiles = {"total": page.seconds(report.total_s), "ranks": str(max(len(report.ranks), 1))}
     for name in ("vertex_count", "edge_count"):
         if hasattr(report, name):
             tiles[name.replace("_count", "s").replace("vertexs", "vertices")] = page.count(getattr(report, name))

@@ -11,7 +11,7 @@ from matplotlib.figure import Figure as Drawing
 from matplotlib.ticker import FuncFormatter
 
 from ripieno.bench.figures import machine
-from ripieno.bench.threads import BOUND, FitCost, ThreadsResults, samples_text
+from ripieno.bench.threads import SHARE_BOUND, FitCost, ThreadsResults, samples_text
 from ripieno.report import charts
 from ripieno.report.filling import fill
 from ripieno.units import duration_text
@@ -63,7 +63,7 @@ def cost_chart(found: ThreadsResults, case: str) -> str:
         _bars(axes, mine)
         if spread > 10:
             axes.set_xscale("log")
-        bound = next((cost.phase.median_s for cost in mine if cost.way == BOUND), None)
+        bound = next((cost.phase.median_s for cost in mine if cost.way == SHARE_BOUND), None)
         if bound is not None:
             axes.axvline(bound, color=charts.INK, linestyle="--", linewidth=1.2)
         axes.xaxis.set_major_formatter(FuncFormatter(_duration))
@@ -97,7 +97,7 @@ def grid_chart(found: ThreadsResults, centroids: int) -> str:
 
 def _bars(axes: Axes, costs: list[FitCost]) -> None:
     for index, cost in enumerate(reversed(costs)):
-        is_ours = not cost.way.startswith(("OpenMP", "std::", "threads made", BOUND))
+        is_ours = not cost.way.startswith(("OpenMP", "std::", "threads made", SHARE_BOUND))
         seconds = cost.phase
         axes.barh(index, seconds.median_s, height=0.6, color=charts.FIRST if is_ours else charts.SECOND)
         axes.hlines(index, seconds.best_s, seconds.worst_s, color=charts.INK, linewidth=1)
