@@ -41,12 +41,12 @@ def test_an_algorithm_holds_half_way_to_the_next_size_and_the_last_beyond():
 
 def test_stored_choices_are_loaded_only_for_the_same_placement():
     found = choices(("allreduce", 8, "tree"))
-    path = algorithm_choices.keep(found)
+    path = algorithm_choices.store(found)
 
-    assert algorithm_choices.kept(["h", "h"], [0, 0], [None, None]) == found
-    assert algorithm_choices.kept(["h"] * 3, [0, 0, 0], [None] * 3) is None
+    assert algorithm_choices.load_stored(["h", "h"], [0, 0], [None, None]) == found
+    assert algorithm_choices.load_stored(["h"] * 3, [0, 0, 0], [None] * 3) is None
     path.write_text("{}")
-    assert algorithm_choices.kept(["h", "h"], [0, 0], [None, None]) is None
+    assert algorithm_choices.load_stored(["h", "h"], [0, 0], [None, None]) is None
 
 
 def try_and_look(comm):

@@ -200,7 +200,7 @@ def open_with_target(
     target = target_column(source, name)
     check_columns(estimator, source, reset=reset, target=target)
     # Only fits and scores need the target.
-    return (source.keeping(target) if keeps else source), target
+    return (source.leaving_missing(target) if keeps else source), target
 
 
 def open_again(

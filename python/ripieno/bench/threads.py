@@ -276,20 +276,23 @@ def _costs(request: ThreadsQuery, openmp: Path | None) -> Iterator[FitCost]:
 
 
 def _case(
-    request: ThreadsQuery, openmp: Path | None, title: str, ways: Mapping[str, str], threads: int, phase_us: float
+    request: ThreadsQuery, openmp: Path | None, title: str, methods: Mapping[str, str], threads: int, phase_us: float
 ) -> list[FitCost]:
     rounds = round(phase_us * _native.rounds_per_us())
-    phases = {name: PHASES if rounds else SPAWN_PHASES if way == "made" else EMPTY_PHASES for name, way in ways.items()}
+    phases = {
+        name: PHASES if rounds else SPAWN_PHASES if method == "made" else EMPTY_PHASES
+        for name, method in methods.items()
+    }
     turns: dict[str, Callable[[], float]] = {}
-    for name, way in ways.items():
+    for name, method in methods.items():
         # Only as many threads as cores share the work.
-        shared = min(threads, request.cores) if way == "share" else threads
+        shared = min(threads, request.cores) if method == "share" else threads
         if name.endswith("pinned"):
-            turns[name] = partial(_pinned_turn, way, shared, phases[name], rounds)
+            turns[name] = partial(_pinned_turn, method, shared, phases[name], rounds)
         elif not name.startswith("OpenMP"):
-            turns[name] = partial(_native.thread_turn, way, shared, phases[name], rounds)
+            turns[name] = partial(_native.thread_turn, method, shared, phases[name], rounds)
         elif openmp is not None:
-            turns[name] = partial(_turn_of_openmp, openmp, way, threads, phases[name], rounds)
+            turns[name] = partial(_turn_of_openmp, openmp, method, threads, phases[name], rounds)
     taken: dict[str, list[float]] = {name: [] for name in turns}
     for _ in range(request.repetitions):
         for name, turn in turns.items():
@@ -297,10 +300,10 @@ def _case(
     return [FitCost(title, name, threads, Samples(tuple(seconds))) for name, seconds in taken.items()]
 
 
-def _pinned_turn(way: str, threads: int, phases: int, rounds: int) -> float:
+def _pinned_turn(method: str, threads: int, phases: int, rounds: int) -> float:
     _native.pin_threads(sorted(os.sched_getaffinity(0)))
     try:
-        return _native.thread_turn(way, threads, phases, rounds)
+        return _native.thread_turn(method, threads, phases, rounds)
     finally:
         _native.pin_threads([])
 

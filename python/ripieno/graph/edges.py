@@ -51,11 +51,11 @@ class Edges:
         """Concatenate the edges of some parts, in order."""
         if len(parts) == 1:
             return parts[0]
-        none = np.empty(0)
+        empty = np.empty(0)
         return Edges(
             np.concatenate([_no_ids(), *(part.sources for part in parts)]),
             np.concatenate([_no_ids(), *(part.targets for part in parts)]),
-            np.concatenate([none, *(part.weights for part in parts)]) if weighted else None,
+            np.concatenate([empty, *(part.weights for part in parts)]) if weighted else None,
             np.concatenate([_no_ids(), *(part.lone for part in parts)]),
         )
 
@@ -85,7 +85,7 @@ class Edges:
             at = unequal[0]
             a, b = ends[:2, first[at]]
             raise InputError(
-                f"edges from vertex {a} to {b} weigh {sums[at - 1]:g}, those back {sums[at]:g}: with "
+                f"edges from vertex {a} to {b} have weight {sums[at - 1]:g}, the reverse edges {sums[at]:g}: with "
                 "directed=False expected equal weights, or edges in one direction only"
             )
         kept = np.ones(len(first), np.bool_)

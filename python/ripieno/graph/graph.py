@@ -25,7 +25,7 @@ from ripieno.graph.split_edges import SplitEdges, read_edges
 from ripieno.graph.tables import MatrixEdges, NpyEdges, NpzEdges
 from ripieno.graph.text import TextEdges, has_names
 from ripieno.input import Split, share
-from ripieno.input.columns import TABLES, Key, TableFiles, TableOptions, typed_keys, unwrapped
+from ripieno.input.columns import TABLES, Key, TableFiles, TableOptions, paths_and_options, typed_keys
 from ripieno.input.columns.csv import CsvColumns
 from ripieno.input.matrix.dataset import is_path_like
 from ripieno.input.partitions import splits_of
@@ -336,7 +336,7 @@ def _duplicates(given: str | None, weighted: bool, multiple: bool) -> str:
 def _open_files(source: Any, weighted: bool | None, format: str | None) -> Files:
     if format is not None and format not in FORMATS:
         raise InputError(f"format={format!r}: expected one of {', '.join(FORMATS)}")
-    source, options = unwrapped(source)
+    source, options = paths_and_options(source)
     items: Sequence[Any] = source if isinstance(source, (list, tuple)) else [source]
     found = typed_keys([each for item in items for each in expand_keyed(item)])
     files = open_nonempty(found, lambda each: _open_file(*each, options, weighted, format))

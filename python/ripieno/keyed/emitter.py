@@ -89,7 +89,7 @@ class Emitter:
             if self._options.local_reduction and self._options.combination(form).is_folded:
                 self._add_unfolded(rows)
             else:
-                self._add_leaving(form, rows.key_column, rows.values)
+                self._add_combined(form, rows.key_column, rows.values)
 
     def absorb(self, other: Emitter) -> None:
         """Add the rows of `other`, with the same options, after the rows of this one. `other` is empty afterwards."""
@@ -101,7 +101,7 @@ class Emitter:
             raise InputError(f"absorb: {other.form} into {self.form}: expected rows of one form")
         self.form, self.row_count = other.form, self.row_count + other.row_count
         with self._storing_failure():
-            theirs = other._sealed(other.form)
+            theirs = other._take_rows(other.form)
             self._fold()
             if self._rows is None:
                 self._rows = theirs
@@ -134,7 +134,7 @@ class Emitter:
         self._check_usable()
         if self.form is None:
             raise InputError("combined: nothing was added, so keys and values have no type")
-        return self._result(self.form, self._sealed(self.form).block(self._threads))
+        return self._result(self.form, self._take_rows(self.form).block(self._threads))
 
     def regroup(
         self, native: Any, on_block: Callable[[KeyValues | Groups], None] | None = None, **exchange: Any
@@ -169,7 +169,7 @@ class Emitter:
         on_native_block = None if on_block is None else lambda block: on_block(self._result(form, block))
         try:
             block, statistics = native.regroup(
-                self._sealed(form),
+                self._take_rows(form),
                 options.call,
                 merge=options.combination(form).merge_op,
                 balanced=options.is_balanced,
@@ -222,9 +222,9 @@ class Emitter:
             return
         unfolded, self._unfolded, self._unfolded_bytes = self._unfolded, None, 0
         groups = _groups(self.form, unfolded.block(self._threads))
-        self._add_leaving(self.form, groups.key_column, fold(self._options.combiner, groups.values, groups.counts))
+        self._add_combined(self.form, groups.key_column, fold(self._options.combiner, groups.values, groups.counts))
 
-    def _add_leaving(self, form: KeyedForm, keys: columns.Keys, values: NDArray[Any] | None) -> None:
+    def _add_combined(self, form: KeyedForm, keys: columns.Keys, values: NDArray[Any] | None) -> None:
         owners = None
         if callable(self._options.partitioner):
             owners = partitioners.owners_of(
@@ -233,7 +233,7 @@ class Emitter:
         given = columns.native_values(values, columns.key_count(keys))
         self._aggregation(form).add(columns.native_keys(keys), given, owners, self._threads)
 
-    def _sealed(self, form: KeyedForm) -> _native.Aggregation:
+    def _take_rows(self, form: KeyedForm) -> _native.Aggregation:
         """Return everything that was added, as rows of `form`, and leave the emitter empty."""
         if self._unfolded is not None:
             with self._storing_failure():
@@ -257,5 +257,5 @@ class Emitter:
 
 
 def _groups(form: KeyedForm, block: _native.KeyedArrays) -> Groups:
-    assert block.counts is not None, "rows that are kept side by side are counted"
+    assert block.counts is not None, "grouped rows have counts"
     return Groups(form.keys_of(block.keys), offsets_of(block.counts), form.rows_of(block.values))

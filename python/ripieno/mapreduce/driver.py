@@ -39,9 +39,9 @@ if TYPE_CHECKING:
 
 R = TypeVar("R")
 
-#: In the next step, ranks run tasks of others if the times of the ranks differ by more than this, and by more than this
-#: part of the longest.
-UNEVEN_S, UNEVEN = 0.02, 0.1
+#: Tasks move in the next step if the map times of ranks differ by more than both limits: seconds, and the fraction of
+#: the longest time.
+UNEVEN_S, UNEVEN_FRACTION = 0.02, 0.1
 
 
 class MapReduce(StepProgress):
@@ -366,7 +366,7 @@ class MapReduce(StepProgress):
         results = team.run(worker.step, self._can_move and self._is_uneven)
         seconds = [result.seconds["map"] for result in results]
         has_moved = any(result.moved_count for result in results)
-        self._is_uneven = has_moved or max(seconds) - min(seconds) > max(UNEVEN_S, UNEVEN * max(seconds))
+        self._is_uneven = has_moved or max(seconds) - min(seconds) > max(UNEVEN_S, UNEVEN_FRACTION * max(seconds))
         return results
 
     def _close(self, error: BaseException | None) -> None:

@@ -16,7 +16,7 @@ from ripieno.errors import InputError
 from ripieno.files.frames import without_index
 from ripieno.files.sources import absolute_paths, describe_paths
 from ripieno.input import Split, share, splits
-from ripieno.input.columns import TableOptions, unwrapped
+from ripieno.input.columns import TableOptions, paths_and_options
 from ripieno.input.columns.csv import Csv
 from ripieno.input.cutting import TABLES
 from ripieno.input.matrix import is_path_like
@@ -167,7 +167,7 @@ def opened(ratings: Any, columns: Sequence[str] | None) -> Triples | RatingFiles
     InputError
         The input type is unknown.
     """
-    paths, options = unwrapped(ratings)
+    paths, options = paths_and_options(ratings)
     if is_path_like(paths):
         if options.missing == "mean":
             raise InputError("missing='mean': ids have no mean; expected missing='drop'")

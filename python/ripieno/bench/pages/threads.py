@@ -107,13 +107,15 @@ def _bars(axes: Axes, costs: list[FitCost]) -> None:
 
 def _line(axes: Axes, found: ThreadsResults, pattern: str, model: str, centroids: int) -> None:
     fits = [(number, found.fit(shape, pattern, model, centroids)) for number, shape in enumerate(found.shapes)]
-    there = [(number, fit.iteration) for number, fit in fits if fit is not None]
-    x = [number for number, _ in there]
+    measured = [(number, fit.iteration) for number, fit in fits if fit is not None]
+    x = [number for number, _ in measured]
     color = COLORS[pattern]
-    axes.vlines(x, [s.best_s for _, s in there], [s.worst_s for _, s in there], color=color, linewidth=1, alpha=0.4)
+    axes.vlines(
+        x, [s.best_s for _, s in measured], [s.worst_s for _, s in measured], color=color, linewidth=1, alpha=0.4
+    )
     axes.plot(
         x,
-        [samples.median_s for _, samples in there],
+        [samples.median_s for _, samples in measured],
         color=color,
         linestyle=STYLES[model],
         marker=MARKERS[model],

@@ -116,7 +116,7 @@ class TableFiles(TableOptions):
     source: PathLike | Sequence[PathLike]
 
 
-def unwrapped(source: Any) -> tuple[Any, TableOptions]:
+def paths_and_options(source: Any) -> tuple[Any, TableOptions]:
     """Return the paths and the options of `TableFiles`, or any other source unchanged with default options."""
     if not isinstance(source, TableFiles):
         return source, TableOptions()

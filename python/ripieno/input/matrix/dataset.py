@@ -23,7 +23,7 @@ from ripieno._types import Missing
 from ripieno.errors import InputError
 from ripieno.files import matrix_market
 from ripieno.files.sources import EmptyFile, File, PathLike, describe_paths, expand_keyed, open_nonempty, size_bytes
-from ripieno.input.columns import VECTORS, Key, TableFiles, TableOptions, open_table, typed_keys, unwrapped
+from ripieno.input.columns import VECTORS, Key, TableFiles, TableOptions, open_table, paths_and_options, typed_keys
 from ripieno.input.columns.source import MISSING_HINT
 from ripieno.input.formats.arrays import ArrayRows, StoredArray
 from ripieno.input.matrix.market import MarketFile
@@ -216,7 +216,7 @@ class Dataset:
             columns = [column.cast(pa.string()) for column in columns]
         return pa.chunked_array([chunk for column in columns for chunk in column.chunks])
 
-    def keeping(self, column: int) -> Dataset:
+    def leaving_missing(self, column: int) -> Dataset:
         """Return the same files. Missing values of one column, such as the target, stay NaN."""
         if self.means is None:
             return self
@@ -460,7 +460,7 @@ def open_source(
         assert record is not None, "record_bytes is set"
         files = open_nonempty(_found(source.source, None), lambda each: _open_records(each[0], record))
     else:
-        paths, options = unwrapped(source)
+        paths, options = paths_and_options(source)
         files = open_nonempty(_found(paths, SUFFIXES), lambda each: _open_file(*each, options, label, classes))
     for file in files[1:]:
         if file.column_count != files[0].column_count:
@@ -468,7 +468,7 @@ def open_source(
                 f"{file.path} has {file.column_count} columns but {files[0].path} has {files[0].column_count}"
             )
     _check_names(files)
-    opened = _completed(Dataset(tuple(files), unwrapped(source)[1].missing))
+    opened = _completed(Dataset(tuple(files), paths_and_options(source)[1].missing))
     rows = "an unknown number of rows" if opened.row_count is None else f"{opened.row_count} rows"
     logger.info("%s: %s of %d columns", describe_paths(opened.names), rows, opened.column_count)
     return opened
