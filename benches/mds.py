@@ -272,8 +272,8 @@ class _Layouts:
             iterations=self._iterations, threshold=0, random_state=seed, on_iteration=note, **parameters
         )
         model.fit(rp.Graph(self.edges, directed=False, vertex_count=self._count))
-        laps = np.diff(np.array(moments), axis=0)
-        return float(np.median(laps[:, 0])), float(np.median(laps[:, 1]))
+        iteration_times = np.diff(np.array(moments), axis=0)
+        return float(np.median(iteration_times[:, 0])), float(np.median(iteration_times[:, 1]))
 
 
 def _dissimilarities(data: Path | None, count: int) -> NDArray[np.int16]:

@@ -181,11 +181,11 @@ def _chosen(
 ) -> list[Measured]:
     if quick and name == "cluster" and not only:
         return [lambda report, effort: cluster.quick(report)]
-    found, whole = _cases(name, data, draw, gap)
+    found, default_names = _cases(name, data, draw, gap)
     for case in only:
         if case not in found:
             raise click.UsageError(f"--case {case}: expected one of {', '.join(found)}")
-    return [found[case] for case in only or whole]
+    return [found[case] for case in only or default_names]
 
 
 if __name__ == "__main__":

@@ -46,10 +46,10 @@ def fresh_bytes(size_bytes: int, seed: int) -> NDArray[np.uint8]:
 
 def summed(comm: Communicator, length: int) -> tuple[float, float]:
     """Return the seconds of an allreduce of a new vector on this rank, and the last element of the sum."""
-    mine = part(comm.rank, length)
+    vector = part(comm.rank, length)
     comm.barrier()
     begin = time.perf_counter()
-    total = comm.allreduce(mine)
+    total = comm.allreduce(vector)
     return time.perf_counter() - begin, float(total[-1])
 
 

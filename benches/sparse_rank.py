@@ -67,8 +67,8 @@ class SparseCase:
         """Return the features of a rank of `world_size`."""
         if self.edges is not None:
             edges = np.load(self.edges, mmap_mode="r")
-            mine = np.random.default_rng(self.seed).integers(0, world_size, len(edges)) == rank
-            return np.unique(edges[mine])
+            is_own = np.random.default_rng(self.seed).integers(0, world_size, len(edges)) == rank
+            return np.unique(edges[is_own])
         curve = self.curve
         ranks = np.arange(1, self.features + 1, dtype=np.float64)
         probabilities = -np.expm1(-curve.lambda_0 * ranks**-self.alpha)
@@ -80,11 +80,11 @@ def measured(comm: Communicator, case: SparseCase) -> dict[str, Any]:
     own = case.indices(comm.rank, comm.world_size)
     # Small integers: their sums are exact in any order, so all methods must agree bitwise.
     values = (own % 7 + comm.rank % 5 + 1).astype(np.float32)
-    whole = np.zeros(case.features, np.float32)
-    whole[own] = values
-    expected = comm.allreduce(whole)[own]
+    dense = np.zeros(case.features, np.float32)
+    dense[own] = values
+    expected = comm.allreduce(dense)[own]
     curve = comm.measure_packets(budget_s=case.budget_s)
-    ways = [_way(comm, case, name, own, values, expected, curve) for name in case.ways]
+    results = [_way(comm, case, name, own, values, expected, curve) for name in case.ways]
     rows = comm.allreduce(len(own))
     return {
         **asdict(case),
@@ -92,7 +92,7 @@ def measured(comm: Communicator, case: SparseCase) -> dict[str, Any]:
         "rows": rows / comm.world_size,
         "row_bytes": ROW_BYTES,
         "packets": packets.as_json(curve),
-        "results": ways,
+        "results": results,
     }
 
 
@@ -158,20 +158,20 @@ def _gathered(
     narrow = own.astype(np.uint32) if features <= 1 << 32 else own
     indices = comm.allgather(narrow, counts=counts)
     rows = comm.allgather(values, counts=counts)
-    whole, ends = np.zeros(features, np.float32), np.cumsum(counts)
+    dense, ends = np.zeros(features, np.float32), np.cumsum(counts)
     for start, end in zip(ends - counts, ends, strict=True):
         # A rank names an index only once.
-        whole[indices[start:end]] += rows[start:end]
-    return whole[own]
+        dense[indices[start:end]] += rows[start:end]
+    return dense[own]
 
 
 def _dense(
     comm: Communicator, features: int, own: NDArray[np.int64], values: NDArray[np.float32]
 ) -> NDArray[np.float32]:
     """Reduce the whole dense vector."""
-    whole = np.zeros(features, np.float32)
-    whole[own] = values
-    return comm.allreduce(whole, out=whole)[own]
+    dense = np.zeros(features, np.float32)
+    dense[own] = values
+    return comm.allreduce(dense, out=dense)[own]
 
 
 def main() -> None:

@@ -9,8 +9,8 @@ import pytest
 import ripieno as rp
 from ripieno import _native
 from ripieno.bench.choice import Cell
-from ripieno.bench.found import ChoiceResults
 from ripieno.bench.policies import POLICIES
+from ripieno.bench.results import ChoiceResults
 from ripieno.cli import main
 from ripieno.comm import algorithm_trials
 from ripieno.simulation import algorithm_choices

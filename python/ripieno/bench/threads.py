@@ -212,9 +212,9 @@ class ThreadsResults:
         rows = []
         for shape in self.shapes:
             for pattern, model in self.lines:
-                mine = [self.fit(shape, pattern, model, count) for count in self.request.centroids]
-                counted = _added(each.usage for each in mine if each is not None)
-                if any(mine):
+                selected = [self.fit(shape, pattern, model, count) for count in self.request.centroids]
+                counted = _added(each.usage for each in selected if each is not None)
+                if any(selected):
                     rows.append([shape, pattern, model, *(_count(value) for value in asdict(counted).values())])
         return headings, rows
 
@@ -240,9 +240,9 @@ class ThreadsResults:
 
     def fit(self, shape: str, pattern: str, model: str, centroids: int) -> ThreadsFit | None:
         """Return a cell of the grid."""
-        wanted = (shape, pattern, model, centroids)
+        cell = (shape, pattern, model, centroids)
         return next(
-            (each for each in self.fits if (each.shape, each.pattern, each.model, each.centroids) == wanted), None
+            (each for each in self.fits if (each.shape, each.pattern, each.model, each.centroids) == cell), None
         )
 
 
@@ -320,9 +320,9 @@ def _fits(request: ThreadsQuery, remarks: list[str]) -> list[ThreadsFit]:
     for turn in range(request.repetitions):
         for threads, processes in request.shapes:
             for letter in request.patterns:
-                wanted = bindings[letter]
+                binding = bindings[letter]
                 try:
-                    job = launch(processes, threads=threads, bind=wanted.bind, thread_affinity=wanted.thread_affinity)
+                    job = launch(processes, threads=threads, bind=binding.bind, thread_affinity=binding.thread_affinity)
                 except InputError as why:
                     remarks.append(f"{threads}x{processes}, {letter} is left out: {why}")
                     continue
@@ -353,9 +353,9 @@ def _fit(job: Any, points: np.ndarray[Any, Any], count: int, model: Model, itera
 
 def _usage(comm: Any) -> FitUsage:
     """Return the usage of all current threads of this process, including the persistent threads of the kernels."""
-    mine = [host.thread_usage(int(tid)) for tid in os.listdir("/proc/self/task")]
+    usages = [host.thread_usage(int(tid)) for tid in os.listdir("/proc/self/task")]
     names = FitUsage.__dataclass_fields__
-    return _added(FitUsage(**{name: getattr(each, name) for name in names}) for each in mine)
+    return _added(FitUsage(**{name: getattr(each, name) for name in names}) for each in usages)
 
 
 def _added(usages: Iterator[FitUsage] | Sequence[FitUsage]) -> FitUsage:

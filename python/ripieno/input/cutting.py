@@ -137,12 +137,12 @@ def splits(
             raise InputError(f"format={format!r}: {other.path} is listed as {other.format.name}")
         return parts
     files = [file for file in find_files(source) if file.size_bytes]
-    whole = [file.compression is not None for file in files]
+    is_compressed = [file.compression is not None for file in files]
     if count is None:
         counts = [-(-file.size_bytes // (bytes or SPLIT_BYTES)) for file in files]
     else:
-        divisible = [0 if is_whole else file.size_bytes for file, is_whole in zip(files, whole, strict=True)]
-        counts = apportioned(divisible, count - sum(whole))
+        divisible = [0 if is_whole else file.size_bytes for file, is_whole in zip(files, is_compressed, strict=True)]
+        counts = apportioned(divisible, count - sum(is_compressed))
     formats = open_formats(files, format, options)
     keys = [_chosen_keys(keys, options) for _, keys in typed_keys([(file.path, file.keys) for file in files])]
     return [
@@ -171,8 +171,8 @@ def partitions_in(source: PathLike | Sequence[PathLike], *, verify: bool = True)
 
 def _chosen_keys(keys: tuple[Key, ...], options: FormatOptions) -> tuple[Key, ...]:
     """Return the columns from names of folders that are read."""
-    wanted = [key.name for key in keys] if options.columns is None else options.columns
-    return tuple(key for key in keys if key.name in wanted and key.name not in options.ignore)
+    selected = [key.name for key in keys] if options.columns is None else options.columns
+    return tuple(key for key in keys if key.name in selected and key.name not in options.ignore)
 
 
 def _partition_file(item: PathLike) -> Path | None:

@@ -120,11 +120,11 @@ def of_key_values(
             regrouped, _ = regrouping(rows, world_size, threads, combine=combine)(native)
             return gather.allgathered(native, regrouped)
         # Partial sums have the dtype of the accumulator, as in a regroup.
-        mine = combined(_accumulating(rows, combiner))
+        own = combined(_accumulating(rows, combiner))
         if by == "allgather":
-            found = combined(gather.allgathered(native, mine))
+            found = combined(gather.allgathered(native, own))
         else:
-            found = exchanged(native, mine, lambda low, high: combined(KeyValues.joined([low, high])))
+            found = exchanged(native, own, lambda low, high: combined(KeyValues.joined([low, high])))
         return _rounded(found, summary.form)
 
     return call
@@ -158,7 +158,7 @@ def of_table(table: Table, algorithm: str | None) -> Callable[[Any], Table]:
     return call
 
 
-def exchanged(native: Any, mine: T, merge: Callable[[T, T], T]) -> T:
+def exchanged(native: Any, own: T, merge: Callable[[T, T], T]) -> T:
     """Return the combination of all ranks' values in rank order, by bidirectional exchange.
 
     In round `i`, pairs of ranks that differ in bit `i` of their numbers exchange their values. Both merge the value of
@@ -171,20 +171,20 @@ def exchanged(native: Any, mine: T, merge: Callable[[T, T], T]) -> T:
     number = rank // 2 if rank < 2 * surplus else rank - surplus
 
     def step(out: list[int], into: list[int]) -> T:
-        arrived: dict[int, T] = objects.neighbour_exchange(native, dict.fromkeys(out, mine), None, into)
-        return next(iter(arrived.values()), mine)
+        arrived: dict[int, T] = objects.neighbour_exchange(native, dict.fromkeys(out, own), None, into)
+        return next(iter(arrived.values()), own)
 
     partner = [rank ^ 1] if rank < 2 * surplus else []
     if surplus:
         arrived = step(partner if is_second else [], [] if is_second else partner)
-        mine = merge(mine, arrived) if partner and not is_second else mine
+        own = merge(own, arrived) if partner and not is_second else own
     for bit in range(p.bit_length() - 1):
         other = number ^ 1 << bit
         peer = [] if is_second else [2 * other if other < surplus else other + surplus]
         arrived = step(peer, peer)
         if peer:
-            mine = merge(mine, arrived) if number < other else merge(arrived, mine)
-    return step([] if is_second else partner, partner if is_second else []) if surplus else mine
+            own = merge(own, arrived) if number < other else merge(arrived, own)
+    return step([] if is_second else partner, partner if is_second else []) if surplus else own
 
 
 def _call_text(what: str, combiner: Combiner, algorithm: str | None) -> str:

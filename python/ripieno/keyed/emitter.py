@@ -210,8 +210,8 @@ class Emitter:
             values = rows.values[begin : begin + step]
             if self._unfolded is None:
                 self._unfolded = _native.Aggregation(*rows.form.native, CONCAT, 1)
-            given = columns.native_values(values, len(values))
-            self._unfolded.add(columns.native_keys(keys), given, None, self._threads)
+            native_values = columns.native_values(values, len(values))
+            self._unfolded.add(columns.native_keys(keys), native_values, None, self._threads)
             self._unfolded_bytes += len(values) * row_bytes
             if limit_bytes is not None and self._unfolded_bytes >= limit_bytes:
                 self._fold()
@@ -230,8 +230,8 @@ class Emitter:
             owners = partitioners.owners_of(
                 self._options.partitioner, KeyValues.of_columns(keys, None).keys, self._world_size
             )
-        given = columns.native_values(values, columns.key_count(keys))
-        self._aggregation(form).add(columns.native_keys(keys), given, owners, self._threads)
+        native_values = columns.native_values(values, columns.key_count(keys))
+        self._aggregation(form).add(columns.native_keys(keys), native_values, owners, self._threads)
 
     def _take_rows(self, form: KeyedForm) -> _native.Aggregation:
         """Return everything that was added, as rows of `form`, and leave the emitter empty."""

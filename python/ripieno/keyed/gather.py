@@ -43,8 +43,8 @@ def summary(native: Any, call: str, rows: KeyValues) -> RowSummary:
     CollectiveMismatch
         On every rank: the calls or forms differ.
     """
-    mine = rows.key_column
-    string_bytes = mine.used.size if isinstance(mine, Strings) else 0
+    own = rows.key_column
+    string_bytes = own.used.size if isinstance(own, Strings) else 0
     found = agreement.numbers(native, call, (len(rows), string_bytes, rows.form.label))
     forms = [(KeyedForm.of_label(label), count) for count, _, label in found.tolist()]
     return RowSummary(agreement.common_form(call, forms), found[:, 0], found[:, 1])
@@ -67,10 +67,10 @@ def allgathered(native: Any, rows: KeyValues, algorithm: str | None = None) -> K
     return KeyValues.of_columns(all_keys, all_values)
 
 
-def _allgather_column(native: Any, mine: NDArray[Any], counts: NDArray[Any], algorithm: str | None) -> NDArray[Any]:
+def _allgather_column(native: Any, own: NDArray[Any], counts: NDArray[Any], algorithm: str | None) -> NDArray[Any]:
     """Return all ranks' rows of a column; `counts` gives the rows of each rank."""
     listed = counts.tolist()
-    rows = empty((sum(listed), *mine.shape[1:]), mine.dtype)
-    split(rows, listed)[native.rank][...] = mine
+    rows = empty((sum(listed), *own.shape[1:]), own.dtype)
+    split(rows, listed)[native.rank][...] = own
     native.allgather(*elements(rows, listed), algorithm)
     return rows

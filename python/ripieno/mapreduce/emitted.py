@@ -49,8 +49,8 @@ class Shuffle:
 
     def check_objects(self) -> None:
         """Raise InputError if an option does not apply to objects, which stay in memory and are combined at once."""
-        given = {"memory_limit": self.memory_limit, "local_reduction": None if self.local_reduction else False}
-        refuse_options(ObjectPairs([], []), **given)
+        options = {"memory_limit": self.memory_limit, "local_reduction": None if self.local_reduction else False}
+        refuse_options(ObjectPairs([], []), **options)
         if isinstance(self.partitioner, str) and self.partitioner != "hash":
             raise InputError(f"partitioner={self.partitioner!r} of objects: expected 'hash' or a function of a list")
 
@@ -120,8 +120,8 @@ class Pool:
     def send(self, on_block: Callable[[Any], None]) -> int:
         """Combine equal keys of all ranks at their owners, pass this rank's keys on, and return the bytes sent."""
         pools = {"KeyValues": self._emitter, "tables": self._table, "ObjectPairs": self._objects}
-        mine = next((name for name, pool in pools.items() if pool is not None), None)
-        kinds = {kind for kind in self._comm.allgather(mine) if kind is not None}
+        own = next((name for name, pool in pools.items() if pool is not None), None)
+        kinds = {kind for kind in self._comm.allgather(own) if kind is not None}
         if len(kinds) > 1:
             raise InputError(f"map gave {' on some ranks and '.join(sorted(kinds))} on others: expected one of them")
         if kinds == {"KeyValues"}:
@@ -152,15 +152,15 @@ class Pool:
 
     def _send_objects(self, on_block: Callable[[Any], None]) -> int:
         combiner, before = combiner_of(self._shuffle.combine), self._comm.stats()["bytes_sent"]
-        mine = self._objects or MergedPairs(combiner)
+        own = self._objects or MergedPairs(combiner)
         total = MergedPairs(combiner)
-        for part in self._comm.alltoall(mine.parts(self._shuffle.partitioner, self._comm.world_size)):
+        for part in self._comm.alltoall(own.parts(self._shuffle.partitioner, self._comm.world_size)):
             total.merge(part)
         on_block(total.pairs)
         return int(self._comm.stats()["bytes_sent"] - before)
 
     def _send_table(self, on_block: Callable[[Any], None]) -> int:
-        mine = self._table if self._table is not None else Table(combine=self._shuffle.combine)
-        table, statistics = self._shuffle.regroup_table(self._comm, mine)
+        own = self._table if self._table is not None else Table(combine=self._shuffle.combine)
+        table, statistics = self._shuffle.regroup_table(self._comm, own)
         on_block(table)
         return int(statistics["bytes_sent"])

@@ -70,11 +70,11 @@ class Claims:
         """Return the next tasks of a rank, or, after the last, an empty list and the rank of each moved task."""
         with self._lock:
             self._paces[rank] = pace
-            mine = self._left[rank]
-            if mine:
+            own_tasks = self._left[rank]
+            if own_tasks:
                 task_s = pace.task_s
-                count = 1 if task_s is None else max(1, min(len(mine) // 2, int(GRANT_S / max(task_s, 1e-9))))
-                return [mine.popleft() for _ in range(count)], {}
+                count = 1 if task_s is None else max(1, min(len(own_tasks) // 2, int(GRANT_S / max(task_s, 1e-9))))
+                return [own_tasks.popleft() for _ in range(count)], {}
             number = self._task_of_slowest(rank)
             if number is None:
                 return [], self.moved[rank]

@@ -132,7 +132,7 @@ def load(
     part = _part(comm, key)
     part.loader, part.replicas = loader.open(part.totals), {}
     rank = part.comm.rank
-    mine = [each for each in partitions if each.task.rank == rank]
+    own = [each for each in partitions if each.task.rank == rank]
 
     def loaded(partition: Partition) -> tuple[Task, Any]:
         with with_note(f"while {partition.task} was loaded"):
@@ -140,14 +140,14 @@ def load(
 
     # The serialized partitions of other ranks are kept only if this rank may run their tasks.
     can_run = [_may_run(part.comm, each, rank) for each in partitions]
-    given = list(zip(partitions, can_run, strict=True))
-    part.partitions = [each if can else replace(each, serialized=_NO_PARTITION) for each, can in given]
-    paths = dict.fromkeys(path for each, can in given if can for path in each.paths)
+    runnable = list(zip(partitions, can_run, strict=True))
+    part.partitions = [each if can else replace(each, serialized=_NO_PARTITION) for each, can in runnable]
+    paths = dict.fromkeys(path for each, can in runnable if can for path in each.paths)
     part.versions = {path: version(path) for path in paths if os.path.exists(path)}
-    part.tasks = list(mapped(loaded, mine, threads))
+    part.tasks = list(mapped(loaded, own, threads))
     known = [size_bytes(data) for _, data in part.tasks]
     return time.perf_counter() - begin, sum(
-        each.serialized.size_bytes if size is None else size for each, size in zip(mine, known, strict=True)
+        each.serialized.size_bytes if size is None else size for each, size in zip(own, known, strict=True)
     )
 
 

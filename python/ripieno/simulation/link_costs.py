@@ -142,8 +142,8 @@ class MeasuredCosts:
             if link is not None
         ]
         if self.uplink is not None:
-            whole = "as much as its cables" if self.uplink_bytes_per_s is None else _rate_text(self.uplink_bytes_per_s)
-            lines.append(f"{'uplink of a rack':18} {'':9}  {whole:>11}")
+            rate = "as much as its cables" if self.uplink_bytes_per_s is None else _rate_text(self.uplink_bytes_per_s)
+            lines.append(f"{'uplink of a rack':18} {'':9}  {rate:>11}")
         lines.append(f"{'adding float32':18} {'':9}  {_rate_text(1 / self.add_s_per_byte):>11}")
         lines.append(f"{'copying':18} {'':9}  {_rate_text(1 / self.copy_s_per_byte):>11}")
         return "\n".join(lines)

@@ -84,8 +84,8 @@ def twister_table_5() -> Reproduction:
     rows = []
     for nodes, seconds in TABLE_5.items():
         cluster = _polar_grid(nodes, TABLE_5[1])
-        whole = replace(cluster, segment_bytes=None)
-        rows.append(FigureRow(f"{nodes} nodes", seconds, seconds_of("scatter-allgather", whole, GB)))
+        unsegmented = replace(cluster, segment_bytes=None)
+        rows.append(FigureRow(f"{nodes} nodes", seconds, seconds_of("scatter-allgather", unsegmented, GB)))
     return Reproduction(
         "twister-table-5",
         "Twister, table 5: scatter-allgather-bucket broadcast of 1 GB on PolarGrid",

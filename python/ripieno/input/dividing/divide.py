@@ -200,11 +200,11 @@ def _written(stream: RecordStream, folder: Path, places: Sequence[tuple[str, ...
                 group = next(groups, None)
         for other in others:
             _link(path, folder / other / name)
-        whole = File(str(path), path.stat().st_size)
-        format = stream.format(whole)
-        range = next(iter(format.cut(whole, 1)), (0, 0, 0))
+        written = File(str(path), path.stat().st_size)
+        format = stream.format(written)
+        range = next(iter(format.cut(written, 1)), (0, 0, 0))
         copies = tuple(os.path.join(other, name) for other in others)
-        checksum = Checksum.of(str(path), (0, whole.size_bytes))
+        checksum = Checksum.of(str(path), (0, written.size_bytes))
         relative = os.path.normpath(os.path.join(first, name))
         parts.append(Split(relative, format, *range, copies=copies, checksum=checksum))
     return parts

@@ -259,8 +259,8 @@ class Dataset:
             return rows, None
         gaps = np.isnan(rows)
         if self.missing == "drop":
-            kept = np.flatnonzero(~gaps.any(axis=1))
-            return (rows, None) if len(kept) == len(rows) else (rows[kept], kept)
+            complete = np.flatnonzero(~gaps.any(axis=1))
+            return (rows, None) if len(complete) == len(rows) else (rows[complete], complete)
         if not gaps.any():
             return rows, None
         assert self.means is not None, "open_source computes the means"

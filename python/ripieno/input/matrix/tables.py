@@ -197,8 +197,8 @@ def _has_strings(source: ColumnSource, name: str, options: TableOptions) -> bool
 def _narrowed(rows: NDArray[Any]) -> NDArray[Any]:
     """Return rows as bytes if all values are whole numbers from 0 to 255."""
     with np.errstate(invalid="ignore"):
-        whole = rows.astype(np.uint8)
-    return whole if np.array_equal(whole, rows) else rows
+        narrow = rows.astype(np.uint8)
+    return narrow if np.array_equal(narrow, rows) else rows
 
 
 def _list_length(source: ColumnSource, field: pa.Field) -> int:
