@@ -81,7 +81,7 @@ def measured(report: Measurements, effort: Effort, *, data: Path | None = None) 
 def _alternating(
     data: AlsData, row: str, rank: int, job: Any, peer: Any, report: Measurements, effort: Effort
 ) -> tuple[list[float], dict[str, list[float]], dict[str, list[Any]]]:
-    """Return the seconds of an iteration in each run, ours and of other libraries, and the models of all runs."""
+    """Return the seconds of an iteration in each run, of Ripieno and of other libraries, and all models."""
     import ripieno as rp
 
     ours: list[float] = []

@@ -271,7 +271,7 @@ def test_an_assignment_is_printed_as_a_table():
         "rank  host  splits  local       bytes  which",
         "   0  a          3      2         300  0 … 2",
         "   1  b          2      0         200  3, 4",
-        "5 splits, 500 bytes; 2 of 4 where they lie; the largest load: 300 bytes, 20.0% above the mean",
+        "5 splits, 500 bytes; 2 of 4 local; the largest load: 300 bytes, 20.0% above the mean",
     ]
 
 

@@ -436,7 +436,7 @@ def test_the_command_divides_and_shows_the_reader_of_each_partition(text, tmp_pa
     assert all("c" in part.hosts for part in open_partitions(out / "partitions.json"))
     plan = ["split", "--plan", str(out / "partitions.json")]
     assert main([*plan, "--verify"]) == 0
-    assert "6 splits, 2,590 bytes; 6 of 6 where they lie; the largest load: 8" in capsys.readouterr().out
+    assert "6 splits, 2,590 bytes; 6 of 6 local; the largest load: 8" in capsys.readouterr().out
     assert main([*plan, "--workers", "4", "--hosts", "a,x"]) == 0
     printed = capsys.readouterr().out.splitlines()
     assert [line.split()[:4] for line in printed[1:5]] == [

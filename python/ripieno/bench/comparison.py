@@ -1,4 +1,4 @@
-"""Alternating runs of all implementations, so that disturbances affect all alike, and the resulting figures."""
+"""Run all implementations alternately, and return figures. Disturbances then affect all implementations equally."""
 
 from __future__ import annotations
 

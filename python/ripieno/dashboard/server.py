@@ -1,4 +1,4 @@
-"""The server of a dashboard: serves the page, its data, metrics and the trace to clients that know the token.
+"""The server of a dashboard: serves the page, its data, metrics and the trace to clients with the token.
 
 The page uses server-sent events. If a proxy delays them, it polls. All its links are relative, and it loads nothing
 from other sites.

@@ -24,15 +24,15 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class Vertices:
-    """The vertices that a rank knows.
+    """The vertices at the ends of a rank's edges, and its vertices without edges.
 
     Parameters
     ----------
     ids : (k,) int64
         The sources of its edges, in column order, then all others, ascending.
     is_owned : (k,) bool
-        Whether this rank counts the vertex. Exactly one of the ranks that know it does, and it has out-edges of the
-        vertex if any rank has.
+        Whether this rank owns the vertex. Exactly one of the ranks with the vertex does. It has out-edges of the vertex
+        if any rank has.
     total : int
         The number of vertices of the graph.
     largest : int

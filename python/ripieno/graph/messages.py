@@ -66,7 +66,7 @@ class Messages:
         return Messages(received, values)
 
     def of(self, places: NDArray[np.int64]) -> Messages:
-        """Return the messages of some vertices, ascending, which include all vertices that received one."""
+        """Return the messages of the vertices at `places`, ascending, with all vertices that received a message."""
         if self.offsets is None:
             return Messages(self.received[places], self.values[places])
         lengths = np.diff(self.offsets)[places]

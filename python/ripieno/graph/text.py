@@ -43,7 +43,7 @@ class TextEdges:
 
     @classmethod
     def open(cls, path: str, weighted: bool | None) -> EdgeFile:
-        """Read the first line. A file with a MatrixMarket banner is opened as such, whatever its name."""
+        """Read the first line. A file with a MatrixMarket banner is opened as such, under any name."""
         if is_matrix_market(path):
             return MatrixEdges.open(path, weighted)
         compression = File(path, 0).compression

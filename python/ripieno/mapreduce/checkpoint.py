@@ -215,7 +215,7 @@ class Checkpoints:
         return {name for names in self._saved for name in names}
 
     def _rotate_manifests(self) -> None:
-        """Rename the manifests to keep beside the next one, and remove others, except the last, which it replaces."""
+        """Rename the manifests to keep, and remove older ones. The next checkpoint replaces the last manifest."""
         for age, name in reversed(list(enumerate(self._manifests(), start=1))):
             if age < self._keep:
                 (self.folder / name).rename(self.folder / _manifest_name(age))

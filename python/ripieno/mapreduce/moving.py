@@ -212,7 +212,7 @@ def run(
 
 
 class _Server:
-    """The thread of rank 0 that answers requests until each other rank knows that no task is left."""
+    """The thread of rank 0 that answers requests until it has reported to each other rank that no task is left."""
 
     def __init__(self, comm: Communicator, claims: Claims, messages: _Messages) -> None:
         self._claims = claims

@@ -60,7 +60,7 @@ def page_of(report: Any) -> str:
 
 
 def framed(report: Any) -> str:
-    """Return the page of a report in a frame, which keeps its style apart from the notebook's."""
+    """Return the page of a report in a frame, so that its style does not affect the notebook."""
     html = escape(page_of(report), quote=True)
     return (
         f'<iframe srcdoc="{html}" style="width:100%;height:{FRAME_PIXELS}px;border:1px solid #8885;border-radius:8px" '

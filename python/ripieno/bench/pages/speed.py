@@ -1,4 +1,4 @@
-"""The page of measured collectives: time and bandwidth against bytes, of ours, the peers and the limit."""
+"""The page of measured collectives: time and bandwidth against bytes, for Ripieno, the peers and the limit."""
 
 from __future__ import annotations
 

@@ -89,7 +89,7 @@ class Assignment(Sequence[list[int]]):
         sizes = [self.size_bytes(rank) for rank in range(len(self))]
         mean = sum(sizes) / len(sizes)
         over = f", {max(sizes) / mean - 1:.1%} above the mean" if mean else ""
-        placed = f"{self.local_count} of {self.placed_count} where they lie" if self.placed_count else "all as near"
+        placed = f"{self.local_count} of {self.placed_count} local" if self.placed_count else "hosts unknown"
         yield f"{len(self.splits)} splits, {sum(sizes):,} bytes; {placed}; the largest load: {max(sizes):,} bytes{over}"
 
 
@@ -173,7 +173,7 @@ def _filled(loads: list[int], count: int) -> list[int]:
 
 
 def _by_bytes(sizes: list[int], near: list[list[str]], hosts: Sequence[str]) -> list[list[int]]:
-    """Find the smallest maximum load, up to a step, for which all splits can be assigned, largest first."""
+    """Assign splits, largest first, with the smallest maximum load, which a bisection finds up to a step."""
     least, step = max(ceil(EVEN_LOAD_RATIO * sum(sizes) / len(hosts)), max(sizes)), -(-max(sizes) // LOAD_STEP_COUNT)
     low, high = 0, LOAD_STEP_COUNT
     partitioned = _partitioned(sizes, near, hosts, least + high * step)

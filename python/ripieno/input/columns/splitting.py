@@ -1,4 +1,4 @@
-"""Provide the options with which splits are made, and the attributes of a split that formats need."""
+"""Provide the options for creating splits, and the attributes of a split that formats use."""
 
 from __future__ import annotations
 

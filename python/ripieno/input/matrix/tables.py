@@ -145,7 +145,7 @@ class TableRows:
         return self.source.describe(start, row)
 
     def _filled(self, tables: Iterable[pa.Table], count: int, first: int, dtype: np.dtype[Any]) -> NDArray[Any]:
-        """Return the `count` rows of some tables, the first of which has the number `first`."""
+        """Return the `count` rows of some tables. Errors number the rows from `first`."""
         rows, begin = np.empty((count, self.column_count), dtype), 0
         for table in tables:
             part = rows[begin : begin + len(table)]
