@@ -383,7 +383,7 @@ def test_input_that_cannot_be_divided_is_reported(sources, text, tmp_path):
         (text, {"replicas": 3, "nodes": ["a", "b"]}, "replicas=3, but there are 2 nodes"),
         (text, {"nodes": ["a", "a"]}, "nodes=a,a: expected different"),
         (text, {"nodes": ["../a"]}, "'../a' is no name of a host"),
-        (text, {"replicas": 2, "in_place": True}, "expected the nodes"),
+        (text, {"replicas": 2, "in_place": True}, "expected nodes, the hosts"),
         (text, {"nodes": ["a", "b"], "racks": {"a": "r"}}, "the rack of b is missing"),
         (tmp_path / "none.txt", {}, "does not exist"),
     ]:
